@@ -1,0 +1,30 @@
+# What each room may link. The reasons are in ARCHITECTURE.md; Debian 12 carries all of them.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(hwy CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(fmt CONFIG REQUIRED)
+# Static, so that the extension module that training loads brings no shared object of its own.
+find_library(TDBG_PCRE2_STATIC libpcre2-8.a REQUIRED)
+find_path(TDBG_PCRE2_INCLUDE pcre2.h REQUIRED)
+find_path(TDBG_XXHASH_INCLUDE xxhash.h REQUIRED)
+
+add_library(tdbg_pcre2 INTERFACE)
+target_include_directories(tdbg_pcre2 SYSTEM INTERFACE ${TDBG_PCRE2_INCLUDE})
+target_compile_definitions(tdbg_pcre2 INTERFACE PCRE2_CODE_UNIT_WIDTH=8 PCRE2_STATIC)
+target_link_libraries(tdbg_pcre2 INTERFACE ${TDBG_PCRE2_STATIC})
+
+add_library(tdbg_xxhash INTERFACE)
+target_include_directories(tdbg_xxhash SYSTEM INTERFACE ${TDBG_XXHASH_INCLUDE})
+target_compile_definitions(tdbg_xxhash INTERFACE XXH_INLINE_ALL)
+
+if(TDBG_CLI)
+  find_package(yaml-cpp CONFIG REQUIRED)
+  find_package(CLI11 CONFIG REQUIRED)
+  find_package(CURL REQUIRED)
+endif()
+if(TDBG_TESTS)
+  find_package(GTest CONFIG REQUIRED)
+  enable_testing()
+  include(GoogleTest)
+endif()

@@ -1,0 +1,116 @@
+// The file system, behind one interface, so that a test can fill the disk or fail the third write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tdbg/status.h"
+
+namespace tdbg::base {
+
+/// A file held open under an exclusive advisory lock (flock); released when destroyed or when the process dies.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
+/// Writable, shared mapping of a whole pre-allocated file. Writes to it never fail and never signal,
+/// unless somebody truncates the file.
+class MappedFile {
+ public:
+  virtual ~MappedFile() = default;
+  virtual std::span<std::byte> bytes() = 0;
+};
+
+/// Read-only random access that survives truncation: pread, so a short file is a short read and no SIGBUS.
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+  /// Bytes actually read (fewer at the end of the file).
+  virtual Result<size_t> ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
+  virtual Result<uint64_t> Size() const = 0;
+};
+
+/// A new file under a temporary name until Publish. Destroying it unpublished removes it.
+class PendingFile {
+ public:
+  virtual ~PendingFile() = default;
+  virtual Status Write(std::span<const std::byte> bytes) = 0;
+  /// fdatasync if `durable`, then rename to `path`. Replaces an existing file.
+  virtual Status Publish(const std::string& path, bool durable) = 0;
+};
+
+struct DirEntry {
+  std::string name;
+  bool is_directory = false;
+  uint64_t size = 0;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+  virtual Status CreateDirectories(const std::string& path) = 0;
+  virtual Result<std::vector<DirEntry>> List(const std::string& path) = 0;  ///< sorted by name
+  virtual bool Exists(const std::string& path) = 0;
+  virtual Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes = 64u << 20) = 0;
+  /// Temporary file, then rename: readers see the old bytes or the new ones.
+  virtual Status WriteFileAtomic(const std::string& path, std::string_view contents) = 0;
+  /// O_APPEND, one write: lines of concurrent writers do not mix.
+  virtual Status AppendLine(const std::string& path, std::string_view line) = 0;
+  virtual Result<std::unique_ptr<ReadableFile>> OpenReadable(const std::string& path) = 0;
+  virtual Result<std::unique_ptr<PendingFile>> CreatePending(const std::string& temporary_path) = 0;
+  /// Pre-allocates (posix_fallocate) and maps; on failure leaves no file behind.
+  /// \error kResourceExhausted  no room, quota or file-size limit.
+  virtual Result<std::unique_ptr<MappedFile>> CreateMapped(const std::string& path, uint64_t bytes) = 0;
+  /// \error kFailedPrecondition  somebody holds it.
+  virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path) = 0;
+  /// True while somebody holds the lock file (probed without keeping it).
+  virtual bool IsLocked(const std::string& path) = 0;
+  virtual Status Remove(const std::string& path) = 0;
+  virtual Result<uint64_t> FreeBytes(const std::string& path) = 0;
+};
+
+/// The machine's. Lives for ever.
+FileSystem& LocalFileSystem();
+
+/// Read-only mapping of an immutable file (a sealed segment): zero-copy reads. Not for files that shrink.
+class ReadOnlyMapping {
+ public:
+  static Result<std::shared_ptr<const ReadOnlyMapping>> Open(const std::string& path);
+  ~ReadOnlyMapping();
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+std::string JoinPath(std::string_view a, std::string_view b);
+std::string BaseName(std::string_view path);
+
+/// Waits until one of several files or directories changes (inotify), with a slow poll as fallback where
+/// inotify is not to be had. One thread.
+class ChangeWaiter {
+ public:
+  ChangeWaiter();
+  ~ChangeWaiter();
+  ChangeWaiter(const ChangeWaiter&) = delete;
+  /// Watches a file (or, for new entries, a directory). Watching twice is harmless; a path that does not
+  /// exist is remembered and polled.
+  void Watch(const std::string& path);
+  /// True if something changed, false after `timeout_millis`. Uses no CPU while waiting.
+  bool Wait(int timeout_millis);
+  /// Makes a concurrent Wait return; safe from any thread and from signal handlers.
+  void Wake();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tdbg::base

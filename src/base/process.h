@@ -1,0 +1,64 @@
+// Child processes in their own process group.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tdbg/status.h"
+
+namespace tdbg::base {
+
+struct SpawnOptions {
+  std::vector<std::string> argv;               ///< argv[0] is looked up in PATH
+  std::map<std::string, std::string> set_env;  ///< on top of the caller's environment
+  std::string working_directory;               ///< empty: the caller's
+  std::string stdin_text;                      ///< with pipe_stdin: what the child reads
+  bool pipe_stdin = false;
+  /// The child leads its own process group; on a terminal it is made the foreground group, so that
+  /// ctrl-C and job control reach it as they would without us.
+  bool own_group = true;
+};
+
+struct ExitState {
+  bool signaled = false;
+  int code = 0;  ///< exit code, or the signal's number
+  /// What a shell would report: code, or 128 + signal.
+  int shell_code() const { return signaled ? 128 + code : code; }
+};
+
+class Child {
+ public:
+  /// \error kNotFound  no such command (or not executable), found out before returning.
+  static Result<Child> Spawn(const SpawnOptions& options);
+  Child(Child&&) noexcept;
+  Child& operator=(Child&&) noexcept;
+  ~Child();  ///< does not kill or wait
+
+  pid_t pid() const { return pid_; }
+  /// Nothing while it runs. \param timeout_millis  0 polls, -1 waits.
+  std::optional<ExitState> Wait(int timeout_millis);
+  /// To the whole group. Harmless once everything in it is gone.
+  void SignalGroup(int signal_number);
+  /// Somebody of the group (a grandchild too) is still alive.
+  bool GroupAlive() const;
+
+ private:
+  Child() = default;
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  bool own_group_ = true;
+  std::optional<ExitState> exit_;
+};
+
+/// Path of the running executable; its host's name; this machine's boot id.
+std::string SelfExecutable();
+std::string HostName();
+std::string BootId();
+
+}  // namespace tdbg::base
