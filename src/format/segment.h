@@ -1,0 +1,59 @@
+// A sealed segment: a valid safetensors file. docs/format.md, "Segments".
+//
+//   u64 header length | JSON header (padded with spaces so that data start 64-aligned) | data
+//
+// Keys without '@' are ours, keys with '@' are raw tensors (format/keys.h):
+//   step/{global,mode_step,wall_nanos,monotonic_nanos: I64; mode: U16; flags,shed: U32}   one per commit, in order
+//   summary/{tensor: U32; step_first,step_last: I64; level: U32; sub,point: U16; flags: U32; count,nan_count,
+//            pos_inf_count,neg_inf_count,zero_count: U64; min ... abs_max: F64; histogram_offset: U64;
+//            histogram_bytes: U32}                                                        one per summary
+//   summary/histogram: U8                                                                 all of them, concatenated
+//   scalar/{tensor: U32; step: I64; sub,point: U16; value: F64}
+// Metadata (all strings): "tdbg" = JSON object {format:{major,minor}, kind:"segment", run, attempt, worker,
+// first_sequence, last_sequence, writer_id, tensors:[TensorDef...] (all of the worker so far), context:[...],
+// acks:[...], end:{...}|absent, losses:[Loss as objects, cumulative],
+// checksums:{key: hex XXH3-64 of its bytes}, raw:{key:{id,dtype,shape}} (logical dtype and shape, where
+// safetensors cannot say them)}; "tdbg_hash" = hex XXH3-64 of the header JSON text in which these 16 digits are '0'.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/records.h"
+#include "tdbg/status.h"
+
+namespace tdbg::format {
+
+/// One safetensors entry. Encoded in descending item size, so that every entry is naturally aligned
+/// without fillers (safetensors allows no holes).
+struct SegmentEntry {
+  std::string key;
+  std::string dtype;                     ///< safetensors' name: F32 BF16 U8 ...
+  std::vector<int64_t> shape;
+  uint64_t begin = 0, end = 0;           ///< relative to the data region
+};
+
+/// safetensors' name for a dtype it knows, "U8" for others (logical dtype then goes to metadata "raw").
+std::string_view SafetensorsDType(DType dtype);
+
+struct SegmentHeader {
+  uint64_t data_offset = 0;              ///< of the data region in the file
+  std::vector<SegmentEntry> entries;     ///< in file order
+  std::string tdbg_json;                 ///< metadata "tdbg", empty for a foreign safetensors file
+  bool hash_ok = true;
+};
+
+/// `entries` must be laid out already (begin/end contiguous). Returns length prefix + padded JSON.
+std::string EncodeSegmentHeader(std::span<const SegmentEntry> entries, std::string_view tdbg_json);
+/// \param file_prefix  the file's first bytes, at least the header. \error kDataLoss, kUnimplemented
+Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix, uint64_t file_bytes);
+
+/// "<20 digits first>-<20 digits last>.safetensors" and back.
+std::string SegmentFileName(uint64_t first_sequence, uint64_t last_sequence);
+std::optional<std::pair<uint64_t, uint64_t>> ParseSegmentFileName(std::string_view name);
+
+}  // namespace tdbg::format
