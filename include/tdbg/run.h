@@ -1,0 +1,140 @@
+// Writing a run: what an adaptor, or a hand-written C++ training loop, calls. Start here to capture.
+//
+//   auto run = tdbg::Run::Open({.directory = "runs/a"});
+//   auto w = run->Define({.name = "weight/fc", .kind = "weight", .dtype = DType::kFloat32, .shape = {128, 64}});
+//   for (...) {
+//     if (run->BeginStep(ModeKey::kTrain)) run->Put(w, view_of_fc);
+//     ... update ...
+//     run->EndStep();
+//   }
+//   run->End("completed");
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tdbg/status.h"
+#include "tdbg/summary.h"
+#include "tdbg/tensor.h"
+#include "tdbg/trial.h"
+
+namespace tdbg {
+
+struct RunOptions {
+  /// The run directory; created if it is not there. An existing run gets a further attempt.
+  /// "@" in front of nothing: empty means $TDBG_RUN, and if that is unset an error.
+  std::string directory;
+  /// plan.json's text. Empty: <directory>/plan.json if there, else the default plan.
+  std::string plan_json;
+  int64_t rank = 0;
+  int64_t world_size = 1;
+  int64_t attempt = -1;            ///< -1: $TDBG_ATTEMPT, else the next one
+  int64_t step_base = 0;           ///< global step at which this attempt begins
+  std::string adaptor;             ///< "torch 2.13.0"
+  std::vector<std::string> command;
+  /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2" instead
+  /// of failing.
+  bool sibling_if_locked = true;
+};
+
+/// What an adaptor knows about a tensor when it first sees it.
+struct TensorSpec {
+  std::string name;                          ///< canonical; UTF-8 without NUL
+  std::string short_name = {};
+  std::string kind = {};                     ///< weight bias gradient loss output input optimizer scalar label prediction
+  std::string module_kind = {};              ///< relu tanh sigmoid conv linear attention ...
+  DType dtype = DType::kInvalid;
+  std::vector<int64_t> shape = {};
+  bool variable_shape = false;               ///< shape may differ from step to step (outputs)
+  int unit_axis = -1;
+  std::vector<std::string> aliases = {};
+  std::vector<std::string> collections = {}; ///< the adaptor's or user's explicit memberships, on top of the plan's
+};
+
+/// Place inside the step (docs/format.md): micro-step n is `sub = n + 1`; 0 is the step itself.
+enum class StepPoint : uint16_t { kNone = 0, kEnd = 1, kBeforeClip = 2, kAfterClip = 3 };
+struct Place {
+  uint16_t sub = 0;
+  StepPoint point = StepPoint::kNone;
+};
+
+/// A run open for writing by one worker.
+///
+/// Never fails into training: after Open, whatever goes wrong is counted, reported once on stderr and in the
+/// run, and the calls return quickly. Attached views are read during the call and not kept.
+/// \threadsafety Internally locked: several training threads may call; the order of their calls is the order kept.
+/// fork(): the child's copy is inert (its calls do nothing).
+class Run {
+ public:
+  using Id = uint32_t;
+  static constexpr Id kNotWanted = 0xffffffff;
+
+  /// \error kInvalidArgument (plan), kResourceExhausted (no room), kFailedPrecondition (locked), kUnimplemented
+  static Result<std::unique_ptr<Run>> Open(const RunOptions& options);
+  ~Run();  ///< ends with reason "closed" unless End was called
+
+  const std::string& directory() const;   ///< the run's, "-2" included
+  int64_t attempt() const;
+
+  /// Does the plan ever want a tensor of this description? Lets an adaptor hook only what is asked for.
+  bool Wants(const TensorSpec& spec) const;
+  /// Registers a tensor, once. kNotWanted if the plan never wants it (Put with it does nothing).
+  /// Again with the same name: the same id, or a new one if dtype or shape changed.
+  Id Define(const TensorSpec& spec);
+  /// A numeric series: context (learning rate, loss scale) or a user's metric.
+  Id DefineScalar(std::string_view name, std::string_view collection = {});
+
+  /// Opens the next step of `mode`. True if anything is due in it; where false, gathering tensors is a waste
+  /// (Put would ignore them). Cost where nothing is due: a few instructions, whatever the model.
+  bool BeginStep(ModeKey mode);
+  /// Of the open step: is this tensor due (statistics or raw)?
+  bool Due(Id id) const;
+  /// Statistics and, where due, the raw bytes. Outside an open step it belongs to the next one.
+  void Put(Id id, const TensorView& view, Place place = {});
+  /// The batched form: tensors of defined dtype and shape, C order, in host memory.
+  /// \pre ids.size() == data.size(); data[i] null means "absent this step" and is skipped.
+  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {});
+  /// Statistics computed elsewhere (a device). Histogram may be empty.
+  void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place = {});
+  void PutScalar(Id id, double value, Place place = {});
+  /// Structured context; written only if it differs from the last of its topic. `json` is an object.
+  void PutContext(std::string_view topic, std::string_view json);
+
+  /// Makes the step visible; when it returns the step survives the death of this process.
+  /// \param skipped  the optimizer's update was skipped (AMP).
+  /// Returns the global step that was closed (-1 if none was open).
+  int64_t EndStep(bool skipped = false);
+  int64_t global_step() const;            ///< of the open step, or of the last closed one; -1 before the first
+  int64_t mode_step(ModeKey mode) const;
+
+  /// Values recorded when the run ends (final weights): Put calls after this belong to point kEnd.
+  void BeginEnd();
+  /// Says goodbye: seals everything. `reason`: completed, exception, signal, stopped, closed.
+  void End(std::string_view reason, std::string_view message = {});
+
+  /// A request from the control file that is due at this step, if any (stop, capture). Costs one load when there is none.
+  std::optional<std::string> TakeRequest();
+  /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported", "device_late".
+  void CountLoss(std::string_view cause, uint64_t tensors, std::string_view detail);
+  std::vector<LossInfo> losses() const;
+  /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed}.
+  struct Counters {
+    uint64_t steps = 0, summaries = 0, scalars = 0, raws = 0, bytes_sealed = 0;
+  };
+  Counters counters() const;
+  /// After fork() in the child, or when an adaptor gives up: every call becomes a no-op; files are left alone.
+  void Abandon();
+
+ private:
+  struct Impl;
+  explicit Run(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tdbg

@@ -1,0 +1,77 @@
+// A user's configuration: one strict schema for flags, YAML, JSON and the environment. docs/configuration.md.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "tdbg/status.h"
+
+namespace tdbg::plan {
+
+/// Where a document came from, for messages: "debug.yaml:12: rules[0].parameters.threshold: ...".
+struct Source {
+  std::string name;                                                  ///< file, "--collect", "$TDBG_CONFIG"
+  std::function<int(const std::string& json_pointer)> line_of = {};  ///< 0 or absent: not known
+};
+
+/// One entry of `rules:` or one --rule flag. Parameters stay strings: the rule parses them, strictly.
+struct RuleConfig {
+  std::string rule;                                ///< as written: vanishing_gradient or VanishingGradient
+  std::string name;                                ///< RuleConfigurationName; empty: the class name
+  std::map<std::string, std::string> parameters;
+  std::vector<std::string> on_issue;               ///< "stop", "exec:CMD", "webhook:URL"; empty: the run's
+  std::string where;                               ///< "debug.yaml:12", "--rule", for messages
+};
+
+/// One entry of `collections:` or one --collect flag. Unset values inherit the built-in's or the defaults.
+struct CollectionConfig {
+  std::string name;
+  std::vector<std::string> include_regex, tensor_names, reductions;
+  std::map<std::string, std::string> save;         ///< save_interval, start_step, end_step, save_steps, with mode prefixes "train."
+  std::optional<bool> raw, summaries, histogram;
+  std::string where;
+};
+
+struct Config {
+  std::string dir;
+  std::optional<int64_t> summaries_every;
+  std::optional<bool> histograms, context, record_end;
+  std::optional<std::string> step_by, when_full, journal_directory;
+  std::optional<uint64_t> journal_bytes, budget_bytes;
+  std::vector<CollectionConfig> collections;
+  std::vector<RuleConfig> rules;
+  std::vector<std::string> on_issue;               ///< for all rules
+  std::optional<int64_t> stop_grace_seconds;
+};
+
+/// Strict: an unknown key, wrong type, bad number or contradiction is an error that names source, line where
+/// known, key, what was found, what is accepted, and the nearest valid name.
+Result<Config> ParseConfig(const nlohmann::json& document, const Source& source);
+/// `later` wins key by key; lists (rules, collections, on_issue) are appended, a collection of the same name merged.
+Config MergeConfigs(Config earlier, const Config& later);
+/// "--collect NAME[:interval]". \error kInvalidArgument
+Result<CollectionConfig> ParseCollectFlag(const std::string& text);
+
+/// What one rule needs captured, in the plan's words. Rules declare it (src/rules/rule.h), the command line
+/// passes it here.
+struct Need {
+  std::vector<std::string> collections;            ///< built-in or user's collections whose statistics it reads
+  std::vector<std::string> tensor_regex;           ///< and tensors by name
+  bool raw = false;                                ///< it needs values, not only statistics
+  std::optional<Schedule> raw_schedule;
+  std::string who;                                 ///< rule configuration name
+};
+/// Built-in collections + the user's + the rules' needs -> the plan.
+/// \error kInvalidArgument  unknown collection without regex or names, bad regex, contradictions; with `where`.
+Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs);
+
+/// The built-in collections: weights, biases, gradients, losses, outputs, inputs, relu_output, relu_input,
+/// tanh_input, sigmoid_input, optimizer_variables, metrics, scalars, labels, predictions, all, default ...
+const std::vector<CollectionPlan>& BuiltinCollections();
+
+}  // namespace tdbg::plan

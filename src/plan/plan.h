@@ -1,0 +1,103 @@
+// The plan: what is captured, decided before training starts and stored as plan.json.
+//
+// Resolving a user's configuration into a plan is done by the command line (or attach's helper process);
+// the training process only reads the result. Pure: no I/O, no clock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tdbg/status.h"
+
+namespace tdbg::plan {
+
+inline constexpr int kModes = 5;  ///< indexed by the mode's number 1..4 (smdebug's); 0 unused
+
+/// smdebug's SaveConfigMode, on the mode's own step:
+///   due(s) = s in steps, or (start <= s < end and s % interval == 0).
+struct Schedule {
+  int64_t interval = 500;            ///< >= 1
+  int64_t start = 0;
+  int64_t end = -1;                  ///< exclusive; -1: never ends; 0: off
+  std::vector<int64_t> steps;        ///< sorted
+  bool Due(int64_t mode_step) const;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+/// One collection of the plan. A tensor belongs to it if its kind is listed, its name is listed, a regex
+/// matches its name (searched), or the adaptor says so.
+struct CollectionPlan {
+  std::string name;
+  std::vector<std::string> include_regex;
+  std::vector<std::string> kinds;            ///< "weight", "gradient", ...; "module_kind:relu" style refinements: see plan.cc
+  std::vector<std::string> tensor_names;
+  bool keep = false;                         ///< its tensors are captured (else it is only a label)
+  bool summaries = true;                     ///< kept: statistics at summaries_every
+  bool histogram = true;
+  std::optional<Schedule> raw[kModes];       ///< raw tensors; nothing: never
+  std::vector<std::string> reductions;       ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
+};
+
+struct Plan {
+  int64_t summaries_every = 1;               ///< in steps of the mode; 0: off
+  bool histograms = true;
+  bool context = true;
+  std::string step_by = "optimizer";         ///< or "forward" (smdebug's)
+  std::string when_full = "drop_raw";        ///< or "block"
+  uint64_t journal_bytes = 256u << 20;
+  std::string journal_directory;             ///< empty: in the run directory
+  uint64_t budget_bytes = 8ull << 30;
+  int64_t include_workers = -1;              ///< -1: all; 0: only rank 0 (smdebug's "one")
+  bool record_end = true;                    ///< final weights at point "end"
+  bool allow_stop = true;
+  std::vector<CollectionPlan> collections;   ///< built-in ones first, then the user's
+
+  std::string ToJson() const;
+  /// \error kInvalidArgument, kUnimplemented (newer major)
+  static Result<Plan> FromJson(std::string_view json);
+  /// What `tdbg run` uses when nothing is configured: statistics of weights, biases, gradients, losses at
+  /// every step, context, no raw tensors.
+  static Plan Default();
+};
+
+/// What the plan says of one tensor, computed once when its name is first seen.
+/// Bits are schedule groups of the CompiledPlan: group 0 is "statistics", others are distinct raw schedules.
+struct TensorPlan {
+  uint64_t summary_groups = 0;
+  uint64_t raw_groups = 0;
+  bool histogram = false;
+  std::vector<std::string> collections;      ///< sorted
+  bool wanted() const { return (summary_groups | raw_groups) != 0; }
+};
+
+/// What the plan needs to know of a tensor.
+struct TensorFacts {
+  std::string_view name;
+  std::string_view kind;
+  std::string_view module_kind;
+  const std::vector<std::string>* collections = nullptr;  ///< explicit memberships; may be null
+  int64_t element_count = 0;
+};
+
+/// A plan with its regexes compiled and its schedules numbered.
+class CompiledPlan {
+ public:
+  /// \error kInvalidArgument  names the collection and the regex; more than 63 distinct schedules
+  static Result<CompiledPlan> Compile(Plan plan);
+  const Plan& plan() const { return plan_; }
+  TensorPlan Resolve(const TensorFacts& facts) const;
+  /// Mask of the groups due at this step of this mode: one evaluation per distinct schedule, none per tensor.
+  uint64_t DueGroups(int mode, int64_t mode_step) const;
+
+ private:
+  CompiledPlan() = default;
+  struct Rep;
+  Plan plan_;
+  std::shared_ptr<const Rep> rep_;
+};
+
+}  // namespace tdbg::plan
