@@ -1,0 +1,212 @@
+// What rules and watchers read without going through names: dense indices, columns, spans of rows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/regex.h"
+#include "format/keys.h"
+#include "store/reader/worker_reader.h"
+#include "tdbg/status.h"
+#include "tdbg/summary.h"
+#include "tdbg/trial.h"
+
+namespace tdbg {
+
+/// Dense over the whole trial (all attempts, all workers) in order of first sight. A name has one index
+/// for the life of the Trial object, also when its dtype or shape changes.
+using TensorIndex = uint32_t;
+/// Dense over the workers of all attempts in order of first sight; stable for the life of the Trial object.
+using WorkerIndex = uint32_t;
+using SubKey = format::SubKey;
+using Point = format::Point;
+
+/// Index-based view of an opened Trial. Cheap to construct and copy; borrows the trial.
+///
+/// Pointers and spans stay valid until the trial's next Refresh(); indices for the trial's life.
+/// \threadsafety The trial's: one thread at a time.
+class TrialAccess {
+ public:
+  explicit TrialAccess(const Trial& trial);
+
+  /// Raised by every Refresh that took in something.
+  uint64_t generation() const;
+  /// Raised when a later attempt took over steps that were already listed: whoever judged them starts afresh
+  /// from `overlay_base()`, the lowest global step that changed hands.
+  uint64_t overlay_generation() const;
+  int64_t overlay_base() const;
+
+  // ---- Workers -------------------------------------------------------------------------------------------
+
+  struct Worker {
+    std::string name;                 ///< "worker_0"
+    int64_t attempt = 0;
+    int64_t rank = 0;
+    bool alive = false;               ///< its lock is held
+    bool ended = false;               ///< it said goodbye; neither: it died
+    int64_t last_step = -1;           ///< last committed global step
+    int64_t last_seen_step = -1;      ///< heartbeat
+    int64_t last_seen_wall_nanos = 0;
+  };
+  /// As of the last Refresh; indexed by WorkerIndex.
+  std::span<const Worker> workers() const;
+  /// Workers whose data the overlay shows at this step position's attempt, in rank order.
+  std::span<const WorkerIndex> workers_of_attempt(int64_t attempt) const;
+  /// How many workers the attempt was started with (attempt.json); at least the ones seen.
+  int64_t world_size(int64_t attempt) const;
+  const store::WorkerReader& reader(WorkerIndex worker) const;
+
+  // ---- Tensors -------------------------------------------------------------------------------------------
+
+  size_t tensor_count() const;        ///< only grows
+  const TensorInfo& tensor(TensorIndex tensor) const;
+  /// Exact canonical name or alias.
+  std::optional<TensorIndex> Find(std::string_view name) const;
+  /// What Trial's calls accept: canonical, alias, unambiguous short name; otherwise the error that names the nearest.
+  Result<TensorIndex> Resolve(std::string_view name) const;
+
+  // ---- Steps ---------------------------------------------------------------------------------------------
+
+  struct Step {
+    StepInfo info;
+    int64_t attempt = 0;
+    uint32_t shed = 0;                ///< what its workers lost in it, summed
+  };
+  /// Every step of the overlay, ascending by global step, incomplete ones (at the end) included. Positions in
+  /// this list are what the calls below take; they are stable while overlay_generation() is.
+  std::span<const Step> steps() const;
+  /// Steps [0, complete_count()) are complete.
+  size_t complete_count() const;
+  std::optional<size_t> FindStep(int64_t global_step) const;
+  bool CommittedBy(size_t step, WorkerIndex worker) const;
+  /// Names of workers whose commit of this step is still to come (expected but never seen ones as "rank 3").
+  std::vector<std::string> MissingWorkers(size_t step) const;
+
+  // ---- Summaries -----------------------------------------------------------------------------------------
+
+  /// One summary of one tensor by one worker.
+  struct Row {
+    TensorIndex tensor = 0;
+    WorkerIndex worker = 0;
+    SubKey sub;
+    const store::SummaryBatch* batch = nullptr;
+    store::WorkerReader::RowRef ref;
+
+    Summary summary() const { return batch->at(ref.row); }
+    uint64_t count() const { return batch->count[ref.row]; }
+    uint64_t nonfinite_count() const {
+      return batch->nan_count[ref.row] + batch->pos_inf_count[ref.row] + batch->neg_inf_count[ref.row];
+    }
+    bool has_histogram() const { return batch->histogram_bytes[ref.row] != 0; }
+    bool histogram_shed() const { return (batch->flags[ref.row] & format::kRowHistogramShed) != 0; }
+    int64_t global_step() const { return batch->step_last[ref.row]; }
+  };
+
+  /// Rows [begin, end) of one batch: one worker's rows of one step, for whoever wants to walk the columns.
+  struct RowSpan {
+    WorkerIndex worker = 0;
+    uint32_t batch_index = 0;
+    const store::SummaryBatch* batch = nullptr;
+    uint32_t begin = 0, end = 0;
+    std::span<const TensorIndex> tensor_of;   ///< by the batch's own tensor ids
+  };
+  /// Every worker's rows of the step, by rank, without those of Point::kEnd. The span is scratch of the
+  /// trial: valid until the next call. Unreadable (damaged) rows are left out and counted in `*lost_rows`.
+  /// Costs a lookup per worker, nothing per row.
+  std::span<const RowSpan> RowSpansOf(size_t step, uint64_t* lost_rows = nullptr) const;
+  /// Rows recorded outside steps (final weights), of the latest attempt.
+  std::span<const RowSpan> FinalRowSpans() const;
+
+  /// Calls f(const Row&) for every row of the step: all tensors, sub-keys and workers.
+  template <typename F>
+  void ForEachSummary(size_t step, F&& f, uint64_t* lost_rows = nullptr) const {
+    for (const RowSpan& span : RowSpansOf(step, lost_rows)) Walk(span, f);
+  }
+  template <typename F>
+  void ForEachFinalSummary(F&& f) const {
+    for (const RowSpan& span : FinalRowSpans()) Walk(span, f);
+  }
+
+  /// One tensor's row; by default that of the lowest rank that has one and the step's own (sub 0, no point).
+  std::optional<Row> RowAt(TensorIndex tensor, size_t step, std::optional<WorkerIndex> worker = {},
+                           SubKey sub = {}) const;
+  /// \error kNotFound none was kept; kDataLoss damaged
+  Result<Histogram> HistogramOf(const Row& row) const;
+
+  // ---- Scalars -------------------------------------------------------------------------------------------
+
+  struct Scalar {
+    TensorIndex tensor = 0;
+    WorkerIndex worker = 0;
+    SubKey sub;
+    double value = 0;
+  };
+  /// Appends the step's numeric series (learning rates, metrics) of all workers.
+  void ScalarsOf(size_t step, std::vector<Scalar>* append_to) const;
+  /// A scalar series' value, else the value of a one-element tensor, exact, NaN and infinities included.
+  std::optional<double> ScalarAt(TensorIndex tensor, size_t step, std::optional<WorkerIndex> worker = {}) const;
+
+  // ---- Raw values ----------------------------------------------------------------------------------------
+
+  struct Raw {
+    TensorIndex tensor = 0;
+    WorkerIndex worker = 0;
+    store::RawRef ref;
+  };
+  std::optional<Raw> RawAt(TensorIndex tensor, size_t step, std::optional<WorkerIndex> worker = {},
+                           SubKey sub = {}) const;
+  /// Global steps of the overlay at which a raw value of the tensor (any worker, the step's own) is kept.
+  std::vector<int64_t> RawSteps(TensorIndex tensor) const;
+  Result<TensorValue> ReadRaw(const Raw& raw) const;
+
+  // ---- Context -------------------------------------------------------------------------------------------
+
+  /// Latest record of the topic that holds at this global step (overlay; lowest rank first).
+  const format::ContextRecord* ContextAt(std::string_view topic, int64_t global_step) const;
+
+  const Trial& trial() const { return *trial_; }
+
+ private:
+  template <typename F>
+  static void Walk(const RowSpan& span, F& f) {
+    Row row;
+    row.worker = span.worker;
+    row.batch = span.batch;
+    row.ref.batch = span.batch_index;
+    for (uint32_t i = span.begin; i < span.end; ++i) {
+      row.tensor = span.tensor_of[span.batch->tensor[i]];
+      row.sub = {span.batch->sub[i], static_cast<Point>(span.batch->point[i])};
+      row.ref.row = i;
+      f(static_cast<const Row&>(row));
+    }
+  }
+
+  const Trial* trial_;
+};
+
+/// The tensors a rule looks at: a collection, a regex, or both (a tensor must satisfy each that is given).
+/// Grows as tensors appear.
+class Selection {
+ public:
+  /// Everything.
+  Selection() = default;
+  /// \error kInvalidArgument  the regex.
+  static Result<Selection> Make(std::string_view collection, std::string_view regex);
+
+  /// Looks at tensors that are new since the last call; a compare where there are none.
+  void Update(const TrialAccess& access);
+  bool contains(TensorIndex tensor) const { return tensor < mask_.size() && mask_[tensor] != 0; }
+  std::span<const TensorIndex> tensors() const { return tensors_; }
+
+ private:
+  std::string collection_;
+  std::optional<base::Regex> regex_;
+  std::vector<uint8_t> mask_;
+  std::vector<TensorIndex> tensors_;
+};
+
+}  // namespace tdbg
