@@ -66,6 +66,7 @@ class FileSystem {
   virtual Result<std::unique_ptr<PendingFile>> CreatePending(const std::string& temporary_path) = 0;
   /// Pre-allocates (posix_fallocate) and maps; on failure leaves no file behind.
   /// \error kResourceExhausted  no room, quota or file-size limit.
+  /// \error kAlreadyExists      the file is there, and is left alone: somebody may have it mapped.
   virtual Result<std::unique_ptr<MappedFile>> CreateMapped(const std::string& path, uint64_t bytes) = 0;
   /// \error kFailedPrecondition  somebody holds it.
   virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path) = 0;
@@ -103,9 +104,10 @@ class ChangeWaiter {
   /// Watches a file (or, for new entries, a directory). Watching twice is harmless; a path that does not
   /// exist is remembered and polled.
   void Watch(const std::string& path);
-  /// True if something changed, false after `timeout_millis`. Uses no CPU while waiting.
+  /// True if something changed (or Wake was called), false after `timeout_millis`; -1 waits for ever.
+  /// Uses no CPU while waiting. Stores into a shared mapping are no change that the kernel reports.
   bool Wait(int timeout_millis);
-  /// Makes a concurrent Wait return; safe from any thread and from signal handlers.
+  /// Makes a concurrent Wait, or else the next one, return; safe from any thread and from signal handlers.
   void Wake();
 
  private:

@@ -53,6 +53,11 @@ class Child {
   pid_t pid_ = -1;
   int pidfd_ = -1;
   bool own_group_ = true;
+  /// The group has stopped on ctrl-Z, or wants the terminal: hands job control on to our own shell.
+  void FollowStop(int signal_number);
+
+  bool gave_terminal_ = false;
+  mutable bool group_gone_ = false;  ///< seen once, believed for ever: the number may be somebody else's by then
   std::optional<ExitState> exit_;
 };
 

@@ -1,0 +1,143 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <system_error>
+
+#include "base/local_files.h"
+#include "base/posix.h"
+
+namespace tdbg::base {
+namespace {
+
+class LocalFiles : public FileSystem {
+ public:
+  Status CreateDirectories(const std::string& path) override {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) return PathError(error.value(), "cannot create the directory", path);
+    return OkStatus();
+  }
+
+  Result<std::vector<DirEntry>> List(const std::string& path) override {
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), [](DIR* d) { return ::closedir(d); });
+    if (!directory) return PathError(errno, "cannot list", path);
+    std::vector<DirEntry> entries;
+    while (true) {
+      errno = 0;
+      const dirent* const entry = ::readdir(directory.get());
+      if (!entry) break;
+      DirEntry found;
+      found.name = entry->d_name;
+      if (found.name == "." || found.name == "..") continue;
+      struct stat info;
+      // Gone since readdir (a journal just sealed): as if listed a moment later.
+      if (::fstatat(::dirfd(directory.get()), entry->d_name, &info, 0) != 0) continue;
+      found.is_directory = S_ISDIR(info.st_mode);
+      found.size = static_cast<uint64_t>(info.st_size);
+      entries.push_back(std::move(found));
+    }
+    // Half a listing would look like a run with steps missing.
+    if (errno != 0) return PathError(errno, "cannot list", path);
+    std::sort(entries.begin(), entries.end(), [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
+    return entries;
+  }
+
+  bool Exists(const std::string& path) override {
+    struct stat info;
+    return ::stat(path.c_str(), &info) == 0;
+  }
+
+  Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) override {
+    // Pipes too: `--config <(generate)` is one. Hence no trust in st_size, which also lies under /proc.
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.ok()) return PathError(errno, "cannot open", path);
+    std::string contents;
+    struct stat info;
+    if (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) {
+      contents.reserve(std::min(static_cast<uint64_t>(info.st_size), max_bytes));
+    }
+    char buffer[16 << 10];
+    while (true) {
+      const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return PathError(errno, "cannot read", path);
+      if (got == 0) return contents;
+      if (static_cast<uint64_t>(got) > max_bytes - contents.size()) {
+        return ResourceExhausted("larger than " + std::to_string(max_bytes) + " bytes: " + path);
+      }
+      contents.append(buffer, static_cast<size_t>(got));
+    }
+  }
+
+  Status WriteFileAtomic(const std::string& path, std::string_view contents) override {
+    // Pid and counter: two threads or two processes may replace the same file at once, and the last wins whole.
+    static std::atomic<uint64_t> counter{0};
+    const std::string temporary =
+        path + "." + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1)) + ".tmp";
+    TDBG_ASSIGN_OR_RETURN(const auto file, CreatePending(temporary));
+    TDBG_RETURN_IF_ERROR(file->Write(std::as_bytes(std::span(contents.data(), contents.size()))));
+    return file->Publish(path, /*durable=*/false);
+  }
+
+  Status AppendLine(const std::string& path, std::string_view line) override {
+    std::string whole(line);
+    if (!whole.ends_with('\n')) whole += '\n';
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+    if (!fd.ok()) return PathError(errno, "cannot open for appending", path);
+    const ScopedSignalShield shield;
+    ssize_t written;
+    do {
+      written = ::write(fd.get(), whole.data(), whole.size());
+    } while (written < 0 && errno == EINTR);
+    if (written < 0) return PathError(errno, "cannot append", path);
+    if (static_cast<size_t>(written) == whole.size()) return OkStatus();
+    // A full disk took a part. The next line would be glued to it and both would be lost, so it is taken
+    // back, unless somebody has written behind it meanwhile.
+    const off_t end = ::lseek(fd.get(), 0, SEEK_CUR);
+    struct stat info;
+    if (end >= written && ::fstat(fd.get(), &info) == 0 && info.st_size == end) {
+      (void)!::ftruncate(fd.get(), end - written);
+    }
+    return PathError(ENOSPC, "cannot append", path);
+  }
+
+  Result<std::unique_ptr<ReadableFile>> OpenReadable(const std::string& path) override {
+    return OpenLocalReadable(path);
+  }
+  Result<std::unique_ptr<PendingFile>> CreatePending(const std::string& temporary_path) override {
+    return CreateLocalPending(temporary_path);
+  }
+  Result<std::unique_ptr<MappedFile>> CreateMapped(const std::string& path, uint64_t bytes) override {
+    return CreateLocalMapped(path, bytes);
+  }
+  Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override { return LockLocal(path); }
+  bool IsLocked(const std::string& path) override { return IsLockedLocal(path); }
+
+  Status Remove(const std::string& path) override {
+    if (::remove(path.c_str()) != 0) return PathError(errno, "cannot remove", path);
+    return OkStatus();
+  }
+
+  Result<uint64_t> FreeBytes(const std::string& path) override {
+    struct statvfs info;
+    if (::statvfs(path.c_str(), &info) != 0) return PathError(errno, "cannot ask for free space", path);
+    // f_bavail and not f_bfree: the reserve is root's.
+    return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+  }
+};
+
+}  // namespace
+
+FileSystem& LocalFileSystem() {
+  static FileSystem* const files = new LocalFiles;
+  return *files;
+}
+
+}  // namespace tdbg::base

@@ -1,0 +1,59 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+#include "base/local_files.h"
+#include "base/posix.h"
+
+namespace tdbg::base {
+namespace {
+
+class LocalPending : public PendingFile {
+ public:
+  LocalPending(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  ~LocalPending() override {
+    if (!published_) ::unlink(path_.c_str());
+  }
+
+  Status Write(std::span<const std::byte> bytes) override {
+    if (!fd_.ok()) return FailedPrecondition("written to after Publish: " + path_);
+    if (const int error = WriteFully(fd_.get(), bytes)) return PathError(error, "cannot write", path_);
+    return OkStatus();
+  }
+
+  Status Publish(const std::string& path, bool durable) override {
+    if (!fd_.ok()) return FailedPrecondition("published twice: " + path_);
+    if (durable && ::fdatasync(fd_.get()) != 0) return PathError(errno, "cannot sync", path_);
+    // Where writes are buffered elsewhere (NFS, quotas), close is the last chance to hear that one failed.
+    if (::close(fd_.release()) != 0 && errno != EINTR) return PathError(errno, "cannot close", path_);
+    if (::rename(path_.c_str(), path.c_str()) != 0) return PathError(errno, "cannot publish", path);
+    published_ = true;
+    if (durable) SyncDirectoryOf(path);
+    return OkStatus();
+  }
+
+ private:
+  // The name itself survives a power cut only once its directory is synced. Not every file system can, and
+  // the file is complete either way, so a refusal is no error.
+  static void SyncDirectoryOf(const std::string& path) {
+    const size_t slash = path.rfind('/');
+    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd.ok()) (void)::fsync(fd.get());
+  }
+
+  UniqueFd fd_;
+  const std::string path_;
+  bool published_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PendingFile>> CreateLocalPending(const std::string& temporary_path) {
+  // What a killed writer left under this name was never published and is nobody's.
+  UniqueFd fd(::open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd.ok()) return PathError(errno, "cannot create", temporary_path);
+  return std::unique_ptr<PendingFile>(new LocalPending(std::move(fd), temporary_path));
+}
+
+}  // namespace tdbg::base
