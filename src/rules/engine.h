@@ -1,0 +1,57 @@
+// Runs rules over a trial, step by step: the same code live (watch) and in replay (tdbg check), which is why
+// their verdicts agree.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/config.h"
+#include "rules/rule.h"
+#include "tdbg/status.h"
+#include "tdbg/trial.h"
+
+namespace tdbg::rules {
+
+/// smdebug's and SageMaker's words. Stored as text in events.
+enum class RuleState : uint8_t { kInProgress = 0, kNoIssuesFound = 1, kIssuesFound = 2, kError = 3, kStopped = 4 };
+std::string_view RuleStateName(RuleState state);  ///< "IssuesFound"
+
+struct RuleStatus {
+  std::string name;                ///< RuleConfigurationName
+  std::string rule;                ///< class name
+  RuleState state = RuleState::kInProgress;
+  std::string details;             ///< StatusDetails: Amazon's first line, then evidence; at most 1024 characters
+  int64_t last_modified_wall_nanos = 0;
+  int64_t steps_judged = 0;
+  int64_t steps_incomplete = 0;
+  std::vector<Finding> findings;   ///< complete, of the step that hit
+};
+
+/// How the job ended, for rules still in progress.
+enum class JobEnd : uint8_t { kCompleted, kStopped, kFailed };
+
+class Engine {
+ public:
+  /// \error kInvalidArgument  unknown rule, bad parameters, two rules of one name; names where they were written
+  static Result<std::unique_ptr<Engine>> Create(const std::vector<plan::RuleConfig>& rules,
+                                                const RuleRegistry& registry = BuiltinRules());
+  ~Engine();
+
+  std::vector<plan::Need> Needs() const;
+  /// Judges every complete step the trial's last Refresh saw and that was not judged yet. Returns the indexes
+  /// of the rules whose status changed. `wall_nanos` stamps the changes.
+  Result<std::vector<size_t>> Advance(Trial& trial, int64_t wall_nanos);
+  /// After the last step: settles every rule (NoIssuesFound, Error, Stopped).
+  Result<std::vector<size_t>> Finish(Trial& trial, JobEnd end, int64_t wall_nanos);
+  const std::vector<RuleStatus>& statuses() const;  ///< in the order given
+  int64_t last_judged_step() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tdbg::rules

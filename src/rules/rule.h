@@ -1,0 +1,116 @@
+// What a rule is to the engine. A rule declares what it needs, looks at steps, and returns findings; it does
+// not act, store, or know who hears of it. Adding one: a folder under builtin/ and a line in builtin/register.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/config.h"
+#include "tdbg/status.h"
+#include "tdbg/trial.h"
+
+namespace tdbg::rules {
+
+/// One reason to say "condition met": a tensor at a step, a value against a threshold.
+struct Finding {
+  int64_t global_step = 0;
+  std::string tensor;          ///< canonical name; empty if the finding is not about one tensor
+  std::string worker;
+  std::string measure;         ///< what was measured: "mean_abs"
+  double value = 0;
+  std::string comparison;      ///< "<", ">", ...
+  double threshold = 0;
+  std::string text;            ///< one sentence for a person, without the above repeated
+};
+
+/// Parameter of a rule: parsed strictly from its string.
+struct ParameterSpec {
+  std::string name;
+  std::string type;            ///< "float", "int", "bool", "string", "regex list", "collection list"
+  std::string default_value;   ///< as text; empty and !required: none
+  bool required = false;
+  std::string unit;            ///< "percent", "steps", ...
+  std::string help;            ///< one sentence
+};
+
+struct RuleInfo {
+  std::string class_name;      ///< "VanishingGradient"
+  std::string snake_name;      ///< "vanishing_gradient"
+  std::string scope;           ///< "deep learning", "any", "xgboost"
+  std::string summary;         ///< one sentence: what it sees
+  std::vector<ParameterSpec> parameters;
+};
+
+/// Parsed and checked parameters; every ParameterSpec's default is in it.
+class Parameters {
+ public:
+  /// \error kInvalidArgument  unknown (names the nearest), malformed, missing: names rule, parameter, what was found, accepted form
+  static Result<Parameters> Parse(const RuleInfo& info, const std::map<std::string, std::string>& given);
+  double Float(const std::string& name) const;
+  int64_t Int(const std::string& name) const;
+  bool Bool(const std::string& name) const;
+  std::string Text(const std::string& name) const;
+  std::vector<std::string> List(const std::string& name) const;
+  bool Has(const std::string& name) const;  ///< given, or has a default
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+/// What a rule may look at while it judges: the trial up to `step` (semantics.md, 18), never beyond.
+class StepContext;  // src/rules/step_context.h
+
+/// How the judging of one step went.
+enum class Judged : uint8_t {
+  kNotDue = 0,       ///< nothing to judge here (cadence, other mode, inputs absent)
+  kJudged = 1,
+  kIncomplete = 2,   ///< its input was shed or damaged: never a clean verdict
+};
+
+class Rule {
+ public:
+  virtual ~Rule() = default;
+  /// What must be captured for it. Called before training.
+  virtual plan::Need Needs() const = 0;
+  /// Called for every complete step in order, live and in replay alike. Appends findings; the engine ends the
+  /// rule at its first hit.
+  virtual Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) = 0;
+  /// After the last step (or when the job was stopped): rules that judge at the end do it here.
+  virtual Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) {
+    (void)last;
+    (void)findings;
+    return Judged::kNotDue;
+  }
+  /// For a rule never judged: what it would have needed, as a sentence (semantics.md, 20).
+  virtual std::string WouldHaveNeeded() const = 0;
+};
+
+using RuleFactory = std::function<Result<std::unique_ptr<Rule>>(const Parameters&)>;
+
+class RuleRegistry {
+ public:
+  void Add(RuleInfo info, RuleFactory factory);
+  /// By class name or snake name. \error kNotFound  lists the nearest
+  Result<const RuleInfo*> Find(std::string_view name) const;
+  Result<std::unique_ptr<Rule>> Make(std::string_view name, const std::map<std::string, std::string>& parameters) const;
+  std::vector<const RuleInfo*> All() const;
+
+ private:
+  struct Entry {
+    RuleInfo info;
+    RuleFactory factory;
+  };
+  std::vector<Entry> entries_;
+};
+
+/// The whole list, in one function that a reader can scroll through: builtin/register.cc.
+const RuleRegistry& BuiltinRules();
+
+}  // namespace tdbg::rules

@@ -1,0 +1,65 @@
+// The process (or thread) that follows a run: trial -> rules -> statuses and events -> actions.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/config.h"
+#include "rules/engine.h"
+#include "tdbg/status.h"
+
+namespace tdbg::watch {
+
+struct WatchOptions {
+  std::string run;                                   ///< path; may not exist yet
+  std::vector<plan::RuleConfig> rules;               ///< each with its actions (on_issue), run-wide ones resolved in
+  /// What "stop" does: `tdbg run` signals its process group; empty: a request in the control file.
+  std::function<Status(const std::string& reason)> stop;
+  /// Called from the watcher's thread after each look; for the live line. May be empty.
+  std::function<void(const struct Progress&)> on_progress;
+  bool write_events = true;                          ///< append to <run>/events.jsonl
+};
+
+struct Progress {
+  int64_t global_step = -1;
+  int64_t steps_seen = 0;
+  double loss = 0;                                   ///< last value of the first tensor of collection losses; NaN: none
+  uint64_t bytes = 0;
+  RunState state = RunState::kWaiting;
+  const std::vector<rules::RuleStatus>* statuses = nullptr;
+};
+
+/// One run, one watcher. Uses no CPU while nothing happens.
+class Watcher {
+ public:
+  /// Rules are created and their parameters checked here, before training. \error kInvalidArgument
+  static Result<std::unique_ptr<Watcher>> Create(WatchOptions options);
+  ~Watcher();
+  std::vector<plan::Need> Needs() const;
+  /// Follows until the run has ended (or JobEnded was called and everything was read). Run on its own thread.
+  Status Follow();
+  /// From any thread: the job is gone. No more steps are waited for than are on disk; rules are settled by `end`.
+  void JobEnded(rules::JobEnd end);
+  /// Final statuses after Follow returned; a snapshot before.
+  std::vector<rules::RuleStatus> statuses() const;
+  /// Was the job stopped because a rule asked for it? Which one?
+  std::string stopped_by() const;
+
+ private:
+  struct Impl;
+  explicit Watcher(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, job_ended, watch_error.
+/// docs/format.md, "Events".
+std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
+
+/// Statuses as `tdbg status` shows them for a run that is or was watched: read back from events.jsonl.
+Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path);
+
+}  // namespace tdbg::watch
