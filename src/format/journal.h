@@ -87,8 +87,8 @@ struct RecordHeader {
   uint64_t position;          ///< its own logical position: a stale record of an earlier lap is recognised
   uint64_t payload_bytes;
   int64_t global_step;        ///< the step it belongs to
-  uint64_t payload_hash;      ///< XXH3-64 of the payload (0 for pads)
-  uint64_t reserved;
+  uint64_t payload_hash;      ///< XXH3-64 of the payload (0 for pads); for kRaw of the data after kRawDataOffset
+  uint64_t prefix_hash;       ///< kRaw: XXH3-64 of the payload's first kRawDataOffset bytes; 0 for others
   uint64_t header_hash;       ///< XXH3-64 of the 56 bytes before
 };
 static_assert(sizeof(RecordHeader) == 64);
@@ -106,11 +106,15 @@ constexpr uint64_t RecordBytes(uint64_t payload_bytes) {
   return sizeof(RecordHeader) + (payload_bytes + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
 }
 
-/// Fills magic, type ... and both hashes. \param payload_hash  what base::Hash64 gives for the payload.
+/// Fills magic, type ... and the header's hash. \param payload_hash  what base::Hash64 gives for the payload.
+/// kRaw hashes its data apart from its header (`prefix_hash`), so that the hash which CopyAndHash64 gives while
+/// copying is the one that the segment stores: nobody hashes a raw tensor twice.
 RecordHeader MakeRecordHeader(RecordType type, uint64_t sequence, uint64_t position, uint64_t payload_bytes,
-                              int64_t global_step, uint64_t payload_hash);
+                              int64_t global_step, uint64_t payload_hash, uint64_t prefix_hash = 0);
 /// \error kDataLoss  magic, position, hash or length (against `bytes_available_untrusted`) is wrong.
 Status CheckRecordHeader(const RecordHeader& header, uint64_t expected_position, uint64_t bytes_available);
+/// Verifies the payload's hash or, for kRaw, both. \error kDataLoss
+Status CheckPayload(const RecordHeader& header, std::span<const std::byte> payload);
 /// \error kDataLoss, kUnimplemented (newer major)
 Status CheckJournalHeader(std::span<const std::byte> page, uint64_t file_bytes);
 

@@ -138,5 +138,8 @@ struct ContextRecord {
   std::string topic;  ///< "optimizer", "requires_grad", "environment", ...
   std::string json;
 };
+/// {"global_step":..., "topic":..., "value": <json>}: a kContext payload, and an item of a segment's "context".
+std::string ContextToJson(const ContextRecord& record);
+Result<ContextRecord> ContextFromJson(std::string_view json);
 
 }  // namespace tdbg::format

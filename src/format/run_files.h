@@ -47,6 +47,8 @@ struct WorkerInfo {
   std::string journal_path;          ///< "journal", or an absolute path where the run is not on a local disk
   int64_t started_wall_nanos = 0;
   std::string adaptor;               ///< "torch 2.13.0", ...
+  std::string run_id;                ///< RunInfo::id
+  int64_t attempt = 0;
   std::string ToJson() const;
   static Result<WorkerInfo> FromJson(std::string_view json);
 };
@@ -65,6 +67,9 @@ inline constexpr char kControlMagic[8] = {'T', 'D', 'B', 'G', 'C', 'T', 'R', 'L'
 inline constexpr uint64_t kControlPageBytes = 4096;
 inline constexpr uint64_t kControlGenerationOffset = 16;
 std::string EncodeControlPage();
+/// A last line without its newline is not complete yet and is left for the next look. A line that is not an object
+/// with "id" and "action" is skipped: a requester that died while writing must not silence the others.
+/// \error kDataLoss  bytes that no requester can have written (NUL: the page was handed in, too).
 Result<std::vector<ControlRequest>> DecodeControlLines(std::string_view bytes_after_page);
 
 }  // namespace tdbg::format

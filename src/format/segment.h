@@ -3,7 +3,9 @@
 //   u64 header length | JSON header (padded with spaces so that data start 64-aligned) | data
 //
 // Keys without '@' are ours, keys with '@' are raw tensors (format/keys.h):
-//   step/{global,mode_step,wall_nanos,monotonic_nanos: I64; mode: U16; flags,shed: U32}   one per commit, in order
+//   step/{global,mode_step,wall_nanos,monotonic_nanos: I64; mode: U16;
+//         flags,shed,summary_rows,scalar_rows,raw_tensors: U32}                          one per commit, in order:
+//                                          the next summary_rows rows of summary/ and scalar_rows of scalar/ are its
 //   summary/{tensor: U32; step_first,step_last: I64; level: U32; sub,point: U16; flags: U32; count,nan_count,
 //            pos_inf_count,neg_inf_count,zero_count: U64; min ... abs_max: F64; histogram_offset: U64;
 //            histogram_bytes: U32}                                                        one per summary
@@ -12,8 +14,9 @@
 // Metadata (all strings): "tdbg" = JSON object {format:{major,minor}, kind:"segment", run, attempt, worker,
 // first_sequence, last_sequence, writer_id, tensors:[TensorDef...] (all of the worker so far), context:[...],
 // acks:[...], end:{...}|absent, losses:[Loss as objects, cumulative],
-// checksums:{key: hex XXH3-64 of its bytes}, raw:{key:{id,dtype,shape}} (logical dtype and shape, where
-// safetensors cannot say them)}; "tdbg_hash" = hex XXH3-64 of the header JSON text in which these 16 digits are '0'.
+// checksums:{key: hex XXH3-64 of its bytes}, raw:{key:{id,dtype,shape,commit}} (dtype and shape are the logical ones,
+// which safetensors cannot always say; commit: row of step/)};
+// "tdbg_hash" = hex XXH3-64 of the header JSON text, padding included, in which these 16 digits are '0'.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,43 @@
+// Reading small JSON objects that somebody else may have damaged. For the .cc files of this room and for
+// store/, which puts journal payloads into segments.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tdbg/status.h"
+
+namespace tdbg::format {
+
+using Json = nlohmann::json;
+
+/// Deeper documents are refused: nlohmann's dump() recurses, and a hostile file must not choose our stack's depth.
+inline constexpr int kMaxJsonDepth = 64;
+
+/// Valid JSON that nests no deeper than kMaxJsonDepth.
+bool IsJson(std::string_view text);
+/// An object. \error kDataLoss  names `what`.
+Result<Json> ParseJsonObject(std::string_view text, std::string_view what);
+/// Compact; invalid UTF-8 becomes U+FFFD instead of an exception.
+std::string DumpJson(const Json& json);
+/// Appends `text` as a JSON string, quotes included.
+void AppendJsonString(std::string_view text, std::string* out);
+
+/// {"major": ..., "minor": ...} of this build, and the check on reading.
+Json FormatVersionJson();
+/// \error kUnimplemented  a newer major; kDataLoss  no version at all.
+Status CheckFormatVersion(const Json& object, std::string_view what);
+
+// Each leaves `*out` alone and answers false where the field is absent or of another type.
+bool GetField(const Json& object, const char* key, std::string* out);
+bool GetField(const Json& object, const char* key, int64_t* out);
+bool GetField(const Json& object, const char* key, bool* out);
+bool GetField(const Json& object, const char* key, std::vector<std::string>* out);
+bool GetField(const Json& object, const char* key, std::vector<int64_t>* out);
+
+}  // namespace tdbg::format

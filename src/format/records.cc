@@ -1,0 +1,155 @@
+#include "format/records.h"
+
+#include <array>
+
+#include "format/json_fields.h"
+
+namespace tdbg::format {
+
+std::string TensorDef::ToJson() const {
+  Json json{{"id", id}, {"name", name}, {"dtype", std::string(DTypeName(dtype))}, {"shape", shape}};
+  // Definitions are repeated in every segment: what is empty or usual is left out.
+  if (!short_name.empty()) json["short_name"] = short_name;
+  if (!kind.empty()) json["kind"] = kind;
+  if (!module_kind.empty()) json["module_kind"] = module_kind;
+  if (!collections.empty()) json["collections"] = collections;
+  if (!aliases.empty()) json["aliases"] = aliases;
+  if (variable_shape) json["variable_shape"] = true;
+  if (unit_axis >= 0) json["unit_axis"] = unit_axis;
+  return DumpJson(json);
+}
+
+Result<TensorDef> TensorDef::FromJson(std::string_view text) {
+  TDBG_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, "tensor definition"));
+  TensorDef def;
+  int64_t number = 0;
+  if (!GetField(json, "id", &number) || number < 0 || number > 0xffffffff) {
+    return DataLoss("tensor definition: no id");
+  }
+  def.id = static_cast<TensorId>(number);
+  if (!GetField(json, "name", &def.name)) return DataLoss("tensor definition: no name");
+  GetField(json, "short_name", &def.short_name);
+  GetField(json, "kind", &def.kind);
+  GetField(json, "module_kind", &def.module_kind);
+  GetField(json, "collections", &def.collections);
+  GetField(json, "aliases", &def.aliases);
+  GetField(json, "shape", &def.shape);
+  for (const int64_t d : def.shape) {
+    if (d < 0) return DataLoss("tensor definition: negative extent in '" + def.name + "'");
+  }
+  GetField(json, "variable_shape", &def.variable_shape);
+  std::string dtype;
+  // A dtype of a later minor version stays kInvalid: the summaries of such a tensor are still good.
+  if (GetField(json, "dtype", &dtype)) def.dtype = DTypeFromName(dtype).value_or(DType::kInvalid);
+  if (GetField(json, "unit_axis", &number) && number >= 0 && number < 64) {
+    def.unit_axis = static_cast<int32_t>(number);
+  }
+  return def;
+}
+
+SummaryRow ToRow(TensorId tensor, SubKey sub, const Summary& s) {
+  SummaryRow row;
+  row.tensor = tensor;
+  row.sub = sub.sub;
+  row.point = static_cast<uint16_t>(sub.point);
+  row.count = s.count;
+  row.nan_count = s.nan_count;
+  row.pos_inf_count = s.pos_inf_count;
+  row.neg_inf_count = s.neg_inf_count;
+  row.zero_count = s.zero_count;
+  row.min = s.min;
+  row.max = s.max;
+  row.mean = s.mean;
+  row.variance = s.variance;
+  row.m3 = s.m3;
+  row.m4 = s.m4;
+  row.l1 = s.l1;
+  row.l2 = s.l2;
+  row.abs_min = s.abs_min;
+  row.abs_max = s.abs_max;
+  return row;
+}
+
+Summary FromRow(const SummaryRow& row) {
+  Summary s;
+  s.count = row.count;
+  s.nan_count = row.nan_count;
+  s.pos_inf_count = row.pos_inf_count;
+  s.neg_inf_count = row.neg_inf_count;
+  s.zero_count = row.zero_count;
+  s.min = row.min;
+  s.max = row.max;
+  s.mean = row.mean;
+  s.variance = row.variance;
+  s.m3 = row.m3;
+  s.m4 = row.m4;
+  s.l1 = row.l1;
+  s.l2 = row.l2;
+  s.abs_min = row.abs_min;
+  s.abs_max = row.abs_max;
+  return s;
+}
+
+namespace {
+
+struct CauseText {
+  std::string_view name, text;
+};
+constexpr std::array<CauseText, kLossCauses> kCauses = {{
+    {"unknown", "Lost for a reason that this version does not know."},
+    {"journal_full",
+     "The disk could not keep up and training was not made to wait: enlarge the journal, save less, or choose "
+     "when_full: block."},
+    {"step_too_large", "One step's raw tensors do not fit into the journal: enlarge the journal or save fewer tensors."},
+    {"disk_full", "The disk, a quota or a file-size limit is full: free space; capture resumes by itself."},
+    {"directory_gone", "The run directory vanished or became read-only: nothing can be sealed until it is back."},
+    {"io_error", "The file system reported an error: check the disk and the system's log."},
+    {"budget", "The run's budget in bytes is used up: raise the budget or save less."},
+    {"unsupported", "A dtype, layout or device that this version cannot read."},
+    {"adaptor_error", "An exception in the framework's adaptor; the first one is in the job's log."},
+    {"device_late", "A copy from the device did not complete in time."},
+    {"damaged", "Bytes read from the run do not match their checksum: they were damaged after they were written."},
+    {"crashed", "The process died in the middle of this step, before it was committed."},
+}};
+constexpr std::array<std::string_view, 5> kKindNames = {"unknown", "raw", "histogram", "summary", "step"};
+
+}  // namespace
+
+std::string_view LossCauseName(LossCause cause) {
+  const auto i = static_cast<size_t>(cause);
+  return kCauses[i < kCauses.size() ? i : 0].name;
+}
+
+std::string_view LossCauseText(LossCause cause) {
+  const auto i = static_cast<size_t>(cause);
+  return kCauses[i < kCauses.size() ? i : 0].text;
+}
+
+std::string_view LossKindName(LossKind kind) {
+  const auto i = static_cast<size_t>(kind);
+  return kKindNames[i < kKindNames.size() ? i : 0];
+}
+
+std::string ContextToJson(const ContextRecord& record) {
+  std::string out = "{\"global_step\":" + std::to_string(record.global_step) + ",\"topic\":";
+  const Json topic = record.topic;
+  out += DumpJson(topic);
+  out += ",\"value\":";
+  // What is not JSON is kept as a string: a segment's header must stay readable whatever an adaptor hands in.
+  out += IsJson(record.json) ? DumpJson(Json::parse(record.json, nullptr, false)) : DumpJson(Json(record.json));
+  out += "}";
+  return out;
+}
+
+Result<ContextRecord> ContextFromJson(std::string_view text) {
+  TDBG_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, "context"));
+  ContextRecord record;
+  if (!GetField(json, "global_step", &record.global_step) || !GetField(json, "topic", &record.topic)) {
+    return DataLoss("context: no global_step or topic");
+  }
+  const auto value = json.find("value");
+  if (value != json.end()) record.json = DumpJson(*value);
+  return record;
+}
+
+}  // namespace tdbg::format

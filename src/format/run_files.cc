@@ -1,0 +1,128 @@
+#include "format/run_files.h"
+
+#include <cstring>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "format/json_fields.h"
+
+namespace tdbg::format {
+namespace {
+
+// For people too: these files are read with a pager.
+std::string Pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+Result<Json> ParseVersioned(std::string_view text, std::string_view file) {
+  TDBG_ASSIGN_OR_RETURN(Json json, ParseJsonObject(text, file));
+  TDBG_RETURN_IF_ERROR(CheckFormatVersion(json, file));
+  return json;
+}
+
+}  // namespace
+
+std::string RunInfo::ToJson() const {
+  return Pretty(Json{{"format", FormatVersionJson()},
+                     {"kind", "run"},
+                     {"id", id},
+                     {"name", name},
+                     {"tdbg_version", tdbg_version},
+                     {"command", command},
+                     {"working_directory", working_directory},
+                     {"created_wall_nanos", created_wall_nanos}});
+}
+
+Result<RunInfo> RunInfo::FromJson(std::string_view text) {
+  TDBG_ASSIGN_OR_RETURN(const Json json, ParseVersioned(text, kRunFile));
+  RunInfo info;
+  if (!GetField(json, "id", &info.id)) return DataLoss("run.json: no id");
+  GetField(json, "name", &info.name);
+  GetField(json, "tdbg_version", &info.tdbg_version);
+  GetField(json, "command", &info.command);
+  GetField(json, "working_directory", &info.working_directory);
+  GetField(json, "created_wall_nanos", &info.created_wall_nanos);
+  return info;
+}
+
+std::string AttemptInfo::ToJson() const {
+  Json json{{"format", FormatVersionJson()}, {"kind", "attempt"},
+            {"attempt", attempt},            {"step_base", step_base},
+            {"world_size", world_size},      {"started_wall_nanos", started_wall_nanos}};
+  if (parent) json["parent"] = *parent;
+  return Pretty(json);
+}
+
+Result<AttemptInfo> AttemptInfo::FromJson(std::string_view text) {
+  TDBG_ASSIGN_OR_RETURN(const Json json, ParseVersioned(text, kAttemptFile));
+  AttemptInfo info;
+  if (!GetField(json, "attempt", &info.attempt)) return DataLoss("attempt.json: no attempt");
+  GetField(json, "step_base", &info.step_base);
+  GetField(json, "world_size", &info.world_size);
+  GetField(json, "started_wall_nanos", &info.started_wall_nanos);
+  int64_t parent = 0;
+  if (GetField(json, "parent", &parent)) info.parent = parent;
+  return info;
+}
+
+std::string WorkerInfo::ToJson() const {
+  return Pretty(Json{{"format", FormatVersionJson()},
+                     {"kind", "worker"},
+                     {"worker", worker},
+                     {"rank", rank},
+                     {"pid", pid},
+                     {"host", host},
+                     {"boot_id", boot_id},
+                     {"writer_id", base::Hex64(writer_id)},
+                     {"journal_path", journal_path},
+                     {"started_wall_nanos", started_wall_nanos},
+                     {"adaptor", adaptor},
+                     {"run", run_id},
+                     {"attempt", attempt}});
+}
+
+Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
+  TDBG_ASSIGN_OR_RETURN(const Json json, ParseVersioned(text, kWorkerFile));
+  WorkerInfo info;
+  if (!GetField(json, "worker", &info.worker)) return DataLoss("worker.json: no worker");
+  std::string writer_id;
+  // Hex text, not a number: half of all JSON readers keep only 53 bits of one.
+  if (!GetField(json, "writer_id", &writer_id) || !base::ParseHex64(writer_id, &info.writer_id)) {
+    return DataLoss("worker.json: no writer_id");
+  }
+  int64_t number = 0;
+  GetField(json, "rank", &info.rank);
+  if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff) info.pid = static_cast<uint32_t>(number);
+  GetField(json, "host", &info.host);
+  GetField(json, "boot_id", &info.boot_id);
+  GetField(json, "journal_path", &info.journal_path);
+  GetField(json, "started_wall_nanos", &info.started_wall_nanos);
+  GetField(json, "adaptor", &info.adaptor);
+  GetField(json, "run", &info.run_id);
+  GetField(json, "attempt", &info.attempt);
+  return info;
+}
+
+std::string EncodeControlPage() {
+  std::string page(kControlPageBytes, '\0');
+  std::memcpy(page.data(), kControlMagic, sizeof(kControlMagic));
+  base::Store<uint16_t>(page.data() + 8, kMajor);
+  base::Store<uint16_t>(page.data() + 10, kMinor);
+  return page;
+}
+
+Result<std::vector<ControlRequest>> DecodeControlLines(std::string_view bytes) {
+  if (bytes.find('\0') != std::string_view::npos) return DataLoss("control: NUL among the requests");
+  std::vector<ControlRequest> requests;
+  for (size_t newline; (newline = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(newline + 1)) {
+    const std::string_view line = bytes.substr(0, newline);
+    const auto json = ParseJsonObject(line, "control");
+    if (!json.ok()) continue;
+    ControlRequest request;
+    if (!GetField(*json, "id", &request.id) || !GetField(*json, "action", &request.action)) continue;
+    GetField(*json, "by", &request.by);
+    request.json = std::string(line);
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+}  // namespace tdbg::format
