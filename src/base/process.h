@@ -15,10 +15,10 @@
 namespace tdbg::base {
 
 struct SpawnOptions {
-  std::vector<std::string> argv;               ///< argv[0] is looked up in PATH
-  std::map<std::string, std::string> set_env;  ///< on top of the caller's environment
-  std::string working_directory;               ///< empty: the caller's
-  std::string stdin_text;                      ///< with pipe_stdin: what the child reads
+  std::vector<std::string> argv = {};               ///< argv[0] is looked up in PATH
+  std::map<std::string, std::string> set_env = {};  ///< on top of the caller's environment
+  std::string working_directory = {};               ///< empty: the caller's
+  std::string stdin_text = {};                      ///< with pipe_stdin: what the child reads
   bool pipe_stdin = false;
   /// The child leads its own process group; on a terminal it is made the foreground group, so that
   /// ctrl-C and job control reach it as they would without us.

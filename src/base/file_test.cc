@@ -1,0 +1,340 @@
+#include "base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "base/posix.h"
+#include "base/testing.h"
+
+namespace tdbg::base {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+class FileTest : public testing::Test {
+ protected:
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    const auto entries = files_.List(scratch_.path());
+    EXPECT_TRUE(entries.ok());
+    for (const DirEntry& entry : *entries) names.push_back(entry.name);
+    return names;
+  }
+  // In a child whose files may not grow beyond `bytes` and whose SIGXFSZ kills, as it does by default.
+  // True if the child lived and `body` was true there.
+  static bool UnderFileSizeLimit(rlim_t bytes, const std::function<bool()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::signal(SIGXFSZ, SIG_DFL);
+      const rlimit limit{bytes, bytes};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      ::_exit(body() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_FALSE(WIFSIGNALED(status)) << "killed by signal " << WTERMSIG(status);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  }
+
+  FileSystem& files_ = LocalFileSystem();
+  ScratchDirectory scratch_;
+};
+
+TEST_F(FileTest, ListingIsSortedAndKnowsSizesAndDirectories) {
+  TDBG_ASSERT_OK(files_.CreateDirectories(scratch_ / "b/deep"));
+  Spill(scratch_ / "c", "123");
+  Spill(scratch_ / "a", "");
+  const auto entries = files_.List(scratch_.path());
+  TDBG_ASSERT_OK(entries);
+  ASSERT_EQ(entries->size(), 3u);
+  EXPECT_EQ((*entries)[0].name, "a");
+  EXPECT_TRUE((*entries)[1].is_directory);
+  EXPECT_EQ((*entries)[2].size, 3u);
+}
+
+TEST_F(FileTest, MissingThingsAreNotFoundAndThePathComesLast) {
+  const std::string path = scratch_ / "nowhere";
+  EXPECT_EQ(files_.List(path).status().code(), Code::kNotFound);
+  EXPECT_EQ(files_.ReadFile(path).status().code(), Code::kNotFound);
+  EXPECT_EQ(files_.OpenReadable(path).status().code(), Code::kNotFound);
+  EXPECT_EQ(files_.Remove(path).code(), Code::kNotFound);
+  EXPECT_EQ(ReadOnlyMapping::Open(path).status().code(), Code::kNotFound);
+  EXPECT_FALSE(files_.Exists(path));
+  EXPECT_THAT(files_.ReadFile(path).status().message(), testing::EndsWith(path));
+}
+
+TEST_F(FileTest, CreatingDirectoriesTwiceIsFineButNotThroughAFile) {
+  TDBG_EXPECT_OK(files_.CreateDirectories(scratch_ / "x/y"));
+  TDBG_EXPECT_OK(files_.CreateDirectories(scratch_ / "x/y"));
+  Spill(scratch_ / "file", "");
+  EXPECT_FALSE(files_.CreateDirectories(scratch_ / "file/y").ok());
+}
+
+TEST_F(FileTest, ReadingRefusesMoreThanItsLimitButNotExactlyIt) {
+  Spill(scratch_ / "f", std::string(20000, 'x'));
+  EXPECT_EQ(files_.ReadFile(scratch_ / "f", 20000)->size(), 20000u);
+  EXPECT_EQ(files_.ReadFile(scratch_ / "f", 19999).status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(FileTest, AtomicWriteReplacesWholeAndLeavesNoTemporaries) {
+  TDBG_EXPECT_OK(files_.WriteFileAtomic(scratch_ / "plan.json", "old and longer"));
+  TDBG_EXPECT_OK(files_.WriteFileAtomic(scratch_ / "plan.json", "new"));
+  EXPECT_EQ(Slurp(scratch_ / "plan.json"), "new");
+  EXPECT_THAT(Names(), ElementsAre("plan.json"));
+}
+
+TEST_F(FileTest, FailedAtomicWriteLeavesTheOldBytes) {
+  TDBG_EXPECT_OK(files_.WriteFileAtomic(scratch_ / "f", "old"));
+  EXPECT_TRUE(UnderFileSizeLimit(100, [&] {
+    return files_.WriteFileAtomic(scratch_ / "f", std::string(200, 'n')).code() == Code::kResourceExhausted;
+  }));
+  EXPECT_EQ(Slurp(scratch_ / "f"), "old");
+  EXPECT_THAT(Names(), ElementsAre("f"));
+}
+
+TEST_F(FileTest, LinesOfConcurrentWritersDoNotMix) {
+  std::vector<std::thread> writers;
+  for (const char letter : {'a', 'b', 'c', 'd'}) {
+    writers.emplace_back([&, letter] {
+      for (int i = 0; i < 100; ++i) TDBG_EXPECT_OK(files_.AppendLine(scratch_ / "events", std::string(300, letter)));
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  std::ifstream lines(scratch_ / "events");
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_EQ(line, std::string(300, line.at(0)));
+  EXPECT_EQ(count, 400);
+}
+
+TEST_F(FileTest, LineThatDoesNotFitIsTakenBackWhole) {
+  TDBG_EXPECT_OK(files_.AppendLine(scratch_ / "events", "first"));
+  EXPECT_TRUE(UnderFileSizeLimit(10, [&] {
+    return files_.AppendLine(scratch_ / "events", "much too long").code() == Code::kResourceExhausted;
+  }));
+  TDBG_EXPECT_OK(files_.AppendLine(scratch_ / "events", "last\n"));
+  EXPECT_EQ(Slurp(scratch_ / "events"), "first\nlast\n");
+}
+
+TEST_F(FileTest, ReadingBehindTheEndIsShortAndNoError) {
+  Spill(scratch_ / "f", "0123456789");
+  const auto file = files_.OpenReadable(scratch_ / "f");
+  TDBG_ASSERT_OK(file);
+  std::byte buffer[8];
+  EXPECT_EQ(*(*file)->ReadAt(6, buffer), 4u);
+  EXPECT_EQ(std::memcmp(buffer, "6789", 4), 0);
+  EXPECT_EQ(*(*file)->ReadAt(10, buffer), 0u);
+  EXPECT_EQ(*(*file)->ReadAt(UINT64_MAX, buffer), 0u);
+  EXPECT_EQ(*(*file)->Size(), 10u);
+  ASSERT_EQ(::truncate((scratch_ / "f").c_str(), 2), 0);
+  EXPECT_EQ(*(*file)->ReadAt(0, buffer), 2u);
+}
+
+TEST_F(FileTest, PipeWhereASegmentShouldBeIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(::mkfifo((scratch_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(files_.OpenReadable(scratch_ / "pipe").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(ReadOnlyMapping::Open(scratch_ / "pipe").status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(files_.OpenReadable(scratch_.path()).status().code(), Code::kInvalidArgument);
+}
+
+TEST_F(FileTest, PendingFileAppearsOnPublishAndVanishesOtherwise) {
+  {
+    auto file = files_.CreatePending(scratch_ / "seg.tmp");
+    TDBG_ASSERT_OK(file);
+    TDBG_EXPECT_OK((*file)->Write(Bytes("dropped")));
+  }
+  EXPECT_THAT(Names(), ElementsAre());
+  Spill(scratch_ / "seg", "older");
+  for (const bool durable : {false, true}) {
+    auto file = files_.CreatePending(scratch_ / "seg.tmp");
+    TDBG_ASSERT_OK(file);
+    TDBG_EXPECT_OK((*file)->Write(Bytes("one ")));
+    TDBG_EXPECT_OK((*file)->Write(Bytes("two")));
+    TDBG_EXPECT_OK((*file)->Publish(scratch_ / "seg", durable));
+    EXPECT_EQ((*file)->Publish(scratch_ / "seg", durable).code(), Code::kFailedPrecondition);
+    EXPECT_EQ((*file)->Write(Bytes("late")).code(), Code::kFailedPrecondition);
+  }
+  EXPECT_EQ(Slurp(scratch_ / "seg"), "one two");
+  EXPECT_THAT(Names(), ElementsAre("seg"));
+}
+
+TEST_F(FileTest, WhatAKilledWriterLeftUnderTheTemporaryNameIsReplaced) {
+  Spill(scratch_ / "seg.tmp", "leftover of another length");
+  auto file = files_.CreatePending(scratch_ / "seg.tmp");
+  TDBG_ASSERT_OK(file);
+  TDBG_EXPECT_OK((*file)->Write(Bytes("new")));
+  TDBG_EXPECT_OK((*file)->Publish(scratch_ / "seg", false));
+  EXPECT_EQ(Slurp(scratch_ / "seg"), "new");
+}
+
+TEST_F(FileTest, PublishingIntoAMissingDirectoryFailsAndCleansUp) {
+  {
+    auto file = files_.CreatePending(scratch_ / "seg.tmp");
+    TDBG_ASSERT_OK(file);
+    EXPECT_EQ((*file)->Publish(scratch_ / "no/seg", false).code(), Code::kNotFound);
+  }
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(FileTest, MappedBytesStartAsZerosAndReachTheFile) {
+  auto mapped = files_.CreateMapped(scratch_ / "journal", 100'000);
+  TDBG_ASSERT_OK(mapped);
+  const auto bytes = (*mapped)->bytes();
+  ASSERT_EQ(bytes.size(), 100'000u);
+  EXPECT_EQ(bytes[99'999], std::byte{0});
+  std::memcpy(bytes.data() + 99'996, "tail", 4);
+  EXPECT_EQ(Slurp(scratch_ / "journal").substr(99'996), "tail");
+  struct stat info;
+  ASSERT_EQ(::stat((scratch_ / "journal").c_str(), &info), 0);
+  EXPECT_GE(info.st_blocks * 512, 100'000) << "holes: a write into one can be SIGBUS";
+}
+
+TEST_F(FileTest, MappingNeverTouchesAFileThatIsAlreadyThere) {
+  Spill(scratch_ / "journal", "somebody's");
+  EXPECT_EQ(files_.CreateMapped(scratch_ / "journal", 4096).status().code(), Code::kAlreadyExists);
+  EXPECT_EQ(Slurp(scratch_ / "journal"), "somebody's");
+}
+
+TEST_F(FileTest, MappingThatFindsNoRoomLeavesNoFile) {
+  EXPECT_TRUE(UnderFileSizeLimit(1 << 20, [&] {
+    return files_.CreateMapped(scratch_ / "journal", 2 << 20).status().code() == Code::kResourceExhausted;
+  }));
+  EXPECT_EQ(files_.CreateMapped(scratch_ / "huge", uint64_t{1} << 60).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(files_.CreateMapped(scratch_ / "huge", UINT64_MAX).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(files_.CreateMapped(scratch_ / "nothing", 0).status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(FileTest, PendingWriteBeyondTheFileSizeLimitIsAStatusAndNotASignal) {
+  EXPECT_TRUE(UnderFileSizeLimit(1000, [&] {
+    auto file = files_.CreatePending(scratch_ / "seg.tmp");
+    return file.ok() && (*file)->Write(Bytes(std::string(5000, 'x'))).code() == Code::kResourceExhausted;
+  }));
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(FileTest, WriteToAPipeNobodyReadsIsAnErrorAndNotASignal) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  EXPECT_EQ(WriteFully(ends[1], Bytes("x")), EPIPE);
+  ::close(ends[1]);
+}
+
+TEST_F(FileTest, SignalPendingBeforeTheShieldIsDeliveredAfterIt) {
+  static volatile sig_atomic_t delivered;
+  delivered = 0;
+  const auto previous = ::signal(SIGXFSZ, [](int) { delivered = 1; });
+  sigset_t set, before;
+  sigemptyset(&set);
+  sigaddset(&set, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &set, &before);
+  ::raise(SIGXFSZ);
+  { const ScopedSignalShield shield; }
+  EXPECT_EQ(delivered, 0);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(delivered, 1);
+  ::signal(SIGXFSZ, previous);
+}
+
+TEST_F(FileTest, LockIsExclusiveUntilDestroyed) {
+  const std::string path = scratch_ / "writer.lock";
+  EXPECT_FALSE(files_.IsLocked(path));
+  {
+    auto lock = files_.Lock(path);
+    TDBG_ASSERT_OK(lock);
+    EXPECT_TRUE(files_.IsLocked(path));
+    EXPECT_EQ(files_.Lock(path).status().code(), Code::kFailedPrecondition);
+  }
+  EXPECT_FALSE(files_.IsLocked(path));
+  TDBG_EXPECT_OK(files_.Lock(path));
+}
+
+TEST_F(FileTest, LockDiesWithItsProcess) {
+  const std::string path = scratch_ / "writer.lock";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto lock = files_.Lock(path);
+    if (lock.ok()) ::kill(::getpid(), SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_TRUE(files_.Exists(path));
+  EXPECT_FALSE(files_.IsLocked(path));
+}
+
+// A data-loading worker that outlives its parent would otherwise keep a dead run "running".
+TEST_F(FileTest, ForkedChildNeitherKeepsNorReleasesTheLock) {
+  const std::string path = scratch_ / "writer.lock";
+  int go[2];
+  ASSERT_EQ(::pipe(go), 0);
+  auto lock = files_.Lock(path);
+  TDBG_ASSERT_OK(lock);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    lock->reset();
+    char byte;
+    (void)!::read(go[0], &byte, 1);
+    ::_exit(0);
+  }
+  EXPECT_TRUE(files_.IsLocked(path)) << "the child's destructor released the parent's lock";
+  lock->reset();
+  EXPECT_FALSE(files_.IsLocked(path));
+  (void)!::write(go[1], "x", 1);
+  ::waitpid(child, nullptr, 0);
+  ::close(go[0]);
+  ::close(go[1]);
+}
+
+TEST_F(FileTest, ProbingDoesNotRefuseAWriter) {
+  const std::string path = scratch_ / "writer.lock";
+  { TDBG_ASSERT_OK(files_.Lock(path)); }
+  std::atomic<bool> stop{false};
+  std::thread prober([&] {
+    while (!stop) files_.IsLocked(path);
+  });
+  for (int i = 0; i < 200; ++i) TDBG_EXPECT_OK(files_.Lock(path));
+  stop = true;
+  prober.join();
+}
+
+TEST_F(FileTest, MappingShowsTheBytesAndOutlivesTheName) {
+  Spill(scratch_ / "seg", "payload");
+  const auto mapping = ReadOnlyMapping::Open(scratch_ / "seg");
+  TDBG_ASSERT_OK(mapping);
+  TDBG_EXPECT_OK(files_.Remove(scratch_ / "seg"));
+  const auto bytes = (*mapping)->bytes();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "payload");
+  Spill(scratch_ / "empty", "");
+  EXPECT_TRUE((*ReadOnlyMapping::Open(scratch_ / "empty"))->bytes().empty());
+}
+
+TEST_F(FileTest, FreeSpaceIsPlausible) { EXPECT_GT(*files_.FreeBytes(scratch_.path()), 0u); }
+
+TEST(PathTest, JoinedAndCutAtSlashes) {
+  EXPECT_EQ(JoinPath("a", "b"), "a/b");
+  EXPECT_EQ(JoinPath("a/", "b"), "a/b");
+  EXPECT_EQ(JoinPath("", "b"), "b");
+  EXPECT_EQ(JoinPath("a", "/b"), "/b");
+  EXPECT_EQ(BaseName("a/b"), "b");
+  EXPECT_EQ(BaseName("a/b/"), "b");
+  EXPECT_EQ(BaseName("b"), "b");
+  EXPECT_EQ(BaseName("/"), "/");
+  EXPECT_EQ(BaseName(""), "");
+}
+
+}  // namespace
+}  // namespace tdbg::base

@@ -1,0 +1,57 @@
+#include "base/hash.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace tdbg::base {
+namespace {
+
+std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+
+// From the xxHash reference (XXH3_64bits, seed 0), so that files stay readable by other implementations.
+TEST(HashTest, ValuesAreThoseOfXxh3) {
+  EXPECT_EQ(Hex64(Hash64({})), "2d06800538d394c2");
+  EXPECT_EQ(Hex64(Hash64(Bytes("a"))), "e6c632b61e964e1f");
+  EXPECT_EQ(Hex64(Hash64(Bytes("abc"))), "78af5f94892f3950");
+}
+
+TEST(HashTest, CopyingHashEqualsThePlainOneAtEveryPieceBoundary) {
+  std::mt19937_64 random(7);
+  for (const size_t size : {0, 1, 7, 240, 241, 16383, 16384, 16385, 32768, 100000}) {
+    std::vector<std::byte> from(size), to(size + 1, std::byte{0x5A});
+    for (auto& b : from) b = static_cast<std::byte>(random());
+    EXPECT_EQ(CopyAndHash64(to.data(), from), Hash64(from)) << size;
+    EXPECT_TRUE(size == 0 || std::memcmp(to.data(), from.data(), size) == 0) << size;
+    EXPECT_EQ(to[size], std::byte{0x5A}) << "wrote behind the end, size " << size;
+  }
+}
+
+TEST(HashTest, OneFlippedBitChangesTheHash) {
+  std::vector<std::byte> bytes(50000, std::byte{3});
+  const uint64_t before = Hash64(bytes);
+  bytes[49999] ^= std::byte{1};
+  EXPECT_NE(Hash64(bytes), before);
+}
+
+TEST(HashTest, HexGoesThereAndBack) {
+  for (const uint64_t value : {uint64_t{0}, uint64_t{1}, uint64_t{0x0123456789abcdef}, UINT64_MAX}) {
+    uint64_t parsed = 42;
+    ASSERT_TRUE(ParseHex64(Hex64(value), &parsed));
+    EXPECT_EQ(parsed, value);
+  }
+}
+
+TEST(HashTest, HexOfAnotherSpellingIsRefusedAndLeavesTheValueAlone) {
+  uint64_t value = 42;
+  for (const char* text : {"", "123", "0123456789abcde", "0123456789abcdef0", "0123456789ABCDEF", "0x23456789abcdef",
+                           "0123456789abcdeg", " 123456789abcdef"}) {
+    EXPECT_FALSE(ParseHex64(text, &value)) << text;
+  }
+  EXPECT_EQ(value, 42u);
+}
+
+}  // namespace
+}  // namespace tdbg::base
