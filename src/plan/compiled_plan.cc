@@ -131,7 +131,8 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
     const CollectionPlan& c = plan_.collections[i];
     const bool said = std::find(out.collections.begin(), out.collections.end(), c.name) != out.collections.end();
     if (!said && !rep_->Matches(i, c, facts, out.collections)) continue;
-    if (!said) out.collections.push_back(c.name);
+    // What a rule needs is not a collection that anybody asked for by name (resolve.cc).
+    if (!said && !c.name.starts_with("rule:")) out.collections.push_back(c.name);
     if (!c.keep) continue;
     out.raw_groups |= rep_->collections[i].raw_group;
     if (c.summaries && plan_.summaries_every > 0) {

@@ -1,0 +1,59 @@
+#include <algorithm>
+
+#include "plan/config.h"
+
+namespace tdbg::plan {
+namespace {
+
+template <typename T>
+void Override(std::optional<T>* earlier, const std::optional<T>& later) {
+  if (later) *earlier = later;
+}
+void Override(std::string* earlier, const std::string& later) {
+  if (!later.empty()) *earlier = later;
+}
+template <typename T>
+void Append(std::vector<T>* earlier, const std::vector<T>& later) {
+  earlier->insert(earlier->end(), later.begin(), later.end());
+}
+
+void MergeCollection(CollectionConfig* earlier, const CollectionConfig& later) {
+  Append(&earlier->include_regex, later.include_regex);
+  Append(&earlier->tensor_names, later.tensor_names);
+  if (!later.reductions.empty()) earlier->reductions = later.reductions;
+  for (const auto& [key, value] : later.save) earlier->save[key] = value;
+  Override(&earlier->raw, later.raw);
+  Override(&earlier->summaries, later.summaries);
+  Override(&earlier->histogram, later.histogram);
+  Override(&earlier->where, later.where);
+}
+
+}  // namespace
+
+Config MergeConfigs(Config earlier, const Config& later) {
+  Override(&earlier.dir, later.dir);
+  Override(&earlier.summaries_every, later.summaries_every);
+  Override(&earlier.histograms, later.histograms);
+  Override(&earlier.context, later.context);
+  Override(&earlier.record_end, later.record_end);
+  Override(&earlier.step_by, later.step_by);
+  Override(&earlier.when_full, later.when_full);
+  Override(&earlier.journal_directory, later.journal_directory);
+  Override(&earlier.journal_bytes, later.journal_bytes);
+  Override(&earlier.budget_bytes, later.budget_bytes);
+  Override(&earlier.stop_grace_seconds, later.stop_grace_seconds);
+  Append(&earlier.rules, later.rules);
+  Append(&earlier.on_issue, later.on_issue);
+  for (const CollectionConfig& c : later.collections) {
+    const auto same = std::find_if(earlier.collections.begin(), earlier.collections.end(),
+                                   [&](const CollectionConfig& e) { return e.name == c.name; });
+    if (same == earlier.collections.end()) {
+      earlier.collections.push_back(c);
+    } else {
+      MergeCollection(&*same, c);
+    }
+  }
+  return earlier;
+}
+
+}  // namespace tdbg::plan

@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "plan/config.h"
+#include "plan/config_reader.h"
+
+namespace tdbg::plan {
+namespace {
+
+using Names = std::vector<std::string>;
+
+const Names kTopKeys = {"dir",    "summaries", "context",     "record_end", "step_by", "when_full",
+                        "journal", "budget",   "collections", "rules",      "on_issue", "stop_grace_seconds"};
+const Names kSummariesKeys = {"every", "histograms"};
+const Names kJournalKeys = {"size", "directory"};
+const Names kRuleKeys = {"rule", "name", "parameters", "on_issue"};
+const Names kStepBy = {"optimizer", "forward"};
+const Names kWhenFull = {"drop_raw", "block"};
+
+const Names& CollectionKeys() {
+  static const Names keys = [] {
+    Names all = {"name", "include_regex", "tensor_names", "raw", "summaries", "histogram", "reductions"};
+    all.insert(all.end(), SaveKeys().begin(), SaveKeys().end());
+    for (const std::string& mode : SaveModes()) {
+      for (const std::string& key : SaveKeys()) all.push_back(mode + "." + key);
+    }
+    return all;
+  }();
+  return keys;
+}
+
+void ReadActions(const ConfigNode& node, std::vector<std::string>* out) {
+  // A command of an exec action may hold commas, so one string is one action.
+  for (const std::string& action : node.Regexes()) {
+    if (action != "stop" && !action.starts_with("exec:") && !action.starts_with("webhook:")) {
+      node.Fail(fmt::format("unknown action \"{}\". Accepted: stop, exec:COMMAND, webhook:URL", action));
+    }
+    out->push_back(action);
+  }
+}
+
+CollectionConfig ReadCollection(const ConfigNode& node, std::string name) {
+  CollectionConfig c;
+  c.name = std::move(name);
+  c.where = node.Where();
+  if (node.is_null() || !node.CheckKeys(CollectionKeys())) return c;
+  node.At("name", [&](const ConfigNode& n) {
+    const std::string written = n.Text();
+    if (!c.name.empty() && c.name != written) n.Fail(fmt::format("contradicts the entry's key \"{}\"", c.name));
+    c.name = written;
+  });
+  if (c.name.empty()) node.Fail("the key \"name\" is missing");
+  node.At("include_regex", [&](const ConfigNode& n) { c.include_regex = n.Regexes(); });
+  node.At("tensor_names", [&](const ConfigNode& n) { c.tensor_names = n.Texts(); });
+  node.At("raw", [&](const ConfigNode& n) { c.raw = n.Bool(); });
+  node.At("summaries", [&](const ConfigNode& n) { c.summaries = n.Bool(); });
+  node.At("histogram", [&](const ConfigNode& n) { c.histogram = n.Bool(); });
+  node.At("reductions", [&](const ConfigNode& n) {
+    c.reductions = n.Texts();
+    for (const std::string& r : c.reductions) {
+      if (std::find(Reductions().begin(), Reductions().end(), r) == Reductions().end()) {
+        n.Fail(UnknownName("reduction", r, Reductions()));
+      }
+    }
+  });
+  for (const auto& [key, unused] : node.value().items()) {
+    const bool is_save_key = std::any_of(SaveKeys().begin(), SaveKeys().end(), [&](const std::string& save_key) {
+      return key == save_key || key.ends_with("." + save_key);
+    });
+    if (!is_save_key) continue;
+    const ConfigNode value = node.Key(key);
+    if (value.is_null()) continue;
+    const std::string text = value.ScalarText();
+    if (const std::string accepted = CheckSaveValue(key, text); !accepted.empty()) {
+      value.Fail(fmt::format("found \"{}\", expected {}", text, accepted));
+    }
+    c.save[key] = text;
+  }
+  return c;
+}
+
+CollectionConfig ReadCollectionItem(const ConfigNode& node) {
+  if (!node.value().is_string()) return ReadCollection(node, "");
+  auto parsed = ParseCollectFlag(node.Text());
+  if (!parsed.ok()) {
+    node.Fail(parsed.status().message());
+    return {};
+  }
+  parsed->where = node.Where();
+  return *std::move(parsed);
+}
+
+RuleConfig ReadRule(const ConfigNode& node) {
+  RuleConfig r;
+  r.where = node.Where();
+  if (node.value().is_string()) {
+    r.rule = node.Text();
+    return r;
+  }
+  if (!node.CheckKeys(kRuleKeys)) return r;
+  node.At("rule", [&](const ConfigNode& n) { r.rule = n.Text(); });
+  if (r.rule.empty()) node.Fail("the key \"rule\" is missing: the name of a rule, such as VanishingGradient");
+  node.At("name", [&](const ConfigNode& n) { r.name = n.Text(); });
+  node.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &r.on_issue); });
+  node.At("parameters", [&](const ConfigNode& n) {
+    if (!n.value().is_object()) return n.Fail("expected an object of the rule's parameters");
+    for (const auto& [key, unused] : n.value().items()) {
+      const ConfigNode value = n.Key(key);
+      if (!value.is_null()) r.parameters[key] = value.ScalarText();
+    }
+  });
+  return r;
+}
+
+}  // namespace
+
+Result<Config> ParseConfig(const nlohmann::json& document, const Source& source) {
+  Status status;
+  Config c;
+  const ConfigNode root(document, source, &status);
+  if (root.is_null()) return c;  // an empty file
+  if (!root.CheckKeys(kTopKeys)) return status;
+  root.At("dir", [&](const ConfigNode& n) { c.dir = n.Text(); });
+  root.At("summaries", [&](const ConfigNode& n) {
+    if (!n.CheckKeys(kSummariesKeys)) return;
+    n.At("every", [&](const ConfigNode& v) { c.summaries_every = v.Int(0); });
+    n.At("histograms", [&](const ConfigNode& v) { c.histograms = v.Bool(); });
+  });
+  root.At("context", [&](const ConfigNode& n) { c.context = n.Bool(); });
+  root.At("record_end", [&](const ConfigNode& n) { c.record_end = n.Bool(); });
+  root.At("step_by", [&](const ConfigNode& n) { c.step_by = n.Choice(kStepBy); });
+  root.At("when_full", [&](const ConfigNode& n) { c.when_full = n.Choice(kWhenFull); });
+  root.At("journal", [&](const ConfigNode& n) {
+    if (!n.CheckKeys(kJournalKeys)) return;
+    n.At("size", [&](const ConfigNode& v) {
+      c.journal_bytes = v.Bytes();
+      if (v.ok() && *c.journal_bytes < (1u << 20)) v.Fail("expected at least 1MiB");
+    });
+    n.At("directory", [&](const ConfigNode& v) { c.journal_directory = v.Text(); });
+  });
+  root.At("budget", [&](const ConfigNode& n) { c.budget_bytes = n.Bytes(); });
+  root.At("stop_grace_seconds", [&](const ConfigNode& n) { c.stop_grace_seconds = n.Int(0); });
+  root.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &c.on_issue); });
+  root.At("collections", [&](const ConfigNode& n) {
+    if (n.value().is_array()) {
+      for (size_t i = 0; i < n.value().size(); ++i) c.collections.push_back(ReadCollectionItem(n.Item(i)));
+    } else if (n.value().is_object()) {
+      for (const auto& [name, unused] : n.value().items()) c.collections.push_back(ReadCollection(n.Key(name), name));
+    } else {
+      n.Fail("expected a mapping of collection names, or a list");
+    }
+  });
+  root.At("rules", [&](const ConfigNode& n) {
+    if (!n.value().is_array()) return n.Fail("expected a list of rules");
+    for (size_t i = 0; i < n.value().size(); ++i) c.rules.push_back(ReadRule(n.Item(i)));
+  });
+  if (!status.ok()) return status;
+  return c;
+}
+
+Result<CollectionConfig> ParseCollectFlag(const std::string& text) {
+  CollectionConfig c;
+  c.where = "--collect";
+  const size_t colon = text.rfind(':');
+  c.name = std::string(base::Trim(std::string_view(text).substr(0, colon)));
+  if (c.name.empty()) {
+    return InvalidArgument(fmt::format("--collect {}: a collection's name is missing. Accepted: NAME (statistics) or "
+                                       "NAME:INTERVAL (raw tensors too, every INTERVAL steps)", text));
+  }
+  if (colon == std::string::npos) return c;
+  const std::string interval(base::Trim(std::string_view(text).substr(colon + 1)));
+  if (const std::string accepted = CheckSaveValue("save_interval", interval); !accepted.empty()) {
+    return InvalidArgument(fmt::format("--collect {}: interval \"{}\": expected {}", text, interval, accepted));
+  }
+  c.save["save_interval"] = interval;
+  c.raw = true;
+  return c;
+}
+
+}  // namespace tdbg::plan
