@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "base/text.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/version.h"
+
+namespace tdbg::cli {
+namespace {
+
+constexpr char kFooter[] =
+    "\nRUN is a path, a name under ./tdbg-runs, or `last`. Every command takes --help; docs/cli.md has examples\n"
+    "and the exit codes.";
+
+int Complain(const std::string& message, int exit_code) {
+  fmt::print(stderr, "tdbg: {}\n", message);
+  return exit_code;
+}
+
+Command* FindCommand(const std::vector<std::unique_ptr<Command>>& commands, const std::string& name) {
+  for (const auto& command : commands) {
+    if (command->name() == name) return command.get();
+  }
+  return nullptr;
+}
+
+std::string Overview(const std::vector<std::unique_ptr<Command>>& commands) {
+  std::string text = "tdbg watches a training job, judges it against rules, and acts.\n\nusage: tdbg COMMAND ...\n\n";
+  for (const auto& command : commands) text += fmt::format("  {:<9}{}\n", command->name(), command->help());
+  text += "  --version\n";
+  return text + kFooter + "\n";
+}
+
+int Dispatch(Command& command, const Arguments& arguments) {
+  CLI::App app(command.help(), command.name());
+  app.get_formatter()->column_width(34);
+  command.Define(app);
+  if (arguments.has_command && !command.TakesCommand()) {
+    return Complain(command.name() + ": found '--', but it starts no command; leave it out", kExitUsage);
+  }
+  try {
+    // CLI11 takes them last one first.
+    std::vector<std::string> reversed(arguments.ours.rbegin(), arguments.ours.rend());
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return Complain(DescribeParseError(error, app, command.TakesCommand()), kExitUsage);
+  }
+  if (arguments.has_command) command.SetCommand(arguments.command);
+  const Result<int> result = command.Run();
+  if (result.ok()) return *result;
+  return Complain(result.status().message(), ExitCodeOf(result.status()));
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const auto commands = AllCommands();
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    if (words.size() > 1) {
+      if (Command* command = FindCommand(commands, words[1])) {
+        Arguments arguments;
+        arguments.ours = {"--help"};
+        return Dispatch(*command, arguments);
+      }
+    }
+    fmt::print(words.empty() ? stderr : stdout, "{}", Overview(commands));
+    return words.empty() ? kExitUsage : kExitOk;
+  }
+  if (words[0] == "--version") {
+    fmt::print("tdbg {}\n", kVersion);
+    return kExitOk;
+  }
+  Command* const command = FindCommand(commands, words[0]);
+  if (!command) {
+    std::vector<std::string> names;
+    for (const auto& known : commands) names.push_back(known->name());
+    const auto nearest = base::Nearest(words[0], names);
+    return Complain(fmt::format("unknown {} '{}'; {}", words[0].starts_with("-") ? "flag" : "command", words[0],
+                                nearest ? "did you mean 'tdbg " + *nearest + "'?" : "`tdbg --help` lists the commands"),
+                    kExitUsage);
+  }
+  return Dispatch(*command, SplitArguments(std::span(words).subspan(1)));
+}
+
+}  // namespace tdbg::cli

@@ -1,0 +1,141 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/text.h"
+
+namespace tdbg::cli {
+namespace {
+
+constexpr char kJoint = '\x1f';  // ASCII's unit separator: no shell word holds one by accident
+
+size_t KeyLength(std::string_view text) {
+  size_t n = 0;
+  while (n < text.size() && ((text[n] >= 'a' && text[n] <= 'z') || (text[n] >= 'A' && text[n] <= 'Z') ||
+                             text[n] == '_' || (n > 0 && text[n] >= '0' && text[n] <= '9'))) {
+    ++n;
+  }
+  return n;
+}
+
+bool IsAssignment(std::string_view text) {
+  const size_t n = KeyLength(text);
+  return n > 0 && n < text.size() && text[n] == '=';
+}
+
+std::vector<std::string> SplitAssignments(std::string_view text) {
+  std::vector<std::string> pieces;
+  size_t begin = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ',' && IsAssignment(text.substr(i + 1))) {
+      pieces.emplace_back(text.substr(begin, i - begin));
+      begin = i + 1;
+    }
+  }
+  pieces.emplace_back(text.substr(begin));
+  return pieces;
+}
+
+Status Assign(const std::string& piece, plan::RuleConfig* rule) {
+  if (!IsAssignment(piece)) {
+    return InvalidArgument(fmt::format("--rule {}: found '{}'; write parameters as key=value", rule->rule, piece));
+  }
+  const size_t n = KeyLength(piece);
+  const std::string key = piece.substr(0, n);
+  const std::string value = piece.substr(n + 1);
+  if (key == "on_issue") {
+    rule->on_issue.push_back(value);
+  } else if (key == "name") {
+    rule->name = value;
+  } else if (!rule->parameters.emplace(key, value).second) {
+    return InvalidArgument(fmt::format("--rule {}: '{}' is given twice; give it once", rule->rule, key));
+  }
+  return OkStatus();
+}
+
+std::vector<std::string> FlagsOf(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
+}  // namespace
+
+Arguments SplitArguments(std::span<const std::string> words) {
+  Arguments arguments;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--") {
+      arguments.has_command = true;
+      arguments.command.assign(words.begin() + static_cast<ptrdiff_t>(i) + 1, words.end());
+      break;
+    }
+    std::string rule;
+    if (words[i] == "--rule" && i + 1 < words.size() && words[i + 1] != "--") {
+      arguments.ours.push_back(words[i]);
+      rule = words[++i];
+    } else if (words[i].starts_with("--rule=")) {
+      rule = words[i];
+    } else {
+      arguments.ours.push_back(words[i]);
+      continue;
+    }
+    while (i + 1 < words.size() && IsAssignment(words[i + 1])) {
+      rule += kJoint;
+      rule += words[++i];
+    }
+    arguments.ours.push_back(rule);
+  }
+  return arguments;
+}
+
+Result<plan::RuleConfig> ParseRuleFlag(const std::string& text) {
+  plan::RuleConfig rule;
+  rule.where = "--rule";
+  const size_t joint = text.find(kJoint);
+  const std::string head = text.substr(0, joint);
+  const size_t colon = head.find(':');
+  rule.rule = head.substr(0, colon);
+  if (rule.rule.empty()) return InvalidArgument("--rule: the rule's name is missing; `tdbg rules` lists them");
+  if (colon != std::string::npos && colon + 1 < head.size()) {
+    for (const std::string& piece : SplitAssignments(std::string_view(head).substr(colon + 1))) {
+      TDBG_RETURN_IF_ERROR(Assign(piece, &rule));
+    }
+  }
+  for (size_t begin = joint; begin != std::string::npos;) {
+    const size_t end = text.find(kJoint, begin + 1);
+    TDBG_RETURN_IF_ERROR(Assign(text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1), &rule));
+    begin = end;
+  }
+  return rule;
+}
+
+std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command) {
+  const std::string who = app.get_name().empty() ? "" : app.get_name() + ": ";
+  const std::string help = fmt::format("`tdbg {}--help` shows what is accepted",
+                                       app.get_name().empty() ? "" : app.get_name() + " ");
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) {
+    for (const std::string& word : app.remaining()) {
+      if (!word.starts_with("-")) continue;
+      const std::string flag = word.substr(0, word.find('='));
+      const auto nearest = base::Nearest(flag, FlagsOf(app));
+      return fmt::format("{}unknown flag '{}'; {}", who, flag,
+                         nearest ? "did you mean '" + *nearest + "'?" : help);
+    }
+    const std::vector<std::string> rest = app.remaining();
+    const std::string word = rest.empty() ? "" : rest.front();
+    if (takes_command) {
+      return fmt::format("{}found '{}' where a flag was expected; put -- in front of the command: tdbg {} -- {} ...",
+                         who, word, app.get_name(), word);
+    }
+    return fmt::format("{}found '{}', one argument too many; {}", who, word, help);
+  }
+  std::string what = error.what();
+  if (const size_t line = what.find('\n'); line != std::string::npos) what.resize(line);
+  return fmt::format("{}{}; {}", who, what, help);
+}
+
+}  // namespace tdbg::cli

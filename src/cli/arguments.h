@@ -1,0 +1,37 @@
+// What happens to argv before CLI11 sees it, and what we say when it does not like it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan/config.h"
+#include "tdbg/status.h"
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace tdbg::cli {
+
+struct Arguments {
+  std::vector<std::string> ours;     ///< for CLI11, without the program's name
+  bool has_command = false;          ///< there was a "--"
+  std::vector<std::string> command;  ///< what followed it
+};
+
+/// Splits at the first "--" and joins `--rule NAME key=value key=value` into one value each, so that a value
+/// list can never swallow what follows it (`tdbg check --rule R threshold=1 RUN`).
+Arguments SplitArguments(std::span<const std::string> words);
+
+/// One --rule: what SplitArguments joined, or "NAME:key=value,key=value". A comma separates only in front of
+/// another `key=`, so regular expressions may hold commas. `name` and `on_issue` are the rule's, the rest its
+/// parameters'.
+/// \error kInvalidArgument
+Result<plan::RuleConfig> ParseRuleFlag(const std::string& text);
+
+/// "tdbg run: unknown flag '--rul'; did you mean '--rule'?": one line, for people.
+std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command);
+
+}  // namespace tdbg::cli

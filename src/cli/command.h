@@ -1,0 +1,49 @@
+// A subcommand: what it is called, which flags it takes, what it does. One file each; the list is in commands.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tdbg/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tdbg::cli {
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  virtual std::string name() const = 0;
+  virtual std::string help() const = 0;        ///< one line
+  /// Adds flags that are bound to members. Called once, before Run.
+  virtual void Define(CLI::App& app) = 0;
+  /// Everything behind "--". Refused by default: only `run` starts commands.
+  virtual bool TakesCommand() const { return false; }
+  virtual void SetCommand(std::vector<std::string> words) { (void)words; }
+  /// Data to stdout, everything else to stderr. \return the exit code, or the error that becomes one.
+  virtual Result<int> Run() = 0;
+};
+
+/// All of them, in the order in which `tdbg --help` shows them.
+std::vector<std::unique_ptr<Command>> AllCommands();
+
+std::unique_ptr<Command> MakeRunCommand();
+std::unique_ptr<Command> MakeLsCommand();
+std::unique_ptr<Command> MakeStatusCommand();
+std::unique_ptr<Command> MakeTensorsCommand();
+std::unique_ptr<Command> MakeShowCommand();
+std::unique_ptr<Command> MakeCheckCommand();
+std::unique_ptr<Command> MakeRulesCommand();
+std::unique_ptr<Command> MakeWatchCommand();
+std::unique_ptr<Command> MakeStopCommand();
+std::unique_ptr<Command> MakePlanCommand();
+std::unique_ptr<Command> MakeDumpCommand();
+std::unique_ptr<Command> MakeDoctorCommand();
+
+/// Parses, dispatches, reports. What main() returns.
+int Main(int argc, char** argv);
+
+}  // namespace tdbg::cli

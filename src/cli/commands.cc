@@ -1,0 +1,22 @@
+#include "cli/command.h"
+
+namespace tdbg::cli {
+
+std::vector<std::unique_ptr<Command>> AllCommands() {
+  std::vector<std::unique_ptr<Command>> commands;
+  commands.push_back(MakeRunCommand());
+  commands.push_back(MakeLsCommand());
+  commands.push_back(MakeStatusCommand());
+  commands.push_back(MakeTensorsCommand());
+  commands.push_back(MakeShowCommand());
+  commands.push_back(MakeCheckCommand());
+  commands.push_back(MakeRulesCommand());
+  commands.push_back(MakeWatchCommand());
+  commands.push_back(MakeStopCommand());
+  commands.push_back(MakePlanCommand());
+  commands.push_back(MakeDumpCommand());
+  commands.push_back(MakeDoctorCommand());
+  return commands;
+}
+
+}  // namespace tdbg::cli

@@ -1,0 +1,93 @@
+#include "jobs/interrupts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace tdbg::jobs {
+namespace {
+
+constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+
+// In the listener's process, forked from a threaded one: async-signal-safe calls only.
+[[noreturn]] void Listen(pid_t leader, int report_fd, pid_t launcher) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigset_t all;
+  sigfillset(&all);
+  ::sigprocmask(SIG_BLOCK, &all, nullptr);
+  if (::getppid() != launcher || ::setpgid(0, leader) != 0) ::_exit(0);
+  // Whoever reads the job's output to its end must not wait for this process.
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+  while (true) {
+    int number = 0;
+    if (::sigwait(&all, &number) != 0) ::_exit(0);
+    if (number == SIGINT && ::write(report_fd, "c", 1) != 1) ::_exit(0);
+  }
+}
+
+}  // namespace
+
+sigset_t ForwardedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : kForwarded) sigaddset(&set, number);
+  return set;
+}
+
+void BlockForwardedSignals() {
+  const sigset_t set = ForwardedSignals();
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+Result<SignalInbox> SignalInbox::Open() {
+  const sigset_t set = ForwardedSignals();
+  SignalInbox inbox;
+  inbox.fd_ = base::UniqueFd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!inbox.fd_.ok()) return ErrnoStatus(errno, "cannot listen for signals");
+  return inbox;
+}
+
+int SignalInbox::Next() {
+  signalfd_siginfo info;
+  const ssize_t got = ::read(fd_.get(), &info, sizeof(info));
+  return got == static_cast<ssize_t>(sizeof(info)) ? static_cast<int>(info.ssi_signo) : 0;
+}
+
+InterruptListener::~InterruptListener() { Stop(); }
+
+void InterruptListener::Start(pid_t leader) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
+  base::UniqueFd read_end(ends[0]);
+  base::UniqueFd write_end(ends[1]);
+  const pid_t launcher = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) Listen(leader, write_end.get(), launcher);
+  if (pid < 0) return;
+  pid_ = pid;
+  pipe_ = std::move(read_end);
+}
+
+void InterruptListener::Stop() {
+  pipe_.reset();
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  int status;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+}
+
+int InterruptListener::Take() {
+  char bytes[64];
+  const ssize_t got = ::read(pipe_.get(), bytes, sizeof(bytes));
+  if (got > 0) return static_cast<int>(got);
+  if (got == 0) Stop();  // it is gone; a readable end of file would otherwise wake the caller for ever
+  return 0;
+}
+
+}  // namespace tdbg::jobs

@@ -1,0 +1,191 @@
+#include "jobs/job.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/terminal.h"
+#include "jobs/control_file.h"
+#include "jobs/run_directory.h"
+
+namespace tdbg::jobs {
+namespace {
+
+// ctrl-Z and requests in the control file announce themselves by nothing that can be polled.
+constexpr int64_t kTerminalPollMillis = 100;
+constexpr int64_t kControlPollMillis = 250;
+constexpr int64_t kNanosPerMilli = 1'000'000;
+
+int64_t Now() { return base::SystemClock().MonotonicNanos(); }
+
+}  // namespace
+
+Job::Job(JobOptions options, base::Child child) : options_(std::move(options)), child_(std::move(child)) {}
+
+Result<std::unique_ptr<Job>> Job::Start(JobOptions options) {
+  TDBG_ASSIGN_OR_RETURN(SignalInbox inbox, SignalInbox::Open());
+  base::UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.ok()) return ErrnoStatus(errno, "cannot start a job");
+  const bool on_terminal = base::OwnsTerminal();
+  base::SpawnOptions spawn;
+  spawn.argv = options.command;
+  spawn.set_env = options.environment;
+  TDBG_ASSIGN_OR_RETURN(base::Child child, base::Child::Spawn(spawn));
+  std::unique_ptr<Job> job(new Job(std::move(options), std::move(child)));
+  job->wake_ = std::move(wake);
+  job->inbox_ = std::move(inbox);
+  job->on_terminal_ = on_terminal;
+  job->pidfd_ = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, job->child_.pid(), 0)));
+  if (on_terminal) job->listener_.Start(job->child_.pid());
+  return job;
+}
+
+void Job::RequestStop(const std::string& by) {
+  {
+    const std::lock_guard guard(mutex_);
+    if (requested_by_.empty()) requested_by_ = by.empty() ? "somebody" : by;
+  }
+  const uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof(one));
+}
+
+void Job::ObeyRequests() {
+  if (obeyed_) return;
+  {
+    const std::lock_guard guard(mutex_);
+    if (requested_by_.empty()) return;
+    result_.stopped_by = requested_by_;
+  }
+  obeyed_ = true;
+  if (result_.stop == JobStop::kNone) result_.stop = JobStop::kRequested;
+  Terminate(SIGTERM, options_.stop_grace_millis);
+}
+
+void Job::Terminate(int signal_number, int64_t grace_millis) {
+  child_.SignalGroup(signal_number);
+  const int64_t due = Now() + grace_millis * kNanosPerMilli;
+  kill_at_nanos_ = kill_at_nanos_ == 0 ? due : std::min(kill_at_nanos_, due);
+}
+
+void Job::KillWhenDue() {
+  if (kill_at_nanos_ == 0 || Now() < kill_at_nanos_) return;
+  result_.killed = true;
+  child_.SignalGroup(SIGKILL);
+  kill_at_nanos_ = Now() + 200 * kNanosPerMilli;  // once more for whoever was forked meanwhile
+}
+
+void Job::CountInterrupt(bool child_has_it) {
+  if (result_.stop == JobStop::kNone) {
+    result_.stop = JobStop::kSignal;
+    result_.signal_number = SIGINT;
+  }
+  ++interrupts_;
+  if (interrupts_ == 1) {
+    if (child_has_it) return;
+    if (listener_.fd() >= 0) ++echoes_expected_;
+    child_.SignalGroup(SIGINT);
+  } else if (interrupts_ == 2) {
+    Terminate(SIGTERM, options_.stop_grace_millis);
+  } else {
+    kill_at_nanos_ = Now();
+  }
+}
+
+void Job::HandleSignal(int signal_number) {
+  if (signal_number == SIGUSR1 || signal_number == SIGUSR2) {
+    child_.SignalGroup(signal_number);
+    return;
+  }
+  if (signal_number == SIGINT) {
+    CountInterrupt(/*child_has_it=*/false);
+    return;
+  }
+  if (result_.stop == JobStop::kNone) {
+    result_.stop = JobStop::kSignal;
+    result_.signal_number = signal_number;
+  }
+  if (++terminations_ == 1) {
+    Terminate(signal_number, options_.stop_grace_millis);
+  } else {
+    kill_at_nanos_ = Now();
+  }
+}
+
+void Job::PollOnce(int64_t longest_millis) {
+  if (kill_at_nanos_ != 0) {
+    const int64_t left = std::max<int64_t>(0, (kill_at_nanos_ - Now()) / kNanosPerMilli + 1);
+    longest_millis = longest_millis < 0 ? left : std::min(longest_millis, left);
+  }
+  pollfd sources[] = {{wake_.get(), POLLIN, 0},
+                      {inbox_->fd(), POLLIN, 0},
+                      {listener_.fd(), POLLIN, 0},
+                      {pidfd_.get(), POLLIN, 0}};
+  (void)::poll(sources, std::size(sources), static_cast<int>(longest_millis));
+  uint64_t rings;
+  (void)!::read(wake_.get(), &rings, sizeof(rings));
+  ObeyRequests();
+  while (const int signal_number = inbox_->Next()) HandleSignal(signal_number);
+  if (listener_.fd() >= 0) {
+    int heard = listener_.Take();
+    // A SIGINT that we passed on to the group has reached the listener, too.
+    const int echoes = std::min(heard, echoes_expected_);
+    echoes_expected_ -= echoes;
+    for (heard -= echoes; heard > 0; --heard) CountInterrupt(/*child_has_it=*/true);
+  }
+  KillWhenDue();
+}
+
+JobResult Job::Wait() {
+  std::optional<ControlFollower> control;
+  if (!options_.run_directory.empty()) control.emplace(options_.run_directory);
+  int64_t slice_millis = -1;
+  const auto at_most = [&](int64_t millis) {
+    slice_millis = slice_millis < 0 ? millis : std::min(slice_millis, millis);
+  };
+  if (control) at_most(kControlPollMillis);
+  if (on_terminal_ || !pidfd_.ok()) at_most(kTerminalPollMillis);
+  if (options_.on_tick && options_.tick_millis > 0) at_most(options_.tick_millis);
+
+  int64_t next_tick_nanos = 0;
+  while (true) {
+    if (const auto exit = child_.Wait(0)) {
+      result_.exit = *exit;
+      break;
+    }
+    if (control) {
+      if (const std::string by = control->NewStopRequest(); !by.empty()) RequestStop(by);
+    }
+    if (options_.on_tick && options_.tick_millis > 0 && Now() >= next_tick_nanos) {
+      options_.on_tick();
+      next_tick_nanos = Now() + options_.tick_millis * kNanosPerMilli;
+    }
+    PollOnce(slice_millis);
+  }
+  listener_.Stop();
+  pidfd_.reset();
+  ClearGroup();
+  return result_;
+}
+
+void Job::ClearGroup() {
+  const bool ended_well = result_.stop == JobStop::kNone && !result_.exit.signaled && result_.exit.code == 0;
+  if (!ended_well && child_.GroupAlive()) {
+    // A shell would leave them; but a crashed launcher's workers would hold the run's locks, and the memory of
+    // the accelerator, for ever.
+    Terminate(SIGTERM, std::min(options_.leftover_grace_millis, options_.stop_grace_millis));
+  }
+  while (child_.GroupAlive()) {
+    const bool waited_for = kill_at_nanos_ != 0 || interrupts_ > 0 ||
+                            (!options_.run_directory.empty() &&
+                             AnyWorkerAlive(options_.run_directory, options_.attempt));
+    if (!waited_for) break;
+    PollOnce(kill_at_nanos_ != 0 ? 20 : 100);
+  }
+}
+
+}  // namespace tdbg::jobs

@@ -1,0 +1,250 @@
+#include "jobs/run_directory.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <random>
+
+#include "base/hash.h"
+#include "base/posix.h"
+#include "base/text.h"
+#include "format/run_files.h"
+#include "store/writer/worker_writer.h"
+
+namespace tdbg::jobs {
+namespace {
+
+constexpr size_t kLongestName = 60;
+
+bool IsInterpreter(std::string_view name) {
+  for (const std::string_view known : {"python", "pypy", "bash", "sh", "zsh"}) {
+    if (!name.starts_with(known)) continue;
+    const std::string_view version = name.substr(known.size());
+    if (version.find_first_not_of("0123456789.") == std::string_view::npos) return true;
+  }
+  return name == "torchrun" || name == "accelerate" || name == "env" || name == "nice" || name == "time";
+}
+
+std::string Sanitized(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+                       c == '_' || c == '-';
+    if (plain) {
+      out += c;
+    } else if (!out.empty() && out.back() != '-') {
+      out += '-';
+    }
+  }
+  while (!out.empty() && (out.front() == '.' || out.front() == '-')) out.erase(0, 1);
+  if (out.size() > kLongestName) out.resize(kLongestName);
+  return out.empty() ? "run" : out;
+}
+
+std::string RandomRunId() {
+  std::random_device device;
+  const auto half = [&] { return base::Hex64((static_cast<uint64_t>(device()) << 32) | device()); };
+  return half() + half();
+}
+
+std::string Path(const std::string& a, std::string_view b) { return base::JoinPath(a, b); }
+
+Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& files) {
+  const auto entries = files.List(directory);
+  if (!entries.ok()) return entries.status();
+  for (const base::DirEntry& entry : *entries) {
+    if (entry.name == kLauncherLockFile) continue;
+    return Status(Code::kAlreadyExists,
+                  fmt::format("the directory holds '{}' and no run; choose a new or empty directory: {}",
+                              entry.name, directory));
+  }
+  return OkStatus();
+}
+
+Status RefuseLivingWorkers(const std::string& directory, base::FileSystem& files) {
+  for (const int64_t attempt : ListAttempts(directory, files)) {
+    for (const std::string& worker : ListWorkers(directory, attempt, files)) {
+      if (!files.IsLocked(Path(worker, format::kLockFile))) continue;
+      return FailedPrecondition(
+          fmt::format("{} of attempt {} is still training into this run; wait for it, stop it (tdbg stop), or "
+                      "choose another --dir: {}",
+                      base::BaseName(worker), attempt, directory));
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string CommandName(const std::vector<std::string>& command) {
+  for (size_t i = 0; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (i > 0 && word == "-m" && i + 1 < command.size()) {
+      if (IsInterpreter(command[i + 1].substr(command[i + 1].rfind('.') + 1))) continue;
+      return Sanitized(command[i + 1]);
+    }
+    if (i > 0 && word == "-c") break;
+    if (word.starts_with("-") || word.find('=') != std::string::npos) continue;
+    std::string name = base::BaseName(word);
+    if (IsInterpreter(name)) continue;
+    for (const std::string_view suffix : {".py", ".sh"}) {
+      if (name.size() > suffix.size() && name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+    }
+    return Sanitized(name);
+  }
+  return command.empty() ? "run" : Sanitized(base::BaseName(command[0]));
+}
+
+std::string FreshRunPath(const std::string& root, const std::vector<std::string>& command, int64_t wall_nanos) {
+  const time_t seconds = static_cast<time_t>(wall_nanos / 1'000'000'000);
+  struct tm local;
+  ::localtime_r(&seconds, &local);
+  char stamp[32];
+  ::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+  const std::string first = Path(root, CommandName(command) + "-" + stamp);
+  std::string path = first;
+  struct stat info;
+  for (int n = 2; ::lstat(path.c_str(), &info) == 0; ++n) path = fmt::format("{}-{}", first, n);
+  return path;
+}
+
+std::string AbsolutePath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return path;
+  std::string text = absolute.lexically_normal().string();
+  while (text.size() > 1 && text.back() == '/') text.pop_back();
+  return text;
+}
+
+Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::FileSystem& files) {
+  PreparedAttempt prepared;
+  prepared.run_directory = AbsolutePath(options.run_directory);
+  const std::string& directory = prepared.run_directory;
+  TDBG_RETURN_IF_ERROR(files.CreateDirectories(directory));
+  const bool existing = IsRunDirectory(directory, files);
+  if (existing) {
+    TDBG_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(Path(directory, format::kRunFile)));
+    const auto info = format::RunInfo::FromJson(text);
+    if (!info.ok()) return info.status().Annotate(Path(directory, format::kRunFile));
+  } else {
+    TDBG_RETURN_IF_ERROR(RefuseForeignDirectory(directory, files));
+  }
+  auto lock = files.Lock(Path(directory, kLauncherLockFile));
+  if (!lock.ok()) {
+    if (lock.status().code() != Code::kFailedPrecondition) return lock.status();
+    return FailedPrecondition("another tdbg is running a job in this run; wait for it, stop it (tdbg stop), or "
+                              "choose another --dir: " + directory);
+  }
+  prepared.launcher_lock = std::move(*lock);
+  TDBG_RETURN_IF_ERROR(RefuseLivingWorkers(directory, files));
+
+  const std::vector<int64_t> attempts = ListAttempts(directory, files);
+  prepared.attempt = attempts.empty() ? 0 : attempts.back() + 1;
+  TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(directory, format::kPlanFile), options.plan_json));
+  if (!options.rules_json.empty()) {
+    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(directory, "rules.json"), options.rules_json));
+  }
+  // The control file of an existing run stays: replacing it would cut off whoever has it mapped.
+  if (!files.Exists(Path(directory, format::kControlFile))) {
+    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(directory, format::kControlFile), format::EncodeControlPage()));
+  }
+  if (options.start_attempt) {
+    const std::string attempt_directory = Path(directory, std::to_string(prepared.attempt));
+    TDBG_RETURN_IF_ERROR(files.CreateDirectories(attempt_directory));
+    format::AttemptInfo attempt;
+    attempt.attempt = prepared.attempt;
+    if (!attempts.empty()) attempt.parent = attempts.back();
+    attempt.started_wall_nanos = options.wall_nanos;
+    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(attempt_directory, format::kAttemptFile), attempt.ToJson()));
+  }
+  // run.json comes last: it is what makes the directory a run, so whoever sees it finds the rest.
+  if (!existing) {
+    format::RunInfo run;
+    run.id = RandomRunId();
+    run.name = base::BaseName(directory);
+    run.tdbg_version = options.tdbg_version;
+    run.command = options.command;
+    std::error_code error;
+    run.working_directory = std::filesystem::current_path(error).string();
+    run.created_wall_nanos = options.wall_nanos;
+    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(directory, format::kRunFile), run.ToJson()));
+  }
+  return prepared;
+}
+
+std::vector<int64_t> ListAttempts(const std::string& run_directory, base::FileSystem& files) {
+  std::vector<int64_t> attempts;
+  const auto entries = files.List(run_directory);
+  if (!entries.ok()) return attempts;
+  for (const base::DirEntry& entry : *entries) {
+    const auto number = base::ParseInt(entry.name);
+    if (entry.is_directory && number && *number >= 0) attempts.push_back(*number);
+  }
+  std::sort(attempts.begin(), attempts.end());
+  return attempts;
+}
+
+std::vector<std::string> ListWorkers(const std::string& run_directory, int64_t attempt, base::FileSystem& files) {
+  std::vector<std::string> workers;
+  const std::string directory = Path(run_directory, std::to_string(attempt));
+  const auto entries = files.List(directory);
+  if (!entries.ok()) return workers;
+  for (const base::DirEntry& entry : *entries) {
+    if (entry.is_directory && files.Exists(Path(Path(directory, entry.name), format::kLockFile))) {
+      workers.push_back(Path(directory, entry.name));
+    }
+  }
+  return workers;
+}
+
+bool IsRunDirectory(const std::string& path, base::FileSystem& files) {
+  return files.Exists(Path(path, format::kRunFile));
+}
+
+std::vector<std::string> ListRuns(const std::string& root, base::FileSystem& files) {
+  if (IsRunDirectory(root, files)) return {root};
+  std::vector<std::pair<int64_t, std::string>> runs;
+  const auto entries = files.List(root);
+  if (!entries.ok()) return {};
+  for (const base::DirEntry& entry : *entries) {
+    const std::string path = Path(root, entry.name);
+    if (!entry.is_directory || !IsRunDirectory(path, files)) continue;
+    int64_t created = 0;
+    if (const auto text = files.ReadFile(Path(path, format::kRunFile)); text.ok()) {
+      if (const auto info = format::RunInfo::FromJson(*text); info.ok()) created = info->created_wall_nanos;
+    }
+    runs.emplace_back(created, path);
+  }
+  std::sort(runs.begin(), runs.end());
+  std::vector<std::string> paths;
+  for (auto& [created, path] : runs) paths.push_back(std::move(path));
+  return paths;
+}
+
+bool AnyWorkerAlive(const std::string& run_directory, int64_t attempt, base::FileSystem& files) {
+  for (const std::string& worker : ListWorkers(run_directory, attempt, files)) {
+    if (files.IsLocked(Path(worker, format::kLockFile))) return true;
+  }
+  return false;
+}
+
+bool LauncherAlive(const std::string& run_directory, base::FileSystem& files) {
+  return files.IsLocked(Path(run_directory, kLauncherLockFile));
+}
+
+Status SealAttempt(const std::string& run_directory, int64_t attempt, base::FileSystem& files) {
+  Status first;
+  for (const std::string& worker : ListWorkers(run_directory, attempt, files)) {
+    const Status status = store::SealLeftovers(files, worker);
+    if (first.ok() && !status.ok()) first = status.Annotate(base::BaseName(worker));
+  }
+  return first;
+}
+
+}  // namespace tdbg::jobs
