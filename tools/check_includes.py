@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Fails on an #include that is not one of the arrows between rooms.
+
+The arrows are the tdbg_room(... DEPS ...) lines of CMakeLists.txt, so there is one list and not two. Linking
+alone would not notice: a header-only use of a forbidden room links, and a static library is found through
+somebody else's dependency.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+ROOM = re.compile(r"^\s*tdbg_room\(\s*(\S+)\s+DEPS\b([^)]*)\)", re.MULTILINE)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+SOURCES = {".h", ".cc", ".inc"}
+
+# What may be heavy, or clash with a copy inside a framework, stays in the rooms that need it: everything else is
+# loaded into somebody's training process.
+THIRD_PARTY = {
+    "CLI/": {"cli"},
+    "yaml-cpp/": {"cli"},
+    "curl/": {"actions", "cli"},
+    "hwy/": {"stats"},
+    "pcre2.h": {"base"},
+    "xxhash.h": {"base"},
+    "torch/": set(),
+}
+
+
+def read_rooms(cmake_text):
+    """{room: set of rooms it may include}, from the text of CMakeLists.txt."""
+    without_comments = re.sub(r"#.*", "", cmake_text)
+    return {name: set(deps.split()) for name, deps in ROOM.findall(without_comments)}
+
+
+def room_of(path, rooms):
+    """The room a path relative to src/ lies in: the longest one, as store/reader is no part of a room store."""
+    found = [room for room in rooms if path.startswith(room + "/")]
+    return max(found, key=len) if found else None
+
+
+def includes_of(text):
+    """(line number, '<' or '"', what) of each #include."""
+    for number, line in enumerate(text.splitlines(), 1):
+        match = INCLUDE.match(line)
+        if match:
+            yield number, match.group(1), match.group(2)
+
+
+def complaint_in_room(room, kind, what, rooms):
+    for prefix, allowed in THIRD_PARTY.items():
+        if what.startswith(prefix):
+            return None if room in allowed else f"{what} belongs to {', '.join(sorted(allowed)) or 'no room'}"
+    if what.startswith("tdbg/"):
+        return None
+    target = room_of(what, rooms)
+    if target is None:
+        return f'"{what}" is neither a public header nor in a room; write the path from src/' if kind == '"' else None
+    if target == room or target in rooms[room]:
+        return None
+    return f"{room} may not include {target} ({what}); its arrows are {', '.join(sorted(rooms[room])) or 'none'}"
+
+
+def complaint_in_public_header(kind, what):
+    if kind == '"':
+        return None if what.startswith("tdbg/") else f'"{what}" is no public header'
+    # Standard C++ headers have no dot and no slash; everything else is POSIX or a third party.
+    return f"<{what}> is not of the C++ standard library" if re.search(r"[./]", what) else None
+
+
+def complaint_outside(path, kind, what):
+    """In examples/: users have the public headers and what lies beside the file, nothing else of ours."""
+    if kind == "<" or what.startswith("tdbg/") or (path.parent / what).exists():
+        return None
+    return f'"{what}" is nothing a user can include'
+
+
+def check(root):
+    """All complaints about the tree under `root`, as 'path:line: what'."""
+    root = pathlib.Path(root)
+    rooms = read_rooms((root / "CMakeLists.txt").read_text())
+    complaints = []
+
+    def walk(folder):
+        base = root / folder
+        return sorted(p for p in base.rglob("*") if p.suffix in SOURCES) if base.exists() else []
+
+    def complain(path, number, what):
+        complaints.append(f"{path.relative_to(root)}:{number}: {what}")
+
+    if not rooms:
+        complaints.append("CMakeLists.txt:1: no tdbg_room(name DEPS ...) found")
+    for room, deps in rooms.items():
+        for unknown in sorted(deps - rooms.keys()):
+            complaints.append(f"CMakeLists.txt:1: {room} depends on {unknown}, which is no room")
+    for path in walk("src"):
+        room = room_of(path.relative_to(root / "src").as_posix(), rooms)
+        if room is None:
+            complain(path, 1, "lies in no room of CMakeLists.txt")
+            continue
+        for number, kind, what in includes_of(path.read_text()):
+            why = complaint_in_room(room, kind, what, rooms)
+            if why:
+                complain(path, number, why)
+    for path in walk("include"):
+        for number, kind, what in includes_of(path.read_text()):
+            why = complaint_in_public_header(kind, what)
+            if why:
+                complain(path, number, why)
+    for path in walk("examples"):
+        for number, kind, what in includes_of(path.read_text()):
+            why = complaint_outside(path, kind, what)
+            if why:
+                complain(path, number, why)
+    return complaints
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", nargs="?", default=pathlib.Path(__file__).resolve().parent.parent)
+    complaints = check(parser.parse_args().root)
+    for line in complaints:
+        print(line)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""What no commit should carry: paths of somebody's machine, addresses of package registries, big files, leftovers.
+
+Looks at what git tracks, and at new files that it does not ignore.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MAX_BYTES = 1 << 20
+MAX_CODE_LINES = 600
+CODE = {".cc", ".h", ".py", ".sh", ".cmake"}
+
+# Every pattern is written so that it does not match this file.
+FORBIDDEN = [
+    ("an absolute path of one machine", re.compile(r"(?<![\w.~$}*-])/(?:wor[k]|roo[t]|hom[e]/\w+|User[s]/\w+)(?![\w-])")),
+    ("the address of a package registry",
+     re.compile(r"(?:py[p]i\.org|pythonhoste[d]\.org|registry\.npm[j]s\.org|deb\.debia[n]\.org|"
+                r"proxy\.gola[n]g\.org|crates[.]io|anacond[a]\.org|download\.pytorc[h]\.org|"
+                r"--(?:extra-)?index-ur[l])")),
+    ("a leftover", re.compile(r"\b(?:TOD[O]|FIXM[E])\b")),
+]
+
+
+def complaints_about(name, contents):
+    """'name[:line]: what' for each fault in one file's bytes."""
+    found = []
+    if len(contents) > MAX_BYTES:
+        found.append(f"{name}: {len(contents)} bytes, more than {MAX_BYTES}")
+    try:
+        text = contents.decode("utf-8")
+    except UnicodeDecodeError:
+        return found  # binary test data
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
+        for what, pattern in FORBIDDEN:
+            match = pattern.search(line)
+            if match:
+                found.append(f"{name}:{number}: {what}: {match.group(0)}")
+    if pathlib.PurePath(name).suffix in CODE and len(lines) >= MAX_CODE_LINES:
+        found.append(f"{name}: {len(lines)} lines; a file of {MAX_CODE_LINES} has more than one subject")
+    return found
+
+
+def files_of_repository():
+    listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                             check=True, capture_output=True).stdout
+    return sorted(name for name in listing.decode().split("\0") if name)
+
+
+def main():
+    complaints = []
+    for name in files_of_repository():
+        path = ROOT / name
+        if path.is_file() and not path.is_symlink():
+            complaints += complaints_about(name, path.read_bytes())
+    for line in complaints:
+        print(line)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Makes a fresh Debian 12 (or a relative of it) able to build, test and demonstrate tdbg. Run as often as you
+# like: with everything in place it prints nothing and takes under a second.
+#
+#   tools/setup.sh          system packages and .venv
+#   tools/setup.sh --ci     and clang-19 with its formatter and libFuzzer, which CI uses
+#
+# Environment:
+#   TDBG_PYTHON    the Python that .venv is made from, 3.10 or later     (default: python3 of PATH)
+#   TDBG_VENV      where the virtual environment lies                    (default: .venv in the repository)
+#   TDBG_TORCH     requirement to install instead of the pinned torch, e.g. torch==2.13.0+cpu
+#   TDBG_SKIP_APT  1: install no system packages (no root, or not Debian); what is missing is named
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+packages=(
+  g++ cmake ninja-build ccache pkg-config patchelf valgrind git
+  libhwy-dev nlohmann-json3-dev libyaml-cpp-dev libpcre2-dev libcurl4-openssl-dev libcli11-dev libfmt-dev
+  libxxhash-dev libgtest-dev libgmock-dev libbenchmark-dev
+  dataset-fashion-mnist python3-venv python3-dev
+)
+case ${1:-} in
+  --ci) packages+=(clang-19 clang-format-19 libclang-rt-19-dev) ;;
+  '') ;;
+  *) die "unknown argument $1 (only --ci)" ;;
+esac
+
+install_packages() {
+  local missing=() package
+  for package in "${packages[@]}"; do
+    # ${db:...} and not `dpkg -s`: that one is content with a removed package whose configuration is left.
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  if [[ ${TDBG_SKIP_APT:-0} == 1 ]]; then
+    say "TDBG_SKIP_APT=1, not installing: ${missing[*]}"
+    return 0
+  fi
+  local as_root=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || die "these packages need root to install: ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing ${#missing[@]} system packages: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  # The lists of an image may be older than the archive's files, and then nothing can be fetched.
+  if ! { "${as_root[@]}" apt-get update -q &&
+         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+           "${missing[@]}"; } >"$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    rm -f "$log"
+    die "apt-get failed"
+  fi
+  rm -f "$log"
+}
+
+install_python() {
+  local python=${TDBG_PYTHON:-python3} venv=${TDBG_VENV:-.venv}
+  command -v "$python" >/dev/null || die "no $python in PATH; TDBG_PYTHON names another"
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    die "$("$python" --version) is too old: 3.10 or later is needed (TDBG_PYTHON names another)"
+  if ! [[ -x $venv/bin/python ]]; then
+    say "creating $venv"
+    "$python" -m venv "$venv" || die "cannot create $venv"
+  fi
+  local wanted
+  wanted=$(grep -v '^#' tools/requirements.txt)
+  if [[ -n ${TDBG_TORCH:-} ]]; then
+    wanted=$(printf '%s\n' "$wanted" | grep -v '^torch=='; printf '%s\n' "$TDBG_TORCH")
+  fi
+  # The stamp holds what was asked for, so that a changed list installs and an unchanged one does not even ask pip.
+  local stamp=$venv/.tdbg-requirements
+  [[ -f $stamp && $(<"$stamp") == "$wanted" ]] && return 0
+  say "installing Python packages into $venv (the first time about a gigabyte, mostly torch)"
+  printf '%s\n' "$wanted" >"$venv/requirements.tdbg"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$venv/requirements.tdbg" ||
+    die "pip failed"
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+if command -v dpkg-query >/dev/null; then
+  install_packages
+else
+  say "no dpkg here: please install the equivalents of: ${packages[*]}"
+fi
+install_python
