@@ -34,6 +34,8 @@ struct RawRef {
   uint64_t bytes = 0;
   DType dtype = DType::kInvalid;
   uint32_t shape_index = 0;
+  uint64_t sequence = 0;    ///< journal: the record's, by which the segment that sealed it is found
+  uint32_t entry = 0;       ///< segment: which of its entries
 };
 
 /// Raw bytes that stay valid while `owner` lives: a mapping of a segment (zero copy) or a private copy.
@@ -61,7 +63,10 @@ struct SummaryBatch {
                *l1 = nullptr, *l2 = nullptr, *abs_min = nullptr, *abs_max = nullptr;
   const uint64_t* histogram_offset = nullptr;
   const uint32_t* histogram_bytes = nullptr;
-  std::span<const uint8_t> histograms;
+  std::span<const uint8_t> histograms;  ///< not verified yet: read them through WorkerReader::HistogramOf
+  /// Bit n: column n (store/reader/columns.h) is damaged; it then reads as NaN or 0. Rows of such a batch are
+  /// no evidence: answer kDataLoss, or leave them out and say so.
+  uint64_t damaged = 0;
 
   Summary at(size_t row) const;
 };
@@ -88,13 +93,21 @@ class WorkerReader {
   int64_t last_seen_step() const;          ///< heartbeat; -1: none
   int64_t last_seen_wall_nanos() const;
 
-  std::span<const format::Commit> commits() const;       ///< in order; kCommitOutside ones included
+  /// In order; kCommitOutside ones included. Row counts are filled in for commits that came from the journal
+  /// only: segments do not store them.
+  std::span<const format::Commit> commits() const;
   std::span<const format::TensorDef> tensors() const;    ///< indexed by TensorId
   std::span<const format::ContextRecord> context() const;
   std::span<const std::string> acks() const;
   std::vector<format::Loss> losses() const;
   std::span<const Damage> damage() const;
   uint64_t bytes_on_disk() const;
+  /// Files whose change means news: the doorbell, and the lock, which changes hands when the process dies.
+  std::vector<std::string> doorbells() const;
+  /// Raised when rows, scalars or raws of commits already seen moved from the journal to a segment.
+  uint64_t resealed() const;
+  /// Raised when commits() did not merely grow: a damaged segment took the place of journal records.
+  uint64_t rewrites() const;
 
   /// All summaries, oldest source first. Batches are append-only between Refreshes, but a batch that came from
   /// the journal may be replaced by the segment that sealed it: re-read after a Refresh that returned true.
@@ -118,6 +131,7 @@ class WorkerReader {
   std::span<const RawRef> RawsOf(format::TensorId tensor) const;   ///< in step order
   /// Reads and verifies. \error kDataLoss  the checksum does not match (the damage is recorded).
   Result<RawValue> ReadRaw(const RawRef& ref);
+  std::span<const int64_t> ShapeOf(const RawRef& ref) const;
 
  private:
   struct Impl;

@@ -1,0 +1,371 @@
+#include "store/reader/journal_reader.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <new>
+#include <optional>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+
+namespace tdbg::store {
+namespace {
+
+using format::JournalHeader;
+using format::RecordHeader;
+using format::RecordType;
+
+constexpr uint64_t kWindowBytes = 1u << 20;
+constexpr uint64_t kHeaderBytes = sizeof(RecordHeader);
+
+std::string Where(uint64_t position) { return "record at " + std::to_string(position); }
+
+// 64-aligned: raw tensors are handed to NumPy as they are.
+struct AlignedBytes {
+  explicit AlignedBytes(size_t bytes)
+      : data(static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), std::align_val_t{64}))) {}
+  ~AlignedBytes() { ::operator delete(data, std::align_val_t{64}); }
+  AlignedBytes(const AlignedBytes&) = delete;
+  AlignedBytes& operator=(const AlignedBytes&) = delete;
+  std::byte* data;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<JournalReader>> JournalReader::Open(const std::string& path, uint64_t writer_id) {
+  std::unique_ptr<JournalReader> reader(new JournalReader());
+  reader->path_ = path;
+  TDBG_ASSIGN_OR_RETURN(reader->file_, base::LocalFileSystem().OpenReadable(path));
+  TDBG_ASSIGN_OR_RETURN(reader->file_bytes_, reader->file_->Size());
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0) {
+    reader->inode_ = info.st_ino;
+    reader->device_ = info.st_dev;
+  }
+  TDBG_ASSIGN_OR_RETURN(const size_t got, reader->file_->ReadAt(0, reader->page_));
+  if (got < sizeof(reader->page_)) return DataLoss("journal: shorter than its header");
+  TDBG_RETURN_IF_ERROR(format::CheckJournalHeader(reader->page_, reader->file_bytes_));
+  reader->ring_bytes_ = base::Load<uint64_t>(reader->page_ + offsetof(JournalHeader, ring_bytes));
+  reader->writer_id_ = writer_id;
+  TDBG_RETURN_IF_ERROR(reader->ReadSnapshot().status());
+  return reader;
+}
+
+bool JournalReader::SameFileAs(const std::string& path) const {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && info.st_ino == inode_ && info.st_dev == device_;
+}
+
+Result<JournalSnapshot> JournalReader::ReadSnapshot() {
+  TDBG_ASSIGN_OR_RETURN(const size_t got, file_->ReadAt(0, page_));
+  if (got < sizeof(page_)) return DataLoss("journal: truncated");
+  if (base::Load<uint64_t>(page_ + offsetof(JournalHeader, writer_id)) != writer_id_) {
+    return DataLoss("journal: belongs to another writer than worker.json");
+  }
+  const auto load = [this](size_t offset) { return base::Load<uint64_t>(page_ + offset); };
+  JournalSnapshot s;
+  s.committed_pos = load(offsetof(JournalHeader, committed_pos));
+  s.committed_seq = load(offsetof(JournalHeader, committed_seq));
+  s.last_seen_step = static_cast<int64_t>(load(offsetof(JournalHeader, last_seen_step)));
+  s.last_seen_wall_nanos = static_cast<int64_t>(load(offsetof(JournalHeader, last_seen_wall_nanos)));
+  s.ended = load(offsetof(JournalHeader, ended)) != 0;
+  s.sealed_pos = load(offsetof(JournalHeader, sealed_pos));
+  s.sealed_seq = load(offsetof(JournalHeader, sealed_seq));
+  // The page is read while others write it: committed_pos was read before sealed_pos, which may have overtaken it.
+  if (s.sealed_pos > s.committed_pos) s.committed_pos = s.sealed_pos;
+  if (s.committed_pos % format::kRecordAlignment != 0 || s.sealed_pos % format::kRecordAlignment != 0 ||
+      s.committed_pos - s.sealed_pos > ring_bytes_) {
+    return DataLoss("journal: positions make no sense");
+  }
+  return s;
+}
+
+std::vector<format::Loss> JournalReader::losses() const {
+  std::vector<format::Loss> out;
+  for (int cause = 0; cause < format::kLossCauses; ++cause) {
+    for (int kind = 1; kind <= 4; ++kind) {
+      const size_t at = static_cast<size_t>(cause * 4 + kind - 1) * 8;
+      format::Loss loss;
+      loss.cause = static_cast<uint8_t>(cause);
+      loss.kind = static_cast<uint8_t>(kind);
+      loss.count = base::Load<uint64_t>(page_ + offsetof(JournalHeader, loss_count) + at);
+      loss.bytes = base::Load<uint64_t>(page_ + offsetof(JournalHeader, loss_bytes) + at);
+      loss.first_step = base::Load<int64_t>(page_ + offsetof(JournalHeader, loss_first_step) + at);
+      loss.last_step = base::Load<int64_t>(page_ + offsetof(JournalHeader, loss_last_step) + at);
+      if (loss.count != 0) out.push_back(loss);
+    }
+  }
+  return out;
+}
+
+Status JournalReader::ReadExactly(uint64_t position, std::span<std::byte> out) const {
+  TDBG_ASSIGN_OR_RETURN(const size_t got,
+                        file_->ReadAt(format::kJournalHeaderBytes + position % ring_bytes_, out));
+  if (got < out.size()) return DataLoss("journal: truncated");
+  return OkStatus();
+}
+
+/// A megabyte of the ring at a time: one system call for thousands of small records.
+class JournalReader::Window {
+ public:
+  Window(const JournalReader& journal, uint64_t end) : journal_(journal), end_(end) {}
+
+  /// Bytes [position, position + bytes), which must not cross the ring's end. Valid until the next call.
+  Result<std::span<const std::byte>> At(uint64_t position, uint64_t bytes) {
+    if (position < begin_ || position + bytes > begin_ + filled_) {
+      const uint64_t to_ring_end = journal_.ring_bytes_ - position % journal_.ring_bytes_;
+      const uint64_t want = std::min({std::max(bytes, kWindowBytes), to_ring_end, end_ - position});
+      if (bytes > want) return DataLoss(Where(position) + ": crosses the ring's end");
+      if (buffer_.size() < want) buffer_.resize(want);
+      filled_ = 0;
+      TDBG_RETURN_IF_ERROR(journal_.ReadExactly(position, std::span(buffer_).first(want)));
+      begin_ = position;
+      filled_ = want;
+    }
+    return std::span<const std::byte>(buffer_).subspan(position - begin_, bytes);
+  }
+
+ private:
+  const JournalReader& journal_;
+  const uint64_t end_;
+  std::vector<std::byte> buffer_;
+  uint64_t begin_ = 0, filled_ = 0;
+};
+
+class JournalReader::Parser {
+ public:
+  Parser(const JournalReader& journal, uint64_t to, uint64_t after_sequence, JournalDelta* delta)
+      : window_(journal, to), ring_bytes_(journal.ring_bytes_), to_(to), after_(after_sequence), delta_(delta) {}
+
+  Status Run(uint64_t from) {
+    uint64_t position = from;
+    while (position < to_) {
+      const uint64_t to_ring_end = ring_bytes_ - position % ring_bytes_;
+      const uint64_t available = std::min(to_ - position, to_ring_end);
+      TDBG_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, window_.At(position, kHeaderBytes));
+      const auto header = base::Load<RecordHeader>(bytes.data());
+      const Status valid = format::CheckRecordHeader(header, position, available);
+      if (!valid.ok()) {
+        // Without its header a record's length is unknown: look for the next place that is one.
+        const uint64_t next = FindRecord(position + format::kRecordAlignment);
+        Lost(valid.message(), next - position);
+        position = next;
+        continue;
+      }
+      if (header.sequence > after_) {
+        const Status taken = Take(header, position);
+        if (!taken.ok()) Lost(taken.message(), header.payload_bytes);
+      }
+      position += format::RecordBytes(header.payload_bytes);
+    }
+    DropUncommitted();
+    return OkStatus();
+  }
+
+ private:
+  uint64_t FindRecord(uint64_t position) {
+    for (; position < to_; position += format::kRecordAlignment) {
+      const uint64_t available = std::min(to_ - position, ring_bytes_ - position % ring_bytes_);
+      const auto bytes = window_.At(position, kHeaderBytes);
+      if (!bytes.ok()) return to_;
+      if (format::CheckRecordHeader(base::Load<RecordHeader>((*bytes).data()), position, available).ok()) break;
+    }
+    return position;
+  }
+
+  void Lost(std::string what, uint64_t bytes) {
+    damaged_since_commit_ = true;
+    delta_->damage.push_back({std::string(format::kJournalFile), std::move(what), bytes});
+  }
+
+  Status Take(const RecordHeader& header, uint64_t position) {
+    const auto type = static_cast<RecordType>(header.type);
+    if (type == RecordType::kPad) return OkStatus();
+    if (type == RecordType::kRaw) return TakeRaw(header, position);
+    // Types of later versions may be large, and are nobody's business here.
+    if (header.type > static_cast<uint16_t>(RecordType::kEnd)) return OkStatus();
+    TDBG_ASSIGN_OR_RETURN(const std::span<const std::byte> payload,
+                          window_.At(position + kHeaderBytes, header.payload_bytes));
+    TDBG_RETURN_IF_ERROR(format::CheckPayload(header, payload));
+    const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+    switch (type) {
+      case RecordType::kTensorDef: {
+        TDBG_ASSIGN_OR_RETURN(format::TensorDef def, format::TensorDef::FromJson(text));
+        delta_->tensors.push_back(std::move(def));
+        return OkStatus();
+      }
+      case RecordType::kSummaries:
+        return TakeSummaries(header, payload);
+      case RecordType::kScalars:
+        return TakeScalars(header, payload);
+      case RecordType::kContext: {
+        TDBG_ASSIGN_OR_RETURN(format::ContextRecord record, format::ContextFromJson(text));
+        delta_->context.push_back(std::move(record));
+        return OkStatus();
+      }
+      case RecordType::kCommit:
+        return TakeCommit(header, payload);
+      case RecordType::kAck:
+        delta_->acks.emplace_back(text);
+        return OkStatus();
+      case RecordType::kEnd:
+        delta_->end_json = text;
+        return OkStatus();
+      default:
+        return OkStatus();
+    }
+  }
+
+  Status TakeSummaries(const RecordHeader& header, std::span<const std::byte> payload) {
+    TDBG_ASSIGN_OR_RETURN(const format::SummariesView view, format::DecodeSummaries(payload));
+    JournalDelta::Columns& c = delta_->columns;
+    const uint64_t histogram_base = c.histograms.size();
+    for (uint32_t i = 0; i < view.row_count; ++i) {
+      const auto row = base::Load<format::SummaryRow>(view.rows.data() + i * sizeof(format::SummaryRow));
+      c.tensor.push_back(row.tensor);
+      c.step_first.push_back(header.global_step);
+      c.step_last.push_back(header.global_step);
+      c.level.push_back(row.level);
+      c.sub.push_back(row.sub);
+      c.point.push_back(row.point);
+      c.flags.push_back(row.flags);
+      c.count.push_back(row.count);
+      c.nan_count.push_back(row.nan_count);
+      c.pos_inf_count.push_back(row.pos_inf_count);
+      c.neg_inf_count.push_back(row.neg_inf_count);
+      c.zero_count.push_back(row.zero_count);
+      c.min.push_back(row.min);
+      c.max.push_back(row.max);
+      c.mean.push_back(row.mean);
+      c.variance.push_back(row.variance);
+      c.m3.push_back(row.m3);
+      c.m4.push_back(row.m4);
+      c.l1.push_back(row.l1);
+      c.l2.push_back(row.l2);
+      c.abs_min.push_back(row.abs_min);
+      c.abs_max.push_back(row.abs_max);
+      c.histogram_offset.push_back(histogram_base + row.histogram_offset);
+      c.histogram_bytes.push_back(row.histogram_bytes);
+    }
+    const auto* const first = reinterpret_cast<const uint8_t*>(view.histograms.data());
+    c.histograms.insert(c.histograms.end(), first, first + view.histograms.size());
+    return OkStatus();
+  }
+
+  Status TakeScalars(const RecordHeader& header, std::span<const std::byte> payload) {
+    if (payload.size() % sizeof(format::ScalarRow) != 0) return DataLoss("scalars: length");
+    for (size_t at = 0; at < payload.size(); at += sizeof(format::ScalarRow)) {
+      const auto row = base::Load<format::ScalarRow>(payload.data() + at);
+      delta_->scalars.push_back(
+          {row.tensor, {header.global_step, {row.sub, static_cast<format::Point>(row.point)}, row.value}});
+    }
+    return OkStatus();
+  }
+
+  Status TakeRaw(const RecordHeader& header, uint64_t position) {
+    if (header.payload_bytes < format::kRawDataOffset) return DataLoss(Where(position) + ": raw header is short");
+    TDBG_ASSIGN_OR_RETURN(const std::span<const std::byte> prefix,
+                          window_.At(position + kHeaderBytes, format::kRawDataOffset));
+    if (base::Hash64(prefix) != header.prefix_hash) return DataLoss(Where(position) + ": raw header hash");
+    const auto raw = base::Load<format::RawHeader>(prefix.data());
+    if (raw.rank > format::kMaxRank) return DataLoss(Where(position) + ": rank");
+    RawRef ref;
+    ref.tensor = raw.tensor;
+    ref.sub = {raw.sub, static_cast<format::Point>(raw.point)};
+    ref.global_step = header.global_step;
+    ref.offset = position;
+    ref.bytes = header.payload_bytes - format::kRawDataOffset;
+    ref.dtype = static_cast<DType>(raw.dtype);
+    ref.sequence = header.sequence;
+    std::vector<int64_t> shape(raw.shape, raw.shape + raw.rank);
+    if (delta_->shapes.empty() || delta_->shapes.back() != shape) delta_->shapes.push_back(std::move(shape));
+    ref.shape_index = static_cast<uint32_t>(delta_->shapes.size() - 1);
+    delta_->raws.push_back(ref);
+    return OkStatus();
+  }
+
+  Status TakeCommit(const RecordHeader& header, std::span<const std::byte> payload) {
+    if (payload.size() < sizeof(format::Commit)) return DataLoss(Where(header.position) + ": commit is short");
+    JournalDelta::CommitEnd end;
+    end.sequence = header.sequence;
+    end.commit = base::Load<format::Commit>(payload.data());
+    // A commit record that was lost leaves its step's records to the next one, where they do not belong.
+    if (damaged_since_commit_) DropForeign(end.commit.global_step);
+    damaged_since_commit_ = false;
+    end.rows = delta_->columns.tensor.size();
+    end.scalars = delta_->scalars.size();
+    end.raws = delta_->raws.size();
+    end.context = delta_->context.size();
+    end.acks = delta_->acks.size();
+    delta_->commits.push_back(end);
+    return OkStatus();
+  }
+
+  void DropForeign(int64_t step) {
+    const JournalDelta::CommitEnd begin = delta_->commits.empty() ? JournalDelta::CommitEnd{} : delta_->commits.back();
+    uint64_t foreign_rows = begin.rows;
+    const auto& steps = delta_->columns.step_first;
+    while (foreign_rows < steps.size() && steps[foreign_rows] != step) ++foreign_rows;
+    if (foreign_rows != begin.rows) {
+      const auto erase = [&](auto& column) {
+        column.erase(column.begin() + static_cast<ptrdiff_t>(begin.rows),
+                     column.begin() + static_cast<ptrdiff_t>(foreign_rows));
+      };
+#define TDBG_COLUMN(name, type) erase(delta_->columns.name);
+      TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+    }
+    const auto foreign_scalar = [step](const JournalDelta::Scalar& s) { return s.point.global_step != step; };
+    auto& scalars = delta_->scalars;
+    scalars.erase(std::remove_if(scalars.begin() + static_cast<ptrdiff_t>(begin.scalars), scalars.end(), foreign_scalar),
+                  scalars.end());
+    auto& raws = delta_->raws;
+    raws.erase(std::remove_if(raws.begin() + static_cast<ptrdiff_t>(begin.raws), raws.end(),
+                              [step](const RawRef& r) { return r.global_step != step; }),
+               raws.end());
+  }
+
+  // committed_pos lies behind a commit, so this is only ever what a damaged last commit left.
+  void DropUncommitted() {
+    const JournalDelta::CommitEnd end = delta_->commits.empty() ? JournalDelta::CommitEnd{} : delta_->commits.back();
+#define TDBG_COLUMN(name, type) delta_->columns.name.resize(end.rows);
+    TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+    delta_->scalars.resize(end.scalars);
+    delta_->raws.resize(end.raws);
+  }
+
+  Window window_;
+  const uint64_t ring_bytes_, to_, after_;
+  JournalDelta* const delta_;
+  bool damaged_since_commit_ = false;
+};
+
+Status JournalReader::Read(uint64_t from, uint64_t to, uint64_t after_sequence, JournalDelta* delta) const {
+  return Parser(*this, to, after_sequence, delta).Run(from);
+}
+
+Result<RawValue> JournalReader::ReadRaw(uint64_t position, uint64_t sequence) const {
+  RecordHeader header;
+  TDBG_RETURN_IF_ERROR(ReadExactly(position, {reinterpret_cast<std::byte*>(&header), sizeof(header)}));
+  const uint64_t to_ring_end = ring_bytes_ - position % ring_bytes_;
+  TDBG_RETURN_IF_ERROR(format::CheckRecordHeader(header, position, to_ring_end));
+  if (header.sequence != sequence || header.type != static_cast<uint16_t>(RecordType::kRaw)) {
+    return DataLoss(Where(position) + ": another record than before");
+  }
+  auto buffer = std::make_shared<AlignedBytes>(header.payload_bytes);
+  const std::span<std::byte> payload(buffer->data, header.payload_bytes);
+  TDBG_RETURN_IF_ERROR(ReadExactly(position + kHeaderBytes, payload));
+  TDBG_RETURN_IF_ERROR(format::CheckPayload(header, payload));
+  TDBG_ASSIGN_OR_RETURN(const format::RawPayload raw, format::DecodeRaw(payload));
+  RawValue value;
+  value.bytes = raw.data;
+  value.owner = std::move(buffer);
+  value.dtype = static_cast<DType>(raw.header.dtype);
+  value.shape.assign(raw.header.shape, raw.header.shape + raw.header.rank);
+  return value;
+}
+
+}  // namespace tdbg::store
