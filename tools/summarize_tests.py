@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Adds up JUnit files of ctest and pytest into one line: N passed, N failed, N skipped.
+
+A results file that is missing or cannot be read counts as a failure, and so does a run without a single test: a
+suite that did not start must not look like one that passed.
+"""
+
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def outcome(case):
+    """'passed', 'failed' or 'skipped' for one <testcase>."""
+    if case.find("failure") is not None or case.find("error") is not None or case.get("status") == "fail":
+        return "failed"
+    skipped = case.find("skipped")
+    # ctest says "skipped" of a test whose executable was not built, too.
+    if case.get("status") == "notrun" and not (skipped is not None and skipped.get("message", "").startswith("SKIP_")):
+        return "failed"
+    if skipped is not None or case.get("status") == "disabled":
+        return "skipped"
+    return "passed"
+
+
+def summarize(paths, report=lambda line: print(line, file=sys.stderr)):
+    """Counts by outcome over all files; what is not passed is reported by name."""
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for path in paths:
+        # pytest writes one case twice if both the test and its teardown fail.
+        worst = {}
+        try:
+            for case in ElementTree.parse(path).getroot().iter("testcase"):
+                name = f"{case.get('classname')}.{case.get('name')}"
+                found = outcome(case)
+                if worst.get(name) != "failed":
+                    worst[name] = found
+        except (OSError, ElementTree.ParseError) as error:
+            report(f"failed: no results in {path}: {error}")
+            counts["failed"] += 1
+            continue
+        for name, found in worst.items():
+            counts[found] += 1
+            if found == "failed":
+                report(f"failed: {name}")
+    return counts
+
+
+def main(paths):
+    counts = summarize(paths)
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    return 0 if counts["failed"] == 0 and counts["passed"] > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""Only what ran and passed counts as passed."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import summarize_tests  # noqa: E402
+
+# As CMake 3.25 writes them.
+CTEST = """<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="(empty)" tests="6">
+  <testcase name="ok" classname="ok" status="run"><system-out/></testcase>
+  <testcase name="bad" classname="bad" status="fail"><failure message=""/></testcase>
+  <testcase name="absent" classname="absent" status="notrun"><skipped message="Unable to find executable"/></testcase>
+  <testcase name="skip" classname="skip" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>
+  <testcase name="off" classname="off" status="disabled"><system-out>Disabled</system-out></testcase>
+</testsuite>
+"""
+# As pytest 9 writes them.
+PYTEST = """<?xml version="1.0" encoding="utf-8"?>
+<testsuites><testsuite name="pytest" errors="1" failures="1" skipped="1" tests="4">
+  <testcase classname="tests.a" name="ok"/>
+  <testcase classname="tests.a" name="skip"><skipped type="pytest.skip" message="no"/></testcase>
+  <testcase classname="tests.a" name="bad"><failure message="x"/></testcase>
+  <testcase classname="tests.a" name="bad"><error message="teardown"/></testcase>
+</testsuite></testsuites>
+"""
+
+
+class SummarizeTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+
+    def counts(self, *texts):
+        paths = []
+        for number, text in enumerate(texts):
+            paths.append(self.root / f"{number}.xml")
+            if text is not None:
+                paths[-1].write_text(text)
+        counts = summarize_tests.summarize(paths, report=lambda line: None)
+        return counts["passed"], counts["failed"], counts["skipped"]
+
+    def test_ctest_without_an_executable_is_a_failure_and_a_skip_is_none(self):
+        self.assertEqual(self.counts(CTEST), (1, 2, 2))
+
+    def test_test_that_fails_twice_is_one_failure(self):
+        self.assertEqual(self.counts(PYTEST), (1, 1, 1))
+
+    def test_files_are_added_up(self):
+        self.assertEqual(self.counts(CTEST, PYTEST), (2, 3, 3))
+
+    def test_missing_and_broken_files_are_failures(self):
+        self.assertEqual(self.counts(None, "<testsuite>"), (0, 2, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
