@@ -1,0 +1,151 @@
+#include "cli/configuration.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/arguments.h"
+#include "cli/document.h"
+
+namespace tdbg::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kRulesFile[] = "rules.json";
+
+Result<plan::Config> ConfigOfDocument(const Document& document) {
+  return plan::ParseConfig(document.value, document.source());
+}
+
+Result<plan::Config> ConfigOfEnvironment() {
+  const char* text = ::getenv("TDBG_CONFIG");
+  if (!text || !*text) return plan::Config();
+  if (base::Trim(text).starts_with("{")) {
+    TDBG_ASSIGN_OR_RETURN(const Document document, ParseYaml(text, "$TDBG_CONFIG"));
+    return ConfigOfDocument(document);
+  }
+  auto document = ReadDocument(text);
+  if (!document.ok()) return document.status().Annotate("$TDBG_CONFIG");
+  return ConfigOfDocument(*document);
+}
+
+// Through the schema of the file, so that a flag and its key accept the same and complain alike.
+Status TakeFlag(const std::string& flag, json document, plan::Config* config) {
+  plan::Source source;
+  source.name = flag;
+  TDBG_ASSIGN_OR_RETURN(const plan::Config parsed, plan::ParseConfig(document, source));
+  *config = plan::MergeConfigs(std::move(*config), parsed);
+  return OkStatus();
+}
+
+}  // namespace
+
+void ConfigFlags::DefineRuleFlags(CLI::App& app) {
+  app.add_option("--rule", rules, "a rule to judge with, and its key=value parameters; repeatable")
+      ->type_name("RULE [KEY=VALUE ...]")
+      ->allow_extra_args(false);
+  app.add_option("--on-issue", on_issue, "what to do at a finding: stop, exec:COMMAND, webhook:URL; repeatable")
+      ->type_name("ACTION")
+      ->allow_extra_args(false);
+}
+
+void ConfigFlags::Define(CLI::App& app) {
+  app.add_option("--dir", dir, "the run directory; default: a fresh one under ./tdbg-runs")->type_name("DIR");
+  DefineRuleFlags(app);
+  app.add_option("--collect", collect, "keep a collection's statistics, or raw tensors every INTERVAL steps; repeatable")
+      ->type_name("NAME[:INTERVAL]")
+      ->allow_extra_args(false);
+  app.add_option("--summaries", summaries, "statistics every so many steps, or off; default 1")->type_name("EVERY|off");
+  app.add_option("--config", config_file, "configuration, YAML or JSON (docs/configuration.md); - is standard input")
+      ->type_name("FILE");
+  app.add_option("--journal", journal, "size of each worker's journal; default 256MiB")->type_name("SIZE");
+  app.add_option("--when-full", when_full, "when the disk cannot keep up: drop_raw (default) or block")
+      ->type_name("POLICY");
+  app.add_option("--budget", budget, "disk space for each worker; default 8GiB")->type_name("SIZE");
+}
+
+Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
+  TDBG_ASSIGN_OR_RETURN(plan::Config config, ConfigOfEnvironment());
+  if (!flags.config_file.empty()) {
+    TDBG_ASSIGN_OR_RETURN(const Document document, ReadDocument(flags.config_file));
+    TDBG_ASSIGN_OR_RETURN(const plan::Config parsed, ConfigOfDocument(document));
+    config = plan::MergeConfigs(std::move(config), parsed);
+  }
+  plan::Config from_flags;
+  from_flags.dir = flags.dir;
+  for (const std::string& text : flags.rules) {
+    TDBG_ASSIGN_OR_RETURN(plan::RuleConfig rule, ParseRuleFlag(text));
+    if (!rule.on_issue.empty()) {
+      // Checked by the schema, as the same words in a file are.
+      plan::Config checked;
+      TDBG_RETURN_IF_ERROR(TakeFlag("--rule " + rule.rule, json{{"on_issue", rule.on_issue}}, &checked));
+    }
+    from_flags.rules.push_back(std::move(rule));
+  }
+  for (const std::string& text : flags.collect) {
+    TDBG_ASSIGN_OR_RETURN(plan::CollectionConfig collection, plan::ParseCollectFlag(text));
+    plan::Config one;
+    one.collections.push_back(std::move(collection));
+    from_flags = plan::MergeConfigs(std::move(from_flags), one);
+  }
+  if (!flags.on_issue.empty()) TDBG_RETURN_IF_ERROR(TakeFlag("--on-issue", {{"on_issue", flags.on_issue}}, &from_flags));
+  if (flags.summaries) {
+    const std::string every = *flags.summaries == "off" ? "0" : *flags.summaries;
+    TDBG_RETURN_IF_ERROR(TakeFlag("--summaries", {{"summaries", {{"every", every}}}}, &from_flags));
+  }
+  if (flags.journal) TDBG_RETURN_IF_ERROR(TakeFlag("--journal", {{"journal", {{"size", *flags.journal}}}}, &from_flags));
+  if (flags.when_full) TDBG_RETURN_IF_ERROR(TakeFlag("--when-full", {{"when_full", *flags.when_full}}, &from_flags));
+  if (flags.budget) TDBG_RETURN_IF_ERROR(TakeFlag("--budget", {{"budget", *flags.budget}}, &from_flags));
+  return plan::MergeConfigs(std::move(config), from_flags);
+}
+
+std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
+  std::vector<plan::RuleConfig> rules = config.rules;
+  if (rules.empty()) {
+    plan::RuleConfig exploding;
+    exploding.rule = "ExplodingTensor";
+    exploding.where = "the default rule";
+    rules.push_back(std::move(exploding));
+  }
+  for (plan::RuleConfig& rule : rules) {
+    if (rule.on_issue.empty()) rule.on_issue = config.on_issue;
+  }
+  return rules;
+}
+
+std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const plan::RuleConfig& rule : rules) {
+    nlohmann::ordered_json entry;
+    entry["rule"] = rule.rule;
+    if (!rule.name.empty()) entry["name"] = rule.name;
+    entry["parameters"] = rule.parameters;
+    entry["on_issue"] = rule.on_issue;
+    list.push_back(std::move(entry));
+  }
+  nlohmann::ordered_json document;
+  document["format"] = {{"major", 1}, {"minor", 0}};
+  document["kind"] = "rules";
+  document["rules"] = std::move(list);
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+Result<std::vector<plan::RuleConfig>> ReadRules(const std::string& run_directory) {
+  const std::string path = base::JoinPath(run_directory, kRulesFile);
+  if (!base::LocalFileSystem().Exists(path)) return std::vector<plan::RuleConfig>();
+  TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path));
+  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object() || !document.contains("rules")) return DataLoss("no rules can be read from " + path);
+  plan::Source source;
+  source.name = path;
+  // Through the schema of configurations: the entries are written in its words.
+  TDBG_ASSIGN_OR_RETURN(const plan::Config config, plan::ParseConfig(json{{"rules", document["rules"]}}, source));
+  return config.rules;
+}
+
+}  // namespace tdbg::cli

@@ -1,0 +1,42 @@
+// Flags, file and environment -> one configuration -> rules with their actions, and the plan. Shared by `run`,
+// `plan` and `watch`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/config.h"
+#include "tdbg/status.h"
+
+namespace CLI {
+class App;
+}
+
+namespace tdbg::cli {
+
+/// The flags that describe what is captured and judged.
+struct ConfigFlags {
+  std::string dir, config_file;
+  std::vector<std::string> rules, on_issue, collect;
+  std::optional<std::string> summaries, journal, when_full, budget;
+
+  void Define(CLI::App& app);
+  /// Only --rule, --on-issue.
+  void DefineRuleFlags(CLI::App& app);
+};
+
+/// Flags over file over $TDBG_CONFIG (a path, or YAML text that starts with "{") over defaults.
+/// \error kInvalidArgument
+Result<plan::Config> ResolveConfig(const ConfigFlags& flags);
+
+/// The rules to watch with: the configured ones, or ExplodingTensor that only reports (semantics.md, 22); each
+/// with the actions that apply to it.
+std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config);
+
+/// rules.json: what a run was judged with, for `check` and `watch` to repeat.
+std::string RulesToJson(const std::vector<plan::RuleConfig>& rules);
+/// Empty where the run holds no rules.json. \error kDataLoss
+Result<std::vector<plan::RuleConfig>> ReadRules(const std::string& run_directory);
+
+}  // namespace tdbg::cli

@@ -1,0 +1,173 @@
+#include "cli/document.h"
+
+#include <fmt/format.h>
+#include <stdio.h>
+#include <yaml-cpp/yaml.h>
+
+#include <set>
+
+#include "base/file.h"
+#include "base/text.h"
+
+namespace tdbg::cli {
+namespace {
+
+// Aliases make a tree of exponential size out of a few lines ("billion laughs"); no configuration needs this.
+constexpr int kMostValues = 100'000;
+constexpr int kDeepest = 64;
+
+std::string Escaped(const std::string& key) {
+  std::string out;
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+class Converter {
+ public:
+  explicit Converter(Document* document) : document_(document) {}
+
+  Status Convert(const YAML::Node& node, const std::string& pointer, int depth, nlohmann::json* out) {
+    if (++values_ > kMostValues || depth > kDeepest) return Fail(node, "too many or too deeply nested values");
+    if (node.Mark().line >= 0) document_->lines[pointer] = node.Mark().line + 1;
+    switch (node.Type()) {
+      case YAML::NodeType::Undefined:
+      case YAML::NodeType::Null: *out = nullptr; return OkStatus();
+      case YAML::NodeType::Scalar: *out = Scalar(node); return OkStatus();
+      case YAML::NodeType::Sequence: {
+        *out = nlohmann::json::array();
+        size_t i = 0;
+        for (const YAML::Node& item : node) {
+          nlohmann::json value;
+          TDBG_RETURN_IF_ERROR(Convert(item, fmt::format("{}/{}", pointer, i++), depth + 1, &value));
+          out->push_back(std::move(value));
+        }
+        return OkStatus();
+      }
+      case YAML::NodeType::Map: return ConvertMap(node, pointer, depth, out);
+    }
+    return OkStatus();
+  }
+
+ private:
+  Status ConvertMap(const YAML::Node& node, const std::string& pointer, int depth, nlohmann::json* out) {
+    *out = nlohmann::json::object();
+    for (const auto& entry : node) {
+      if (!entry.first.IsScalar()) return Fail(entry.first, "a key must be a single word or text");
+      const std::string key = entry.first.Scalar();
+      if (out->contains(key)) return Fail(entry.first, "the key \"" + key + "\" is there twice; merge the two");
+      const std::string child = pointer + "/" + Escaped(key);
+      nlohmann::json value;
+      TDBG_RETURN_IF_ERROR(Convert(entry.second, child, depth + 1, &value));
+      // The key's line, and not that of a value that starts below it: that is where a misspelt key is seen.
+      if (entry.first.Mark().line >= 0) document_->lines[child] = entry.first.Mark().line + 1;
+      (*out)[key] = std::move(value);
+    }
+    return OkStatus();
+  }
+
+  static nlohmann::json Scalar(const YAML::Node& node) {
+    const std::string& text = node.Scalar();
+    if (node.Tag() == "!") return text;  // quoted
+    if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return nullptr;
+    if (text == "true" || text == "True" || text == "TRUE") return true;
+    if (text == "false" || text == "False" || text == "FALSE") return false;
+    if (const auto integer = base::ParseInt(text)) return *integer;
+    const bool numeric = text.find_first_not_of("0123456789+-.eE") == std::string::npos;
+    if (numeric) {
+      if (const auto number = base::ParseDouble(text)) return *number;
+    }
+    return text;  // .inf and .nan stay text: a rule's parameters are text anyway, and JSON has neither
+  }
+
+  Status Fail(const YAML::Node& node, const std::string& what) const {
+    return InvalidArgument(fmt::format("{}:{}:{}: {}", document_->name, node.Mark().line + 1,
+                                       node.Mark().column + 1, what));
+  }
+
+  Document* document_;
+  int values_ = 0;
+};
+
+std::string ReadStandardInput() {
+  std::string text;
+  char bytes[4096];
+  while (const size_t got = ::fread(bytes, 1, sizeof(bytes), stdin)) text.append(bytes, got);
+  return text;
+}
+
+}  // namespace
+
+plan::Source Document::source() const {
+  plan::Source source;
+  source.name = name;
+  source.line_of = [this](const std::string& pointer) {
+    const auto line = lines.find(pointer);
+    return line == lines.end() ? 0 : line->second;
+  };
+  return source;
+}
+
+Result<Document> ParseYaml(const std::string& text, const std::string& name) {
+  Document document;
+  document.name = name;
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1) {
+      return InvalidArgument(name + ": holds more than one YAML document; keep the first or merge them");
+    }
+    if (documents.empty()) return document;
+    TDBG_RETURN_IF_ERROR(Converter(&document).Convert(documents[0], "", 0, &document.value));
+  } catch (const YAML::Exception& error) {
+    const bool placed = error.mark.line >= 0;
+    return InvalidArgument(placed ? fmt::format("{}:{}:{}: not valid YAML: {}", name, error.mark.line + 1,
+                                                error.mark.column + 1, error.msg)
+                                  : fmt::format("{}: not valid YAML: {}", name, error.msg));
+  }
+  return document;
+}
+
+Result<Document> ParseJson(const std::string& text, const std::string& name) {
+  Document document;
+  document.name = name;
+  // nlohmann keeps the last of two equal keys without a word; the loser was meant, too.
+  std::vector<std::set<std::string>> keys;
+  std::string twice;
+  const auto watch_keys = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end && !keys.empty()) keys.pop_back();
+    if (event == Event::key && !keys.empty()) {
+      const std::string key = parsed.get<std::string>();
+      if (!keys.back().insert(key).second && twice.empty()) twice = key;
+    }
+    return true;
+  };
+  try {
+    document.value = nlohmann::json::parse(text, watch_keys);
+  } catch (const nlohmann::json::parse_error& error) {
+    std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: ..."
+    if (const size_t bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
+    return InvalidArgument(fmt::format("{}: not valid JSON: {}", name, what));
+  }
+  if (!twice.empty()) return InvalidArgument(fmt::format("{}: the key \"{}\" is there twice; merge the two", name, twice));
+  // JSON is YAML, whose parser keeps lines. Where the two disagree a message only loses its line.
+  if (auto as_yaml = ParseYaml(text, name); as_yaml.ok()) document.lines = std::move(as_yaml->lines);
+  return document;
+}
+
+Result<Document> ReadDocument(const std::string& path) {
+  if (path == "-") return ParseYaml(ReadStandardInput(), "standard input");
+  const auto text = base::LocalFileSystem().ReadFile(path);
+  if (!text.ok()) return InvalidArgument("--config: " + text.status().message());
+  return path.ends_with(".json") ? ParseJson(*text, path) : ParseYaml(*text, path);
+}
+
+}  // namespace tdbg::cli

@@ -1,0 +1,67 @@
+#include "cli/run_path.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "jobs/run_directory.h"
+
+namespace tdbg::cli {
+
+Result<std::string> ResolveRun(const std::string& text) {
+  if (text.empty()) return InvalidArgument("an empty name is no run; `tdbg ls` lists the runs");
+  if (jobs::IsRunDirectory(text)) return jobs::AbsolutePath(text);
+  const std::string root = jobs::kRunsRoot;
+  const std::vector<std::string> runs = jobs::ListRuns(root);
+  if (text == "last") {
+    if (runs.empty()) return NotFound("there is no run under ./tdbg-runs; start one with tdbg run -- COMMAND");
+    return jobs::AbsolutePath(runs.back());
+  }
+  const std::string below_root = base::JoinPath(root, text);
+  if (text.find('/') == std::string::npos && jobs::IsRunDirectory(below_root)) return jobs::AbsolutePath(below_root);
+  // It exists: what it is instead of a run is for whoever opens it to say.
+  if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
+  std::vector<std::string> names;
+  for (const std::string& run : runs) names.push_back(base::BaseName(run));
+  const auto nearest = base::Nearest(text, names);
+  return NotFound(fmt::format("no run '{}' here or under ./tdbg-runs; {}", text,
+                              nearest ? "did you mean '" + *nearest + "'?" : "`tdbg ls` lists the runs"));
+}
+
+Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt) {
+  TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(text));
+  TrialOptions options;
+  options.attempt = attempt;
+  TDBG_ASSIGN_OR_RETURN(std::unique_ptr<Trial> trial, Trial::Open(path, options));
+  TDBG_ASSIGN_OR_RETURN(const bool news, trial->Refresh());
+  (void)news;
+  return trial;
+}
+
+std::string DisplayPath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path relative = std::filesystem::path(path).lexically_relative(
+      std::filesystem::current_path(error));
+  if (error || relative.empty() || relative.string().starts_with("..")) return path;
+  return relative.string();
+}
+
+std::string ShellWord(std::string_view word) {
+  const bool plain = !word.empty() && word.find_first_not_of(
+                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
+                                          std::string_view::npos;
+  if (plain) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace tdbg::cli

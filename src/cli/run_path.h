@@ -1,0 +1,24 @@
+// RUN on the command line -> a run directory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tdbg/status.h"
+#include "tdbg/trial.h"
+
+namespace tdbg::cli {
+
+/// A path, a name under ./tdbg-runs, or "last" (the newest under ./tdbg-runs).
+/// \error kNotFound  names the nearest run
+Result<std::string> ResolveRun(const std::string& text);
+/// ResolveRun, then opened and read once.
+Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt = -1);
+/// As short as it can be typed again: relative to the working directory where it lies below it.
+std::string DisplayPath(const std::string& path);
+/// A word of a shell, quoted where it must be.
+std::string ShellWord(std::string_view word);
+
+}  // namespace tdbg::cli

@@ -1,0 +1,79 @@
+// What a terminal is told and asked: whether it is one, how wide, colours, one live line at its bottom.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tdbg::cli {
+
+/// Stream of a file descriptor, looked at once.
+struct Terminal {
+  bool is_terminal = false;
+  bool colour = false;   ///< a terminal, NO_COLOR unset or empty, TERM not "dumb"
+  int columns = 80;      ///< of text that fits a line; without a terminal, no limit is meant: 0
+  int rows = 24;
+
+  static Terminal Of(int fd);
+};
+
+enum class Colour { kNone, kRed, kGreen, kYellow, kCyan, kDim, kBold };
+/// `text` between escape codes if `terminal.colour`, else as it is.
+std::string Paint(const Terminal& terminal, Colour colour, std::string_view text);
+
+/// Columns that UTF-8 text takes, one per code point: our own texts hold nothing wider.
+int DisplayWidth(std::string_view text);
+/// At most `columns` wide; what is cut off ends in "…". No limit for columns <= 0.
+std::string Fit(std::string_view text, int columns);
+/// Control characters (a tensor's name may hold any) made visible, so that data cannot steer the terminal.
+std::string Printable(std::string_view text);
+
+/// A block of "▁▂▃▄▅▆▇█", at most `columns` long; longer series are averaged by stretch. Non-finite values
+/// are "×", and a constant series is a flat line in the middle.
+std::string Sparkline(const std::vector<double>& values, int columns);
+
+/// Rows under a header, columns as wide as their widest cell, two blanks apart.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
+  void AlignRight(size_t column) { right_.push_back(column); }
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  bool empty() const { return rows_.empty(); }
+  /// On a terminal the last column is cut to fit.
+  std::string Format(const Terminal& terminal) const;
+
+ private:
+  std::vector<std::string> header_;
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> right_;
+};
+
+/// A line kept at the bottom of the terminal while somebody else writes to it.
+///
+/// The other writer is the training script, with the same terminal as its own: we neither see what it writes
+/// nor know where its cursor stands, so a line drawn at the cursor would end up inside its progress bar.
+/// Instead the last row is taken out of the scrolling region (as apt does); the script's output scrolls above
+/// it, and the cursor is saved and restored around each drawing, in one write.
+class LiveLine {
+ public:
+  explicit LiveLine(int fd);
+  ~LiveLine();
+  LiveLine(const LiveLine&) = delete;
+
+  bool enabled() const { return enabled_; }
+  void Draw(std::string_view text);
+  /// Gives the row back. Idempotent.
+  void Close();
+
+ private:
+  void TakeRow();
+
+  int fd_;
+  bool enabled_ = false;
+  bool open_ = false;
+  int rows_ = 0;
+  int columns_ = 0;
+};
+
+}  // namespace tdbg::cli
