@@ -1,0 +1,184 @@
+#include "stats/counters.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "stats/buckets.h"
+
+namespace tdbg::stats {
+namespace {
+
+constexpr int kFloatBias = 4 * 127;
+constexpr int kDoubleBias = 4 * 1023;
+constexpr int kFloatSubnormalK = 4 * -149;
+
+uint32_t BitsAt(const float* x, size_t i) {
+  uint32_t bits;
+  std::memcpy(&bits, x + i, sizeof bits);
+  return bits;
+}
+
+uint64_t BitsAt(const double* x, size_t i) {
+  uint64_t bits;
+  std::memcpy(&bits, x + i, sizeof bits);
+  return bits;
+}
+
+void Emit(int k, bool negative, uint64_t count, Histogram* h) {
+  const int bucket = negative ? -(k + kBucketBias) : k + kBucketBias;
+  h->push_back({static_cast<int16_t>(bucket), count});
+}
+
+}  // namespace
+
+void FloatCounter::AddSubnormal(uint32_t bits) {
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude == 0) return;
+  // Every float32 subnormal is a normal double, built here by hand: an arithmetic conversion would
+  // answer 0 if the framework has set denormals-are-zero.
+  const int lead = 31 - std::countl_zero(magnitude);
+  const auto quarter = static_cast<int>(lead >= 2 ? magnitude >> (lead - 2) : magnitude << (2 - lead)) & 3;
+  ++subnormal[bits >> 31][4 * lead + quarter];
+  any_subnormal = true;
+}
+
+void CountFloats(const float* x, size_t n, bool with_subnormals, FloatCounter* counter) {
+  size_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    ++counter->cells[BitsAt(x, i) >> 21][0];
+    ++counter->cells[BitsAt(x, i + 1) >> 21][1];
+    ++counter->cells[BitsAt(x, i + 2) >> 21][2];
+    ++counter->cells[BitsAt(x, i + 3) >> 21][3];
+  }
+  for (; i < n; ++i) ++counter->cells[BitsAt(x, i) >> 21][0];
+  if (!with_subnormals) return;
+  for (i = 0; i < n; ++i) {
+    const uint32_t bits = BitsAt(x, i);
+    if ((bits & 0x7f800000u) == 0) counter->AddSubnormal(bits);
+  }
+}
+
+void CountDoubles(const double* x, size_t n, bool with_subnormals, DoubleCounter* counter) {
+  size_t i = 0;
+  for (; i + 2 <= n; i += 2) {
+    ++counter->cells[BitsAt(x, i) >> 50][0];
+    ++counter->cells[BitsAt(x, i + 1) >> 50][1];
+  }
+  for (; i < n; ++i) ++counter->cells[BitsAt(x, i) >> 50][0];
+  if (!with_subnormals) return;
+  for (i = 0; i < n; ++i) {
+    const uint64_t bits = BitsAt(x, i);
+    const uint64_t magnitude = bits & ~(uint64_t{1} << 63);
+    if (magnitude == 0 || (magnitude >> 52) != 0) continue;
+    ++counter->subnormal[bits >> 63][KOfMagnitude(magnitude) - kSmallestK];
+    counter->any_subnormal = true;
+  }
+}
+
+void PairCounter::CountPending(size_t from) {
+  const uint16_t* ids = indices[current];
+  size_t i = from;
+  for (; i + 2 <= pending; i += 2) {
+    ++tables[0][ids[i]];
+    ++tables[1][ids[i + 1]];
+  }
+  if (i < pending) ++tables[0][ids[i]];
+  pending = 0;
+}
+
+void PlaceWindow(float abs_max, PairCounter* pairs) {
+  // One octave of headroom: later blocks rarely exceed the first one's largest by more, and every
+  // bucket given to headroom is one taken from the small values.
+  const int top = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21) + 4;
+  pairs->base = static_cast<uint16_t>(std::clamp<int>(top - PairCounter::kWindow, PairCounter::kSmallestBase,
+                                                      PairCounter::kLargestBase));
+}
+
+void Fold(PairCounter* pairs, FloatCounter* counter) {
+  pairs->CountPending(0);
+  if (pairs->elements == 0) return;
+  uint64_t low[128] = {};
+  for (int high = 0; high < 128; ++high) {
+    uint32_t* a = pairs->tables[0] + high * 128;
+    uint32_t* b = pairs->tables[1] + high * 128;
+    uint64_t row = 0;
+    for (int i = 0; i < 128; ++i) {
+      const uint64_t both = uint64_t{a[i]} + b[i];
+      low[i] += both;
+      row += both;
+    }
+    if (row != 0) {
+      std::memset(a, 0, 128 * sizeof *a);
+      std::memset(b, 0, 128 * sizeof *b);
+      const int place = high & 63;
+      if (place != 0 && place != 63) counter->folded[(high >> 6) * 1024 + pairs->base + place] += row;
+    }
+  }
+  for (int i = 0; i < 128; ++i) {
+    const int place = i & 63;
+    if (place != 0 && place != 63) counter->folded[(i >> 6) * 1024 + pairs->base + place] += low[i];
+  }
+  counter->any_folded = true;
+  pairs->elements = 0;
+}
+
+void TakeFloats(FloatCounter* counter, float abs_min, float abs_max, uint64_t times, Histogram* h) {
+  const int lo = std::max(static_cast<int>(std::bit_cast<uint32_t>(abs_min) >> 21), FloatCounter::kFirstNormal);
+  const int hi = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21);
+  const bool folded = counter->any_folded;
+  const auto take = [&](int sign, int cell) {
+    uint32_t* c = counter->cells[sign * 1024 + cell];
+    uint64_t count = uint64_t{c[0]} + c[1] + c[2] + c[3];
+    if (folded) {
+      count += counter->folded[sign * 1024 + cell];
+      counter->folded[sign * 1024 + cell] = 0;
+    }
+    if (count == 0) return;
+    std::memset(c, 0, sizeof counter->cells[0]);
+    Emit(cell - kFloatBias, sign != 0, count * times, h);
+  };
+  const auto take_subnormal = [&](int sign, int i) {
+    uint64_t& count = counter->subnormal[sign][i];
+    if (count == 0) return;
+    Emit(kFloatSubnormalK + i, sign != 0, count * times, h);
+    count = 0;
+  };
+  h->clear();
+  for (int cell = hi; cell >= lo; --cell) take(1, cell);
+  if (counter->any_subnormal) {
+    for (int i = 4 * 23; i-- > 0;) take_subnormal(1, i);
+    for (int i = 0; i < 4 * 23; ++i) take_subnormal(0, i);
+  }
+  for (int cell = lo; cell <= hi; ++cell) take(0, cell);
+  counter->any_folded = false;
+  counter->any_subnormal = false;
+}
+
+void TakeDoubles(DoubleCounter* counter, double abs_min, double abs_max, uint64_t times, Histogram* h) {
+  const int lo = std::max(static_cast<int>(std::bit_cast<uint64_t>(abs_min) >> 50), DoubleCounter::kFirstNormal);
+  const int hi = static_cast<int>(std::bit_cast<uint64_t>(abs_max) >> 50);
+  const auto take = [&](int sign, int cell) {
+    uint32_t* c = counter->cells[sign * 8192 + cell];
+    const uint64_t count = uint64_t{c[0]} + c[1];
+    if (count == 0) return;
+    c[0] = c[1] = 0;
+    Emit(cell - kDoubleBias, sign != 0, count * times, h);
+  };
+  const auto take_subnormal = [&](int sign, int i) {
+    uint64_t& count = counter->subnormal[sign][i];
+    if (count == 0) return;
+    Emit(kSmallestK + i, sign != 0, count * times, h);
+    count = 0;
+  };
+  h->clear();
+  for (int cell = hi; cell >= lo; --cell) take(1, cell);
+  if (counter->any_subnormal) {
+    for (int i = 4 * 52; i-- > 0;) take_subnormal(1, i);
+    for (int i = 0; i < 4 * 52; ++i) take_subnormal(0, i);
+  }
+  for (int cell = lo; cell <= hi; ++cell) take(0, cell);
+  counter->any_subnormal = false;
+}
+
+}  // namespace tdbg::stats

@@ -1,0 +1,92 @@
+// Counter tables of the histogram. All of them are zero between tensors: emptied by their reader,
+// and only where something was counted, because a step has hundreds of tensors of a few hundred
+// elements and clearing 128 KiB for each would cost more than counting them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tdbg/summary.h"
+
+namespace tdbg::stats {
+
+/// float32 and all that widens to it exactly. A value's cell is the top 11 bits of its float32:
+///
+///   | sign | exponent, 8 bits | 2 bits of mantissa | = one bucket, but for exponents 0 and 255
+///
+/// Exponent 255 (NaN, infinity) and 0 (zero, subnormals) are counted without asking and never read.
+struct FloatCounter {
+  static constexpr int kCells = 2048;
+  static constexpr int kFirstNormal = 4;        ///< of the cells of one sign
+  static constexpr int kFirstNonFinite = 1020;
+  /// Four of each: with one, runs of equal values would wait for the store of the one before.
+  uint32_t cells[kCells][4];
+  uint64_t folded[kCells];                      ///< from the pair counter
+  uint64_t subnormal[2][4 * 23];                ///< [sign][k - 4 * -149]
+  uint64_t outside_count;                       ///< elements that missed the window, for the caller's use
+  bool any_folded;
+  bool any_subnormal;
+
+  void AddSubnormal(uint32_t bits);
+  /// Widened bits of a finite, non-zero value.
+  void Add(uint32_t bits, size_t turn) {
+    if ((bits & 0x7fffffffu) < 0x00800000u) {
+      AddSubnormal(bits);
+    } else {
+      ++cells[bits >> 21][turn & 3];
+    }
+  }
+};
+
+/// Counts a dense block. `with_subnormals`: the block may hold some.
+void CountFloats(const float* x, size_t n, bool with_subnormals, FloatCounter* counter);
+
+/// float64 and the wide integers: the top 14 bits, two of each.
+struct DoubleCounter {
+  static constexpr int kCells = 16384;
+  static constexpr int kFirstNormal = 4;
+  uint32_t cells[kCells][2];
+  uint64_t subnormal[2][4 * 52];                ///< [sign][k - 4 * -1074]
+  bool any_subnormal;
+};
+
+void CountDoubles(const double* x, size_t n, bool with_subnormals, DoubleCounter* counter);
+
+/// Large float tensors: two elements per increment.
+///
+/// A 7-bit id is a sign and a place in a window of 62 buckets (15.5 octaves); ids 0 and 63 of
+/// either sign mean "not in the window" (zeros, NaN, too small, too large) and their counts are
+/// thrown away. The ids of two elements make one 14-bit index:
+///
+///   13       7 6        0
+///   | id of b | id of a |      id = | sign | 6 bits: clamp(cell - base, 0, 63) |
+struct PairCounter {
+  static constexpr int kIndices = 16384;
+  static constexpr int kWindow = 62;
+  static constexpr uint16_t kSmallestBase = FloatCounter::kFirstNormal - 1;
+  static constexpr uint16_t kLargestBase = FloatCounter::kFirstNonFinite - 63;
+  static constexpr size_t kPending = 1024;
+
+  uint32_t tables[2][kIndices];
+  /// Indices of the block before, counted while the vector units are busy with the next one: read
+  /// at once they would still be in the store buffer, in wider stores than the loads (measured: half the speed).
+  uint16_t indices[2][kPending];
+  uint32_t pending;                             ///< of indices[current]
+  uint32_t current;
+  uint16_t base;
+  uint64_t elements;                            ///< counted since the last fold
+
+  void CountPending(size_t from);
+};
+
+/// Sets the window so that `abs_max` is near its top.
+void PlaceWindow(float abs_max, PairCounter* pairs);
+/// Moves all counts to `counter` and leaves `pairs` empty.
+void Fold(PairCounter* pairs, FloatCounter* counter);
+
+/// Appends nothing, replaces `h`; multiplies by `times`; leaves the counters empty. The extrema are
+/// those of the non-zero finite elements counted. \pre 0 < abs_min <= abs_max
+void TakeFloats(FloatCounter* counter, float abs_min, float abs_max, uint64_t times, Histogram* h);
+void TakeDoubles(DoubleCounter* counter, double abs_min, double abs_max, uint64_t times, Histogram* h);
+
+}  // namespace tdbg::stats

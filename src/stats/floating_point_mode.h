@@ -1,0 +1,41 @@
+// The processor's floating-point mode, put aside while we compute.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+namespace tdbg::stats {
+
+/// Sets round-to-nearest, no traps, subnormal inputs honoured, and puts the caller's mode back.
+///
+/// A framework may have set flush-to-zero and denormals-are-zero for speed (torch.set_flush_denormal).
+/// With DAZ a comparison takes a subnormal for zero, so counts and extrema would depend on that setting.
+class FloatingPointMode {
+ public:
+  /// `flush_results`: results below the normal range become 0. Right where sums are of float32 scaled
+  /// to about 1: what is lost is 1e-38 of the largest element, and processors that trap to microcode
+  /// for each such result would run many times slower.
+  explicit FloatingPointMode(bool flush_results) {
+#if defined(__SSE__)
+    saved_ = _mm_getcsr();
+    _mm_setcsr(0x1f80u | (flush_results ? 0x8000u : 0u));
+#else
+    (void)flush_results;
+#endif
+  }
+  ~FloatingPointMode() {
+#if defined(__SSE__)
+    _mm_setcsr(saved_);
+#endif
+  }
+  FloatingPointMode(const FloatingPointMode&) = delete;
+  FloatingPointMode& operator=(const FloatingPointMode&) = delete;
+
+ private:
+  uint32_t saved_ = 0;
+};
+
+}  // namespace tdbg::stats

@@ -1,0 +1,471 @@
+#include "stats/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stats/kernels.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace tdbg::stats::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D64 = hn::ScalableTag<double>;
+using D32 = hn::ScalableTag<float>;
+using DU32 = hn::RebindToUnsigned<D32>;
+using DU16 = hn::ScalableTag<uint16_t>;
+using V64 = hn::Vec<D64>;
+using V32 = hn::Vec<D32>;
+using VU32 = hn::Vec<DU32>;
+using VU16 = hn::Vec<DU16>;
+
+// ---------------------------------------------------------------- exact: any values, sums in double
+
+HWY_INLINE V64 LoadAsDouble(const double* x) { return hn::LoadU(D64(), x); }
+HWY_INLINE V64 LoadAsDouble(const float* x) {
+  const hn::Rebind<float, D64> half;
+  return hn::PromoteTo(D64(), hn::LoadU(half, x));
+}
+
+template <typename T>
+HWY_INLINE void Exact(const T* HWY_RESTRICT x, size_t n, double pivot, double scale, Partial* out) {
+  const D64 d;
+  const size_t lanes = hn::Lanes(d);
+  const V64 largest = hn::Set(d, std::numeric_limits<double>::max());
+  const V64 infinity = hn::Set(d, std::numeric_limits<double>::infinity());
+  const V64 zero = hn::Zero(d);
+  const V64 v_scale = hn::Set(d, scale);
+  const V64 v_pivot = hn::Set(d, pivot);
+  V64 s1 = zero, s2 = zero, s3 = zero, s4 = zero, l1 = zero;
+  V64 v_min = hn::Set(d, out->min), v_max = hn::Set(d, out->max);
+  V64 abs_min = hn::Set(d, out->abs_min_nonzero), abs_max = hn::Set(d, out->abs_max);
+  size_t zeros = 0, nans = 0, pos_infs = 0, neg_infs = 0;
+
+  const auto step = [&](const T* at) HWY_ATTR {
+    const V64 v = LoadAsDouble(at);
+    const V64 magnitude = hn::Abs(v);
+    const auto finite = hn::Le(magnitude, largest);  // false for NaN as well
+    if (HWY_UNLIKELY(!hn::AllTrue(d, finite))) {
+      nans += hn::CountTrue(d, hn::IsNaN(v));
+      pos_infs += hn::CountTrue(d, hn::Eq(v, infinity));
+      neg_infs += hn::CountTrue(d, hn::Eq(v, hn::Neg(infinity)));
+    }
+    const V64 a = hn::IfThenElseZero(finite, magnitude);
+    const V64 delta = hn::IfThenElseZero(finite, hn::MulSub(v, v_scale, v_pivot));
+    zeros += hn::CountTrue(d, hn::Eq(magnitude, zero));
+    v_min = hn::Min(v_min, hn::IfThenElse(finite, v, infinity));
+    v_max = hn::Max(v_max, hn::IfThenElse(finite, v, hn::Neg(infinity)));
+    abs_max = hn::Max(abs_max, a);
+    abs_min = hn::Min(abs_min, hn::IfThenElse(hn::Gt(a, zero), a, infinity));
+    l1 = hn::MulAdd(a, v_scale, l1);
+    const V64 square = hn::Mul(delta, delta);
+    s1 = hn::Add(s1, delta);
+    s2 = hn::Add(s2, square);
+    s3 = hn::MulAdd(square, delta, s3);
+    s4 = hn::MulAdd(square, square, s4);
+  };
+
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) step(x + i);
+  if (i < n) {
+    // Filled up with NaN: those are left out of everything and easy to take off the count again.
+    HWY_ALIGN T tail[hn::MaxLanes(D64())];
+    const size_t rest = n - i;
+    for (size_t j = rest; j < lanes; ++j) tail[j] = std::numeric_limits<T>::quiet_NaN();
+    std::memcpy(tail, x + i, rest * sizeof(T));
+    step(tail);
+    nans -= lanes - rest;
+  }
+
+  out->nan += nans;
+  out->pos_inf += pos_infs;
+  out->neg_inf += neg_infs;
+  out->zero += zeros;
+  out->min = hn::GetLane(hn::MinOfLanes(d, v_min));
+  out->max = hn::GetLane(hn::MaxOfLanes(d, v_max));
+  out->abs_min_nonzero = hn::GetLane(hn::MinOfLanes(d, abs_min));
+  out->abs_max = hn::GetLane(hn::MaxOfLanes(d, abs_max));
+  out->s1 += hn::GetLane(hn::SumOfLanes(d, s1));
+  out->s2 += hn::GetLane(hn::SumOfLanes(d, s2));
+  out->s3 += hn::GetLane(hn::SumOfLanes(d, s3));
+  out->s4 += hn::GetLane(hn::SumOfLanes(d, s4));
+  out->l1 += hn::GetLane(hn::SumOfLanes(d, l1));
+}
+
+void ExactF32Kernel(const float* x, size_t n, double pivot, Partial* out) { Exact(x, n, pivot, 1.0, out); }
+void ExactF64Kernel(const double* x, size_t n, double pivot, double scale, Partial* out) {
+  Exact(x, n, pivot, scale, out);
+}
+
+// ---------------------------------------------------------------- fast: finite values, sums in float
+
+// Four vectors of float32 per iteration, and their upper halves as two vectors of 16-bit lanes, in
+// whatever order is cheapest: nothing here depends on it.
+struct Four {
+  V32 x0, x1, x2, x3;
+  VU16 top01, top23;
+};
+
+struct LoadF32 {
+  using Word = float;
+  static HWY_INLINE Four Load(const float* at) {
+    const D32 d;
+    const DU32 du;
+    const DU16 du16;
+    const size_t lanes = hn::Lanes(d);
+    Four r;
+    r.x0 = hn::LoadU(d, at);
+    r.x1 = hn::LoadU(d, at + lanes);
+    r.x2 = hn::LoadU(d, at + 2 * lanes);
+    r.x3 = hn::LoadU(d, at + 3 * lanes);
+    const VU32 high = hn::Set(du, 0xffff0000u);
+    r.top01 = hn::BitCast(du16, hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(du, r.x1)), hn::BitCast(du, r.x0), high));
+    r.top23 = hn::BitCast(du16, hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(du, r.x3)), hn::BitCast(du, r.x2), high));
+    return r;
+  }
+  static HWY_INLINE V32 One(const float* at) { return hn::LoadU(D32(), at); }
+};
+
+struct LoadBF16 {
+  using Word = uint16_t;
+  static HWY_INLINE Four Load(const uint16_t* at) {
+    const D32 d;
+    const DU32 du;
+    const DU16 du16;
+    Four r;
+    r.top01 = hn::LoadU(du16, at);
+    r.top23 = hn::LoadU(du16, at + hn::Lanes(du16));
+    const VU32 high = hn::Set(du, 0xffff0000u);
+    r.x0 = hn::BitCast(d, hn::And(hn::BitCast(du, r.top01), high));
+    r.x1 = hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(du, r.top01)));
+    r.x2 = hn::BitCast(d, hn::And(hn::BitCast(du, r.top23), high));
+    r.x3 = hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(du, r.top23)));
+    return r;
+  }
+  static HWY_INLINE V32 One(const uint16_t* at) {
+    const hn::Rebind<uint16_t, D32> half;
+    return hn::BitCast(D32(), hn::ShiftLeft<16>(hn::PromoteTo(DU32(), hn::LoadU(half, at))));
+  }
+};
+
+struct Sums {
+  V32 s1, s2, s3, s4, l1;
+};
+
+// Lowest and highest of the current block, and the zeros met so far.
+struct Extremes {
+  VU32 abs_min, abs_max, nonzero;  // abs_min is of |bits| - 1: zero wraps around to the largest
+  V32 min, max;
+};
+
+HWY_INLINE void Look(V32 x, V32 scale, V32 pivot, Sums& s, Extremes& e) {
+  const D32 d;
+  const DU32 du;
+  const VU32 one = hn::Set(du, 1);
+  const V32 magnitude = hn::Abs(x);
+  const VU32 bits = hn::BitCast(du, magnitude);
+  e.abs_max = hn::Max(e.abs_max, bits);
+  e.abs_min = hn::Min(e.abs_min, hn::Sub(bits, one));
+  e.nonzero = hn::Add(e.nonzero, hn::Min(bits, one));
+  e.min = hn::Min(e.min, x);
+  e.max = hn::Max(e.max, x);
+  const V32 delta = hn::MulSub(x, scale, pivot);
+  const V32 square = hn::Mul(delta, delta);
+  s.l1 = hn::Add(s.l1, magnitude);
+  s.s1 = hn::Add(s.s1, delta);
+  s.s2 = hn::Add(s.s2, square);
+  s.s3 = hn::MulAdd(square, delta, s.s3);
+  s.s4 = hn::MulAdd(square, square, s.s4);
+  (void)d;
+}
+
+HWY_INLINE V64 AddWidened(V64 sum, V32 a, V32 b) {
+  const D64 d;
+  const hn::Half<D32> half;
+  const V32 both = hn::Add(a, b);
+  sum = hn::Add(sum, hn::PromoteTo(d, hn::LowerHalf(half, both)));
+  return hn::Add(sum, hn::PromoteTo(d, hn::UpperHalf(half, both)));
+}
+
+HWY_INLINE VU16 WindowId(VU16 top, VU16 base) {
+  const DU16 d;
+  const VU16 magnitude = hn::And(top, hn::Set(d, 0x7fff));
+  const VU16 place = hn::Min(hn::SaturatedSub(hn::ShiftRight<5>(magnitude), base), hn::Set(d, 63));
+  return hn::Or(place, hn::ShiftRight<9>(hn::Xor(top, magnitude)));
+}
+
+// The elements that the window had no id for, one by one. Rare, unless the data spans far more than
+// the window's 15 octaves, in which case the caller gives up on pairs.
+template <class Loader>
+HWY_NOINLINE void CountOutside(const typename Loader::Word* x, size_t n, uint32_t base, FloatCounter* outside) {
+  const D32 d;
+  const DU32 du;
+  const size_t lanes = hn::Lanes(d);
+  const VU32 first_in = hn::Set(du, (base + 1) << 21);
+  const VU32 width = hn::Set(du, uint32_t{PairCounter::kWindow} << 21);
+  const VU32 span = hn::Set(du, 0x7f800000u - 1);
+  const VU32 one = hn::Set(du, 1);
+  HWY_ALIGN uint32_t found[hn::MaxLanes(DU32())];
+  for (size_t i = 0; i < n; i += lanes) {
+    const V32 v = Loader::One(x + i);
+    const VU32 bits = hn::BitCast(du, hn::Abs(v));
+    const auto in_window = hn::Lt(hn::Sub(bits, first_in), width);
+    const auto counts = hn::Lt(hn::Sub(bits, one), span);  // neither zero nor non-finite
+    const auto wanted = hn::AndNot(in_window, counts);
+    if (HWY_LIKELY(hn::AllFalse(du, wanted))) continue;
+    const size_t m = hn::CompressStore(hn::BitCast(du, v), wanted, du, found);
+    for (size_t j = 0; j < m; ++j) outside->Add(found[j], j);
+    outside->outside_count += m;
+  }
+}
+
+template <bool kPairs, bool kCountPrevious, class Loader>
+HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
+                      PairCounter* pairs, Extremes& e, V64 (&total)[5]) {
+  const D32 d;
+  const DU16 du16;
+  const size_t step = 4 * hn::Lanes(d);
+  const size_t indices = hn::Lanes(du16);
+  const V32 zero = hn::Zero(d);
+  Sums even{zero, zero, zero, zero, zero};
+  Sums odd = even;
+  VU16 base = hn::Zero(du16);
+  uint16_t* write = nullptr;
+  const uint16_t* previous = nullptr;
+  if constexpr (kPairs) {
+    base = hn::Set(du16, pairs->base);
+    write = pairs->indices[pairs->current ^ 1];
+    previous = pairs->indices[pairs->current];
+  }
+  for (size_t i = 0; i < iterations; ++i) {
+    const Four f = Loader::Load(x + i * step);
+    if constexpr (kPairs) {
+      const VU16 a = WindowId(f.top01, base);
+      const VU16 b = WindowId(f.top23, base);
+      hn::StoreU(hn::Or(a, hn::ShiftLeft<7>(b)), du16, write + i * indices);
+    }
+    Look(f.x0, scale, pivot, even, e);
+    Look(f.x1, scale, pivot, odd, e);
+    if constexpr (kCountPrevious) {
+      for (size_t j = 0; j < indices; j += 2) {
+        ++pairs->tables[0][previous[i * indices + j]];
+        ++pairs->tables[1][previous[i * indices + j + 1]];
+      }
+    }
+    Look(f.x2, scale, pivot, even, e);
+    Look(f.x3, scale, pivot, odd, e);
+  }
+  total[0] = AddWidened(total[0], even.s1, odd.s1);
+  total[1] = AddWidened(total[1], even.s2, odd.s2);
+  total[2] = AddWidened(total[2], even.s3, odd.s3);
+  total[3] = AddWidened(total[3], even.s4, odd.s4);
+  total[4] = AddWidened(total[4], even.l1, odd.l1);
+}
+
+template <bool kPairs, class Loader>
+HWY_INLINE size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, float scale,
+                       PairCounter* pairs, FloatCounter* outside, Partial* out, bool* all_finite) {
+  const D32 d;
+  const D64 d64;
+  const DU32 du;
+  const size_t step = 4 * hn::Lanes(d);
+  const size_t indices = 2 * hn::Lanes(d);
+  // 32 iterations are 64 additions per accumulator whatever the width: the error bound is the same
+  // for every instruction set.
+  constexpr size_t kIterations = 32;
+  static_assert(hn::MaxLanes(D32()) * 2 * kIterations <= PairCounter::kPending);
+  const V32 v_scale = hn::Set(d, scale);
+  const V32 v_pivot = hn::Set(d, pivot * scale);
+  const VU32 no_min = hn::Set(du, 0xffffffffu);
+  Extremes e{no_min, hn::Zero(du), hn::Zero(du), hn::Set(d, std::numeric_limits<float>::infinity()),
+             hn::Set(d, -std::numeric_limits<float>::infinity())};
+  VU32 abs_min = e.abs_min;
+  VU32 abs_max = e.abs_max;
+  V64 total[5] = {hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64)};
+
+  const size_t done = n - n % step;
+  for (size_t i = 0; i < done;) {
+    const size_t iterations = HWY_MIN(kIterations, (done - i) / step);
+    if constexpr (kPairs) {
+      const size_t made = iterations * indices;
+      if (pairs->pending >= made) {
+        Block<true, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, e, total);
+        pairs->CountPending(made);
+      } else {
+        pairs->CountPending(0);
+        Block<true, false, Loader>(x + i, iterations, v_scale, v_pivot, pairs, e, total);
+      }
+      pairs->current ^= 1;
+      pairs->pending = static_cast<uint32_t>(made);
+      const uint32_t base = pairs->base;
+      const uint32_t smallest = hn::GetLane(hn::MinOfLanes(du, e.abs_min));
+      const uint32_t largest = hn::GetLane(hn::MaxOfLanes(du, e.abs_max));
+      const uint32_t first_in = (base + 1) << 21;
+      if (HWY_UNLIKELY(smallest < first_in - 1 || largest >= first_in + (uint32_t{PairCounter::kWindow} << 21))) {
+        CountOutside<Loader>(x + i, iterations * step, base, outside);
+      }
+      abs_min = hn::Min(abs_min, e.abs_min);
+      abs_max = hn::Max(abs_max, e.abs_max);
+      e.abs_min = no_min;
+      e.abs_max = hn::Zero(du);
+    } else {
+      Block<false, false, Loader>(x + i, iterations, v_scale, v_pivot, pairs, e, total);
+    }
+    i += iterations * step;
+  }
+  if constexpr (kPairs) {
+    pairs->elements += done;
+  } else {
+    abs_min = e.abs_min;
+    abs_max = e.abs_max;
+  }
+
+  const uint32_t largest = hn::GetLane(hn::MaxOfLanes(du, abs_max));
+  *all_finite = largest < 0x7f800000u;
+  if (!*all_finite || done == 0) return done;
+  const uint32_t smallest = hn::GetLane(hn::MinOfLanes(du, abs_min));
+  const auto as_double = [](uint32_t bits) {
+    float f;
+    std::memcpy(&f, &bits, sizeof f);
+    return static_cast<double>(f);
+  };
+  out->abs_max = HWY_MAX(out->abs_max, as_double(largest));
+  if (smallest != 0xffffffffu) out->abs_min_nonzero = HWY_MIN(out->abs_min_nonzero, as_double(smallest + 1));
+  out->zero += done - hn::GetLane(hn::SumOfLanes(du, e.nonzero));
+  out->min = HWY_MIN(out->min, static_cast<double>(hn::GetLane(hn::MinOfLanes(d, e.min))));
+  out->max = HWY_MAX(out->max, static_cast<double>(hn::GetLane(hn::MaxOfLanes(d, e.max))));
+  const double unit = 1.0 / static_cast<double>(scale);
+  out->s1 += hn::GetLane(hn::SumOfLanes(d64, total[0])) * unit;
+  out->s2 += hn::GetLane(hn::SumOfLanes(d64, total[1])) * unit * unit;
+  out->s3 += hn::GetLane(hn::SumOfLanes(d64, total[2])) * unit * unit * unit;
+  out->s4 += hn::GetLane(hn::SumOfLanes(d64, total[3])) * (unit * unit) * (unit * unit);
+  out->l1 += hn::GetLane(hn::SumOfLanes(d64, total[4]));
+  return done;
+}
+
+size_t FastF32Kernel(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, FloatCounter* outside,
+                     Partial* out, bool* all_finite) {
+  if (pairs == nullptr) return Fast<false, LoadF32>(x, n, pivot, scale, pairs, outside, out, all_finite);
+  return Fast<true, LoadF32>(x, n, pivot, scale, pairs, outside, out, all_finite);
+}
+
+size_t FastBF16Kernel(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
+                      FloatCounter* outside, Partial* out, bool* all_finite) {
+  if (pairs == nullptr) return Fast<false, LoadBF16>(x, n, pivot, scale, pairs, outside, out, all_finite);
+  return Fast<true, LoadBF16>(x, n, pivot, scale, pairs, outside, out, all_finite);
+}
+
+// ---------------------------------------------------------------- conversions
+
+// Plain loops: inside this namespace the compiler vectorises them for the target at hand.
+template <typename In, typename Out>
+HWY_INLINE void Convert(const void* in, size_t n, Out* HWY_RESTRICT out) {
+  const In* HWY_RESTRICT from = static_cast<const In*>(in);
+  for (size_t i = 0; i < n; ++i) out[i] = static_cast<Out>(from[i]);
+}
+
+// Highway 1.0.3 promotes float16 without regard to infinity and NaN where the processor cannot
+// (65536 for infinity), so the bits are moved here, and the same way on every target.
+HWY_INLINE V32 WidenF16(const uint16_t* from) {
+  const D32 d;
+  const DU32 du;
+  const hn::RebindToSigned<D32> di;
+  const hn::Rebind<uint16_t, D32> half;
+  const VU32 bits = hn::PromoteTo(du, hn::LoadU(half, from));
+  const VU32 magnitude = hn::And(bits, hn::Set(du, 0x7fff));
+  const VU32 sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
+  const VU32 rebias = hn::Set(du, 112u << 23);
+  const VU32 shifted = hn::Add(hn::ShiftLeft<13>(magnitude), rebias);
+  const VU32 non_finite = hn::Add(shifted, rebias);
+  const V32 subnormal = hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), hn::Set(d, 0x1p-24f));
+  VU32 r = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7bff)), non_finite, shifted);
+  r = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x400)), hn::BitCast(du, subnormal), r);
+  return hn::BitCast(d, hn::Or(r, sign));
+}
+
+HWY_INLINE void ConvertF16(const void* in, size_t n, float* out) {
+  const D32 d;
+  const size_t lanes = hn::Lanes(d);
+  const auto* from = static_cast<const uint16_t*>(in);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(WidenF16(from + i), d, out + i);
+  if (i == n) return;
+  HWY_ALIGN uint16_t tail[hn::MaxLanes(D32())] = {};
+  HWY_ALIGN float wide[hn::MaxLanes(D32())];
+  std::memcpy(tail, from + i, (n - i) * sizeof *tail);
+  hn::StoreU(WidenF16(tail), d, wide);
+  std::memcpy(out + i, wide, (n - i) * sizeof *wide);
+}
+
+void ToFloatKernel(Source source, const void* in, size_t n, float* HWY_RESTRICT out) {
+  switch (source) {
+    case Source::kBool: {
+      const auto* from = static_cast<const uint8_t*>(in);
+      for (size_t i = 0; i < n; ++i) out[i] = from[i] != 0 ? 1.0f : 0.0f;
+      return;
+    }
+    case Source::kU8: return Convert<uint8_t>(in, n, out);
+    case Source::kI8: return Convert<int8_t>(in, n, out);
+    case Source::kU16: return Convert<uint16_t>(in, n, out);
+    case Source::kI16: return Convert<int16_t>(in, n, out);
+    case Source::kF16: return ConvertF16(in, n, out);
+    case Source::kBF16: {
+      const auto* from = static_cast<const uint16_t*>(in);
+      auto* bits = reinterpret_cast<unsigned char*>(out);
+      for (size_t i = 0; i < n; ++i) {
+        const uint32_t wide = uint32_t{from[i]} << 16;
+        std::memcpy(bits + 4 * i, &wide, 4);
+      }
+      return;
+    }
+  }
+}
+
+void ToDoubleKernel(WideSource source, const void* in, size_t n, double* HWY_RESTRICT out) {
+  switch (source) {
+    case WideSource::kU32: return Convert<uint32_t>(in, n, out);
+    case WideSource::kI32: return Convert<int32_t>(in, n, out);
+    case WideSource::kU64: return Convert<uint64_t>(in, n, out);
+    case WideSource::kI64: return Convert<int64_t>(in, n, out);
+  }
+}
+
+}  // namespace tdbg::stats::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tdbg::stats {
+
+HWY_EXPORT(ExactF32Kernel);
+HWY_EXPORT(ExactF64Kernel);
+HWY_EXPORT(FastF32Kernel);
+HWY_EXPORT(FastBF16Kernel);
+HWY_EXPORT(ToFloatKernel);
+HWY_EXPORT(ToDoubleKernel);
+
+void ExactF32(const float* x, size_t n, double pivot, Partial* out) {
+  HWY_DYNAMIC_DISPATCH(ExactF32Kernel)(x, n, pivot, out);
+}
+void ExactF64(const double* x, size_t n, double pivot, double scale, Partial* out) {
+  HWY_DYNAMIC_DISPATCH(ExactF64Kernel)(x, n, pivot, scale, out);
+}
+size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, FloatCounter* outside,
+               Partial* out, bool* all_finite) {
+  return HWY_DYNAMIC_DISPATCH(FastF32Kernel)(x, n, pivot, scale, pairs, outside, out, all_finite);
+}
+size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
+                FloatCounter* outside, Partial* out, bool* all_finite) {
+  return HWY_DYNAMIC_DISPATCH(FastBF16Kernel)(x, n, pivot, scale, pairs, outside, out, all_finite);
+}
+void ToFloat(Source source, const void* in, size_t n, float* out) {
+  HWY_DYNAMIC_DISPATCH(ToFloatKernel)(source, in, n, out);
+}
+void ToDouble(WideSource source, const void* in, size_t n, double* out) {
+  HWY_DYNAMIC_DISPATCH(ToDoubleKernel)(source, in, n, out);
+}
+
+}  // namespace tdbg::stats
+#endif

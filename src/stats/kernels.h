@@ -1,0 +1,59 @@
+// The vector kernels: what one pass over a dense block finds out. One copy per instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "stats/counters.h"
+
+namespace tdbg::stats {
+
+/// What a kernel learned about a block; kernels add to it, so that several may share one.
+/// Power sums are about the pivot that the kernel was given.
+struct Partial {
+  uint64_t nan = 0;
+  uint64_t pos_inf = 0;
+  uint64_t neg_inf = 0;
+  uint64_t zero = 0;
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+  double abs_min_nonzero = std::numeric_limits<double>::infinity();
+  double abs_max = 0;
+  double s1 = 0;  ///< sum (x - pivot)
+  double s2 = 0;
+  double s3 = 0;
+  double s4 = 0;
+  double l1 = 0;  ///< sum |x|
+};
+
+/// The largest block a fast kernel may be given: its counters are 32 bits wide per lane and its
+/// input should still be in the second-level cache when a second look is needed.
+inline constexpr size_t kSuperBlock = 16384;
+/// What is gathered or converted at a time.
+inline constexpr size_t kChunk = 2048;
+
+/// Any values, sums in double; non-finite ones are counted and left out.
+void ExactF32(const float* x, size_t n, double pivot, Partial* out);
+/// Sums are of x * scale; extrema stay in x's own unit. `pivot` is in the scaled unit.
+void ExactF64(const double* x, size_t n, double pivot, double scale, Partial* out);
+
+/// Sums in float32, flushed to double after 64 additions per lane. If `pairs` is not null the block
+/// is counted there, except for what lies outside its window, which goes to `outside`.
+///
+/// \pre x * scale and pivot * scale are far from overflow, scale is a power of two.
+/// \return elements looked at: n less a remainder shorter than one iteration. With a non-finite
+/// element among them, *all_finite is false and `out` is unchanged (`pairs` and `outside` are right).
+size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, FloatCounter* outside,
+               Partial* out, bool* all_finite);
+size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
+                FloatCounter* outside, Partial* out, bool* all_finite);
+
+/// Exact widening; the choice of type is ConvertsToFloat's.
+enum class Source : uint8_t { kBool, kU8, kI8, kU16, kI16, kF16, kBF16 };
+void ToFloat(Source source, const void* in, size_t n, float* out);
+/// 64-bit integers round to nearest.
+enum class WideSource : uint8_t { kU32, kI32, kU64, kI64 };
+void ToDouble(WideSource source, const void* in, size_t n, double* out);
+
+}  // namespace tdbg::stats
