@@ -1,0 +1,413 @@
+#include "capture/recorder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+
+namespace tdbg::capture {
+namespace {
+
+constexpr uint64_t kSummaryGroup = 1;
+constexpr int64_t kHistogramFrom = 256;  // elements; smaller tensors' values can be kept instead
+// Histogram offsets are 32 bits, and a step's scratch must stay within the memory that was announced.
+constexpr size_t kFlushHistogramsAt = 8u << 20;
+constexpr uint64_t kPendingRawLimit = 8u << 20;
+// What a helper takes at a time: 20 us of work, against 0.1 us for taking it.
+constexpr uint64_t kShareBytes = 128u << 10;
+
+int64_t CountElements(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (const int64_t d : shape) n *= d;
+  return n;
+}
+
+format::SubKey KeyOf(Place place) { return {place.sub, static_cast<format::Point>(place.point)}; }
+
+}  // namespace
+
+struct Recorder::Lane {
+  Summarizer summarizer;
+  Histogram histogram;
+  std::vector<uint8_t> bytes;
+};
+
+struct Recorder::PendingRaw {
+  Id id;
+  Place place;
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+
+Recorder::Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options)
+    : plan_(std::move(plan)),
+      sink_(sink),
+      options_(options),
+      step_(options.first_step),
+      pool_(std::max(1, options.statistics_threads) - 1) {
+  std::fill(std::begin(mode_steps_), std::end(mode_steps_), 0);
+  // A continued training goes on counting where it was; how many evaluations came before is not known.
+  mode_steps_[static_cast<int>(ModeKey::kTrain)] = options.first_step;
+  mode_steps_[static_cast<int>(ModeKey::kGlobal)] = options.first_step;
+  for (int i = 0; i < pool_.lanes(); ++i) lanes_.push_back(std::make_unique<Lane>());
+}
+
+Recorder::~Recorder() = default;
+
+bool Recorder::Wants(const TensorSpec& spec) const {
+  if (options_.inert) return false;
+  const plan::TensorFacts facts{spec.name, spec.kind, spec.module_kind, &spec.collections,
+                                spec.variable_shape ? 0 : CountElements(spec.shape)};
+  return plan_.Resolve(facts).wanted();
+}
+
+Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
+  def.id = static_cast<Id>(tensors_.size());
+  ids_by_name_[def.name].push_back(def.id);
+  tensors_.push_back(std::move(tensor));
+  sink_->AppendTensorDef(def);
+  return def.id;
+}
+
+Recorder::Id Recorder::Define(const TensorSpec& spec) {
+  if (options_.inert) return Run::kNotWanted;
+  const std::string name = base::IsValidName(spec.name) ? spec.name : base::ToValidUtf8(spec.name);
+  if (const auto known = ids_by_name_.find(name); known != ids_by_name_.end()) {
+    for (const Id id : known->second) {
+      const Tensor& t = tensors_[id];
+      if (!t.scalar && t.dtype == spec.dtype && (t.variable_shape || t.shape == spec.shape)) return id;
+    }
+  }
+  const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,
+                                spec.variable_shape ? 0 : CountElements(spec.shape)};
+  plan::TensorPlan wanted = plan_.Resolve(facts);
+  if (!wanted.wanted()) return Run::kNotWanted;
+
+  Tensor tensor;
+  tensor.summary_groups = wanted.summary_groups;
+  tensor.raw_groups = wanted.raw_groups;
+  tensor.dtype = spec.dtype;
+  tensor.histogram = wanted.histogram;
+  tensor.variable_shape = spec.variable_shape;
+  tensor.shape = spec.shape;
+  tensor.bytes = static_cast<uint64_t>(CountElements(spec.shape)) * ItemSize(spec.dtype);
+  format::TensorDef def;
+  def.name = name;
+  def.short_name = spec.short_name;
+  def.kind = spec.kind;
+  def.module_kind = spec.module_kind;
+  def.collections = std::move(wanted.collections);
+  def.aliases = spec.aliases;
+  def.dtype = spec.dtype;
+  def.shape = spec.shape;
+  def.variable_shape = spec.variable_shape;
+  def.unit_axis = spec.unit_axis;
+  return Add(std::move(def), std::move(tensor));
+}
+
+Recorder::Id Recorder::DefineScalar(std::string_view name_untrusted, std::string_view collection) {
+  if (options_.inert || (collection.empty() && !plan_.plan().context)) return Run::kNotWanted;
+  const std::string name =
+      base::IsValidName(name_untrusted) ? std::string(name_untrusted) : base::ToValidUtf8(name_untrusted);
+  if (const auto known = ids_by_name_.find(name); known != ids_by_name_.end()) {
+    for (const Id id : known->second) {
+      if (tensors_[id].scalar) return id;
+    }
+  }
+  format::TensorDef def;
+  def.name = name;
+  def.kind = "scalar";
+  def.dtype = DType::kFloat64;
+  if (collection.empty()) {
+    def.collections = {"context"};
+  } else {
+    const std::vector<std::string> said = {std::string(collection)};
+    def.collections = plan_.Resolve({name, def.kind, {}, &said, 1}).collections;
+  }
+  Tensor tensor;
+  tensor.scalar = true;
+  tensor.dtype = DType::kFloat64;
+  return Add(std::move(def), std::move(tensor));
+}
+
+bool Recorder::BeginStep(ModeKey mode) {
+  if (state_ != State::kBetween) {
+    if (state_ == State::kEnd) return false;
+    EndStep(false);
+  }
+  mode_ = mode;
+  state_ = State::kOpen;
+  const int64_t mode_step = mode == ModeKey::kGlobal ? step_ : mode_steps_[static_cast<int>(mode)];
+  due_ = options_.inert ? 0 : plan_.DueGroups(static_cast<int>(mode), mode_step);
+  if (!(due_ & kSummaryGroup) && !rows_.empty()) {  // put between the steps, and statistics are not due here
+    rows_.clear();
+    histograms_.clear();
+  }
+  if (!pending_raw_.empty()) {
+    for (const PendingRaw& p : pending_raw_) {
+      if (tensors_[p.id].raw_groups & due_) PutRaw(p.id, {p.bytes.data(), p.dtype, p.shape, {}}, p.place);
+    }
+    pending_raw_.clear();
+    pending_raw_bytes_ = 0;
+  }
+  return due_ != 0;
+}
+
+bool Recorder::Due(Id id) const {
+  const Tensor* t = Find(id);
+  return t != nullptr && ((t->summary_groups | t->raw_groups) & due_) != 0;
+}
+
+int64_t Recorder::mode_step(ModeKey mode) const {
+  if (mode == ModeKey::kGlobal) return global_step();
+  const int64_t next = mode_steps_[static_cast<int>(mode)];
+  return state_ == State::kOpen && mode == mode_ ? next : next - 1;
+}
+
+Place Recorder::Settle(Place place) const {
+  if (state_ == State::kEnd && place.point == StepPoint::kNone) place.point = StepPoint::kEnd;
+  return place;
+}
+
+/// Counts a type without statistics once per tensor, not at every step.
+bool Recorder::WantsSummary(Id id, DType dtype) {
+  Tensor& t = tensors_[id];
+  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  if (!(t.summary_groups & due)) return false;
+  if (HasStatistics(dtype)) return true;
+  if (!t.told_unsupported) {
+    t.told_unsupported = true;
+    sink_->CountLoss(format::LossCause::kUnsupported, format::LossKind::kSummary, step_, 1, 0);
+  }
+  return false;
+}
+
+void Recorder::FillRow(Lane* lane, Id id, const Tensor& tensor, const TensorView& view, Place place,
+                       format::SummaryRow* row) {
+  Summary summary;
+  const bool histogram = tensor.histogram && view.element_count() >= kHistogramFrom;
+  // Types without statistics were sorted out before.
+  (void)lane->summarizer.Summarize(view, &summary, histogram ? &lane->histogram : nullptr);
+  *row = format::ToRow(id, KeyOf(place), summary);
+  if (!histogram) return;
+  const size_t before = lane->bytes.size();
+  EncodeHistogram(lane->histogram, &lane->bytes);
+  row->histogram_offset = static_cast<uint32_t>(before);
+  row->histogram_bytes = static_cast<uint32_t>(lane->bytes.size() - before);
+}
+
+void Recorder::Put(Id id, const TensorView& view, Place place_given) {
+  if (id >= tensors_.size() || tensors_[id].scalar) return;
+  const Place place = Settle(place_given);
+  if (WantsSummary(id, view.dtype)) {
+    Lane* lane = lanes_[0].get();
+    lane->bytes.swap(histograms_);
+    FillRow(lane, id, tensors_[id], view, place, &rows_.emplace_back());
+    lane->bytes.swap(histograms_);
+    ++counters_.summaries;
+    if (histograms_.size() > kFlushHistogramsAt) FlushRows();
+  }
+  if (tensors_[id].raw_groups & due_) {
+    PutRaw(id, view, place);
+  } else if (state_ == State::kBetween && tensors_[id].raw_groups != 0) {
+    const uint64_t bytes = view.byte_count();
+    if (pending_raw_bytes_ + bytes > kPendingRawLimit) {
+      sink_->CountLoss(format::LossCause::kStepTooLarge, format::LossKind::kRaw, step_, 1, bytes);
+      return;
+    }
+    pending_raw_bytes_ += bytes;
+    PendingRaw pending{id, place, view.dtype, {view.shape.begin(), view.shape.end()}, std::vector<std::byte>(bytes)};
+    CopyContiguous(view, pending.bytes.data());
+    pending_raw_.push_back(std::move(pending));
+  }
+}
+
+void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place_given) {
+  const Place place = Settle(place_given);
+  const size_t n = std::min(ids.size(), data.size());
+  work_.clear();
+  uint64_t bytes = 0;
+  bool raw = false;
+  for (size_t i = 0; i < n; ++i) {
+    const Id id = ids[i];
+    if (id >= tensors_.size() || data[i] == nullptr || tensors_[id].scalar) continue;
+    if (WantsSummary(id, tensors_[id].dtype)) {
+      work_.push_back(static_cast<uint32_t>(i));
+      bytes += tensors_[id].bytes;
+    }
+    raw |= (tensors_[id].raw_groups & due_) != 0 || (state_ == State::kBetween && tensors_[id].raw_groups != 0);
+  }
+  if (!work_.empty()) FillRows(ids, data, place, bytes);
+  if (!raw) return;
+  if (state_ == State::kBetween) {  // rare, and Put copies what must outlive the call
+    for (size_t i = 0; i < n; ++i) {
+      if (ids[i] >= tensors_.size() || data[i] == nullptr || tensors_[ids[i]].raw_groups == 0) continue;
+      const uint64_t statistics = std::exchange(tensors_[ids[i]].summary_groups, 0);
+      Put(ids[i], {data[i], tensors_[ids[i]].dtype, tensors_[ids[i]].shape, {}}, place);
+      tensors_[ids[i]].summary_groups = statistics;
+    }
+    return;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (ids[i] >= tensors_.size() || data[i] == nullptr) continue;
+    const Tensor& t = tensors_[ids[i]];
+    if (t.raw_groups & due_) PutRaw(ids[i], {data[i], t.dtype, t.shape, {}}, place);
+  }
+}
+
+void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes) {
+  const size_t first = rows_.size();
+  rows_.resize(first + work_.size());
+  counters_.summaries += work_.size();
+  const auto fill = [&](Lane* lane, size_t k) {
+    const uint32_t i = work_[k];
+    const Tensor& t = tensors_[ids[i]];
+    FillRow(lane, ids[i], t, {data[i], t.dtype, t.shape, {}}, place, &rows_[first + k]);
+  };
+  if (pool_.lanes() == 1 || bytes < options_.parallel_from_bytes || work_.size() == 1) {
+    Lane* lane = lanes_[0].get();
+    lane->bytes.swap(histograms_);
+    for (size_t k = 0; k < work_.size(); ++k) fill(lane, k);
+    lane->bytes.swap(histograms_);
+  } else {
+    std::atomic<size_t> next{0};
+    std::vector<uint8_t> lane_of(work_.size());
+    std::vector<uint32_t> shares;  // ends of runs of about kShareBytes
+    uint64_t run = 0;
+    for (size_t k = 0; k < work_.size(); ++k) {
+      run += tensors_[ids[work_[k]]].bytes;
+      if (run < kShareBytes && k + 1 < work_.size()) continue;
+      shares.push_back(static_cast<uint32_t>(k + 1));
+      run = 0;
+    }
+    for (auto& lane : lanes_) lane->bytes.clear();
+    pool_.Run([&](int lane) {
+      for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
+        for (size_t k = s == 0 ? 0 : shares[s - 1]; k < shares[s]; ++k) {
+          fill(lanes_[static_cast<size_t>(lane)].get(), k);
+          lane_of[k] = static_cast<uint8_t>(lane);
+        }
+      }
+    });
+    // Rows are in the order they were given, whoever made them; each thread's bytes follow one another.
+    std::vector<uint32_t> offset_of(lanes_.size());
+    for (size_t l = 0; l < lanes_.size(); ++l) {
+      offset_of[l] = static_cast<uint32_t>(histograms_.size());
+      histograms_.insert(histograms_.end(), lanes_[l]->bytes.begin(), lanes_[l]->bytes.end());
+    }
+    for (size_t k = 0; k < work_.size(); ++k) {
+      format::SummaryRow& row = rows_[first + k];
+      if (row.histogram_bytes != 0) row.histogram_offset += offset_of[lane_of[k]];
+    }
+  }
+  if (histograms_.size() > kFlushHistogramsAt) FlushRows();
+}
+
+void Recorder::PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
+                          Place place_given) {
+  if (id >= tensors_.size() || tensors_[id].scalar) return;
+  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  if (!(tensors_[id].summary_groups & due)) return;
+  format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Settle(place_given)), summary));
+  ++counters_.summaries;
+  if (histogram.empty() || !tensors_[id].histogram) return;
+  row.histogram_offset = static_cast<uint32_t>(histograms_.size());
+  EncodeHistogram(histogram, &histograms_);
+  row.histogram_bytes = static_cast<uint32_t>(histograms_.size()) - row.histogram_offset;
+}
+
+void Recorder::PutScalar(Id id, double value, Place place_given) {
+  if (id >= tensors_.size() || !tensors_[id].scalar) return;
+  const Place place = Settle(place_given);
+  format::ScalarRow row;
+  row.tensor = id;
+  row.sub = place.sub;
+  row.point = static_cast<uint16_t>(place.point);
+  row.value = value;
+  scalars_.push_back(row);
+  ++counters_.scalars;
+}
+
+void Recorder::PutContext(std::string_view topic, std::string_view json) {
+  if (options_.inert || !plan_.plan().context) return;
+  std::string& last = context_[std::string(topic)];
+  if (last == json) return;
+  last = json;
+  sink_->AppendContext({state_ == State::kEnd ? step_ - 1 : step_, std::string(topic), last});
+  recorded_ = true;
+}
+
+void Recorder::PutRaw(Id id, const TensorView& view, Place place) {
+  // Statistics are worth more than raw bytes: they must not find the journal full of those.
+  FlushRows();
+  recorded_ = true;  // shed or not: the step says what is missing
+  const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
+  if (sink_->AppendRaw(step, id, KeyOf(place), view)) ++counters_.raws;
+}
+
+void Recorder::FlushRows() {
+  if (rows_.empty() || state_ == State::kBetween) return;
+  sink_->AppendSummaries(state_ == State::kEnd ? step_ - 1 : step_, rows_, histograms_);
+  rows_.clear();
+  histograms_.clear();
+  recorded_ = true;
+}
+
+void Recorder::Commit(int64_t step, int64_t mode_step, uint32_t flags) {
+  FlushRows();
+  if (!scalars_.empty()) {
+    sink_->AppendScalars(step, scalars_);
+    scalars_.clear();
+  }
+  format::Commit commit;
+  commit.global_step = step;
+  commit.mode_step = mode_step;
+  commit.wall_nanos = options_.clock->WallNanos();
+  commit.monotonic_nanos = options_.clock->MonotonicNanos();
+  commit.flags = flags;
+  commit.mode = static_cast<uint16_t>(mode_);
+  sink_->Commit(commit);
+}
+
+int64_t Recorder::EndStep(bool skipped) {
+  if (state_ != State::kOpen) return -1;
+  const int64_t closed = step_;
+  // A step in which something was due is a step of the run even if every tensor was absent: that is an answer.
+  // One in which nothing was due is not, and only the heartbeat says that it passed.
+  if (due_ != 0 || recorded_ || !rows_.empty() || !scalars_.empty()) {
+    Commit(step_, mode_step(mode_), skipped ? format::kCommitSkipped : 0);
+    recorded_ = false;
+  } else {
+    sink_->Heartbeat(step_, options_.clock->WallNanos());
+  }
+  ++counters_.steps;
+  if (mode_ != ModeKey::kGlobal) ++mode_steps_[static_cast<int>(mode_)];
+  ++step_;
+  due_ = 0;
+  state_ = State::kBetween;
+  return closed;
+}
+
+void Recorder::BeginEnd() {
+  if (state_ == State::kEnd) return;
+  EndStep(false);
+  // Put after the last step, for a step that never came.
+  constexpr auto kEnd = static_cast<uint16_t>(StepPoint::kEnd);
+  for (format::SummaryRow& row : rows_) row.point = row.point == 0 ? kEnd : row.point;
+  for (format::ScalarRow& row : scalars_) row.point = row.point == 0 ? kEnd : row.point;
+  pending_raw_.clear();
+  state_ = State::kEnd;
+  due_ = !options_.inert && plan_.plan().record_end ? ~uint64_t{0} : 0;
+}
+
+void Recorder::FinishEnd() {
+  if (state_ != State::kEnd) BeginEnd();
+  if (recorded_ || !rows_.empty() || !scalars_.empty()) {
+    Commit(step_ - 1, mode_ == ModeKey::kGlobal ? step_ - 1 : mode_steps_[static_cast<int>(mode_)] - 1,
+           format::kCommitOutside);
+    recorded_ = false;
+  }
+}
+
+}  // namespace tdbg::capture

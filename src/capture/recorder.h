@@ -1,0 +1,118 @@
+// The hot path: borrowed views in, rows of the open step out, in one call to the sink per step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "capture/sink.h"
+#include "capture/statistics_pool.h"
+#include "plan/plan.h"
+#include "tdbg/run.h"
+
+namespace tdbg::capture {
+
+struct RecorderOptions {
+  int64_t first_step = 0;                        ///< global step of the first BeginStep
+  bool inert = false;                            ///< this worker is not among those that capture (include_workers)
+  int statistics_threads = 1;                    ///< that share a large batch, the calling one included
+  uint64_t parallel_from_bytes = 2u << 20;       ///< smaller batches are done before a helper has woken up
+  const base::Clock* clock = &base::SystemClock();
+};
+
+/// Run's calls without locks, files and processes; their meaning is documented in tdbg/run.h.
+///
+/// Owns its scratch memory: 168 bytes a tensor, its rows, histograms of one step, and 256 KiB per thread.
+/// \threadsafety One thread at a time. Borrows the sink.
+class Recorder {
+ public:
+  using Id = Run::Id;
+
+  Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options);
+  ~Recorder();
+
+  bool Wants(const TensorSpec& spec) const;
+  Id Define(const TensorSpec& spec);
+  Id DefineScalar(std::string_view name, std::string_view collection);
+
+  bool BeginStep(ModeKey mode);
+  bool Due(Id id) const;
+  void Put(Id id, const TensorView& view, Place place);
+  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place);
+  void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place);
+  void PutScalar(Id id, double value, Place place);
+  void PutContext(std::string_view topic, std::string_view json);
+  /// Something else was appended to the sink that the step's end must make visible.
+  void ForceCommit() { recorded_ = true; }
+  int64_t EndStep(bool skipped);
+
+  bool step_is_open() const { return state_ == State::kOpen; }
+  int64_t global_step() const { return state_ == State::kOpen ? step_ : step_ - 1; }
+  int64_t mode_step(ModeKey mode) const;
+
+  /// Closes an open step; from here on values belong to point kEnd.
+  void BeginEnd();
+  /// Makes what was put since BeginEnd visible.
+  void FinishEnd();
+
+  const Run::Counters& counters() const { return counters_; }
+
+ private:
+  enum class State : uint8_t { kBetween, kOpen, kEnd };
+  struct Tensor {
+    uint64_t summary_groups = 0;
+    uint64_t raw_groups = 0;
+    DType dtype = DType::kInvalid;
+    bool histogram = false;
+    bool variable_shape = false;
+    bool told_unsupported = false;
+    bool scalar = false;
+    std::vector<int64_t> shape;
+    uint64_t bytes = 0;
+  };
+  struct Lane;      // what one thread needs to make rows
+  struct PendingRaw;
+
+  const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
+  Place Settle(Place place) const;
+  bool WantsSummary(Id id, DType dtype);
+  static void FillRow(Lane* lane, Id id, const Tensor& tensor, const TensorView& view, Place place,
+                      format::SummaryRow* row);
+  void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
+  void PutRaw(Id id, const TensorView& view, Place place);
+  void FlushRows();
+  void Commit(int64_t step, int64_t mode_step, uint32_t flags);
+  Id Add(format::TensorDef def, Tensor tensor);
+
+  const plan::CompiledPlan plan_;
+  Sink* const sink_;
+  const RecorderOptions options_;
+
+  std::vector<Tensor> tensors_;
+  std::unordered_map<std::string, std::vector<Id>> ids_by_name_;
+  std::unordered_map<std::string, std::string> context_;  // topic -> what was last written
+
+  State state_ = State::kBetween;
+  ModeKey mode_ = ModeKey::kGlobal;
+  int64_t step_;                       // the open one, else the next one
+  int64_t mode_steps_[plan::kModes];   // the open one of its mode, else the next one
+  uint64_t due_ = 0;
+  bool recorded_ = false;
+
+  std::vector<format::SummaryRow> rows_;
+  std::vector<uint8_t> histograms_;
+  std::vector<format::ScalarRow> scalars_;
+  std::vector<PendingRaw> pending_raw_;
+  uint64_t pending_raw_bytes_ = 0;
+  std::vector<uint32_t> work_;         // indices of a batch that get a row
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  StatisticsPool pool_;
+  Run::Counters counters_;
+};
+
+}  // namespace tdbg::capture
