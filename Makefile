@@ -84,11 +84,10 @@ sanitize-thread: setup
 fuzz:
 	tools/fuzz.sh $(or $(SECONDS),60)
 
+# All of them run, so that one go shows all faults.
 check:
-	tools/check_includes.py
-	tools/check_headers.py
-	tools/check_repo.py
-	tools/check_format.sh
+	@status=0; for tool in includes.py headers.py repo.py format.sh; do \
+	  echo "check_$$tool"; tools/check_$$tool || status=1; done; exit $$status
 
 format:
 	tools/check_format.sh --fix

@@ -20,8 +20,9 @@ for source in fuzz/*_fuzzer.cc; do
   if [[ -d fuzz/corpus/$name ]]; then seeds+=("fuzz/corpus/$name"); fi
   echo "fuzz: $name for $seconds s"
   # New inputs go into the first folder; the seeds stay as they are in git.
-  if ! build-fuzz/fuzz/"$name" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 -print_final_stats=0 \
-      -verbosity=0 -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "${seeds[@]}"; then
+  if ! build-fuzz/fuzz/"$name" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 \
+      -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "${seeds[@]}" >"build-fuzz/$name.log" 2>&1; then
+    tail -n 40 "build-fuzz/$name.log" >&2
     echo "fuzz: $name found something" >&2
     failed=1
   fi
