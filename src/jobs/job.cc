@@ -2,13 +2,16 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/terminal.h"
 #include "jobs/control_file.h"
 #include "jobs/run_directory.h"
@@ -24,6 +27,35 @@ constexpr int64_t kNanosPerMilli = 1'000'000;
 int64_t Now() { return base::SystemClock().MonotonicNanos(); }
 
 }  // namespace
+
+Status CheckCommand(const std::string& command) {
+  std::vector<std::string> candidates;
+  if (command.find('/') != std::string::npos) {
+    candidates.push_back(command);
+  } else {
+    const char* path = ::getenv("PATH");
+    std::string_view rest = path ? path : "/usr/local/bin:/usr/bin:/bin";
+    while (true) {
+      const size_t colon = rest.find(':');
+      const std::string_view directory = rest.substr(0, colon);
+      candidates.push_back(base::JoinPath(directory.empty() ? "." : directory, command));
+      if (colon == std::string_view::npos) break;
+      rest.remove_prefix(colon + 1);
+    }
+  }
+  bool there = false;
+  for (const std::string& candidate : candidates) {
+    struct stat info;
+    if (::stat(candidate.c_str(), &info) != 0) continue;
+    if (S_ISREG(info.st_mode) && ::access(candidate.c_str(), X_OK) == 0) return OkStatus();
+    there = true;
+  }
+  if (there) {
+    return FailedPrecondition("'" + command + "' may not be executed; start it by its interpreter (python " + command +
+                              ") or chmod +x it");
+  }
+  return NotFound("no such command '" + command + "'; check its spelling and PATH, or activate its environment");
+}
 
 Job::Job(JobOptions options, base::Child child) : options_(std::move(options)), child_(std::move(child)) {}
 
@@ -170,6 +202,11 @@ JobResult Job::Wait() {
   pidfd_.reset();
   ClearGroup();
   return result_;
+}
+
+void Job::DrainSignals() {
+  while (inbox_->Next() != 0) {
+  }
 }
 
 void Job::ClearGroup() {

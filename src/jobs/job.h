@@ -48,6 +48,11 @@ struct JobResult {
   bool killed = false;           ///< the grace ran out and SIGKILL was needed
 };
 
+/// Would this command start? Looked up as Job::Start will, so that nothing is laid out for one that cannot.
+/// \error kNotFound            no such command
+/// \error kFailedPrecondition  it is there and may not be executed
+Status CheckCommand(const std::string& command);
+
 /// \pre BlockForwardedSignals() was called before any thread was started.
 class Job {
  public:
@@ -62,6 +67,8 @@ class Job {
   /// From any thread: SIGTERM to the group, grace, SIGKILL. The first to ask is remembered.
   void RequestStop(const std::string& by);
   pid_t pid() const { return child_.pid(); }
+  /// Forgets signals that came after the job was gone; the caller may unblock them then.
+  void DrainSignals();
 
  private:
   explicit Job(JobOptions options, base::Child child);

@@ -1,0 +1,61 @@
+#include "cli/live_status.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/text.h"
+#include "cli/terminal.h"
+
+namespace tdbg::cli {
+namespace {
+
+// Shorter, and the number flickers with every step that takes a little longer.
+constexpr int64_t kRateWindowNanos = 2'000'000'000;
+
+std::string_view StateWord(rules::RuleState state) {
+  switch (state) {
+    case rules::RuleState::kInProgress: return "ok so far";
+    case rules::RuleState::kNoIssuesFound: return "no issues";
+    case rules::RuleState::kIssuesFound: return "ISSUE";
+    case rules::RuleState::kError: return "error";
+    case rules::RuleState::kStopped: return "stopped";
+  }
+  return "";
+}
+
+}  // namespace
+
+void LiveStatus::Update(const watch::Progress& progress) {
+  const std::lock_guard guard(mutex_);
+  any_ = true;
+  global_step_ = progress.global_step;
+  steps_seen_ = progress.steps_seen;
+  loss_ = progress.loss;
+  bytes_ = progress.bytes;
+  rules_.clear();
+  if (!progress.statuses) return;
+  for (const rules::RuleStatus& status : *progress.statuses) rules_.emplace_back(status.name, status.state);
+}
+
+std::string LiveStatus::Line(int64_t monotonic_nanos) {
+  const std::lock_guard guard(mutex_);
+  if (!any_ || global_step_ < 0) return " tdbg  waiting for the first step";
+  if (rate_nanos_ == 0) {
+    rate_nanos_ = monotonic_nanos;
+    steps_at_rate_ = steps_seen_;
+  } else if (monotonic_nanos - rate_nanos_ >= kRateWindowNanos) {
+    steps_per_second_ = static_cast<double>(steps_seen_ - steps_at_rate_) * 1e9 /
+                        static_cast<double>(monotonic_nanos - rate_nanos_);
+    rate_nanos_ = monotonic_nanos;
+    steps_at_rate_ = steps_seen_;
+  }
+  std::string line = fmt::format(" tdbg  step {}", global_step_);
+  if (steps_per_second_ > 0) line += fmt::format("  {:.1f} steps/s", steps_per_second_);
+  if (!std::isnan(loss_)) line += fmt::format("  loss {:.4g}", loss_);
+  line += "  " + base::FormatBytes(bytes_);
+  for (const auto& [name, state] : rules_) line += fmt::format("  {}: {}", name, StateWord(state));
+  return line;
+}
+
+}  // namespace tdbg::cli

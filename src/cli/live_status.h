@@ -1,0 +1,36 @@
+// The one live line of `run` and `watch`: what the watcher said last, as text.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rules/engine.h"
+#include "watch/watcher.h"
+
+namespace tdbg::cli {
+
+/// Filled by the watcher's thread, read by the one that draws.
+class LiveStatus {
+ public:
+  void Update(const watch::Progress& progress);
+  /// "step 120  8.3 steps/s  loss 0.412  1.2 MB  VanishingGradient ok  LossNotDecreasing ok"
+  std::string Line(int64_t monotonic_nanos);
+
+ private:
+  std::mutex mutex_;
+  // All guarded by mutex_.
+  int64_t global_step_ = -1;
+  int64_t steps_seen_ = 0;
+  double loss_ = 0;
+  bool any_ = false;
+  uint64_t bytes_ = 0;
+  std::vector<std::pair<std::string, rules::RuleState>> rules_;
+  int64_t rate_nanos_ = 0;  ///< when steps_at_rate_ was looked at
+  int64_t steps_at_rate_ = 0;
+  double steps_per_second_ = 0;
+};
+
+}  // namespace tdbg::cli

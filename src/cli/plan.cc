@@ -1,0 +1,55 @@
+// tdbg plan: lays out a run without starting anything. For tdbg.attach, whose process trains already.
+#include <CLI/CLI.hpp>
+
+#include "base/clock.h"
+#include "cli/command.h"
+#include "cli/configuration.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/prepared_rules.h"
+#include "cli/version.h"
+#include "jobs/run_directory.h"
+#include "rules/engine.h"
+
+namespace tdbg::cli {
+namespace {
+
+class PlanCommand : public Command {
+ public:
+  std::string name() const override { return "plan"; }
+  std::string help() const override { return "lay out a run directory without starting a command"; }
+  void Define(CLI::App& app) override {
+    flags_.Define(app);
+    app.add_option("--name", name_, "what a fresh directory is called after; default: run")->type_name("NAME");
+    app.add_flag("--json", json_, "accepted for symmetry: the output is always JSON");
+  }
+
+  Result<int> Run() override {
+    TDBG_ASSIGN_OR_RETURN(const plan::Config config, ResolveConfig(flags_));
+    const std::vector<plan::RuleConfig> rules = RulesToWatch(config);
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine, rules::Engine::Create(rules));
+    TDBG_ASSIGN_OR_RETURN(const plan::Plan plan, PlanFor(config, engine->Needs()));
+    jobs::PrepareOptions prepare;
+    prepare.wall_nanos = base::SystemClock().WallNanos();
+    prepare.run_directory =
+        config.dir.empty() ? jobs::FreshRunPath(jobs::kRunsRoot, {name_}, prepare.wall_nanos) : config.dir;
+    prepare.plan_json = plan.ToJson();
+    prepare.rules_json = RulesToJson(rules);
+    prepare.tdbg_version = kVersion;
+    prepare.start_attempt = false;
+    TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
+    PrintJson({{"directory", prepared.run_directory}, {"attempt", prepared.attempt}});
+    return kExitOk;
+  }
+
+ private:
+  ConfigFlags flags_;
+  std::string name_ = "run";
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakePlanCommand() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace tdbg::cli

@@ -1,0 +1,167 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/run_events.h"
+#include "cli/run_path.h"
+#include "jobs/run_directory.h"
+#include "watch/watcher.h"
+
+namespace tdbg::cli {
+
+Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses) {
+  Report report;
+  report.path = trial.path();
+  report.name = trial.name();
+  report.state = trial.state();
+  report.launcher_alive = jobs::LauncherAlive(report.path);
+  report.attempts = trial.attempts();
+  if (report.attempts.empty()) report.attempts = jobs::ListAttempts(report.path);
+  report.workers = trial.workers();
+  const std::vector<int64_t> steps = trial.steps();
+  report.steps = static_cast<int64_t>(steps.size());
+  report.train_steps = static_cast<int64_t>(trial.steps(ModeKey::kTrain).size());
+  report.eval_steps = static_cast<int64_t>(trial.steps(ModeKey::kEval).size());
+  if (!steps.empty()) {
+    report.first_step = steps.front();
+    report.last_step = steps.back();
+  }
+  report.last_seen_step = trial.last_seen_step();
+  report.last_seen_wall_nanos = trial.last_seen_wall_nanos();
+  if (const auto names = trial.tensor_names(); names.ok()) report.tensors = names->size();
+  report.bytes = trial.bytes_on_disk();
+  report.losses = trial.losses();
+  report.damage = trial.damage();
+  report.ending = LastJobEnding(report.path);
+  if (statuses.empty()) {
+    auto read = watch::ReadStatuses(report.path);
+    if (read.ok()) {
+      statuses = std::move(*read);
+    } else if (read.status().code() != Code::kNotFound) {
+      return read.status();
+    }
+  }
+  report.rules = std::move(statuses);
+  if (report.workers.empty()) report.why_nothing = WhyNothingWasCaptured(report.path, report.attempts);
+  return report;
+}
+
+std::string StateWords(const Report& report) {
+  const bool alive = report.launcher_alive || report.state == RunState::kRunning;
+  if (alive) return report.workers.empty() ? "started" : "running";
+  if (report.ending && (report.attempts.empty() || report.ending->attempt == report.attempts.back())) {
+    const JobEnding& ending = *report.ending;
+    if (ending.stop == "requested") return "stopped by " + ending.stopped_by;
+    if (ending.stop == "signal") return "interrupted";
+    if (ending.exit_code != 0) return fmt::format("failed (exit code {})", ending.exit_code);
+    return report.workers.empty() ? "completed, nothing captured" : "completed";
+  }
+  switch (report.state) {
+    case RunState::kWaiting: return "not started";
+    case RunState::kRunning: return "running";
+    case RunState::kEnded: return "completed";
+    case RunState::kCrashed: return "crashed";
+  }
+  return "unknown";
+}
+
+std::string MeasureWords(const rules::Finding& finding) {
+  if (finding.measure.empty()) return Printable(finding.text);
+  if (finding.comparison.empty()) return fmt::format("{} {:.6g}", finding.measure, finding.value);
+  return fmt::format("{} {:.6g} {} {:.6g}", finding.measure, finding.value, finding.comparison, finding.threshold);
+}
+
+std::string FindingWords(const rules::Finding& finding) {
+  std::string words = finding.tensor.empty() ? "" : Printable(finding.tensor) + ": ";
+  words += MeasureWords(finding);
+  return words;
+}
+
+Colour ColourOf(rules::RuleState state) {
+  switch (state) {
+    case rules::RuleState::kIssuesFound: return Colour::kRed;
+    case rules::RuleState::kNoIssuesFound: return Colour::kGreen;
+    case rules::RuleState::kError: return Colour::kYellow;
+    case rules::RuleState::kInProgress:
+    case rules::RuleState::kStopped: break;
+  }
+  return Colour::kNone;
+}
+
+Json FindingToJson(const rules::Finding& finding) {
+  Json json;
+  json["global_step"] = finding.global_step;
+  json["tensor"] = finding.tensor;
+  json["worker"] = finding.worker;
+  json["measure"] = finding.measure;
+  json["value"] = JsonOf(finding.value);
+  json["comparison"] = finding.comparison;
+  json["threshold"] = JsonOf(finding.threshold);
+  json["text"] = finding.text;
+  return json;
+}
+
+Json ReportToJson(const Report& report) {
+  Json json;
+  json["run"] = report.path;
+  json["name"] = report.name;
+  json["state"] = StateWords(report);
+  json["alive"] = report.launcher_alive || report.state == RunState::kRunning;
+  Json rules = Json::array();
+  for (const rules::RuleStatus& status : report.rules) {
+    Json entry;
+    entry["RuleConfigurationName"] = status.name;
+    entry["RuleEvaluationStatus"] = rules::RuleStateName(status.state);
+    entry["StatusDetails"] = status.details;
+    entry["LastModifiedTime"] = JsonTime(status.last_modified_wall_nanos);
+    entry["rule"] = status.rule;
+    entry["steps_judged"] = status.steps_judged;
+    entry["steps_incomplete"] = status.steps_incomplete;
+    Json findings = Json::array();
+    for (const rules::Finding& finding : status.findings) findings.push_back(FindingToJson(finding));
+    entry["findings"] = std::move(findings);
+    rules.push_back(std::move(entry));
+  }
+  json["rules"] = std::move(rules);
+  if (report.ending) {
+    json["job"] = {{"attempt", report.ending->attempt},
+                   {"exit_code", report.ending->exit_code},
+                   {"stop", report.ending->stop},
+                   {"stopped_by", report.ending->stopped_by},
+                   {"ended", JsonTime(report.ending->wall_nanos)}};
+  } else {
+    json["job"] = nullptr;
+  }
+  json["attempts"] = report.attempts;
+  json["workers"] = report.workers;
+  json["steps"] = {{"all", report.steps},
+                   {"TRAIN", report.train_steps},
+                   {"EVAL", report.eval_steps},
+                   {"first", report.first_step},
+                   {"last", report.last_step},
+                   {"last_seen", report.last_seen_step}};
+  json["last_seen_time"] = JsonTime(report.last_seen_wall_nanos);
+  json["tensors"] = report.tensors;
+  json["bytes"] = report.bytes;
+  Json losses = Json::array();
+  for (const LossInfo& loss : report.losses) {
+    losses.push_back({{"worker", loss.worker},
+                      {"cause", loss.cause},
+                      {"kind", loss.kind},
+                      {"text", loss.text},
+                      {"count", loss.count},
+                      {"bytes", loss.bytes},
+                      {"first_step", loss.first_step},
+                      {"last_step", loss.last_step}});
+  }
+  json["losses"] = std::move(losses);
+  json["damage"] = report.damage;
+  if (!report.why_nothing.empty()) json["nothing_captured"] = report.why_nothing;
+  return json;
+}
+
+}  // namespace tdbg::cli

@@ -1,0 +1,61 @@
+// What can be said of a run as a whole: gathered once, shown by `run` at its end and by `status` and `ls`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/json_output.h"
+#include "cli/terminal.h"
+#include "rules/engine.h"
+#include "tdbg/status.h"
+#include "tdbg/trial.h"
+
+namespace tdbg::cli {
+
+/// How the job ended, as the run's events say.
+struct JobEnding {
+  int64_t attempt = 0;
+  int exit_code = 0;
+  std::string stop;         ///< "none", "requested", "signal"
+  std::string stopped_by;   ///< a rule's name, "user"
+  int64_t wall_nanos = 0;
+};
+
+struct Report {
+  std::string path;                 ///< absolute
+  std::string name;
+  RunState state = RunState::kWaiting;
+  bool launcher_alive = false;
+  std::optional<JobEnding> ending;  ///< of the latest attempt
+  std::vector<int64_t> attempts;
+  std::vector<std::string> workers;
+  int64_t steps = 0, train_steps = 0, eval_steps = 0;
+  int64_t first_step = -1, last_step = -1, last_seen_step = -1;
+  int64_t last_seen_wall_nanos = 0;
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+  std::vector<LossInfo> losses;
+  std::vector<std::string> damage;
+  std::vector<rules::RuleStatus> rules;
+  std::string why_nothing;          ///< set where nothing was captured
+};
+
+/// \param statuses  of a watcher that has just ended; empty: what the run's events say.
+Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses);
+
+/// "running", "stopped by VanishingGradient", "failed (exit code 1)", ...: state and ending in a few words.
+std::string StateWords(const Report& report);
+/// "mean_abs 3.2e-09 < 1e-07"
+std::string MeasureWords(const rules::Finding& finding);
+/// "gradient/Net_conv1.weight: mean_abs 3.2e-09 < 1e-07"
+std::string FindingWords(const rules::Finding& finding);
+Colour ColourOf(rules::RuleState state);
+
+Json ReportToJson(const Report& report);
+Json FindingToJson(const rules::Finding& finding);
+/// The end of `tdbg run`: what was found, judged, lost; what to look at next; where the run is.
+std::string FormatSummary(const Report& report, const Terminal& terminal);
+
+}  // namespace tdbg::cli

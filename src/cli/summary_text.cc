@@ -1,0 +1,114 @@
+// The end of `tdbg run`, for a person who wants to know what to do now.
+#include <fmt/format.h>
+
+#include "base/text.h"
+#include "cli/report.h"
+#include "cli/run_path.h"
+
+namespace tdbg::cli {
+namespace {
+
+constexpr size_t kMostTensorsShown = 3;
+constexpr int kLabelColumns = 10;
+
+std::string Steps(int64_t n) { return fmt::format("{} step{}", n, n == 1 ? "" : "s"); }
+
+std::string Headline(const Report& report, const Terminal& terminal) {
+  for (const rules::RuleStatus& rule : report.rules) {
+    if (rule.state != rules::RuleState::kIssuesFound) continue;
+    const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
+    const bool stopped = report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
+    std::string line = fmt::format("{} found an issue", rule.name);
+    if (step >= 0) line += fmt::format(" at step {}", step);
+    if (stopped) line += " and stopped the training";
+    return Paint(terminal, Colour::kRed, line);
+  }
+  if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured");
+  for (const rules::RuleStatus& rule : report.rules) {
+    if (rule.state == rules::RuleState::kError) return Paint(terminal, Colour::kYellow, "a rule could not be judged");
+  }
+  return "no issue found";
+}
+
+std::string Labelled(std::string_view label, std::string_view text) {
+  return fmt::format("  {:<{}}{}\n", label, kLabelColumns, text);
+}
+
+std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+std::string RuleLines(const rules::RuleStatus& rule, const Terminal& terminal, size_t name_columns) {
+  std::string text = fmt::format("  {:<{}}  {}, {} judged", rule.name, name_columns,
+                                 Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
+                                 Steps(rule.steps_judged));
+  if (rule.steps_incomplete > 0) {
+    text += fmt::format(", {} incomplete (what they needed was lost)", Steps(rule.steps_incomplete));
+  }
+  text += "\n";
+  const std::string indent(name_columns + 4, ' ');
+  size_t shown = 0;
+  for (const rules::Finding& finding : rule.findings) {
+    if (shown++ == kMostTensorsShown) {
+      text += fmt::format("{}and {} more: tdbg status --json\n", indent, rule.findings.size() - kMostTensorsShown);
+      break;
+    }
+    text += fmt::format("{}step {}  {}\n", indent, finding.global_step, FindingWords(finding));
+    if (!finding.measure.empty() && !finding.text.empty()) text += fmt::format("{}{}\n", indent, Printable(finding.text));
+  }
+  const bool unexplained = rule.findings.empty() && rule.state != rules::RuleState::kNoIssuesFound &&
+                           rule.state != rules::RuleState::kInProgress;
+  if (unexplained && !rule.details.empty()) text += fmt::format("{}{}\n", indent, Printable(FirstLine(rule.details)));
+  return text;
+}
+
+std::string LostWords(const Report& report) {
+  if (report.losses.empty()) return "nothing";
+  std::string text;
+  for (const LossInfo& loss : report.losses) {
+    if (!text.empty()) text += "\n" + std::string(kLabelColumns + 2, ' ');
+    text += fmt::format("{} {} ({})", loss.count, loss.kind, loss.cause);
+    if (loss.bytes > 0) text += fmt::format(", {}", base::FormatBytes(loss.bytes));
+    if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
+    if (!loss.text.empty()) text += ": " + Printable(loss.text);
+  }
+  return text;
+}
+
+std::string Commands(const Report& report) {
+  const std::string run = ShellWord(DisplayPath(report.path));
+  std::string text;
+  for (const rules::RuleStatus& rule : report.rules) {
+    if (rule.findings.empty() || rule.findings.front().tensor.empty()) continue;
+    text += fmt::format("  {:<{}}tdbg show {} {}\n", text.empty() ? "next" : "", kLabelColumns, run,
+                        ShellWord(rule.findings.front().tensor));
+    break;
+  }
+  text += fmt::format("  {:<{}}tdbg status {}\n", text.empty() ? "next" : "", kLabelColumns, run);
+  if (report.tensors > 0) text += fmt::format("  {:<{}}tdbg tensors {}\n", "", kLabelColumns, run);
+  return text;
+}
+
+}  // namespace
+
+std::string FormatSummary(const Report& report, const Terminal& terminal) {
+  std::string text = fmt::format("\ntdbg: {} ({})\n", Headline(report, terminal), StateWords(report));
+  size_t name_columns = 0;
+  for (const rules::RuleStatus& rule : report.rules) name_columns = std::max(name_columns, rule.name.size());
+  for (const rules::RuleStatus& rule : report.rules) text += RuleLines(rule, terminal, name_columns);
+  if (!report.why_nothing.empty()) {
+    text += Labelled("why", report.why_nothing);
+  } else {
+    std::string captured = report.steps == 0 ? "no complete step"
+                                             : fmt::format("steps {} to {}", report.first_step, report.last_step);
+    if (report.eval_steps > 0) captured += fmt::format(" ({} TRAIN, {} EVAL)", report.train_steps, report.eval_steps);
+    captured += fmt::format(" of {} tensors, {}", report.tensors, base::FormatBytes(report.bytes));
+    if (report.workers.size() > 1) captured += fmt::format(", {} workers", report.workers.size());
+    text += Labelled("captured", captured);
+    text += Labelled("lost", LostWords(report));
+  }
+  for (const std::string& damage : report.damage) text += Labelled("damaged", Printable(damage));
+  text += Commands(report);
+  text += Labelled("run", DisplayPath(report.path));
+  return text;
+}
+
+}  // namespace tdbg::cli
