@@ -1,0 +1,26 @@
+#include "store/writer/doorbell.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace tdbg::store {
+
+void Doorbell::Ring(uint64_t committed_seq) {
+  if (committed_seq == rung_) return;
+  if (!fd_.ok()) {
+    if (skip_ > 0) {
+      --skip_;
+      return;
+    }
+    fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    if (!fd_.ok()) {
+      skip_ = 100;
+      return;
+    }
+  }
+  if (::pwrite(fd_.get(), &committed_seq, sizeof(committed_seq), 0) == static_cast<ssize_t>(sizeof(committed_seq))) {
+    rung_ = committed_seq;
+  }
+}
+
+}  // namespace tdbg::store

@@ -1,0 +1,25 @@
+// The small file that tells readers' inotify that something was committed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/posix.h"
+
+namespace tdbg::store {
+
+/// Writes the 8 bytes in place: a rename per commit would cost two directory updates and a watch on the file would
+/// lose it. Failures are ignored; readers poll slowly anyway. \threadsafety One thread.
+class Doorbell {
+ public:
+  explicit Doorbell(std::string path) : path_(std::move(path)) {}
+  void Ring(uint64_t committed_seq);
+
+ private:
+  std::string path_;
+  base::UniqueFd fd_;
+  uint64_t rung_ = 0;
+  uint32_t skip_ = 0;  // attempts to leave out after a failed open
+};
+
+}  // namespace tdbg::store

@@ -1,0 +1,296 @@
+#include "store/writer/drain.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <random>
+
+#include "store/writer/doorbell.h"
+#include "store/writer/leftovers.h"
+#include "store/writer/segment_builder.h"
+#include "store/writer/syncer.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace tdbg::store {
+namespace {
+
+constexpr uint64_t kMinJournalBytes = 1 << 20;
+constexpr uint64_t kMaxSegmentBytes = 64 << 20;
+constexpr int64_t kFirstRetryNanos = 20'000'000;
+constexpr int64_t kLastRetryNanos = 2'000'000'000;
+
+uint64_t RandomId() {
+  std::random_device device;
+  const uint64_t id = uint64_t{device()} << 32 | device();
+  return id != 0 ? id : 1;
+}
+
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+}  // namespace
+
+struct Drain::Files {
+  std::unique_ptr<base::FileLock> lock;
+  std::unique_ptr<base::MappedFile> journal;
+  TensorTable tensors;
+  std::string segments_directory;
+  std::unique_ptr<Doorbell> doorbell;
+  std::unique_ptr<SegmentBuilder> builder;
+  std::unique_ptr<Syncer> syncer;
+};
+
+Drain::Drain(const WriterOptions& options, Handoff* handoff)
+    : options_(options), handoff_(handoff), files_(std::make_unique<Files>()) {}
+
+Result<std::unique_ptr<Drain>> Drain::Start(const WriterOptions& options, Handoff* handoff) {
+  std::unique_ptr<Drain> drain(new Drain(options, handoff));
+  std::promise<Status> opened;
+  auto outcome = opened.get_future();
+  // The thread inherits the mask: no signal handler of the job ever runs on it, and a SIGXFSZ stays pending there.
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  Drain* const self = drain.get();
+  try {
+    drain->thread_ = std::thread([self, &opened] {
+      pthread_setname_np(pthread_self(), "tdbg-drain");
+      const Status status = self->OpenFiles();
+      const bool ok = status.ok();
+      // Before the promise is kept: Start's caller frees what it had to give up.
+      if (!ok) self->files_.reset();
+      opened.set_value(status);
+      if (ok) self->Run();
+    });
+  } catch (const std::system_error& error) {
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    return ResourceExhausted(std::string("cannot start the drain thread: ") + error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  const Status status = outcome.get();
+  if (!status.ok()) {
+    drain->thread_.join();
+    return status;
+  }
+  return drain;
+}
+
+Drain::~Drain() {
+  if (!thread_.joinable()) return;
+  handoff_->stop.store(true, std::memory_order_release);
+  handoff_->work.Notify();
+  thread_.join();
+}
+
+Status Drain::OpenFiles() {
+  base::FileSystem& files = *options_.files;
+  const std::string& directory = options_.worker_directory;
+  TDBG_ASSIGN_OR_RETURN(files_->lock, files.Lock(base::JoinPath(directory, format::kLockFile)));
+  files_->segments_directory = base::JoinPath(directory, format::kSegmentsDir);
+  TDBG_RETURN_IF_ERROR(files.CreateDirectories(files_->segments_directory));
+
+  // A predecessor in this directory: its journal is where its worker.json says, not where ours will be.
+  const std::string worker_file = base::JoinPath(directory, format::kWorkerFile);
+  format::WorkerInfo before = options_.worker;
+  std::string journal_before = options_.journal_path;
+  if (files.Exists(worker_file)) {
+    TDBG_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(worker_file));
+    auto info = format::WorkerInfo::FromJson(text);
+    if (!info.ok()) return info.status();
+    before = *std::move(info);
+    journal_before = before.journal_path.starts_with('/') ? before.journal_path
+                                                          : base::JoinPath(directory, before.journal_path);
+  }
+  TDBG_ASSIGN_OR_RETURN(Inheritance heir, SealLeftoversLocked(files, directory, before, journal_before));
+  if (files.Exists(journal_before)) TDBG_RETURN_IF_ERROR(files.Remove(journal_before));
+  if (files.Exists(options_.journal_path)) TDBG_RETURN_IF_ERROR(files.Remove(options_.journal_path));
+
+  id_base_ = heir.tensors.size();
+  files_->tensors = std::move(heir.tensors);
+  handoff_->bytes_sealed.store(heir.segment_bytes, std::memory_order_relaxed);
+  TDBG_RETURN_IF_ERROR(MapJournal(heir.next_sequence, heir.losses));
+  segment_bytes_ = options_.segment_bytes != 0 ? options_.segment_bytes
+                                               : std::min(ring_.bytes / 4, kMaxSegmentBytes);
+
+  format::WorkerInfo worker = options_.worker;
+  worker.writer_id = ring_.header->writer_id;
+  worker.run_id = options_.run_id;
+  worker.attempt = options_.attempt;
+  worker.journal_path = DirectoryOf(options_.journal_path) == directory ? base::BaseName(options_.journal_path)
+                                                                        : options_.journal_path;
+  // Last: whoever finds this writer_id finds a journal that is ready.
+  const Status written = files.WriteFileAtomic(worker_file, worker.ToJson());
+  if (!written.ok()) {
+    (void)files.Remove(options_.journal_path).ok();
+    return written;
+  }
+  SegmentOrigin origin;
+  origin.directory = files_->segments_directory;
+  origin.run_id = options_.run_id;
+  origin.attempt = options_.attempt;
+  origin.worker = worker.worker;
+  origin.writer_id = worker.writer_id;
+  files_->builder = std::make_unique<SegmentBuilder>(options_.files, std::move(origin));
+  files_->doorbell = std::make_unique<Doorbell>(base::JoinPath(directory, format::kDoorbellFile));
+  if (options_.durable) files_->syncer = std::make_unique<Syncer>(handoff_);
+  return OkStatus();
+}
+
+Status Drain::MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses) {
+  TDBG_RETURN_IF_ERROR(options_.files->CreateDirectories(DirectoryOf(options_.journal_path)));
+  Status last;
+  for (uint64_t bytes = std::max(options_.journal_bytes, kMinJournalBytes);; bytes = std::max(bytes / 2, kMinJournalBytes)) {
+    auto mapped = options_.files->CreateMapped(options_.journal_path, bytes);
+    if (mapped.ok()) {
+      files_->journal = *std::move(mapped);
+      break;
+    }
+    last = mapped.status();
+    if (last.code() != Code::kResourceExhausted || bytes == kMinJournalBytes) return last;
+  }
+  InitJournal(files_->journal->bytes(), RandomId(), next_sequence, losses);
+  ring_ = Ring::Over(files_->journal->bytes());
+  touched_pos_ = ring_.bytes;  // CreateMapped has touched the first lap
+  return OkStatus();
+}
+
+void Drain::RingDoorbell() {
+  files_->doorbell->Ring(ring_.header->committed_seq.load(std::memory_order_acquire));
+}
+
+bool Drain::WantsSeal(int64_t now) const {
+  const uint64_t pending = ring_.committed() - ring_.sealed();
+  if (pending == 0) return false;
+  if (handoff_->stop.load(std::memory_order_acquire)) return true;
+  if (retry_nanos_ != 0 && now < retry_at_) return false;
+  return pending >= segment_bytes_ || handoff_->producer_waits.load(std::memory_order_acquire) ||
+         handoff_->seal_all.load(std::memory_order_acquire) ||
+         (options_.seal_interval_nanos > 0 && pending_since_ >= 0 &&
+          now - pending_since_ >= options_.seal_interval_nanos);
+}
+
+void Drain::Run() {
+  int last_attempts = 2;
+  for (;;) {
+    const uint32_t ticket = handoff_->work.Ticket();
+    const bool stop = handoff_->stop.load(std::memory_order_acquire);
+    RingDoorbell();
+    int64_t now = options_.clock->MonotonicNanos();
+    const bool pending = ring_.committed() != ring_.sealed();
+    if (!pending) {
+      pending_since_ = -1;
+    } else if (pending_since_ < 0) {
+      pending_since_ = now;
+    }
+    if (WantsSeal(now)) {
+      const bool sealed = SealOne();
+      if (stop && !sealed && --last_attempts == 0) break;
+      continue;
+    }
+    if (stop) break;
+    TouchAhead();
+    now = options_.clock->MonotonicNanos();
+    int64_t timeout = -1;
+    if (retry_nanos_ != 0) {
+      timeout = std::max<int64_t>(retry_at_ - now, 1'000'000);
+    } else if (options_.seal_interval_nanos > 0 && pending_since_ >= 0) {
+      timeout = std::max<int64_t>(pending_since_ + options_.seal_interval_nanos - now, 1'000'000);
+    }
+    handoff_->work.Wait(ticket, timeout);
+  }
+  files_->syncer.reset();
+  const bool all_sealed = ring_.sealed() == ring_.committed();
+  const bool ended = ring_.header->ended.load(std::memory_order_acquire) != 0;
+  if (all_sealed && ended) ReleaseRing(options_.journal_path);
+  files_->builder.reset();
+  files_->journal.reset();
+  files_->lock.reset();
+}
+
+bool Drain::SealOne() {
+  SealLimits limits;
+  limits.journal_bytes = segment_bytes_;
+  auto sealed = files_->builder->SealNext(ring_, ring_.sealed(), ring_.committed(), limits, /*verify=*/false,
+                                          ring_.header->sealed_seq.load(std::memory_order_relaxed),
+                                          &files_->tensors, [this] {
+                                            handoff_->progress.fetch_add(1, std::memory_order_relaxed);
+                                            RingDoorbell();
+                                          });
+  if (!sealed.ok()) {
+    TellError(sealed.status());
+    return false;
+  }
+  const int64_t step = std::max<int64_t>(sealed->last_step, 0);
+  if (sealed->damaged_records != 0) {  // somebody else wrote into our mapping
+    CountLossIn(ring_.header, format::LossCause::kDamaged, format::LossKind::kStep, step, sealed->damaged_records,
+                sealed->damaged_bytes);
+  }
+  if (sealed->repeated_keys != 0) {
+    CountLossIn(ring_.header, format::LossCause::kUnsupported, format::LossKind::kRaw, step, sealed->repeated_keys,
+                sealed->repeated_bytes);
+  }
+  retry_nanos_ = 0;
+  pending_since_ = -1;
+  handoff_->bytes_sealed.fetch_add(sealed->file_bytes, std::memory_order_relaxed);
+  ring_.header->sealed_seq.store(sealed->last_sequence, std::memory_order_release);
+  ring_.header->sealed_pos.store(sealed->end_pos, std::memory_order_release);
+  handoff_->drain_cause.store(0, std::memory_order_release);
+  handoff_->progress.fetch_add(1, std::memory_order_relaxed);
+  handoff_->sealed.Notify();
+  if (files_->syncer != nullptr && sealed->file_bytes != 0) files_->syncer->Enqueue(sealed->path);
+  return true;
+}
+
+void Drain::TellError(const Status& status) {
+  format::LossCause cause = format::LossCause::kIoError;
+  if (status.code() == Code::kResourceExhausted) {
+    cause = format::LossCause::kDiskFull;
+  } else if (status.code() == Code::kNotFound || ::access(files_->segments_directory.c_str(), W_OK) != 0) {
+    cause = format::LossCause::kDirectoryGone;
+    // Only the folder that is ours: a run directory that somebody moved away is not to be made anew.
+    if (options_.files->Exists(options_.worker_directory)) {
+      (void)options_.files->CreateDirectories(files_->segments_directory).ok();
+    }
+  }
+  handoff_->NoteError(status);
+  handoff_->drain_cause.store(static_cast<uint32_t>(cause), std::memory_order_release);
+  handoff_->sealed.Notify();
+  retry_nanos_ = retry_nanos_ == 0 ? kFirstRetryNanos : std::min(retry_nanos_ * 2, kLastRetryNanos);
+  retry_at_ = options_.clock->MonotonicNanos() + retry_nanos_;
+}
+
+void Drain::TouchAhead() {
+  // Where the kernel wrote pages of the last lap back, their next touch is a fault of some 600 ns a page: 10 ms for a
+  // step of 64 MiB, which the training thread would pay. Two steps ahead is enough, and more would dirty pages
+  // (and write them to the disk) that may not be needed for hours.
+  const uint64_t committed = ring_.committed();
+  const uint64_t step_bytes = committed - previous_committed_;
+  previous_committed_ = committed;
+  const uint64_t ahead = std::clamp<uint64_t>(2 * step_bytes, 1 << 20, ring_.bytes / 4);
+  const uint64_t target = std::min(committed + ahead, ring_.sealed() + ring_.bytes);
+  constexpr uint64_t kPage = 4096;
+  constexpr uint64_t kChunk = 256 << 10;
+  touched_pos_ = std::max(touched_pos_, committed);
+  while (touched_pos_ + kChunk <= target) {
+    const uint64_t bytes = std::min(target - touched_pos_, ring_.Contiguous(touched_pos_));
+    const auto begin = reinterpret_cast<uintptr_t>(ring_.At(touched_pos_)) / kPage * kPage;
+    const auto end = reinterpret_cast<uintptr_t>(ring_.At(touched_pos_)) + bytes;
+    if (::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0) {
+      touched_pos_ = ~uint64_t{0} / 2;  // an old kernel: never again
+      return;
+    }
+    touched_pos_ += bytes;
+  }
+}
+
+}  // namespace tdbg::store

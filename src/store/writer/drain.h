@@ -1,0 +1,61 @@
+// The drain thread: everything that touches a file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "format/journal.h"
+#include "store/writer/ring.h"
+#include "store/writer/tensor_table.h"
+#include "store/writer/worker_writer.h"
+#include "tdbg/status.h"
+
+namespace tdbg::store {
+
+/// Opens the worker's files on its own thread, then seals what the training thread commits until told to stop.
+///
+/// Errors of the disk are told to the training thread by cause (Handoff::drain_cause) and retried with growing
+/// pauses; nothing sealed or committed is ever given up while the process lives.
+class Drain {
+ public:
+  /// Starts the thread and waits until it has the lock, the journal and worker.json.
+  static Result<std::unique_ptr<Drain>> Start(const WriterOptions& options, Handoff* handoff);
+  /// Seals what is committed (one last attempt if the disk refuses), syncs, unlocks.
+  ~Drain();
+
+  Ring ring() const { return ring_; }
+  format::TensorId id_base() const { return id_base_; }
+
+ private:
+  Drain(const WriterOptions& options, Handoff* handoff);
+  struct Files;  // lives on the drain thread
+  Status OpenFiles();
+  Status MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses);
+  void Run();
+  void RingDoorbell();
+  bool WantsSeal(int64_t now) const;
+  bool SealOne();
+  void TellError(const Status& status);
+  void TouchAhead();
+
+  // Constant after Start returned.
+  const WriterOptions options_;
+  Handoff* const handoff_;
+  Ring ring_;
+  format::TensorId id_base_ = 0;
+
+  // Drain thread's.
+  std::unique_ptr<Files> files_;
+  uint64_t segment_bytes_ = 0;
+  int64_t retry_nanos_ = 0;         // pause before the next attempt; 0: the last one succeeded
+  int64_t retry_at_ = 0;            // monotonic
+  int64_t pending_since_ = -1;      // monotonic; -1: nothing waits
+  uint64_t touched_pos_ = 0;
+  uint64_t previous_committed_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace tdbg::store

@@ -1,0 +1,381 @@
+#include "store/writer/journal_writer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/hash.h"
+
+namespace tdbg::store {
+
+using format::LossCause;
+using format::LossKind;
+using format::RecordType;
+using format::SummaryRow;
+
+namespace {
+
+// A disk that takes no write for this long is treated as broken: training must not hang with it.
+constexpr int64_t kStallNanos = 30'000'000'000;
+constexpr int64_t kWaitSliceNanos = 100'000'000;
+
+}  // namespace
+
+JournalWriter::JournalWriter(Ring ring, Handoff* handoff, WhenFull when_full, uint64_t budget_bytes,
+                             format::TensorId id_base, const base::Clock* clock)
+    : ring_(ring),
+      handoff_(handoff),
+      when_full_(when_full),
+      budget_(budget_bytes),
+      id_base_(id_base),
+      clock_(clock),
+      raw_reserve_(std::min(std::max<uint64_t>(ring.bytes / 16, 256 << 10), ring.bytes / 2)),
+      head_(ring.committed()),
+      next_sequence_(ring.header->committed_seq.load(std::memory_order_relaxed) + 1) {}
+
+uint64_t JournalWriter::Limit(Class c) const {
+  switch (c) {
+    case Class::kRaw: return ring_.bytes - raw_reserve_;
+    case Class::kRows: return ring_.bytes - ring_.bytes / 64;
+    case Class::kCommit: break;
+  }
+  return ring_.bytes;
+}
+
+uint64_t JournalWriter::Need(uint64_t payload_bytes) const {
+  const uint64_t record = format::RecordBytes(payload_bytes);
+  const uint64_t contiguous = ring_.Contiguous(head_);
+  return record <= contiguous ? record : contiguous + record;
+}
+
+bool JournalWriter::MakeRoom(uint64_t payload_bytes, Class c) {
+  const uint64_t limit = Limit(c);
+  if (payload_bytes > limit) {
+    refusal_ = LossCause::kStepTooLarge;
+    return false;
+  }
+  const uint64_t need = Need(payload_bytes);
+  if (head_ + need - ring_.sealed() <= limit) return true;
+  // The open step alone is too much: no drain can help, and waiting for one would be for ever.
+  if (open_bytes() + need > limit) {
+    refusal_ = LossCause::kStepTooLarge;
+    return false;
+  }
+  if (when_full_ == WhenFull::kBlock) return WaitForDrain(need, limit);
+  const uint32_t cause = handoff_->drain_cause.load(std::memory_order_relaxed);
+  refusal_ = cause != 0 ? static_cast<LossCause>(cause) : LossCause::kJournalFull;
+  return false;
+}
+
+bool JournalWriter::WaitForDrain(uint64_t need, uint64_t limit) {
+  uint64_t progress = handoff_->progress.load(std::memory_order_relaxed);
+  int64_t since = clock_->MonotonicNanos();
+  for (;;) {
+    const uint32_t ticket = handoff_->sealed.Ticket();
+    if (head_ + need - ring_.sealed() <= limit) break;
+    if (const uint32_t cause = handoff_->drain_cause.load(std::memory_order_acquire)) {
+      refusal_ = static_cast<LossCause>(cause);
+      handoff_->producer_waits.store(false, std::memory_order_relaxed);
+      return false;
+    }
+    const uint64_t now_progress = handoff_->progress.load(std::memory_order_relaxed);
+    if (now_progress != progress) {
+      progress = now_progress;
+      since = clock_->MonotonicNanos();
+    } else if (progress == stalled_at_progress_ || clock_->MonotonicNanos() - since > kStallNanos) {
+      // Once is enough: later steps do not wait again until the disk moves.
+      stalled_at_progress_ = progress;
+      handoff_->NoteError(Unavailable("the disk took no write for 30 s; raw tensors are dropped until it does"));
+      refusal_ = LossCause::kIoError;
+      return false;
+    }
+    handoff_->producer_waits.store(true, std::memory_order_release);
+    handoff_->work.Notify();
+    handoff_->sealed.Wait(ticket, kWaitSliceNanos);
+  }
+  handoff_->producer_waits.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+std::byte* JournalWriter::Begin(uint64_t payload_bytes) {
+  const uint64_t contiguous = ring_.Contiguous(head_);
+  if (format::RecordBytes(payload_bytes) > contiguous) {
+    // Positions and the ring are multiples of 64, so there is always room for the pad's header.
+    const auto pad = format::MakeRecordHeader(RecordType::kPad, next_sequence_++, head_,
+                                              contiguous - sizeof(format::RecordHeader), 0, 0);
+    std::memcpy(ring_.At(head_), &pad, sizeof(pad));
+    head_ += contiguous;
+  }
+  return ring_.At(head_) + sizeof(format::RecordHeader);
+}
+
+void JournalWriter::Finish(RecordType type, uint64_t payload_bytes, int64_t step, uint64_t payload_hash,
+                           uint64_t prefix_hash) {
+  std::byte* const record = ring_.At(head_);
+  const uint64_t total = format::RecordBytes(payload_bytes);
+  const uint64_t used = sizeof(format::RecordHeader) + payload_bytes;
+  std::memset(record + used, 0, total - used);
+  const auto header = format::MakeRecordHeader(type, next_sequence_++, head_, payload_bytes, step, payload_hash,
+                                               prefix_hash);
+  std::memcpy(record, &header, sizeof(header));
+  head_ += total;
+}
+
+bool JournalWriter::AppendJson(RecordType type, int64_t step, std::string_view json) {
+  const bool is_def = type == RecordType::kTensorDef;
+  if ((!is_def && !FlushDefs()) || !MakeRoom(json.size(), Class::kRows)) {
+    if (!is_def) Shed(LossKind::kSummary, step, 1, json.size(), refusal_);
+    return false;
+  }
+  std::byte* const payload = Begin(json.size());
+  const uint64_t hash = base::CopyAndHash64(payload, std::as_bytes(std::span(json)));
+  Finish(type, json.size(), step, hash);
+  return true;
+}
+
+void JournalWriter::AppendTensorDef(format::TensorDef def) {
+  def.id += id_base_;
+  defs_.push_back(def.ToJson());
+  FlushDefs();
+}
+
+bool JournalWriter::FlushDefs() {
+  while (defs_in_ring_ < defs_.size()) {
+    if (!AppendJson(RecordType::kTensorDef, 0, defs_[defs_in_ring_])) return false;
+    ++defs_in_ring_;
+  }
+  return true;
+}
+
+BudgetLevel JournalWriter::budget_level() const {
+  // What waits in the journal is counted as if it were sealed already: otherwise a small budget would be overrun by
+  // a whole journal before the first segment exists.
+  return budget_.LevelAt(handoff_->bytes_sealed.load(std::memory_order_relaxed) + (head_ - ring_.sealed()));
+}
+
+void JournalWriter::SayOnce(BudgetLevel level) {
+  if (level <= said_) return;
+  static constexpr const char* kWhat[] = {"", "raw tensors are", "histograms, too, are", "statistics, too, are"};
+  handoff_->NoteError(ResourceExhausted("the budget of " + std::to_string(budget_.bytes()) +
+                                        " bytes is nearly used: " + kWhat[static_cast<int>(level)] +
+                                        " no longer kept"));
+  said_ = level;
+}
+
+void JournalWriter::CountLoss(LossCause cause, LossKind kind, int64_t step, uint64_t count, uint64_t bytes) {
+  CountLossIn(ring_.header, cause, kind, step, count, bytes);
+}
+
+void JournalWriter::Shed(LossKind kind, int64_t step, uint64_t count, uint64_t bytes, LossCause cause) {
+  CountLoss(cause, kind, step, count, bytes);
+  shed_ += static_cast<uint32_t>(count);
+}
+
+bool JournalWriter::AppendRowBatch(int64_t step, std::span<const SummaryRow> rows,
+                                   std::span<const uint8_t> histograms, bool with_histograms,
+                                   uint64_t histogram_bytes, bool as_one_block) {
+  const uint64_t row_bytes = rows.size_bytes();
+  const uint64_t kept_bytes = !with_histograms ? 0 : as_one_block ? histograms.size() : histogram_bytes;
+  const uint64_t payload_bytes = sizeof(format::SummariesHeader) + row_bytes + kept_bytes;
+  if (!MakeRoom(payload_bytes, Class::kRows)) return false;
+  std::byte* const payload = Begin(payload_bytes);
+  const format::SummariesHeader header{static_cast<uint32_t>(rows.size()), 0, kept_bytes};
+  std::memcpy(payload, &header, sizeof(header));
+  std::byte* const out_rows = payload + sizeof(header);
+  std::byte* const out_histograms = out_rows + row_bytes;
+  std::memcpy(out_rows, rows.data(), row_bytes);
+  if (with_histograms && as_one_block && !histograms.empty()) {
+    std::memcpy(out_histograms, histograms.data(), histograms.size());
+  }
+  if (id_base_ != 0 || !with_histograms || !as_one_block) {
+    uint32_t at = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      SummaryRow row = rows[i];
+      row.tensor += id_base_;
+      if (row.histogram_bytes != 0 && !with_histograms) {
+        row.histogram_offset = row.histogram_bytes = 0;
+        row.flags |= format::kRowHistogramShed;
+      } else if (row.histogram_bytes != 0 && !as_one_block) {
+        std::memcpy(out_histograms + at, histograms.data() + row.histogram_offset, row.histogram_bytes);
+        row.histogram_offset = at;
+        at += row.histogram_bytes;
+      }
+      std::memcpy(out_rows + i * sizeof(row), &row, sizeof(row));
+    }
+  }
+  Finish(RecordType::kSummaries, payload_bytes, step, base::Hash64({payload, payload_bytes}));
+  summary_rows_ += static_cast<uint32_t>(rows.size());
+  return true;
+}
+
+void JournalWriter::AppendSummaries(int64_t step, std::span<const SummaryRow> rows,
+                                    std::span<const uint8_t> histograms) {
+  if (rows.empty()) return;
+  const auto histogram_bytes_of = [](std::span<const SummaryRow> batch) {
+    uint64_t bytes = 0;
+    for (const SummaryRow& row : batch) bytes += row.histogram_bytes;
+    return bytes;
+  };
+  for (const SummaryRow& row : rows) {
+    if (uint64_t{row.histogram_offset} + row.histogram_bytes <= histograms.size()) continue;
+    Shed(LossKind::kSummary, step, rows.size(), rows.size_bytes(), LossCause::kUnsupported);  // not a batch at all
+    return;
+  }
+  const BudgetLevel level = budget_level();
+  if (level >= BudgetLevel::kNoRows || !FlushDefs()) {
+    const bool by_budget = level >= BudgetLevel::kNoRows;
+    if (by_budget) SayOnce(level);
+    Shed(LossKind::kSummary, step, rows.size(), rows.size_bytes(), by_budget ? LossCause::kBudget : refusal_);
+    return;
+  }
+
+  // One record of everything would have to fit in one piece; batches of an eighth fit wherever there is room at all.
+  const uint64_t batch_limit = ring_.bytes / 8;
+  const bool as_one_block = rows.size_bytes() + histograms.size() <= batch_limit;
+  while (!rows.empty()) {
+    size_t n = rows.size();
+    if (!as_one_block) {
+      uint64_t bytes = 0;
+      for (n = 0; n < rows.size(); ++n) {
+        bytes += sizeof(SummaryRow) + rows[n].histogram_bytes;
+        if (bytes > batch_limit && n > 0) break;
+      }
+    }
+    const auto batch = rows.first(n);
+    rows = rows.subspan(n);
+    const uint64_t histogram_bytes = histogram_bytes_of(batch);
+    const auto with_histogram = static_cast<uint64_t>(
+        std::count_if(batch.begin(), batch.end(), [](const SummaryRow& row) { return row.histogram_bytes != 0; }));
+    LossCause cause = LossCause::kBudget;
+    if (level < BudgetLevel::kNoHistograms) {
+      if (AppendRowBatch(step, batch, histograms, true, histogram_bytes, as_one_block)) continue;
+      cause = refusal_;
+    } else if (with_histogram != 0) {
+      SayOnce(level);
+    }
+    if (AppendRowBatch(step, batch, histograms, false, 0, as_one_block)) {
+      Shed(LossKind::kHistogram, step, with_histogram, histogram_bytes, cause);
+    } else {
+      Shed(LossKind::kSummary, step, batch.size(), batch.size_bytes() + histogram_bytes, refusal_);
+    }
+  }
+}
+
+void JournalWriter::AppendScalars(int64_t step, std::span<const format::ScalarRow> rows) {
+  if (rows.empty()) return;
+  const uint64_t bytes = rows.size_bytes();
+  const BudgetLevel level = budget_level();
+  if (level >= BudgetLevel::kNoRows) {
+    SayOnce(level);
+    Shed(LossKind::kSummary, step, rows.size(), bytes, LossCause::kBudget);
+    return;
+  }
+  if (!FlushDefs() || !MakeRoom(bytes, Class::kRows)) {
+    Shed(LossKind::kSummary, step, rows.size(), bytes, refusal_);
+    return;
+  }
+  std::byte* const payload = Begin(bytes);
+  std::memcpy(payload, rows.data(), bytes);
+  if (id_base_ != 0) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const format::TensorId id = rows[i].tensor + id_base_;
+      std::memcpy(payload + i * sizeof(format::ScalarRow) + offsetof(format::ScalarRow, tensor), &id, sizeof(id));
+    }
+  }
+  Finish(RecordType::kScalars, bytes, step, base::Hash64({payload, bytes}));
+  scalar_rows_ += static_cast<uint32_t>(rows.size());
+}
+
+bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view) {
+  const uint64_t item = ItemSize(view.dtype);
+  const uint64_t data_bytes = view.byte_count();
+  if (item == 0 || (view.data == nullptr && data_bytes != 0)) {
+    Shed(LossKind::kRaw, step, 1, data_bytes, LossCause::kUnsupported);
+    return false;
+  }
+  const BudgetLevel level = budget_level();
+  if (level >= BudgetLevel::kNoRaw) {
+    SayOnce(level);
+    Shed(LossKind::kRaw, step, 1, data_bytes, LossCause::kBudget);
+    return false;
+  }
+  const uint64_t payload_bytes = format::kRawDataOffset + data_bytes;
+  if (!FlushDefs() || !MakeRoom(payload_bytes, Class::kRaw)) {
+    Shed(LossKind::kRaw, step, 1, data_bytes, refusal_);
+    return false;
+  }
+
+  format::RawHeader raw;
+  raw.tensor = tensor + id_base_;
+  raw.sub = sub.sub;
+  raw.point = static_cast<uint16_t>(sub.point);
+  raw.dtype = static_cast<uint16_t>(view.dtype);
+  if (view.shape.size() <= format::kMaxRank) {
+    raw.rank = static_cast<uint16_t>(view.shape.size());
+    std::copy(view.shape.begin(), view.shape.end(), raw.shape);
+  } else {
+    raw.rank = 1;
+    raw.shape[0] = view.element_count();
+    CountLoss(LossCause::kUnsupported, LossKind::kRaw, step, 1, 0);  // its shape is what is lost
+  }
+  std::byte* const payload = Begin(payload_bytes);
+  std::memset(payload, 0, format::kRawDataOffset);
+  std::memcpy(payload, &raw, sizeof(raw));
+  const uint64_t prefix_hash = base::Hash64({payload, format::kRawDataOffset});
+  std::byte* const data = payload + format::kRawDataOffset;
+  uint64_t hash;
+  if (view.is_contiguous()) {
+    hash = base::CopyAndHash64(data, {static_cast<const std::byte*>(view.data), data_bytes});
+  } else {
+    if (data_bytes != 0) CopyContiguous(view, data);
+    hash = base::Hash64({data, data_bytes});
+  }
+  Finish(RecordType::kRaw, payload_bytes, step, hash, prefix_hash);
+  ++raw_tensors_;
+  return true;
+}
+
+bool JournalWriter::Commit(format::Commit commit) {
+  const bool defs_fit = FlushDefs();
+  commit.summary_rows = summary_rows_;
+  commit.scalar_rows = scalar_rows_;
+  commit.raw_tensors = raw_tensors_;
+  commit.shed = shed_;
+  if (!MakeRoom(sizeof(commit), Class::kCommit)) {
+    CountLoss(refusal_, LossKind::kStep, commit.global_step, 1, open_bytes());
+    Rollback();
+    return false;
+  }
+  std::byte* const payload = Begin(sizeof(commit));
+  std::memcpy(payload, &commit, sizeof(commit));
+  Finish(RecordType::kCommit, sizeof(commit), commit.global_step, base::Hash64({payload, sizeof(commit)}));
+  ring_.header->committed_seq.store(next_sequence_ - 1, std::memory_order_release);
+  ring_.header->committed_pos.store(head_, std::memory_order_release);
+  summary_rows_ = scalar_rows_ = raw_tensors_ = shed_ = 0;
+  defs_.erase(defs_.begin(), defs_.begin() + static_cast<std::ptrdiff_t>(defs_in_ring_));
+  defs_in_ring_ = 0;
+  (void)defs_fit;  // those that did not wait for the next step, and no row that needs them was taken
+  return true;
+}
+
+bool JournalWriter::Rollback() {
+  const uint64_t committed = ring_.header->committed_pos.load(std::memory_order_relaxed);
+  const bool was_open = head_ != committed;
+  // SealLeftovers takes a valid record behind committed_pos for a step that a crash cut off; this one was not.
+  if (was_open) std::memset(ring_.At(committed), 0, sizeof(format::RecordHeader));
+  head_ = committed;
+  next_sequence_ = ring_.header->committed_seq.load(std::memory_order_relaxed) + 1;
+  summary_rows_ = scalar_rows_ = raw_tensors_ = shed_ = 0;
+  defs_in_ring_ = 0;
+  return was_open;
+}
+
+bool JournalWriter::RoomForRaw(uint64_t bytes) const {
+  if (budget_level() >= BudgetLevel::kNoRaw) return false;
+  const uint64_t limit = Limit(Class::kRaw);
+  if (bytes > limit) return false;
+  const uint64_t need = Need(format::kRawDataOffset + bytes);
+  const bool waits = when_full_ == WhenFull::kBlock && handoff_->drain_cause.load(std::memory_order_relaxed) == 0;
+  return (waits ? open_bytes() : head_ - ring_.sealed()) + need <= limit;
+}
+
+}  // namespace tdbg::store

@@ -1,0 +1,216 @@
+#include "store/writer/leftovers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/posix.h"
+#include "format/json_fields.h"
+#include "format/segment.h"
+#include "store/writer/ring.h"
+#include "store/writer/segment_builder.h"
+#include "store/writer/worker_writer.h"
+
+#ifndef FALLOC_FL_PUNCH_HOLE
+#include <linux/falloc.h>
+#endif
+
+namespace tdbg::store {
+namespace {
+
+// The journal of a dead process, mapped for writing: sealed_pos and the crash have to be written down in it.
+class DeadJournal {
+ public:
+  /// Nothing (and OK) if there is no journal, or none that its writer finished creating.
+  static Result<std::unique_ptr<DeadJournal>> Open(const std::string& path) {
+    const base::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!fd.ok()) {
+      if (errno == ENOENT) return std::unique_ptr<DeadJournal>();
+      return base::PathError(errno, "cannot open the journal", path);
+    }
+    struct stat info{};
+    if (::fstat(fd.get(), &info) != 0) return base::PathError(errno, "cannot look at the journal", path);
+    const auto bytes = static_cast<uint64_t>(info.st_size);
+    if (bytes < format::kJournalHeaderBytes) return std::unique_ptr<DeadJournal>();
+    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (data == MAP_FAILED) return base::PathError(errno, "cannot map the journal", path);
+    std::unique_ptr<DeadJournal> journal(new DeadJournal(static_cast<std::byte*>(data), bytes));
+    const std::span<const std::byte> mapping(journal->data_, bytes);
+    if (std::memcmp(mapping.data(), format::kJournalMagic, sizeof(format::kJournalMagic)) != 0) {
+      return std::unique_ptr<DeadJournal>();
+    }
+    TDBG_RETURN_IF_ERROR(format::CheckJournalHeader(mapping, bytes).Annotate(path));
+    return journal;
+  }
+  ~DeadJournal() { ::munmap(data_, bytes_); }
+  DeadJournal(const DeadJournal&) = delete;
+  Ring ring() const { return Ring::Over({data_, bytes_}); }
+
+ private:
+  DeadJournal(std::byte* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
+  std::byte* const data_;
+  const uint64_t bytes_;
+};
+
+struct Segments {
+  uint64_t last_sequence = 0;
+  uint64_t bytes = 0;
+  std::string newest;  // file name
+};
+
+Result<Segments> CleanAndCount(base::FileSystem& files, const std::string& directory) {
+  Segments segments;
+  if (!files.Exists(directory)) return segments;
+  TDBG_ASSIGN_OR_RETURN(const auto entries, files.List(directory));
+  for (const base::DirEntry& entry : entries) {
+    if (entry.name.starts_with(".tmp-")) {
+      TDBG_RETURN_IF_ERROR(files.Remove(base::JoinPath(directory, entry.name)));
+      continue;
+    }
+    const auto range = format::ParseSegmentFileName(entry.name);
+    if (!range) continue;
+    segments.bytes += entry.size;
+    if (range->second > segments.last_sequence) {
+      segments.last_sequence = range->second;
+      segments.newest = entry.name;
+    }
+  }
+  return segments;
+}
+
+// The newest segment repeats every definition, and the losses up to then.
+Status TakeFromSegment(base::FileSystem& files, const std::string& path, Inheritance* heir) {
+  TDBG_ASSIGN_OR_RETURN(const auto file, files.OpenReadable(path));
+  TDBG_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
+  std::vector<std::byte> bytes(8);
+  TDBG_ASSIGN_OR_RETURN(size_t got, file->ReadAt(0, bytes));
+  if (got < 8) return DataLoss("segment is shorter than its length field");
+  uint64_t length;
+  std::memcpy(&length, bytes.data(), 8);
+  if (length > 100'000'000 || length > size) return DataLoss("segment's header length");
+  bytes.resize(8 + length);
+  TDBG_ASSIGN_OR_RETURN(got, file->ReadAt(0, bytes));
+  if (got < bytes.size()) return DataLoss("segment is shorter than its header");
+  TDBG_ASSIGN_OR_RETURN(const auto header, format::DecodeSegmentHeader(bytes, size));
+  TDBG_ASSIGN_OR_RETURN(const format::Json json, format::ParseJsonObject(header.tdbg_json, "segment"));
+  if (const auto tensors = json.find("tensors"); tensors != json.end() && tensors->is_array()) {
+    for (const format::Json& def : *tensors) heir->tensors.Add(format::DumpJson(def));
+  }
+  if (const auto losses = json.find("losses"); losses != json.end() && losses->is_array()) {
+    for (const format::Json& item : *losses) {
+      if (!item.is_object()) continue;
+      int64_t cause = 0, kind = 0, count = 0, lost_bytes = 0;
+      format::Loss loss;
+      format::GetField(item, "cause", &cause);
+      format::GetField(item, "kind", &kind);
+      format::GetField(item, "count", &count);
+      format::GetField(item, "bytes", &lost_bytes);
+      format::GetField(item, "first_step", &loss.first_step);
+      format::GetField(item, "last_step", &loss.last_step);
+      loss.cause = static_cast<uint8_t>(cause);
+      loss.kind = static_cast<uint8_t>(kind);
+      loss.count = static_cast<uint64_t>(count);
+      loss.bytes = static_cast<uint64_t>(lost_bytes);
+      heir->losses.push_back(loss);
+    }
+  }
+  return OkStatus();
+}
+
+// A valid record behind committed_pos is a step that was cut off. Set, not added: a journal has one death, and this
+// may run several times.
+void NoteCrashedStep(const Ring& ring) {
+  const uint64_t committed = ring.committed();
+  format::RecordHeader header;
+  std::memcpy(&header, ring.At(committed), sizeof(header));
+  if (!format::CheckRecordHeader(header, committed, ring.Contiguous(committed)).ok()) return;
+  if (header.sequence != ring.header->committed_seq.load(std::memory_order_acquire) + 1) return;
+  // A pad or a definition carries no step of its own; the record behind it may.
+  int64_t step = header.global_step;
+  const auto type = static_cast<format::RecordType>(header.type);
+  if (type == format::RecordType::kPad || type == format::RecordType::kTensorDef) {
+    step = std::max<int64_t>(ring.header->last_seen_step.load(std::memory_order_relaxed), 0);
+  }
+  constexpr auto kCause = static_cast<size_t>(format::LossCause::kCrashed);
+  constexpr auto kKind = static_cast<size_t>(format::LossKind::kStep) - 1;
+  ring.header->loss_first_step[kCause][kKind].store(step, std::memory_order_relaxed);
+  ring.header->loss_last_step[kCause][kKind].store(step, std::memory_order_relaxed);
+  ring.header->loss_count[kCause][kKind].store(1, std::memory_order_release);
+}
+
+}  // namespace
+
+void ReleaseRing(const std::string& journal_path) {
+  const base::UniqueFd fd(::open(journal_path.c_str(), O_WRONLY | O_CLOEXEC));
+  struct stat info{};
+  if (!fd.ok() || ::fstat(fd.get(), &info) != 0) return;
+  const auto header = static_cast<off_t>(format::kJournalHeaderBytes);
+  if (info.st_size <= header) return;
+  (void)::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, header, info.st_size - header);
+}
+
+Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::string& worker_directory,
+                                        const format::WorkerInfo& info, const std::string& journal_path) {
+  Inheritance heir;
+  SegmentOrigin origin;
+  origin.directory = base::JoinPath(worker_directory, format::kSegmentsDir);
+  origin.run_id = info.run_id;
+  origin.attempt = info.attempt;
+  origin.worker = info.worker;
+  TDBG_ASSIGN_OR_RETURN(Segments segments, CleanAndCount(files, origin.directory));
+  heir.segment_bytes = segments.bytes;
+  if (!segments.newest.empty()) {
+    // A damaged newest segment costs the names, not the values: they are sealed under stand-ins.
+    (void)TakeFromSegment(files, base::JoinPath(origin.directory, segments.newest), &heir).ok();
+  }
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<DeadJournal> journal, DeadJournal::Open(journal_path));
+  if (journal == nullptr) {
+    heir.next_sequence = segments.last_sequence + 1;
+    return heir;
+  }
+
+  const Ring ring = journal->ring();
+  origin.writer_id = ring.header->writer_id;
+  const uint64_t committed = ring.committed();
+  const bool ended = ring.header->ended.load(std::memory_order_acquire) != 0;
+  if (!ended) NoteCrashedStep(ring);
+  if (ring.sealed() < committed) TDBG_RETURN_IF_ERROR(files.CreateDirectories(origin.directory));
+  SegmentBuilder builder(&files, origin);
+  while (ring.sealed() < committed) {
+    TDBG_ASSIGN_OR_RETURN(const SealResult sealed,
+                          builder.SealNext(ring, ring.sealed(), committed, SealLimits{}, /*verify=*/true,
+                                           segments.last_sequence, &heir.tensors, [] {}));
+    heir.segment_bytes += sealed.file_bytes;
+    if (sealed.damaged_records != 0) {
+      CountLossIn(ring.header, format::LossCause::kDamaged, format::LossKind::kRaw,
+                  std::max<int64_t>(sealed.last_step, 0), sealed.damaged_records, sealed.damaged_bytes);
+    }
+    ring.header->sealed_seq.store(std::max(sealed.last_sequence, segments.last_sequence), std::memory_order_release);
+    ring.header->sealed_pos.store(sealed.end_pos, std::memory_order_release);
+  }
+  heir.losses = LossesIn(*ring.header);
+  heir.next_sequence =
+      std::max(segments.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire)) + 1;
+  ReleaseRing(journal_path);
+  return heir;
+}
+
+Status SealLeftovers(base::FileSystem& files, const std::string& worker_directory) {
+  const std::string worker_file = base::JoinPath(worker_directory, format::kWorkerFile);
+  if (!files.Exists(worker_file)) return OkStatus();  // it died before it wrote anything
+  auto lock = files.Lock(base::JoinPath(worker_directory, format::kLockFile));
+  if (!lock.ok()) return lock.status().code() == Code::kFailedPrecondition ? OkStatus() : lock.status();
+  TDBG_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(worker_file));
+  TDBG_ASSIGN_OR_RETURN(const format::WorkerInfo info, format::WorkerInfo::FromJson(text));
+  const std::string journal_path =
+      info.journal_path.starts_with('/') ? info.journal_path : base::JoinPath(worker_directory, info.journal_path);
+  TDBG_ASSIGN_OR_RETURN(const Inheritance heir, SealLeftoversLocked(files, worker_directory, info, journal_path));
+  (void)heir;
+  return OkStatus();
+}
+
+}  // namespace tdbg::store

@@ -1,0 +1,34 @@
+// What a dead process left in a worker's directory, and what its successor must know of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "format/records.h"
+#include "format/run_files.h"
+#include "store/writer/tensor_table.h"
+#include "tdbg/status.h"
+
+namespace tdbg::store {
+
+/// The state after everything is sealed. A fresh directory gives the defaults.
+struct Inheritance {
+  TensorTable tensors;               ///< every definition so far: a successor's ids start behind them
+  uint64_t next_sequence = 1;        ///< segments of one directory never share a sequence
+  uint64_t segment_bytes = 0;        ///< of all segments
+  std::vector<format::Loss> losses;  ///< cumulative
+};
+
+/// Seals the journal of `journal_path`, if there is one. Kill-safe: each segment is complete or absent, and what is
+/// in a segment already is recognised by its sequence, so doing it again adds nothing.
+/// \pre the caller holds the worker's lock.
+Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::string& worker_directory,
+                                        const format::WorkerInfo& info, const std::string& journal_path);
+
+/// Gives the ring's blocks back to the disk and keeps the header, in which readers find losses and heartbeat.
+/// \pre everything is sealed and nobody writes. Ignored where the file system cannot.
+void ReleaseRing(const std::string& journal_path);
+
+}  // namespace tdbg::store

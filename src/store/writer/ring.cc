@@ -1,0 +1,96 @@
+#include "store/writer/ring.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <new>
+
+namespace tdbg::store {
+
+using format::JournalHeader;
+
+Ring Ring::Over(std::span<std::byte> mapping) {
+  Ring ring;
+  ring.header = reinterpret_cast<JournalHeader*>(mapping.data());
+  ring.data = mapping.data() + format::kJournalHeaderBytes;
+  ring.bytes = ring.header->ring_bytes;
+  return ring;
+}
+
+void InitJournal(std::span<std::byte> mapping, uint64_t writer_id, uint64_t next_sequence,
+                 std::span<const format::Loss> losses_so_far) {
+  auto* header = new (mapping.data()) JournalHeader{};
+  header->major = format::kMajor;
+  header->minor = format::kMinor;
+  header->header_bytes = format::kJournalHeaderBytes;
+  header->ring_bytes =
+      (mapping.size() - format::kJournalHeaderBytes) / format::kRecordAlignment * format::kRecordAlignment;
+  header->writer_id = writer_id;
+  header->pid = static_cast<uint32_t>(::getpid());
+  header->committed_seq.store(next_sequence - 1, std::memory_order_relaxed);
+  header->sealed_seq.store(next_sequence - 1, std::memory_order_relaxed);
+  header->last_seen_step.store(-1, std::memory_order_relaxed);
+  for (int cause = 0; cause < format::kLossCauses; ++cause) {
+    for (int kind = 0; kind < 4; ++kind) {
+      header->loss_first_step[cause][kind].store(-1, std::memory_order_relaxed);
+      header->loss_last_step[cause][kind].store(-1, std::memory_order_relaxed);
+    }
+  }
+  for (const format::Loss& loss : losses_so_far) {
+    if (loss.cause >= format::kLossCauses || loss.kind < 1 || loss.kind > 4) continue;
+    header->loss_count[loss.cause][loss.kind - 1].store(loss.count, std::memory_order_relaxed);
+    header->loss_bytes[loss.cause][loss.kind - 1].store(loss.bytes, std::memory_order_relaxed);
+    header->loss_first_step[loss.cause][loss.kind - 1].store(loss.first_step, std::memory_order_relaxed);
+    header->loss_last_step[loss.cause][loss.kind - 1].store(loss.last_step, std::memory_order_relaxed);
+  }
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(header->magic, format::kJournalMagic, sizeof(header->magic));
+}
+
+void CountLossIn(JournalHeader* header, format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
+                 uint64_t bytes) {
+  const auto c = static_cast<size_t>(cause);
+  const auto k = static_cast<size_t>(kind) - 1;
+  if (c >= format::kLossCauses || k >= 4 || count == 0) return;
+  header->loss_bytes[c][k].fetch_add(bytes, std::memory_order_relaxed);
+  auto& first = header->loss_first_step[c][k];
+  for (int64_t seen = first.load(std::memory_order_relaxed);
+       (seen < 0 || step < seen) && !first.compare_exchange_weak(seen, step, std::memory_order_relaxed);) {
+  }
+  auto& last = header->loss_last_step[c][k];
+  for (int64_t seen = last.load(std::memory_order_relaxed);
+       step > seen && !last.compare_exchange_weak(seen, step, std::memory_order_relaxed);) {
+  }
+  // Last, so that who sees the count sees its steps.
+  header->loss_count[c][k].fetch_add(count, std::memory_order_release);
+}
+
+std::vector<format::Loss> LossesIn(const JournalHeader& header) {
+  std::vector<format::Loss> losses;
+  for (uint8_t cause = 0; cause < format::kLossCauses; ++cause) {
+    for (uint8_t kind = 1; kind <= 4; ++kind) {
+      format::Loss loss;
+      loss.count = header.loss_count[cause][kind - 1].load(std::memory_order_acquire);
+      if (loss.count == 0) continue;
+      loss.cause = cause;
+      loss.kind = kind;
+      loss.bytes = header.loss_bytes[cause][kind - 1].load(std::memory_order_relaxed);
+      loss.first_step = header.loss_first_step[cause][kind - 1].load(std::memory_order_relaxed);
+      loss.last_step = header.loss_last_step[cause][kind - 1].load(std::memory_order_relaxed);
+      losses.push_back(loss);
+    }
+  }
+  return losses;
+}
+
+void Handoff::NoteError(const Status& status) {
+  const std::lock_guard guard(mutex_);
+  if (first_error_.ok()) first_error_ = status;
+}
+
+Status Handoff::first_error() const {
+  const std::lock_guard guard(mutex_);
+  return first_error_;
+}
+
+}  // namespace tdbg::store

@@ -1,0 +1,483 @@
+#include "store/writer/segment_builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "format/json_fields.h"
+#include "format/segment.h"
+
+namespace tdbg::store {
+
+using format::RecordHeader;
+using format::RecordType;
+
+namespace {
+
+// Small pieces are gathered into writes of this size; larger ones go out from the ring as they are.
+constexpr size_t kStageBytes = 1 << 20;
+constexpr size_t kDirectBytes = 256 << 10;
+
+}  // namespace
+
+// One entry of the file: where its bytes are now, and how it is declared.
+struct SegmentBuilder::Piece {
+  format::SegmentEntry entry;
+  uint64_t item_bytes = 1;
+  std::span<const std::byte> bytes;
+  uint64_t hash = 0;
+  // Raw tensors only.
+  bool is_raw = false;
+  format::RawHeader raw;
+  uint32_t commit = 0;
+};
+
+struct SegmentBuilder::Content {
+  struct Summaries {
+    int64_t step;
+    format::SummariesView view;
+  };
+  struct Scalars {
+    int64_t step;
+    std::span<const std::byte> rows;
+    size_t count() const { return rows.size() / sizeof(format::ScalarRow); }
+  };
+  struct Raw {
+    int64_t step;
+    format::RawHeader header;
+    std::span<const std::byte> data;
+    uint64_t hash;
+    uint32_t commit;
+  };
+  std::vector<format::Commit> commits;
+  std::vector<Summaries> summaries;
+  std::vector<Scalars> scalars;
+  std::vector<Raw> raws;
+  std::vector<std::string_view> contexts, acks;
+  std::string_view end;
+  uint64_t summary_rows = 0, scalar_rows = 0, histogram_bytes = 0;
+  uint64_t first_sequence = 0;
+  uint64_t last_sequence = 0;
+
+  std::vector<std::byte> columns;  // all of them, each at a multiple of 8
+  std::vector<Piece> pieces;
+  std::vector<std::byte> stage;
+
+  void Clear() {
+    commits.clear();
+    summaries.clear();
+    scalars.clear();
+    raws.clear();
+    contexts.clear();
+    acks.clear();
+    end = {};
+    summary_rows = scalar_rows = histogram_bytes = first_sequence = last_sequence = 0;
+    pieces.clear();
+  }
+};
+
+SegmentBuilder::SegmentBuilder(base::FileSystem* files, SegmentOrigin origin)
+    : files_(files), origin_(std::move(origin)), content_(std::make_unique<Content>()) {}
+SegmentBuilder::~SegmentBuilder() = default;
+
+void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits,
+                             bool verify, uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result) {
+  Content& c = *content_;
+  c.Clear();
+  uint64_t row_bytes = 0, header_bytes = 0;
+  format::Commit step;  // counts what Collect took, which after damage is less than what the writer wrote
+  uint64_t position = begin_pos;
+  while (position < committed_pos) {
+    RecordHeader header;
+    std::memcpy(&header, ring.At(position), sizeof(header));
+    const uint64_t available = std::min(ring.Contiguous(position), committed_pos - position);
+    if (!format::CheckRecordHeader(header, position, available).ok()) {
+      // Its length is not to be believed, so nothing behind it can be found either.
+      ++result->damaged_records;
+      result->damaged_bytes += committed_pos - position;
+      position = committed_pos;
+      result->last_sequence = std::max(c.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire));
+      break;
+    }
+    const std::span<const std::byte> payload(ring.At(position) + sizeof(header), header.payload_bytes);
+    position += format::RecordBytes(header.payload_bytes);
+    if (header.sequence <= skip_through_sequence) continue;
+    if (c.first_sequence == 0) c.first_sequence = header.sequence;
+    if (verify && !format::CheckPayload(header, payload).ok()) {
+      ++result->damaged_records;
+      result->damaged_bytes += header.payload_bytes;
+      if (header.type != static_cast<uint16_t>(RecordType::kCommit)) continue;
+      // The step's records are good, so it is kept under its number; what else the commit said is gone.
+      step.global_step = header.global_step;
+      c.commits.push_back(step);
+      step = {};
+      c.last_sequence = header.sequence;
+      continue;
+    }
+    const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+    switch (static_cast<RecordType>(header.type)) {
+      case RecordType::kTensorDef: tensors->Add(text); break;
+      case RecordType::kSummaries: {
+        const auto view = format::DecodeSummaries(payload);
+        if (!view.ok()) break;
+        c.summaries.push_back({header.global_step, *view});
+        c.summary_rows += view->row_count;
+        c.histogram_bytes += view->histograms.size();
+        step.summary_rows += view->row_count;
+        row_bytes += payload.size();
+        break;
+      }
+      case RecordType::kScalars:
+        c.scalars.push_back({header.global_step, payload});
+        c.scalar_rows += c.scalars.back().count();
+        step.scalar_rows += static_cast<uint32_t>(c.scalars.back().count());
+        row_bytes += payload.size();
+        break;
+      case RecordType::kRaw: {
+        const auto raw = format::DecodeRaw(payload);
+        if (!raw.ok()) break;
+        c.raws.push_back({header.global_step, raw->header, raw->data, header.payload_hash,
+                          static_cast<uint32_t>(c.commits.size())});
+        ++step.raw_tensors;
+        header_bytes += 300;
+        break;
+      }
+      case RecordType::kContext: c.contexts.push_back(text); break;
+      case RecordType::kAck: c.acks.push_back(text); break;
+      case RecordType::kEnd: c.end = text; break;
+      case RecordType::kCommit: {
+        auto commit = base::Load<format::Commit>(payload.data());
+        commit.summary_rows = step.summary_rows;
+        commit.scalar_rows = step.scalar_rows;
+        commit.raw_tensors = step.raw_tensors;
+        step = {};
+        c.commits.push_back(commit);
+        c.last_sequence = header.sequence;
+        break;
+      }
+      case RecordType::kPad: break;
+      default: break;  // of a later minor version, which sealed its own journal in all but a crash
+    }
+    const bool at_commit = header.type == static_cast<uint16_t>(RecordType::kCommit);
+    if (at_commit && (position - begin_pos >= limits.journal_bytes || row_bytes >= limits.row_bytes ||
+                      header_bytes >= limits.header_bytes)) {
+      break;
+    }
+  }
+  result->end_pos = position;
+  result->last_sequence = std::max(result->last_sequence, c.last_sequence);
+  for (const format::Commit& commit : c.commits) {
+    if (result->first_step < 0) result->first_step = commit.global_step;
+    result->last_step = std::max(result->last_step, commit.global_step);
+  }
+}
+
+void SegmentBuilder::LayColumns() {
+  Content& c = *content_;
+  const uint64_t n_steps = c.commits.size();
+  const uint64_t bytes = n_steps * (4 * 8 + 5 * 4 + 2) + c.summary_rows * (18 * 8 + 4 * 4 + 2 * 2) +
+                         c.scalar_rows * (2 * 8 + 4 + 2 * 2) + c.histogram_bytes + 64 * 8;
+  c.columns.resize(bytes);
+  uint64_t at = 0;
+
+  const auto piece = [&](const char* key, const char* dtype, uint64_t item, uint64_t count) {
+    at = base::AlignUp(at, 8);
+    std::byte* const to = c.columns.data() + at;
+    at += count * item;
+    Piece& p = c.pieces.emplace_back();
+    p.entry.key = key;
+    p.entry.dtype = dtype;
+    p.entry.shape = {static_cast<int64_t>(count)};
+    p.item_bytes = item;
+    p.bytes = {to, count * item};
+    return to;
+  };
+  // A column of one field of the commits.
+  const auto step_column = [&]<typename T>(const char* key, const char* dtype, T format::Commit::*field) {
+    std::byte* to = piece(key, dtype, sizeof(T), n_steps);
+    for (const format::Commit& commit : c.commits) {
+      base::Store(to, commit.*field);
+      to += sizeof(T);
+    }
+  };
+  step_column("step/global", "I64", &format::Commit::global_step);
+  step_column("step/mode_step", "I64", &format::Commit::mode_step);
+  step_column("step/wall_nanos", "I64", &format::Commit::wall_nanos);
+  step_column("step/monotonic_nanos", "I64", &format::Commit::monotonic_nanos);
+  step_column("step/mode", "U16", &format::Commit::mode);
+  step_column("step/flags", "U32", &format::Commit::flags);
+  step_column("step/shed", "U32", &format::Commit::shed);
+  step_column("step/summary_rows", "U32", &format::Commit::summary_rows);
+  step_column("step/scalar_rows", "U32", &format::Commit::scalar_rows);
+  step_column("step/raw_tensors", "U32", &format::Commit::raw_tensors);
+
+  const auto summary_column = [&]<typename T>(const char* key, const char* dtype, size_t offset, T) {
+    std::byte* to = piece(key, dtype, sizeof(T), c.summary_rows);
+    for (const Content::Summaries& record : c.summaries) {
+      const std::byte* from = record.view.rows.data() + offset;
+      for (uint32_t i = 0; i < record.view.row_count; ++i) {
+        std::memcpy(to, from, sizeof(T));
+        to += sizeof(T);
+        from += sizeof(format::SummaryRow);
+      }
+    }
+  };
+  const auto summary_step_column = [&](const char* key) {
+    std::byte* to = piece(key, "I64", 8, c.summary_rows);
+    for (const Content::Summaries& record : c.summaries) {
+      for (uint32_t i = 0; i < record.view.row_count; ++i, to += 8) base::Store(to, record.step);
+    }
+  };
+#define TDBG_COLUMN(field, dtype) \
+  summary_column("summary/" #field, dtype, offsetof(format::SummaryRow, field), decltype(format::SummaryRow::field)())
+  TDBG_COLUMN(tensor, "U32");
+  summary_step_column("summary/step_first");
+  summary_step_column("summary/step_last");
+  TDBG_COLUMN(level, "U32");
+  TDBG_COLUMN(sub, "U16");
+  TDBG_COLUMN(point, "U16");
+  TDBG_COLUMN(flags, "U32");
+  TDBG_COLUMN(count, "U64");
+  TDBG_COLUMN(nan_count, "U64");
+  TDBG_COLUMN(pos_inf_count, "U64");
+  TDBG_COLUMN(neg_inf_count, "U64");
+  TDBG_COLUMN(zero_count, "U64");
+  TDBG_COLUMN(min, "F64");
+  TDBG_COLUMN(max, "F64");
+  TDBG_COLUMN(mean, "F64");
+  TDBG_COLUMN(variance, "F64");
+  TDBG_COLUMN(m3, "F64");
+  TDBG_COLUMN(m4, "F64");
+  TDBG_COLUMN(l1, "F64");
+  TDBG_COLUMN(l2, "F64");
+  TDBG_COLUMN(abs_min, "F64");
+  TDBG_COLUMN(abs_max, "F64");
+  TDBG_COLUMN(histogram_bytes, "U32");
+#undef TDBG_COLUMN
+  {
+    // In the journal offsets count from the record's histograms, here from the segment's.
+    std::byte* to = piece("summary/histogram_offset", "U64", 8, c.summary_rows);
+    uint64_t base_offset = 0;
+    for (const Content::Summaries& record : c.summaries) {
+      for (uint32_t i = 0; i < record.view.row_count; ++i, to += 8) {
+        const std::byte* row = record.view.rows.data() + i * sizeof(format::SummaryRow);
+        const auto offset = base::Load<uint32_t>(row + offsetof(format::SummaryRow, histogram_offset));
+        const auto length = base::Load<uint32_t>(row + offsetof(format::SummaryRow, histogram_bytes));
+        base::Store<uint64_t>(to, length == 0 ? 0 : base_offset + offset);
+      }
+      base_offset += record.view.histograms.size();
+    }
+    to = piece("summary/histogram", "U8", 1, c.histogram_bytes);
+    for (const Content::Summaries& record : c.summaries) {
+      if (record.view.histograms.empty()) continue;
+      std::memcpy(to, record.view.histograms.data(), record.view.histograms.size());
+      to += record.view.histograms.size();
+    }
+  }
+
+  const auto scalar_column = [&]<typename T>(const char* key, const char* dtype, size_t offset, T) {
+    std::byte* to = piece(key, dtype, sizeof(T), c.scalar_rows);
+    for (const Content::Scalars& record : c.scalars) {
+      for (size_t i = 0; i < record.count(); ++i, to += sizeof(T)) {
+        std::memcpy(to, record.rows.data() + i * sizeof(format::ScalarRow) + offset, sizeof(T));
+      }
+    }
+  };
+  scalar_column("scalar/tensor", "U32", offsetof(format::ScalarRow, tensor), uint32_t());
+  {
+    std::byte* to = piece("scalar/step", "I64", 8, c.scalar_rows);
+    for (const Content::Scalars& record : c.scalars) {
+      for (size_t i = 0; i < record.count(); ++i, to += 8) base::Store(to, record.step);
+    }
+  }
+  scalar_column("scalar/sub", "U16", offsetof(format::ScalarRow, sub), uint16_t());
+  scalar_column("scalar/point", "U16", offsetof(format::ScalarRow, point), uint16_t());
+  scalar_column("scalar/value", "F64", offsetof(format::ScalarRow, value), double());
+  for (Piece& p : c.pieces) p.hash = base::Hash64(p.bytes);
+}
+
+void SegmentBuilder::LayRaws(const TensorTable& tensors, SealResult* result) {
+  Content& c = *content_;
+  std::unordered_map<std::string, size_t> seen;
+  std::unordered_map<format::TensorId, std::string> names;
+  seen.reserve(c.raws.size());
+  for (const Content::Raw& raw : c.raws) {
+    const auto [name, is_new] = names.try_emplace(raw.header.tensor);
+    if (is_new) name->second = tensors.NameOf(raw.header.tensor);
+    Piece p;
+    p.entry.key =
+        format::RawKey(name->second, raw.step, {raw.header.sub, static_cast<format::Point>(raw.header.point)});
+    const auto dtype = static_cast<DType>(raw.header.dtype);
+    p.entry.dtype = std::string(format::SafetensorsDType(dtype));
+    p.entry.shape.assign(raw.header.shape, raw.header.shape + raw.header.rank);
+    p.item_bytes = ItemSize(dtype);
+    // As U8 an element is one more axis of its bytes.
+    if (p.entry.dtype == "U8" && p.item_bytes > 1) p.entry.shape.push_back(static_cast<int64_t>(p.item_bytes));
+    p.bytes = raw.data;
+    p.hash = raw.hash;
+    p.is_raw = true;
+    p.raw = raw.header;
+    p.commit = raw.commit;
+    const auto [known, inserted] = seen.try_emplace(p.entry.key, c.pieces.size());
+    if (inserted) {
+      c.pieces.push_back(std::move(p));
+    } else {  // a safetensors key names one value
+      ++result->repeated_keys;
+      result->repeated_bytes += c.pieces[known->second].bytes.size();
+      c.pieces[known->second] = std::move(p);
+    }
+  }
+}
+
+std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& tensors) const {
+  const Content& c = *content_;
+  const auto append_key = [](std::string_view key, std::string* out) {
+    out->push_back(',');
+    format::AppendJsonString(key, out);
+    out->push_back(':');
+  };
+  const auto append_list = [&](std::string_view key, std::span<const std::string_view> items, std::string* out) {
+    append_key(key, out);
+    out->push_back('[');
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i != 0) out->push_back(',');
+      // Whatever a caller handed in, the header stays JSON.
+      out->append(format::IsJson(items[i]) ? std::string(items[i]) : format::DumpJson(format::Json(items[i])));
+    }
+    out->push_back(']');
+  };
+  std::string out = "{\"format\":{\"major\":" + std::to_string(format::kMajor) +
+                    ",\"minor\":" + std::to_string(format::kMinor) + "},\"kind\":\"segment\"";
+  append_key("run", &out);
+  out += format::DumpJson(format::Json(origin_.run_id));
+  append_key("attempt", &out);
+  out += std::to_string(origin_.attempt);
+  append_key("worker", &out);
+  out += format::DumpJson(format::Json(origin_.worker));
+  append_key("first_sequence", &out);
+  out += std::to_string(c.first_sequence);
+  append_key("last_sequence", &out);
+  out += std::to_string(c.last_sequence);
+  append_key("writer_id", &out);
+  out += "\"" + base::Hex64(origin_.writer_id) + "\"";
+  append_key("last_seen_step", &out);
+  out += std::to_string(ring.header->last_seen_step.load(std::memory_order_relaxed));
+  append_key("last_seen_wall_nanos", &out);
+  out += std::to_string(ring.header->last_seen_wall_nanos.load(std::memory_order_relaxed));
+  append_key("tensors", &out);
+  out += "[" + tensors.JoinedJson() + "]";
+  append_list("context", c.contexts, &out);
+  append_list("acks", c.acks, &out);
+  if (!c.end.empty()) {
+    append_key("end", &out);
+    out += format::IsJson(c.end) ? std::string(c.end) : format::DumpJson(format::Json(c.end));
+  }
+  append_key("losses", &out);
+  out.push_back('[');
+  bool first = true;
+  for (const format::Loss& loss : LossesIn(*ring.header)) {
+    if (!first) out.push_back(',');
+    first = false;
+    out += "{\"cause\":" + std::to_string(loss.cause) + ",\"kind\":" + std::to_string(loss.kind) +
+           ",\"count\":" + std::to_string(loss.count) + ",\"bytes\":" + std::to_string(loss.bytes) +
+           ",\"first_step\":" + std::to_string(loss.first_step) + ",\"last_step\":" + std::to_string(loss.last_step) +
+           "}";
+  }
+  out.push_back(']');
+  append_key("checksums", &out);
+  char separator = '{';
+  for (const Piece& p : c.pieces) {
+    out.push_back(separator);
+    separator = ',';
+    format::AppendJsonString(p.entry.key, &out);
+    out += ":\"" + base::Hex64(p.hash) + "\"";
+  }
+  out.push_back('}');
+  append_key("raw", &out);
+  out.push_back('{');
+  first = true;
+  for (const Piece& p : c.pieces) {
+    if (!p.is_raw) continue;
+    if (!first) out.push_back(',');
+    first = false;
+    format::AppendJsonString(p.entry.key, &out);
+    out += ":{\"id\":" + std::to_string(p.raw.tensor) + ",\"commit\":" + std::to_string(p.commit) + ",\"dtype\":\"";
+    out += DTypeName(static_cast<DType>(p.raw.dtype));
+    out += "\",\"shape\":[";
+    for (int i = 0; i < p.raw.rank; ++i) {
+      if (i != 0) out.push_back(',');
+      out += std::to_string(p.raw.shape[i]);
+    }
+    out += "]}";
+  }
+  out += "}}";
+  return out;
+}
+
+Status SegmentBuilder::WriteFile(const std::string& header, const std::string& path,
+                                 const std::function<void()>& tick) {
+  Content& c = *content_;
+  const std::string temporary = base::JoinPath(origin_.directory, ".tmp-" + base::BaseName(path));
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<base::PendingFile> file, files_->CreatePending(temporary));
+  c.stage.clear();
+  c.stage.reserve(kStageBytes);
+  const auto flush = [&]() -> Status {
+    if (c.stage.empty()) return OkStatus();
+    TDBG_RETURN_IF_ERROR(file->Write(c.stage));
+    c.stage.clear();
+    tick();
+    return OkStatus();
+  };
+  const auto write = [&](std::span<const std::byte> bytes) -> Status {
+    if (bytes.size() >= kDirectBytes) {
+      TDBG_RETURN_IF_ERROR(flush());
+      while (!bytes.empty()) {
+        const size_t n = std::min(bytes.size(), 4 * kStageBytes);
+        TDBG_RETURN_IF_ERROR(file->Write(bytes.first(n)));
+        tick();
+        bytes = bytes.subspan(n);
+      }
+      return OkStatus();
+    }
+    if (c.stage.size() + bytes.size() > kStageBytes) TDBG_RETURN_IF_ERROR(flush());
+    c.stage.insert(c.stage.end(), bytes.begin(), bytes.end());
+    return OkStatus();
+  };
+  TDBG_RETURN_IF_ERROR(write(std::as_bytes(std::span(header))));
+  for (const Piece& p : c.pieces) TDBG_RETURN_IF_ERROR(write(p.bytes));
+  TDBG_RETURN_IF_ERROR(flush());
+  // Synced later, by a thread of its own (Syncer): journal space must not wait for the platters.
+  return file->Publish(path, /*durable=*/false);
+}
+
+Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,
+                                            const SealLimits& limits, bool verify, uint64_t skip_through_sequence,
+                                            TensorTable* tensors, const std::function<void()>& tick) {
+  Content& c = *content_;
+  SealResult result;
+  Collect(ring, begin_pos, committed_pos, limits, verify, skip_through_sequence, tensors, &result);
+  if (c.commits.empty()) return result;
+  LayColumns();
+  LayRaws(*tensors, &result);
+  // Descending item size: every entry then starts at a multiple of its own item, without fillers.
+  std::stable_sort(c.pieces.begin(), c.pieces.end(),
+                   [](const Piece& a, const Piece& b) { return a.item_bytes > b.item_bytes; });
+  uint64_t at = 0;
+  std::vector<format::SegmentEntry> entries;
+  entries.reserve(c.pieces.size());
+  for (Piece& p : c.pieces) {
+    p.entry.begin = at;
+    p.entry.end = at += p.bytes.size();
+    entries.push_back(p.entry);
+  }
+  const std::string header = format::EncodeSegmentHeader(entries, MetadataJson(ring, *tensors));
+  result.path =
+      base::JoinPath(origin_.directory, format::SegmentFileName(c.first_sequence, c.last_sequence));
+  TDBG_RETURN_IF_ERROR(WriteFile(header, result.path, tick));
+  result.file_bytes = header.size() + at;
+  return result;
+}
+
+}  // namespace tdbg::store

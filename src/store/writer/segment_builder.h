@@ -1,0 +1,76 @@
+// Turns a range of committed journal records into one segment file.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/file.h"
+#include "store/writer/ring.h"
+#include "store/writer/tensor_table.h"
+#include "tdbg/status.h"
+
+namespace tdbg::store {
+
+/// What a segment says about where it comes from.
+struct SegmentOrigin {
+  std::string directory;  ///< <worker>/segments
+  std::string run_id;
+  int64_t attempt = 0;
+  std::string worker;
+  uint64_t writer_id = 0;
+};
+
+struct SealLimits {
+  uint64_t journal_bytes = 64 << 20;  ///< cut at the first commit that reaches this
+  /// Rows become columns in memory before they are written (raw tensors do not); with the header this keeps the
+  /// drain's memory under some 32 MiB.
+  uint64_t row_bytes = 12 << 20;
+  uint64_t header_bytes = 8 << 20;    ///< estimated; safetensors refuses headers beyond 100 MB
+};
+
+struct SealResult {
+  uint64_t end_pos = 0;          ///< sealed up to here
+  uint64_t last_sequence = 0;
+  uint64_t file_bytes = 0;       ///< 0: the range held nothing but damage, and there is no file
+  std::string path;
+  uint64_t damaged_records = 0;  ///< skipped; only with `verify`
+  uint64_t damaged_bytes = 0;
+  uint64_t repeated_keys = 0;    ///< raw values given twice for one key; the last is kept
+  uint64_t repeated_bytes = 0;
+  int64_t first_step = -1, last_step = -1;
+};
+
+/// Keeps its scratch memory from segment to segment. \threadsafety One thread.
+class SegmentBuilder {
+ public:
+  SegmentBuilder(base::FileSystem* files, SegmentOrigin origin);
+  ~SegmentBuilder();
+
+  /// Seals committed records from `begin_pos` on, up to `limits` or `committed_pos`, whichever comes first.
+  /// Publishes by rename; the caller then moves sealed_pos. Nothing of a failed attempt stays behind.
+  /// \param verify  check payload hashes first (a dead process's journal); a damaged record costs itself only
+  /// \param skip_through_sequence  records up to this one are in a segment already
+  /// \param tick  called between writes: the doorbell must not wait for a slow disk
+  /// \error those of the file system
+  Result<SealResult> SealNext(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits,
+                              bool verify, uint64_t skip_through_sequence, TensorTable* tensors,
+                              const std::function<void()>& tick);
+
+ private:
+  struct Content;
+  struct Piece;
+  void Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits, bool verify,
+               uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result);
+  void LayColumns();
+  void LayRaws(const TensorTable& tensors, SealResult* result);
+  std::string MetadataJson(const Ring& ring, const TensorTable& tensors) const;
+  Status WriteFile(const std::string& header, const std::string& path, const std::function<void()>& tick);
+
+  base::FileSystem* const files_;
+  const SegmentOrigin origin_;
+  std::unique_ptr<Content> content_;
+};
+
+}  // namespace tdbg::store

@@ -1,0 +1,55 @@
+#include "store/writer/syncer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/posix.h"
+
+namespace tdbg::store {
+namespace {
+
+void SyncFile(const std::string& path, Handoff* handoff) {
+  const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.ok()) return;  // deleted meanwhile: nothing to keep
+  if (::fdatasync(fd.get()) != 0) handoff->NoteError(base::PathError(errno, "cannot sync", path));
+  const size_t slash = path.rfind('/');
+  const base::UniqueFd directory(::open(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.ok()) (void)::fsync(directory.get());  // the name; not every file system can
+}
+
+}  // namespace
+
+Syncer::Syncer(Handoff* handoff) : handoff_(handoff), thread_([this] { Run(); }) {}
+
+Syncer::~Syncer() {
+  {
+    const std::lock_guard guard(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Syncer::Enqueue(std::string path) {
+  {
+    const std::lock_guard guard(mutex_);
+    queue_.push_back(std::move(path));
+  }
+  changed_.notify_one();
+}
+
+void Syncer::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const std::string path = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    SyncFile(path, handoff_);
+    lock.lock();
+  }
+}
+
+}  // namespace tdbg::store

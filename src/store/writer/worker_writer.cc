@@ -1,0 +1,127 @@
+#include "store/writer/worker_writer.h"
+
+#include "store/writer/drain.h"
+#include "store/writer/journal_writer.h"
+
+namespace tdbg::store {
+
+// In this order: the drain uses the handoff, the journal writer uses the drain's mapping.
+struct WorkerWriter::Impl {
+  explicit Impl(const WriterOptions& options) : clock(options.clock) {}
+  const base::Clock* const clock;
+  Handoff handoff;
+  std::unique_ptr<Drain> drain;
+  std::unique_ptr<JournalWriter> journal;
+  format::JournalHeader* header = nullptr;
+  int64_t last_step = 0;
+};
+
+WorkerWriter::WorkerWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Result<std::unique_ptr<WorkerWriter>> WorkerWriter::Open(WriterOptions options) {
+  auto impl = std::make_unique<Impl>(options);
+  TDBG_ASSIGN_OR_RETURN(impl->drain, Drain::Start(options, &impl->handoff));
+  impl->header = impl->drain->ring().header;
+  impl->journal = std::make_unique<JournalWriter>(impl->drain->ring(), &impl->handoff, options.when_full,
+                                                  options.budget_bytes, impl->drain->id_base(), options.clock);
+  return std::unique_ptr<WorkerWriter>(new WorkerWriter(std::move(impl)));
+}
+
+WorkerWriter::~WorkerWriter() {
+  if (impl_ == nullptr) return;
+  impl_->journal->Rollback();
+}
+
+// After Abandon impl_ is null, and every call does nothing: the child of a fork may still hold the object.
+
+void WorkerWriter::AppendTensorDef(const format::TensorDef& def) {
+  if (impl_ != nullptr) impl_->journal->AppendTensorDef(def);
+}
+
+void WorkerWriter::AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows,
+                                   std::span<const uint8_t> histograms) {
+  if (impl_ != nullptr) impl_->journal->AppendSummaries(step, rows, histograms);
+}
+
+void WorkerWriter::AppendScalars(int64_t step, std::span<const format::ScalarRow> rows) {
+  if (impl_ != nullptr) impl_->journal->AppendScalars(step, rows);
+}
+
+bool WorkerWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view) {
+  return impl_ != nullptr && impl_->journal->AppendRaw(step, tensor, sub, view);
+}
+
+void WorkerWriter::AppendContext(const format::ContextRecord& record) {
+  if (impl_ == nullptr) return;
+  impl_->journal->AppendJson(format::RecordType::kContext, record.global_step, format::ContextToJson(record));
+}
+
+void WorkerWriter::AppendAck(int64_t step, std::string_view json) {
+  if (impl_ != nullptr) impl_->journal->AppendJson(format::RecordType::kAck, step, json);
+}
+
+void WorkerWriter::Commit(format::Commit commit) {
+  if (impl_ == nullptr) return;
+  impl_->last_step = commit.global_step;
+  if (impl_->journal->Commit(commit)) Heartbeat(commit.global_step, commit.wall_nanos);
+  impl_->handoff.work.Notify();
+}
+
+void WorkerWriter::Heartbeat(int64_t step, int64_t wall_nanos) {
+  if (impl_ == nullptr) return;
+  impl_->header->last_seen_step.store(step, std::memory_order_relaxed);
+  impl_->header->last_seen_wall_nanos.store(wall_nanos, std::memory_order_relaxed);
+}
+
+void WorkerWriter::CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
+                             uint64_t bytes) {
+  if (impl_ != nullptr) impl_->journal->CountLoss(cause, kind, step, count, bytes);
+}
+
+void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
+  if (impl_ == nullptr) return;
+  JournalWriter& journal = *impl_->journal;
+  // An open step was never promised to anybody, and the end must not make half of one visible.
+  if (journal.Rollback()) {
+    journal.CountLoss(format::LossCause::kCrashed, format::LossKind::kStep, impl_->last_step, 1, 0);
+  }
+  journal.AppendJson(format::RecordType::kEnd, impl_->last_step, json);
+  format::Commit commit;
+  commit.global_step = impl_->last_step;
+  commit.flags = format::kCommitOutside;
+  commit.wall_nanos = impl_->clock->WallNanos();
+  commit.monotonic_nanos = impl_->clock->MonotonicNanos();
+  if (journal.Commit(commit)) impl_->header->ended.store(1, std::memory_order_release);
+
+  Handoff& handoff = impl_->handoff;
+  handoff.seal_all.store(true, std::memory_order_release);
+  handoff.work.Notify();
+  const Ring ring = impl_->drain->ring();
+  const int64_t deadline = impl_->clock->MonotonicNanos() + timeout_nanos;
+  for (;;) {
+    const uint32_t ticket = handoff.sealed.Ticket();
+    const int64_t left = deadline - impl_->clock->MonotonicNanos();
+    if (ring.sealed() == ring.committed() || left <= 0) break;
+    handoff.sealed.Wait(ticket, left);
+  }
+}
+
+void WorkerWriter::Abandon() {
+  // Leaked on purpose: destructors would join a thread that does not exist in this process, and unlock and write
+  // files that belong to the parent.
+  (void)impl_.release();
+}
+
+bool WorkerWriter::RoomForRaw(uint64_t bytes) const { return impl_ != nullptr && impl_->journal->RoomForRaw(bytes); }
+
+std::vector<format::Loss> WorkerWriter::losses() const {
+  return impl_ != nullptr ? LossesIn(*impl_->header) : std::vector<format::Loss>();
+}
+
+Status WorkerWriter::last_error() const { return impl_ != nullptr ? impl_->handoff.first_error() : OkStatus(); }
+
+uint64_t WorkerWriter::bytes_sealed() const {
+  return impl_ != nullptr ? impl_->handoff.bytes_sealed.load(std::memory_order_relaxed) : 0;
+}
+
+}  // namespace tdbg::store
