@@ -9,6 +9,7 @@
 
 #include "plan/config.h"
 #include "rules/rule.h"
+#include "rules/step_source.h"
 #include "tdbg/status.h"
 #include "tdbg/trial.h"
 
@@ -43,8 +44,15 @@ class Engine {
   /// Judges every complete step the trial's last Refresh saw and that was not judged yet. Returns the indexes
   /// of the rules whose status changed. `wall_nanos` stamps the changes.
   Result<std::vector<size_t>> Advance(Trial& trial, int64_t wall_nanos);
-  /// After the last step: settles every rule (NoIssuesFound, Error, Stopped).
+  /// After the last step: judges what is left, steps that some worker never committed included, and settles
+  /// every rule (NoIssuesFound, Error, Stopped). Only for a job that has ended: of one that runs, say InProgress.
   Result<std::vector<size_t>> Finish(Trial& trial, JobEnd end, int64_t wall_nanos);
+  /// The same over any source of steps.
+  Result<std::vector<size_t>> Advance(StepSource& steps, int64_t wall_nanos);
+  Result<std::vector<size_t>> Finish(StepSource& steps, JobEnd end, int64_t wall_nanos);
+  /// From now on nothing is expected of this worker, and what it may still deliver from that step on is not
+  /// judged. Whoever calls this live writes it down, so that a replay can call it, too, before its first Advance.
+  void DeclareLost(LostWorker worker);
   const std::vector<RuleStatus>& statuses() const;  ///< in the order given
   int64_t last_judged_step() const;
 

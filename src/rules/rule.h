@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +39,9 @@ struct ParameterSpec {
   bool required = false;
   std::string unit;            ///< "percent", "steps", ...
   std::string help;            ///< one sentence
+  double minimum = -std::numeric_limits<double>::infinity();  ///< of numbers, inclusive
+  double maximum = std::numeric_limits<double>::infinity();
+  std::vector<std::string> choices = {};                      ///< of strings: nothing else is accepted
 };
 
 struct RuleInfo {
@@ -51,6 +55,8 @@ struct RuleInfo {
 /// Parsed and checked parameters; every ParameterSpec's default is in it.
 class Parameters {
  public:
+  /// Besides the rule's own, every rule accepts rule_to_invoke, start_step, end_step (exclusive), base_trial,
+  /// other_trials and action_json.
   /// \error kInvalidArgument  unknown (names the nearest), malformed, missing: names rule, parameter, what was found, accepted form
   static Result<Parameters> Parse(const RuleInfo& info, const std::map<std::string, std::string>& given);
   double Float(const std::string& name) const;

@@ -1,0 +1,128 @@
+// NaN or infinity in a tensor. README.md beside this file.
+#include <cmath>
+
+#include "rules/rule.h"
+#include "rules/selector.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+namespace {
+
+class ExplodingTensor : public Rule {
+ public:
+  ExplodingTensor(Selector selector, bool only_nan) : selector_(std::move(selector)), only_nan_(only_nan) {}
+
+  plan::Need Needs() const override { return selector_.Need(); }
+
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
+    selector_.Update(step);
+    Classify(step);
+    bool judged = false;
+    for (const StepContext::RowSpan& span : step.rows()) judged |= JudgeSpan(step, span, findings);
+    judged |= JudgeScalars(step, findings);
+    if (!findings->empty()) return Judged::kJudged;
+    if (step.statistics_incomplete()) return Judged::kIncomplete;
+    return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
+  std::string WouldHaveNeeded() const override {
+    return "statistics of at least one tensor " + selector_.Describe();
+  }
+
+ private:
+  // By TensorIndex: what a loop over columns asks of a tensor's kind.
+  enum Kind : uint8_t { kOther = 0, kGradient = 1, kLoss = 2 };
+
+  void Classify(const StepContext& step) {
+    for (TensorIndex i = static_cast<TensorIndex>(kinds_.size()); i < step.tensor_count(); ++i) {
+      const TensorInfo& info = step.tensor(i);
+      bool gradient = info.kind == "gradient", loss = info.kind == "loss";
+      for (const std::string& collection : info.collections) {
+        gradient |= collection == "gradients";
+        loss |= collection == "losses";
+      }
+      kinds_.push_back(gradient ? kGradient : loss ? kLoss : kOther);
+    }
+  }
+
+  bool JudgeSpan(const StepContext& step, const StepContext::RowSpan& span, std::vector<Finding>* findings) const {
+    const store::SummaryBatch& batch = *span.batch;
+    const uint8_t* const inspected = selector_.mask();
+    bool judged = false;
+    for (uint32_t i = span.begin; i < span.end; ++i) {
+      const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
+      if (!inspected[tensor]) continue;
+      // The step's own value. Of losses the micro-steps too: under accumulation there is no other.
+      if (batch.point[i] != 0 || (batch.sub[i] != 0 && kinds_[tensor] != kLoss)) continue;
+      // Overflow is how AMP finds its scale; the update was not made.
+      if (kinds_[tensor] == kGradient && step.skipped()) continue;
+      judged = true;
+      const uint64_t infinite = batch.pos_inf_count[i] + batch.neg_inf_count[i];
+      if (batch.nan_count[i] != 0) {
+        Add(step, tensor, span.worker, "nan_count", batch.nan_count[i], batch.count[i], findings);
+      } else if (infinite != 0 && !only_nan_) {
+        Add(step, tensor, span.worker, "inf_count", infinite, batch.count[i], findings);
+      }
+    }
+    return judged;
+  }
+
+  bool JudgeScalars(const StepContext& step, std::vector<Finding>* findings) const {
+    bool judged = false;
+    for (const StepContext::Scalar& scalar : step.scalars()) {
+      if (!selector_.contains(scalar.tensor)) continue;
+      judged = true;
+      if (std::isnan(scalar.value)) {
+        Add(step, scalar.tensor, scalar.worker, "nan_count", 1, 1, findings);
+      } else if (std::isinf(scalar.value) && !only_nan_) {
+        Add(step, scalar.tensor, scalar.worker, "inf_count", 1, 1, findings);
+      }
+    }
+    return judged;
+  }
+
+  static void Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const char* measure, uint64_t count,
+                  uint64_t of, std::vector<Finding>* findings) {
+    Finding finding;
+    finding.global_step = step.global_step();
+    finding.tensor = step.tensor(tensor).name;
+    finding.worker = step.worker_name(worker);
+    finding.measure = measure;
+    finding.value = static_cast<double>(count);
+    finding.comparison = ">";
+    finding.threshold = 0;
+    finding.text = "of " + std::to_string(of) + (of == 1 ? " element" : " elements");
+    findings->push_back(std::move(finding));
+  }
+
+  Selector selector_;
+  bool only_nan_;
+  std::vector<uint8_t> kinds_;
+};
+
+}  // namespace
+
+void RegisterExplodingTensor(RuleRegistry* registry) {
+  RuleInfo info;
+  info.class_name = "ExplodingTensor";
+  info.snake_name = "exploding_tensor";
+  info.scope = "deep learning";
+  info.summary = "A tensor holds NaN or infinity.";
+  ParameterSpec only_nan;
+  only_nan.name = "only_nan";
+  only_nan.type = "bool";
+  only_nan.default_value = "False";
+  only_nan.help = "Look for NaN only and let infinities pass.";
+  info.parameters = {
+      CollectionNamesParameter("Collections to inspect; without it and tensor_regex: gradients, weights and losses."),
+      TensorRegexParameter("Tensors to inspect by name, on top of collection_names."), only_nan};
+  registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
+    std::vector<std::string> collections = parameters.List("collection_names");
+    const std::vector<std::string> regexes = parameters.List("tensor_regex");
+    if (collections.empty() && regexes.empty()) collections = {"gradients", "weights", "losses"};
+    TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
+    return std::unique_ptr<Rule>(std::make_unique<ExplodingTensor>(std::move(selector), parameters.Bool("only_nan")));
+  });
+}
+
+}  // namespace tdbg::rules

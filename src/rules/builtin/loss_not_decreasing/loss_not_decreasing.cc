@@ -1,0 +1,217 @@
+// A loss that no longer falls, or rises. README.md beside this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "rules/builtin/loss_not_decreasing/loss_series.h"
+#include "rules/rule.h"
+#include "rules/selector.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+namespace {
+
+struct Thresholds {
+  double diff_percent = 0.1;
+  double increase_percent = 5;
+};
+
+// A step's own loss; under gradient accumulation, the mean of its micro-steps' losses.
+struct StepLoss {
+  std::optional<double> own;
+  double micro_sum = 0;
+  int micro_count = 0;
+
+  void Add(SubKey sub, double value) {
+    if (sub.sub == 0) {
+      own = value;
+    } else {
+      micro_sum += value;
+      ++micro_count;
+    }
+  }
+  std::optional<double> value() const {
+    if (own || micro_count == 0) return own;
+    return micro_sum / micro_count;
+  }
+};
+
+class LossNotDecreasing : public Rule {
+ public:
+  LossNotDecreasing(Selector selector, LossCadence cadence, Thresholds thresholds)
+      : selector_(std::move(selector)), cadence_(cadence), thresholds_(thresholds) {}
+
+  plan::Need Needs() const override { return selector_.Need(); }
+
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
+    selector_.Update(step);
+    if (!selector_.found_any()) return step.statistics_incomplete() ? Judged::kIncomplete : Judged::kNotDue;
+    ReadLosses(step);
+    gaps_are_losses_ |= step.statistics_incomplete();
+    bool judged = false;
+    for (auto& [key, followed] : series_) {
+      const std::optional<double> value = followed.now.value();
+      followed.now = {};
+      // Most series have a value at most steps, and none is due: Take is then a handful of additions.
+      for (const LossCheck& check : followed.series.Take(step.info(), value, cadence_, gaps_are_losses_)) {
+        judged = true;
+        if (auto finding = Compare(check)) {
+          finding->global_step = step.global_step();
+          finding->tensor = step.tensor(key.first).name;
+          finding->worker = step.worker_name(key.second);
+          findings->push_back(*std::move(finding));
+          break;
+        }
+      }
+    }
+    if (!findings->empty()) return Judged::kJudged;
+    if (step.statistics_incomplete()) return Judged::kIncomplete;
+    return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
+  std::string WouldHaveNeeded() const override {
+    const int64_t distance = (cadence_.num_steps + cadence_.interval - 1) / cadence_.interval * cadence_.interval;
+    int64_t longest = 0;
+    for (const auto& [key, followed] : series_) longest = std::max(longest, followed.series.values());
+    const std::string mode = cadence_.mode ? std::string(kModes[static_cast<size_t>(*cadence_.mode)]) + " " : "";
+    return fmt::format("a loss {} over at least {} {}steps (interval {}, num_steps {}); {}", selector_.Describe(),
+                       cadence_.interval + distance, mode, cadence_.interval, cadence_.num_steps,
+                       longest == 0 ? "no value was seen" : fmt::format("{} values were seen", longest));
+  }
+
+ private:
+  struct Followed {
+    LossSeries series;
+    StepLoss now;
+  };
+  static constexpr const char* kModes[] = {"", "TRAIN", "EVAL", "PREDICT", "GLOBAL"};
+
+  void ReadLosses(const StepContext& step) {
+    const uint8_t* const inspected = selector_.mask();
+    for (const StepContext::RowSpan& span : step.rows()) {
+      const store::SummaryBatch& batch = *span.batch;
+      for (uint32_t i = span.begin; i < span.end; ++i) {
+        const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
+        if (!inspected[tensor] || batch.point[i] != 0 || batch.count[i] == 0) continue;
+        const bool finite = (batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) == 0;
+        const double value = finite ? batch.mean[i] : NumpyMean(batch.at(i));
+        series_[{tensor, span.worker}].now.Add({batch.sub[i], Point::kNone}, value);
+      }
+    }
+    for (const StepContext::Scalar& scalar : step.scalars()) {
+      if (!inspected[scalar.tensor] || scalar.sub.point != Point::kNone) continue;
+      series_[{scalar.tensor, scalar.worker}].now.Add(scalar.sub, scalar.value);
+    }
+  }
+
+  std::optional<Finding> Compare(const LossCheck& check) const {
+    Finding finding;
+    const double now = check.latest.mean;
+    const std::string mean = check.latest.values > 1 ? fmt::format("mean of {} values ", check.latest.values) : "";
+    if (!std::isfinite(now) || !check.earlier) {
+      finding.measure = "nonfinite_count";
+      finding.value = 1;
+      finding.comparison = ">";
+      finding.threshold = 0;
+      finding.text = fmt::format("{}{}", mean, now);
+      return finding;
+    }
+    const double before = check.earlier->mean;
+    // From 0, a loss that stays has not decreased; one that moves has moved without bound.
+    double decrease = (before - now) / std::abs(before) * 100;
+    if (before == now) decrease = 0;
+    finding.text = fmt::format("{}{:g}, {:g} at step {}", mean, now, before, check.earlier->global_step);
+    if (now > before + std::abs(before) * thresholds_.increase_percent / 100) {
+      finding.measure = "increase_percent";
+      finding.value = -decrease;
+      finding.comparison = ">";
+      finding.threshold = thresholds_.increase_percent;
+      return finding;
+    }
+    // Written so that a reference that is not finite (between two checks) counts as no decrease.
+    if (decrease >= thresholds_.diff_percent) return std::nullopt;
+    finding.measure = "decrease_percent";
+    finding.value = decrease;
+    finding.comparison = "<";
+    finding.threshold = thresholds_.diff_percent;
+    return finding;
+  }
+
+  Selector selector_;
+  LossCadence cadence_;
+  Thresholds thresholds_;
+  std::map<std::pair<TensorIndex, WorkerIndex>, Followed> series_;
+  bool gaps_are_losses_ = false;
+};
+
+ParameterSpec Number(std::string name, std::string type, std::string default_value, double minimum, std::string unit,
+                     std::string help) {
+  ParameterSpec spec;
+  spec.name = std::move(name);
+  spec.type = std::move(type);
+  spec.default_value = std::move(default_value);
+  spec.minimum = minimum;
+  spec.unit = std::move(unit);
+  spec.help = std::move(help);
+  return spec;
+}
+
+std::optional<ModeKey> ModeOf(const std::string& text) {
+  if (text == "TRAIN") return ModeKey::kTrain;
+  if (text == "EVAL") return ModeKey::kEval;
+  if (text == "PREDICT") return ModeKey::kPredict;
+  if (text == "GLOBAL") return ModeKey::kGlobal;
+  return std::nullopt;
+}
+
+}  // namespace
+
+void RegisterLossNotDecreasing(RuleRegistry* registry) {
+  RuleInfo info;
+  info.class_name = "LossNotDecreasing";
+  info.snake_name = "loss_not_decreasing";
+  info.scope = "any";
+  info.summary = "A loss, averaged over intervals, does not fall enough, or rises.";
+  ParameterSpec use_losses;
+  use_losses.name = "use_losses_collection";
+  use_losses.type = "bool";
+  use_losses.default_value = "True";
+  use_losses.help = "Inspect the collection losses, besides what the selector names.";
+  ParameterSpec mode;
+  mode.name = "mode";
+  mode.type = "string";
+  mode.choices = {"TRAIN", "EVAL", "PREDICT", "GLOBAL"};
+  mode.help = "Whose steps count and whose losses are compared; without it EVAL where there is one, else TRAIN, else GLOBAL.";
+  info.parameters = {
+      CollectionNamesParameter("Collections to inspect."),
+      TensorRegexParameter("Tensors to inspect by name."),
+      use_losses,
+      Number("num_steps", "int", "10", 1, "steps", "Least distance of two checks, and of the values compared."),
+      Number("diff_percent", "float", "0.1", 0, "percent", "A smaller decrease than this is a hit."),
+      Number("increase_threshold_percent", "float", "5", 0, "percent", "An increase beyond this is a hit and reported as one."),
+      mode,
+      // No default in the spec: whether it was given matters for losses that are kept sparsely.
+      Number("interval", "int", "", 1, "steps", "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
+  };
+  registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
+    std::vector<std::string> collections = parameters.List("collection_names");
+    const std::vector<std::string> regexes = parameters.List("tensor_regex");
+    if (parameters.Bool("use_losses_collection")) {
+      if (std::find(collections.begin(), collections.end(), "losses") == collections.end()) collections.push_back("losses");
+    } else if (collections.empty() && regexes.empty()) {
+      return InvalidArgument("with use_losses_collection False, collection_names or tensor_regex must say what to inspect");
+    }
+    TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
+    LossCadence cadence;
+    cadence.interval_given = parameters.Has("interval");
+    if (cadence.interval_given) cadence.interval = parameters.Int("interval");
+    cadence.num_steps = parameters.Int("num_steps");
+    cadence.mode = ModeOf(parameters.Text("mode"));
+    const Thresholds thresholds{parameters.Float("diff_percent"), parameters.Float("increase_threshold_percent")};
+    return std::unique_ptr<Rule>(std::make_unique<LossNotDecreasing>(std::move(selector), cadence, thresholds));
+  });
+}
+
+}  // namespace tdbg::rules

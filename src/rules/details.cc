@@ -1,0 +1,43 @@
+#include "rules/details.h"
+
+#include <fmt/format.h>
+
+namespace tdbg::rules {
+
+std::string EvidenceLine(const Finding& finding) {
+  std::string line = finding.tensor.empty() ? "" : finding.tensor + ": ";
+  line += fmt::format("{} {:g} {} {:g}", finding.measure, finding.value, finding.comparison, finding.threshold);
+  // Runs of one worker are the usual case, and "worker_0" on each line tells nobody anything.
+  std::string note = finding.worker == "worker_0" ? "" : finding.worker;
+  if (!finding.text.empty()) note += (note.empty() ? "" : "; ") + finding.text;
+  if (!note.empty()) line += " (" + note + ")";
+  return line;
+}
+
+std::string HitDetails(std::string_view class_name, const std::vector<Finding>& findings) {
+  std::string text = fmt::format(
+      "RuleEvaluationConditionMet: Evaluation of the rule {} at step {} resulted in the condition being met\n",
+      class_name, findings.front().global_step);
+  for (size_t i = 0; i < findings.size(); ++i) {
+    const std::string line = EvidenceLine(findings[i]) + "\n";
+    const std::string rest = fmt::format("and {} more\n", findings.size() - i);
+    // Room is kept for the sentence that says how many are missing, unless this line is the last.
+    const size_t needed = line.size() + (i + 1 < findings.size() ? rest.size() : 0);
+    if (text.size() + needed > kMaxDetails) {
+      text += rest;
+      break;
+    }
+    text += line;
+  }
+  return CutDetails(std::move(text));
+}
+
+std::string CutDetails(std::string text) {
+  if (text.size() <= kMaxDetails) return text;
+  size_t end = kMaxDetails;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text;
+}
+
+}  // namespace tdbg::rules

@@ -1,0 +1,256 @@
+#include "rules/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+
+#include "rules/details.h"
+#include "rules/trial_source.h"
+
+namespace tdbg::rules {
+namespace {
+
+constexpr const char* kRuleStateNames[] = {"InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopped"};
+
+bool Overlaps(const LossInfo& loss, int64_t start, int64_t end) {
+  return loss.first_step < end && (loss.last_step < 0 || loss.last_step >= start);
+}
+
+}  // namespace
+
+std::string_view RuleStateName(RuleState state) { return kRuleStateNames[static_cast<size_t>(state)]; }
+
+struct Engine::Impl {
+  struct Running {
+    plan::RuleConfig config;
+    std::unique_ptr<Rule> rule;
+    int64_t start_step = 0;
+    int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
+    bool done = false;
+
+    bool Sees(int64_t global_step) const { return !done && global_step >= start_step && global_step < end_step; }
+  };
+
+  const RuleRegistry* registry = nullptr;
+  std::vector<Running> rules;
+  std::vector<RuleStatus> statuses;
+  std::vector<LostWorker> lost;
+  size_t next = 0;                // position of the first step not judged yet
+  int64_t last_judged_step = -1;
+  uint64_t overlay_generation = 0;
+  bool started = false;
+
+  Status Add(const plan::RuleConfig& config) {
+    TDBG_ASSIGN_OR_RETURN(const RuleInfo* const info, registry->Find(config.rule));
+    TDBG_ASSIGN_OR_RETURN(const Parameters parameters, Parameters::Parse(*info, config.parameters));
+    Running running;
+    running.config = config;
+    if (parameters.Has("start_step")) running.start_step = parameters.Int("start_step");
+    if (parameters.Has("end_step")) running.end_step = parameters.Int("end_step");
+    if (running.end_step <= running.start_step) {
+      return InvalidArgument(fmt::format("rule {}: parameter end_step: {} is not behind start_step {}: no step would be judged",
+                                         info->class_name, running.end_step, running.start_step));
+    }
+    TDBG_ASSIGN_OR_RETURN(running.rule, registry->Make(config.rule, config.parameters));
+    RuleStatus status;
+    status.name = config.name.empty() ? info->class_name : config.name;
+    status.rule = info->class_name;
+    for (const RuleStatus& other : statuses) {
+      if (other.name == status.name) {
+        return InvalidArgument(fmt::format("two rules are called {}: give one of them a name", status.name));
+      }
+    }
+    rules.push_back(std::move(running));
+    statuses.push_back(std::move(status));
+    return OkStatus();
+  }
+
+  void Settle(size_t i, RuleState state, std::string details, int64_t wall_nanos) {
+    rules[i].done = true;
+    statuses[i].state = state;
+    statuses[i].details = CutDetails(std::move(details));
+    statuses[i].last_modified_wall_nanos = wall_nanos;
+  }
+
+  // A later attempt took over steps that were judged. Rules in progress start afresh on what the run now shows,
+  // as a replay would; nothing below the takeover can newly hit. Rules that have ended stay ended.
+  void StartAfresh() {
+    for (size_t i = 0; i < rules.size(); ++i) {
+      if (rules[i].done) continue;
+      // It was made of the same strings before, so it can be made again.
+      auto fresh = registry->Make(rules[i].config.rule, rules[i].config.parameters);
+      if (fresh.ok()) rules[i].rule = *std::move(fresh);
+      statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
+    }
+    next = 0;
+    last_judged_step = -1;
+  }
+
+  // True if the rule's status changed.
+  template <typename Judge>
+  bool Invoke(size_t i, Judge&& judge, int64_t wall_nanos) {
+    RuleStatus& status = statuses[i];
+    std::vector<Finding> findings;
+    Result<Judged> judged = Judged::kNotDue;
+    try {
+      judged = judge(*rules[i].rule, &findings);
+    } catch (const std::exception& error) {
+      judged = Internal(fmt::format("exception: {}", error.what()));
+    } catch (...) {
+      judged = Internal("exception of an unknown type");
+    }
+    if (!judged.ok()) {
+      Settle(i, RuleState::kError, judged.status().ToString(), wall_nanos);
+      return true;
+    }
+    status.steps_judged += *judged == Judged::kJudged || !findings.empty();
+    status.steps_incomplete += *judged == Judged::kIncomplete;
+    if (findings.empty()) return false;
+    Settle(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
+    status.findings = std::move(findings);
+    return true;
+  }
+
+  bool Ready(const StepSource& steps, size_t position) const {
+    if (position < steps.complete_count()) return true;
+    if (lost.empty()) return false;
+    const int64_t attempt = steps.AttemptOf(position), s = steps.Info(position).global_step;
+    const auto missing = steps.MissingWorkers(position);
+    return std::all_of(missing.begin(), missing.end(), [&](const std::string& worker) {
+      return std::any_of(lost.begin(), lost.end(), [&](const LostWorker& l) {
+        return l.worker == worker && l.attempt == attempt && s >= l.from_step;
+      });
+    });
+  }
+
+  void Judge(StepSource& steps, bool all, int64_t wall_nanos, std::vector<size_t>* changed) {
+    if (started && steps.overlay_generation() != overlay_generation) StartAfresh();
+    started = true;
+    overlay_generation = steps.overlay_generation();
+    const size_t count = steps.step_count();
+    for (; next < count && (all || Ready(steps, next)); ++next) {
+      const int64_t s = steps.Info(next).global_step;
+      const StepContext* context = nullptr;  // looked up only where somebody still looks
+      for (size_t i = 0; i < rules.size(); ++i) {
+        if (!rules[i].Sees(s)) continue;
+        if (!context) context = &steps.At(next, lost);
+        const auto judge = [&](Rule& rule, std::vector<Finding>* findings) { return rule.Invoke(*context, findings); };
+        if (Invoke(i, judge, wall_nanos)) changed->push_back(i);
+      }
+      last_judged_step = s;
+    }
+  }
+
+  // What the run lost of this rule's steps, in words; empty if nothing.
+  std::string Incomplete(size_t i, const std::vector<LossInfo>& losses, const std::vector<std::string>& damage) const {
+    std::string text;
+    if (statuses[i].steps_incomplete > 0) {
+      text += fmt::format("{} of {} steps lacked statistics; ", statuses[i].steps_incomplete,
+                          statuses[i].steps_incomplete + statuses[i].steps_judged);
+    }
+    for (const LossInfo& loss : losses) {
+      if (loss.kind != "summary" && loss.kind != "step") continue;
+      // Unsupported types never had statistics, and the step that was open when a process died never was one.
+      if (loss.cause == "unsupported" || loss.cause == "crashed") continue;
+      if (!Overlaps(loss, rules[i].start_step, rules[i].end_step)) continue;
+      text += fmt::format("{} {} lost to {}", loss.count, loss.kind == "step" ? "steps" : "statistics", loss.cause);
+      if (loss.first_step >= 0) text += fmt::format(" at steps {} to {}", loss.first_step, loss.last_step);
+      text += fmt::format(" ({}); ", loss.worker);
+    }
+    if (!damage.empty()) {
+      text += fmt::format("{} damaged place{}, the first: {}; ", damage.size(), damage.size() > 1 ? "s" : "", damage[0]);
+    }
+    if (!text.empty()) text.resize(text.size() - 2);
+    return text;
+  }
+
+  void SettleRest(StepSource& steps, JobEnd end, int64_t wall_nanos, std::vector<size_t>* changed) {
+    std::vector<LossInfo> losses;
+    std::vector<std::string> damage;
+    bool asked = false;
+    for (size_t i = 0; i < rules.size(); ++i) {
+      if (rules[i].done) continue;
+      changed->push_back(i);
+      if (steps.step_count() > 0) {
+        const StepContext& last = steps.At(steps.step_count() - 1, lost);
+        const auto judge = [&](Rule& rule, std::vector<Finding>* findings) { return rule.AtEnd(last, findings); };
+        if (Invoke(i, judge, wall_nanos)) continue;
+      }
+      if (!asked) {
+        losses = steps.losses();
+        damage = steps.damage();
+        asked = true;
+      }
+      const std::string incomplete = Incomplete(i, losses, damage);
+      if (statuses[i].steps_judged == 0) {
+        std::string text = "Not judged: " + rules[i].rule->WouldHaveNeeded();
+        if (end == JobEnd::kStopped) text += "; the job was stopped before that";
+        if (!incomplete.empty()) text += "; incomplete: " + incomplete;
+        // A stop explains missing steps; it does not explain lost ones.
+        const bool stopped = end == JobEnd::kStopped && incomplete.empty();
+        Settle(i, stopped ? RuleState::kStopped : RuleState::kError, std::move(text), wall_nanos);
+      } else if (!incomplete.empty()) {
+        Settle(i, RuleState::kError, "incomplete: " + incomplete, wall_nanos);
+      } else {
+        Settle(i, RuleState::kNoIssuesFound, "", wall_nanos);
+      }
+    }
+  }
+};
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::Create(const std::vector<plan::RuleConfig>& rules, const RuleRegistry& registry) {
+  auto impl = std::make_unique<Impl>();
+  impl->registry = &registry;
+  for (const plan::RuleConfig& config : rules) {
+    Status status = impl->Add(config);
+    if (!status.ok()) {
+      // An unknown rule is the configuration's fault, whatever the registry calls it.
+      if (status.code() == Code::kNotFound) status = InvalidArgument(status.message());
+      return config.where.empty() ? status : status.Annotate(config.where);
+    }
+  }
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+std::vector<plan::Need> Engine::Needs() const {
+  std::vector<plan::Need> needs;
+  for (size_t i = 0; i < impl_->rules.size(); ++i) {
+    needs.push_back(impl_->rules[i].rule->Needs());
+    needs.back().who = impl_->statuses[i].name;
+  }
+  return needs;
+}
+
+Result<std::vector<size_t>> Engine::Advance(StepSource& steps, int64_t wall_nanos) {
+  std::vector<size_t> changed;
+  impl_->Judge(steps, false, wall_nanos, &changed);
+  return changed;
+}
+
+Result<std::vector<size_t>> Engine::Finish(StepSource& steps, JobEnd end, int64_t wall_nanos) {
+  std::vector<size_t> changed;
+  impl_->Judge(steps, true, wall_nanos, &changed);
+  impl_->SettleRest(steps, end, wall_nanos, &changed);
+  return changed;
+}
+
+Result<std::vector<size_t>> Engine::Advance(Trial& trial, int64_t wall_nanos) {
+  TrialSource source(trial);
+  return Advance(source, wall_nanos);
+}
+
+Result<std::vector<size_t>> Engine::Finish(Trial& trial, JobEnd end, int64_t wall_nanos) {
+  TrialSource source(trial);
+  return Finish(source, end, wall_nanos);
+}
+
+void Engine::DeclareLost(LostWorker worker) { impl_->lost.push_back(std::move(worker)); }
+const std::vector<RuleStatus>& Engine::statuses() const { return impl_->statuses; }
+int64_t Engine::last_judged_step() const { return impl_->last_judged_step; }
+
+}  // namespace tdbg::rules

@@ -1,0 +1,48 @@
+// The tensors a rule inspects: the union of `collection_names` and `tensor_regex`, resolved once per new tensor.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/regex.h"
+#include "plan/config.h"
+#include "rules/rule.h"
+#include "rules/step_context.h"
+#include "tdbg/status.h"
+
+namespace tdbg::rules {
+
+/// The two parameters every rule with a selector has.
+ParameterSpec CollectionNamesParameter(std::string help);
+ParameterSpec TensorRegexParameter(std::string help);
+
+class Selector {
+ public:
+  /// Nothing is inspected.
+  Selector() = default;
+  /// \error kInvalidArgument  a regex
+  static Result<Selector> Make(std::vector<std::string> collections, const std::vector<std::string>& regexes);
+
+  /// Looks at tensors that are new since the last call; one comparison where there are none.
+  void Update(const StepContext& step) {
+    if (step.tensor_count() != mask_.size()) Extend(step);
+  }
+  bool contains(TensorIndex tensor) const { return mask_[tensor] != 0; }
+  /// By TensorIndex, 0 or 1: for loops over columns.
+  const uint8_t* mask() const { return mask_.data(); }
+  bool found_any() const { return found_any_; }
+
+  plan::Need Need() const;
+  /// "the collections gradients, or a tensor that matches 'fc'"
+  std::string Describe() const;
+
+ private:
+  void Extend(const StepContext& step);
+
+  std::vector<std::string> collections_;
+  std::vector<base::Regex> regexes_;
+  std::vector<uint8_t> mask_;
+  bool found_any_ = false;
+};
+
+}  // namespace tdbg::rules

@@ -1,0 +1,69 @@
+// What a rule may look at while it judges one step: that step's values, never a later one's (semantics.md, 18).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tdbg/trial.h"
+#include "trial/access.h"
+
+namespace tdbg::rules {
+
+/// One complete step.
+///
+/// Everything is columns and dense indices: a rule resolves names once per new tensor (selector.h) and walks
+/// numbers afterwards. What a rule wants of earlier steps it keeps itself, so that a verdict cannot depend on how
+/// much of the run happens to be readable.
+/// \threadsafety Valid during Rule::Invoke, on its thread. Spans and pointers must not be kept.
+class StepContext {
+ public:
+  using Row = TrialAccess::Row;
+  using RowSpan = TrialAccess::RowSpan;
+  using Scalar = TrialAccess::Scalar;
+
+  virtual ~StepContext() = default;
+
+  virtual const StepInfo& info() const = 0;
+  int64_t global_step() const { return info().global_step; }
+  int64_t mode_step() const { return info().mode_step; }
+  ModeKey mode() const { return info().mode; }
+  bool skipped() const { return info().skipped; }
+
+  /// Statistics that were due here were shed or cannot be read: what rows() shows is not all there was. A rule
+  /// that finds no reason to hit answers kIncomplete then.
+  virtual bool statistics_incomplete() const = 0;
+
+  /// Tensors seen up to here; indices are dense and keep their meaning for the life of the trial.
+  virtual size_t tensor_count() const = 0;
+  virtual const TensorInfo& tensor(TensorIndex tensor) const = 0;
+  virtual const std::string& worker_name(WorkerIndex worker) const = 0;
+
+  /// Every worker's statistics of this step, by rank: micro-steps and points included.
+  virtual std::span<const RowSpan> rows() const = 0;
+  /// Numeric series (user's metrics, XGBoost's losses, learning rates) of all workers.
+  virtual std::span<const Scalar> scalars() const = 0;
+  /// The raw value (the step's own), where one was kept. \error kNotFound, kDataLoss
+  virtual Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const = 0;
+  /// Of a row of this step. \error kNotFound, kDataLoss
+  virtual Result<Histogram> HistogramOf(const Row& row) const = 0;
+
+  /// Calls f(const Row&) for every row.
+  template <typename F>
+  void ForEachRow(F&& f) const {
+    for (const RowSpan& span : rows()) {
+      Row row;
+      row.worker = span.worker;
+      row.batch = span.batch;
+      row.ref.batch = span.batch_index;
+      for (uint32_t i = span.begin; i < span.end; ++i) {
+        row.tensor = span.tensor_of[span.batch->tensor[i]];
+        row.sub = {span.batch->sub[i], static_cast<Point>(span.batch->point[i])};
+        row.ref.row = i;
+        f(static_cast<const Row&>(row));
+      }
+    }
+  }
+};
+
+}  // namespace tdbg::rules

@@ -1,0 +1,76 @@
+#include "rules/trial_source.h"
+
+#include <algorithm>
+
+namespace tdbg::rules {
+namespace {
+
+bool Names(const LostWorker& lost, const TrialAccess::Worker& worker) {
+  return lost.attempt == worker.attempt &&
+         (lost.worker == worker.name || lost.worker == "rank " + std::to_string(worker.rank));
+}
+
+}  // namespace
+
+TrialSource::TrialSource(const Trial& trial) : access_(trial), step_(access_) {}
+
+bool TrialSource::Step::Drops(WorkerIndex worker) const {
+  return std::any_of(lost_->begin(), lost_->end(), [&](const LostWorker& lost) {
+    return step_->info.global_step >= lost.from_step && Names(lost, access_.workers()[worker]);
+  });
+}
+
+std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
+  if (!scalars_read_) {
+    scalars_.clear();
+    access_.ScalarsOf(position_, &scalars_);
+    if (!lost_->empty()) std::erase_if(scalars_, [&](const Scalar& scalar) { return Drops(scalar.worker); });
+    scalars_read_ = true;
+  }
+  return scalars_;
+}
+
+Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worker) const {
+  const auto raw = access_.RawAt(tensor, position_, worker);
+  if (!raw) {
+    return NotFound("no raw value of " + access_.tensor(tensor).name + " at step " +
+                    std::to_string(step_->info.global_step));
+  }
+  return access_.ReadRaw(*raw);
+}
+
+// A step's own counter says that something was shed, not what; the run's losses say what, with a range of steps.
+// Together they are exact enough never to call a step complete that is not.
+bool TrialSource::StatisticsShed(const TrialAccess::Step& step) {
+  if (step.shed == 0) return false;
+  if (!losses_) losses_ = access_.trial().losses();
+  const int64_t s = step.info.global_step;
+  bool explained = false;
+  for (const LossInfo& loss : *losses_) {
+    if (loss.first_step > s || (loss.last_step >= 0 && loss.last_step < s)) continue;
+    explained = true;
+    // What never has statistics (float8, complex) is no statistic lost.
+    if (loss.kind == "summary" && loss.cause != "unsupported") return true;
+  }
+  return !explained;
+}
+
+const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker>& lost) {
+  uint64_t unreadable = 0;
+  step_.step_ = &access_.steps()[position];
+  step_.position_ = position;
+  step_.lost_ = &lost;
+  step_.scalars_read_ = false;
+  step_.rows_ = access_.RowSpansOf(position, &unreadable);
+  if (!lost.empty()) {
+    step_.kept_.clear();
+    for (const StepContext::RowSpan& span : step_.rows_) {
+      if (!step_.Drops(span.worker)) step_.kept_.push_back(span);
+    }
+    step_.rows_ = step_.kept_;
+  }
+  step_.incomplete_ = unreadable != 0 || StatisticsShed(*step_.step_);
+  return step_;
+}
+
+}  // namespace tdbg::rules

@@ -1,0 +1,64 @@
+// Steps of an opened trial.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rules/step_source.h"
+#include "trial/access.h"
+
+namespace tdbg::rules {
+
+/// Borrows the trial; made anew after each Refresh.
+class TrialSource : public StepSource {
+ public:
+  explicit TrialSource(const Trial& trial);
+
+  uint64_t overlay_generation() const override { return access_.overlay_generation(); }
+  size_t complete_count() const override { return access_.complete_count(); }
+  size_t step_count() const override { return access_.steps().size(); }
+  const StepInfo& Info(size_t position) const override { return access_.steps()[position].info; }
+  int64_t AttemptOf(size_t position) const override { return access_.steps()[position].attempt; }
+  std::vector<std::string> MissingWorkers(size_t position) const override { return access_.MissingWorkers(position); }
+  const StepContext& At(size_t position, const std::vector<LostWorker>& lost) override;
+  std::vector<LossInfo> losses() const override { return access_.trial().losses(); }
+  std::vector<std::string> damage() const override { return access_.trial().damage(); }
+
+ private:
+  class Step : public StepContext {
+   public:
+    explicit Step(const TrialAccess& access) : access_(access) {}
+    const StepInfo& info() const override { return step_->info; }
+    bool statistics_incomplete() const override { return incomplete_; }
+    size_t tensor_count() const override { return access_.tensor_count(); }
+    const TensorInfo& tensor(TensorIndex tensor) const override { return access_.tensor(tensor); }
+    const std::string& worker_name(WorkerIndex worker) const override { return access_.workers()[worker].name; }
+    std::span<const RowSpan> rows() const override { return rows_; }
+    std::span<const Scalar> scalars() const override;
+    Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const override;
+    Result<Histogram> HistogramOf(const Row& row) const override { return access_.HistogramOf(row); }
+
+   private:
+    friend class TrialSource;
+    bool Drops(WorkerIndex worker) const;
+
+    const TrialAccess& access_;
+    const TrialAccess::Step* step_ = nullptr;
+    size_t position_ = 0;
+    bool incomplete_ = false;
+    const std::vector<LostWorker>* lost_ = nullptr;
+    std::span<const RowSpan> rows_;
+    std::vector<RowSpan> kept_;                 // rows_ without lost workers'
+    mutable std::vector<Scalar> scalars_;
+    mutable bool scalars_read_ = false;
+  };
+
+  bool StatisticsShed(const TrialAccess::Step& step);
+
+  TrialAccess access_;
+  Step step_;
+  std::optional<std::vector<LossInfo>> losses_;  // asked for once, and only where a step lost something
+};
+
+}  // namespace tdbg::rules
