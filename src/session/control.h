@@ -1,0 +1,54 @@
+// The training process's side of the control file: one load a step, and reading only when somebody asked.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/file.h"
+#include "format/run_files.h"
+#include "tdbg/status.h"
+
+namespace tdbg::session {
+
+class Control {
+ public:
+  /// Requests that are there already belong to earlier attempts and are ignored, except those whose "attempt"
+  /// is this one.
+  static Result<std::unique_ptr<Control>> Open(base::FileSystem& files, std::string path, int64_t attempt);
+
+  /// The next request that is due: its "at_step" is absent or has been reached.
+  std::optional<format::ControlRequest> Take(int64_t global_step) {
+    if (Generation() == seen_generation_ && waiting_.empty()) return std::nullopt;
+    return TakeSlowly(global_step);
+  }
+
+ private:
+  struct Waiting {
+    format::ControlRequest request;
+    int64_t at_step;
+  };
+
+  Control(base::FileSystem& files, std::string path, int64_t attempt)
+      : files_(files), path_(std::move(path)), attempt_(attempt) {}
+  uint64_t Generation() const {
+    return __atomic_load_n(reinterpret_cast<const uint64_t*>(mapping_->bytes().data() +
+                                                             format::kControlGenerationOffset),
+                           __ATOMIC_ACQUIRE);
+  }
+  std::optional<format::ControlRequest> TakeSlowly(int64_t global_step);
+  void ReadNew(bool only_of_this_attempt);
+
+  base::FileSystem& files_;
+  const std::string path_;
+  const int64_t attempt_;
+  std::shared_ptr<const base::ReadOnlyMapping> mapping_;
+  uint64_t seen_generation_ = 0;
+  std::set<std::string> seen_ids_;
+  std::deque<Waiting> waiting_;
+};
+
+}  // namespace tdbg::session

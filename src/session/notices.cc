@@ -1,0 +1,25 @@
+#include "session/notices.h"
+
+#include <unistd.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace tdbg::session {
+
+void TellOnce(std::string_view kind, std::string_view text) {
+  static std::mutex* const mutex = new std::mutex;
+  static std::set<std::string>* const said = new std::set<std::string>;
+  {
+    const std::lock_guard guard(*mutex);
+    if (!said->emplace(kind).second) return;
+  }
+  std::string line = "tdbg: ";
+  for (const char c : text) line += c == '\n' ? ' ' : c;
+  line += '\n';
+  // One write and not stdio: lines of several ranks on one terminal do not mix.
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace tdbg::session

@@ -1,0 +1,273 @@
+#include "session/place.h"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/vfs.h>
+#include <time.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "format/run_files.h"
+#include "format/version.h"
+
+namespace tdbg::session {
+namespace {
+
+constexpr std::string_view kOpeningLock = "open.lock";
+constexpr std::string_view kEndedFile = "ended.json";
+constexpr std::string_view kVersion = "0.1.0";
+constexpr int kMaxSiblings = 99;
+
+std::string Path(const std::string& a, std::string_view b) { return base::JoinPath(a, b); }
+
+std::string RandomHex() {
+  std::random_device device;
+  return base::Hex64((static_cast<uint64_t>(device()) << 32) | device());
+}
+
+std::string Environment(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+enum class WorkerState { kAbsent, kAlive, kEnded, kDead };
+
+WorkerState StateOf(const std::string& worker_directory, base::FileSystem& files) {
+  const std::string lock = Path(worker_directory, format::kLockFile);
+  if (!files.Exists(lock)) return WorkerState::kAbsent;
+  if (files.IsLocked(lock)) return WorkerState::kAlive;
+  const auto word = files.ReadFile(Path(worker_directory, kEndedFile));
+  if (!word.ok()) return WorkerState::kDead;
+  const auto json = nlohmann::json::parse(*word, nullptr, false);
+  const std::string reason = json.is_object() ? json.value("reason", "") : "";
+  // Stopped or thrown out: whoever comes next takes the same training up again.
+  return reason == "completed" || reason == "closed" ? WorkerState::kEnded : WorkerState::kDead;
+}
+
+std::vector<int64_t> Attempts(const std::string& directory, base::FileSystem& files) {
+  std::vector<int64_t> attempts;
+  const auto entries = files.List(directory);
+  if (!entries.ok()) return attempts;
+  for (const base::DirEntry& e : *entries) {
+    const auto number = base::ParseInt(e.name);
+    if (e.is_directory && number && *number >= 0) attempts.push_back(*number);
+  }
+  std::sort(attempts.begin(), attempts.end());
+  return attempts;
+}
+
+/// The attempt in which `worker` finds its place; nothing where its place in this run is taken.
+std::optional<int64_t> ChooseAttempt(const std::string& directory, const std::string& worker, int64_t given,
+                                     base::FileSystem& files) {
+  const auto state = [&](int64_t attempt) {
+    return StateOf(Path(Path(directory, std::to_string(attempt)), worker), files);
+  };
+  if (given >= 0) {
+    switch (state(given)) {
+      case WorkerState::kAbsent: return given;
+      case WorkerState::kAlive: return std::nullopt;
+      // The same start of the job trains a second model, or the same one on other data.
+      case WorkerState::kEnded: return std::nullopt;
+      // It died, and something inside the job (an elastic agent) starts it again.
+      case WorkerState::kDead: break;
+    }
+  }
+  const std::vector<int64_t> attempts = Attempts(directory, files);
+  if (attempts.empty()) return 0;
+  const int64_t last = attempts.back();
+  switch (state(last)) {
+    case WorkerState::kAlive: return std::nullopt;
+    case WorkerState::kEnded:
+    case WorkerState::kDead: return last + 1;
+    case WorkerState::kAbsent: break;
+  }
+  // Another rank of this start was here first, or a launcher prepared the attempt; else it is an old one.
+  bool anybody = false, alive = false;
+  const auto entries = files.List(Path(directory, std::to_string(last)));
+  for (size_t i = 0; entries.ok() && i < entries->size(); ++i) {
+    const WorkerState other = StateOf(Path(Path(directory, std::to_string(last)), (*entries)[i].name), files);
+    anybody |= (*entries)[i].is_directory && other != WorkerState::kAbsent;
+    alive |= other == WorkerState::kAlive;
+  }
+  return alive || !anybody ? last : last + 1;
+}
+
+Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& files) {
+  TDBG_ASSIGN_OR_RETURN(const auto entries, files.List(directory));
+  for (const base::DirEntry& e : entries) {
+    if (e.name == kOpeningLock || e.name == format::kPlanFile || e.name.starts_with('.')) continue;
+    if (e.name.ends_with(".lock") || e.name.ends_with(".tmp")) continue;
+    return Status(Code::kAlreadyExists, fmt::format("the directory holds \"{}\" and no run; choose a new or empty "
+                                                    "one: {}", e.name, directory));
+  }
+  return OkStatus();
+}
+
+Result<std::unique_ptr<base::FileLock>> LockForOpening(const std::string& directory, base::FileSystem& files) {
+  // Others hold it for milliseconds, unless populating a journal on a slow machine: then for a second or two.
+  const timespec pause{0, 20'000'000};
+  for (int left = 1500;; --left) {
+    auto lock = files.Lock(Path(directory, kOpeningLock));
+    if (lock.ok() || left == 0 || lock.status().code() != Code::kFailedPrecondition) return lock;
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+std::string JournalPath(const Place& place) {
+  std::string directory = place.plan.journal_directory;
+  if (directory.empty() && !IsOnLocalDisk(place.worker_directory)) {
+    directory = Environment("TMPDIR");
+    if (directory.empty()) directory = "/tmp";
+  }
+  if (directory.empty()) return Path(place.worker_directory, format::kJournalFile);
+  return Path(directory, "tdbg-journal-" + RandomHex());
+}
+
+/// The plan that this worker obeys, stored in the run where it is not.
+Result<plan::Plan> LoadPlan(const RunOptions& options, const std::string& directory, const std::string& base_directory,
+                            base::FileSystem& files) {
+  const std::string path = Path(directory, format::kPlanFile);
+  std::string stored, text = options.plan_json;
+  if (auto there = files.ReadFile(path); there.ok()) {
+    stored = *std::move(there);
+  } else if (there.status().code() != Code::kNotFound) {
+    return there.status();
+  }
+  if (text.empty()) text = stored;
+  if (text.empty() && directory != base_directory) {
+    if (auto original = files.ReadFile(Path(base_directory, format::kPlanFile)); original.ok()) text = *original;
+  }
+  if (text.empty()) text = plan::Plan::Default().ToJson();
+  auto parsed = plan::Plan::FromJson(text);
+  if (!parsed.ok()) return parsed.status().Annotate(options.plan_json.empty() ? path : "RunOptions.plan_json");
+  if (text != stored) TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(path, text));
+  return parsed;
+}
+
+Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSystem& files, const base::Clock& clock) {
+  const std::string attempt_directory = Path(place->directory, std::to_string(place->attempt));
+  const std::vector<int64_t> attempts = Attempts(place->directory, files);
+  TDBG_RETURN_IF_ERROR(files.CreateDirectories(place->worker_directory));
+
+  // Replacing a control file would cut off whoever has it mapped.
+  const std::string control = Path(place->directory, format::kControlFile);
+  if (!files.Exists(control)) TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(control, format::EncodeControlPage()));
+
+  const std::string attempt_file = Path(attempt_directory, format::kAttemptFile);
+  format::AttemptInfo attempt;
+  bool write = true;
+  if (const auto text = files.ReadFile(attempt_file); text.ok()) {
+    TDBG_ASSIGN_OR_RETURN(attempt, format::AttemptInfo::FromJson(*text));
+    // A launcher does not know these two; the first worker does, and the others agree with it.
+    write = attempt.step_base < options.step_base || attempt.world_size < options.world_size;
+  } else {
+    attempt.attempt = place->attempt;
+    for (const int64_t a : attempts) {
+      if (a < place->attempt) attempt.parent = a;
+    }
+    attempt.started_wall_nanos = clock.WallNanos();
+  }
+  attempt.step_base = std::max(attempt.step_base, options.step_base);
+  attempt.world_size = std::max(attempt.world_size, options.world_size);
+  place->step_base = options.step_base;
+  if (write) TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(attempt_file, attempt.ToJson()));
+
+  // Last: it makes the directory a run, and whoever sees it finds the rest.
+  const std::string run_file = Path(place->directory, format::kRunFile);
+  if (const auto text = files.ReadFile(run_file); text.ok()) {
+    const auto run = format::RunInfo::FromJson(*text);
+    if (!run.ok()) return run.status().Annotate(run_file);
+    place->run_id = run->id;
+    return OkStatus();
+  }
+  format::RunInfo run;
+  run.id = RandomHex() + RandomHex();
+  run.name = base::BaseName(place->directory);
+  run.tdbg_version = kVersion;
+  run.command = options.command;
+  std::error_code ignored;
+  run.working_directory = std::filesystem::current_path(ignored).string();
+  run.created_wall_nanos = clock.WallNanos();
+  place->run_id = run.id;
+  return files.WriteFileAtomic(run_file, run.ToJson());
+}
+
+}  // namespace
+
+Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const base::Clock& clock) {
+  std::string wanted = options.directory.empty() ? Environment("TDBG_RUN") : options.directory;
+  if (wanted.empty()) return InvalidArgument("no run directory: neither RunOptions.directory nor $TDBG_RUN is set");
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(wanted, error);  // scripts change their directory
+  if (!error) wanted = absolute.lexically_normal().string();
+  while (wanted.size() > 1 && wanted.back() == '/') wanted.pop_back();
+
+  int64_t given = options.attempt;
+  if (given < 0) {
+    if (const std::string text = Environment("TDBG_ATTEMPT"); !text.empty()) {
+      const auto number = base::ParseInt(text);
+      if (!number || *number < 0) return InvalidArgument(fmt::format("$TDBG_ATTEMPT is \"{}\", not a number", text));
+      given = *number;
+    }
+  }
+  Place place;
+  place.worker = fmt::format("worker_{}", options.rank);
+  for (int n = 1; n <= kMaxSiblings; ++n) {
+    place.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
+    TDBG_RETURN_IF_ERROR(files.CreateDirectories(place.directory));
+    if (!files.Exists(Path(place.directory, format::kRunFile))) {
+      const Status foreign = RefuseForeignDirectory(place.directory, files);
+      if (!foreign.ok() && n == 1) return foreign;
+      if (!foreign.ok()) continue;
+    }
+    TDBG_ASSIGN_OR_RETURN(place.opening, LockForOpening(place.directory, files));
+    const auto attempt = ChooseAttempt(place.directory, place.worker, given, files);
+    if (!attempt) {
+      place.opening.reset();
+      if (options.sibling_if_locked) continue;
+      return FailedPrecondition(fmt::format("{} is taken: another training writes this run, or has written it in this "
+                                            "attempt: {}", place.worker, place.directory));
+    }
+    place.attempt = *attempt;
+    place.worker_directory = Path(Path(place.directory, std::to_string(place.attempt)), place.worker);
+    TDBG_ASSIGN_OR_RETURN(place.plan, LoadPlan(options, place.directory, wanted, files));
+    TDBG_RETURN_IF_ERROR(WriteSharedFiles(options, &place, files, clock));
+    place.journal_path = JournalPath(place);
+    return place;
+  }
+  return FailedPrecondition(fmt::format("{} and {} runs beside it are taken", wanted, kMaxSiblings - 1));
+}
+
+void LeaveWord(const Place& place, std::string_view reason, base::FileSystem& files) {
+  const nlohmann::json json = {{"reason", base::ToValidUtf8(reason)}};
+  (void)files.WriteFileAtomic(Path(place.worker_directory, kEndedFile), json.dump() + "\n");
+}
+
+bool IsOnLocalDisk(const std::string& path) {
+  struct statfs info;
+  if (::statfs(path.c_str(), &info) != 0) return true;
+  switch (static_cast<uint32_t>(info.f_type)) {
+    case 0x00006969:  // NFS
+    case 0x0000517b:  // SMB
+    case 0xff534d42:  // CIFS
+    case 0xfe534d42:  // SMB2
+    case 0x65735546:  // FUSE
+    case 0x01021997:  // 9p
+    case 0x0bd00bd0:  // Lustre
+    case 0x47504653:  // GPFS
+    case 0x00c36400:  // Ceph
+    case 0x19830326:  // BeeGFS
+    case 0x5346414f:  // AFS
+    case 0x73757245:  // Coda
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace tdbg::session

@@ -1,0 +1,321 @@
+#include "tdbg/run.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/process.h"
+#include "base/text.h"
+#include "capture/recorder.h"
+#include "capture/writer_sink.h"
+#include "session/control.h"
+#include "session/fork_guard.h"
+#include "session/notices.h"
+#include "session/place.h"
+#include "store/writer/worker_writer.h"
+
+namespace tdbg {
+namespace {
+
+using session::TellOnce;
+
+constexpr int64_t kEndTimeoutNanos = 30'000'000'000;
+constexpr uint64_t kStepsBetweenLooks = 256;       // at the writer's troubles
+constexpr uint64_t kIdleJournalBytes = 1u << 20;   // of a worker that captures nothing
+
+int AvailableCpus() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/// One helper halves the time of a large batch, since training waits for it anyway; more would compete with
+/// the training's own threads, which spin for a while after their last parallel section.
+int StatisticsThreads() {
+  if (const char* text = ::getenv("TDBG_STATS_THREADS")) {
+    if (const auto n = base::ParseInt(text); n && *n >= 1) return static_cast<int>(std::min<int64_t>(*n, 64));
+    TellOnce("stats_threads", fmt::format("TDBG_STATS_THREADS=\"{}\" is not a number of threads; ignored", text));
+  }
+  return std::min(2, AvailableCpus());
+}
+
+capture::RecorderOptions RecorderOptionsFor(const session::Place& place, bool inert) {
+  capture::RecorderOptions options;
+  options.first_step = place.step_base;
+  options.inert = inert;
+  options.statistics_threads = StatisticsThreads();
+  return options;
+}
+
+format::LossCause CauseFromName(std::string_view name) {
+  for (int i = 1; i < format::kLossCauses; ++i) {
+    const auto cause = static_cast<format::LossCause>(i);
+    if (format::LossCauseName(cause) == name) return cause;
+  }
+  return format::LossCause::kAdaptorError;
+}
+
+LossInfo ToInfo(const format::Loss& loss, const std::string& worker) {
+  LossInfo info;
+  const auto cause = static_cast<format::LossCause>(loss.cause);
+  info.worker = worker;
+  info.cause = format::LossCauseName(cause);
+  info.kind = format::LossKindName(static_cast<format::LossKind>(loss.kind));
+  info.text = format::LossCauseText(cause);
+  info.count = loss.count;
+  info.bytes = loss.bytes;
+  info.first_step = loss.first_step;
+  info.last_step = loss.last_step;
+  return info;
+}
+
+}  // namespace
+
+struct Run::Impl final : session::ForkListener {
+  Impl(session::Place place_in, std::unique_ptr<store::WorkerWriter> writer_in, plan::CompiledPlan plan,
+       std::unique_ptr<session::Control> control_in, bool captures_nothing)
+      : place(std::move(place_in)),
+        allow_stop(plan.plan().allow_stop),
+        writer(std::move(writer_in)),
+        sink(writer.get()),
+        control(std::move(control_in)),
+        recorder(std::move(plan), &sink, RecorderOptionsFor(place, captures_nothing)) {
+    session::AddForkListener(this);
+  }
+  ~Impl() override { session::RemoveForkListener(this); }
+
+  void OnForkedChild() noexcept override { Abandon(); }
+
+  void Abandon() noexcept {
+    inert.store(true, std::memory_order_relaxed);
+    abandoned.store(true, std::memory_order_relaxed);
+    writer->Abandon();
+  }
+
+  /// Under the lock, unless the run has ended or belongs to the parent process, whose other threads may have
+  /// held the lock at the fork. Nothing that goes wrong inside comes out.
+  template <typename R, typename Body>
+  R Locked(R otherwise, Body body) {
+    if (inert.load(std::memory_order_relaxed)) return otherwise;
+    const std::lock_guard guard(mutex);
+    if (inert.load(std::memory_order_relaxed)) return otherwise;
+    try {
+      return body();
+    } catch (const std::exception& e) {  // std::bad_alloc is what can be
+      writer->CountLoss(format::LossCause::kAdaptorError, format::LossKind::kSummary, recorder.global_step(), 1, 0);
+      TellOnce("exception", fmt::format("capturing failed and goes on with the next tensor: {}", e.what()));
+    }
+    return otherwise;
+  }
+  template <typename Body>
+  void Do(Body body) {
+    Locked(0, [&] {
+      body();
+      return 0;
+    });
+  }
+
+  void TellTroubles() {
+    if (const Status error = writer->last_error(); !error.ok()) {
+      TellOnce("writer", fmt::format("{}; training goes on ({})", error.message(), place.directory));
+    }
+    for (const format::Loss& loss : writer->losses()) {
+      const auto cause = static_cast<format::LossCause>(loss.cause);
+      TellOnce(format::LossCauseName(cause),
+               fmt::format("not everything is kept, since step {}: {} ({} in {})", loss.first_step,
+                           format::LossCauseText(cause), loss.count, place.directory));
+    }
+  }
+
+  const session::Place place;
+  const bool allow_stop;
+
+  mutable std::mutex mutex;  // guards the rest
+  std::unique_ptr<store::WorkerWriter> writer;
+  capture::WriterSink sink;
+  std::unique_ptr<session::Control> control;
+  capture::Recorder recorder;
+
+  std::atomic<bool> inert{false};      // ended or abandoned: calls do nothing
+  std::atomic<bool> abandoned{false};  // not even the destructor may touch anything
+};
+
+Run::Run(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Run::~Run() {
+  if (impl_ == nullptr) return;
+  End("closed");
+  // Joining threads that fork() did not copy would hang; closing the parent's files would harm it.
+  if (impl_->abandoned.load(std::memory_order_relaxed)) (void)impl_.release();
+}
+
+Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
+  base::FileSystem& files = base::LocalFileSystem();
+  const base::Clock& clock = base::SystemClock();
+  if (options.rank < 0 || options.world_size < 1) {
+    return InvalidArgument(fmt::format("rank {} of {}: not a rank", options.rank, options.world_size));
+  }
+  TDBG_ASSIGN_OR_RETURN(session::Place place, session::SettleIn(options, files, clock));
+  TDBG_ASSIGN_OR_RETURN(plan::CompiledPlan plan, plan::CompiledPlan::Compile(place.plan));
+  const bool captures_nothing = place.plan.include_workers >= 0 && place.plan.include_workers != options.rank;
+
+  store::WriterOptions writer_options;
+  writer_options.worker_directory = place.worker_directory;
+  writer_options.journal_path = place.journal_path;
+  writer_options.worker.worker = place.worker;
+  writer_options.worker.rank = options.rank;
+  writer_options.worker.pid = static_cast<uint32_t>(::getpid());
+  writer_options.worker.host = base::HostName();
+  writer_options.worker.boot_id = base::BootId();
+  writer_options.worker.started_wall_nanos = clock.WallNanos();
+  writer_options.worker.adaptor = options.adaptor;
+  writer_options.run_id = place.run_id;
+  writer_options.attempt = place.attempt;
+  writer_options.when_full =
+      place.plan.when_full == "block" ? store::WhenFull::kBlock : store::WhenFull::kDropRaw;
+  writer_options.journal_bytes =
+      captures_nothing ? std::min(kIdleJournalBytes, place.plan.journal_bytes) : place.plan.journal_bytes;
+  writer_options.budget_bytes = place.plan.budget_bytes;
+  TDBG_ASSIGN_OR_RETURN(std::unique_ptr<store::WorkerWriter> writer, store::WorkerWriter::Open(writer_options));
+  place.opening.reset();
+
+  auto control = session::Control::Open(
+      files, base::JoinPath(place.directory, std::string(format::kControlFile)), place.attempt);
+  if (!control.ok()) {  // a run that cannot be stopped from outside is better than none
+    TellOnce("control", control.status().message());
+    control = std::unique_ptr<session::Control>();
+  }
+  auto impl = std::make_unique<Impl>(std::move(place), std::move(writer), std::move(plan), *std::move(control),
+                                     captures_nothing);
+  return std::unique_ptr<Run>(new Run(std::move(impl)));
+}
+
+const std::string& Run::directory() const { return impl_->place.directory; }
+int64_t Run::attempt() const { return impl_->place.attempt; }
+
+bool Run::Wants(const TensorSpec& spec) const {
+  return impl_->Locked(false, [&] { return impl_->recorder.Wants(spec); });
+}
+
+Run::Id Run::Define(const TensorSpec& spec) {
+  return impl_->Locked(kNotWanted, [&] { return impl_->recorder.Define(spec); });
+}
+
+Run::Id Run::DefineScalar(std::string_view name, std::string_view collection) {
+  return impl_->Locked(kNotWanted, [&] { return impl_->recorder.DefineScalar(name, collection); });
+}
+
+bool Run::BeginStep(ModeKey mode) {
+  return impl_->Locked(false, [&] { return impl_->recorder.BeginStep(mode); });
+}
+
+bool Run::Due(Id id) const {
+  return impl_->Locked(false, [&] { return impl_->recorder.Due(id); });
+}
+
+void Run::Put(Id id, const TensorView& view, Place place) {
+  impl_->Do([&] { impl_->recorder.Put(id, view, place); });
+}
+
+void Run::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place) {
+  impl_->Do([&] { impl_->recorder.PutMany(ids, data, place); });
+}
+
+void Run::PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place) {
+  impl_->Do([&] { impl_->recorder.PutSummary(id, summary, histogram, place); });
+}
+
+void Run::PutScalar(Id id, double value, Place place) {
+  impl_->Do([&] { impl_->recorder.PutScalar(id, value, place); });
+}
+
+void Run::PutContext(std::string_view topic, std::string_view json) {
+  impl_->Do([&] { impl_->recorder.PutContext(topic, json); });
+}
+
+int64_t Run::EndStep(bool skipped) {
+  return impl_->Locked(int64_t{-1}, [&] {
+    const int64_t closed = impl_->recorder.EndStep(skipped);
+    if (impl_->recorder.counters().steps % kStepsBetweenLooks == 1) impl_->TellTroubles();
+    return closed;
+  });
+}
+
+int64_t Run::global_step() const {
+  if (impl_->abandoned.load(std::memory_order_relaxed)) return -1;
+  const std::lock_guard guard(impl_->mutex);
+  return impl_->recorder.global_step();
+}
+
+int64_t Run::mode_step(ModeKey mode) const {
+  if (impl_->abandoned.load(std::memory_order_relaxed)) return -1;
+  const std::lock_guard guard(impl_->mutex);
+  return impl_->recorder.mode_step(mode);
+}
+
+void Run::BeginEnd() {
+  impl_->Do([&] { impl_->recorder.BeginEnd(); });
+}
+
+void Run::End(std::string_view reason, std::string_view message) {
+  impl_->Do([&] {
+    impl_->recorder.FinishEnd();
+    const nlohmann::json json = {{"reason", base::ToValidUtf8(reason)},
+                                 {"message", base::ToValidUtf8(message)},
+                                 {"global_step", impl_->recorder.global_step()},
+                                 {"steps", impl_->recorder.counters().steps}};
+    impl_->writer->End(json.dump(), kEndTimeoutNanos);
+    session::LeaveWord(impl_->place, reason, base::LocalFileSystem());
+    impl_->TellTroubles();
+    impl_->inert.store(true, std::memory_order_relaxed);
+  });
+}
+
+std::optional<std::string> Run::TakeRequest() {
+  return impl_->Locked(std::optional<std::string>(), [&]() -> std::optional<std::string> {
+    if (impl_->control == nullptr) return std::nullopt;
+    const int64_t step = impl_->recorder.global_step();
+    while (auto request = impl_->control->Take(step)) {
+      const bool refused = request->action == "stop" && !impl_->allow_stop;
+      nlohmann::json ack = {{"id", request->id}, {"action", request->action}, {"step", step}};
+      if (refused) ack["refused"] = "the plan says allow_stop: false";
+      impl_->writer->AppendAck(step, ack.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      impl_->recorder.ForceCommit();
+      if (!refused) return request->json;
+    }
+    return std::nullopt;
+  });
+}
+
+void Run::CountLoss(std::string_view cause_name, uint64_t tensors, std::string_view detail) {
+  impl_->Do([&] {
+    const format::LossCause cause = CauseFromName(cause_name);
+    impl_->writer->CountLoss(cause, format::LossKind::kSummary, impl_->recorder.global_step(), tensors, 0);
+    TellOnce(format::LossCauseName(cause),
+             fmt::format("{} {}", format::LossCauseText(cause), base::ToValidUtf8(detail)));
+  });
+}
+
+std::vector<LossInfo> Run::losses() const {
+  std::vector<LossInfo> infos;
+  if (impl_->abandoned.load(std::memory_order_relaxed)) return infos;
+  for (const format::Loss& loss : impl_->writer->losses()) infos.push_back(ToInfo(loss, impl_->place.worker));
+  return infos;
+}
+
+Run::Counters Run::counters() const {
+  if (impl_->abandoned.load(std::memory_order_relaxed)) return {};
+  const std::lock_guard guard(impl_->mutex);
+  Counters counters = impl_->recorder.counters();
+  counters.bytes_sealed = impl_->writer->bytes_sealed();
+  return counters;
+}
+
+void Run::Abandon() { impl_->Abandon(); }
+
+}  // namespace tdbg
