@@ -99,13 +99,15 @@ void Fold(PairCounter* pairs, FloatCounter* counter) {
   pairs->CountPending(0);
   if (pairs->elements == 0) return;
   uint64_t low[128] = {};
+  uint32_t partial[128] = {};
+  using Cell = PairCounter::Cell;
   for (int high = 0; high < 128; ++high) {
-    uint32_t* a = pairs->tables[0] + high * 128;
-    uint32_t* b = pairs->tables[1] + high * 128;
-    uint64_t row = 0;
+    Cell* a = pairs->tables[0] + high * 128;
+    Cell* b = pairs->tables[1] + high * 128;
+    uint32_t row = 0;
     for (int i = 0; i < 128; ++i) {
-      const uint64_t both = uint64_t{a[i]} + b[i];
-      low[i] += both;
+      const uint32_t both = uint32_t{a[i]} + b[i];
+      partial[i] += both;
       row += both;
     }
     if (row != 0) {
@@ -115,6 +117,7 @@ void Fold(PairCounter* pairs, FloatCounter* counter) {
       if (place != 0 && place != 63) counter->folded[(high >> 6) * 1024 + pairs->base + place] += row;
     }
   }
+  for (int i = 0; i < 128; ++i) low[i] = partial[i];
   for (int i = 0; i < 128; ++i) {
     const int place = i & 63;
     if (place != 0 && place != 63) counter->folded[(i >> 6) * 1024 + pairs->base + place] += low[i];

@@ -67,7 +67,9 @@ struct PairCounter {
   static constexpr uint16_t kLargestBase = FloatCounter::kFirstNonFinite - 63;
   static constexpr size_t kPending = 1024;
 
-  uint32_t tables[2][kIndices];
+  using Cell = uint32_t;  // of 16 bits they are no faster: one store per cycle is the limit, not the cache
+  static constexpr uint64_t kFoldAfter = uint64_t{1} << 31;
+  Cell tables[2][kIndices];
   /// Indices of the block before, counted while the vector units are busy with the next one: read
   /// at once they would still be in the store buffer, in wider stores than the loads (measured: half the speed).
   uint16_t indices[2][kPending];

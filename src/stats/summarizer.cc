@@ -297,6 +297,7 @@ class Pass {
   // any window is counted one by one for a while.
   void ReviewWindow(size_t n, double abs_max) {
     ++blocks_since_fold_;
+    if (t_->pairs.elements >= PairCounter::kFoldAfter) Fold(&t_->pairs, &t_->floats);
     if (t_->floats.outside_count < n / 8) return;
     plain_blocks_ = 16;
     if (blocks_since_fold_ < 8 || !std::isfinite(abs_max) || abs_max == 0) return;

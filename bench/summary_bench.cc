@@ -1,0 +1,250 @@
+// Question:  how much of the memory's speed does Summarize reach, with and without the histogram?
+// Workload:  64 MiB of normal values on 4 KiB pages (torch's default on the CPU), and small tensors.
+// Baseline:  the best of several plain read loops over the same memory in the same run.
+//
+// Machines are noisy, so every round times every candidate once, in turn, and a candidate's ratio is
+// taken within the round. Reported: the median over rounds, and the 10th and 90th percentile.
+//
+//   summary_bench [--rounds N] [--mib N] [--json FILE]
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <hwy/highway.h>
+
+#include "tdbg/summary.h"
+
+namespace {
+
+using tdbg::DType;
+
+#if defined(__GNUC__) && defined(__x86_64__)
+#define TDBG_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"), noinline))
+#else
+#define TDBG_CLONES __attribute__((noinline))
+#endif
+
+typedef uint64_t Wide __attribute__((vector_size(64), aligned(8), may_alias));
+
+// How the loop is unrolled changes the rate by tens of percent, hence the best of several.
+template <int kStreams>
+inline __attribute__((always_inline)) uint64_t ReadLoop(const std::byte* data, size_t bytes) {
+  Wide sum[kStreams] = {};
+  const auto* at = reinterpret_cast<const Wide*>(data);
+  const size_t n = bytes / sizeof(Wide) / kStreams;
+  for (size_t i = 0; i < n; ++i) {
+    for (int s = 0; s < kStreams; ++s) sum[s] ^= at[i * kStreams + static_cast<size_t>(s)];
+  }
+  uint64_t r = 0;
+  for (int s = 0; s < kStreams; ++s) {
+    for (int j = 0; j < 8; ++j) r ^= sum[s][j];
+  }
+  return r;
+}
+
+TDBG_CLONES uint64_t Read1(const std::byte* data, size_t bytes) { return ReadLoop<1>(data, bytes); }
+TDBG_CLONES uint64_t Read4(const std::byte* data, size_t bytes) { return ReadLoop<4>(data, bytes); }
+TDBG_CLONES uint64_t Read8(const std::byte* data, size_t bytes) { return ReadLoop<8>(data, bytes); }
+
+// Ahead by hand: hardware prefetchers stop at the end of a 4 KiB page.
+template <size_t kAhead>
+inline __attribute__((always_inline)) uint64_t ReadAhead(const std::byte* data, size_t bytes) {
+  Wide sum = {};
+  for (size_t i = 0; i < bytes; i += 256) {
+    for (size_t j = 0; j < 256; j += 64) __builtin_prefetch(data + i + kAhead + j);
+    for (size_t j = 0; j < 256; j += 64) sum ^= *reinterpret_cast<const Wide*>(data + i + j);
+  }
+  return sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
+}
+
+TDBG_CLONES uint64_t ReadAhead2K(const std::byte* data, size_t bytes) { return ReadAhead<2048>(data, bytes); }
+TDBG_CLONES uint64_t ReadAhead8K(const std::byte* data, size_t bytes) { return ReadAhead<8192>(data, bytes); }
+
+class Pages {
+ public:
+  explicit Pages(size_t bytes) : bytes_(bytes) {
+    data_ = static_cast<std::byte*>(
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (data_ == MAP_FAILED) std::abort();
+    madvise(data_, bytes, MADV_NOHUGEPAGE);
+  }
+  ~Pages() { munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::byte* data_;
+  size_t bytes_;
+};
+
+double Seconds(const std::function<void()>& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Spread {
+  double low, median, high;
+};
+
+Spread SpreadOf(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  const auto at = [&](double q) { return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)]; };
+  return {at(0.1), at(0.5), at(0.9)};
+}
+
+volatile uint64_t g_sink;
+
+struct Candidate {
+  std::string name;
+  std::function<void()> run;
+  std::vector<double> seconds;
+};
+
+void FillNormal(std::byte* at, size_t bytes, DType dtype, bool rectified) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal(0.001f, 0.02f);
+  const size_t n = bytes / ItemSize(dtype);
+  for (size_t i = 0; i < n; ++i) {
+    float v = normal(random);
+    if (rectified && v < 0) v = 0;
+    const uint32_t bits = std::bit_cast<uint32_t>(v);
+    if (dtype == DType::kFloat32) {
+      std::memcpy(at + 4 * i, &bits, 4);
+    } else {
+      const auto top = static_cast<uint16_t>(bits >> 16);
+      std::memcpy(at + 2 * i, &top, 2);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int rounds = 41;
+  size_t mib = 64;
+  const char* json = nullptr;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--rounds") == 0) rounds = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--mib") == 0) mib = static_cast<size_t>(std::atoi(argv[i + 1]));
+    if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
+  }
+  const size_t bytes = mib << 20;
+  tdbg::Summarizer summarizer;
+  tdbg::Summary summary;
+  tdbg::Histogram histogram;
+
+  const Pages f32(bytes), relu(bytes), constant(bytes), bf16(bytes);
+  FillNormal(f32.data(), bytes, DType::kFloat32, false);
+  FillNormal(relu.data(), bytes, DType::kFloat32, true);
+  FillNormal(bf16.data(), bytes, DType::kBFloat16, false);
+  for (size_t i = 0; i < bytes; i += 4) std::memcpy(constant.data() + i, "\x00\x00\x20\x3e", 4);
+
+  const auto summarize = [&](const Pages& pages, DType dtype, bool with_histogram) {
+    return [&, dtype, with_histogram] {
+      const int64_t shape[] = {static_cast<int64_t>(bytes / ItemSize(dtype))};
+      const tdbg::Status status =
+          summarizer.Summarize({pages.data(), dtype, shape, {}}, &summary, with_histogram ? &histogram : nullptr);
+      if (!status.ok()) std::abort();
+    };
+  };
+  std::vector<Candidate> all = {
+      {"read, 1 stream", [&] { g_sink = Read1(f32.data(), bytes); }, {}},
+      {"read, 4 vectors", [&] { g_sink = Read4(f32.data(), bytes); }, {}},
+      {"read, 8 vectors", [&] { g_sink = Read8(f32.data(), bytes); }, {}},
+      {"read, prefetching 2 KiB ahead", [&] { g_sink = ReadAhead2K(f32.data(), bytes); }, {}},
+      {"read, prefetching 8 KiB ahead", [&] { g_sink = ReadAhead8K(f32.data(), bytes); }, {}},
+      {"float32", summarize(f32, DType::kFloat32, false), {}},
+      {"float32 + histogram", summarize(f32, DType::kFloat32, true), {}},
+      {"float32 rectified + histogram", summarize(relu, DType::kFloat32, true), {}},
+      {"float32 constant + histogram", summarize(constant, DType::kFloat32, true), {}},
+      {"bfloat16", summarize(bf16, DType::kBFloat16, false), {}},
+      {"bfloat16 + histogram", summarize(bf16, DType::kBFloat16, true), {}},
+      {"float16", summarize(bf16, DType::kFloat16, false), {}},
+      {"float64", summarize(f32, DType::kFloat64, false), {}},
+  };
+  const size_t readers = 5;
+
+  for (Candidate& c : all) c.run();
+  std::vector<std::vector<double>> ratios(all.size());
+  std::vector<double> best_reads;
+  for (int r = 0; r < rounds; ++r) {
+    std::vector<double> seconds;
+    for (Candidate& c : all) seconds.push_back(Seconds(c.run));
+    const double best = *std::min_element(seconds.begin(), seconds.begin() + readers);
+    best_reads.push_back(static_cast<double>(bytes) / best / 1e9);
+    for (size_t i = 0; i < all.size(); ++i) {
+      ratios[i].push_back(best / seconds[i]);
+      all[i].seconds.push_back(seconds[i]);
+    }
+  }
+
+  FILE* out = json != nullptr ? std::fopen(json, "w") : nullptr;
+  const Spread read = SpreadOf(best_reads);
+  std::printf("pages of 4 KiB, %zu MiB, %d rounds; best read loop %.1f GB/s (%.1f-%.1f)\n", mib, rounds, read.median,
+              read.low, read.high);
+  std::printf("%-32s %8s %8s %17s\n", "", "GB/s", "ratio", "10 %-90 %");
+  if (out != nullptr) {
+    std::fprintf(out, "{\"page_bytes\": 4096, \"mib\": %zu, \"rounds\": %d, \"read_gb_per_s\": %.3f, \"large\": [", mib,
+                 rounds, read.median);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Spread s = SpreadOf(ratios[i]);
+    const double rate = static_cast<double>(bytes) / SpreadOf(all[i].seconds).median / 1e9;
+    std::printf("%-32s %8.1f %8.2f      %5.2f - %5.2f\n", all[i].name.c_str(), rate, s.median, s.low, s.high);
+    if (out != nullptr) {
+      std::fprintf(out, "%s{\"name\": \"%s\", \"gb_per_s\": %.3f, \"ratio\": %.4f, \"low\": %.4f, \"high\": %.4f}",
+                   i != 0 ? ", " : "", all[i].name.c_str(), rate, s.median, s.low, s.high);
+    }
+  }
+
+  // Many tensors in a row, as in a step: none is in the first-level cache for long.
+  std::printf("\n%-32s %12s %12s %12s\n", "float32 tensor of", "ns", "+ histogram", "+ encoded");
+  if (out != nullptr) std::fprintf(out, "], \"small\": [");
+  bool first = true;
+  for (const int64_t n : {1, 10, 64, 256, 1024, 2048, 4096, 16384, 65536}) {
+    const int tensors = static_cast<int>(std::clamp<int64_t>((2 << 20) / 4 / n, 1, 200));
+    double ns[3];
+    std::vector<double> samples[3];
+    std::vector<uint8_t> encoded;
+    for (int r = 0; r < std::max(rounds, 3); ++r) {
+      for (int kind = 0; kind < 3; ++kind) {
+        const double s = Seconds([&] {
+          for (int t = 0; t < tensors; ++t) {
+            const tdbg::TensorView view{f32.data() + t * n * 4, DType::kFloat32, {&n, 1}, {}};
+            if (!summarizer.Summarize(view, &summary, kind != 0 ? &histogram : nullptr).ok()) std::abort();
+            if (kind == 2) {
+              encoded.clear();
+              tdbg::EncodeHistogram(histogram, &encoded);
+            }
+          }
+        });
+        samples[kind].push_back(s / tensors * 1e9);
+      }
+    }
+    for (int kind = 0; kind < 3; ++kind) ns[kind] = SpreadOf(samples[kind]).median;
+    std::printf("%-32lld %12.0f %12.0f %12.0f\n", static_cast<long long>(n), ns[0], ns[1], ns[2]);
+    if (out != nullptr) {
+      std::fprintf(out, "%s{\"elements\": %lld, \"ns\": %.1f, \"ns_histogram\": %.1f, \"ns_encoded\": %.1f}",
+                   first ? "" : ", ", static_cast<long long>(n), ns[0], ns[1], ns[2]);
+    }
+    first = false;
+  }
+  if (out != nullptr) {
+    std::fprintf(out, "]}\n");
+    std::fclose(out);
+  }
+  return 0;
+}
