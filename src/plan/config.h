@@ -60,11 +60,11 @@ Result<CollectionConfig> ParseCollectFlag(const std::string& text);
 /// What one rule needs captured, in the plan's words. Rules declare it (src/rules/rule.h), the command line
 /// passes it here.
 struct Need {
-  std::vector<std::string> collections;            ///< built-in or user's collections whose statistics it reads
-  std::vector<std::string> tensor_regex;           ///< and tensors by name
+  std::vector<std::string> collections = {};       ///< built-in or user's collections whose statistics it reads
+  std::vector<std::string> tensor_regex = {};      ///< and tensors by name
   bool raw = false;                                ///< it needs values, not only statistics
-  std::optional<Schedule> raw_schedule;
-  std::string who;                                 ///< rule configuration name
+  std::optional<Schedule> raw_schedule = {};
+  std::string who = {};                               ///< rule configuration name
 };
 /// Built-in collections + the user's + the rules' needs -> the plan.
 /// \error kInvalidArgument  unknown collection without regex or names, bad regex, contradictions; with `where`.

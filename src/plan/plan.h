@@ -23,7 +23,7 @@ struct Schedule {
   int64_t interval = 500;            ///< >= 1
   int64_t start = 0;
   int64_t end = -1;                  ///< exclusive; -1: never ends; 0: off
-  std::vector<int64_t> steps;        ///< sorted
+  std::vector<int64_t> steps = {};   ///< sorted
   bool Due(int64_t mode_step) const;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -32,14 +32,16 @@ struct Schedule {
 /// matches its name (searched), or the adaptor says so.
 struct CollectionPlan {
   std::string name;
-  std::vector<std::string> include_regex;
-  std::vector<std::string> kinds;            ///< "weight", "gradient", ...; "module_kind:relu" style refinements: see plan.cc
-  std::vector<std::string> tensor_names;
+  std::vector<std::string> include_regex = {};
+  /// KIND, KIND:MODULE_KIND ("output:relu"), "*" (everything), "@COLLECTION" (members of an earlier one),
+  /// KIND?REGEX (name of a tensor of that kind whose module's kind is not known), ?REGEX (kind not known).
+  std::vector<std::string> kinds = {};
+  std::vector<std::string> tensor_names = {};
   bool keep = false;                         ///< its tensors are captured (else it is only a label)
   bool summaries = true;                     ///< kept: statistics at summaries_every
   bool histogram = true;
-  std::optional<Schedule> raw[kModes];       ///< raw tensors; nothing: never
-  std::vector<std::string> reductions;       ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
+  std::optional<Schedule> raw[kModes] = {};  ///< raw tensors; nothing: never
+  std::vector<std::string> reductions = {};  ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
 };
 
 struct Plan {
