@@ -109,7 +109,7 @@ void ExactF64Kernel(const double* x, size_t n, double pivot, double scale, Parti
 constexpr size_t kAhead = 8192;
 
 struct Sums {
-  V32 s1, s2, s3, s4, l1;
+  V32 s1, s2, s3a, s3b, s4a, s4b, l1;
 };
 
 // Extremes by integer comparison of the raw bits, in lanes as wide as the element: of bfloat16 one
@@ -185,39 +185,30 @@ HWY_INLINE uint64_t SumLanes(hn::Vec<DU> v) {
   return sum;
 }
 
-// Four vectors of float32 per iteration, and their upper halves as two vectors of 16-bit lanes, in
-// whatever order is cheapest: nothing here depends on it.
-struct Four {
-  V32 x0, x1, x2, x3;
-  VU16 top01, top23;
+// Two vectors of float32, and their upper halves as one vector of 16-bit lanes, in whatever order is
+// cheapest: nothing here depends on it.
+struct Two {
+  V32 a, b;
+  VU16 top;
 };
 
 struct LoadF32 {
   using Word = float;
   using Lane = DU32;
   static constexpr int kCellShift = 21;
-  static HWY_INLINE void LookFirst(const Four& f, Extremes<Lane>& e) {
-    e.Look(hn::BitCast(DU32(), f.x0));
-    e.Look(hn::BitCast(DU32(), f.x1));
-  }
-  static HWY_INLINE void LookSecond(const Four& f, Extremes<Lane>& e) {
-    e.Look(hn::BitCast(DU32(), f.x2));
-    e.Look(hn::BitCast(DU32(), f.x3));
-  }
-  static HWY_INLINE Four Load(const float* at) {
+  static HWY_INLINE Two Load(const float* at) {
     const D32 d;
     const DU32 du;
-    const DU16 du16;
-    const size_t lanes = hn::Lanes(d);
-    Four r;
-    r.x0 = hn::LoadU(d, at);
-    r.x1 = hn::LoadU(d, at + lanes);
-    r.x2 = hn::LoadU(d, at + 2 * lanes);
-    r.x3 = hn::LoadU(d, at + 3 * lanes);
-    const VU32 high = hn::Set(du, 0xffff0000u);
-    r.top01 = hn::BitCast(du16, hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(du, r.x1)), hn::BitCast(du, r.x0), high));
-    r.top23 = hn::BitCast(du16, hn::OrAnd(hn::ShiftRight<16>(hn::BitCast(du, r.x3)), hn::BitCast(du, r.x2), high));
+    Two r;
+    r.a = hn::LoadU(d, at);
+    r.b = hn::LoadU(d, at + hn::Lanes(d));
+    const VU32 low = hn::ShiftRight<16>(hn::BitCast(du, r.b));
+    r.top = hn::BitCast(DU16(), hn::OrAnd(low, hn::BitCast(du, r.a), hn::Set(du, 0xffff0000u)));
     return r;
+  }
+  static HWY_INLINE void Look(const Two& x, Extremes<Lane>& e) {
+    e.Look(hn::BitCast(DU32(), x.a));
+    e.Look(hn::BitCast(DU32(), x.b));
   }
   static HWY_INLINE V32 One(const float* at) { return hn::LoadU(D32(), at); }
 };
@@ -226,44 +217,44 @@ struct LoadBF16 {
   using Word = uint16_t;
   using Lane = DU16;
   static constexpr int kCellShift = 5;
-  static HWY_INLINE void LookFirst(const Four& f, Extremes<Lane>& e) { e.Look(f.top01); }
-  static HWY_INLINE void LookSecond(const Four& f, Extremes<Lane>& e) { e.Look(f.top23); }
-  static HWY_INLINE Four Load(const uint16_t* at) {
+  static HWY_INLINE Two Load(const uint16_t* at) {
     const D32 d;
     const DU32 du;
-    const DU16 du16;
-    Four r;
-    r.top01 = hn::LoadU(du16, at);
-    r.top23 = hn::LoadU(du16, at + hn::Lanes(du16));
-    const VU32 high = hn::Set(du, 0xffff0000u);
-    r.x0 = hn::BitCast(d, hn::And(hn::BitCast(du, r.top01), high));
-    r.x1 = hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(du, r.top01)));
-    r.x2 = hn::BitCast(d, hn::And(hn::BitCast(du, r.top23), high));
-    r.x3 = hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(du, r.top23)));
+    Two r;
+    r.top = hn::LoadU(DU16(), at);
+    r.a = hn::BitCast(d, hn::And(hn::BitCast(du, r.top), hn::Set(du, 0xffff0000u)));
+    r.b = hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(du, r.top)));
     return r;
   }
+  static HWY_INLINE void Look(const Two& x, Extremes<Lane>& e) { e.Look(x.top); }
   static HWY_INLINE V32 One(const uint16_t* at) {
     const hn::Rebind<uint16_t, D32> half;
     return hn::BitCast(D32(), hn::ShiftLeft<16>(hn::PromoteTo(DU32(), hn::LoadU(half, at))));
   }
 };
 
-HWY_INLINE void AddMoments(V32 x, V32 scale, V32 pivot, Sums& s) {
-  const V32 delta = hn::MulSub(x, scale, pivot);
-  const V32 square = hn::Mul(delta, delta);
-  s.l1 = hn::Add(s.l1, hn::Abs(x));
-  s.s1 = hn::Add(s.s1, delta);
-  s.s2 = hn::Add(s.s2, square);
-  s.s3 = hn::MulAdd(square, delta, s.s3);
-  s.s4 = hn::MulAdd(square, square, s.s4);
+// Few enough accumulators to stay in registers: with two of everything g++ 12 kept one on the stack,
+// and its way through memory in every iteration was the longest chain of the whole loop. Adding pairs
+// first halves the chains of the plain sums as well as two accumulators would.
+HWY_INLINE void AddMoments(V32 a, V32 b, V32 scale, V32 pivot, Sums& s) {
+  const V32 da = hn::MulSub(a, scale, pivot);
+  const V32 db = hn::MulSub(b, scale, pivot);
+  const V32 qa = hn::Mul(da, da);
+  const V32 qb = hn::Mul(db, db);
+  s.l1 = hn::Add(s.l1, hn::Add(hn::Abs(a), hn::Abs(b)));
+  s.s1 = hn::Add(s.s1, hn::Add(da, db));
+  s.s2 = hn::Add(s.s2, hn::Add(qa, qb));
+  s.s3a = hn::MulAdd(qa, da, s.s3a);
+  s.s3b = hn::MulAdd(qb, db, s.s3b);
+  s.s4a = hn::MulAdd(qa, qa, s.s4a);
+  s.s4b = hn::MulAdd(qb, qb, s.s4b);
 }
 
-HWY_INLINE V64 AddWidened(V64 sum, V32 a, V32 b) {
+HWY_INLINE V64 AddWidened(V64 sum, V32 v) {
   const D64 d;
   const hn::Half<D32> half;
-  const V32 both = hn::Add(a, b);
-  sum = hn::Add(sum, hn::PromoteTo(d, hn::LowerHalf(half, both)));
-  return hn::Add(sum, hn::PromoteTo(d, hn::UpperHalf(half, both)));
+  sum = hn::Add(sum, hn::PromoteTo(d, hn::LowerHalf(half, v)));
+  return hn::Add(sum, hn::PromoteTo(d, hn::UpperHalf(half, v)));
 }
 
 HWY_INLINE VU16 WindowId(VU16 top, VU16 base) {
@@ -306,8 +297,7 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
   const size_t step = 4 * hn::Lanes(d);
   const size_t indices = hn::Lanes(du16);
   const V32 zero = hn::Zero(d);
-  Sums even{zero, zero, zero, zero, zero};
-  Sums odd = even;
+  Sums s{zero, zero, zero, zero, zero, zero, zero};
   VU16 base = hn::Zero(du16);
   uint16_t* write = nullptr;
   const uint16_t* previous = nullptr;
@@ -317,18 +307,15 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
     previous = pairs->indices[pairs->current];
   }
   for (size_t i = 0; i < iterations; ++i) {
-    const Four f = Loader::Load(x + i * step);
-    for (size_t j = 0; j < step * sizeof(*x); j += 64) {
-      hwy::Prefetch(reinterpret_cast<const char*>(x + i * step) + kAhead + j);
+    const typename Loader::Word* at = x + i * step;
+    for (size_t j = 0; j < step * sizeof(*x); j += 64) hwy::Prefetch(reinterpret_cast<const char*>(at) + kAhead + j);
+    VU16 ids = base;
+    {
+      const Two two = Loader::Load(at);
+      if constexpr (kPairs) ids = WindowId(two.top, base);
+      Loader::Look(two, e);
+      AddMoments(two.a, two.b, scale, pivot, s);
     }
-    if constexpr (kPairs) {
-      const VU16 a = WindowId(f.top01, base);
-      const VU16 b = WindowId(f.top23, base);
-      hn::StoreU(hn::Or(a, hn::ShiftLeft<7>(b)), du16, write + i * indices);
-    }
-    Loader::LookFirst(f, e);
-    AddMoments(f.x0, scale, pivot, even);
-    AddMoments(f.x1, scale, pivot, odd);
     if constexpr (kCountPrevious) {
       // Four indices per load. Besides saving loads this keeps long runs of one index fast (three
       // times so, measured on constant data), where one load each made every increment wait for the last.
@@ -343,15 +330,21 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
         ++odd_table[four >> 48];
       }
     }
-    Loader::LookSecond(f, e);
-    AddMoments(f.x2, scale, pivot, even);
-    AddMoments(f.x3, scale, pivot, odd);
+    {
+      const Two two = Loader::Load(at + step / 2);
+      if constexpr (kPairs) {
+        ids = hn::Or(ids, hn::ShiftLeft<7>(WindowId(two.top, base)));
+        hn::StoreU(ids, du16, write + i * indices);
+      }
+      Loader::Look(two, e);
+      AddMoments(two.a, two.b, scale, pivot, s);
+    }
   }
-  total[0] = AddWidened(total[0], even.s1, odd.s1);
-  total[1] = AddWidened(total[1], even.s2, odd.s2);
-  total[2] = AddWidened(total[2], even.s3, odd.s3);
-  total[3] = AddWidened(total[3], even.s4, odd.s4);
-  total[4] = AddWidened(total[4], even.l1, odd.l1);
+  total[0] = AddWidened(total[0], s.s1);
+  total[1] = AddWidened(total[1], s.s2);
+  total[2] = AddWidened(total[2], hn::Add(s.s3a, s.s3b));
+  total[3] = AddWidened(total[3], hn::Add(s.s4a, s.s4b));
+  total[4] = AddWidened(total[4], s.l1);
 }
 
 template <bool kPairs, class Loader>
