@@ -1,0 +1,205 @@
+"""Attaching to a training: by the launcher's environment (`arm`), or from the script (`attach`)."""
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import torch
+
+from .guard import say
+from .params import NOT_WANTED
+from .session import ARMED, OFF, OPEN, Session
+
+PLAN_SECONDS = 60
+
+_session = None       # this process's; a second one would record everything twice
+
+
+def _open_run(**options):
+    from ..._capture import Run
+    return Run.open(**options)
+
+
+def arm(open_run=None, **options):
+    """Watches whatever trains with torch in this process. Nothing is written before it does. Idempotent.
+
+    \\param open_run  called with Run.open's keyword arguments at the first training event; default: Run.open.
+    """
+    global _session
+    if _session is None or _session.state is OFF:
+        _session = _start(Session(open_run or _open_run, options))
+    return _session
+
+
+def _start(session):
+    session.install()
+    atexit.register(session.at_exit)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=session.forked)
+    return session
+
+
+def attach(model=None, config=None, dir=None, open_run=None, **options):
+    """Records this training; returns an `Attached`. Raises on bad configuration, never later.
+
+    \\param model    the module (or list of modules) to watch; None: every model that an optimizer trains.
+    \\param config   a dict (the schema of docs/configuration.md), a path of a YAML or JSON file, or None for the
+                     defaults: statistics of weights, gradients and losses at every step.
+    \\param dir      the run directory; default: $TDBG_RUN, else tdbg-runs/<date>-<time>-<pid>.
+    \\param options  passed on to Run.open (rank, world_size, step_base).
+
+    Under `tdbg run` the launcher's run and plan are used and `config` is left alone, unless `dir` names another run.
+    Call it after the model is built and before the first step (before the first call, if modules' outputs are wanted).
+    """
+    global _session
+    launched = bool(os.environ.get("TDBG_RUN")) and dir is None
+    models = [] if model is None else list(model) if isinstance(model, (list, tuple)) else [model]
+    if _session is not None and _session.state is OPEN:
+        if dir is not None and os.path.abspath(dir) != os.path.abspath(_session.run.directory):
+            _session.finish("closed", "another run was attached")
+        else:
+            return _take_over(_session, models)
+    if launched:
+        if config is not None:
+            say("attach: the run and its configuration are those of `tdbg run`; `config` is not used")
+        session = _session
+        if session is None or session.state is OFF:
+            session = _session = _start(Session(open_run or _open_run, options))
+        return _take_over(session, models)
+
+    if _session is not None and _session.state is ARMED:
+        _session.disarm()
+    directory = dir or os.path.join("tdbg-runs", time.strftime("%Y%m%d-%H%M%S-") + str(os.getpid()))
+    options.setdefault("directory", directory)
+    if open_run is None:
+        plan = resolve_plan(directory, config)
+        if plan:
+            options.setdefault("plan_json", plan)
+    _session = _start(Session(open_run or _open_run, options, explicit=bool(models)))
+    return _take_over(_session, models)
+
+
+def _take_over(session, models):
+    if models:
+        session.explicit = True
+    for model in models:
+        session.add_model(model)
+    return Attached(session)
+
+
+def resolve_plan(directory, config=None):
+    """plan.json's text for `config`, made by `tdbg plan` in a process of its own.
+
+    The schema, YAML and the rules live there and not in the training process. Without the command line the default
+    plan is used (""), and a configuration is an error. One rank resolves, the others wait for its plan.
+    """
+    path = os.path.join(directory, "plan.json")
+    if int(os.environ.get("RANK", "0") or 0) != 0:
+        deadline = time.monotonic() + PLAN_SECONDS
+        while not os.path.exists(path):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"rank 0 has not written a plan within {PLAN_SECONDS} s: {path}")
+            time.sleep(0.05)
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    tool = find_cli()
+    if tool is None:
+        if config is not None:
+            raise FileNotFoundError("a configuration needs the command line: set TDBG_CLI to the `tdbg` program")
+        return ""
+    command, text = [tool, "plan", "--dir", directory], None
+    if isinstance(config, dict):
+        command += ["--config", "-"]
+        text = json.dumps(config)
+    elif config is not None:
+        command += ["--config", os.fspath(config)]
+    # The helper must not think that it is a training process to be watched.
+    environment = {k: v for k, v in os.environ.items() if k not in ("TDBG_RUN", "TDBG_ATTEMPT", "PYTHONPATH")}
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PLAN_SECONDS, env=environment)
+    if done.returncode != 0:
+        raise ValueError(done.stderr.strip() or f"{tool} plan failed with {done.returncode}")
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    answer = json.loads(done.stdout or "{}")
+    return json.dumps(answer.get("plan", answer))
+
+
+def find_cli():
+    """The `tdbg` program: beside the package, $TDBG_CLI, or on the PATH. None if there is none."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    beside = os.path.join(package, "bin", "tdbg")
+    if os.access(beside, os.X_OK):
+        return beside
+    return os.environ.get("TDBG_CLI") or shutil.which("tdbg")
+
+
+class Attached:
+    """A training under watch, in the script's hands. A context manager: leaving it ends the run."""
+
+    def __init__(self, session):
+        self._session = session
+        self._ids = {}
+
+    @property
+    def directory(self):
+        """The run directory; None before the first training event."""
+        run = self._session.run
+        return None if run is None else run.directory
+
+    @property
+    def global_step(self):
+        run = self._session.run
+        return -1 if run is None else run.global_step
+
+    def record(self, name, tensor, collection=None):
+        """Records `tensor` (torch or NumPy) in the open step, or the next one. Where the plan wants it."""
+        self._guarded(self._record, name, tensor, collection)
+
+    def scalar(self, name, value, collection=""):
+        """Records one number in the open step, or the next one, as `scalar/<name>`."""
+        self._guarded(self._scalar, name, value, collection)
+
+    def _guarded(self, function, *arguments):
+        session = self._session
+        try:
+            if session.ensure_open():
+                function(*arguments)
+        except Exception as error:
+            session.guard.failed(f"recording {arguments[0]}", error)
+
+    def _record(self, name, tensor, collection):
+        session = self._session
+        value = torch.as_tensor(tensor).detach()
+        key = (name, value.dtype, value.dim())
+        ident = self._ids.get(key)
+        if ident is None:
+            ident = self._ids[key] = session.define(name, name, "output", "", value.dtype, value.shape, True, -1, [],
+                                                    [collection] if collection else [])
+        if ident != NOT_WANTED:
+            if session.clock.mode is None:
+                value = value.clone()      # it waits for a step, and the script may write into it meanwhile
+            session.soon(lambda: session.put_value(ident, value))
+
+    def _scalar(self, name, value, collection):
+        session = self._session
+        ident = session.context.id("scalar/" + name, collection)
+        number = value.detach() if isinstance(value, torch.Tensor) else float(value)
+        session.soon(lambda: session.put_number(ident, number))
+
+    def close(self, reason="completed", message=""):
+        """Ends the run: final weights, everything sealed. Later calls do nothing."""
+        self._session.finish(reason, message)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        if kind is None:
+            self.close()
+        else:
+            self.close("exception", f"{kind.__name__}: {value}")
+        return False

@@ -1,0 +1,181 @@
+"""The training context of a step: numbers as series `context/...`, structure as JSON written when it changes.
+
+Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (CRC-32 of
+a strided sample of the first input of the last root forward), gradients_absent, loss_scale, skipped, grad_norm.
+Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), optimizer/<optimizer>
+(class, groups, options). An absent gradient and a gradient of zeros are different: the first is listed here.
+"""
+
+import json
+import platform
+import zlib
+
+import torch
+
+SAMPLE = 4096     # elements of the batch that the fingerprint looks at
+
+
+def _plain(value):
+    """A group's option as JSON; a tensor on a device is not read (that would wait for it)."""
+    if isinstance(value, torch.Tensor):
+        return float(value) if value.device.type == "cpu" and value.numel() == 1 else f"tensor on {value.device}"
+    if isinstance(value, (int, float, str, bool)) or value is None:
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return str(value)
+
+
+def first_tensor(args, kwargs):
+    todo = [*args, *kwargs.values()]
+    while todo:
+        value = todo.pop(0)
+        if isinstance(value, torch.Tensor):
+            return value
+        if isinstance(value, dict):
+            todo.extend(value.values())
+        elif isinstance(value, (list, tuple)) and len(value) < 64:
+            todo.extend(value)
+    return None
+
+
+def fingerprint(tensor):
+    """CRC-32 of a strided sample; the same for the same batch, whatever its device has cached."""
+    flat = tensor.detach().reshape(-1)
+    stride = max(1, flat.numel() // SAMPLE)
+    return zlib.crc32(flat[::stride].contiguous().view(torch.uint8).numpy().tobytes())
+
+
+class Context:
+    def __init__(self, session):
+        self.session = session
+        self.enabled = True
+        self._ids = {}
+        self._topics = {}
+        self._waiting = []        # topics that came up before a step was open
+        self._ready = ([], [])    # ids, values of the open step
+        self._batch = None
+        self._absent = None
+        self._groups = {}
+        self.norm = None          # what clip_grad_norm_ returned for the next optimizer step
+
+    # Scalars ------------------------------------------------------------------------------------------------
+
+    def id(self, name, collection=""):
+        ident = self._ids.get(name)
+        if ident is None:
+            ident = self._ids[name] = self.session.run.define_scalar(name, collection)
+        return ident
+
+    def add(self, name, value):
+        """One number for the open step, handed over by `flush`."""
+        if not self.enabled:
+            return
+        if isinstance(value, torch.Tensor):
+            if self.session.on_device(value):
+                self.session.put_device_scalar(self.id(name), value)
+                return
+            value = value.item()
+        ids, values = self._ready
+        ids.append(self.id(name))
+        values.append(float(value))
+
+    def series(self, name, value, sub):
+        """A loss that is kept as a series beside the losses. `value` is a tensor of one element."""
+        if self.session.on_device(value):
+            self.session.put_device_scalar(self.id(name), value, sub)
+        else:
+            self.session.port.put_scalars([self.id(name)], [value.item()], sub)
+
+    def flush(self):
+        for topic, text in self._waiting:
+            self.session.port.put_context(topic, text)
+        self._waiting.clear()
+        ids, values = self._ready
+        if ids:
+            self._ready = ([], [])
+            self.session.port.put_scalars(ids, values, 0)
+
+    def discard(self):
+        self.norm = None
+        self._ready = ([], [])
+
+    def topic(self, name, value):
+        if self.enabled and self._topics.get(name) != value:
+            self._topics[name] = value
+            self._waiting.append((name, json.dumps(value)))
+
+    # What is observed ---------------------------------------------------------------------------------------
+
+    def started(self):
+        self.topic("versions", {"torch": torch.__version__, "python": platform.python_version(),
+                                "threads": torch.get_num_threads()})
+
+    def saw_batch(self, args, kwargs):
+        if not self.enabled:
+            return
+        tensor = first_tensor(args, kwargs)
+        if tensor is None or type(tensor) is not torch.Tensor:
+            return
+        size = tensor.shape[0] if tensor.dim() else 1
+        mark = None
+        if tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel():
+            mark = fingerprint(tensor)
+        self._batch = (size, mark)
+        if "batch" not in self._topics:
+            self.topic("batch", {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)})
+
+    def add_batch(self):
+        if self._batch is not None:
+            size, mark = self._batch
+            self._batch = None
+            self.add("context/batch_size", size)
+            if mark is not None:
+                self.add("context/batch_fingerprint", mark)
+
+    def membership(self, entry, optimizer, outside):
+        named = dict(zip(map(id, entry.params), entry.named))
+        self._groups[entry.serial] = [[named[id(p)].name for p in g["params"]] for g in optimizer.param_groups]
+        self._options(entry, optimizer, force=True)
+        of = self.session.names.named
+        out = [(p, of(p)) for p in outside]
+        self.topic("parameters", {
+            "in_no_optimizer": [n.name for p, n in out if n and p.requires_grad],
+            "frozen": [n.name for p, n in out if n and not p.requires_grad]
+                      + [n.name for p, n in zip(entry.params, entry.named) if not p.requires_grad]})
+
+    def _options(self, entry, optimizer, force=False):
+        options = [tuple((k, v) for k, v in g.items() if k not in ("params", "lr", "param_names"))
+                   for g in optimizer.param_groups]
+        try:
+            same = not force and options == entry.options
+        except Exception:   # a tensor of several elements among the options has no truth value
+            same = False
+        if not same:
+            entry.options = options
+            self.topic(f"optimizer/{entry.label}", {
+                "class": type(optimizer).__name__,
+                "groups": [{"parameters": names, "options": {k: _plain(v) for k, v in group}}
+                           for names, group in zip(self._groups[entry.serial], options)]})
+
+    def optimizer_step(self, entry, optimizer, micro_steps, absent, skipped):
+        """Everything that is known when an optimizer is about to step."""
+        if not self.enabled:
+            return
+        self._options(entry, optimizer)
+        for number, group in enumerate(optimizer.param_groups):
+            if "lr" in group:
+                self.add(f"context/lr/{entry.label}/{number}", group["lr"])
+        self.add(f"context/optimizer_step/{entry.label}", entry.steps)
+        if micro_steps:
+            self.add("context/micro_steps", micro_steps)
+        self.add("context/gradients_absent", len(absent))
+        if absent != self._absent:
+            self._absent = absent
+            self.topic("gradients_absent", {"optimizer": entry.label, "names": absent})
+        if skipped:
+            self.add("context/skipped", 1)
+        if self.norm is not None:
+            norm, self.norm = self.norm, None
+            self.add("context/grad_norm", norm)
+        self.add_batch()

@@ -1,0 +1,53 @@
+"""Keeps the debugger's mistakes out of training.
+
+Every function that a framework calls (hooks, patched functions) runs its own work through a `Guard`.
+An exception there is counted, said once on stderr and never reaches the training script; after
+`MAX_ERRORS` of them the adaptor disarms itself. With TDBG_STRICT=1 (tests, people debugging the
+debugger) the exception is raised instead.
+"""
+
+import os
+import sys
+import traceback
+
+MAX_ERRORS = 10
+
+
+def say(message):
+    """One line on stderr, marked as ours. Never raises: stderr may be closed."""
+    try:
+        sys.stderr.write("tdbg: " + message + "\n")
+        sys.stderr.flush()
+    except Exception:
+        pass
+
+
+class Guard:
+    """Counts an adaptor's own failures. `on_error(site, text)` records one, `on_disarm()` is the end."""
+
+    def __init__(self, on_error=None, on_disarm=None):
+        self.strict = os.environ.get("TDBG_STRICT", "") not in ("", "0")
+        self.errors = 0
+        self._said = set()
+        self._on_error = on_error
+        self._on_disarm = on_disarm
+
+    def failed(self, site, error):
+        """Call from an `except Exception as error` block."""
+        if self.strict:
+            raise error
+        self.errors += 1
+        text = f"{site}: {type(error).__name__}: {error}"
+        if site not in self._said:
+            self._said.add(site)
+            say(f"could not capture ({text}); training goes on")
+            if os.environ.get("TDBG_TRACEBACK"):
+                traceback.print_exc()
+        try:
+            if self._on_error:
+                self._on_error(text)
+            if self.errors == MAX_ERRORS and self._on_disarm:
+                say(f"{MAX_ERRORS} failures of the torch adaptor: it stops capturing; training goes on")
+                self._on_disarm()
+        except Exception as again:
+            say(f"while recording a failure: {again}")

@@ -1,0 +1,222 @@
+"""Losses: what `backward` was called on, and what torch's loss functions returned.
+
+`torch.autograd.backward` sees every loss that is trained on (Tensor.backward calls it); the functions of
+torch.nn.functional see validation losses as well, and nn.CrossEntropyLoss looks F.cross_entropy up when it is
+called, so that one patch covers both forms. A name imported with `from torch.nn.functional import ...` before
+the adaptor was armed is missed; what it returned is still seen by backward.
+
+Values are copied when they appear (`loss /= n` changes them in place) and kept until the step's end: no
+`.item()`, so a device is not waited for.
+"""
+
+import torch
+
+from .params import NOT_WANTED, dtype_name
+
+FUNCTIONS = {
+    "cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss", "mse_loss": "MSELoss", "l1_loss": "L1Loss",
+    "smooth_l1_loss": "SmoothL1Loss", "huber_loss": "HuberLoss", "binary_cross_entropy": "BCELoss",
+    "binary_cross_entropy_with_logits": "BCEWithLogitsLoss", "kl_div": "KLDivLoss",
+    "poisson_nll_loss": "PoissonNLLLoss", "gaussian_nll_loss": "GaussianNLLLoss", "ctc_loss": "CTCLoss",
+    "hinge_embedding_loss": "HingeEmbeddingLoss", "margin_ranking_loss": "MarginRankingLoss",
+    "multi_margin_loss": "MultiMarginLoss", "multilabel_margin_loss": "MultiLabelMarginLoss",
+    "multilabel_soft_margin_loss": "MultiLabelSoftMarginLoss", "soft_margin_loss": "SoftMarginLoss",
+    "cosine_embedding_loss": "CosineEmbeddingLoss", "triplet_margin_loss": "TripletMarginLoss",
+    "triplet_margin_with_distance_loss": "TripletMarginWithDistanceLoss",
+}
+BACKWARD = "backward_loss"
+MAX_PENDING = 4096        # losses without an optimizer step: somebody's training loop is not one we understand
+MAX_ELEMENTS = 1 << 20    # reduction="none" over more than this is not copied
+
+in_backward = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+class Losses:
+    """Losses of the step being trained and of the evaluation in progress."""
+
+    def __init__(self, session):
+        self.session = session
+        self.train, self.eval = [], []    # (name without its number, copy, micro-step)
+        self.micro = 0                    # backward calls since the last optimizer step
+        self._base = {}                   # calls per name before the last optimizer step of this TRAIN step
+        self._used = {}                   # and those of that optimizer step itself
+        self._ids = {}
+        self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
+        self._scaled = None               # (result of GradScaler.scale, copy of its argument, scale)
+
+    # What the patched functions report ----------------------------------------------------------------------
+
+    def returned(self, name, value):
+        """A loss function returned `value`."""
+        if not isinstance(value, torch.Tensor) or in_backward() != -1 or _is_wrapped(value):
+            return
+        evaluating = self.session.evaluating
+        # In training mode without gradients: a metric, or an evaluation whose author forgot model.eval().
+        if not evaluating and not value.requires_grad:
+            return
+        self._keep(self.eval if evaluating else self.train, name, value)
+
+    def scaled(self, argument, result, scale):
+        """GradScaler.scale(argument) gave `result`."""
+        if isinstance(argument, torch.Tensor) and argument.numel() == 1:
+            self._scaled = (result, argument.detach().clone(), scale)
+
+    def backward(self, tensors):
+        """backward() is about to run on `tensors`. Counts a micro-step and keeps the value, unscaled."""
+        scaled, self._scaled = self._scaled, None
+        tensors = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+        for tensor in tensors:
+            if not isinstance(tensor, torch.Tensor) or tensor.numel() != 1 or _is_wrapped(tensor):
+                continue
+            if scaled is not None and tensor is scaled[0]:
+                tensor = scaled[1]
+            elif scaled is not None and scaled[2] is not None:
+                tensor = tensor.detach() / scaled[2]      # divided by the number of micro-steps after scaling
+            self._keep(self.train, BACKWARD, tensor)
+        self.micro += 1
+
+    def _keep(self, pending, name, value):
+        if len(pending) >= MAX_PENDING or value.numel() > MAX_ELEMENTS:
+            self.session.lost("unsupported", 1, f"{name}: " + (
+                "losses without an optimizer step" if len(pending) >= MAX_PENDING else "too large to copy"))
+            return
+        pending.append((name, value.detach().clone(), self.micro if pending is self.train else 0))
+
+    def evaluation_was_training(self):
+        """backward() follows a forward in evaluation mode: its losses are training's (fine-tuning in eval mode)."""
+        self.train.extend(self.eval)
+        self.eval.clear()
+
+    # Recording ----------------------------------------------------------------------------------------------
+
+    def flush_train(self, evaluation=0):
+        """Records the losses that led to this optimizer step, at its place in the step.
+
+        One micro-step: the losses are the step's. Several: each at its own sub-key, and for the step itself their
+        mean; of backward_loss the sum, which is what the gradients are those of.
+        """
+        pending, micro = self.train, self.micro
+        self.train, self.micro = [], 0
+        if not pending:
+            return
+        if self._as_tensor is None:
+            self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
+        rows, whole, counts, last = [], {}, {}, 0
+        self._used = {}
+        for name, value, step in pending:
+            if step != last:
+                counts, last = {}, step
+            number = counts.get(name, 0)
+            counts[name] = number + 1
+            self._used[name] = max(self._used.get(name, 0), number + 1)
+            full = self._name(name, self._base.get(name, 0) + number)
+            if micro > 1 and not evaluation:
+                rows.append((full, value, step + 1))
+                whole.setdefault(full, []).append(value)
+            else:
+                rows.append((full, value, evaluation + 1 if evaluation else 0))
+        for full, values in whole.items():
+            if all(v.shape == values[0].shape for v in values):
+                stacked = torch.stack(values)
+                rows.append((full, stacked.sum(0) if full.startswith(BACKWARD) else stacked.mean(0), 0))
+        self._put(rows)
+
+    def next_optimizer(self):
+        """An optimizer stepped and the TRAIN step goes on: later losses are numbered after those before it."""
+        for name, number in self._used.items():
+            self._base[name] = self._base.get(name, 0) + number
+        self._used = {}
+
+    def new_step(self):
+        self._base.clear()
+        self._used = {}
+
+    def flush_eval(self):
+        pending, self.eval = self.eval, []
+        counts, rows = {}, []
+        for name, value, _ in pending:
+            number = counts.get(name, 0)
+            counts[name] = number + 1
+            rows.append((self._name(name, number), value, 0))
+        if rows:
+            self._put(rows)
+
+    def discard(self):
+        """The step is not due."""
+        self.train.clear()
+        self.micro = 0
+
+    @staticmethod
+    def _name(name, number):
+        if name == BACKWARD:
+            return BACKWARD if number == 0 else f"{BACKWARD}_{number}"
+        return f"{name}_output_{number}"
+
+    def _id(self, full, value):
+        key = (full, value.dtype, value.dim() == 0)
+        ident = self._ids.get(key)
+        if ident is None:
+            collections = ["losses"] if full.startswith(BACKWARD) else []
+            ident = self._ids[key] = self.session.define(
+                full, full, "loss", "", value.dtype, value.shape, value.dim() > 0, -1, [], collections)
+        return ident
+
+    def _put(self, rows):
+        session = self.session
+        batches = {}
+        for full, value, sub in rows:
+            if full.startswith(BACKWARD) and not self._as_tensor:
+                session.context.series(full, value.reshape(()), sub)
+                continue
+            ident = self._id(full, value)
+            if ident == NOT_WANTED:
+                continue
+            if session.on_device(value):
+                session.put_device([ident], [value], sub, 0)
+            elif value.dim() == 0:
+                ids, ptrs = batches.setdefault(sub, ([], []))
+                ids.append(ident)
+                ptrs.append(value.data_ptr())
+            else:
+                value = value.contiguous()
+                session.port.put_ptr(ident, value.data_ptr(), dtype_name(value.dtype), list(value.shape),
+                                     list(value.stride()), sub, 0)
+        for sub, (ids, ptrs) in batches.items():
+            session.port.put_many(ids, ptrs, sub, 0)      # `rows` keeps the values alive during the call
+
+
+def patch(patches, session):
+    """Puts the loss functions and backward under watch."""
+    guard = session.guard
+    is_compiling = torch.compiler.is_compiling
+
+    def watch_function(name):
+        def make(original):
+            def watched(*args, **kwargs):
+                if is_compiling():
+                    return original(*args, **kwargs)   # traced: the graph must not change
+                result = original(*args, **kwargs)
+                if session.listening:
+                    try:
+                        session.losses.returned(name, result)
+                    except Exception as error:
+                        guard.failed("loss function", error)
+                return result
+            return watched
+        return make
+
+    for function, name in FUNCTIONS.items():
+        patches.replace([torch.nn.functional], function, watch_function(name))
+
+    def watch_backward(original):
+        def backward(tensors, *args, **kwargs):
+            if not is_compiling():
+                try:
+                    session.before_backward(tensors)
+                except Exception as error:
+                    guard.failed("backward", error)
+            return original(tensors, *args, **kwargs)
+        return backward
+
+    patches.replace([torch.autograd], "backward", watch_backward)

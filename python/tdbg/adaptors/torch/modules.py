@@ -1,0 +1,247 @@
+"""Outputs and inputs of modules, only where the plan wants them, and the entry into a model.
+
+Entries: a hook pair on what the script calls (the root, or what wraps it), which tells training forwards from
+evaluations and sees the batch. A root that is never called itself (a LightningModule) hands its hooks down to
+its children.
+
+Statistics are taken inside the hook: the next module may overwrite its input in place. Inside torch.compile a hook
+only appends to a list, which the graph replays as a side effect; the list is read when the root's forward ends.
+Values that a compiled graph then overwrites in place are seen after that. A compiled model loses fusion at every
+hooked module (x1.13 with all of them): select blocks.
+
+Hooks pickle, and are deep-copied, as something inert that needs no tdbg to load.
+"""
+
+import contextlib
+import sys
+import weakref
+
+import torch
+
+from .losses import in_backward
+from .names import module_kind, output_unit_axis
+from .params import NOT_WANTED, dtype_name
+
+_is_compiling = torch.compiler.is_compiling
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+class _Hook:
+    def __reduce__(self):
+        # nullcontext().__exit__ takes any arguments and returns None: a hook that does nothing.
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+    def __deepcopy__(self, memo):
+        return contextlib.nullcontext().__exit__
+
+
+class _EntryPre(_Hook):
+    def __init__(self, entries):
+        self.entries = entries
+
+    def __call__(self, module, args, kwargs):
+        if not _is_compiling():
+            self.entries.entered(module, args, kwargs)
+
+
+class _EntryPost(_Hook):
+    def __init__(self, entries):
+        self.entries = entries
+
+    def __call__(self, module, args, output):
+        if not _is_compiling():
+            self.entries.left(module)
+
+
+class _ModuleHook(_Hook):
+    """Picks up one module's inputs and outputs; `armed` and `sink` are lists shared by all hooks."""
+
+    def __init__(self, owner, name, kind, wants_input, wants_output):
+        self.owner, self.name, self.kind = owner, name, kind
+        self.wants_input, self.wants_output = wants_input, wants_output
+        self.armed, self.sink = owner.armed, owner.sink
+
+    def __call__(self, module, args, output):
+        if not self.armed:
+            return
+        if _is_compiling():
+            if self.wants_input:
+                self.sink.append((self.name, "input", args))
+            if self.wants_output:
+                self.sink.append((self.name, "output", output))
+            return
+        self.owner.ran(self, args, output)
+
+
+class Entries:
+    """The hook pairs on the models' outermost modules."""
+
+    def __init__(self, session):
+        self.session = session
+        self._handles = {}             # id(module) -> (weakref, handles)
+        self._fired = weakref.WeakSet()
+        self._depth = 0
+        self._descents = 0
+        self._complete = False         # every root has been entered, or nothing is left to hook
+
+    def follow(self, names):
+        for root in names.roots:
+            if root.entry is not None:
+                self._hook(root.entry)
+
+    def _hook(self, module):
+        known = self._handles.get(id(module))
+        if known is not None and known[0]() is module:
+            return
+        self._complete = False
+        self._handles[id(module)] = (weakref.ref(module), (
+            module.register_forward_pre_hook(_EntryPre(self), with_kwargs=True),
+            module.register_forward_hook(_EntryPost(self), always_call=True)))
+
+    def step_ended(self):
+        """After a step: where a root was not entered, try its children (three levels, in the first steps)."""
+        self._depth = 0                # an exception that the script caught may have skipped `left`
+        if self._complete or self._descents >= 3:
+            return
+        self._descents += 1
+        pending = [ref() for ref, _ in list(self._handles.values())]
+        pending = [m for m in pending if m is not None and m not in self._fired]
+        self._complete = not pending
+        for module in pending:
+            if not any(m in self._fired for m in module.modules()):
+                for child in module.children():
+                    self._hook(child)
+
+    def remove(self):
+        for _, handles in self._handles.values():
+            for handle in handles:
+                handle.remove()
+        self._handles.clear()
+
+    def entered(self, module, args, kwargs):
+        try:
+            self._depth += 1
+            if self._depth == 1 and in_backward() == -1:
+                self._fired.add(module)
+                self.session.forward_begins(module, args, kwargs)
+        except Exception as error:
+            self.session.guard.failed("forward of the root", error)
+
+    def left(self, module):
+        try:
+            self._depth = max(0, self._depth - 1)
+            if self._depth == 0:
+                self.session.forward_ended()
+        except Exception as error:
+            self.session.guard.failed("end of the root's forward", error)
+
+
+class ModuleTensors:
+    """Hooks on the modules whose outputs or inputs the plan wants."""
+
+    def __init__(self, session):
+        self.session = session
+        self.armed, self.sink = [], []
+        self.active = False              # anything hooked at all
+        self._handles = []
+        self._hooked = weakref.WeakSet()
+        self._roots = set()
+        self._ids = {}
+        self._hooks = {}
+        self._counts = {}
+        self._place = None
+
+    def install(self, names):
+        """Hooks what is wanted of the roots that are known. Before the first compiled call, or it is ignored."""
+        run = self.session.run
+        for root in names.roots:
+            if root.label in self._roots or root.module is None:
+                continue
+            self._roots.add(root.label)
+            for name, module in root.modules():
+                kind = module_kind(module)
+                wants_input = run.wants(f"{name}_input_0", "input", kind, 0)
+                wants_output = run.wants(f"{name}_output_0", "output", kind, 0)
+                if (wants_input or wants_output) and module not in self._hooked:
+                    hook = _ModuleHook(self, name, kind, wants_input, wants_output)
+                    self._hooked.add(module)
+                    self._hooks[name] = hook
+                    self._handles.append(module.register_forward_hook(hook))
+                    self.active = True
+        if self.active and "torch._dynamo" in sys.modules:
+            # Else a new instance of a class that is compiled already runs the old code, without its hooks.
+            sys.modules["torch._dynamo"].config.skip_nnmodule_hook_guards = False
+
+    def arm(self, due):
+        if due and not self.armed:
+            self.armed.append(True)
+        elif not due:
+            self.armed.clear()
+
+    def remove(self):
+        self.armed.clear()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def ran(self, hook, args, output):
+        try:
+            if in_backward() != -1:
+                return                   # recomputed by activation checkpointing: seen before
+            if hook.wants_input:
+                self._put(hook, "input", args)
+            if hook.wants_output:
+                self._put(hook, "output", output)
+        except Exception as error:
+            self.session.guard.failed(f"output of {hook.name}", error)
+
+    def forward_ended(self):
+        """Records what compiled modules left in the list."""
+        if self.sink:
+            rows = list(self.sink)
+            self.sink.clear()
+            for name, what, value in rows:
+                hook = self._hooks.get(name)
+                if hook is not None:
+                    self._put(hook, what, value)
+
+    def _put(self, hook, what, value):
+        session = self.session
+        sub = session.sub()
+        if self._place != session.place():
+            self._place = session.place()
+            self._counts.clear()
+        key = (hook.name, what)
+        for tensor in _tensors(value):
+            number = self._counts.get(key, 0)
+            self._counts[key] = number + 1
+            rank = tensor.dim()
+            spec = (key, number, tensor.dtype, rank)
+            ident = self._ids.get(spec)
+            if ident is None:
+                name = f"{hook.name}_{what}_{number}"
+                axis = output_unit_axis(hook.kind, rank)
+                ident = self._ids[spec] = session.define(
+                    name, name, what, hook.kind, tensor.dtype, tensor.shape, True, axis)
+            if ident == NOT_WANTED or not tensor.numel():
+                continue
+            tensor = tensor.detach()
+            if session.on_device(tensor):
+                session.put_device([ident], [tensor], sub, 0)
+            else:
+                session.port.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
+                                     list(tensor.stride()), sub, 0)
+
+
+def _tensors(value):
+    """The plain tensors in what a module took or returned: nested tuples, lists, dicts (ModelOutput), in order."""
+    if isinstance(value, torch.Tensor):
+        if (type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+                and not _is_wrapped(value) and not value.is_conj() and not value.is_neg() and not value.is_quantized):
+            yield value
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from _tensors(v)
+    elif isinstance(value, (tuple, list)):
+        for v in value:
+            yield from _tensors(v)

@@ -1,0 +1,288 @@
+"""What things are called: smdebug's names for parameters and modules, their kinds and unit axes.
+
+Names come from the module tree as it is at the first step, not from construction-time hooks: those miss
+models made by copy.deepcopy or torch.load, and parameters that FSDP or a parametrization replaced. The
+tree is found by one walk over the garbage collector's objects (some 10 ms per 100,000 objects, once per
+new set of parameters), so a script need not hand its model over.
+"""
+
+import gc
+import re
+import time
+import weakref
+
+import torch
+
+# Attribute under which a wrapper keeps the module that the user wrote.
+_WRAPPERS = {
+    "DataParallel": "module",
+    "DistributedDataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+}
+_PREFIX = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?=\.|$)")
+
+
+def unwrap(module):
+    """The user's module inside DDP, torch.compile and the like."""
+    while (attribute := _WRAPPERS.get(type(module).__name__)) and hasattr(module, attribute):
+        module = getattr(module, attribute)
+    return module
+
+
+def strip(dotted):
+    """A parameter's or module's path without the parts that wrappers added."""
+    return _PREFIX.sub("", dotted).lstrip(".")
+
+
+def class_name(module):
+    """smdebug's C. FSDP2 renames the class of what it shards: TF becomes FSDPTF."""
+    name = module._get_name()
+    if name.startswith("FSDP") and any(c.__name__ == "FSDPModule" for c in type(module).__mro__):
+        return name[4:]
+    return name
+
+
+def parameter_kind(name):
+    return "bias" if "bias" in name.rsplit(".", 1)[-1] else "weight"
+
+
+_KINDS_BY_NAME = {
+    "ReLU": "relu", "ReLU6": "relu", "LeakyReLU": "leaky_relu", "PReLU": "leaky_relu", "RReLU": "leaky_relu",
+    "Tanh": "tanh", "Hardtanh": "tanh", "Sigmoid": "sigmoid", "LogSigmoid": "sigmoid", "Hardsigmoid": "sigmoid",
+    "GELU": "gelu", "SiLU": "silu", "Mish": "mish", "ELU": "elu", "SELU": "elu", "CELU": "elu",
+    "Softmax": "softmax", "LogSoftmax": "softmax", "Linear": "linear", "Bilinear": "linear", "LazyLinear": "linear",
+    "Embedding": "embedding", "EmbeddingBag": "embedding", "MultiheadAttention": "attention",
+}
+
+
+def module_kind(module):
+    """relu, tanh, sigmoid, conv, linear, attention, norm, ... or "" where we have no word for it."""
+    for cls in type(module).__mro__:
+        name = cls.__name__
+        if name in _KINDS_BY_NAME:
+            return _KINDS_BY_NAME[name]
+        if name == "_ConvNd":
+            return "conv"
+        if name in ("_NormBase", "LayerNorm", "GroupNorm", "RMSNorm"):
+            return "norm"
+        if name in ("_DropoutNd",):
+            return "dropout"
+        if name in ("RNNBase", "RNNCellBase"):
+            return "rnn"
+        if name in ("_MaxPoolNd", "_AvgPoolNd", "_AdaptiveAvgPoolNd", "_AdaptiveMaxPoolNd"):
+            return "pool"
+        if name == "_Loss":
+            return "loss"
+    name = type(module).__name__
+    if "Attention" in name:
+        return "attention"
+    if name.endswith("Loss"):
+        return "loss"
+    return ""
+
+
+def output_unit_axis(kind, rank):
+    """Which axis of an output numbers the units (channels, features); -1: none.
+
+    An activation does not know what fed it. Four and more axes are images and volumes, channels first; three are
+    tokens with their features last, more often than a one-dimensional convolution's channels.
+    """
+    if rank < 2:
+        return -1
+    if kind in ("conv", "pool"):
+        return 1
+    if kind in ("linear", "embedding", "attention", "rnn"):
+        return rank - 1
+    return 1 if rank >= 4 else rank - 1
+
+
+def parameter_unit_axis(module, kind, rank):
+    """Weights and gradients: the axis of the output units."""
+    if rank == 0:
+        return -1
+    if "Transpose" in type(module).__name__ and kind == "weight" and rank > 2:
+        return 1
+    return 0
+
+
+class NamedParameter:
+    """One parameter under its canonical name. `module_kind` and `unit_axis` are those of the owning module."""
+
+    __slots__ = ("name", "short_name", "kind", "module_kind", "unit_axis", "aliases")
+
+    def __init__(self, name, short_name, kind, module_kind="", unit_axis=-1, aliases=()):
+        self.name, self.short_name, self.kind = name, short_name, kind
+        self.module_kind, self.unit_axis, self.aliases = module_kind, unit_axis, list(aliases)
+
+
+class Root:
+    """A module tree under the name that its tensors carry.
+
+    `entry` is the outermost wrapper (what the script calls), `module` the user's module inside it.
+    """
+
+    def __init__(self, entry, label):
+        self._entry = weakref.ref(entry)      # weak: a model that the script drops must be freed
+        self._module = weakref.ref(unwrap(entry))
+        self.label = label
+
+    @property
+    def entry(self):
+        return self._entry()
+
+    @property
+    def module(self):
+        return self._module()
+
+    def enter_through(self, entry):
+        self._entry = weakref.ref(entry)
+
+    def parameters(self):
+        """[(parameter, NamedParameter)], tied weights once, with their other names as aliases."""
+        found, top = {}, self.module
+        for prefix, module in (top.named_modules(remove_duplicate=False) if top is not None else ()):
+            for own, parameter in module._parameters.items():
+                if parameter is None:
+                    continue
+                raw = f"{prefix}.{own}" if prefix else own
+                short = strip(raw)
+                full = f"{self.label}_{short}"
+                if id(parameter) in found:
+                    entry = found[id(parameter)][1]
+                    if full != entry.name and full not in entry.aliases:
+                        entry.aliases.append(full)
+                    continue
+                kind = parameter_kind(short)
+                lazy = isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin)
+                axis = -1 if lazy else parameter_unit_axis(module, kind, parameter.dim())
+                aliases = [] if raw == short else [raw]
+                found[id(parameter)] = (
+                    parameter, NamedParameter(full, short, kind, module_kind(module), axis, aliases))
+        return list(found.values())
+
+    def modules(self):
+        """[(tensor name prefix, module)]: the root under its class, others under their dotted names."""
+        result, seen, top = [], set(), self.module
+        for dotted, module in (top.named_modules() if top is not None else ()):
+            if type(module).__name__ in _WRAPPERS and module is not top:
+                continue
+            name = strip(dotted) if dotted else self.label
+            if name in seen:
+                continue
+            seen.add(name)
+            result.append((name, module))
+        return result
+
+
+def _live_modules():
+    # type() and not isinstance(): lazy proxies answer __class__ by importing or raising.
+    Module = torch.nn.Module
+    return [o for o in gc.get_objects() if issubclass(type(o), Module) and "_parameters" in o.__dict__]
+
+
+def discover(parameters, modules=None):
+    """The outermost modules that own `parameters` (a list), in the order of the parameters.
+
+    A parameter reachable from several trees (a module held by its loss as well) goes to the tree that owns most of
+    the list, and among those to the smallest.
+    """
+    modules = _live_modules() if modules is None else modules
+    owners, parents = {}, {}
+    for module in modules:
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                owners.setdefault(id(parameter), []).append(module)
+        for child in module._modules.values():
+            if child is not None:
+                parents.setdefault(id(child), []).append(module)
+
+    def tops(module):
+        todo, seen, found = [module], set(), []
+        while todo:
+            current = todo.pop()
+            if id(current) in seen:
+                continue
+            seen.add(id(current))
+            above = parents.get(id(current))
+            if above:
+                todo.extend(above)
+            else:
+                found.append(current)
+        return found
+
+    cache, candidates, owned = {}, {}, {}
+    for parameter in parameters:
+        for owner in owners.get(id(parameter), ()):
+            if id(owner) not in cache:
+                cache[id(owner)] = tops(owner)
+            for top in cache[id(owner)]:
+                candidates[id(top)] = top
+                owned.setdefault(id(top), set()).add(id(parameter))
+    size = {key: sum(1 for _ in top.modules()) for key, top in candidates.items()}
+    ranked = sorted(candidates, key=lambda key: (-len(owned[key]), size[key]))
+    chosen, covered = [], set()
+    for key in ranked:
+        if owned[key] - covered:
+            chosen.append(key)
+            covered |= owned[key]
+    first = {}
+    for position, parameter in enumerate(parameters):
+        for key in chosen:
+            if id(parameter) in owned[key]:
+                first.setdefault(key, position)
+    return [candidates[key] for key in sorted(chosen, key=lambda key: first[key])]
+
+
+class Names:
+    """The names given so far; labels of roots are made unique (QNetwork, QNetwork_1)."""
+
+    def __init__(self):
+        self.roots = []
+        self._labels = {}
+        self._by_id = {}       # id(parameter) -> NamedParameter, refreshed by `resolve`
+        self._loose = {}
+        self._search_seconds_left = 2.0   # a script that builds a thousand models is not searched a thousand times
+
+    def add_root(self, entry):
+        inner = unwrap(entry)
+        for root in self.roots:
+            if root.module is inner:
+                if entry is not inner or root.entry is None:
+                    root.enter_through(entry)
+                return root
+        base = class_name(inner)
+        used = self._labels.setdefault(base, 0)
+        self._labels[base] = used + 1
+        root = Root(entry, base if used == 0 else f"{base}_{used}")
+        self.roots.append(root)
+        return root
+
+    def resolve(self, parameters, search=True):
+        """NamedParameter for each of `parameters`; finds their roots if they are not known yet."""
+        self._refresh()
+        missing = [p for p in parameters if id(p) not in self._by_id]
+        if missing and search and self._search_seconds_left > 0:
+            began = time.monotonic()
+            for top in discover(missing):
+                self.add_root(top)
+            self._search_seconds_left -= time.monotonic() - began
+            self._refresh()
+        return [self._by_id.get(id(p)) or self._loose_name(p) for p in parameters]
+
+    def _refresh(self):
+        self._by_id = {}
+        for root in self.roots:
+            for parameter, named in root.parameters():
+                self._by_id.setdefault(id(parameter), named)
+
+    def _loose_name(self, parameter):
+        # A tensor that no module owns (w = torch.zeros(3, requires_grad=True)): numbered in the order of sight.
+        name = self._loose.get(id(parameter))
+        if name is None:
+            name = self._loose[id(parameter)] = f"parameter_{len(self._loose)}"
+        return NamedParameter(name, name, "weight", "", 0 if parameter.dim() else -1)
+
+    def named(self, parameter):
+        return self._by_id.get(id(parameter))

@@ -1,0 +1,259 @@
+"""Parameters and gradients of one optimizer, handed over in one batched call per step.
+
+The gathering is C-level maps over lists: `.grad`, contiguity, dtype and data_ptr of 1,200 parameters take
+0.25 ms together. Nothing of it is cached from step to step but the list of parameters: zero_grad(set_to_none)
+reallocates every gradient, and `p.data = ...`, `.to()` move a parameter's memory under the same object.
+What is not plain host memory in C order goes one by one (`put_odd`), or to the device lane.
+"""
+
+from itertools import compress
+from operator import attrgetter
+
+import torch
+
+_Tensor = torch.Tensor
+_data_ptr = _Tensor.data_ptr
+_is_contiguous = _Tensor.is_contiguous
+_grad = attrgetter("grad")
+_dtype = attrgetter("dtype")
+
+NOT_WANTED = 0xFFFFFFFF
+
+
+def dtype_name(dtype):
+    return str(dtype)[6:]  # torch.float32 -> float32
+
+
+def local(tensor):
+    """This process's part of a DTensor, without communication; any other tensor as it is."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def is_plain(tensor):
+    """Host memory in C order, of a type whose bytes mean what they say."""
+    return (type(tensor) in (torch.nn.Parameter, _Tensor) and tensor.layout is torch.strided
+            and tensor.device.type == "cpu" and not tensor.is_complex() and not tensor.is_quantized
+            and tensor.is_contiguous() and not tensor.is_neg())
+
+
+def put_odd(session, ident, tensor, sub, point, name):
+    """One tensor that the batched call cannot take. Counts it where it cannot be read at all."""
+    tensor = local(tensor)
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        session.lost("unsupported", 1, f"{name}: layout {tensor.layout}")
+        return
+    tensor = tensor.detach()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    if session.on_device(tensor):
+        session.put_device([ident], [tensor], sub, point)
+        return
+    if tensor.numel():
+        session.port.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
+                             list(tensor.stride()), sub, point)
+
+
+class OptimizerTensors:
+    """What is recorded of one optimizer. Lives as long as it (see session.py), holds its parameters strongly."""
+
+    def __init__(self, session, serial, label):
+        self.session, self.serial, self.label = session, serial, label
+        self.params = []
+        self.shape_key = None
+        self.ref = lambda: None           # weak reference to the optimizer
+        self.steps = 0
+        self.options = None
+        self.ignored = self.skipped = False
+        self.nested = 0                   # calls of step() inside its own or another optimizer's
+        self.total_bytes = 0
+        self.named = []
+        self.mask = self.absent = None    # which gradients were there when one was not
+        self.extras_done = False
+        self.state_ids = {}
+
+    # Membership ---------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _key(optimizer):
+        groups = optimizer.param_groups
+        return tuple((len(g["params"]), id(g["params"][0]), id(g["params"][-1])) if g["params"] else ()
+                     for g in groups)
+
+    def refresh(self, optimizer):
+        """Resolves names again if the groups changed (first, last or number of members)."""
+        key = self._key(optimizer)
+        if key != self.shape_key:
+            self.shape_key = key
+            self._build(optimizer)
+
+    def _build(self, optimizer):
+        session, seen = self.session, set()
+        self.params = [p for g in optimizer.param_groups for p in g["params"]
+                       if id(p) not in seen and not seen.add(id(p))]
+        self.named = session.names.resolve(self.params)
+        self.total_bytes = sum(local(p).numel() * local(p).element_size() for p in self.params)
+        session.entries.follow(session.names)
+        self._define()
+        members = set(map(id, self.params))
+        outside = [p for root in session.names.roots for p, _ in root.parameters() if id(p) not in members]
+        session.context.membership(self, optimizer, outside)
+
+    def _define(self):
+        define = self.session.define
+        self.fast, self.fast_named = [], []
+        self.fast_ids, self.grad_ids = [], []
+        self.odd = []                        # (parameter, weight id, gradient id, name)
+        on_device = False
+        for parameter, named in zip(self.params, self.named):
+            tensor = local(parameter)
+            weight = define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype, tensor.shape,
+                            False, named.unit_axis, named.aliases)
+            gradient = define("gradient/" + named.name, "gradient/" + named.short_name, "gradient", named.module_kind,
+                              tensor.dtype, tensor.shape, False, named.unit_axis,
+                              ["gradient/" + a for a in named.aliases])
+            if weight == NOT_WANTED and gradient == NOT_WANTED:
+                continue
+            if is_plain(parameter) and not self.session.on_device(parameter):
+                self.fast.append(parameter)
+                self.fast_named.append(named)
+                self.fast_ids.append(weight)
+                self.grad_ids.append(gradient)
+            else:
+                self.odd.append((parameter, weight, gradient, named.name))
+                on_device |= self.session.on_device(tensor)
+        self.dtypes = list(map(_dtype, self.fast))
+        self.ptrs = list(map(_data_ptr, self.fast))
+        self.want_weights = any(i != NOT_WANTED for i in self.fast_ids)
+        self.want_grads = any(i != NOT_WANTED for i in self.grad_ids)
+        self.both_ids = self.fast_ids + self.grad_ids
+        if on_device:
+            self.session.needs_device_lane = True
+
+    # One step -----------------------------------------------------------------------------------------------
+
+    def capture(self, sub=0, unscale=None):
+        """Weights and gradients as they are now. Returns how many parameters have no gradient.
+
+        `unscale`: divide gradients by this first (fused optimizers under GradScaler get scaled ones).
+        """
+        port = self.session.port
+        ptrs = list(map(_data_ptr, self.fast))
+        if ptrs != self.ptrs:
+            # Somebody moved a parameter's memory: it may have another device, dtype, shape or strides now.
+            self._define()
+            ptrs = self.ptrs
+        if self.want_grads or self.odd:
+            grads = list(map(_grad, self.fast))
+            if unscale is not None:
+                grads = [None if g is None else g / unscale for g in grads]
+            grad_ptrs, absent = self._pointers(grads, sub, 0)
+        else:
+            grads, grad_ptrs, absent = (), [0] * len(ptrs), []
+        if self.want_weights:
+            port.put_many(self.both_ids, ptrs + grad_ptrs, sub, 0)
+        elif self.want_grads:
+            port.put_many(self.grad_ids, grad_ptrs, sub, 0)
+        if self.odd:
+            absent = absent + self._capture_odd(sub, unscale)
+        return absent
+
+    def capture_gradients(self, sub, point):
+        """The gradients alone, at a point of the step (before clipping)."""
+        grads = list(map(_grad, self.fast))
+        pointers, _ = self._pointers(grads, sub, point)
+        self.session.port.put_many(self.grad_ids, pointers, sub, point)
+        for parameter, _, gradient, name in self.odd:
+            if parameter.grad is not None and gradient != NOT_WANTED:
+                put_odd(self.session, gradient, parameter.grad, sub, point, "gradient/" + name)
+
+    def _pointers(self, grads, sub, point):
+        """(pointers, names without gradient). 0 where there is none or where it was put one by one."""
+        try:
+            if all(map(_is_contiguous, grads)) and list(map(_dtype, grads)) == self.dtypes:
+                return list(map(_data_ptr, grads)), []
+        except (TypeError, RuntimeError):
+            pass  # a None, or a tensor without storage (sparse)
+        mask = [g is not None for g in grads]
+        if mask != self.mask:
+            self.mask = mask
+            self.absent = [n.name for n, m in zip(self.fast_named, mask) if not m]
+        try:
+            present = list(compress(grads, mask))
+            if all(map(_is_contiguous, present)) and list(map(_dtype, present)) == list(compress(self.dtypes, mask)):
+                pointers = iter(list(map(_data_ptr, present)))
+                return [next(pointers) if m else 0 for m in mask], self.absent
+        except RuntimeError:
+            pass
+        return [self._pointer(*row, sub, point) for row in
+                zip(grads, self.fast_named, self.dtypes, self.grad_ids)], self.absent
+
+    def _pointer(self, gradient, named, dtype, ident, sub, point):
+        if gradient is None or ident == NOT_WANTED:
+            return 0
+        if gradient.dtype != dtype:
+            self.session.lost("unsupported", 1, f"gradient/{named.name}: {gradient.dtype} for a {dtype} parameter")
+        elif is_plain(gradient):
+            return gradient.data_ptr()
+        else:
+            put_odd(self.session, ident, gradient, sub, point, "gradient/" + named.name)
+        return 0
+
+    def _capture_odd(self, sub, unscale):
+        absent = []
+        for parameter, weight, gradient, name in self.odd:
+            if weight != NOT_WANTED:
+                put_odd(self.session, weight, parameter, sub, 0, name)
+            grad = parameter.grad
+            if grad is None:
+                absent.append(name)
+            elif gradient != NOT_WANTED:
+                put_odd(self.session, gradient, grad if unscale is None else grad / unscale, sub, 0,
+                        "gradient/" + name)
+        return absent
+
+    def capture_weights(self):
+        """The weights alone: the record at the end of a run."""
+        ptrs = list(map(_data_ptr, self.fast))
+        if ptrs != self.ptrs:
+            self._define()
+            ptrs = self.ptrs
+        if self.want_weights:
+            self.session.port.put_many(self.fast_ids, ptrs, 0, 0)
+        for parameter, weight, _, name in self.odd:
+            if weight != NOT_WANTED:
+                put_odd(self.session, weight, parameter, 0, 0, name)
+
+    def capture_extras(self):
+        """Once: parameters in no optimizer. They do not change, so their first values are all there is."""
+        self.extras_done = True
+        session, members = self.session, session_members(self.session)
+        for root in session.names.roots:
+            for parameter, named in root.parameters():
+                if id(parameter) in members:
+                    continue
+                tensor = local(parameter)
+                ident = session.define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype,
+                                       tensor.shape, False, named.unit_axis, named.aliases)
+                if ident != NOT_WANTED:
+                    put_odd(session, ident, parameter, 0, 0, named.name)
+
+    def capture_state(self, optimizer):
+        """Optimizer state (kind `optimizer`), where the plan wants it: optimizer/<parameter>/<key>."""
+        session, state = self.session, optimizer.state
+        for parameter, named in zip(self.params, self.named):
+            for key, value in (state.get(parameter) or {}).items():
+                if not isinstance(value, _Tensor):
+                    continue
+                name = f"optimizer/{named.name}/{key}"
+                tensor = local(value)
+                ident = self.state_ids.get(name)
+                if ident is None:
+                    ident = self.state_ids[name] = session.define(
+                        name, f"optimizer/{named.short_name}/{key}", "optimizer", "", tensor.dtype, tensor.shape)
+                if ident != NOT_WANTED:
+                    put_odd(session, ident, value, 0, 0, name)
+
+
+def session_members(session):
+    """id()s of the parameters in any optimizer that has been seen."""
+    return {id(p) for entry in session.optimizers.values() for p in entry.params}

@@ -1,0 +1,33 @@
+"""Replacing functions of torch, reversibly, so that nobody else notices.
+
+A replacement has the original's name, module and signature (functools.wraps), scripts as the original
+under torch.jit, and is put under every name under which torch exports it. `Patches.undo` restores an
+attribute only where it is still ours: a wrapper that somebody laid on top of it stays.
+"""
+
+import functools
+
+
+class Patches:
+    def __init__(self):
+        self._undo = []
+
+    def replace(self, owners, name, make):
+        """Replaces `name` in each of `owners` by make(original). Absent names are skipped."""
+        for owner in owners:
+            original = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
+            if original is None or getattr(original, "_tdbg", False):
+                continue
+            wrapper = functools.wraps(original)(make(original))
+            wrapper._tdbg = True
+            # torch.jit.script compiles a Python function from its source and its globals; without this it
+            # would compile the wrapper, whose *args it refuses, and break scripts that worked.
+            wrapper.__prepare_scriptable__ = lambda original=original: original
+            setattr(owner, name, wrapper)
+            self._undo.append((owner, name, original, wrapper))
+
+    def undo(self):
+        for owner, name, original, wrapper in reversed(self._undo):
+            if getattr(owner, name, None) is wrapper:
+                setattr(owner, name, original)
+        self._undo.clear()

@@ -1,0 +1,119 @@
+"""Zero-code attach: Python runs this at start, because `tdbg run` put its folder on PYTHONPATH.
+
+It waits for a framework to be imported and then arms its adaptor, which waits for training. Until then it costs one
+small object on sys.meta_path: no import beyond what the interpreter has loaded already, nothing on disk, and no
+failure of it reaches the program. The next sitecustomize on the path, which this one shadows, is run as well.
+
+    TDBG_RUN   the run directory (absolute); unset: do nothing
+    TDBG_HOME  the folder that holds the tdbg package; it is not put on sys.path
+"""
+
+import os
+import sys
+
+_FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "mxnet")
+
+
+def _say(message):
+    try:
+        sys.stderr.write("tdbg: " + message + "\n")
+    except Exception:
+        pass
+
+
+def _load_package(home):
+    """The tdbg package from `home`, without making what lies beside it importable."""
+    if "tdbg" in sys.modules:
+        return
+    from importlib.util import module_from_spec, spec_from_file_location
+    folder = os.path.join(home, "tdbg")
+    spec = spec_from_file_location("tdbg", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+    package = module_from_spec(spec)
+    sys.modules["tdbg"] = package
+    try:
+        spec.loader.exec_module(package)
+    except BaseException:
+        del sys.modules["tdbg"]
+        raise
+
+
+def _arm(framework):
+    try:
+        _load_package(os.environ["TDBG_HOME"])
+        from importlib import import_module
+        import_module("tdbg._capture")      # built for another Python: said here, before anything is patched
+        import_module("tdbg.adaptors").arm(framework)
+    except Exception as error:
+        _say(f"cannot watch {framework} ({type(error).__name__}: {error}); the program goes on without")
+
+
+class _Loader:
+    """The framework's own loader, and then the adaptor."""
+
+    def __init__(self, inner, framework):
+        self._inner, self._framework = inner, framework
+
+    def create_module(self, spec):
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module):
+        spec = getattr(module, "__spec__", None)
+        if spec is not None:
+            spec.loader = self._inner
+        module.__loader__ = self._inner
+        self._inner.exec_module(module)
+        _arm(self._framework)
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+class _Finder:
+    """Watches for the first import of each framework; every other import passes through untouched."""
+
+    def __init__(self):
+        self._waiting = set(_FRAMEWORKS)
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._waiting:
+            return None
+        self._waiting.discard(name)
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            if finder is self or find is None:
+                continue
+            spec = find(name, path, target)
+            if spec is not None:
+                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader, name)
+                return spec
+        self._waiting.add(name)      # not installed now; it may appear on the path later
+        return None
+
+
+def _chain():
+    """Runs the sitecustomize that this file shadows, as the interpreter would have."""
+    from _frozen_importlib import module_from_spec
+    from _frozen_importlib_external import PathFinder
+    here = os.path.dirname(os.path.abspath(__file__))
+    others = [p for p in sys.path if os.path.abspath(p or os.curdir) != here]
+    spec = PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+def _install():
+    if os.environ.get("TDBG_RUN") and os.environ.get("TDBG_HOME"):
+        # By name: run twice (a .pth file beside PYTHONPATH), the class is another one each time.
+        if not any(type(f).__name__ == "_Finder" and type(f).__module__ == __name__ for f in sys.meta_path):
+            sys.meta_path.insert(0, _Finder())
+
+
+try:
+    _install()
+except Exception as _error:
+    _say(f"cannot start ({type(_error).__name__}: {_error}); the program goes on without")
+_chain()

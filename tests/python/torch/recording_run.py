@@ -1,0 +1,162 @@
+"""A stand-in for tdbg._capture.Run that remembers every call and copies what the pointers point to.
+
+For what the real one cannot show: which calls were made, in which order, with which sub-keys; failures on demand;
+and the adaptor's own cost. What it accepts is what python/src binds.
+"""
+
+import ctypes
+import json
+
+import numpy as np
+
+NOT_WANTED = 0xFFFFFFFF
+ALWAYS = ("weight", "bias", "gradient", "loss")
+
+
+def dtype_of(name):
+    return np.dtype("uint16") if name == "bfloat16" else np.dtype(name)
+
+
+class Step:
+    def __init__(self, mode, mode_step):
+        self.mode, self.mode_step = mode, mode_step
+        self.values = {}        # (name, sub, point) -> array
+        self.summaries = {}     # (name, sub, point) -> 15 numbers
+        self.scalars = {}       # (name, sub) -> value
+        self.skipped = None
+
+    def __getitem__(self, name):
+        return self.values[name, 0, 0]
+
+
+class RecordingRun:
+    NOT_WANTED = NOT_WANTED
+
+    def __init__(self, kinds=ALWAYS, names=(), plan=None, due=None, copy=True, **options):
+        self.options = options
+        self.directory, self.attempt = options.get("directory") or "nowhere", 0
+        self.kinds, self.names = set(kinds), set(names)
+        self.plan_value = {"context": True, "step_by": "optimizer", "summaries_every": 1, **(plan or {})}
+        self.is_due = due or (lambda mode, step: True)
+        self.copy = copy
+        self.specs, self.ids, self.series = [], {}, []
+        self.steps, self.open, self.end_values = [], None, None
+        self.modes = {1: -1, 2: -1, 3: -1, 4: -1}
+        self.contexts, self.lost, self.requests = {}, [], []
+        self.ended = self.abandoned = None
+        self.global_step = -1
+
+    def plan(self):
+        return json.dumps(self.plan_value)
+
+    def wants(self, name, kind, module_kind="", element_count=0):
+        return kind in self.kinds or name in self.names
+
+    def define(self, name, short_name, kind, module_kind, dtype, shape, variable_shape=False, unit_axis=-1,
+               aliases=[], collections=[]):
+        assert isinstance(name, str) and isinstance(dtype, str) and all(isinstance(d, int) for d in shape)
+        if not self.wants(name, kind):
+            return NOT_WANTED
+        key = (name, dtype, None if variable_shape else tuple(shape))
+        if key not in self.ids:
+            self.ids[key] = len(self.specs)
+            self.specs.append(dict(name=name, short_name=short_name, kind=kind, module_kind=module_kind, dtype=dtype,
+                                   shape=tuple(shape), variable_shape=variable_shape, unit_axis=unit_axis,
+                                   aliases=list(aliases), collections=list(collections)))
+        return self.ids[key]
+
+    def spec(self, name):
+        return next(s for s in self.specs if s["name"] == name)
+
+    def define_scalar(self, name, collection=""):
+        self.series.append(name)
+        return 1_000_000 + len(self.series) - 1
+
+    def begin_step(self, mode):
+        assert self.open is None, "a step is open"
+        self.modes[mode] += 1
+        self.global_step += 1
+        self.open = Step(mode, self.modes[mode])
+        return self.is_due(mode, self.modes[mode])
+
+    def due(self, ident):
+        return True
+
+    def _target(self):
+        if self.end_values is not None:
+            return self.end_values
+        assert self.open is not None, "put outside a step"
+        return self.open.values
+
+    def put_many(self, ids, ptrs, sub=0, point=0):
+        assert len(ids) == len(ptrs)
+        if not self.copy:
+            return
+        for ident, ptr in zip(ids, ptrs):
+            if ident == NOT_WANTED or not ptr:
+                continue
+            spec = self.specs[ident]
+            dtype = dtype_of(spec["dtype"])
+            count = int(np.prod(spec["shape"], dtype=np.int64))
+            data = ctypes.string_at(ptr, count * dtype.itemsize)
+            self._target()[spec["name"], sub, point] = np.frombuffer(data, dtype).reshape(spec["shape"]).copy()
+
+    def put_ptr(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
+        spec = self.specs[ident]
+        kind = dtype_of(dtype)
+        extent = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
+        flat = np.frombuffer(ctypes.string_at(ptr, extent * kind.itemsize), kind)
+        view = np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in strides])
+        self._target()[spec["name"], sub, point] = view.copy()
+
+    def put_summaries(self, ids, rows, sub=0, point=0):
+        assert rows.dtype == np.float64 and rows.shape == (len(ids), 15)
+        for ident, row in zip(ids, rows):
+            self.open.summaries[self.specs[ident]["name"], sub, point] = row.copy()
+
+    def put_scalars(self, ids, values, sub=0):
+        assert self.open is not None, "scalars outside a step"
+        for ident, value in zip(ids, values):
+            self.open.scalars[self.series[ident - 1_000_000], sub] = float(value)
+
+    def put_context(self, topic, text):
+        self.contexts.setdefault(topic, []).append((self.global_step, json.loads(text)))
+
+    def end_step(self, skipped=False):
+        assert self.open is not None
+        self.open.skipped = skipped
+        self.steps.append(self.open)
+        self.open = None
+        return self.global_step
+
+    def mode_step(self, mode):
+        return self.modes[mode]
+
+    def begin_end(self):
+        assert self.open is None
+        self.end_values = {}
+
+    def end(self, reason, message=""):
+        self.ended = (reason, message)
+
+    def take_request(self):
+        return self.requests.pop(0) if self.requests else None
+
+    def count_loss(self, cause, tensors, detail):
+        self.lost.append((cause, tensors, detail))
+
+    def abandon(self):
+        self.abandoned = True
+
+    # For tests ----------------------------------------------------------------------------------------------
+
+    def of(self, mode):
+        return [s for s in self.steps if s.mode == mode]
+
+    @property
+    def train(self):
+        return self.of(1)
+
+    @property
+    def eval(self):
+        return self.of(2)
