@@ -139,10 +139,14 @@ class Trial {
   Result<Summary> summary(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
   /// kNotFound where none was kept (fewer than 256 elements, or shed).
   Result<Histogram> histogram(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
+  /// What was recorded when the run ended, outside steps() (final weights), by the latest attempt that has it.
+  Result<TensorValue> final_value(std::string_view name, std::string_view worker = {}) const;
+  Result<Summary> final_summary(std::string_view name, std::string_view worker = {}) const;
   /// The number of a scalar, of a one-element tensor, or of a scalar's context series.
   Result<double> scalar(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
 
-  /// A whole series at once. Fields are those of Summary, plus mean_abs and nonfinite_count.
+  /// A whole series at once. Fields are those of Summary, plus mean_abs, std, nonfinite_count, and value (of scalars
+  /// and one-element tensors). Steps at which the tensor was damaged or not kept are left out.
   struct Series {
     std::vector<int64_t> steps;
     std::vector<double> values;
@@ -157,6 +161,7 @@ class Trial {
  private:
   friend class Cursor;
   friend class TrialAccess;  // src/trial/access.h: what rules read without going through names
+  friend class ValueFinder;
   struct Impl;
   explicit Trial(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

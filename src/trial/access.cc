@@ -1,0 +1,273 @@
+#include "trial/access.h"
+
+#include <algorithm>
+
+#include "trial/elements.h"
+#include "trial/impl.h"
+#include "trial/lookup.h"
+
+namespace tdbg {
+TrialAccess::TrialAccess(const Trial& trial) : trial_(&trial) {}
+
+uint64_t TrialAccess::generation() const { return trial_->impl_->generation; }
+uint64_t TrialAccess::overlay_generation() const { return trial_->impl_->overlay_generation; }
+int64_t TrialAccess::overlay_base() const { return trial_->impl_->overlay_base; }
+std::span<const TrialAccess::Worker> TrialAccess::workers() const { return trial_->impl_->workers; }
+
+std::span<const WorkerIndex> TrialAccess::workers_of_attempt(int64_t attempt) const {
+  const AttemptSlot* slot = trial_->impl_->AttemptOf(attempt);
+  return slot ? std::span<const WorkerIndex>(slot->workers) : std::span<const WorkerIndex>();
+}
+
+int64_t TrialAccess::world_size(int64_t attempt) const {
+  const AttemptSlot* slot = trial_->impl_->AttemptOf(attempt);
+  return slot ? std::max<int64_t>(slot->info.world_size, static_cast<int64_t>(slot->workers.size())) : 0;
+}
+
+const store::WorkerReader& TrialAccess::reader(WorkerIndex worker) const {
+  return *trial_->impl_->slots[worker]->reader;
+}
+
+size_t TrialAccess::tensor_count() const { return trial_->impl_->tensors.size(); }
+const TensorInfo& TrialAccess::tensor(TensorIndex tensor) const { return trial_->impl_->tensors.at(tensor); }
+std::optional<TensorIndex> TrialAccess::Find(std::string_view name) const { return trial_->impl_->tensors.Find(name); }
+Result<TensorIndex> TrialAccess::Resolve(std::string_view name) const { return trial_->impl_->tensors.Resolve(name); }
+
+std::span<const TrialAccess::Step> TrialAccess::steps() const { return trial_->impl_->steps; }
+size_t TrialAccess::complete_count() const { return trial_->impl_->complete_count; }
+std::optional<size_t> TrialAccess::FindStep(int64_t global_step) const {
+  return trial_->impl_->FindStep(global_step);
+}
+
+bool TrialAccess::CommittedBy(size_t step, WorkerIndex worker) const {
+  const int64_t global_step = steps()[step].info.global_step;
+  const auto [first, last] = StepRange(reader(worker).commits(), global_step,
+                                       [](const format::Commit& c) { return c.global_step; });
+  return std::any_of(first, last, [](const format::Commit& c) { return (c.flags & format::kCommitOutside) == 0; });
+}
+
+std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {
+  std::vector<std::string> out;
+  const AttemptSlot* attempt = trial_->impl_->AttemptOf(steps()[step].attempt);
+  std::vector<int64_t> ranks;
+  for (const WorkerIndex worker : attempt->workers) {
+    const WorkerSlot& slot = *trial_->impl_->slots[worker];
+    ranks.push_back(slot.info.rank);
+    if (slot.frontier() < steps()[step].info.global_step) out.push_back(slot.info.name);
+  }
+  for (int64_t rank = 0; rank < attempt->info.world_size; ++rank) {
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) out.push_back("rank " + std::to_string(rank));
+  }
+  return out;
+}
+
+std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint64_t* lost_rows) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  std::vector<RowSpan>& spans = impl.scratch_spans;
+  spans.clear();
+  const Step& at = impl.steps[step];
+  const AttemptSlot* attempt = impl.AttemptOf(at.attempt);
+  for (const WorkerIndex worker : attempt->workers) {
+    WorkerSlot& slot = *impl.slots[worker];
+    slot.BringRowsUpToDate();
+    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+    const auto [first, last] =
+        StepRange(slot.rows, at.info.global_step, [](const StepRows& r) { return r.global_step; });
+    for (auto it = first; it != last; ++it) {
+      if (batches[it->batch].damaged != 0) {
+        if (lost_rows) *lost_rows += it->end - it->begin;
+        continue;
+      }
+      spans.push_back({worker, it->batch, &batches[it->batch], it->begin, it->end, slot.tensor_of});
+    }
+  }
+  return spans;
+}
+
+std::span<const TrialAccess::RowSpan> TrialAccess::FinalRowSpans() const {
+  const Trial::Impl& impl = *trial_->impl_;
+  std::vector<RowSpan>& spans = impl.scratch_spans;
+  spans.clear();
+  for (size_t i = impl.attempts.size(); i-- > 0 && spans.empty();) {
+    for (const WorkerIndex worker : impl.attempts[i].workers) {
+      WorkerSlot& slot = *impl.slots[worker];
+      slot.BringRowsUpToDate();
+      const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+      for (const StepRows& r : slot.final_rows) {
+        if (batches[r.batch].damaged == 0) {
+          spans.push_back({worker, r.batch, &batches[r.batch], r.begin, r.end, slot.tensor_of});
+        }
+      }
+    }
+  }
+  return spans;
+}
+
+std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t step,
+                                                   std::optional<WorkerIndex> worker, SubKey sub) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  const Step& at = impl.steps[step];
+  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
+    if (worker && candidate != *worker) continue;
+    const WorkerSlot& slot = *impl.slots[candidate];
+    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+    for (const format::TensorId id : slot.IdsOf(tensor)) {
+      const auto [first, last] =
+          StepRange(slot.reader->RowsOf(id), at.info.global_step,
+                    [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
+      for (auto it = first; it != last; ++it) {
+        const store::SummaryBatch& batch = batches[it->batch];
+        const SubKey key{batch.sub[it->row], static_cast<Point>(batch.point[it->row])};
+        if (key == sub && batch.damaged == 0) return Row{tensor, candidate, key, &batch, *it};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+Result<Histogram> TrialAccess::HistogramOf(const Row& row) const {
+  return trial_->impl_->slots[row.worker]->reader->HistogramOf(row.ref);
+}
+
+void TrialAccess::ScalarsOf(size_t step, std::vector<Scalar>* append_to) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  const Step& at = impl.steps[step];
+  for (const WorkerIndex worker : impl.AttemptOf(at.attempt)->workers) {
+    const WorkerSlot& slot = *impl.slots[worker];
+    for (format::TensorId id = 0; id < slot.tensor_of.size(); ++id) {
+      const auto [first, last] = StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
+                                           [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
+      for (auto it = first; it != last; ++it) {
+        if (it->sub.point != Point::kEnd) append_to->push_back({slot.tensor_of[id], worker, it->sub, it->value});
+      }
+    }
+  }
+}
+
+std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
+                                            std::optional<WorkerIndex> worker) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  const Step& at = impl.steps[step];
+  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
+    if (worker && candidate != *worker) continue;
+    const WorkerSlot& slot = *impl.slots[candidate];
+    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+    for (const format::TensorId id : slot.IdsOf(tensor)) {
+      std::optional<double> best;
+      int best_preference = -2;
+      const auto offer = [&](SubKey key, double value) {
+        if (key.point == Point::kEnd || Preference(key) < best_preference) return;
+        best_preference = Preference(key);
+        best = value;
+      };
+      const auto [first, last] = StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
+                                           [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
+      for (auto it = first; it != last; ++it) offer(it->sub, it->value);
+      if (best) return best;
+      const auto [row, row_end] =
+          StepRange(slot.reader->RowsOf(id), at.info.global_step,
+                    [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
+      for (auto it = row; it != row_end; ++it) {
+        const store::SummaryBatch& batch = batches[it->batch];
+        if (batch.damaged != 0) continue;
+        const auto value = OnlyElement(batch.at(it->row), slot.reader->tensors()[id].dtype);
+        if (value) offer({batch.sub[it->row], static_cast<Point>(batch.point[it->row])}, *value);
+      }
+      if (best) return best;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<TrialAccess::Raw> TrialAccess::RawAt(TensorIndex tensor, size_t step,
+                                                   std::optional<WorkerIndex> worker, SubKey sub) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  const Step& at = impl.steps[step];
+  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
+    if (worker && candidate != *worker) continue;
+    const WorkerSlot& slot = *impl.slots[candidate];
+    for (const format::TensorId id : slot.IdsOf(tensor)) {
+      const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
+                                           [](const store::RawRef& r) { return r.global_step; });
+      for (auto it = first; it != last; ++it) {
+        if (it->sub == sub) return Raw{tensor, candidate, *it};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<int64_t> TrialAccess::RawSteps(TensorIndex tensor) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  std::vector<int64_t> out;
+  for (const Trial::Impl::Range& range : impl.Ranges()) {
+    for (const WorkerIndex worker : range.attempt->workers) {
+      const WorkerSlot& slot = *impl.slots[worker];
+      for (const format::TensorId id : slot.IdsOf(tensor)) {
+        for (const store::RawRef& ref : slot.reader->RawsOf(id)) {
+          if (ref.sub.point == Point::kEnd || ref.global_step < range.begin || ref.global_step >= range.end) continue;
+          out.push_back(ref.global_step);
+        }
+      }
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {
+  TDBG_ASSIGN_OR_RETURN(store::RawValue value, trial_->impl_->slots[raw.worker]->reader->ReadRaw(raw.ref));
+  TensorValue out;
+  out.owner = std::move(value.owner);
+  out.data = value.bytes.data();
+  out.dtype = value.dtype;
+  out.shape = std::move(value.shape);
+  out.view = {out.data, out.dtype, out.shape, {}};
+  return out;
+}
+
+const format::ContextRecord* TrialAccess::ContextAt(std::string_view topic, int64_t global_step) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  std::vector<const AttemptSlot*> attempts;
+  for (const Trial::Impl::Range& range : impl.Ranges()) {
+    if (range.begin <= global_step) attempts.push_back(range.attempt);
+  }
+  // Recorded before any step was committed.
+  if (attempts.empty() && !impl.attempts.empty()) attempts.push_back(&impl.attempts.back());
+  // Until an attempt has said something of the topic, what its predecessor said last still holds.
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    for (const WorkerIndex worker : (*attempt)->workers) {
+      const format::ContextRecord* found = nullptr;
+      for (const format::ContextRecord& record : impl.slots[worker]->reader->context()) {
+        if (record.topic == topic && record.global_step <= global_step) found = &record;
+      }
+      if (found) return found;
+    }
+  }
+  return nullptr;
+}
+
+Result<Selection> Selection::Make(std::string_view collection, std::string_view regex) {
+  Selection selection;
+  selection.collection_ = collection;
+  if (!regex.empty()) {
+    TDBG_ASSIGN_OR_RETURN(base::Regex compiled, base::Regex::Compile(regex));
+    selection.regex_ = std::move(compiled);
+  }
+  return selection;
+}
+
+void Selection::Update(const TrialAccess& access) {
+  const size_t count = access.tensor_count();
+  for (size_t i = mask_.size(); i < count; ++i) {
+    const TensorInfo& info = access.tensor(static_cast<TensorIndex>(i));
+    bool in = collection_.empty() || collection_ == "all" ||
+              std::binary_search(info.collections.begin(), info.collections.end(), collection_);
+    if (in && regex_) in = regex_->Search(info.name);
+    mask_.push_back(in ? 1 : 0);
+    if (in) tensors_.push_back(static_cast<TensorIndex>(i));
+  }
+}
+
+}  // namespace tdbg

@@ -1,0 +1,113 @@
+// What a Trial holds. For the .cc files of this room.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "format/run_files.h"
+#include "store/reader/worker_reader.h"
+#include "tdbg/trial.h"
+#include "trial/access.h"
+#include "trial/names.h"
+
+namespace tdbg {
+
+/// Rows [begin, end) of a batch that belong to one step.
+struct StepRows {
+  int64_t global_step = 0;
+  uint32_t batch = 0, begin = 0, end = 0;
+};
+
+/// One worker of one attempt, and what was derived from it.
+struct WorkerSlot {
+  TrialAccess::Worker info;
+  std::string directory;
+  std::unique_ptr<store::WorkerReader> reader;
+  size_t attempt_index = 0;
+
+  size_t tensors_seen = 0;
+  std::vector<TensorIndex> tensor_of;                 ///< by the reader's ids
+  std::vector<std::vector<format::TensorId>> ids_of;  ///< by TensorIndex: the reader's ids of that name
+  size_t commits_seen = 0;
+  uint64_t rewrites_seen = 0;
+  bool watched = false;
+
+  // Where each step's rows lie; brought up to date when first asked for after a change.
+  uint64_t rows_resealed = 0;
+  size_t rows_batches = 0;
+  std::vector<StepRows> rows, final_rows;
+
+  /// Steps up to here have all that this worker will ever give them.
+  int64_t frontier() const {
+    return info.ended || !info.alive ? std::numeric_limits<int64_t>::max() : info.last_step;
+  }
+  void BringRowsUpToDate();
+  std::span<const format::TensorId> IdsOf(TensorIndex tensor) const {
+    return tensor < ids_of.size() ? std::span<const format::TensorId>(ids_of[tensor])
+                                  : std::span<const format::TensorId>();
+  }
+};
+
+struct AttemptSlot {
+  int64_t number = 0;
+  format::AttemptInfo info;
+  std::string directory;
+  std::vector<WorkerIndex> workers;       ///< by rank
+  std::vector<TrialAccess::Step> steps;   ///< of all its workers, ascending, also those a later attempt replaces
+  size_t first_changed = 0;               ///< steps from here on changed since the overlay last looked
+  bool watched = false;
+};
+
+struct Trial::Impl {
+  std::string path;
+  TrialOptions options;
+  format::RunInfo run;
+  bool watched = false;
+
+  std::vector<AttemptSlot> attempts;      ///< ascending by number
+  std::vector<std::unique_ptr<WorkerSlot>> slots;
+  std::vector<TrialAccess::Worker> workers;
+  TensorTable tensors;
+  bool modes_seen[5] = {};
+  std::vector<std::string> own_damage;
+
+  // The overlay.
+  std::vector<TrialAccess::Step> steps;
+  size_t complete_count = 0;
+  uint64_t generation = 0, overlay_generation = 0;
+  int64_t overlay_base = 0;
+
+  int64_t last_discovery_nanos = 0;
+  base::ChangeWaiter waiter;
+  mutable std::vector<TrialAccess::RowSpan> scratch_spans;
+
+  // discover.cc
+  Status Discover(bool* news);
+  bool Watch();  ///< true if there was something that was not watched yet
+  // overlay.cc
+  void TakeCommits(WorkerSlot& slot);
+  void ForgetCommits(AttemptSlot& attempt);
+  int64_t FrontierOf(const AttemptSlot& attempt, bool superseded) const;
+  void RebuildOverlay();
+  // trial.cc
+  Result<bool> Refresh();
+  void DescribeWorker(WorkerSlot& slot);
+  RunState State() const;
+
+  std::optional<size_t> FindStep(int64_t global_step) const;
+  const AttemptSlot* AttemptOf(int64_t number) const;
+  /// The attempts with data the overlay shows, each with the half-open range of global steps it answers for.
+  struct Range {
+    const AttemptSlot* attempt;
+    int64_t begin, end;
+  };
+  std::vector<Range> Ranges() const;
+};
+
+}  // namespace tdbg

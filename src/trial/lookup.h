@@ -1,0 +1,26 @@
+// Finding a step's items in lists that are in step order.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "trial/access.h"
+
+namespace tdbg {
+
+/// Of several values inside one step the step's own comes first, then the latest micro-step's, points last.
+inline int Preference(SubKey key) {
+  if (key == SubKey{}) return 1 << 20;
+  return key.point == Point::kNone ? key.sub : -1;
+}
+
+template <typename Items, typename StepOf>
+auto StepRange(const Items& items, int64_t step, StepOf step_of) {
+  const auto first = std::lower_bound(items.begin(), items.end(), step,
+                                      [&](const auto& item, int64_t s) { return step_of(item) < s; });
+  auto last = first;
+  while (last != items.end() && step_of(*last) == step) ++last;
+  return std::pair(first, last);
+}
+
+}  // namespace tdbg

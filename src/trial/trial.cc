@@ -1,0 +1,299 @@
+#include "tdbg/trial.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "format/version.h"
+#include "trial/impl.h"
+
+namespace tdbg {
+namespace {
+
+// How long a new attempt or a late worker may go unnoticed while somebody else keeps the reader busy.
+constexpr int64_t kDiscoveryNanos = 500'000'000;
+// A death rings nothing on file systems without notification; nobody should wait longer than this for it.
+constexpr int64_t kLongestWaitMillis = 1000;
+
+int64_t NowNanos() { return base::SystemClock().MonotonicNanos(); }
+
+std::string WhatIsThere(const std::string& path) {
+  base::FileSystem& files = base::LocalFileSystem();
+  const auto entries = files.List(path);
+  if (!entries.ok()) return entries.status().message();
+  std::vector<std::string> runs, names;
+  for (const base::DirEntry& entry : *entries) {
+    names.push_back(entry.name);
+    if (entry.is_directory && files.Exists(base::JoinPath(base::JoinPath(path, entry.name), format::kRunFile))) {
+      runs.push_back(entry.name);
+    }
+  }
+  const std::vector<std::string>& list = runs.empty() ? names : runs;
+  std::string text = runs.empty() ? (names.empty() ? "it is empty" : "it holds") : "it holds the runs";
+  for (size_t i = 0; i < std::min<size_t>(list.size(), 8); ++i) text += " " + list[i];
+  if (list.size() > 8) text += " and " + std::to_string(list.size() - 8) + " more";
+  return text;
+}
+
+}  // namespace
+
+Trial::Trial(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Trial::~Trial() = default;
+
+Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialOptions& options) {
+  base::FileSystem& files = base::LocalFileSystem();
+  auto impl = std::make_unique<Impl>();
+  impl->path = path;
+  while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
+  impl->options = options;
+  const std::string run_file = base::JoinPath(impl->path, format::kRunFile);
+  const int64_t deadline = NowNanos() + options.wait_millis * 1'000'000;
+  while (!files.Exists(run_file)) {
+    if (options.wait_millis == 0) {
+      if (!files.Exists(impl->path)) return NotFound("no run there: " + impl->path);
+      return NotFound("not a run (no " + std::string(format::kRunFile) + "; " + WhatIsThere(impl->path) +
+                      "): " + impl->path);
+    }
+    if (options.wait_millis > 0 && NowNanos() >= deadline) {
+      return Status(Code::kDeadlineExceeded, "no run appeared within " + std::to_string(options.wait_millis) +
+                                                 " ms: " + impl->path);
+    }
+    impl->waiter.Watch(run_file);  // does not exist: polled
+    (void)impl->waiter.Wait(100);
+  }
+  TDBG_ASSIGN_OR_RETURN(const std::string json, files.ReadFile(run_file));
+  auto run = format::RunInfo::FromJson(json);
+  if (run.ok()) {
+    impl->run = *run;
+  } else if (run.status().code() == Code::kUnimplemented) {
+    return run.status().Annotate(run_file);
+  } else {
+    impl->own_damage.push_back(std::string(format::kRunFile) + ": " + run.status().message());
+  }
+  TDBG_RETURN_IF_ERROR(impl->Refresh().status());
+  if (options.attempt >= 0 && impl->attempts.empty()) {
+    return NotFound("attempt " + std::to_string(options.attempt) + " is not there (" + WhatIsThere(impl->path) +
+                    "): " + impl->path);
+  }
+  return std::unique_ptr<Trial>(new Trial(std::move(impl)));
+}
+
+Result<bool> Trial::Impl::Refresh() {
+  bool news = false;
+  bool anyone_alive = false;
+  for (const auto& slot : slots) anyone_alive |= slot->info.alive;
+  if (!anyone_alive || NowNanos() - last_discovery_nanos > kDiscoveryNanos) TDBG_RETURN_IF_ERROR(Discover(&news));
+  for (const auto& slot : slots) {
+    TDBG_ASSIGN_OR_RETURN(const bool changed, slot->reader->Refresh());
+    news |= changed;
+  }
+  workers.resize(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    DescribeWorker(*slots[i]);
+    workers[i] = slots[i]->info;
+  }
+  if (news) {
+    RebuildOverlay();
+    ++generation;
+  }
+  return news;
+}
+
+void Trial::Impl::DescribeWorker(WorkerSlot& slot) {
+  const store::WorkerReader& reader = *slot.reader;
+  const std::span<const format::TensorDef> defs = reader.tensors();
+  for (; slot.tensors_seen < defs.size(); ++slot.tensors_seen) {
+    const TensorIndex index = tensors.Add(defs[slot.tensors_seen]);
+    slot.tensor_of.push_back(index);
+    if (index >= slot.ids_of.size()) slot.ids_of.resize(index + 1);
+    slot.ids_of[index].push_back(static_cast<format::TensorId>(slot.tensors_seen));
+  }
+  if (slot.rewrites_seen != reader.rewrites()) {
+    slot.rewrites_seen = reader.rewrites();
+    AttemptSlot& attempt = attempts[slot.attempt_index];
+    ForgetCommits(attempt);
+    for (const WorkerIndex worker : attempt.workers) TakeCommits(*slots[worker]);
+  } else {
+    TakeCommits(slot);
+  }
+  slot.info.alive = reader.alive();
+  slot.info.ended = reader.ended();
+  slot.info.last_seen_step = std::max(slot.info.last_step, reader.last_seen_step());
+  slot.info.last_seen_wall_nanos = reader.last_seen_wall_nanos();
+}
+
+RunState Trial::Impl::State() const {
+  if (attempts.empty() || attempts.back().workers.empty()) return RunState::kWaiting;
+  bool all_ended = true;
+  for (const WorkerIndex worker : attempts.back().workers) {
+    const TrialAccess::Worker& info = slots[worker]->info;
+    if (info.alive && !info.ended) return RunState::kRunning;
+    all_ended &= info.ended;
+  }
+  return all_ended ? RunState::kEnded : RunState::kCrashed;
+}
+
+const AttemptSlot* Trial::Impl::AttemptOf(int64_t number) const {
+  for (const AttemptSlot& attempt : attempts) {
+    if (attempt.number == number) return &attempt;
+  }
+  return nullptr;
+}
+
+const std::string& Trial::path() const { return impl_->path; }
+std::string Trial::name() const {
+  return impl_->run.name.empty() ? base::BaseName(impl_->path) : impl_->run.name;
+}
+Result<bool> Trial::Refresh() { return impl_->Refresh(); }
+
+bool Trial::WaitForChange(int64_t timeout_millis) {
+  // What happened between the last Refresh and the first Watch has rung for nobody: let the caller look again.
+  if (impl_->Watch()) return true;
+  const int64_t deadline = NowNanos() + timeout_millis * 1'000'000;
+  const bool endless = timeout_millis < 0;
+  const int64_t left_millis = endless ? kLongestWaitMillis : std::max<int64_t>(0, (deadline - NowNanos()) / 1'000'000);
+  const bool changed = impl_->waiter.Wait(static_cast<int>(std::min(left_millis, kLongestWaitMillis)));
+  return changed || endless || timeout_millis > kLongestWaitMillis;
+}
+
+void Trial::Wake() { impl_->waiter.Wake(); }
+RunState Trial::state() const { return impl_->State(); }
+bool Trial::loaded_all_steps() const {
+  return impl_->State() == RunState::kEnded || impl_->State() == RunState::kCrashed;
+}
+
+std::vector<int64_t> Trial::attempts() const {
+  std::vector<int64_t> out;
+  for (const AttemptSlot& attempt : impl_->attempts) out.push_back(attempt.number);
+  return out;
+}
+
+std::vector<std::string> Trial::workers() const {
+  std::vector<std::string> out;
+  if (impl_->attempts.empty()) return out;
+  for (const WorkerIndex worker : impl_->attempts.back().workers) out.push_back(impl_->slots[worker]->info.name);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<ModeKey> Trial::modes() const {
+  std::vector<ModeKey> out;
+  for (int mode = 1; mode <= 3; ++mode) {
+    if (impl_->modes_seen[mode]) out.push_back(static_cast<ModeKey>(mode));
+  }
+  return out;
+}
+
+std::vector<LossInfo> Trial::losses() const {
+  std::vector<LossInfo> out;
+  for (const auto& slot : impl_->slots) {
+    for (const format::Loss& loss : slot->reader->losses()) {
+      if (loss.count == 0) continue;
+      LossInfo info;
+      info.worker = slot->info.name;
+      if (impl_->attempts.size() > 1) info.worker = std::to_string(slot->info.attempt) + "/" + info.worker;
+      info.cause = format::LossCauseName(static_cast<format::LossCause>(loss.cause));
+      info.kind = format::LossKindName(static_cast<format::LossKind>(loss.kind));
+      info.text = format::LossCauseText(static_cast<format::LossCause>(loss.cause));
+      info.count = loss.count;
+      info.bytes = loss.bytes;
+      info.first_step = loss.first_step;
+      info.last_step = loss.last_step;
+      out.push_back(std::move(info));
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> Trial::damage() const {
+  std::vector<std::string> out = impl_->own_damage;
+  for (const auto& slot : impl_->slots) {
+    for (const store::Damage& damage : slot->reader->damage()) {
+      std::string line = std::to_string(slot->info.attempt) + "/" + slot->info.name + "/" + damage.file + ": " + damage.what;
+      if (damage.bytes != 0) line += " (" + std::to_string(damage.bytes) + " bytes)";
+      out.push_back(std::move(line));
+    }
+  }
+  return out;
+}
+
+uint64_t Trial::bytes_on_disk() const {
+  uint64_t bytes = 0;
+  for (const auto& slot : impl_->slots) bytes += slot->reader->bytes_on_disk();
+  return bytes;
+}
+
+int64_t Trial::last_seen_step() const {
+  int64_t step = -1;
+  if (impl_->attempts.empty()) return step;
+  for (const WorkerIndex worker : impl_->attempts.back().workers) {
+    step = std::max(step, impl_->slots[worker]->info.last_seen_step);
+  }
+  return step;
+}
+
+int64_t Trial::last_seen_wall_nanos() const {
+  int64_t nanos = 0;
+  for (const auto& slot : impl_->slots) nanos = std::max(nanos, slot->info.last_seen_wall_nanos);
+  return nanos;
+}
+
+std::vector<int64_t> Trial::steps(ModeKey mode) const {
+  std::vector<int64_t> out;
+  for (size_t i = 0; i < impl_->complete_count; ++i) {
+    const StepInfo& info = impl_->steps[i].info;
+    if (mode == ModeKey::kGlobal) {
+      out.push_back(info.global_step);
+    } else if (info.mode == mode) {
+      out.push_back(info.mode_step);
+    }
+  }
+  return out;
+}
+
+std::optional<StepInfo> Trial::step(int64_t global_step) const {
+  const auto at = impl_->FindStep(global_step);
+  if (!at) return std::nullopt;
+  return impl_->steps[*at].info;
+}
+
+std::optional<int64_t> Trial::global_step(ModeKey mode, int64_t mode_step) const {
+  if (mode == ModeKey::kGlobal) {
+    return impl_->FindStep(mode_step) ? std::optional<int64_t>(mode_step) : std::nullopt;
+  }
+  // A mode step is never greater than its global step, and grows with it inside an attempt.
+  for (size_t i = impl_->steps.size(); i-- > 0;) {
+    const StepInfo& info = impl_->steps[i].info;
+    if (info.mode == mode && info.mode_step == mode_step) return info.global_step;
+  }
+  return std::nullopt;
+}
+
+Result<StepInfo> Cursor::Next(int64_t timeout_millis) {
+  Trial::Impl& impl = *trial_->impl_;
+  const int64_t deadline = NowNanos() + timeout_millis * 1'000'000;
+  for (bool refreshed = false;; refreshed = true) {
+    const auto begin = impl.steps.begin();
+    const auto end = begin + static_cast<ptrdiff_t>(impl.complete_count);
+    const auto next = std::upper_bound(begin, end, last_step_, [](int64_t step, const TrialAccess::Step& s) {
+      return step < s.info.global_step;
+    });
+    if (next != end) {
+      last_step_ = next->info.global_step;
+      return next->info;
+    }
+    if (refreshed) {
+      if (trial_->loaded_all_steps()) {
+        return FailedPrecondition(trial_->state() == RunState::kEnded ? "the run has ended: no more steps"
+                                                                      : "the run has crashed: no more steps");
+      }
+      const int64_t left_millis = (deadline - NowNanos()) / 1'000'000;
+      if (timeout_millis >= 0 && left_millis <= 0) return Unavailable("no new step yet");
+      (void)trial_->WaitForChange(timeout_millis < 0 ? -1 : left_millis);
+    }
+    TDBG_RETURN_IF_ERROR(trial_->Refresh().status());
+  }
+}
+
+}  // namespace tdbg
