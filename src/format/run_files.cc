@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/bytes.h"
-#include "base/hash.h"
 #include "format/json_fields.h"
 
 namespace tdbg::format {
@@ -71,7 +70,7 @@ std::string WorkerInfo::ToJson() const {
                      {"pid", pid},
                      {"host", host},
                      {"boot_id", boot_id},
-                     {"writer_id", base::Hex64(writer_id)},
+                     {"writer_id", writer_id},
                      {"journal_path", journal_path},
                      {"started_wall_nanos", started_wall_nanos},
                      {"adaptor", adaptor},
@@ -83,12 +82,9 @@ Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
   TDBG_ASSIGN_OR_RETURN(const Json json, ParseVersioned(text, kWorkerFile));
   WorkerInfo info;
   if (!GetField(json, "worker", &info.worker)) return DataLoss("worker.json: no worker");
-  std::string writer_id;
-  // Hex text, not a number: half of all JSON readers keep only 53 bits of one.
-  if (!GetField(json, "writer_id", &writer_id) || !base::ParseHex64(writer_id, &info.writer_id)) {
-    return DataLoss("worker.json: no writer_id");
-  }
   int64_t number = 0;
+  if (!GetField(json, "writer_id", &number) || number < 0) return DataLoss("worker.json: no writer_id");
+  info.writer_id = static_cast<uint64_t>(number);
   GetField(json, "rank", &info.rank);
   if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff) info.pid = static_cast<uint32_t>(number);
   GetField(json, "host", &info.host);

@@ -43,7 +43,7 @@ struct WorkerInfo {
   uint32_t pid = 0;
   std::string host;
   std::string boot_id;
-  uint64_t writer_id = 0;            ///< the same in the journal's header and in every segment
+  uint64_t writer_id = 0;            ///< below 2^53 (JSON); the same in the journal's header and in every segment
   std::string journal_path;          ///< "journal", or an absolute path where the run is not on a local disk
   int64_t started_wall_nanos = 0;
   std::string adaptor;               ///< "torch 2.13.0", ...

@@ -27,9 +27,10 @@ constexpr uint64_t kMaxSegmentBytes = 64 << 20;
 constexpr int64_t kFirstRetryNanos = 20'000'000;
 constexpr int64_t kLastRetryNanos = 2'000'000'000;
 
+// 53 bits: it is a number in JSON, and half of all JSON readers keep no more of one.
 uint64_t RandomId() {
   std::random_device device;
-  const uint64_t id = uint64_t{device()} << 32 | device();
+  const uint64_t id = (uint64_t{device()} << 32 | device()) >> 11;
   return id != 0 ? id : 1;
 }
 

@@ -361,7 +361,7 @@ std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& te
   append_key("last_sequence", &out);
   out += std::to_string(c.last_sequence);
   append_key("writer_id", &out);
-  out += "\"" + base::Hex64(origin_.writer_id) + "\"";
+  out += std::to_string(origin_.writer_id);
   append_key("last_seen_step", &out);
   out += std::to_string(ring.header->last_seen_step.load(std::memory_order_relaxed));
   append_key("last_seen_wall_nanos", &out);
