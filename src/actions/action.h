@@ -25,11 +25,17 @@ class Action {
   virtual std::string name() const = 0;         ///< "stop", "exec", "webhook"
   /// Bounded in time; called from the watcher's action thread, never from its judging loop.
   virtual Status Perform(const Notice& notice) = 0;
+  /// What is safe to show and store: a command line; of a webhook only scheme and host, since paths hold tokens.
+  virtual std::string target() const { return {}; }
+  /// What the last Perform's command said, cut to a few kilobytes.
+  virtual std::string output() const { return {}; }
 };
 
 /// "stop" | "exec:COMMAND LINE" | "webhook:URL".
-/// \param stop  what stopping means here (jobs knows; a watcher without a local job writes to the control file)
+/// \param stop  what stopping means here; empty: a request in the run's control file (control_request.h)
 /// \error kInvalidArgument  with what is accepted
+/// exec: `sh -c COMMAND`, 60 seconds, with TDBG_RUN, TDBG_RULE, TDBG_STEP and TDBG_STATUS in its environment and
+/// Notice::json on its standard input. webhook: posts Notice::json, three tries.
 Result<std::unique_ptr<Action>> ParseAction(const std::string& text, std::function<Status(const Notice&)> stop);
 
 }  // namespace tdbg::actions

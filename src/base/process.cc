@@ -30,6 +30,7 @@ struct Prepared {
   std::vector<char*> argv, envp, candidates;
   const char* working_directory = nullptr;
   int stdin_fd = -1;
+  int output_fd = -1;
   bool own_group = true;
   bool give_terminal = false;
 };
@@ -82,8 +83,9 @@ Result<UniqueFd> StdinOf(const std::string& text) {
 [[noreturn]] void Exec(const Prepared& prepared, int report_fd) {
   if (prepared.own_group) ::setpgid(0, 0);
   if (prepared.give_terminal) GiveTerminalTo(::getpid());
-  // Our handlers would run in the child between unblocking and exec. What is ignored stays so: `nohup tdbg run`
-  // must protect the training, too. SIGPIPE alone is reset, since servers and Python ignore it for themselves.
+  // Our handlers would run in the child between unblocking and exec. What is ignored stays so: `nohup tdbg
+  // run` must protect the training, too. SIGPIPE alone is reset, since servers and Python ignore it for
+  // themselves.
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction action;
     if (::sigaction(number, nullptr, &action) != 0) continue;
@@ -93,6 +95,9 @@ Result<UniqueFd> StdinOf(const std::string& text) {
     ::sigaction(number, &action, nullptr);
   }
   if (prepared.stdin_fd >= 0 && ::dup2(prepared.stdin_fd, STDIN_FILENO) < 0) Fail(report_fd, errno);
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (prepared.output_fd >= 0 && ::dup2(prepared.output_fd, fd) < 0) Fail(report_fd, errno);
+  }
   if (prepared.working_directory && ::chdir(prepared.working_directory) != 0) Fail(report_fd, errno);
   sigset_t none;
   sigemptyset(&none);
@@ -140,6 +145,7 @@ Result<Child> Child::Spawn(const SpawnOptions& options) {
   prepared.envp = Pointers(environment);
   prepared.candidates = Pointers(candidates);
   if (!options.working_directory.empty()) prepared.working_directory = options.working_directory.c_str();
+  prepared.output_fd = options.output_fd;
   prepared.own_group = options.own_group;
   prepared.give_terminal = options.own_group && !options.pipe_stdin && OwnsTerminal();
   UniqueFd stdin_fd;

@@ -20,6 +20,7 @@ struct SpawnOptions {
   std::string working_directory = {};               ///< empty: the caller's
   std::string stdin_text = {};                      ///< with pipe_stdin: what the child reads
   bool pipe_stdin = false;
+  int output_fd = -1;  ///< becomes the child's stdout and stderr; -1: the caller's
   /// The child leads its own process group; on a terminal it is made the foreground group, so that
   /// ctrl-C and job control reach it as they would without us.
   bool own_group = true;
@@ -57,7 +58,8 @@ class Child {
   void FollowStop(int signal_number);
 
   bool gave_terminal_ = false;
-  mutable bool group_gone_ = false;  ///< seen once, believed for ever: the number may be somebody else's by then
+  mutable bool group_gone_ =
+      false;  ///< seen once, believed for ever: the number may be somebody else's by then
   std::optional<ExitState> exit_;
 };
 

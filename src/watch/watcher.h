@@ -11,17 +11,25 @@
 #include "plan/config.h"
 #include "rules/engine.h"
 #include "tdbg/status.h"
+#include "watch/events.h"
 
 namespace tdbg::watch {
 
 struct WatchOptions {
   std::string run;                                   ///< path; may not exist yet
   std::vector<plan::RuleConfig> rules;               ///< each with its actions (on_issue), run-wide ones resolved in
-  /// What "stop" does: `tdbg run` signals its process group; empty: a request in the control file.
+  /// What "stop" does; its argument is the name of the rule that asked. `tdbg run` signals its process group.
+  /// Who gives it owns the job and calls JobEnded: the run is followed up to then, however often its workers say
+  /// goodbye in between. Empty: a request in the control file, and the run is followed until its workers are gone.
   std::function<Status(const std::string& reason)> stop;
   /// Called from the watcher's thread after each look; for the live line. May be empty.
   std::function<void(const struct Progress&)> on_progress;
   bool write_events = true;                          ///< append to <run>/events.jsonl
+  /// A worker that was announced (world size) and still has not written anything so long after the others
+  /// committed a step is declared lost, and the steps are judged without it. An event, which replay obeys.
+  int64_t lost_after_millis = 60'000;
+  /// One line for people about something that failed. Empty: stderr, with "tdbg: " in front.
+  std::function<void(const std::string& line)> log;
 };
 
 struct Progress {
@@ -34,6 +42,9 @@ struct Progress {
 };
 
 /// One run, one watcher. Uses no CPU while nothing happens.
+///
+/// Each rule that hits performs its actions, in the order given, on a thread of their own; Follow waits for them at
+/// its end. An action that fails is an event and a line in the log.
 class Watcher {
  public:
   /// Rules are created and their parameters checked here, before training. \error kInvalidArgument
@@ -54,12 +65,5 @@ class Watcher {
   explicit Watcher(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
-
-/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, job_ended, watch_error.
-/// docs/format.md, "Events".
-std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
-
-/// Statuses as `tdbg status` shows them for a run that is or was watched: read back from events.jsonl.
-Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path);
 
 }  // namespace tdbg::watch

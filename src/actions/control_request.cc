@@ -1,0 +1,84 @@
+#include "actions/control_request.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <span>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/posix.h"
+#include "format/run_files.h"
+
+namespace tdbg::actions {
+namespace {
+
+std::string RandomId() {
+  std::random_device device;
+  return base::Hex64((static_cast<uint64_t>(device()) << 32) | device());
+}
+
+// Made whole under another name and linked: whoever finds "control" finds a page in it, and of two creators one
+// wins and the other uses the winner's.
+Status CreateIfMissing(const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) return OkStatus();
+  const std::string temporary = path + "." + RandomId();
+  base::UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd.ok()) return base::PathError(errno, "cannot create the control file", path);
+  const std::string page = format::EncodeControlPage();
+  int error = base::WriteFully(fd.get(), std::as_bytes(std::span(page)));
+  if (error == 0 && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
+    error = errno;
+    // File systems without hard links (some FUSE, exFAT): a rename can lose a request made in this instant by
+    // somebody else, which is still better than no way to stop.
+    if ((error == EPERM || error == ENOTSUP || error == ENOSYS) && ::rename(temporary.c_str(), path.c_str()) == 0) error = 0;
+  }
+  ::unlink(temporary.c_str());
+  return error == 0 ? OkStatus() : base::PathError(error, "cannot create the control file", path);
+}
+
+// The line first, the generation after it: a reader that sees the new number finds the request.
+Status RaiseGeneration(const std::string& path) {
+  base::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.ok()) return base::PathError(errno, "cannot open the control file", path);
+  void* const page = ::mmap(nullptr, format::kControlPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (page == MAP_FAILED) return base::PathError(errno, "cannot map the control file", path);
+  auto* const word = reinterpret_cast<uint64_t*>(static_cast<char*>(page) + format::kControlGenerationOffset);
+  std::atomic_ref<uint64_t>(*word).fetch_add(1, std::memory_order_release);
+  ::munmap(page, format::kControlPageBytes);
+  return OkStatus();
+}
+
+Status CheckPage(const std::string& path) {
+  base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.ok()) return base::PathError(errno, "cannot open the control file", path);
+  char magic[sizeof(format::kControlMagic)] = {};
+  struct stat info;
+  const bool whole = ::fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= format::kControlPageBytes &&
+                     ::pread(fd.get(), magic, sizeof(magic), 0) == sizeof(magic);
+  if (!whole || std::memcmp(magic, format::kControlMagic, sizeof(magic)) != 0) {
+    return DataLoss("not a control file: " + path);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Status RequestStop(const std::string& run, const std::string& by) {
+  if (!base::LocalFileSystem().Exists(run)) return NotFound("no such run: " + run);
+  const std::string path = base::JoinPath(run, "control");
+  TDBG_RETURN_IF_ERROR(CreateIfMissing(path));
+  TDBG_RETURN_IF_ERROR(CheckPage(path));
+  const nlohmann::json line = {{"id", RandomId()}, {"action", "stop"}, {"by", by}};
+  TDBG_RETURN_IF_ERROR(base::LocalFileSystem().AppendLine(path, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  return RaiseGeneration(path);
+}
+
+}  // namespace tdbg::actions

@@ -1,0 +1,206 @@
+#include "watch/events.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/file.h"
+
+namespace tdbg::watch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr rules::RuleState kStates[] = {rules::RuleState::kInProgress, rules::RuleState::kNoIssuesFound,
+                                        rules::RuleState::kIssuesFound, rules::RuleState::kError,
+                                        rules::RuleState::kStopped};
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// JSON has no NaN; a string is what everything else in a run uses for it.
+Json Number(double value) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  return value;
+}
+
+double NumberOf(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end()) return 0;
+  if (found->is_number()) return found->get<double>();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (*found == "Infinity") return kInfinity;
+  if (*found == "-Infinity") return -kInfinity;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+int64_t IntOf(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+std::string TextOf(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+rules::RuleStatus StatusOf(const Json& json) {
+  rules::RuleStatus status;
+  status.name = TextOf(json, "name");
+  status.rule = TextOf(json, "rule");
+  const std::string state = TextOf(json, "status");
+  for (const rules::RuleState candidate : kStates) {
+    if (state == rules::RuleStateName(candidate)) status.state = candidate;
+  }
+  status.details = TextOf(json, "details");
+  status.last_modified_wall_nanos = IntOf(json, "wall_nanos");
+  status.steps_judged = IntOf(json, "steps_judged");
+  status.steps_incomplete = IntOf(json, "steps_incomplete");
+  const auto findings = json.find("findings");
+  if (findings == json.end() || !findings->is_array()) return status;
+  for (const Json& item : *findings) {
+    if (!item.is_object()) continue;
+    rules::Finding finding;
+    finding.global_step = IntOf(item, "global_step");
+    finding.tensor = TextOf(item, "tensor");
+    finding.worker = TextOf(item, "worker");
+    finding.measure = TextOf(item, "measure");
+    finding.value = NumberOf(item, "value");
+    finding.comparison = TextOf(item, "comparison");
+    finding.threshold = NumberOf(item, "threshold");
+    finding.text = TextOf(item, "text");
+    status.findings.push_back(std::move(finding));
+  }
+  return status;
+}
+
+// Calls f(kind, object) for every whole line.
+template <typename F>
+Status ForEachEvent(const std::string& run_path, F&& f) {
+  const std::string path = base::JoinPath(run_path, "events.jsonl");
+  if (!base::LocalFileSystem().Exists(path)) {
+    if (base::LocalFileSystem().Exists(run_path)) return OkStatus();
+    return NotFound("no such run: " + run_path);
+  }
+  TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path, uint64_t{1} << 30));
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const size_t end = rest.find('\n');
+    const Json json = Json::parse(rest.substr(0, end), nullptr, /*allow_exceptions=*/false);
+    if (json.is_object()) f(TextOf(json, "kind"), json);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json) {
+  char time[32];
+  Json head;
+  head["kind"] = kind;
+  head["wall_nanos"] = wall_nanos;
+  head["time"] = base::FormatUtc(wall_nanos, time);
+  std::string line = Dump(head);
+  // Spliced and not parsed: the fields were made by us, and findings can be many.
+  if (fields_json.size() > 2 && fields_json.front() == '{') {
+    line.pop_back();
+    line += "," + fields_json.substr(1);
+  }
+  return line;
+}
+
+std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, const std::string& run) {
+  Json json;
+  if (!run.empty()) json["run"] = run;
+  json["name"] = status.name;
+  json["rule"] = status.rule;
+  json["status"] = rules::RuleStateName(status.state);
+  json["global_step"] = global_step;
+  json["details"] = status.details;
+  json["steps_judged"] = status.steps_judged;
+  json["steps_incomplete"] = status.steps_incomplete;
+  Json findings = Json::array();
+  for (const rules::Finding& finding : status.findings) {
+    Json item;
+    item["global_step"] = finding.global_step;
+    item["tensor"] = finding.tensor;
+    item["worker"] = finding.worker;
+    item["measure"] = finding.measure;
+    item["value"] = Number(finding.value);
+    item["comparison"] = finding.comparison;
+    item["threshold"] = Number(finding.threshold);
+    if (!finding.text.empty()) item["text"] = finding.text;
+    findings.push_back(std::move(item));
+  }
+  json["findings"] = std::move(findings);
+  return Dump(json);
+}
+
+std::string WorkerLostFields(const rules::LostWorker& worker) {
+  Json json;
+  json["attempt"] = worker.attempt;
+  json["worker"] = worker.worker;
+  json["from_step"] = worker.from_step;
+  return Dump(json);
+}
+
+std::string ActionFields(const ActionOutcome& outcome) {
+  Json json;
+  json["name"] = outcome.rule;
+  json["action"] = outcome.action;
+  if (!outcome.target.empty()) json["target"] = outcome.target;
+  json["global_step"] = outcome.global_step;
+  json["ok"] = outcome.status.ok();
+  if (!outcome.status.ok()) json["error"] = outcome.status.message();
+  if (!outcome.output.empty()) json["output"] = outcome.output;
+  json["millis"] = outcome.millis;
+  return Dump(json);
+}
+
+std::string ErrorFields(const Status& status) {
+  Json json;
+  json["code"] = CodeName(status.code());
+  json["error"] = status.message();
+  return Dump(json);
+}
+
+Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path) {
+  std::vector<rules::RuleStatus> statuses;
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Json& json) {
+    if (kind != "rule_status") return;
+    rules::RuleStatus status = StatusOf(json);
+    const auto same = std::find_if(statuses.begin(), statuses.end(),
+                                   [&](const rules::RuleStatus& other) { return other.name == status.name; });
+    if (same == statuses.end()) {
+      statuses.push_back(std::move(status));
+    } else {
+      *same = std::move(status);
+    }
+  }));
+  return statuses;
+}
+
+Result<Decisions> ReadDecisions(const std::string& run_path) {
+  Decisions decisions;
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Json& json) {
+    if (kind == "worker_lost") {
+      decisions.lost.push_back({IntOf(json, "attempt"), TextOf(json, "worker"), IntOf(json, "from_step")});
+    } else if (kind == "job_started") {
+      decisions.end.reset();
+    } else if (kind == "job_ended") {
+      const std::string stop = TextOf(json, "stop");
+      if (!stop.empty() && stop != "none") {
+        decisions.end = rules::JobEnd::kStopped;
+      } else {
+        decisions.end = IntOf(json, "exit_code") == 0 ? rules::JobEnd::kCompleted : rules::JobEnd::kFailed;
+      }
+    }
+  }));
+  return decisions;
+}
+
+}  // namespace tdbg::watch

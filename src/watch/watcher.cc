@@ -1,0 +1,313 @@
+#include "watch/watcher.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "actions/action.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "trial/access.h"
+#include "watch/action_runner.h"
+#include "watch/replay.h"
+
+namespace tdbg::watch {
+namespace {
+
+// How long a look may take to see what no file tells of: a process that died, a path that appeared.
+constexpr int64_t kLookMillis = 1000;
+constexpr int64_t kOpenMillis = 100;
+constexpr size_t kStepsBackForLoss = 64;
+
+int64_t WallNow() { return base::SystemClock().WallNanos(); }
+int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
+
+// A run that never began: nobody wrote, and the job is gone.
+class NoSteps : public rules::StepSource {
+ public:
+  uint64_t overlay_generation() const override { return 0; }
+  size_t complete_count() const override { return 0; }
+  size_t step_count() const override { return 0; }
+  const StepInfo& Info(size_t) const override { return info_; }
+  int64_t AttemptOf(size_t) const override { return 0; }
+  std::vector<std::string> MissingWorkers(size_t) const override { return {}; }
+  const rules::StepContext& At(size_t, const std::vector<rules::LostWorker>&) override { std::abort(); }
+  std::vector<LossInfo> losses() const override { return {}; }
+  std::vector<std::string> damage() const override { return {}; }
+
+ private:
+  StepInfo info_;
+};
+
+}  // namespace
+
+struct Watcher::Impl {
+  explicit Impl(WatchOptions given)
+      : options(std::move(given)), runner([this](const ActionOutcome& outcome) { ActionDone(outcome); }) {}
+
+  WatchOptions options;
+  std::unique_ptr<rules::Engine> engine;                               // of Follow's thread, like trial
+  std::vector<std::vector<std::shared_ptr<actions::Action>>> actions;  // by rule
+  std::unique_ptr<Trial> trial;
+  Selection losses;
+  std::vector<rules::LostWorker> declared_lost;
+  int64_t stalled_step = -1;        // the first step that waits for a worker, and since when
+  int64_t stalled_since_millis = 0;
+  bool events_failed = false;
+
+  mutable std::mutex mutex;
+  // Guarded by mutex.
+  std::optional<rules::JobEnd> job_end;
+  Trial* wakeable = nullptr;
+  std::vector<rules::RuleStatus> snapshot;
+  std::string stopped_by;
+
+  ActionRunner runner;              // last: its threads use the members above
+
+  Status ParseActions() {
+    for (const plan::RuleConfig& rule : options.rules) {
+      auto& list = actions.emplace_back();
+      for (const std::string& text : rule.on_issue) {
+        std::function<Status(const actions::Notice&)> stop;
+        if (options.stop) stop = [this](const actions::Notice& notice) { return options.stop(notice.rule); };
+        auto action = actions::ParseAction(text, std::move(stop));
+        if (!action.ok()) return rule.where.empty() ? action.status() : action.status().Annotate(rule.where);
+        list.push_back(*std::move(action));
+      }
+    }
+    return OkStatus();
+  }
+
+  void Log(const std::string& line) const {
+    if (options.log) {
+      options.log(line);
+    } else {
+      std::fprintf(stderr, "tdbg: %s\n", line.c_str());
+    }
+  }
+
+  // Called from several threads; an append is one write.
+  void Event(const std::string& kind, int64_t wall_nanos, const std::string& fields) {
+    if (!options.write_events) return;
+    const Status status = base::LocalFileSystem().AppendLine(base::JoinPath(options.run, "events.jsonl"),
+                                                             EventLine(kind, wall_nanos, fields));
+    if (status.ok()) return;
+    const std::lock_guard lock(mutex);
+    if (!std::exchange(events_failed, true)) Log("the run's events cannot be written: " + status.message());
+  }
+
+  void ActionDone(const ActionOutcome& outcome) {
+    if (outcome.action == "stop" && outcome.status.ok()) {
+      const std::lock_guard lock(mutex);
+      if (stopped_by.empty()) stopped_by = outcome.rule;
+    }
+    Event("action", WallNow(), ActionFields(outcome));
+    if (!outcome.status.ok()) {
+      Log(outcome.action + " for rule " + outcome.rule + " failed: " + outcome.status.message());
+    }
+  }
+
+  std::optional<rules::JobEnd> JobEndNow() const {
+    const std::lock_guard lock(mutex);
+    return job_end;
+  }
+
+  void Tell(const std::vector<size_t>& changed, int64_t wall_nanos, bool job_is_gone) {
+    for (const size_t i : changed) {
+      const rules::RuleStatus& status = engine->statuses()[i];
+      const bool hit = status.state == rules::RuleState::kIssuesFound && !status.findings.empty();
+      const int64_t step = hit ? status.findings.front().global_step : engine->last_judged_step();
+      Event("rule_status", wall_nanos, StatusFields(status, step));
+      if (!hit) continue;
+      actions::Notice notice;
+      notice.run = options.run;
+      notice.rule = status.name;
+      notice.status = rules::RuleStateName(status.state);
+      notice.global_step = step;
+      notice.details = status.details;
+      notice.json = EventLine("rule_status", wall_nanos, StatusFields(status, step, options.run));
+      auto list = actions[i];
+      // Nothing is left to stop, and a signal to a group that is gone may reach somebody else.
+      if (job_is_gone) std::erase_if(list, [](const auto& action) { return action->name() == "stop"; });
+      runner.Start(std::move(notice), std::move(list));
+    }
+    const std::lock_guard lock(mutex);
+    snapshot = engine->statuses();
+  }
+
+  Status OpenWhenThere() {
+    while (true) {
+      const bool gone = JobEndNow().has_value();
+      TrialOptions trial_options;
+      trial_options.wait_millis = gone ? 0 : kOpenMillis;
+      auto opened = Trial::Open(options.run, trial_options);
+      if (opened.ok()) {
+        trial = *std::move(opened);
+        const std::lock_guard lock(mutex);
+        wakeable = trial.get();
+        return OkStatus();
+      }
+      const Code code = opened.status().code();
+      if (gone || (code != Code::kNotFound && code != Code::kDeadlineExceeded)) return opened.status();
+    }
+  }
+
+  Status Judge() {
+    const int64_t now = WallNow();
+    TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Advance(*trial, now));
+    Tell(changed, now, false);
+    return OkStatus();
+  }
+
+  // Steps that the others committed wait for a worker nobody has ever seen. One that was seen and died needs no
+  // clock: its lock is free, and a replay sees that too.
+  Status DeclareLost() {
+    const TrialAccess access(*trial);
+    const auto steps = access.steps();
+    size_t first = access.complete_count();
+    while (first < steps.size() && steps[first].info.global_step <= engine->last_judged_step()) ++first;
+    if (first >= steps.size()) {
+      stalled_step = -1;
+      return OkStatus();
+    }
+    const int64_t step = steps[first].info.global_step;
+    if (step != stalled_step) {
+      stalled_step = step;
+      stalled_since_millis = MillisNow();
+    }
+    if (MillisNow() - stalled_since_millis < options.lost_after_millis) return OkStatus();
+    bool declared = false;
+    for (const std::string& name : access.MissingWorkers(first)) {
+      const bool seen = std::any_of(access.workers().begin(), access.workers().end(), [&](const auto& worker) {
+        return worker.attempt == steps[first].attempt && worker.name == name;
+      });
+      if (seen) continue;
+      const rules::LostWorker lost{steps[first].attempt, name, step};
+      declared_lost.push_back(lost);
+      engine->DeclareLost(lost);
+      Event("worker_lost", WallNow(), WorkerLostFields(lost));
+      Log(name + " has not written anything; judging goes on without it from step " + std::to_string(step));
+      declared = true;
+    }
+    return declared ? Judge() : OkStatus();
+  }
+
+  double LatestLoss() {
+    const TrialAccess access(*trial);
+    losses.Update(access);
+    if (losses.tensors().empty()) return std::numeric_limits<double>::quiet_NaN();
+    const size_t end = access.steps().size();
+    for (size_t back = 1; back <= std::min(end, kStepsBackForLoss); ++back) {
+      if (const auto loss = access.ScalarAt(losses.tensors().front(), end - back)) return *loss;
+    }
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
+  void TellProgress() {
+    if (!options.on_progress) return;
+    const TrialAccess access(*trial);
+    Progress progress;
+    progress.global_step = access.steps().empty() ? -1 : access.steps().back().info.global_step;
+    progress.steps_seen = static_cast<int64_t>(access.steps().size());
+    progress.loss = LatestLoss();
+    progress.bytes = trial->bytes_on_disk();
+    progress.state = trial->state();
+    progress.statuses = &engine->statuses();
+    options.on_progress(progress);
+  }
+
+  Status Look() {
+    auto refreshed = trial->Refresh();
+    if (!refreshed.ok()) return refreshed.status();
+    TDBG_RETURN_IF_ERROR(Judge());
+    TDBG_RETURN_IF_ERROR(DeclareLost());
+    TellProgress();
+    return OkStatus();
+  }
+
+  Status Settle(rules::JobEnd end) {
+    const int64_t now = WallNow();
+    TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Finish(*trial, end, now));
+    Tell(changed, now, true);
+    TellProgress();
+    return OkStatus();
+  }
+
+  Status Follow() {
+    const int64_t start = WallNow();
+    if (const Status opened = OpenWhenThere(); !opened.ok()) {
+      NoSteps nothing;
+      auto changed = engine->Finish(nothing, JobEndNow().value_or(rules::JobEnd::kFailed), start);
+      const std::lock_guard lock(mutex);
+      snapshot = engine->statuses();
+      return opened;
+    }
+    // So that whoever reads the events knows of rules that have not said anything yet.
+    for (const rules::RuleStatus& status : engine->statuses()) {
+      Event("rule_status", start, StatusFields(status, -1));
+    }
+    Status trouble;
+    while (true) {
+      // Asked before looking: what was written before the job ended is then seen by this look.
+      const std::optional<rules::JobEnd> ended = JobEndNow();
+      if (Status status = Look(); !status.ok() && status.message() != trouble.message()) {
+        trouble = std::move(status);
+        Event("watch_error", WallNow(), ErrorFields(trouble));
+        Log("watching: " + trouble.message());
+      }
+      if (ended) return Settle(*ended);
+      if (!options.stop && trial->loaded_all_steps()) {
+        // A worker that we asked to stop says goodbye like any other.
+        runner.Join();
+        const std::lock_guard lock(mutex);
+        job_end = stopped_by.empty() ? EndOf(trial->state()) : rules::JobEnd::kStopped;
+        continue;
+      }
+      (void)trial->WaitForChange(kLookMillis);
+    }
+  }
+};
+
+Watcher::Watcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Watcher::~Watcher() = default;
+
+Result<std::unique_ptr<Watcher>> Watcher::Create(WatchOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  TDBG_ASSIGN_OR_RETURN(impl->engine, rules::Engine::Create(impl->options.rules));
+  TDBG_RETURN_IF_ERROR(impl->ParseActions());
+  TDBG_ASSIGN_OR_RETURN(impl->losses, Selection::Make("losses", ""));
+  impl->snapshot = impl->engine->statuses();
+  return std::unique_ptr<Watcher>(new Watcher(std::move(impl)));
+}
+
+std::vector<plan::Need> Watcher::Needs() const { return impl_->engine->Needs(); }
+
+Status Watcher::Follow() {
+  const Status status = impl_->Follow();
+  impl_->runner.Join();
+  const std::lock_guard lock(impl_->mutex);
+  impl_->wakeable = nullptr;
+  return status;
+}
+
+void Watcher::JobEnded(rules::JobEnd end) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->job_end = end;
+  if (impl_->wakeable) impl_->wakeable->Wake();
+}
+
+std::vector<rules::RuleStatus> Watcher::statuses() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->snapshot;
+}
+
+std::string Watcher::stopped_by() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->stopped_by;
+}
+
+}  // namespace tdbg::watch
