@@ -155,8 +155,8 @@ class Attached:
         run = self._session.run
         return -1 if run is None else run.global_step
 
-    def record(self, name, tensor, collection=None):
-        """Records `tensor` (torch or NumPy) in the open step, or the next one. Where the plan wants it."""
+    def record(self, name, tensor, collection="default"):
+        """Records `tensor` (torch or NumPy) in the open step, or the next one, where the plan keeps `collection`."""
         self._guarded(self._record, name, tensor, collection)
 
     def scalar(self, name, value, collection=""):
@@ -177,8 +177,10 @@ class Attached:
         key = (name, value.dtype, value.dim())
         ident = self._ids.get(key)
         if ident is None:
-            ident = self._ids[key] = session.define(name, name, "output", "", value.dtype, value.shape, True, -1, [],
-                                                    [collection] if collection else [])
+            ident = self._ids[key] = session.define(name, name, "", "", value.dtype, value.shape, True, -1, [],
+                                                    [collection])
+            if ident == NOT_WANTED:
+                say(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
         if ident != NOT_WANTED:
             if session.clock.mode is None:
                 value = value.clone()      # it waits for a step, and the script may write into it meanwhile

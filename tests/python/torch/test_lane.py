@@ -1,0 +1,113 @@
+"""The device lane, with host tensors forced through it: no device was there to test on."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tdbg.adaptors.torch import cuda
+
+
+def reference(x):
+    x = np.asarray(x, np.float64).reshape(-1)
+    ok = x[np.isfinite(x)]
+    counts = [x.size, np.isnan(x).sum(), (x == np.inf).sum(), (x == -np.inf).sum(), (x == 0).sum()]
+    if not ok.size:
+        return np.array(counts + [np.nan] * 10)
+    d, a = ok - ok.mean(), np.abs(ok)
+    return np.array(counts + [ok.min(), ok.max(), ok.mean(), (d ** 2).mean(), (d ** 3).mean(), (d ** 4).mean(),
+                              a.sum(), np.sqrt((ok ** 2).sum()), a.min(), a.max()])
+
+
+@pytest.mark.parametrize("values", [
+    [1.0, -2.0, 0.0, 3.5], [float("nan"), float("inf"), -float("inf"), 1.0, 0.0], [float("nan")] * 3, [],
+    np.linspace(-3, 5, 1000)])
+def test_fifteen_numbers(values, monkeypatch):
+    monkeypatch.setattr(cuda, "CHUNK", 7)
+    x = torch.tensor(values, dtype=torch.float64)
+    np.testing.assert_allclose(cuda.summarize(x).numpy(), reference(values), rtol=1e-12, atol=1e-12)
+
+
+def test_integers_and_half():
+    for dtype in (torch.int64, torch.bool, torch.bfloat16, torch.uint8):
+        x = torch.tensor([0, 1, 1, 0, 1]).to(dtype)
+        np.testing.assert_allclose(cuda.summarize(x).numpy(), reference(x.double().numpy()))
+
+
+def train(steps=4):
+    torch.manual_seed(0)
+    model = nn.Linear(6, 5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    weights = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(torch.ones(2, 6)), torch.zeros(2, 5)).backward()
+        weights.append(model.weight.detach().clone())
+        optimizer.step()
+    return model, optimizer, weights
+
+
+def test_statistics_of_the_weights_before_the_update(watch):
+    session = watch(force_lane=True)
+    keep = train()
+    run = session.made[0]
+    assert len(run.steps) == 4
+    for step, weight in zip(run.steps, keep[2]):
+        np.testing.assert_allclose(step.summaries["Linear_weight", 0, 0], reference(weight.numpy()), rtol=1e-9)
+        assert step.values["Linear_bias", 0, 0].shape == (5,), "small ones travel whole"
+        assert step["MSELoss_output_0"].dtype == np.float32
+        assert step.scalars["context/batch_size", 0] == 2
+
+
+def test_raw_values_where_they_are_due(watch):
+    plan = {"collections": [{"name": "weights", "keep": True, "raw": {"train": {"interval": 2}}}]}
+    session = watch(force_lane=True, plan=plan)
+    keep = train()
+    run = session.made[0]
+    assert [("Linear_weight", 0, 0) in s.values for s in run.steps] == [True, False, True, False]
+    assert np.array_equal(run.steps[2]["Linear_weight"], keep[2][2].numpy())
+
+
+class Slow(cuda._Copy):
+    """A copy that has not arrived until somebody says so."""
+
+    arrived = False
+
+    def ready(self):
+        return Slow.arrived
+
+
+def test_steps_wait_their_turn_and_the_late_go_without(watch, monkeypatch):
+    monkeypatch.setattr(cuda, "_Copy", Slow)
+    monkeypatch.setattr(cuda, "MAX_LAG", 3)
+    Slow.arrived = False
+    session = watch(force_lane=True)
+    model, optimizer, _ = train(5)
+    run = session.made[0]
+    assert len(run.steps) == 2, "three are under way"
+    assert run.steps[0].summaries == {} and run.steps[0].scalars["context/batch_size", 0] == 2
+    assert run.lost[0][0] == "device_late" and run.lost[0][1] == 6
+    Slow.arrived = True
+    model(torch.ones(2, 6)).sum().backward()
+    optimizer.step()
+    assert len(run.steps) == 6 and [s.mode_step for s in run.steps] == list(range(6))
+    assert run.steps[2].summaries and run.steps[5].summaries
+
+
+def test_the_end_waits_for_what_is_under_way(watch, monkeypatch):
+    monkeypatch.setattr(cuda, "_Copy", Slow)
+    Slow.arrived = False
+    session = watch(force_lane=True)
+    model, _, _ = train(2)
+    assert session.made[0].steps == []
+    session.finish("completed")
+    run = session.made[0]
+    assert len(run.steps) == 2 and run.steps[1].summaries
+    assert np.array_equal(run.end_values["Linear_weight", 0, 0], model.weight.detach().numpy())
+
+
+def test_nothing_due_enqueues_nothing(watch):
+    session = watch(force_lane=True, plan={"summaries_every": 2}, due=lambda mode, s: s % 2 == 0)
+    keep = train()
+    assert [bool(s.summaries) for s in session.made[0].steps] == [True, False, True, False]
+    del keep

@@ -1,0 +1,171 @@
+"""Losses by their names, functional or module, copied when they appear; context."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def train(model, loss, steps=1, **options):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **options)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(model(torch.ones(6, 4))).backward()
+        optimizer.step()
+    return optimizer
+
+
+def labels():
+    return torch.tensor([0, 1, 2, 0, 1, 2])
+
+
+@pytest.mark.parametrize("loss", [lambda y: F.cross_entropy(y, labels()), lambda y: nn.CrossEntropyLoss()(y, labels())])
+def test_functional_and_module_have_one_name(watch, loss):
+    session = watch()
+    train(nn.Linear(4, 3), loss)
+    run = session.made[0]
+    value = run.steps[0]["CrossEntropyLoss_output_0"]
+    assert value.shape == () and run.steps[0].scalars["backward_loss", 0] == pytest.approx(float(value))
+    assert run.spec("CrossEntropyLoss_output_0")["kind"] == "loss"
+
+
+def test_own_loss_is_backward_loss_and_a_loss(watch):
+    session = watch()
+    train(nn.Linear(4, 3), lambda y: (y ** 2).mean(), steps=2)
+    run = session.made[0]
+    assert run.spec("backward_loss")["collections"] == ["losses"]
+    assert all(("backward_loss", 0, 0) in s.values for s in run.steps)
+
+
+def test_value_is_that_of_the_call_even_if_changed_in_place(watch):
+    session = watch()
+    seen = []
+
+    def loss(y):
+        value = F.mse_loss(y, torch.zeros_like(y))
+        seen.append(value.item())
+        value /= 4
+        return value
+
+    train(nn.Linear(4, 3), loss)
+    step = session.made[0].steps[0]
+    assert step["MSELoss_output_0"] == pytest.approx(seen[0])
+    assert step.scalars["backward_loss", 0] == pytest.approx(seen[0] / 4)
+
+
+def test_several_calls_are_numbered_from_zero_in_each_step(watch):
+    session = watch()
+    train(nn.Linear(4, 3), lambda y: F.mse_loss(y, y.detach() + 1) + F.mse_loss(y, y.detach() + 2), steps=2)
+    for step in session.made[0].steps:
+        assert sorted(k[0] for k in step.values if "MSE" in k[0]) == ["MSELoss_output_0", "MSELoss_output_1"]
+
+
+def test_unreduced_loss_is_a_tensor_of_its_shape(watch):
+    session = watch()
+    train(nn.Linear(4, 3), lambda y: F.cross_entropy(y, labels(), reduction="none").mean())
+    assert session.made[0].steps[0]["CrossEntropyLoss_output_0"].shape == (6,)
+    assert session.made[0].spec("CrossEntropyLoss_output_0")["variable_shape"]
+
+
+def test_scripted_function_still_compiles(watch):
+    watch()
+
+    def loss(x, y):
+        return F.mse_loss(x, y) + F.cross_entropy(x, y)
+
+    scripted = torch.jit.script(loss)
+    x = torch.rand(3, 3)
+    assert scripted(x, x) == loss(x, x)
+
+
+def test_functions_pickle_and_keep_their_signature(watch):
+    import inspect
+    import pickle
+    before = inspect.signature(F.mse_loss)
+    session = watch()
+    assert inspect.signature(F.mse_loss) == before
+    assert pickle.loads(pickle.dumps(F.mse_loss)) is F.mse_loss
+    session.finish("closed")
+    assert not hasattr(F.mse_loss, "_tdbg") and not hasattr(torch.autograd.backward, "_tdbg")
+    assert torch.optim.Optimizer.__init__.__module__ == "torch.optim.optimizer"
+
+
+def test_per_sample_gradients_are_left_alone(watch):
+    watch()
+    model = nn.Linear(4, 3)
+
+    def loss(weight, x):
+        return F.mse_loss(x @ weight.T, torch.zeros(3))
+
+    grads = torch.func.vmap(torch.func.grad(loss), (None, 0))(model.weight, torch.ones(5, 4))
+    assert grads.shape == (5, 3, 4)
+
+
+def test_reentrant_and_other_checkpointing_count_losses_once(watch):
+    from torch.utils.checkpoint import checkpoint
+    session = watch()
+    model = nn.Linear(4, 3)
+    for reentrant in (True, False):
+        train(model, lambda y: checkpoint(lambda z: F.mse_loss(z, torch.zeros_like(z)), y, use_reentrant=reentrant))
+    for step in session.made[0].steps:
+        assert [k for k in step.values if k[0] == "MSELoss_output_1"] == []
+
+
+def test_context_of_a_step(watch):
+    session = watch()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.AdamW([{"params": [model.weight], "lr": 0.5}, {"params": [model.bias]}], lr=0.25)
+    for n in range(2):
+        optimizer.zero_grad()
+        model(torch.full((6, 4), 1.0)).sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.param_groups[1]["lr"] = 0.125
+    run = session.made[0]
+    scalars = [{k: v for (k, _), v in s.scalars.items()} for s in run.steps]
+    assert [s["context/lr/AdamW/1"] for s in scalars] == [0.25, 0.125]
+    assert scalars[0]["context/lr/AdamW/0"] == 0.5 and scalars[1]["context/optimizer_step/AdamW"] == 2
+    assert scalars[0]["context/batch_size"] == 6 and scalars[0]["context/micro_steps"] == 1
+    assert scalars[0]["context/batch_fingerprint"] == scalars[1]["context/batch_fingerprint"]
+    assert scalars[0]["context/grad_norm"] > 1
+    assert run.contexts["optimizer/AdamW"][0][1]["groups"][0]["parameters"] == ["Linear_weight"]
+    assert len(run.contexts["optimizer/AdamW"]) == 1, "a learning rate is a series and writes no context"
+    optimizer.param_groups[0]["weight_decay"] = 0.5
+    model(torch.ones(6, 4)).sum().backward()
+    optimizer.step()
+    assert run.contexts["optimizer/AdamW"][1][1]["groups"][0]["options"]["weight_decay"] == 0.5
+
+
+def test_context_can_be_switched_off(watch):
+    session = watch(plan={"context": False})
+    train(nn.Linear(4, 3), lambda y: (y ** 2).mean())
+    assert session.made[0].contexts == {} and session.made[0].steps[0].scalars == {}
+
+
+def test_absent_gradient_is_not_a_zero_gradient(watch):
+    session = watch()
+    model = nn.ModuleDict({"a": nn.Linear(4, 3), "b": nn.Linear(4, 3)})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model["a"](torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    run = session.made[0]
+    assert ("gradient/ModuleDict_b.weight", 0, 0) not in run.steps[1].values
+    assert ("gradient/ModuleDict_a.weight", 0, 0) in run.steps[1].values
+    assert run.steps[0].scalars["context/gradients_absent", 0] == 2
+    assert run.contexts["gradients_absent"][0][1]["names"] == ["ModuleDict_b.weight", "ModuleDict_b.bias"]
+
+
+def test_gradients_before_clipping_on_request(watch):
+    session = watch(plan={"collections": [{"name": "gradients_before_clip", "keep": True}]})
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    (model(torch.ones(6, 4)) * 10).sum().backward()
+    before = model.weight.grad.clone()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    step = session.made[0].steps[0]
+    assert (step.values["gradient/Linear_weight", 0, 2] == before.numpy()).all()
+    assert (step["gradient/Linear_weight"] == model.weight.grad.numpy()).all()
+    assert (before != model.weight.grad).any()

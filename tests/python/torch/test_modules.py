@@ -1,0 +1,239 @@
+"""Outputs and inputs of modules where the plan wants them; hooks that nobody notices."""
+
+import copy
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+KINDS = ("weight", "bias", "gradient", "loss", "output", "input")
+
+
+class Net(nn.Module):
+    def __init__(self, inplace=False):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 2, 3)
+        self.relu = nn.ReLU(inplace=inplace)
+        self.fc = nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = self.relu(self.conv1(x))
+        return self.relu(self.fc(x.flatten(1)))
+
+
+def batch():
+    return torch.linspace(-1, 1, 48).reshape(3, 1, 4, 4)
+
+
+def train(model, steps=1, micro=1):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        for _ in range(micro):
+            model(batch()).sum().backward()
+        optimizer.step()
+
+
+def modules_of(step):
+    return sorted(k[0] for k in step.values if "_input_" in k[0] or "_output_" in k[0])
+
+
+def test_names_count_calls_within_a_step(watch):
+    session = watch(kinds=KINDS)
+    train(Net(), steps=2)
+    for step in session.made[0].steps:
+        assert modules_of(step) == sorted(
+            ["Net_input_0", "Net_output_0", "conv1_input_0", "conv1_output_0", "fc_input_0", "fc_output_0",
+             "relu_input_0", "relu_input_1", "relu_output_0", "relu_output_1"])
+    run = session.made[0]
+    spec = run.spec("relu_output_0")
+    assert (spec["module_kind"], spec["unit_axis"], spec["variable_shape"]) == ("relu", 1, True)
+    assert run.spec("fc_output_0")["unit_axis"] == 1 and run.spec("conv1_output_0")["module_kind"] == "conv"
+
+
+def test_only_what_is_wanted_is_hooked(watch):
+    session = watch(names=("relu_output_0",))
+    model = Net()
+    train(model)
+    assert modules_of(session.made[0].steps[0]) == ["relu_output_0"]
+    assert not model.conv1._forward_hooks and len(model.relu._forward_hooks) == 1
+
+
+def test_no_module_is_hooked_by_default(watch):
+    watch()
+    model = Net()
+    train(model)
+    assert not any(m._forward_hooks for m in model.children())
+
+
+def test_value_is_that_before_the_next_module_overwrites_it(watch):
+    session = watch(kinds=KINDS)
+    torch.manual_seed(0)
+    model = Net(inplace=True)
+    expected = model.conv1(batch())
+    assert (expected < 0).any()
+    train(model)
+    assert np.array_equal(session.made[0].steps[0]["conv1_output_0"], expected.detach().numpy())
+
+
+def test_micro_steps_have_sub_keys(watch):
+    session = watch(kinds=KINDS)
+    train(Net(), micro=3)
+    subs = sorted(sub for name, sub, _ in session.made[0].steps[0].values if name == "fc_output_0")
+    assert subs == [0, 2, 3]
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recomputation_in_backward_is_not_seen_twice(watch, reentrant):
+    from torch.utils.checkpoint import checkpoint
+
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+
+        def forward(self, x):
+            return checkpoint(self.block, x, use_reentrant=reentrant)
+
+    session = watch(kinds=KINDS)
+    model = Checkpointed()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+    optimizer.step()
+    assert not any(name.endswith("_1") for name in modules_of(session.made[0].steps[0]))
+    assert "block.1_output_0" in modules_of(session.made[0].steps[0])
+
+
+def test_evaluation_outputs_belong_to_the_eval_step(watch):
+    session = watch(kinds=KINDS)
+    model = Net()
+    train(model)
+    model.eval()
+    with torch.no_grad():
+        model(batch())
+    session.finish("completed")
+    run = session.made[0]
+    assert [s.mode for s in run.steps] == [1, 2]
+    assert "fc_output_0" in modules_of(run.steps[1]) and ("Net_fc.weight", 0, 0) not in run.steps[1].values
+
+
+def test_root_that_is_never_called_hands_over_to_its_children(watch):
+    class Lit(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(4, 2))
+
+        def training_step(self):
+            return self.net(torch.ones(3, 4)).sum()
+
+    session = watch(kinds=KINDS)
+    model = Lit()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        model.training_step().backward()
+        optimizer.step()
+    with torch.no_grad():
+        model.eval()
+        model.training_step()
+    session.finish("completed")
+    run = session.made[0]
+    assert "net.0_output_0" in modules_of(run.steps[1]) and run.steps[1].scalars["context/batch_size", 0] == 3
+    assert [s.mode for s in run.steps] == [1, 1, 2]
+
+
+def test_hooked_model_is_saved_and_copied_without_us(watch):
+    watch(kinds=KINDS)
+    model = Net()
+    train(model)
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    assert b"tdbg" not in buffer.getvalue()
+    buffer.seek(0)
+    for other in (torch.load(buffer, weights_only=False), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other(batch()), model(batch()))
+
+
+def test_dictionary_and_tuple_outputs_are_walked(watch):
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 2)
+
+        def forward(self, x):
+            y = self.fc(x)
+            return {"a": y, "b": (y + 1, [y + 2]), "c": None, "d": 3}
+
+    session = watch(kinds=KINDS)
+    model = Odd()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(2, 4))["a"].sum().backward()
+    optimizer.step()
+    assert [n for n in modules_of(session.made[0].steps[0]) if n.startswith("Odd_out")] == [
+        "Odd_output_0", "Odd_output_1", "Odd_output_2"]
+
+
+def test_strided_output_is_read_in_its_own_order(watch):
+    class Transpose(nn.Module):
+        def forward(self, x):
+            return x.t()
+
+    session = watch(kinds=KINDS)
+    model = nn.Sequential(nn.Linear(4, 2), Transpose())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    out = model(torch.arange(12.0).reshape(3, 4))
+    out.sum().backward()
+    optimizer.step()
+    assert np.array_equal(session.made[0].steps[0]["1_output_0"], out.detach().numpy())
+
+
+def test_exception_in_forward_does_not_confuse_the_next(watch):
+    session = watch(kinds=KINDS)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(RuntimeError):
+        model(torch.ones(3, 7, 4, 4))
+    for _ in range(2):
+        model(batch()).sum().backward()
+        optimizer.step()
+    assert "fc_output_0" in modules_of(session.made[0].steps[1])
+
+
+def test_compiled_model_without_breaks_or_recompilation(watch):
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+    torch._dynamo.reset()
+    counters.clear()
+    session = watch(kinds=KINDS)
+    model = Net()
+    compiled = torch.compile(model, backend="eager")
+    optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+    for n in range(4):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(compiled(batch()), torch.zeros(3, 2)).backward()
+        optimizer.step()
+    run = session.made[0]
+    for step in run.steps:
+        assert {"conv1_output_0", "relu_output_0", "relu_output_1", "fc_output_0"} <= set(modules_of(step))
+        assert ("Net_conv1.weight", 0, 0) in step.values and ("MSELoss_output_0", 0, 0) in step.values
+    assert not counters["graph_break"]
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_compiled_loss_is_one_graph(watch):
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+    torch._dynamo.reset()
+    counters.clear()
+    session = watch()
+    model = Net()
+    step = torch.compile(lambda x: torch.nn.functional.mse_loss(model(x), torch.zeros(3, 2)), backend="eager",
+                         fullgraph=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        step(batch()).backward()
+        optimizer.step()
+    assert len(session.made[0].steps) == 3 and ("backward_loss", 0, 0) in session.made[0].steps[2].values

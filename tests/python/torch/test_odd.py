@@ -1,0 +1,161 @@
+"""Tensors and moments that do not fit, and failures of our own: training goes on, losses are counted."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+
+def one_step(model, optimizer, x):
+    optimizer.zero_grad()
+    model(x).sum().backward()
+    optimizer.step()
+
+
+def test_noncontiguous_parameter_and_gradient(watch):
+    session = watch()
+    model = nn.Linear(4, 3, bias=False)
+    model.weight = nn.Parameter(torch.arange(24.0).reshape(4, 6)[:, ::2].t())
+    assert not model.weight.is_contiguous()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    one_step(model, optimizer, torch.ones(2, 4))
+    step = session.made[0].steps[0]
+    assert np.array_equal(step["Linear_weight"], model.weight.detach().numpy())
+    assert np.array_equal(step["gradient/Linear_weight"], model.weight.grad.numpy())
+
+
+def test_gradient_that_the_script_expands(watch):
+    session = watch()
+    model = nn.Linear(4, 3, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    one_step(model, optimizer, torch.ones(2, 4))
+    model.weight.grad = torch.tensor([[2.0]]).expand(3, 4)
+    optimizer.step()
+    assert (session.made[0].steps[1]["gradient/Linear_weight"] == 2).all()
+
+
+def test_sparse_gradient_is_counted(watch):
+    session = watch()
+    model = nn.Embedding(5, 2, sparse=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    one_step(model, optimizer, torch.tensor([1, 2]))
+    run = session.made[0]
+    assert run.lost == [("unsupported", 1, "gradient/Embedding_weight: layout torch.sparse_coo")]
+    assert ("Embedding_weight", 0, 0) in run.steps[0].values
+
+
+def test_complex_and_half_parameters(watch):
+    session = watch()
+    model = nn.ParameterDict({"c": nn.Parameter(torch.ones(3, dtype=torch.complex64)),
+                              "h": nn.Parameter(torch.ones(3, dtype=torch.bfloat16)),
+                              "e": nn.Parameter(torch.zeros(0)), "s": nn.Parameter(torch.tensor(2.0))})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    ((model["c"] * (1 + 2j)).abs().sum() + model["h"].float().sum() + model["e"].sum() + model["s"]).backward()
+    optimizer.step()
+    run = session.made[0]
+    assert run.spec("ParameterDict_h")["dtype"] == "bfloat16" and run.spec("ParameterDict_c")["dtype"] == "complex64"
+    assert run.steps[0]["ParameterDict_s"] == 2 and run.steps[0]["ParameterDict_c"][0] == 1
+
+
+def test_lazy_modules(watch):
+    session = watch()
+    model = nn.Sequential(nn.LazyLinear(3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    one_step(model, optimizer, torch.ones(2, 4))
+    assert session.made[0].spec("Sequential_0.weight")["shape"] == (3, 4)
+
+
+def test_optimizer_state_on_request(watch):
+    session = watch(kinds=("weight", "bias", "gradient", "loss", "optimizer"))
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(2):
+        one_step(model, optimizer, torch.ones(2, 4))
+    step = session.made[0].steps[1]
+    assert {"optimizer/Linear_weight/exp_avg", "optimizer/Linear_bias/step"} <= {k[0] for k in step.values}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_scaler_skip_is_a_step_that_says_so(watch, fused):
+    session = watch()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for n in range(3):
+        optimizer.zero_grad()
+        x = torch.full((2, 4), float("inf") if n == 1 else 1.0)
+        loss = nn.functional.mse_loss(model(x), torch.zeros(2, 3))
+        scale = scaler.get_scale()
+        scaler.scale(loss).backward()
+        grad = model.weight.grad / scale
+        scaler.step(optimizer)
+        scaler.update()
+        step = session.made[0].steps[n]
+        assert step.skipped is (n == 1)
+        assert step.scalars["context/loss_scale", 0] == scale == (4 if n == 2 else 8)
+        if n != 1:
+            assert step["MSELoss_output_0"] == pytest.approx(loss.item())
+            assert step.scalars["backward_loss", 0] == pytest.approx(loss.item()), "unscaled"
+            assert np.allclose(step["gradient/Linear_weight"], grad.numpy()), "unscaled"
+    assert len(session.made[0].steps) == 3
+
+
+def test_our_failure_is_counted_said_once_and_does_not_reach_training(watch, capsys):
+    session = watch(strict=False)
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    one_step(model, optimizer, torch.ones(2, 4))
+    run = session.made[0]
+
+    def broken(*args):
+        raise RuntimeError("broken")
+
+    run.put_many = broken
+    for _ in range(12):
+        one_step(model, optimizer, torch.ones(2, 4))
+    said = capsys.readouterr().err
+    assert said.count("could not capture") == 1 and "training goes on" in said
+    assert [cause for cause, _, _ in run.lost] == ["adaptor_error"] * 10
+    assert not session.listening, "disarmed after ten"
+    assert not hasattr(torch.autograd.backward, "_tdbg")
+
+
+def test_run_that_cannot_be_opened_is_said_once(capsys):
+    from tdbg.adaptors.torch.session import Session
+
+    def refuse(**options):
+        raise RuntimeError("no room")
+
+    session = Session(refuse)
+    session.guard.strict = False
+    session.install()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        one_step(model, optimizer, torch.ones(2, 4))
+    assert capsys.readouterr().err.count("no room") == 1
+
+
+def test_other_threads_are_left_alone(watch):
+    import threading
+    session = watch()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    one_step(model, optimizer, torch.ones(2, 4))
+    other = nn.Linear(4, 3)
+
+    def elsewhere():
+        one_step(other, torch.optim.SGD(other.parameters(), lr=0.1), torch.ones(2, 4))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert len(session.made[0].steps) == 1
+
+
+def test_no_optimizer_no_run(watch):
+    session = watch()
+    model = nn.Linear(4, 3)
+    nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 3)).backward()
+    model.eval()(torch.ones(2, 4))
+    assert session.made == []
