@@ -81,6 +81,7 @@ class Run {
 
   const std::string& directory() const;   ///< the run's, "-2" included
   int64_t attempt() const;
+  std::string plan_json() const;          ///< the plan that this run obeys
 
   /// Does the plan ever want a tensor of this description? Lets an adaptor hook only what is asked for.
   bool Wants(const TensorSpec& spec) const;

@@ -197,6 +197,7 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
 
 const std::string& Run::directory() const { return impl_->place.directory; }
 int64_t Run::attempt() const { return impl_->place.attempt; }
+std::string Run::plan_json() const { return impl_->place.plan.ToJson(); }
 
 bool Run::Wants(const TensorSpec& spec) const {
   return impl_->Locked(false, [&] { return impl_->recorder.Wants(spec); });

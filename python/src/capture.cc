@@ -1,0 +1,289 @@
+// tdbg._capture: tdbg/run.h for Python. The only module of ours that a training process loads.
+//
+// Forwards, and nothing else. What arrives by the thousand (put_many) arrives as lists of addresses: an ndarray
+// per tensor costs 2,300 ns, an address 5.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tdbg/run.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using tdbg::DType;
+using tdbg::ModeKey;
+using tdbg::Place;
+using tdbg::Run;
+using tdbg::StepPoint;
+using tdbg::TensorSpec;
+using tdbg::TensorView;
+
+/// The one place where a Status becomes an exception.
+struct CaptureError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+template <typename T>
+T ValueOrThrow(tdbg::Result<T> result) {
+  if (!result.ok()) throw CaptureError(result.status().message());
+  return *std::move(result);
+}
+
+DType DTypeOf(const std::string& name) {
+  const auto dtype = tdbg::DTypeFromName(name);
+  if (!dtype) throw nb::value_error(("unknown dtype \"" + name + "\"").c_str());
+  return *dtype;
+}
+
+DType DTypeOf(const std::variant<std::string, int>& dtype) {
+  if (const auto* name = std::get_if<std::string>(&dtype)) return DTypeOf(*name);
+  return static_cast<DType>(std::get<int>(dtype));
+}
+
+DType DTypeOf(nb::dlpack::dtype t) {
+  if (t.lanes != 1) return DType::kInvalid;
+  const int size = t.bits / 8;
+  const auto by_size = [&](DType d1, DType d2, DType d4, DType d8) {
+    return size == 1 ? d1 : size == 2 ? d2 : size == 4 ? d4 : size == 8 ? d8 : DType::kInvalid;
+  };
+  switch (t.code) {  // DLPack's numbers; the later ones have no names in nanobind
+    case 0: return by_size(DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64);
+    case 1: return by_size(DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64);
+    case 2: return by_size(DType::kInvalid, DType::kFloat16, DType::kFloat32, DType::kFloat64);
+    case 4: return DType::kBFloat16;
+    case 5: return size == 8 ? DType::kComplex64 : size == 16 ? DType::kComplex128 : DType::kInvalid;
+    case 6: return DType::kBool;
+    case 10: return DType::kFloat8E4M3FN;
+    case 11: return DType::kFloat8E4M3FNUZ;
+    case 12: return DType::kFloat8E5M2;
+    case 13: return DType::kFloat8E5M2FNUZ;
+    default: return DType::kInvalid;
+  }
+}
+
+Place PlaceOf(int sub, int point) {
+  return {static_cast<uint16_t>(sub), static_cast<StepPoint>(point)};
+}
+
+ModeKey ModeOf(int mode) {
+  if (mode < 1 || mode > 4) throw nb::value_error("mode is 1 (TRAIN), 2 (EVAL), 3 (PREDICT) or 4 (GLOBAL)");
+  return static_cast<ModeKey>(mode);
+}
+
+/// A list of ints, read with the interpreter's own calls (nanobind's cast of a list costs ten times as much),
+/// or any one-dimensional array of T.
+template <typename T>
+std::vector<T> Integers(nb::handle values) {
+  std::vector<T> out;
+  if (PyList_Check(values.ptr())) {
+    const Py_ssize_t n = PyList_Size(values.ptr());
+    out.resize(static_cast<size_t>(n));
+    for (Py_ssize_t i = 0; i < n; ++i) {
+      const unsigned long value = PyLong_AsUnsignedLong(PyList_GetItem(values.ptr(), i));
+      if (value == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
+      out[static_cast<size_t>(i)] = static_cast<T>(value);
+    }
+    return out;
+  }
+  nb::ndarray<nb::ro, const T, nb::ndim<1>, nb::c_contig, nb::device::cpu> array;
+  if (nb::try_cast(values, array)) return std::vector<T>(array.data(), array.data() + array.size());
+  for (nb::handle item : nb::iter(values)) out.push_back(nb::cast<T>(item));
+  return out;
+}
+
+std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
+                          int64_t attempt, int64_t step_base, std::string adaptor, std::vector<std::string> command,
+                          bool sibling_if_locked) {
+  tdbg::RunOptions options;
+  options.directory = std::move(directory);
+  options.plan_json = std::move(plan_json);
+  options.rank = rank;
+  options.world_size = world_size;
+  options.attempt = attempt;
+  options.step_base = step_base;
+  options.adaptor = std::move(adaptor);
+  options.command = std::move(command);
+  options.sibling_if_locked = sibling_if_locked;
+  auto run = [&] {
+    nb::gil_scoped_release unlocked;  // populates the journal
+    return Run::Open(options);
+  }();
+  return ValueOrThrow(std::move(run));
+}
+
+bool Wants(const Run& run, std::string name, std::string kind, std::string module_kind, int64_t element_count) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.kind = std::move(kind);
+  spec.module_kind = std::move(module_kind);
+  spec.shape = {element_count};
+  return run.Wants(spec);
+}
+
+uint32_t Define(Run& run, std::string name, std::string short_name, std::string kind, std::string module_kind,
+                const std::string& dtype, std::vector<int64_t> shape, bool variable_shape, int unit_axis,
+                std::vector<std::string> aliases, std::vector<std::string> collections) {
+  TensorSpec spec;
+  spec.name = std::move(name);
+  spec.short_name = std::move(short_name);
+  spec.kind = std::move(kind);
+  spec.module_kind = std::move(module_kind);
+  spec.dtype = DTypeOf(dtype);
+  spec.shape = std::move(shape);
+  spec.variable_shape = variable_shape;
+  spec.unit_axis = unit_axis;
+  spec.aliases = std::move(aliases);
+  spec.collections = std::move(collections);
+  return run.Define(spec);
+}
+
+void PutMany(Run& run, nb::handle ids_object, nb::handle ptrs_object, int sub, int point) {
+  static_assert(sizeof(uintptr_t) == sizeof(const void*));
+  const std::vector<uint32_t> ids = Integers<uint32_t>(ids_object);
+  const std::vector<uint64_t> ptrs = Integers<uint64_t>(ptrs_object);
+  if (ids.size() != ptrs.size()) throw nb::value_error("put_many: as many addresses as ids, please");
+  nb::gil_scoped_release unlocked;
+  run.PutMany(ids, {reinterpret_cast<const void* const*>(ptrs.data()), ptrs.size()}, PlaceOf(sub, point));
+}
+
+void PutPtr(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string, int>& dtype,
+            const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int sub, int point) {
+  const TensorView view{reinterpret_cast<const void*>(ptr), DTypeOf(dtype), shape, strides};
+  nb::gil_scoped_release unlocked;
+  run.Put(id, view, PlaceOf(sub, point));
+}
+
+void PutArray(Run& run, uint32_t id, const nb::ndarray<nb::ro>& array, int sub, int point) {
+  if (array.device_type() != nb::device::cpu::value) throw nb::value_error("put_array: not in host memory");
+  const size_t rank = array.ndim();
+  std::vector<int64_t> shape(rank), strides(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    shape[i] = static_cast<int64_t>(array.shape(i));
+    strides[i] = array.stride(i);
+  }
+  const TensorView view{array.data(), DTypeOf(array.dtype()), shape, strides};
+  nb::gil_scoped_release unlocked;
+  run.Put(id, view, PlaceOf(sub, point));
+}
+
+using SummaryTable = nb::ndarray<nb::ro, const double, nb::shape<-1, 15>, nb::c_contig, nb::device::cpu>;
+
+void PutSummaries(Run& run, nb::handle ids_object, const SummaryTable& table, int sub, int point) {
+  const std::vector<uint32_t> ids = Integers<uint32_t>(ids_object);
+  if (ids.size() != table.shape(0)) throw nb::value_error("put_summaries: as many rows as ids, please");
+  nb::gil_scoped_release unlocked;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const double* f = table.data() + 15 * i;
+    tdbg::Summary s;
+    s.count = static_cast<uint64_t>(f[0]);
+    s.nan_count = static_cast<uint64_t>(f[1]);
+    s.pos_inf_count = static_cast<uint64_t>(f[2]);
+    s.neg_inf_count = static_cast<uint64_t>(f[3]);
+    s.zero_count = static_cast<uint64_t>(f[4]);
+    s.min = f[5], s.max = f[6], s.mean = f[7], s.variance = f[8], s.m3 = f[9], s.m4 = f[10];
+    s.l1 = f[11], s.l2 = f[12], s.abs_min = f[13], s.abs_max = f[14];
+    run.PutSummary(ids[i], s, {}, PlaceOf(sub, point));
+  }
+}
+
+void PutScalars(Run& run, nb::handle ids_object, const std::vector<double>& values, int sub) {
+  const std::vector<uint32_t> ids = Integers<uint32_t>(ids_object);
+  if (ids.size() != values.size()) throw nb::value_error("put_scalars: as many values as ids, please");
+  for (size_t i = 0; i < ids.size(); ++i) run.PutScalar(ids[i], values[i], PlaceOf(sub, 0));
+}
+
+nb::list Losses(const Run& run) {
+  nb::list out;
+  for (const tdbg::LossInfo& loss : run.losses()) {
+    nb::dict d;
+    d["worker"] = loss.worker;
+    d["cause"] = loss.cause;
+    d["kind"] = loss.kind;
+    d["text"] = loss.text;
+    d["count"] = loss.count;
+    d["bytes"] = loss.bytes;
+    d["first_step"] = loss.first_step;
+    d["last_step"] = loss.last_step;
+    out.append(d);
+  }
+  return out;
+}
+
+nb::dict Counters(const Run& run) {
+  const Run::Counters c = run.counters();
+  nb::dict d;
+  d["steps"] = c.steps;
+  d["summaries"] = c.summaries;
+  d["scalars"] = c.scalars;
+  d["raws"] = c.raws;
+  d["bytes_sealed"] = c.bytes_sealed;
+  return d;
+}
+
+}  // namespace
+
+NB_MODULE(_capture, m) {
+  nb::set_leak_warnings(false);  // a Run that the interpreter drops at exit is no leak worth a training's stderr
+  nb::exception<CaptureError>(m, "Error", PyExc_RuntimeError);
+  nb::class_<Run>(m, "Run")
+      .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
+                  "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "", "command"_a = std::vector<std::string>(),
+                  "sibling_if_locked"_a = true)
+      .def_prop_ro_static("NOT_WANTED", [](nb::handle) { return Run::kNotWanted; })
+      .def_prop_ro("directory", [](const Run& r) { return r.directory(); })
+      .def_prop_ro("attempt", [](const Run& r) { return r.attempt(); })
+      .def_prop_ro("global_step", [](const Run& r) { return r.global_step(); })
+      .def("mode_step", [](const Run& r, int mode) { return r.mode_step(ModeOf(mode)); }, "mode"_a)
+      .def("plan", [](const Run& r) { return r.plan_json(); })
+      .def("wants", &Wants, "name"_a, "kind"_a, "module_kind"_a = "", "element_count"_a = 0)
+      .def("define", &Define, "name"_a, "short_name"_a, "kind"_a, "module_kind"_a, "dtype"_a, "shape"_a,
+           "variable_shape"_a = false, "unit_axis"_a = -1, "aliases"_a = std::vector<std::string>(),
+           "collections"_a = std::vector<std::string>())
+      .def("define_scalar",
+           [](Run& r, const std::string& name, const std::string& collection) {
+             return r.DefineScalar(name, collection);
+           },
+           "name"_a, "collection"_a = "")
+      .def("begin_step", [](Run& r, int mode) { return r.BeginStep(ModeOf(mode)); }, "mode"_a)
+      .def("due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
+      .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_ptr", &PutPtr, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_array", &PutArray, "id"_a, "array"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_summaries", &PutSummaries, "ids"_a, "summaries"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_scalars", &PutScalars, "ids"_a, "values"_a, "sub"_a = 0)
+      .def("put_context",
+           [](Run& r, const std::string& topic, const std::string& json) { r.PutContext(topic, json); }, "topic"_a,
+           "json"_a)
+      .def("end_step", &Run::EndStep, "skipped"_a = false, nb::call_guard<nb::gil_scoped_release>())
+      .def("begin_end", &Run::BeginEnd)
+      .def("end",
+           [](Run& r, const std::string& reason, const std::string& message) {
+             nb::gil_scoped_release unlocked;  // waits for the drain
+             r.End(reason, message);
+           },
+           "reason"_a, "message"_a = "")
+      .def("take_request", &Run::TakeRequest)
+      .def("count_loss",
+           [](Run& r, const std::string& cause, uint64_t tensors, const std::string& detail) {
+             r.CountLoss(cause, tensors, detail);
+           },
+           "cause"_a, "tensors"_a, "detail"_a = "")
+      .def("losses", &Losses)
+      .def("counters", &Counters)
+      .def("abandon", &Run::Abandon);
+}
