@@ -1,4 +1,5 @@
-// Little-endian scalars in byte buffers, whatever the alignment. Big-endian hosts are refused at compile time.
+// Little-endian scalars in byte buffers, whatever the alignment. Big-endian hosts are refused at compile
+// time.
 #pragma once
 
 #include <bit>
@@ -9,7 +10,8 @@
 
 namespace tdbg::base {
 
-static_assert(std::endian::native == std::endian::little, "tdbg's files are little-endian and mapped as they are");
+static_assert(std::endian::native == std::endian::little,
+              "tdbg's files are little-endian and mapped as they are");
 
 template <typename T>
 T Load(const void* from) {
@@ -24,6 +26,8 @@ void Store(void* to, const T& value) {
   std::memcpy(to, &value, sizeof(T));
 }
 
-constexpr uint64_t AlignUp(uint64_t n, uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
+constexpr uint64_t AlignUp(uint64_t n, uint64_t alignment) {
+  return (n + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace tdbg::base

@@ -74,7 +74,8 @@ struct ChangeWaiter::Impl {
   std::map<std::string, Watched> paths;
 
   bool AnyPolled() const {
-    return std::any_of(paths.begin(), paths.end(), [](const auto& entry) { return entry.second.descriptor < 0; });
+    return std::any_of(paths.begin(), paths.end(),
+                       [](const auto& entry) { return entry.second.descriptor < 0; });
   }
 
   bool IsWatched(int descriptor) const {

@@ -69,8 +69,8 @@ TEST_F(ChangeWaiterTest, FileThatDoesNotExistYetIsWatchedOnceItDoes) {
   EXPECT_TRUE(Noticed());
 }
 
-// events.jsonl is appended to, but status files are replaced: a watch that stayed on the old file would be deaf
-// from the first replacement on.
+// events.jsonl is appended to, but status files are replaced: a watch that stayed on the old file would be
+// deaf from the first replacement on.
 TEST_F(ChangeWaiterTest, ReplacedFileIsStillWatchedUnderItsName) {
   Spill(scratch_ / "f", "0");
   waiter_.Watch(scratch_ / "f");

@@ -38,10 +38,10 @@ const char* FormatUtc(int64_t wall_nanos, char (&buffer)[32]) {
   gmtime_r(&seconds, &utc);
   // 64 bits of nanoseconds end in 2262, so the year has four digits; the % 10000 says so to the compiler.
   std::snprintf(buffer, sizeof(buffer), "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ",
-                static_cast<unsigned>(utc.tm_year + 1900) % 10000u, static_cast<unsigned>(utc.tm_mon + 1) % 100u,
-                static_cast<unsigned>(utc.tm_mday) % 100u, static_cast<unsigned>(utc.tm_hour) % 100u,
-                static_cast<unsigned>(utc.tm_min) % 100u, static_cast<unsigned>(utc.tm_sec) % 100u,
-                static_cast<unsigned>(fraction) % 1000u);
+                static_cast<unsigned>(utc.tm_year + 1900) % 10000u,
+                static_cast<unsigned>(utc.tm_mon + 1) % 100u, static_cast<unsigned>(utc.tm_mday) % 100u,
+                static_cast<unsigned>(utc.tm_hour) % 100u, static_cast<unsigned>(utc.tm_min) % 100u,
+                static_cast<unsigned>(utc.tm_sec) % 100u, static_cast<unsigned>(fraction) % 1000u);
   return buffer;
 }
 

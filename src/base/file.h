@@ -13,7 +13,8 @@
 
 namespace tdbg::base {
 
-/// A file held open under an exclusive advisory lock (flock); released when destroyed or when the process dies.
+/// A file held open under an exclusive advisory lock (flock); released when destroyed or when the process
+/// dies.
 class FileLock {
  public:
   virtual ~FileLock() = default;

@@ -30,8 +30,8 @@ LocksOfThisProcess& Registry() {
 class LocalLock : public FileLock {
  public:
   explicit LocalLock(UniqueFd fd) : fd_(std::move(fd)) {
-    static const int registered = pthread_atfork([] { Registry().mutex.lock(); }, [] { Registry().mutex.unlock(); },
-                                                 [] { CloseAllInChild(); });
+    static const int registered = pthread_atfork(
+        [] { Registry().mutex.lock(); }, [] { Registry().mutex.unlock(); }, [] { CloseAllInChild(); });
     (void)registered;
     const std::lock_guard guard(Registry().mutex);
     Registry().locks.insert(this);

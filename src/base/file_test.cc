@@ -1,13 +1,16 @@
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <thread>
@@ -21,7 +24,9 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> Bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 class FileTest : public testing::Test {
  protected:
@@ -108,7 +113,8 @@ TEST_F(FileTest, LinesOfConcurrentWritersDoNotMix) {
   std::vector<std::thread> writers;
   for (const char letter : {'a', 'b', 'c', 'd'}) {
     writers.emplace_back([&, letter] {
-      for (int i = 0; i < 100; ++i) TDBG_EXPECT_OK(files_.AppendLine(scratch_ / "events", std::string(300, letter)));
+      for (int i = 0; i < 100; ++i)
+        TDBG_EXPECT_OK(files_.AppendLine(scratch_ / "events", std::string(300, letter)));
     });
   }
   for (auto& writer : writers) writer.join();
@@ -210,7 +216,8 @@ TEST_F(FileTest, MappingThatFindsNoRoomLeavesNoFile) {
   EXPECT_TRUE(UnderFileSizeLimit(1 << 20, [&] {
     return files_.CreateMapped(scratch_ / "journal", 2 << 20).status().code() == Code::kResourceExhausted;
   }));
-  EXPECT_EQ(files_.CreateMapped(scratch_ / "huge", uint64_t{1} << 60).status().code(), Code::kResourceExhausted);
+  EXPECT_EQ(files_.CreateMapped(scratch_ / "huge", uint64_t{1} << 60).status().code(),
+            Code::kResourceExhausted);
   EXPECT_EQ(files_.CreateMapped(scratch_ / "huge", UINT64_MAX).status().code(), Code::kResourceExhausted);
   EXPECT_EQ(files_.CreateMapped(scratch_ / "nothing", 0).status().code(), Code::kInvalidArgument);
   EXPECT_THAT(Names(), ElementsAre());
@@ -241,7 +248,9 @@ TEST_F(FileTest, SignalPendingBeforeTheShieldIsDeliveredAfterIt) {
   sigaddset(&set, SIGXFSZ);
   pthread_sigmask(SIG_BLOCK, &set, &before);
   ::raise(SIGXFSZ);
-  { const ScopedSignalShield shield; }
+  {
+    const ScopedSignalShield shield;
+  }
   EXPECT_EQ(delivered, 0);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   EXPECT_EQ(delivered, 1);
@@ -276,38 +285,58 @@ TEST_F(FileTest, LockDiesWithItsProcess) {
   EXPECT_FALSE(files_.IsLocked(path));
 }
 
-// A data-loading worker that outlives its parent would otherwise keep a dead run "running".
-TEST_F(FileTest, ForkedChildNeitherKeepsNorReleasesTheLock) {
+// A data-loading worker that outlives its killed parent would otherwise keep a dead run "running".
+TEST_F(FileTest, ForkedChildOfAKilledHolderDoesNotKeepTheLock) {
   const std::string path = scratch_ / "writer.lock";
-  int go[2];
-  ASSERT_EQ(::pipe(go), 0);
+  int child_lives[2];
+  ASSERT_EQ(::pipe(child_lives), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    const auto lock = files_.Lock(path);
+    if (!lock.ok()) ::_exit(1);
+    if (::fork() == 0) {
+      const pid_t self = ::getpid();
+      (void)!::write(child_lives[1], &self, sizeof(self));
+      ::sleep(60);
+      ::_exit(0);
+    }
+    ::sleep(60);
+    ::_exit(1);
+  }
+  pid_t worker = -1;
+  ASSERT_EQ(::read(child_lives[0], &worker, sizeof(worker)), static_cast<ssize_t>(sizeof(worker)));
+  EXPECT_TRUE(files_.IsLocked(path));
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  EXPECT_FALSE(files_.IsLocked(path));
+  EXPECT_EQ(::kill(worker, SIGKILL), 0);
+  ::close(child_lives[0]);
+  ::close(child_lives[1]);
+}
+
+TEST_F(FileTest, ForkedChildThatDestroysItsCopyDoesNotReleaseTheLock) {
+  const std::string path = scratch_ / "writer.lock";
   auto lock = files_.Lock(path);
   TDBG_ASSERT_OK(lock);
   const pid_t child = ::fork();
   if (child == 0) {
     lock->reset();
-    char byte;
-    (void)!::read(go[0], &byte, 1);
     ::_exit(0);
   }
-  EXPECT_TRUE(files_.IsLocked(path)) << "the child's destructor released the parent's lock";
-  lock->reset();
-  EXPECT_FALSE(files_.IsLocked(path));
-  (void)!::write(go[1], "x", 1);
   ::waitpid(child, nullptr, 0);
-  ::close(go[0]);
-  ::close(go[1]);
+  EXPECT_TRUE(files_.IsLocked(path));
 }
 
+// A probe of IsLocked takes the lock for an instant.
 TEST_F(FileTest, ProbingDoesNotRefuseAWriter) {
   const std::string path = scratch_ / "writer.lock";
-  { TDBG_ASSERT_OK(files_.Lock(path)); }
-  std::atomic<bool> stop{false};
+  const UniqueFd probe(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(probe.get(), LOCK_SH), 0);
   std::thread prober([&] {
-    while (!stop) files_.IsLocked(path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ::flock(probe.get(), LOCK_UN);
   });
-  for (int i = 0; i < 200; ++i) TDBG_EXPECT_OK(files_.Lock(path));
-  stop = true;
+  TDBG_EXPECT_OK(files_.Lock(path));
   prober.join();
 }
 

@@ -9,7 +9,9 @@
 namespace tdbg::base {
 namespace {
 
-std::span<const std::byte> Bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> Bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 // From the xxHash reference (XXH3_64bits, seed 0), so that files stay readable by other implementations.
 TEST(HashTest, ValuesAreThoseOfXxh3) {
@@ -46,8 +48,8 @@ TEST(HashTest, HexGoesThereAndBack) {
 
 TEST(HashTest, HexOfAnotherSpellingIsRefusedAndLeavesTheValueAlone) {
   uint64_t value = 42;
-  for (const char* text : {"", "123", "0123456789abcde", "0123456789abcdef0", "0123456789ABCDEF", "0x23456789abcdef",
-                           "0123456789abcdeg", " 123456789abcdef"}) {
+  for (const char* text : {"", "123", "0123456789abcde", "0123456789abcdef0", "0123456789ABCDEF",
+                           "0x23456789abcdef", "0123456789abcdeg", " 123456789abcdef"}) {
     EXPECT_FALSE(ParseHex64(text, &value)) << text;
   }
   EXPECT_EQ(value, 42u);

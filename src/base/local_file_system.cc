@@ -26,7 +26,8 @@ class LocalFiles : public FileSystem {
   }
 
   Result<std::vector<DirEntry>> List(const std::string& path) override {
-    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), [](DIR* d) { return ::closedir(d); });
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()),
+                                                        [](DIR* d) { return ::closedir(d); });
     if (!directory) return PathError(errno, "cannot list", path);
     std::vector<DirEntry> entries;
     while (true) {
@@ -45,7 +46,8 @@ class LocalFiles : public FileSystem {
     }
     // Half a listing would look like a run with steps missing.
     if (errno != 0) return PathError(errno, "cannot list", path);
-    std::sort(entries.begin(), entries.end(), [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
+    std::sort(entries.begin(), entries.end(),
+              [](const DirEntry& a, const DirEntry& b) { return a.name < b.name; });
     return entries;
   }
 
@@ -77,7 +79,8 @@ class LocalFiles : public FileSystem {
   }
 
   Status WriteFileAtomic(const std::string& path, std::string_view contents) override {
-    // Pid and counter: two threads or two processes may replace the same file at once, and the last wins whole.
+    // Pid and counter: two threads or two processes may replace the same file at once, and the last wins
+    // whole.
     static std::atomic<uint64_t> counter{0};
     const std::string temporary =
         path + "." + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1)) + ".tmp";

@@ -34,7 +34,8 @@ int PopulateForWriting(std::byte* data, size_t size) {
 
 Result<std::unique_ptr<MappedFile>> AllocateAndMap(int fd, const std::string& path, uint64_t bytes) {
   if (bytes == 0) return InvalidArgument("a mapped file needs at least one byte: " + path);
-  if (bytes > static_cast<uint64_t>(INT64_MAX)) return ResourceExhausted("larger than any file can be: " + path);
+  if (bytes > static_cast<uint64_t>(INT64_MAX))
+    return ResourceExhausted("larger than any file can be: " + path);
   int error;
   {
     const ScopedSignalShield shield;
@@ -64,7 +65,8 @@ Result<std::unique_ptr<MappedFile>> CreateLocalMapped(const std::string& path, u
     return PathError(errno, "cannot create", path);
   }
   auto mapped = AllocateAndMap(fd.get(), path, bytes);
-  // On ext4 a failed allocation keeps what it got (33 MB of 64 on a 40 MB disk) and fills the disk for others.
+  // On ext4 a failed allocation keeps what it got (33 MB of 64 on a 40 MB disk) and fills the disk for
+  // others.
   if (!mapped.ok()) ::unlink(path.c_str());
   return mapped;
 }

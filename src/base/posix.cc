@@ -17,7 +17,8 @@ ScopedSignalShield::ScopedSignalShield() {
   // 256 MiB on tmpfs (73 ms, undone on EINTR) every time, and it would never end. Faults cannot wait.
   sigset_t blocked;
   sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&blocked, fault);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+    sigdelset(&blocked, fault);
   pthread_sigmask(SIG_BLOCK, &blocked, &previous_mask_);
   sigset_t pending;
   sigpending(&pending);

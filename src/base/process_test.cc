@@ -149,8 +149,8 @@ TEST_F(ProcessTest, MovedChildIsWaitedForAtItsNewPlace) {
 }
 
 TEST_F(ProcessTest, WithoutAGroupOfItsOwnTheChildStaysInOurs) {
-  SpawnOptions options = Shell("ps -o pgid= -p $$ > " + (scratch_ / "pgid") + " || cut -d' ' -f5 /proc/$$/stat > " +
-                               (scratch_ / "pgid"));
+  SpawnOptions options = Shell("ps -o pgid= -p $$ > " + (scratch_ / "pgid") +
+                               " || cut -d' ' -f5 /proc/$$/stat > " + (scratch_ / "pgid"));
   options.own_group = false;
   auto child = Child::Spawn(options);
   TDBG_ASSERT_OK(child);
@@ -207,8 +207,8 @@ TEST_F(TerminalTest, CtrlCReachesTheChildAndNotUs) {
   EXPECT_THAT(ReadUntil("ours"), HasSubstr("code 130, terminal ours"));
 }
 
-// forkpty's child leads a session without a shell: its group is orphaned, cannot be stopped, and so goes on at
-// once. What is left to see is that the child is continued and not left stopped in front of us.
+// forkpty's child leads a session without a shell: its group is orphaned, cannot be stopped, and so goes on
+// at once. What is left to see is that the child is continued and not left stopped in front of us.
 TEST_F(TerminalTest, CtrlZDoesNotLeaveUsWaitingForAStoppedChild) {
   RunOnTerminal("echo ready; read line; echo \"got $line\"");
   ReadUntil("ready");

@@ -45,8 +45,8 @@ Result<Regex> Regex::Compile(std::string_view pattern) {
   const uint32_t options = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
   int error = 0;
   PCRE2_SIZE offset = 0;
-  program->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options, &error,
-                                    &offset, context.get()));
+  program->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
+                                    &error, &offset, context.get()));
   if (!program->code) {
     char complaint[256] = "";
     pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(complaint), sizeof(complaint));
@@ -70,7 +70,8 @@ bool Regex::Search(std::string_view text, bool* gave_up) const {
   int rc = pcre2_match(program_->code.get(), subject, text.size(), 0, 0, data.get(), program_->limits.get());
   // The JIT's 32 KiB stack can run out long before the limit on match steps; the interpreter's heap does not.
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
-    rc = pcre2_match(program_->code.get(), subject, text.size(), 0, PCRE2_NO_JIT, data.get(), program_->limits.get());
+    rc = pcre2_match(program_->code.get(), subject, text.size(), 0, PCRE2_NO_JIT, data.get(),
+                     program_->limits.get());
   }
   if (rc >= 0) return true;  // 0: matched, with more groups than pairs
   if (gave_up && rc != PCRE2_ERROR_NOMATCH) *gave_up = true;

@@ -22,7 +22,7 @@ class Regex {
 
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
-  Regex(const Regex&);             // shares the compiled program
+  Regex(const Regex&);  // shares the compiled program
   Regex& operator=(const Regex&);
   ~Regex();
 

@@ -7,17 +7,28 @@ namespace tdbg {
 
 std::string_view CodeName(Code code) {
   switch (code) {
-    case Code::kOk: return "ok";
-    case Code::kInvalidArgument: return "invalid_argument";
-    case Code::kNotFound: return "not_found";
-    case Code::kAlreadyExists: return "already_exists";
-    case Code::kFailedPrecondition: return "failed_precondition";
-    case Code::kDataLoss: return "data_loss";
-    case Code::kResourceExhausted: return "resource_exhausted";
-    case Code::kUnimplemented: return "unimplemented";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kDeadlineExceeded: return "deadline_exceeded";
-    case Code::kInternal: return "internal";
+    case Code::kOk:
+      return "ok";
+    case Code::kInvalidArgument:
+      return "invalid_argument";
+    case Code::kNotFound:
+      return "not_found";
+    case Code::kAlreadyExists:
+      return "already_exists";
+    case Code::kFailedPrecondition:
+      return "failed_precondition";
+    case Code::kDataLoss:
+      return "data_loss";
+    case Code::kResourceExhausted:
+      return "resource_exhausted";
+    case Code::kUnimplemented:
+      return "unimplemented";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kDeadlineExceeded:
+      return "deadline_exceeded";
+    case Code::kInternal:
+      return "internal";
   }
   return "unknown";  // a number read from a newer version's file
 }

@@ -1,10 +1,10 @@
 #include "tdbg/status.h"
 
-#include <cerrno>
-#include <memory>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
 
 namespace tdbg {
 namespace {

@@ -10,8 +10,8 @@ bool OwnsTerminal() { return ::isatty(STDIN_FILENO) && ::tcgetpgrp(STDIN_FILENO)
 
 void GiveTerminalTo(pid_t group) {
   const int saved_errno = errno;
-  // A background group that calls tcsetpgrp is stopped by SIGTTOU, unless it blocks it. Blocking concerns this
-  // thread alone; ignoring would be seen by the whole process.
+  // A background group that calls tcsetpgrp is stopped by SIGTTOU, unless it blocks it. Blocking concerns
+  // this thread alone; ignoring would be seen by the whole process.
   sigset_t ttou, previous;
   sigemptyset(&ttou);
   sigaddset(&ttou, SIGTTOU);

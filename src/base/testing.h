@@ -51,13 +51,13 @@ const Status& StatusOf(const Result<T>& result) {
 
 }  // namespace tdbg::base
 
-#define TDBG_EXPECT_OK(expr)                                                  \
-  do {                                                                        \
-    const auto& tdbg_outcome_ = (expr);                                       \
+#define TDBG_EXPECT_OK(expr)                                                             \
+  do {                                                                                   \
+    const auto& tdbg_outcome_ = (expr);                                                  \
     EXPECT_TRUE(tdbg_outcome_.ok()) << ::tdbg::base::StatusOf(tdbg_outcome_).ToString(); \
   } while (0)
-#define TDBG_ASSERT_OK(expr)                                                  \
-  do {                                                                        \
-    const auto& tdbg_outcome_ = (expr);                                       \
+#define TDBG_ASSERT_OK(expr)                                                             \
+  do {                                                                                   \
+    const auto& tdbg_outcome_ = (expr);                                                  \
     ASSERT_TRUE(tdbg_outcome_.ok()) << ::tdbg::base::StatusOf(tdbg_outcome_).ToString(); \
   } while (0)

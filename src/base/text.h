@@ -16,17 +16,18 @@ std::string_view Trim(std::string_view text);
 /// The whole text and nothing else, or nothing.
 std::optional<int64_t> ParseInt(std::string_view text);
 std::optional<double> ParseDouble(std::string_view text);  ///< accepts "1e-7", "inf", "nan"; not "" or "1x"
-std::optional<bool> ParseBool(std::string_view text);      ///< True/true/1, False/false/0 (smdebug's spellings)
+std::optional<bool> ParseBool(std::string_view text);  ///< True/true/1, False/false/0 (smdebug's spellings)
 /// "256MiB", "1.5 GB", "4096" -> bytes.
 std::optional<uint64_t> ParseBytes(std::string_view text);
-std::string FormatBytes(uint64_t bytes);                   ///< "7.6 MB"
+std::string FormatBytes(uint64_t bytes);  ///< "7.6 MB"
 /// The candidate with the smallest edit distance, if it is close enough to be a likely typo.
 std::optional<std::string> Nearest(std::string_view name, std::span<const std::string> candidates);
 /// Valid UTF-8 without NUL?
 bool IsValidName(std::string_view text);
 /// Invalid bytes become U+FFFD.
 std::string ToValidUtf8(std::string_view text);
-/// A double as JSON text: shortest round trip; NaN and infinities as the strings "NaN" "Infinity" "-Infinity" (quoted).
+/// A double as JSON text: shortest round trip; NaN and infinities as the strings "NaN" "Infinity" "-Infinity"
+/// (quoted).
 std::string JsonNumber(double value);
 
 }  // namespace tdbg::base

@@ -23,7 +23,8 @@ TEST(TextTest, IntegersAreTheWholeTextOrNothing) {
   EXPECT_EQ(ParseInt("-42"), -42);
   EXPECT_EQ(ParseInt("+42"), 42);
   EXPECT_EQ(ParseInt("9223372036854775807"), INT64_MAX);
-  for (const char* text : {"", " 1", "1 ", "1x", "1.0", "+", "-", "+-1", "++1", "0x10", "9223372036854775808"}) {
+  for (const char* text :
+       {"", " 1", "1 ", "1x", "1.0", "+", "-", "+-1", "++1", "0x10", "9223372036854775808"}) {
     EXPECT_EQ(ParseInt(text), std::nullopt) << text;
   }
 }
@@ -52,7 +53,8 @@ TEST(TextTest, SizesTakeBinaryAndDecimalUnits) {
   EXPECT_EQ(ParseBytes("3k"), 3000u);
   EXPECT_EQ(ParseBytes("10B"), 10u);
   EXPECT_EQ(ParseBytes("18446744073709551615"), UINT64_MAX);
-  for (const char* text : {"", "MiB", "-1", "1.5", "1.2.3 kB", "5 bananas", "5 kbps", "1e3", "99999999999 PB"}) {
+  for (const char* text :
+       {"", "MiB", "-1", "1.5", "1.2.3 kB", "5 bananas", "5 kbps", "1e3", "99999999999 PB"}) {
     EXPECT_EQ(ParseBytes(text), std::nullopt) << text;
   }
 }
@@ -67,7 +69,8 @@ TEST(TextTest, SizesArePrintedWithOneDigitAndNoThousands) {
 }
 
 TEST(TextTest, NearestFindsTheLikelyTypo) {
-  const std::vector<std::string> names{"vanishing_gradient", "exploding_tensor", "loss_not_decreasing", "relu"};
+  const std::vector<std::string> names{"vanishing_gradient", "exploding_tensor", "loss_not_decreasing",
+                                       "relu"};
   EXPECT_EQ(Nearest("vanishing_gradeint", names), "vanishing_gradient");
   EXPECT_EQ(Nearest("Exploding-Tensor", names), "exploding_tensor");
   EXPECT_EQ(Nearest("loss_not_decresing", names), "loss_not_decreasing");
@@ -86,7 +89,8 @@ TEST(TextTest, NamesAreValidUtf8WithoutNul) {
   EXPECT_TRUE(IsValidName("gradient/fc.weight"));
   EXPECT_TRUE(IsValidName("größe/\xF0\x9F\x98\x80"));
   EXPECT_FALSE(IsValidName(std::string_view("a\0b", 3)));
-  for (const char* text : {"\xff", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x9f\x98", "\x80"}) {
+  for (const char* text :
+       {"\xff", "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf0\x9f\x98", "\x80"}) {
     EXPECT_FALSE(IsValidName(text)) << ToValidUtf8(text);
   }
 }
@@ -95,7 +99,9 @@ TEST(TextTest, NamesAreValidUtf8WithoutNul) {
 TEST(TextTest, InvalidBytesAreReplacedAsPythonReplacesThem) {
   const std::string r = "\xEF\xBF\xBD";
   EXPECT_EQ(ToValidUtf8("plain é"), "plain é");
-  EXPECT_EQ(ToValidUtf8("a\xff" "b"), "a" + r + "b");
+  EXPECT_EQ(ToValidUtf8("a\xff"
+                        "b"),
+            "a" + r + "b");
   EXPECT_EQ(ToValidUtf8("\xf0\x9f\x98"), r);
   EXPECT_EQ(ToValidUtf8("\xe2\x82z"), r + "z");
   EXPECT_EQ(ToValidUtf8("\xed\xa0\x80"), r + r + r);
