@@ -1,7 +1,6 @@
 #include "cli/report.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -58,7 +57,7 @@ std::string StateWords(const Report& report) {
     if (ending.stop == "requested") return "stopped by " + ending.stopped_by;
     if (ending.stop == "signal") return "interrupted";
     if (ending.exit_code != 0) return fmt::format("failed (exit code {})", ending.exit_code);
-    return report.workers.empty() ? "completed, nothing captured" : "completed";
+    return "completed";
   }
   switch (report.state) {
     case RunState::kWaiting: return "not started";
@@ -105,6 +104,21 @@ Json FindingToJson(const rules::Finding& finding) {
   return json;
 }
 
+Json RuleToJson(const rules::RuleStatus& status) {
+  Json entry;
+  entry["RuleConfigurationName"] = status.name;
+  entry["RuleEvaluationStatus"] = rules::RuleStateName(status.state);
+  entry["StatusDetails"] = status.details;
+  entry["LastModifiedTime"] = JsonTime(status.last_modified_wall_nanos);
+  entry["rule"] = status.rule;
+  entry["steps_judged"] = status.steps_judged;
+  entry["steps_incomplete"] = status.steps_incomplete;
+  Json findings = Json::array();
+  for (const rules::Finding& finding : status.findings) findings.push_back(FindingToJson(finding));
+  entry["findings"] = std::move(findings);
+  return entry;
+}
+
 Json ReportToJson(const Report& report) {
   Json json;
   json["run"] = report.path;
@@ -112,20 +126,7 @@ Json ReportToJson(const Report& report) {
   json["state"] = StateWords(report);
   json["alive"] = report.launcher_alive || report.state == RunState::kRunning;
   Json rules = Json::array();
-  for (const rules::RuleStatus& status : report.rules) {
-    Json entry;
-    entry["RuleConfigurationName"] = status.name;
-    entry["RuleEvaluationStatus"] = rules::RuleStateName(status.state);
-    entry["StatusDetails"] = status.details;
-    entry["LastModifiedTime"] = JsonTime(status.last_modified_wall_nanos);
-    entry["rule"] = status.rule;
-    entry["steps_judged"] = status.steps_judged;
-    entry["steps_incomplete"] = status.steps_incomplete;
-    Json findings = Json::array();
-    for (const rules::Finding& finding : status.findings) findings.push_back(FindingToJson(finding));
-    entry["findings"] = std::move(findings);
-    rules.push_back(std::move(entry));
-  }
+  for (const rules::RuleStatus& status : report.rules) rules.push_back(RuleToJson(status));
   json["rules"] = std::move(rules);
   if (report.ending) {
     json["job"] = {{"attempt", report.ending->attempt},

@@ -55,6 +55,8 @@ Colour ColourOf(rules::RuleState state);
 
 Json ReportToJson(const Report& report);
 Json FindingToJson(const rules::Finding& finding);
+/// SageMaker's four fields first, then ours.
+Json RuleToJson(const rules::RuleStatus& status);
 /// The end of `tdbg run`: what was found, judged, lost; what to look at next; where the run is.
 std::string FormatSummary(const Report& report, const Terminal& terminal);
 

@@ -74,8 +74,7 @@ class RunCommand : public Command {
     flags_.Define(app);
     app.add_flag("--quiet", quiet_, "no live line, no summary; errors only");
     app.add_flag("--json", json_, "the summary as one JSON line on stdout, behind the command's own output");
-    app.usage("usage: tdbg run [FLAGS] -- COMMAND [ARGUMENTS]");
-    app.footer("\nexample: tdbg run --rule vanishing_gradient threshold=1e-6 --on-issue stop -- python train.py");
+    app.footer("\nusage: tdbg run [OPTIONS] -- COMMAND [ARGUMENTS]\nexample: tdbg run --rule vanishing_gradient threshold=1e-6 --on-issue stop -- python train.py");
   }
 
   Result<int> Run() override;

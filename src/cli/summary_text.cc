@@ -93,10 +93,11 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
   std::string text = fmt::format("\ntdbg: {} ({})\n", Headline(report, terminal), StateWords(report));
   size_t name_columns = 0;
   for (const rules::RuleStatus& rule : report.rules) name_columns = std::max(name_columns, rule.name.size());
-  for (const rules::RuleStatus& rule : report.rules) text += RuleLines(rule, terminal, name_columns);
   if (!report.why_nothing.empty()) {
+    // That no rule could judge nothing follows from it, and would bury it.
     text += Labelled("why", report.why_nothing);
   } else {
+    for (const rules::RuleStatus& rule : report.rules) text += RuleLines(rule, terminal, name_columns);
     std::string captured = report.steps == 0 ? "no complete step"
                                              : fmt::format("steps {} to {}", report.first_step, report.last_step);
     if (report.eval_steps > 0) captured += fmt::format(" ({} TRAIN, {} EVAL)", report.train_steps, report.eval_steps);

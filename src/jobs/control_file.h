@@ -1,20 +1,11 @@
-// Asking a running job for something: one line in the run's control file, one number raised.
+// What a running job is asked for through its run's control file, as its launcher sees it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "base/file.h"
-#include "tdbg/status.h"
 
 namespace tdbg::jobs {
-
-/// Appends a request and raises the generation that the training process looks at. Returns the request's id.
-/// \param action  "stop", "capture", ...
-/// \param by      who asks: "user", a rule's name
-/// \error kNotFound  the run has no control file
-Result<std::string> AppendControlRequest(const std::string& run_directory, const std::string& action,
-                                         const std::string& by, const std::string& reason);
 
 /// Follows a control file: what was asked since the last look. One pread where nothing was.
 class ControlFollower {

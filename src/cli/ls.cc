@@ -1,0 +1,88 @@
+// tdbg ls: the runs below a directory, newest last, so that the newest stands above the prompt.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/report.h"
+#include "cli/run_path.h"
+#include "jobs/run_directory.h"
+
+namespace tdbg::cli {
+namespace {
+
+std::string Findings(const Report& report) {
+  if (!report.why_nothing.empty()) return "nothing captured";
+  std::string text;
+  for (const rules::RuleStatus& rule : report.rules) {
+    if (rule.state != rules::RuleState::kIssuesFound && rule.state != rules::RuleState::kError) continue;
+    if (!text.empty()) text += ", ";
+    text += rule.name;
+    if (rule.state == rules::RuleState::kError) text += " (error)";
+    else if (!rule.findings.empty()) text += fmt::format(" at {}", rule.findings.front().global_step);
+  }
+  if (!text.empty()) return text;
+  return report.rules.empty() ? "not judged" : "none";
+}
+
+class LsCommand : public Command {
+ public:
+  std::string name() const override { return "ls"; }
+  std::string help() const override { return "list runs: name, state, steps, size, findings"; }
+  void Define(CLI::App& app) override {
+    app.add_option("ROOT", root_, "where runs lie; default ./tdbg-runs");
+    app.add_flag("--json", json_, "one JSON document on stdout");
+  }
+
+  Result<int> Run() override {
+    if (!base::LocalFileSystem().Exists(root_)) {
+      if (root_ != jobs::kRunsRoot) return NotFound("no such directory '" + root_ + "'; give the one that holds the runs");
+      if (json_) PrintJson(Json::array());
+      else fmt::print(stderr, "tdbg: no run yet under ./tdbg-runs; start one with tdbg run -- COMMAND\n");
+      return kExitOk;
+    }
+    const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+    Table table({"RUN", "STATE", "ATTEMPTS", "STEPS", "SIZE", "FINDINGS"});
+    for (const size_t column : {2, 3, 4}) table.AlignRight(column);
+    Json list = Json::array();
+    for (const std::string& path : jobs::ListRuns(root_)) {
+      // A run that cannot be read is listed as such: one bad directory must not hide the others.
+      const auto report = [&]() -> Result<Report> {
+        TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(path));
+        TDBG_ASSIGN_OR_RETURN(const bool news, trial->Refresh());
+        (void)news;
+        return MakeReport(*trial, {});
+      }();
+      if (!report.ok()) {
+        list.push_back({{"run", jobs::AbsolutePath(path)}, {"error", report.status().message()}});
+        table.Add({Printable(base::BaseName(path)), "unreadable", "", "", "", Printable(report.status().message())});
+        continue;
+      }
+      list.push_back(ReportToJson(*report));
+      table.Add({Printable(base::BaseName(path)), StateWords(*report), std::to_string(report->attempts.size()),
+                 std::to_string(report->steps), base::FormatBytes(report->bytes), Findings(*report)});
+    }
+    if (json_) {
+      PrintJson(list);
+    } else if (table.empty()) {
+      fmt::print(stderr, "tdbg: no run in {}; runs are the directories that hold a run.json\n", root_);
+    } else {
+      fmt::print("{}", table.Format(terminal));
+    }
+    return kExitOk;
+  }
+
+ private:
+  std::string root_ = jobs::kRunsRoot;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeLsCommand() { return std::make_unique<LsCommand>(); }
+
+}  // namespace tdbg::cli

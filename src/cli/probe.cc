@@ -1,0 +1,116 @@
+#include "cli/probe.h"
+
+#include <fmt/format.h>
+#include <hwy/targets.h>
+#include <stdio.h>
+#include <sys/inotify.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/posix.h"
+#include "base/text.h"
+#include "cli/run_path.h"
+
+namespace tdbg::cli {
+namespace {
+
+// Versions from metadata: importing torch takes seconds and tells no more.
+constexpr char kPythonProbe[] = R"(
+import json, sys
+from importlib import metadata
+def version(name):
+    try:
+        return metadata.version(name)
+    except Exception:
+        return None
+answer = {"executable": sys.executable, "version": sys.version.split()[0], "torch": version("torch"),
+          "numpy": version("numpy"), "tdbg": version("tdbg")}
+for name in ("_capture", "_trial"):
+    try:
+        __import__("tdbg." + name)
+        answer[name] = "loads"
+    except Exception as error:
+        answer[name] = type(error).__name__ + ": " + str(error)
+print("tdbg-probe " + json.dumps(answer))
+)";
+
+constexpr uint64_t kProbeBytes = 1u << 20;
+
+}  // namespace
+
+Result<Json> ProbePython(const std::string& python, const std::string& home) {
+  std::string command = "exec " + ShellWord(python) + " -c " + ShellWord(kPythonProbe) + " 2>/dev/null";
+  if (!home.empty()) {
+    command = "PYTHONPATH=" + ShellWord(home) + "${PYTHONPATH:+:$PYTHONPATH}; export PYTHONPATH; " + command;
+  }
+  FILE* const pipe = ::popen(command.c_str(), "re");
+  if (!pipe) return Unavailable("cannot start " + python);
+  std::string output;
+  char bytes[1024];
+  while (const size_t got = ::fread(bytes, 1, sizeof(bytes), pipe)) output.append(bytes, got);
+  const int status = ::pclose(pipe);
+  const size_t begin = output.find("tdbg-probe ");
+  if (begin == std::string::npos) {
+    return status == 127 << 8 ? NotFound("no such command: " + python) : Unavailable(python + " gave no answer");
+  }
+  Json answer = Json::parse(output.substr(begin + sizeof("tdbg-probe ") - 1), nullptr, /*allow_exceptions=*/false);
+  if (!answer.is_object()) return Unavailable(python + " gave no answer");
+  return answer;
+}
+
+Status ProbeMapping(const std::string& directory) {
+  const std::string path = base::JoinPath(directory, fmt::format(".tdbg-probe-{}", ::getpid()));
+  base::FileSystem& files = base::LocalFileSystem();
+  auto mapped = files.CreateMapped(path, kProbeBytes);
+  if (!mapped.ok()) return mapped.status();
+  (*mapped)->bytes()[kProbeBytes - 1] = std::byte{1};
+  mapped->reset();
+  return files.Remove(path);
+}
+
+std::string FileSystemType(const std::string& path) {
+  struct statfs info;
+  if (::statfs(path.c_str(), &info) != 0) return "unknown";
+  switch (static_cast<uint64_t>(info.f_type)) {
+    case 0xEF53: return "ext4";
+    case 0x58465342: return "xfs";
+    case 0x9123683E: return "btrfs";
+    case 0x01021994: return "tmpfs";
+    case 0x794C7630: return "overlayfs";
+    case 0x2FC12FC1: return "zfs";
+    case 0xF2F52010: return "f2fs";
+    case 0x6969: return "nfs";
+    case 0xFF534D42: return "cifs";
+    case 0xFE534D42: return "smb2";
+    case 0x65735546: return "fuse";
+    case 0x0BD00BD0: return "lustre";
+    case 0x47504653: return "gpfs";
+    case 0x00C36400: return "ceph";
+    case 0x01021997: return "9p";
+    default: return fmt::format("0x{:x}", static_cast<uint64_t>(info.f_type));
+  }
+}
+
+bool IsLocalFileSystem(const std::string& type) {
+  for (const std::string_view remote : {"nfs", "cifs", "smb2", "fuse", "lustre", "gpfs", "ceph", "9p", "unknown"}) {
+    if (type == remote) return false;
+  }
+  return true;
+}
+
+std::string VectorTarget() {
+  // As Highway dispatches: the lowest bit is the best target.
+  const int64_t supported = hwy::SupportedTargets();
+  return hwy::TargetName(supported & -supported);
+}
+
+int64_t InotifyWatches() {
+  const base::UniqueFd fd(::inotify_init1(IN_CLOEXEC));
+  if (!fd.ok()) return 0;
+  const auto text = base::LocalFileSystem().ReadFile("/proc/sys/fs/inotify/max_user_watches", 64);
+  if (!text.ok()) return 0;
+  return base::ParseInt(base::Trim(*text)).value_or(0);
+}
+
+}  // namespace tdbg::cli

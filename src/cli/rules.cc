@@ -1,0 +1,90 @@
+// tdbg rules: which rules there are, and what one takes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/terminal.h"
+#include "rules/rule.h"
+
+namespace tdbg::cli {
+namespace {
+
+Json InfoToJson(const rules::RuleInfo& info) {
+  Json parameters = Json::array();
+  for (const rules::ParameterSpec& parameter : info.parameters) {
+    parameters.push_back({{"name", parameter.name},
+                          {"type", parameter.type},
+                          {"default", parameter.default_value},
+                          {"required", parameter.required},
+                          {"unit", parameter.unit},
+                          {"help", parameter.help}});
+  }
+  return {{"class_name", info.class_name},
+          {"snake_name", info.snake_name},
+          {"scope", info.scope},
+          {"summary", info.summary},
+          {"parameters", parameters}};
+}
+
+void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
+  fmt::print("{} ({}), for {}\n{}\n\n", Paint(terminal, Colour::kBold, info.class_name), info.snake_name, info.scope,
+             info.summary);
+  Table table({"PARAMETER", "TYPE", "DEFAULT", "UNIT", "MEANING"});
+  for (const rules::ParameterSpec& parameter : info.parameters) {
+    table.Add({parameter.name, parameter.type,
+               parameter.required ? "required" : parameter.default_value.empty() ? "-" : parameter.default_value,
+               parameter.unit.empty() ? "-" : parameter.unit, parameter.help});
+  }
+  // Cut-off help would be no help: here lines may be long.
+  Terminal wide = terminal;
+  wide.columns = 0;
+  if (!table.empty()) fmt::print("{}", table.Format(wide));
+}
+
+class RulesCommand : public Command {
+ public:
+  std::string name() const override { return "rules"; }
+  std::string help() const override { return "list the rules; with NAME, one rule's parameters"; }
+  void Define(CLI::App& app) override {
+    app.add_option("NAME", name_, "a rule: VanishingGradient or vanishing_gradient");
+    app.add_flag("--json", json_, "one JSON document on stdout");
+  }
+
+  Result<int> Run() override {
+    const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+    const rules::RuleRegistry& registry = rules::BuiltinRules();
+    if (!name_.empty()) {
+      const auto info = registry.Find(name_);
+      if (!info.ok()) {
+        // A misspelt name is a usage error here as it is in --rule.
+        return InvalidArgument(info.status().message());
+      }
+      if (json_) PrintJson(InfoToJson(**info));
+      else PrintOne(**info, terminal);
+      return kExitOk;
+    }
+    Table table({"RULE", "NAME", "SEES"});
+    Json list = Json::array();
+    for (const rules::RuleInfo* info : registry.All()) {
+      list.push_back(InfoToJson(*info));
+      table.Add({info->snake_name, info->class_name, info->summary});
+    }
+    if (json_) PrintJson(list);
+    else fmt::print("{}", table.Format(terminal));
+    return kExitOk;
+  }
+
+ private:
+  std::string name_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeRulesCommand() { return std::make_unique<RulesCommand>(); }
+
+}  // namespace tdbg::cli

@@ -1,0 +1,85 @@
+// tdbg tensors: what a run holds.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/run_path.h"
+#include "cli/terminal.h"
+
+namespace tdbg::cli {
+namespace {
+
+std::string StepsWords(const std::vector<int64_t>& steps) {
+  if (steps.empty()) return "-";
+  if (steps.size() == 1) return std::to_string(steps.front());
+  return fmt::format("{} ({}..{})", steps.size(), steps.front(), steps.back());
+}
+
+class TensorsCommand : public Command {
+ public:
+  std::string name() const override { return "tensors"; }
+  std::string help() const override { return "names, collections, shapes, steps, and what is kept"; }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
+    app.add_option("REGEX", regex_, "searched in the names");
+    app.add_option("--collection", collection_, "only tensors of this collection")->type_name("NAME");
+    app.add_flag("--json", json_, "one JSON document on stdout");
+  }
+
+  Result<int> Run() override {
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names, trial->tensor_names(regex_, collection_));
+    Table table({"TENSOR", "COLLECTIONS", "DTYPE", "SHAPE", "STATISTICS", "RAW"});
+    Json list = Json::array();
+    for (const std::string& name : names) {
+      TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(name));
+      TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> summaries, trial->tensor_steps(name, StepKind::kSummary));
+      TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> raws, trial->tensor_steps(name, StepKind::kRaw));
+      if (json_) {
+        list.push_back({{"name", info.name},
+                        {"short_name", info.short_name},
+                        {"aliases", info.aliases},
+                        {"kind", info.kind},
+                        {"module_kind", info.module_kind},
+                        {"collections", info.collections},
+                        {"dtype", DTypeName(info.dtype)},
+                        {"shape", info.shape},
+                        {"summary_steps", summaries},
+                        {"raw_steps", raws}});
+        continue;
+      }
+      table.Add({Printable(info.name), fmt::format("{}", fmt::join(info.collections, ",")),
+                 std::string(DTypeName(info.dtype)), fmt::format("[{}]", fmt::join(info.shape, ", ")),
+                 StepsWords(summaries), StepsWords(raws)});
+    }
+    if (json_) {
+      PrintJson(list);
+    } else if (!names.empty()) {
+      fmt::print("{}", table.Format(Terminal::Of(STDOUT_FILENO)));
+    }
+    if (names.empty()) {
+      TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> all, trial->tensor_names());
+      if (all.empty()) {
+        if (!json_) fmt::print(stderr, "tdbg: the run holds no tensors yet; tdbg status {} says why\n", ShellWord(run_));
+        return kExitOk;
+      }
+      return NotFound(fmt::format("none of the run's {} tensors matches; `tdbg tensors {}` lists them", all.size(),
+                                  ShellWord(run_)));
+    }
+    return kExitOk;
+  }
+
+ private:
+  std::string run_, regex_, collection_;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeTensorsCommand() { return std::make_unique<TensorsCommand>(); }
+
+}  // namespace tdbg::cli

@@ -1,0 +1,96 @@
+// tdbg watch: follows a run that was started elsewhere (attach, C++, another tool).
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/posix.h"
+#include "cli/command.h"
+#include "cli/configuration.h"
+#include "cli/exit_codes.h"
+#include "cli/live_status.h"
+#include "cli/run_path.h"
+#include "cli/terminal.h"
+#include "cli/verdicts.h"
+#include "jobs/interrupts.h"
+#include "watch/watcher.h"
+
+#include <sys/eventfd.h>
+
+namespace tdbg::cli {
+namespace {
+
+constexpr int kDrawMillis = 200;
+
+class WatchCommand : public Command {
+ public:
+  std::string name() const override { return "watch"; }
+  std::string help() const override { return "follow and judge a run that was started elsewhere"; }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN", run_, "a path (may not exist yet), a name under ./tdbg-runs, or last")->required();
+    flags_.DefineRuleFlags(app);
+    app.add_flag("--quiet", quiet_, "no live line");
+    app.add_flag("--json", json_, "the verdicts as one JSON document on stdout");
+    app.footer("\nWithout --rule: the run's own rules. ctrl-C stops watching, never the run.\n"
+               "exit code: as `tdbg check`");
+  }
+
+  Result<int> Run() override {
+    jobs::BlockForwardedSignals();
+    TDBG_ASSIGN_OR_RETURN(plan::Config config, ResolveConfig(flags_));
+    const auto resolved = ResolveRun(run_);
+    watch::WatchOptions options;
+    options.run = resolved.ok() ? *resolved : run_;
+    if (config.rules.empty() && resolved.ok()) {
+      TDBG_ASSIGN_OR_RETURN(config.rules, ReadRules(*resolved));
+    }
+    options.rules = RulesToWatch(config);
+    LiveStatus live;
+    options.on_progress = [&live](const watch::Progress& progress) { live.Update(progress); };
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<watch::Watcher> watcher, watch::Watcher::Create(options));
+    TDBG_ASSIGN_OR_RETURN(jobs::SignalInbox inbox, jobs::SignalInbox::Open());
+
+    const base::UniqueFd done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    Status watched;
+    std::thread following([&] {
+      watched = watcher->Follow();
+      const uint64_t one = 1;
+      (void)!::write(done.get(), &one, sizeof(one));
+    });
+    LiveLine line(quiet_ ? -1 : STDERR_FILENO);
+    bool interrupted = false;
+    while (true) {
+      pollfd sources[] = {{done.get(), POLLIN, 0}, {inbox.fd(), POLLIN, 0}};
+      const int ready = ::poll(sources, std::size(sources), line.enabled() ? kDrawMillis : -1);
+      if (line.enabled()) line.Draw(live.Line(base::SystemClock().MonotonicNanos()));
+      if (ready > 0 && (sources[0].revents & POLLIN)) break;
+      const int signal_number = inbox.Next();
+      if (signal_number == 0 || signal_number == SIGUSR1 || signal_number == SIGUSR2) continue;
+      if (interrupted) ::_exit(128 + signal_number);
+      interrupted = true;
+      watcher->JobEnded(rules::JobEnd::kStopped);
+    }
+    following.join();
+    line.Close();
+    if (!watched.ok()) return watched;
+    const std::vector<rules::RuleStatus> statuses = watcher->statuses();
+    if (json_) PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses)}});
+    else fmt::print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
+    return ExitCodeOfVerdicts(statuses);
+  }
+
+ private:
+  std::string run_;
+  ConfigFlags flags_;
+  bool quiet_ = false, json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeWatchCommand() { return std::make_unique<WatchCommand>(); }
+
+}  // namespace tdbg::cli

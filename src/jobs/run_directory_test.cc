@@ -1,0 +1,140 @@
+#include "jobs/run_directory.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "format/run_files.h"
+
+namespace tdbg::jobs {
+namespace {
+
+class RunDirectoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/tdbg-jobs-XXXXXX";
+    root_ = ::mkdtemp(name);
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  Result<PreparedAttempt> Prepare(const std::string& name) {
+    PrepareOptions options;
+    options.run_directory = root_ + "/" + name;
+    options.command = {"python", "train.py"};
+    options.plan_json = "{}";
+    options.wall_nanos = 1'700'000'000'000'000'000;
+    return PrepareAttempt(options);
+  }
+  // A worker as the training process leaves it: a directory with a lock file.
+  std::string MakeWorker(const std::string& run, const std::string& attempt) {
+    const std::string directory = root_ + "/" + run + "/" + attempt + "/worker_0";
+    EXPECT_TRUE(base::LocalFileSystem().CreateDirectories(directory).ok());
+    EXPECT_TRUE(base::LocalFileSystem().WriteFileAtomic(directory + "/lock", "").ok());
+    return directory + "/lock";
+  }
+
+  std::string root_;
+};
+
+TEST(CommandName, IsTheScriptsOrModulesAndNeverTheInterpreters) {
+  EXPECT_EQ(CommandName({"python", "train.py", "--lr", "10"}), "train");
+  EXPECT_EQ(CommandName({"/usr/bin/python3.11", "-u", "dir/train.py"}), "train");
+  EXPECT_EQ(CommandName({"python", "-m", "pkg.train"}), "pkg.train");
+  EXPECT_EQ(CommandName({"python", "-m", "torch.distributed.run"}), "torch.distributed.run");
+  EXPECT_EQ(CommandName({"env", "A=1", "python", "x.py"}), "x");
+  EXPECT_EQ(CommandName({"./a.out"}), "a.out");
+  EXPECT_EQ(CommandName({"python", "-c", "print(1)"}), "python");
+  EXPECT_EQ(CommandName({"/opt/übung/größe spiel"}), "gr-e-spiel");
+  EXPECT_EQ(CommandName({"..."}), "run");
+}
+
+TEST_F(RunDirectoryTest, AFreshPathNeverExistsYet) {
+  const std::string first = FreshRunPath(root_, {"train"}, 0);
+  std::filesystem::create_directory(first);
+  const std::string second = FreshRunPath(root_, {"train"}, 0);
+  EXPECT_EQ(second, first + "-2");
+}
+
+TEST_F(RunDirectoryTest, HoldsEverythingATrainingProcessLooksFor) {
+  const auto prepared = Prepare("run");
+  ASSERT_TRUE(prepared.ok()) << prepared.status().message();
+  EXPECT_EQ(prepared->attempt, 0);
+  for (const char* file : {"run.json", "plan.json", "control", "0/attempt.json"}) {
+    EXPECT_TRUE(base::LocalFileSystem().Exists(root_ + "/run/" + file)) << file;
+  }
+  const auto info = format::RunInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/run.json"));
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->name, "run");
+  EXPECT_EQ(info->id.size(), 32u);
+}
+
+TEST_F(RunDirectoryTest, ASecondStartIsTheNextAttemptOfTheSameRun) {
+  std::string id;
+  {
+    const auto first = Prepare("run");
+    ASSERT_TRUE(first.ok());
+    id = format::RunInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/run.json"))->id;
+  }
+  const auto second = Prepare("run");
+  ASSERT_TRUE(second.ok()) << second.status().message();
+  EXPECT_EQ(second->attempt, 1);
+  const auto attempt = format::AttemptInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/1/attempt.json"));
+  ASSERT_TRUE(attempt.ok());
+  EXPECT_EQ(attempt->parent, 0);
+  EXPECT_EQ(format::RunInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/run.json"))->id, id);
+}
+
+TEST_F(RunDirectoryTest, IsRefusedWhileALauncherHoldsIt) {
+  const auto first = Prepare("run");
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(LauncherAlive(root_ + "/run"));
+  EXPECT_EQ(Prepare("run").status().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(RunDirectoryTest, IsRefusedWhileAWorkerTrains) {
+  ASSERT_TRUE(Prepare("run").ok());
+  const std::string lock_path = MakeWorker("run", "0");
+  {
+    const auto lock = base::LocalFileSystem().Lock(lock_path);
+    ASSERT_TRUE(lock.ok());
+    EXPECT_TRUE(AnyWorkerAlive(root_ + "/run", 0));
+    const auto refused = Prepare("run");
+    EXPECT_EQ(refused.status().code(), Code::kFailedPrecondition);
+    EXPECT_NE(refused.status().message().find("worker_0"), std::string::npos);
+  }
+  EXPECT_TRUE(Prepare("run").ok());
+}
+
+TEST_F(RunDirectoryTest, SomebodysFilesAreNotMadeARun) {
+  std::filesystem::create_directory(root_ + "/thesis");
+  ASSERT_TRUE(base::LocalFileSystem().WriteFileAtomic(root_ + "/thesis/chapter.tex", "x").ok());
+  const auto refused = Prepare("thesis");
+  EXPECT_EQ(refused.status().code(), Code::kAlreadyExists);
+  EXPECT_NE(refused.status().message().find("chapter.tex"), std::string::npos);
+}
+
+TEST_F(RunDirectoryTest, ARunOfANewerFormatIsNotTouched) {
+  { ASSERT_TRUE(Prepare("run").ok()); }
+  std::string text = *base::LocalFileSystem().ReadFile(root_ + "/run/run.json");
+  const size_t major = text.find("\"major\": 1");
+  ASSERT_NE(major, std::string::npos) << text;
+  text.replace(major, 10, "\"major\": 9");
+  ASSERT_TRUE(base::LocalFileSystem().WriteFileAtomic(root_ + "/run/run.json", text).ok());
+  EXPECT_EQ(Prepare("run").status().code(), Code::kUnimplemented);
+}
+
+TEST_F(RunDirectoryTest, RunsAreListedByAge) {
+  { ASSERT_TRUE(Prepare("b").ok()); }
+  PrepareOptions later;
+  later.run_directory = root_ + "/a";
+  later.wall_nanos = 1'800'000'000'000'000'000;
+  { ASSERT_TRUE(PrepareAttempt(later).ok()); }
+  std::filesystem::create_directory(root_ + "/not-a-run");
+  EXPECT_EQ(ListRuns(root_), (std::vector<std::string>{root_ + "/b", root_ + "/a"}));
+  EXPECT_EQ(ListRuns(root_ + "/a"), (std::vector<std::string>{root_ + "/a"}));
+}
+
+}  // namespace
+}  // namespace tdbg::jobs
