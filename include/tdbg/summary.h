@@ -87,7 +87,7 @@ void EncodeHistogram(std::span<const HistogramBucket> h, std::vector<uint8_t>* a
 /// \error kDataLoss  not produced by EncodeHistogram.
 Result<Histogram> DecodeHistogram(std::span<const uint8_t> bytes);
 
-/// Computes summaries. Owns its scratch memory (about 256 KiB), so keep one per thread.
+/// Computes summaries. Owns its scratch memory (about 350 KiB), so keep one per thread.
 ///
 /// \threadsafety One object, one thread. Borrows the tensor for the call. Allocates only while the
 /// histogram's vector grows; reuse it.
@@ -101,8 +101,8 @@ class Summarizer {
   /// One pass over `x`. With `histogram` non-null it is replaced by the exact histogram of all
   /// finite non-zero elements.
   /// \error kUnimplemented  the dtype has no statistics (HasStatistics).
-  /// Accuracy: integers of 64 bits are taken as doubles; sums are float per at most 2,048 elements
-  /// and double beyond; see docs/statistics.md for the bound against NumPy in float64.
+  /// Accuracy: integers of 64 bits are taken as doubles; sums are in float32 for at
+  /// most 2,048 elements at a time and in float64 beyond; docs/statistics.md has the bounds.
   Status Summarize(const TensorView& x, Summary* summary, Histogram* histogram);
 
  private:

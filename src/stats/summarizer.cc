@@ -41,8 +41,8 @@ double ReciprocalPowerOfTwo(double x, int limit) {
   return std::ldexp(1.0, std::clamp(-std::ilogb(x), -limit, limit));
 }
 
-// How much of a second moment about the pivot is the pivot's own distance from the mean. Above
-// 2^10 a float sum has lost 10 of its 24 bits.
+// Whether the pivot's distance from the mean, squared, is more than `limit` variances: a float sum
+// of squares has then lost log2(limit) of its 24 bits to the pivot.
 bool PivotIsFar(const Partial& p, double n, double limit) {
   const double central = p.s2 - p.s1 * p.s1 / n;
   return p.s1 * p.s1 / n > limit * std::max(central, 0.0);
@@ -268,7 +268,7 @@ class Pass {
     }
     const double reach = p.abs_max * scale_;
     if (done != 0 && p.abs_max != 0 &&
-        (reach > 0x1p20 || reach < 0x1p-20 || PivotIsFar(p, static_cast<double>(done), 0x1p10))) {
+        (reach > 0x1p20 || reach < 0x1p-20 || PivotIsFar(p, static_cast<double>(done), 16))) {
       SetScale(p.abs_max);
       pivot = static_cast<float>(MeanOf(p, pivot, static_cast<double>(done), 1.0));
       p = Partial();

@@ -154,19 +154,21 @@ UnorderedWalk MakeUnorderedWalk(const TensorView& view) {
 RunReader::RunReader(const std::byte* data, const AxisList& axes, size_t item_size)
     : row_(data), axes_(axes), item_size_(item_size) {
   if (axes_.size() == 0) axes_.push_back({1, 1});
-  index_.assign(axes_.size() - 1, 0);
+  outer_ = axes_.size() - 1;
+  if (outer_ > few_.size()) many_.assign(outer_, 0);
 }
 
 void RunReader::NextRow() {
   const auto item = static_cast<int64_t>(item_size_);
   in_row_ = 0;
-  for (size_t i = index_.size(); i-- > 0;) {
-    if (++index_[i] < axes_[i].length) {
+  int64_t* at = index();
+  for (size_t i = outer_; i-- > 0;) {
+    if (++at[i] < axes_[i].length) {
       row_ += axes_[i].stride * item;
       return;
     }
     row_ -= axes_[i].stride * (axes_[i].length - 1) * item;
-    index_[i] = 0;
+    at[i] = 0;
   }
   done_ = true;
 }

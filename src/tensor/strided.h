@@ -59,11 +59,14 @@ class RunReader {
 
  private:
   void NextRow();
+  int64_t* index() { return many_.empty() ? few_.data() : many_.data(); }
 
   const std::byte* row_;
   AxisList axes_;
   size_t item_size_;
-  std::vector<int64_t> index_;  ///< of the outer axes
+  size_t outer_ = 0;                   ///< axes but the innermost
+  std::array<int64_t, 8> few_ = {};    ///< where we are on them
+  std::vector<int64_t> many_;          ///< instead, if there are more
   int64_t in_row_ = 0;
   bool done_ = false;
 };
