@@ -242,7 +242,7 @@ def test_attach_without_a_launcher(program):
         with tdbg.attach(dir="elsewhere") as run:
             train(2)
             assert run.directory == "elsewhere"
-        """, launched=False)
+        """, launched=False, environment={"PATH": "/nonexistent"})
     assert kinds(events) == ["open", "step", "step", "end"], done.stderr
     assert events[0]["directory"] == "elsewhere"
 
@@ -258,7 +258,7 @@ def test_attach_asks_the_command_line_for_the_plan(program):
             sys.exit("config: rulez: unknown key; did you mean rules?")
         os.makedirs(directory)
         open(os.path.join(directory, "plan.json"), "w").write(json.dumps({{"context": False, "asked": config}}))
-        print("{{}}")
+        print(json.dumps({{"directory": os.path.abspath(directory), "attempt": 0}}))
         """))
     tool.chmod(0o755)
     done, events = program("""

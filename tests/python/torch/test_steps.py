@@ -223,6 +223,18 @@ def test_nothing_due_takes_nothing(watch):
     assert run.steps[1].scalars == {}
 
 
+def test_plan_that_takes_nothing_is_foreseen(watch):
+    session = watch(plan={"summaries_every": 2}, due=lambda mode, s: s % 2 == 0)
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for n in range(4):
+        loss_of(model).backward()
+        # The first is seen before the plan says anything of the second.
+        assert bool(session.losses.train) is (n % 2 == 0), "no copy is made for a step that takes nothing"
+        optimizer.step()
+    assert ["MSELoss_output_0" in {k[0] for k in s.values} for s in session.made[0].steps] == [True, False] * 2
+
+
 def test_clock_keeps_its_set_when_an_evaluation_cuts_a_step_short():
     log = []
     clock = Clock(lambda mode: log.append(("begin", mode)) or True, lambda mode, skipped: log.append(("end", mode)))

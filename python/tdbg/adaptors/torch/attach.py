@@ -26,7 +26,7 @@ def _open_run(**options):
 def arm(open_run=None, **options):
     """Watches whatever trains with torch in this process. Nothing is written before it does. Idempotent.
 
-    \\param open_run  called with Run.open's keyword arguments at the first training event; default: Run.open.
+    \:param open_run: called with Run.open's keyword arguments at the first training event; default: Run.open.
     """
     global _session
     if _session is None or _session.state is OFF:
@@ -45,11 +45,11 @@ def _start(session):
 def attach(model=None, config=None, dir=None, open_run=None, **options):
     """Records this training; returns an `Attached`. Raises on bad configuration, never later.
 
-    \\param model    the module (or list of modules) to watch; None: every model that an optimizer trains.
-    \\param config   a dict (the schema of docs/configuration.md), a path of a YAML or JSON file, or None for the
+    \:param model: the module (or list of modules) to watch; None: every model that an optimizer trains.
+    \:param config: a dict (the schema of docs/configuration.md), a path of a YAML or JSON file, or None for the
                      defaults: statistics of weights, gradients and losses at every step.
-    \\param dir      the run directory; default: $TDBG_RUN, else tdbg-runs/<date>-<time>-<pid>.
-    \\param options  passed on to Run.open (rank, world_size, step_base).
+    \:param dir: the run directory; default: $TDBG_RUN, else a fresh one under tdbg-runs/.
+    \:param options: passed on to Run.open (rank, world_size, step_base).
 
     Under `tdbg run` the launcher's run and plan are used and `config` is left alone, unless `dir` names another run.
     Call it after the model is built and before the first step (before the first call, if modules' outputs are wanted).
@@ -72,12 +72,10 @@ def attach(model=None, config=None, dir=None, open_run=None, **options):
 
     if _session is not None and _session.state is ARMED:
         _session.disarm()
-    directory = dir or os.path.join("tdbg-runs", time.strftime("%Y%m%d-%H%M%S-") + str(os.getpid()))
-    options.setdefault("directory", directory)
-    if open_run is None:
-        plan = resolve_plan(directory, config)
-        if plan:
-            options.setdefault("plan_json", plan)
+    directory, plan = (dir, "") if open_run is not None else resolve_plan(dir, config)
+    options.setdefault("directory", directory or "")
+    if plan:
+        options.setdefault("plan_json", plan)
     _session = _start(Session(open_run or _open_run, options, explicit=bool(models)))
     return _take_over(_session, models)
 
@@ -90,27 +88,26 @@ def _take_over(session, models):
     return Attached(session)
 
 
-def resolve_plan(directory, config=None):
-    """plan.json's text for `config`, made by `tdbg plan` in a process of its own.
+def resolve_plan(directory=None, config=None):
+    """(run directory, plan.json's text) for `config`, made by `tdbg plan` in a process of its own.
 
     The schema, YAML and the rules live there and not in the training process. Without the command line the default
     plan is used (""), and a configuration is an error. One rank resolves, the others wait for its plan.
+    :raises ValueError: the configuration; the message names the key
+    :raises FileNotFoundError: a configuration without a command line
     """
-    path = os.path.join(directory, "plan.json")
     if int(os.environ.get("RANK", "0") or 0) != 0:
-        deadline = time.monotonic() + PLAN_SECONDS
-        while not os.path.exists(path):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"rank 0 has not written a plan within {PLAN_SECONDS} s: {path}")
-            time.sleep(0.05)
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        if directory is None:
+            raise ValueError("attach: with several ranks, say which directory: dir=...")
+        return directory, _wait_for(os.path.join(directory, "plan.json"))
     tool = find_cli()
     if tool is None:
         if config is not None:
             raise FileNotFoundError("a configuration needs the command line: set TDBG_CLI to the `tdbg` program")
-        return ""
-    command, text = [tool, "plan", "--dir", directory], None
+        return directory or os.path.join("tdbg-runs", time.strftime("run-%Y%m%d-%H%M%S")), ""
+    command, text = [tool, "plan"], None
+    if directory is not None:
+        command += ["--dir", os.fspath(directory)]
     if isinstance(config, dict):
         command += ["--config", "-"]
         text = json.dumps(config)
@@ -121,11 +118,19 @@ def resolve_plan(directory, config=None):
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PLAN_SECONDS, env=environment)
     if done.returncode != 0:
         raise ValueError(done.stderr.strip() or f"{tool} plan failed with {done.returncode}")
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    answer = json.loads(done.stdout or "{}")
-    return json.dumps(answer.get("plan", answer))
+    directory = json.loads(done.stdout)["directory"]
+    with open(os.path.join(directory, "plan.json"), encoding="utf-8") as file:
+        return directory, file.read()
+
+
+def _wait_for(path):
+    deadline = time.monotonic() + PLAN_SECONDS
+    while not os.path.exists(path):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"rank 0 has not written a plan within {PLAN_SECONDS} s: {path}")
+        time.sleep(0.05)
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def find_cli():

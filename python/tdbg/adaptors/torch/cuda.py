@@ -17,6 +17,7 @@ import ctypes
 import numpy
 import torch
 
+from .forecast import Forecast
 from .params import dtype_name
 
 MAX_LAG = 32               # steps that may be under way; a step is visible at most this late
@@ -115,8 +116,7 @@ class Lane:
 
     def __init__(self, run, plan, sizes):
         self._run, self._sizes = run, sizes
-        self._every = int(plan.get("summaries_every", 1))
-        self._raw = {mode: _schedules(plan, mode) for mode in (1, 2, 3, 4)}
+        self._forecast = Forecast(plan)
         self._mode_steps = {mode: run.mode_step(mode) for mode in (1, 2, 3, 4)}
         self._step = None
         self._queue = collections.deque()
@@ -128,8 +128,8 @@ class Lane:
         """Foretells what the run will answer when the step is replayed; where unsure, True."""
         self._mode_steps[mode] = s = self._mode_steps[mode] + 1
         self._step = _Step(mode)
-        self._raw_due = any(_due(schedule, s) for schedule in self._raw[mode])
-        return self._raw_due or (self._every > 0 and s % self._every == 0)
+        self._raw_due = self._forecast.raw_due(mode, s)
+        return self._forecast.due(mode, s)
 
     def put_many(self, ids, ptrs, sub=0, point=0):
         kept, data = [], []
@@ -264,28 +264,3 @@ class Final:
             host = tensor.detach().to("cpu").contiguous()
             self.put_ptr(ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()), sub,
                          point)
-
-
-_MODE_NAMES = {1: "train", 2: "eval", 3: "predict", 4: "global"}
-
-
-def _schedules(plan, mode):
-    """The raw schedules of plan.json for one mode, as dictionaries."""
-    found = []
-    for collection in plan.get("collections", []):
-        raw = collection.get("raw")
-        if not collection.get("keep") or not raw:
-            continue
-        if isinstance(raw, dict):
-            schedule = raw.get(_MODE_NAMES[mode]) or raw.get(_MODE_NAMES[mode].upper()) or raw.get(str(mode))
-        else:
-            schedule = raw[mode] if len(raw) > mode else None
-        if schedule:
-            found.append(schedule)
-    return found
-
-
-def _due(schedule, step):
-    start, end = schedule.get("start", 0), schedule.get("end", -1)
-    return step in schedule.get("steps", ()) or (
-        start <= step and (end < 0 or step < end) and step % max(1, schedule.get("interval", 500)) == 0)

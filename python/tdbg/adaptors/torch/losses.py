@@ -12,6 +12,7 @@ Values are copied when they appear (`loss /= n` changes them in place) and kept 
 import torch
 
 from .params import NOT_WANTED, dtype_name
+from .steps import EVAL, TRAIN
 
 FUNCTIONS = {
     "cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss", "mse_loss": "MSELoss", "l1_loss": "L1Loss",
@@ -49,13 +50,16 @@ class Losses:
 
     def returned(self, name, value):
         """A loss function returned `value`."""
+        evaluating = self.session.evaluating
+        # An evaluation with gradients may turn out to be training: it is idle only if both are.
+        if self.session.idle[TRAIN] and (not evaluating or self.session.idle[EVAL]):
+            return
         if not isinstance(value, torch.Tensor) or in_backward() != -1 or _is_wrapped(value):
             return
-        evaluating = self.session.evaluating
         # In training mode without gradients: a metric, or an evaluation whose author forgot model.eval().
         if not evaluating and not value.requires_grad:
             return
-        self._keep(self.eval if evaluating else self.train, name, value)
+        self._keep(self.eval if evaluating else self.train, name, value, 0 if evaluating else self.micro)
 
     def scaled(self, argument, result, scale):
         """GradScaler.scale(argument) gave `result`."""
@@ -65,6 +69,9 @@ class Losses:
     def backward(self, tensors):
         """backward() is about to run on `tensors`. Counts a micro-step and keeps the value, unscaled."""
         scaled, self._scaled = self._scaled, None
+        self.micro += 1
+        if self.session.idle[TRAIN]:
+            return
         tensors = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor) or tensor.numel() != 1 or _is_wrapped(tensor):
@@ -73,15 +80,14 @@ class Losses:
                 tensor = scaled[1]
             elif scaled is not None and scaled[2] is not None:
                 tensor = tensor.detach() / scaled[2]      # divided by the number of micro-steps after scaling
-            self._keep(self.train, BACKWARD, tensor)
-        self.micro += 1
+            self._keep(self.train, BACKWARD, tensor, self.micro - 1)
 
-    def _keep(self, pending, name, value):
+    def _keep(self, pending, name, value, micro=0):
         if len(pending) >= MAX_PENDING or value.numel() > MAX_ELEMENTS:
             self.session.lost("unsupported", 1, f"{name}: " + (
                 "losses without an optimizer step" if len(pending) >= MAX_PENDING else "too large to copy"))
             return
-        pending.append((name, value.detach().clone(), self.micro if pending is self.train else 0))
+        pending.append((name, value.detach().clone(), micro))
 
     def evaluation_was_training(self):
         """backward() follows a forward in evaluation mode: its losses are training's (fine-tuning in eval mode)."""

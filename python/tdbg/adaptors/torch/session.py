@@ -19,6 +19,7 @@ from . import losses as _losses
 from . import scaler as _scaler
 from .context import Context
 from .cuda import Final, Lane
+from .forecast import Forecast
 from .guard import Guard, say
 from .modules import Entries, ModuleTensors
 from .names import Names
@@ -32,9 +33,9 @@ KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead optimizer's parameters that may 
 
 
 class Session:
-    """\\param open_run  called once, with the keyword arguments of Run.open; what it raises switches us off.
-    \\param explicit     only optimizers of the models handed over by `add_model` are watched.
-    \\param force_lane   host tensors take the device lane (tests).
+    """\:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
+    \:param explicit: only optimizers of the models handed over by `add_model` are watched.
+    \:param force_lane: host tensors take the device lane (tests).
     Threads: events of other threads than the one that opened the run are ignored.
     """
 
@@ -65,6 +66,7 @@ class Session:
         self._labels = {}
         self._thread = None
         self._clip_wanted = False
+        self.idle = {TRAIN: False, EVAL: False}    # nothing will be due in the next step of this mode
         self._steps_closed = 0
         self._soon = []                # values recorded by the script while no step was open
         self._extras = self._state_wanted = False
@@ -127,6 +129,9 @@ class Session:
         workers = self.plan.get("include_workers", -1)
         self.state = OPEN
         self.context.enabled = bool(self.plan.get("context", True))
+        self._forecast = Forecast(self.plan)
+        self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL)}
+        self._look_ahead()
         self._clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
                                 for c in self.plan.get("collections", []))
         self._state_wanted = self.run.wants("optimizer/x/exp_avg", "optimizer", "", 0)
@@ -196,7 +201,12 @@ class Session:
 
     # Steps --------------------------------------------------------------------------------------------------
 
+    def _look_ahead(self):
+        for mode, step in self._mode_steps.items():
+            self.idle[mode] = not self._forecast.due(mode, step + 1)
+
     def _begin(self, mode):
+        self._mode_steps[mode] += 1
         if self.needs_device_lane and self.port is self.run:
             self.port = Lane(self.run, self.plan, self._sizes)
         due = self.port.begin_step(mode)
@@ -209,6 +219,7 @@ class Session:
     def _end(self, mode, skipped):
         self.port.end_step(skipped)
         self._steps_closed += 1
+        self._look_ahead()
         self.modules.arm(False)
         if mode == TRAIN:
             self.losses.new_step()
@@ -256,11 +267,13 @@ class Session:
         grad = torch.is_grad_enabled()
         if not module.training:
             self.evaluating, self._eval_with_grad = True, grad
-            self.context.saw_batch(args, kwargs)
+            if not self.idle[EVAL]:
+                self.context.saw_batch(args, kwargs)
             if self.modules.active:
                 self.modules.arm(self.clock.evaluate())
         elif grad:
-            self.context.saw_batch(args, kwargs)
+            if not self.idle[TRAIN]:
+                self.context.saw_batch(args, kwargs)
             if self.modules.active:
                 self.modules.arm(self.clock.train())
         else:
