@@ -26,7 +26,7 @@ def _open_run(**options):
 def arm(open_run=None, **options):
     """Watches whatever trains with torch in this process. Nothing is written before it does. Idempotent.
 
-    \:param open_run: called with Run.open's keyword arguments at the first training event; default: Run.open.
+    :param open_run: called with Run.open's keyword arguments at the first training event; default: Run.open.
     """
     global _session
     if _session is None or _session.state is OFF:
@@ -45,11 +45,11 @@ def _start(session):
 def attach(model=None, config=None, dir=None, open_run=None, **options):
     """Records this training; returns an `Attached`. Raises on bad configuration, never later.
 
-    \:param model: the module (or list of modules) to watch; None: every model that an optimizer trains.
-    \:param config: a dict (the schema of docs/configuration.md), a path of a YAML or JSON file, or None for the
+    :param model: the module (or list of modules) to watch; None: every model that an optimizer trains.
+    :param config: a dict (the schema of docs/configuration.md), a path of a YAML or JSON file, or None for the
                      defaults: statistics of weights, gradients and losses at every step.
-    \:param dir: the run directory; default: $TDBG_RUN, else a fresh one under tdbg-runs/.
-    \:param options: passed on to Run.open (rank, world_size, step_base).
+    :param dir: the run directory; default: $TDBG_RUN, else a fresh one under tdbg-runs/.
+    :param options: passed on to Run.open (rank, world_size, step_base).
 
     Under `tdbg run` the launcher's run and plan are used and `config` is left alone, unless `dir` names another run.
     Call it after the model is built and before the first step (before the first call, if modules' outputs are wanted).

@@ -33,9 +33,9 @@ KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead optimizer's parameters that may 
 
 
 class Session:
-    """\:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
-    \:param explicit: only optimizers of the models handed over by `add_model` are watched.
-    \:param force_lane: host tensors take the device lane (tests).
+    """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
+    :param explicit: only optimizers of the models handed over by `add_model` are watched.
+    :param force_lane: host tensors take the device lane (tests).
     Threads: events of other threads than the one that opened the run are ignored.
     """
 
