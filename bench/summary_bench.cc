@@ -6,6 +6,7 @@
 // taken within the round. Reported: the median over rounds, and the 10th and 90th percentile.
 //
 //   summary_bench [--rounds N] [--mib N] [--json FILE]
+#include <hwy/highway.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -20,8 +21,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#include <hwy/highway.h>
 
 #include "tdbg/summary.h"
 
@@ -101,7 +100,9 @@ struct Spread {
 
 Spread SpreadOf(std::vector<double> v) {
   std::sort(v.begin(), v.end());
-  const auto at = [&](double q) { return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)]; };
+  const auto at = [&](double q) {
+    return v[static_cast<size_t>(q * static_cast<double>(v.size() - 1) + 0.5)];
+  };
   return {at(0.1), at(0.5), at(0.9)};
 }
 
@@ -155,8 +156,8 @@ int main(int argc, char** argv) {
   const auto summarize = [&](const Pages& pages, DType dtype, bool with_histogram) {
     return [&, dtype, with_histogram] {
       const int64_t shape[] = {static_cast<int64_t>(bytes / ItemSize(dtype))};
-      const tdbg::Status status =
-          summarizer.Summarize({pages.data(), dtype, shape, {}}, &summary, with_histogram ? &histogram : nullptr);
+      const tdbg::Status status = summarizer.Summarize({pages.data(), dtype, shape, {}}, &summary,
+                                                       with_histogram ? &histogram : nullptr);
       if (!status.ok()) std::abort();
     };
   };
@@ -193,19 +194,21 @@ int main(int argc, char** argv) {
 
   FILE* out = json != nullptr ? std::fopen(json, "w") : nullptr;
   const Spread read = SpreadOf(best_reads);
-  std::printf("pages of 4 KiB, %zu MiB, %d rounds; best read loop %.1f GB/s (%.1f-%.1f)\n", mib, rounds, read.median,
-              read.low, read.high);
+  std::printf("pages of 4 KiB, %zu MiB, %d rounds; best read loop %.1f GB/s (%.1f-%.1f)\n", mib, rounds,
+              read.median, read.low, read.high);
   std::printf("%-32s %8s %8s %17s\n", "", "GB/s", "ratio", "10 %-90 %");
   if (out != nullptr) {
-    std::fprintf(out, "{\"page_bytes\": 4096, \"mib\": %zu, \"rounds\": %d, \"read_gb_per_s\": %.3f, \"large\": [", mib,
-                 rounds, read.median);
+    std::fprintf(out,
+                 "{\"page_bytes\": 4096, \"mib\": %zu, \"rounds\": %d, \"read_gb_per_s\": %.3f, \"large\": [",
+                 mib, rounds, read.median);
   }
   for (size_t i = 0; i < all.size(); ++i) {
     const Spread s = SpreadOf(ratios[i]);
     const double rate = static_cast<double>(bytes) / SpreadOf(all[i].seconds).median / 1e9;
     std::printf("%-32s %8.1f %8.2f      %5.2f - %5.2f\n", all[i].name.c_str(), rate, s.median, s.low, s.high);
     if (out != nullptr) {
-      std::fprintf(out, "%s{\"name\": \"%s\", \"gb_per_s\": %.3f, \"ratio\": %.4f, \"low\": %.4f, \"high\": %.4f}",
+      std::fprintf(out,
+                   "%s{\"name\": \"%s\", \"gb_per_s\": %.3f, \"ratio\": %.4f, \"low\": %.4f, \"high\": %.4f}",
                    i != 0 ? ", " : "", all[i].name.c_str(), rate, s.median, s.low, s.high);
     }
   }

@@ -91,8 +91,8 @@ void PlaceWindow(float abs_max, PairCounter* pairs) {
   // One octave of headroom: later blocks rarely exceed the first one's largest by more, and every
   // bucket given to headroom is one taken from the small values.
   const int top = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21) + 4;
-  pairs->base = static_cast<uint16_t>(std::clamp<int>(top - PairCounter::kWindow, PairCounter::kSmallestBase,
-                                                      PairCounter::kLargestBase));
+  pairs->base = static_cast<uint16_t>(
+      std::clamp<int>(top - PairCounter::kWindow, PairCounter::kSmallestBase, PairCounter::kLargestBase));
 }
 
 void Fold(PairCounter* pairs, FloatCounter* counter) {
@@ -127,7 +127,8 @@ void Fold(PairCounter* pairs, FloatCounter* counter) {
 }
 
 void TakeFloats(FloatCounter* counter, float abs_min, float abs_max, uint64_t times, Histogram* h) {
-  const int lo = std::max(static_cast<int>(std::bit_cast<uint32_t>(abs_min) >> 21), FloatCounter::kFirstNormal);
+  const int lo =
+      std::max(static_cast<int>(std::bit_cast<uint32_t>(abs_min) >> 21), FloatCounter::kFirstNormal);
   const int hi = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21);
   const bool folded = counter->any_folded;
   const auto take = [&](int sign, int cell) {
@@ -159,7 +160,8 @@ void TakeFloats(FloatCounter* counter, float abs_min, float abs_max, uint64_t ti
 }
 
 void TakeDoubles(DoubleCounter* counter, double abs_min, double abs_max, uint64_t times, Histogram* h) {
-  const int lo = std::max(static_cast<int>(std::bit_cast<uint64_t>(abs_min) >> 50), DoubleCounter::kFirstNormal);
+  const int lo =
+      std::max(static_cast<int>(std::bit_cast<uint64_t>(abs_min) >> 50), DoubleCounter::kFirstNormal);
   const int hi = static_cast<int>(std::bit_cast<uint64_t>(abs_max) >> 50);
   const auto take = [&](int sign, int cell) {
     uint32_t* c = counter->cells[sign * 8192 + cell];

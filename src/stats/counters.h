@@ -17,13 +17,13 @@ namespace tdbg::stats {
 /// Exponent 255 (NaN, infinity) and 0 (zero, subnormals) are counted without asking and never read.
 struct FloatCounter {
   static constexpr int kCells = 2048;
-  static constexpr int kFirstNormal = 4;        ///< of the cells of one sign
+  static constexpr int kFirstNormal = 4;  ///< of the cells of one sign
   static constexpr int kFirstNonFinite = 1020;
   /// Four of each: with one, runs of equal values would wait for the store of the one before.
   uint32_t cells[kCells][4];
-  uint64_t folded[kCells];                      ///< from the pair counter
-  uint64_t subnormal[2][4 * 23];                ///< [sign][k - 4 * -149]
-  uint64_t outside_count;                       ///< elements that missed the window, for the caller's use
+  uint64_t folded[kCells];        ///< from the pair counter
+  uint64_t subnormal[2][4 * 23];  ///< [sign][k - 4 * -149]
+  uint64_t outside_count;         ///< elements that missed the window, for the caller's use
   bool any_folded;
   bool any_subnormal;
 
@@ -46,7 +46,7 @@ struct DoubleCounter {
   static constexpr int kCells = 16384;
   static constexpr int kFirstNormal = 4;
   uint32_t cells[kCells][2];
-  uint64_t subnormal[2][4 * 52];                ///< [sign][k - 4 * -1074]
+  uint64_t subnormal[2][4 * 52];  ///< [sign][k - 4 * -1074]
   bool any_subnormal;
 };
 
@@ -71,12 +71,13 @@ struct PairCounter {
   static constexpr uint64_t kFoldAfter = uint64_t{1} << 31;
   Cell tables[2][kIndices];
   /// Indices of the block before, counted while the vector units are busy with the next one: read
-  /// at once they would still be in the store buffer, in wider stores than the loads (measured: half the speed).
+  /// at once they would still be in the store buffer, in wider stores than the loads (measured: half the
+  /// speed).
   uint16_t indices[2][kPending];
-  uint32_t pending;                             ///< of indices[current]
+  uint32_t pending;  ///< of indices[current]
   uint32_t current;
   uint16_t base;
-  uint64_t elements;                            ///< counted since the last fold
+  uint64_t elements;  ///< counted since the last fold
 
   void CountPending(size_t from);
 };

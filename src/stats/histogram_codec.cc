@@ -32,7 +32,7 @@ class Cursor {
     for (int shift = 0; shift < 64; shift += 7) {
       if (at_ == end_) return false;
       const uint8_t byte = *at_++;
-      if (shift == 63 && byte > 1) return false;   // more than 64 bits
+      if (shift == 63 && byte > 1) return false;  // more than 64 bits
       *v |= static_cast<uint64_t>(byte & 0x7f) << shift;
       if (byte < 0x80) return byte != 0 || shift == 0;  // a trailing zero group is a longer form
     }
@@ -44,7 +44,9 @@ class Cursor {
   const uint8_t* end_;
 };
 
-constexpr uint32_t ZigZag(int32_t v) { return (static_cast<uint32_t>(v) << 1) ^ static_cast<uint32_t>(v >> 31); }
+constexpr uint32_t ZigZag(int32_t v) {
+  return (static_cast<uint32_t>(v) << 1) ^ static_cast<uint32_t>(v >> 31);
+}
 constexpr int64_t UnZigZag(uint64_t v) { return static_cast<int64_t>(v >> 1) ^ -static_cast<int64_t>(v & 1); }
 
 constexpr size_t kMaxBucketBytes = 3 + 10;

@@ -12,8 +12,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stats/kernels.cc"
-#include <hwy/foreach_target.h>
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -124,10 +124,10 @@ struct Sums {
 // on top, the most negative highest. What is missing when all have one sign, abs_min supplies.
 template <class DU>
 struct Extremes {
-  hn::Vec<DU> abs_min;    ///< of |bits| - 1: a zero wraps around to the largest
+  hn::Vec<DU> abs_min;  ///< of |bits| - 1: a zero wraps around to the largest
   hn::Vec<DU> signed_max;
   hn::Vec<DU> unsigned_max;
-  hn::Vec<DU> nonzero;    ///< count per lane
+  hn::Vec<DU> nonzero;  ///< count per lane
 
   HWY_INLINE void Reset() {
     const DU du;
@@ -296,7 +296,8 @@ HWY_NOINLINE void CountRange(const typename Loader::Word* x, size_t n, uint32_t 
 
 template <bool kPairs, bool kCountPrevious, class Loader>
 HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
-                      PairCounter* pairs, FloatCounter* outside, Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
+                      PairCounter* pairs, FloatCounter* outside, Extremes<typename Loader::Lane>& e,
+                      V64 (&total)[5]) {
   const D32 d;
   const DU16 du16;
   const size_t step = 4 * hn::Lanes(d);
@@ -319,7 +320,8 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
   }
   for (size_t i = 0; i < iterations; ++i) {
     const typename Loader::Word* at = x + i * step;
-    for (size_t j = 0; j < step * sizeof(*x); j += 64) hwy::Prefetch(reinterpret_cast<const char*>(at) + kAhead + j);
+    for (size_t j = 0; j < step * sizeof(*x); j += 64)
+      hwy::Prefetch(reinterpret_cast<const char*>(at) + kAhead + j);
     VU16 ids = base;
     hn::Vec<Lane> smallest = below;
     {
@@ -428,7 +430,8 @@ HWY_INLINE size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, fl
   const double abs_min = zeros != 0 || r.abs_min_nonzero < 0 ? 0.0 : as_double(r.abs_min_nonzero);
   out->zero += zeros;
   out->abs_max = HWY_MAX(out->abs_max, as_double(r.abs_max()));
-  if (r.abs_min_nonzero >= 0) out->abs_min_nonzero = HWY_MIN(out->abs_min_nonzero, as_double(r.abs_min_nonzero));
+  if (r.abs_min_nonzero >= 0)
+    out->abs_min_nonzero = HWY_MIN(out->abs_min_nonzero, as_double(r.abs_min_nonzero));
   out->min = HWY_MIN(out->min, r.largest_negative >= 0 ? -as_double(r.largest_negative) : abs_min);
   out->max = HWY_MAX(out->max, r.largest_positive >= 0 ? as_double(r.largest_positive) : -abs_min);
   const double unit = 1.0 / static_cast<double>(scale);
@@ -440,8 +443,8 @@ HWY_INLINE size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, fl
   return done;
 }
 
-size_t FastF32Kernel(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, FloatCounter* outside,
-                     Partial* out, bool* all_finite) {
+size_t FastF32Kernel(const float* x, size_t n, float pivot, float scale, PairCounter* pairs,
+                     FloatCounter* outside, Partial* out, bool* all_finite) {
   if (pairs == nullptr) return Fast<false, LoadF32>(x, n, pivot, scale, pairs, outside, out, all_finite);
   return Fast<true, LoadF32>(x, n, pivot, scale, pairs, outside, out, all_finite);
 }
@@ -501,11 +504,16 @@ void ToFloatKernel(Source source, const void* in, size_t n, float* HWY_RESTRICT 
       for (size_t i = 0; i < n; ++i) out[i] = from[i] != 0 ? 1.0f : 0.0f;
       return;
     }
-    case Source::kU8: return Convert<uint8_t>(in, n, out);
-    case Source::kI8: return Convert<int8_t>(in, n, out);
-    case Source::kU16: return Convert<uint16_t>(in, n, out);
-    case Source::kI16: return Convert<int16_t>(in, n, out);
-    case Source::kF16: return ConvertF16(in, n, out);
+    case Source::kU8:
+      return Convert<uint8_t>(in, n, out);
+    case Source::kI8:
+      return Convert<int8_t>(in, n, out);
+    case Source::kU16:
+      return Convert<uint16_t>(in, n, out);
+    case Source::kI16:
+      return Convert<int16_t>(in, n, out);
+    case Source::kF16:
+      return ConvertF16(in, n, out);
     case Source::kBF16: {
       const auto* from = static_cast<const uint16_t*>(in);
       auto* bits = reinterpret_cast<unsigned char*>(out);
@@ -520,10 +528,14 @@ void ToFloatKernel(Source source, const void* in, size_t n, float* HWY_RESTRICT 
 
 void ToDoubleKernel(WideSource source, const void* in, size_t n, double* HWY_RESTRICT out) {
   switch (source) {
-    case WideSource::kU32: return Convert<uint32_t>(in, n, out);
-    case WideSource::kI32: return Convert<int32_t>(in, n, out);
-    case WideSource::kU64: return Convert<uint64_t>(in, n, out);
-    case WideSource::kI64: return Convert<int64_t>(in, n, out);
+    case WideSource::kU32:
+      return Convert<uint32_t>(in, n, out);
+    case WideSource::kI32:
+      return Convert<int32_t>(in, n, out);
+    case WideSource::kU64:
+      return Convert<uint64_t>(in, n, out);
+    case WideSource::kI64:
+      return Convert<int64_t>(in, n, out);
   }
 }
 

@@ -103,20 +103,34 @@ class Pass {
 
   void Dense(DType dtype, const std::byte* data, size_t n) {
     switch (dtype) {
-      case DType::kFloat32: return Floats<float, FastF32>(reinterpret_cast<const float*>(data), n);
-      case DType::kBFloat16: return Floats<uint16_t, FastBF16>(reinterpret_cast<const uint16_t*>(data), n);
-      case DType::kFloat64: return Doubles(reinterpret_cast<const double*>(data), n);
-      case DType::kBool: return ViaFloat(Source::kBool, data, n, 1);
-      case DType::kUInt8: return ViaFloat(Source::kU8, data, n, 1);
-      case DType::kInt8: return ViaFloat(Source::kI8, data, n, 1);
-      case DType::kUInt16: return ViaFloat(Source::kU16, data, n, 2);
-      case DType::kInt16: return ViaFloat(Source::kI16, data, n, 2);
-      case DType::kFloat16: return ViaFloat(Source::kF16, data, n, 2);
-      case DType::kUInt32: return ViaDouble(WideSource::kU32, data, n, 4);
-      case DType::kInt32: return ViaDouble(WideSource::kI32, data, n, 4);
-      case DType::kUInt64: return ViaDouble(WideSource::kU64, data, n, 8);
-      case DType::kInt64: return ViaDouble(WideSource::kI64, data, n, 8);
-      default: return;  // refused before any memory is read
+      case DType::kFloat32:
+        return Floats<float, FastF32>(reinterpret_cast<const float*>(data), n);
+      case DType::kBFloat16:
+        return Floats<uint16_t, FastBF16>(reinterpret_cast<const uint16_t*>(data), n);
+      case DType::kFloat64:
+        return Doubles(reinterpret_cast<const double*>(data), n);
+      case DType::kBool:
+        return ViaFloat(Source::kBool, data, n, 1);
+      case DType::kUInt8:
+        return ViaFloat(Source::kU8, data, n, 1);
+      case DType::kInt8:
+        return ViaFloat(Source::kI8, data, n, 1);
+      case DType::kUInt16:
+        return ViaFloat(Source::kU16, data, n, 2);
+      case DType::kInt16:
+        return ViaFloat(Source::kI16, data, n, 2);
+      case DType::kFloat16:
+        return ViaFloat(Source::kF16, data, n, 2);
+      case DType::kUInt32:
+        return ViaDouble(WideSource::kU32, data, n, 4);
+      case DType::kInt32:
+        return ViaDouble(WideSource::kI32, data, n, 4);
+      case DType::kUInt64:
+        return ViaDouble(WideSource::kU64, data, n, 8);
+      case DType::kInt64:
+        return ViaDouble(WideSource::kI64, data, n, 8);
+      default:
+        return;  // refused before any memory is read
     }
   }
 
@@ -145,8 +159,8 @@ class Pass {
       return;
     }
     if (use_pairs_) Fold(&t_->pairs, &t_->floats);
-    TakeFloats(&t_->floats, static_cast<float>(totals_.abs_min_nonzero), static_cast<float>(totals_.abs_max), times,
-               h);
+    TakeFloats(&t_->floats, static_cast<float>(totals_.abs_min_nonzero), static_cast<float>(totals_.abs_max),
+               times, h);
   }
 
   void ViaFloat(Source source, const std::byte* data, size_t n, size_t item_size) {
@@ -203,7 +217,8 @@ class Pass {
   }
 
   template <typename Word>
-  using FastKernel = size_t (*)(const Word*, size_t, float, float, PairCounter*, FloatCounter*, Partial*, bool*);
+  using FastKernel = size_t (*)(const Word*, size_t, float, float, PairCounter*, FloatCounter*, Partial*,
+                                bool*);
 
   template <typename Word, FastKernel<Word> kFast>
   void Floats(const Word* x, size_t n) {
@@ -251,7 +266,8 @@ class Pass {
     auto pivot = static_cast<float>(pivot_);
     Partial p;
     bool all_finite = true;
-    const size_t done = kFast(x, m, pivot, scale_, pairs ? &t_->pairs : nullptr, &t_->floats, &p, &all_finite);
+    const size_t done =
+        kFast(x, m, pivot, scale_, pairs ? &t_->pairs : nullptr, &t_->floats, &p, &all_finite);
     if (histogram_) {
       if (!pairs) CountChunks(x, done, !(p.abs_min_nonzero >= 0x1p-126) || !all_finite);
       CountChunks(x + done, m - done, true);

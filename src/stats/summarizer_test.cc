@@ -105,8 +105,8 @@ void ExpectExactParts(const Summary& got, const Summary& want, const std::string
   EXPECT_EQ(got.neg_inf_count, want.neg_inf_count) << where;
   EXPECT_EQ(got.zero_count, want.zero_count) << where;
   if (want.finite_count() == 0) {
-    for (const double v : {got.min, got.max, got.mean, got.variance, got.m3, got.m4, got.l1, got.l2, got.abs_min,
-                           got.abs_max}) {
+    for (const double v : {got.min, got.max, got.mean, got.variance, got.m3, got.m4, got.l1, got.l2,
+                           got.abs_min, got.abs_max}) {
       EXPECT_TRUE(std::isnan(v)) << where;
     }
     return;
@@ -142,16 +142,46 @@ void ExpectWithinBounds(const Summary& got, const Summary& want, double unit, co
 
 template <typename T>
 struct Typed;
-template <> struct Typed<float> { static constexpr DType kType = DType::kFloat32; };
-template <> struct Typed<double> { static constexpr DType kType = DType::kFloat64; };
-template <> struct Typed<int8_t> { static constexpr DType kType = DType::kInt8; };
-template <> struct Typed<uint8_t> { static constexpr DType kType = DType::kUInt8; };
-template <> struct Typed<int16_t> { static constexpr DType kType = DType::kInt16; };
-template <> struct Typed<uint16_t> { static constexpr DType kType = DType::kUInt16; };
-template <> struct Typed<int32_t> { static constexpr DType kType = DType::kInt32; };
-template <> struct Typed<uint32_t> { static constexpr DType kType = DType::kUInt32; };
-template <> struct Typed<int64_t> { static constexpr DType kType = DType::kInt64; };
-template <> struct Typed<uint64_t> { static constexpr DType kType = DType::kUInt64; };
+template <>
+struct Typed<float> {
+  static constexpr DType kType = DType::kFloat32;
+};
+template <>
+struct Typed<double> {
+  static constexpr DType kType = DType::kFloat64;
+};
+template <>
+struct Typed<int8_t> {
+  static constexpr DType kType = DType::kInt8;
+};
+template <>
+struct Typed<uint8_t> {
+  static constexpr DType kType = DType::kUInt8;
+};
+template <>
+struct Typed<int16_t> {
+  static constexpr DType kType = DType::kInt16;
+};
+template <>
+struct Typed<uint16_t> {
+  static constexpr DType kType = DType::kUInt16;
+};
+template <>
+struct Typed<int32_t> {
+  static constexpr DType kType = DType::kInt32;
+};
+template <>
+struct Typed<uint32_t> {
+  static constexpr DType kType = DType::kUInt32;
+};
+template <>
+struct Typed<int64_t> {
+  static constexpr DType kType = DType::kInt64;
+};
+template <>
+struct Typed<uint64_t> {
+  static constexpr DType kType = DType::kUInt64;
+};
 
 class SummarizerTest : public testing::Test {
  protected:
@@ -319,7 +349,8 @@ TEST_F(SummarizerTest, AFarOutlierInFrontDoesNotSpoilTheRest) {
 
 TEST_F(SummarizerTest, LevelsThatJumpBetweenBlocksStayAccurate) {
   std::vector<float> x = Normal(400000, 0, 1);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = x[i] * (i % 100000 < 50000 ? 1e-3f : 1.0f) + (i < 200000 ? 1000 : -500);
+  for (size_t i = 0; i < x.size(); ++i)
+    x[i] = x[i] * (i % 100000 < 50000 ? 1e-3f : 1.0f) + (i < 200000 ? 1000 : -500);
   Check(x, kFloatUnit, "jumps");
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
   Check(x, kFloatUnit, "ramp");
@@ -485,9 +516,15 @@ TEST_F(SummarizerTest, StridedViewsEqualTheirCopies) {
     std::vector<int64_t> shape, strides;
     int64_t offset;
   } views[] = {
-      {{300, 400}, {1, 300}, 0},    {{300, 400}, {1000, 2}, 0},   {{300, 400}, {-1000, -2}, 399999},
-      {{7, 300}, {0, 3}, 5},        {{300, 7}, {3, 0}, 5},        {{50, 0, 3}, {1, 2, 3}, 0},
-      {{10, 20, 30}, {1, 600, 10}, 0}, {{100000}, {3}, 0},        {{5, 1, 3000}, {3001, 99, 1}, 1},
+      {{300, 400}, {1, 300}, 0},
+      {{300, 400}, {1000, 2}, 0},
+      {{300, 400}, {-1000, -2}, 399999},
+      {{7, 300}, {0, 3}, 5},
+      {{300, 7}, {3, 0}, 5},
+      {{50, 0, 3}, {1, 2, 3}, 0},
+      {{10, 20, 30}, {1, 600, 10}, 0},
+      {{100000}, {3}, 0},
+      {{5, 1, 3000}, {3001, 99, 1}, 1},
       {{3, 4}, {0, 0}, 9},
   };
   for (const auto& view : views) {

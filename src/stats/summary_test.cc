@@ -1,13 +1,13 @@
 #include "tdbg/summary.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace tdbg {
 namespace {
@@ -100,7 +100,8 @@ TEST(BucketTest, BoundsHoldTheirValuesOverTheWholeRange) {
 }
 
 TEST(BucketTest, AscendingValuesHaveAscendingBuckets) {
-  const double edges[] = {-1e308, -2, -1.75, -1, -1e-310, 5e-324, 1e-310, 2.3e-308, 1, 1.25, 1.5, 1.75, 2, 1.7e308};
+  const double edges[] = {-1e308,   -2, -1.75, -1,  -1e-310, 5e-324, 1e-310,
+                          2.3e-308, 1,  1.25,  1.5, 1.75,    2,      1.7e308};
   for (size_t i = 1; i < std::size(edges); ++i) EXPECT_LT(BucketOf(edges[i - 1]), BucketOf(edges[i])) << i;
   EXPECT_EQ(BucketOf(1.0), kBucketBias);
   EXPECT_EQ(BucketOf(5e-324), 5);
@@ -145,7 +146,8 @@ TEST(HistogramCodecTest, RoundTripsAndAppends) {
     ASSERT_TRUE(back.ok()) << back.status().ToString();
     EXPECT_EQ(*back, h);
     for (size_t cut = 1; cut < bytes.size(); ++cut) {
-      EXPECT_EQ(DecodeHistogram(std::span(bytes).subspan(1, cut - 1)).status().code(), Code::kDataLoss) << cut;
+      EXPECT_EQ(DecodeHistogram(std::span(bytes).subspan(1, cut - 1)).status().code(), Code::kDataLoss)
+          << cut;
     }
   }
 }
@@ -161,15 +163,15 @@ TEST(HistogramCodecTest, WhatWasNotEncodedHereIsRefused) {
   const std::vector<uint8_t> bad[] = {
       {},
       {1},
-      {1, 0x9a, 0x43},                                  // no count
-      {1, 0x9a, 0x43, 0},                               // empty bucket
-      {1, 0x9a, 0x43, 0x83, 0x00},                      // a longer form of 3
-      {1, 0x9a, 0x43, 3, 0},                            // a byte left over
-      {2, 0x9a, 0x43, 3, 0, 3},                         // the same bucket twice
-      {2, 0x9a, 0x43, 3, 1, 3},                         // descending
-      {1, 0, 3},                                        // bucket 0
-      {1, 8, 3},                                        // bucket 4: below every double
-      {1, 0x9a, 0x83, 0x01, 3},                         // bucket 8397
+      {1, 0x9a, 0x43},              // no count
+      {1, 0x9a, 0x43, 0},           // empty bucket
+      {1, 0x9a, 0x43, 0x83, 0x00},  // a longer form of 3
+      {1, 0x9a, 0x43, 3, 0},        // a byte left over
+      {2, 0x9a, 0x43, 3, 0, 3},     // the same bucket twice
+      {2, 0x9a, 0x43, 3, 1, 3},     // descending
+      {1, 0, 3},                    // bucket 0
+      {1, 8, 3},                    // bucket 4: below every double
+      {1, 0x9a, 0x83, 0x01, 3},     // bucket 8397
       {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1, 1},
       {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1},
       {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 1},

@@ -24,12 +24,18 @@ void CopyRun(const std::byte* in, int64_t stride, int64_t n, size_t item_size, s
     return;
   }
   switch (item_size) {
-    case 1: return CopyStrided<uint8_t>(in, stride, n, out);
-    case 2: return CopyStrided<uint16_t>(in, stride, n, out);
-    case 4: return CopyStrided<uint32_t>(in, stride, n, out);
-    case 8: return CopyStrided<uint64_t>(in, stride, n, out);
-    case 16: return CopyStrided<Word16>(in, stride, n, out);
-    default: break;
+    case 1:
+      return CopyStrided<uint8_t>(in, stride, n, out);
+    case 2:
+      return CopyStrided<uint16_t>(in, stride, n, out);
+    case 4:
+      return CopyStrided<uint32_t>(in, stride, n, out);
+    case 8:
+      return CopyStrided<uint64_t>(in, stride, n, out);
+    case 16:
+      return CopyStrided<Word16>(in, stride, n, out);
+    default:
+      break;
   }
 }
 
@@ -56,12 +62,18 @@ void CopyTransposed(const std::byte* in, Axis rows, Axis columns, int64_t out_ro
 void CopyPlane(const std::byte* in, Axis rows, Axis columns, int64_t out_row_elements, size_t item_size,
                std::byte* out) {
   switch (item_size) {
-    case 1: return CopyTransposed<uint8_t>(in, rows, columns, out_row_elements, out);
-    case 2: return CopyTransposed<uint16_t>(in, rows, columns, out_row_elements, out);
-    case 4: return CopyTransposed<uint32_t>(in, rows, columns, out_row_elements, out);
-    case 8: return CopyTransposed<uint64_t>(in, rows, columns, out_row_elements, out);
-    case 16: return CopyTransposed<Word16>(in, rows, columns, out_row_elements, out);
-    default: break;
+    case 1:
+      return CopyTransposed<uint8_t>(in, rows, columns, out_row_elements, out);
+    case 2:
+      return CopyTransposed<uint16_t>(in, rows, columns, out_row_elements, out);
+    case 4:
+      return CopyTransposed<uint32_t>(in, rows, columns, out_row_elements, out);
+    case 8:
+      return CopyTransposed<uint64_t>(in, rows, columns, out_row_elements, out);
+    case 16:
+      return CopyTransposed<Word16>(in, rows, columns, out_row_elements, out);
+    default:
+      break;
   }
 }
 
@@ -227,7 +239,8 @@ void CopyContiguous(const TensorView& view, std::byte* out) {
   int64_t in_offset = 0;
   int64_t out_offset = 0;
   while (true) {
-    CopyPlane(data + in_offset * item, axes[near], columns, out_row_elements, item_size, out + out_offset * item);
+    CopyPlane(data + in_offset * item, axes[near], columns, out_row_elements, item_size,
+              out + out_offset * item);
     size_t i = rank - 1;
     while (i-- > 0) {
       if (i == near) continue;

@@ -43,7 +43,7 @@ struct UnorderedWalk {
   int64_t multiplicity = 1;         ///< how often each element counts: the product of stride-0 axes
   AxisList axes;                    ///< descending strides, all positive; empty: one element
   bool contiguous() const { return axes.size() == 0 || (axes.size() == 1 && axes[0].stride == 1); }
-  int64_t element_count() const;    ///< without multiplicity
+  int64_t element_count() const;  ///< without multiplicity
 };
 /// \pre view.element_count() > 0
 UnorderedWalk MakeUnorderedWalk(const TensorView& view);
@@ -64,9 +64,9 @@ class RunReader {
   const std::byte* row_;
   AxisList axes_;
   size_t item_size_;
-  size_t outer_ = 0;                   ///< axes but the innermost
-  std::array<int64_t, 8> few_ = {};    ///< where we are on them
-  std::vector<int64_t> many_;          ///< instead, if there are more
+  size_t outer_ = 0;                 ///< axes but the innermost
+  std::array<int64_t, 8> few_ = {};  ///< where we are on them
+  std::vector<int64_t> many_;        ///< instead, if there are more
   int64_t in_row_ = 0;
   bool done_ = false;
 };

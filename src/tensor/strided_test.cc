@@ -1,12 +1,12 @@
 #include "tensor/strided.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <random>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 namespace tdbg {
 namespace {
