@@ -1,0 +1,317 @@
+#include "capture/recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <random>
+
+namespace tdbg::capture {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class FakeSink : public Sink {
+ public:
+  void AppendTensorDef(const format::TensorDef& def) override { defs.push_back(def); }
+  void AppendSummaries(int64_t, std::span<const format::SummaryRow> rows,
+                       std::span<const uint8_t> histograms) override {
+    log.push_back("summaries");
+    for (const format::SummaryRow& row : rows) {
+      summaries.push_back(row);
+      const auto bytes = histograms.subspan(row.histogram_offset, row.histogram_bytes);
+      histogram_of.push_back(row.histogram_bytes == 0 ? Histogram{} : *DecodeHistogram(bytes));
+    }
+  }
+  void AppendScalars(int64_t, std::span<const format::ScalarRow> rows) override {
+    scalars.insert(scalars.end(), rows.begin(), rows.end());
+  }
+  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey, const TensorView& view) override {
+    log.push_back("raw");
+    raws.push_back({step, tensor});
+    raw_bytes.emplace_back(view.byte_count());
+    CopyContiguous(view, raw_bytes.back().data());
+    return true;
+  }
+  void AppendContext(const format::ContextRecord& record) override { contexts.push_back(record); }
+  void Commit(const format::Commit& commit) override {
+    log.push_back("commit");
+    commits.push_back(commit);
+  }
+  void Heartbeat(int64_t step, int64_t) override { heartbeats.push_back(step); }
+  void CountLoss(format::LossCause cause, format::LossKind, int64_t, uint64_t count, uint64_t) override {
+    for (uint64_t i = 0; i < count; ++i) losses.push_back(cause);
+  }
+
+  std::vector<std::string> log;
+  std::vector<format::TensorDef> defs;
+  std::vector<format::SummaryRow> summaries;
+  std::vector<Histogram> histogram_of;
+  std::vector<format::ScalarRow> scalars;
+  std::vector<std::pair<int64_t, uint32_t>> raws;
+  std::vector<std::vector<std::byte>> raw_bytes;
+  std::vector<format::ContextRecord> contexts;
+  std::vector<format::Commit> commits;
+  std::vector<int64_t> heartbeats;
+  std::vector<format::LossCause> losses;
+};
+
+/// The default plan, with raw tensors of `kind` at every `interval`th TRAIN step.
+plan::Plan PlanWithRaw(const std::string& collection, int64_t interval) {
+  plan::Plan plan = plan::Plan::Default();
+  for (plan::CollectionPlan& c : plan.collections) {
+    if (c.name == collection) c.raw[1] = plan::Schedule{.interval = interval};
+  }
+  return plan;
+}
+
+class RecorderTest : public testing::Test {
+ protected:
+  void Start(const plan::Plan& plan, RecorderOptions options = {}) {
+    recorder_ = std::make_unique<Recorder>(*plan::CompiledPlan::Compile(plan), &sink_, options);
+  }
+  Recorder::Id Define(const std::string& name, const std::string& kind, std::vector<int64_t> shape,
+                      DType dtype = DType::kFloat32) {
+    return recorder_->Define({.name = name, .kind = kind, .dtype = dtype, .shape = std::move(shape)});
+  }
+  void PutFloats(Recorder::Id id, const std::vector<float>& values) {
+    const int64_t shape[] = {static_cast<int64_t>(values.size())};
+    recorder_->Put(id, {values.data(), DType::kFloat32, shape, {}}, {});
+  }
+  void Step(ModeKey mode, const std::function<void()>& body = [] {}) {
+    recorder_->BeginStep(mode);
+    body();
+    recorder_->EndStep(false);
+  }
+
+  FakeSink sink_;
+  std::unique_ptr<Recorder> recorder_;
+};
+
+TEST_F(RecorderTest, AStepsRowsReachTheSinkInOneCallAndBecomeVisibleTogether) {
+  Start(plan::Plan::Default());
+  const auto w = Define("w", "weight", {4});
+  const auto b = Define("b", "bias", {2});
+  Step(ModeKey::kTrain, [&] {
+    PutFloats(w, {1, 2, 3, 4});
+    PutFloats(b, {0, -1});
+  });
+  EXPECT_THAT(sink_.log, ElementsAre("summaries", "commit"));
+  ASSERT_EQ(sink_.summaries.size(), 2u);
+  EXPECT_EQ(sink_.summaries[0].mean, 2.5);
+  EXPECT_EQ(sink_.summaries[1].zero_count, 1u);
+  EXPECT_EQ(sink_.commits[0].global_step, 0);
+  EXPECT_EQ(sink_.commits[0].mode, 1);
+}
+
+TEST_F(RecorderTest, ModesCountForThemselvesAndGlobalStepsCountAll) {
+  Start(plan::Plan::Default());
+  for (const ModeKey mode : {ModeKey::kTrain, ModeKey::kTrain, ModeKey::kEval, ModeKey::kTrain}) Step(mode);
+  std::vector<int64_t> mode_steps;
+  for (const format::Commit& c : sink_.commits) mode_steps.push_back(c.mode_step);
+  EXPECT_THAT(mode_steps, ElementsAre(0, 1, 0, 2));
+  EXPECT_EQ(recorder_->global_step(), 3);
+  EXPECT_EQ(recorder_->mode_step(ModeKey::kTrain), 2);
+  EXPECT_EQ(recorder_->mode_step(ModeKey::kPredict), -1);
+  EXPECT_EQ(recorder_->mode_step(ModeKey::kGlobal), 3);
+}
+
+TEST_F(RecorderTest, AContinuedTrainingCountsOn) {
+  Start(plan::Plan::Default(), {.first_step = 100});
+  Step(ModeKey::kTrain);
+  Step(ModeKey::kEval);
+  EXPECT_EQ(sink_.commits[0].global_step, 100);
+  EXPECT_EQ(sink_.commits[0].mode_step, 100);
+  EXPECT_EQ(sink_.commits[1].mode_step, 0);
+}
+
+TEST_F(RecorderTest, WhereNothingIsDueOnlyTheHeartbeatSaysThatAStepPassed) {
+  plan::Plan plan = plan::Plan::Default();
+  plan.summaries_every = 3;
+  Start(plan);
+  const auto w = Define("w", "weight", {1});
+  for (int i = 0; i < 4; ++i) Step(ModeKey::kTrain, [&] { PutFloats(w, {1}); });
+  EXPECT_THAT(sink_.heartbeats, ElementsAre(1, 2));
+  EXPECT_EQ(sink_.summaries.size(), 2u);
+  EXPECT_EQ(sink_.commits[1].global_step, 3);
+}
+
+TEST_F(RecorderTest, AScalarMakesAStepOfTheRun) {
+  plan::Plan plan = plan::Plan::Default();
+  plan.summaries_every = 0;
+  Start(plan);
+  const auto lr = recorder_->DefineScalar("lr", "");
+  EXPECT_THAT(sink_.defs[0].collections, ElementsAre("context"));
+  EXPECT_FALSE(recorder_->BeginStep(ModeKey::kTrain)) << "no tensor is due";
+  recorder_->PutScalar(lr, 0.1, {});
+  recorder_->EndStep(true);
+  ASSERT_EQ(sink_.commits.size(), 1u);
+  EXPECT_EQ(sink_.commits[0].flags, format::kCommitSkipped);
+  EXPECT_EQ(sink_.scalars[0].value, 0.1);
+}
+
+TEST_F(RecorderTest, ContextOffMeansNoContextButAUsersMetricsStay) {
+  plan::Plan plan = plan::Plan::Default();
+  plan.context = false;
+  plan.summaries_every = 0;
+  Start(plan);
+  EXPECT_EQ(recorder_->DefineScalar("lr", ""), Run::kNotWanted);
+  EXPECT_NE(recorder_->DefineScalar("accuracy", "metrics"), Run::kNotWanted);
+  recorder_->PutContext("optimizer", "{}");
+  Step(ModeKey::kTrain);
+  EXPECT_THAT(sink_.commits, IsEmpty());
+}
+
+TEST_F(RecorderTest, RawTensorsComeAfterTheStatisticsAndOnlyWhenDue) {
+  Start(PlanWithRaw("weights", 2));
+  const auto w = Define("w", "weight", {2});
+  const auto g = Define("g", "gradient", {2});
+  const float values[] = {1, 2};
+  const void* data[] = {values, values};
+  const Recorder::Id ids[] = {w, g};
+  for (int i = 0; i < 3; ++i) Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(2, w)));
+  EXPECT_THAT(sink_.log, ElementsAre("summaries", "raw", "commit", "summaries", "commit", "summaries", "raw", "commit"));
+  EXPECT_EQ(recorder_->counters().raws, 2u);
+}
+
+TEST_F(RecorderTest, TensorsThatAreAbsentOrNotWantedAreSkipped) {
+  Start(plan::Plan::Default());
+  const auto w = Define("w", "weight", {1});
+  EXPECT_EQ(Define("o", "output", {1}), Run::kNotWanted);
+  const float value = 5;
+  const void* data[] = {nullptr, &value, &value, &value};
+  const Recorder::Id ids[] = {w, Run::kNotWanted, 77, w};
+  Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
+  EXPECT_EQ(sink_.summaries.size(), 1u);
+}
+
+TEST_F(RecorderTest, TheSameNameIsTheSameTensorUnlessItsTypeOrShapeChanged) {
+  Start(plan::Plan::Default());
+  const auto first = Define("w", "weight", {2});
+  EXPECT_EQ(Define("w", "weight", {2}), first);
+  const auto second = Define("w", "weight", {3});
+  EXPECT_NE(second, first);
+  EXPECT_EQ(Define("w", "weight", {2}), first);
+  EXPECT_NE(Define("w", "weight", {2}, DType::kFloat16), first);
+  EXPECT_EQ(sink_.defs.size(), 3u);
+  EXPECT_NE(recorder_->DefineScalar("w", "metrics"), first);
+}
+
+TEST_F(RecorderTest, ATypeWithoutStatisticsIsCountedOnce) {
+  Start(PlanWithRaw("weights", 1));
+  const auto w = Define("w", "weight", {2}, DType::kComplex64);
+  const float values[4] = {};
+  const void* data[] = {values};
+  const Recorder::Id ids[] = {w};
+  for (int i = 0; i < 3; ++i) Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
+  EXPECT_THAT(sink_.losses, ElementsAre(format::LossCause::kUnsupported));
+  EXPECT_THAT(sink_.summaries, IsEmpty());
+  EXPECT_EQ(sink_.raws.size(), 3u);
+}
+
+TEST_F(RecorderTest, HistogramsBelongToTheirRows) {
+  Start(plan::Plan::Default());
+  const auto small = Define("s", "weight", {255});
+  const auto large = Define("l", "weight", {256});
+  const auto other = Define("o", "bias", {300});
+  Step(ModeKey::kTrain, [&] {
+    PutFloats(large, std::vector<float>(256, 2.0f));
+    PutFloats(small, std::vector<float>(255, 1.0f));
+    PutFloats(other, std::vector<float>(300, -3.0f));
+  });
+  ASSERT_EQ(sink_.histogram_of.size(), 3u);
+  EXPECT_THAT(sink_.histogram_of[0], ElementsAre(HistogramBucket{BucketOf(2.0), 256}));
+  EXPECT_THAT(sink_.histogram_of[1], IsEmpty());
+  EXPECT_THAT(sink_.histogram_of[2], ElementsAre(HistogramBucket{BucketOf(-3.0), 300}));
+}
+
+TEST_F(RecorderTest, HelpersMakeTheSameRowsInTheSameOrder) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> tensors;
+  for (int i = 0; i < 200; ++i) {
+    tensors.emplace_back(1 + random() % 5000);
+    for (float& x : tensors.back()) x = normal(random);
+  }
+  const auto record = [&](int threads) {
+    sink_ = FakeSink();
+    Start(plan::Plan::Default(), {.statistics_threads = threads, .parallel_from_bytes = 0});
+    std::vector<Recorder::Id> ids;
+    std::vector<const void*> data;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      ids.push_back(Define("w" + std::to_string(i), "weight", {static_cast<int64_t>(tensors[i].size())}));
+      data.push_back(tensors[i].data());
+    }
+    for (int step = 0; step < 20; ++step) Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
+    return std::pair(sink_.summaries, sink_.histogram_of);
+  };
+  const auto alone = record(1);
+  for (const int threads : {2, 4}) {
+    const auto shared = record(threads);
+    ASSERT_EQ(shared.first.size(), alone.first.size());
+    EXPECT_EQ(shared.second, alone.second);
+    for (size_t i = 0; i < alone.first.size(); ++i) {
+      ASSERT_EQ(shared.first[i].tensor, alone.first[i].tensor);
+      ASSERT_EQ(shared.first[i].variance, alone.first[i].variance);
+    }
+  }
+}
+
+TEST_F(RecorderTest, WhatIsPutBetweenStepsBelongsToTheNext) {
+  Start(PlanWithRaw("losses", 2));
+  const auto loss = Define("loss", "loss", {1});
+  PutFloats(loss, {1});
+  Step(ModeKey::kTrain);
+  PutFloats(loss, {2});
+  Step(ModeKey::kTrain);
+  EXPECT_EQ(sink_.summaries.size(), 2u);
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, loss))) << "not due at step 1";
+  float kept = 0;
+  std::memcpy(&kept, sink_.raw_bytes[0].data(), 4);
+  EXPECT_EQ(kept, 1);
+}
+
+TEST_F(RecorderTest, FinalValuesLieOutsideTheSteps) {
+  Start(PlanWithRaw("weights", 100));
+  const auto w = Define("w", "weight", {1});
+  Step(ModeKey::kTrain, [&] { PutFloats(w, {1}); });
+  Step(ModeKey::kTrain, [&] { PutFloats(w, {2}); });
+  recorder_->BeginEnd();
+  PutFloats(w, {3});
+  recorder_->FinishEnd();
+  ASSERT_EQ(sink_.commits.size(), 3u);
+  EXPECT_EQ(sink_.commits[2].flags, format::kCommitOutside);
+  EXPECT_EQ(sink_.commits[2].global_step, 1);
+  EXPECT_EQ(sink_.summaries[2].point, 1);
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(1, w))) << "kept raw at all, so at the end too";
+  EXPECT_FALSE(recorder_->BeginStep(ModeKey::kTrain));
+}
+
+TEST_F(RecorderTest, ContextIsWrittenWhenItChanges) {
+  Start(plan::Plan::Default());
+  Step(ModeKey::kTrain, [&] { recorder_->PutContext("optimizer", "{\"lr\":1}"); });
+  Step(ModeKey::kTrain, [&] { recorder_->PutContext("optimizer", "{\"lr\":1}"); });
+  Step(ModeKey::kTrain, [&] { recorder_->PutContext("optimizer", "{\"lr\":2}"); });
+  ASSERT_EQ(sink_.contexts.size(), 2u);
+  EXPECT_EQ(sink_.contexts[1].global_step, 2);
+}
+
+TEST_F(RecorderTest, AWorkerThatIsNotAmongThoseThatCaptureOnlyCountsSteps) {
+  Start(plan::Plan::Default(), {.inert = true});
+  EXPECT_EQ(Define("w", "weight", {1}), Run::kNotWanted);
+  EXPECT_FALSE(recorder_->BeginStep(ModeKey::kTrain));
+  recorder_->EndStep(false);
+  EXPECT_THAT(sink_.heartbeats, ElementsAre(0));
+}
+
+TEST_F(RecorderTest, ANameThatIsNoUtf8IsMadeOne) {
+  Start(plan::Plan::Default());
+  Define("w\xff", "weight", {1});
+  EXPECT_EQ(sink_.defs[0].name, "w\xef\xbf\xbd");
+}
+
+}  // namespace
+}  // namespace tdbg::capture
