@@ -1,0 +1,138 @@
+#include "store/writer/leftovers.h"
+
+#include <gmock/gmock.h>
+
+#include "store/writer/testing.h"
+#include "store/writer/worker_writer.h"
+
+namespace tdbg::store {
+namespace {
+
+// A directory as a killed process leaves it: copied while the writer lives, so neither lock nor drain matter.
+class LeftoversTest : public testing::Test {
+ protected:
+  LeftoversTest() {
+    WriterOptions options;
+    options.worker_directory = scratch_ / "live";
+    options.journal_path = scratch_ / "live/journal";
+    options.worker.worker = "worker_0";
+    options.run_id = "r";
+    options.journal_bytes = 1 << 20;
+    base::LocalFileSystem().CreateDirectories(options.worker_directory).ok();
+    auto opened = WorkerWriter::Open(options);
+    EXPECT_TRUE(opened.ok());
+    writer_ = *std::move(opened);
+    format::TensorDef def;
+    def.name = "w";
+    def.dtype = DType::kFloat32;
+    writer_->AppendTensorDef(def);
+  }
+  void Step(int64_t step, bool commit = true) {
+    const std::vector<float> values(1000, static_cast<float>(step));
+    const int64_t shape[] = {1000};
+    EXPECT_TRUE(writer_->AppendRaw(step, 0, {}, {values.data(), DType::kFloat32, shape, {}}));
+    format::Commit c;
+    c.global_step = step;
+    if (commit) writer_->Commit(c);
+  }
+  void Die() {
+    std::filesystem::copy(scratch_ / "live", dead_, std::filesystem::copy_options::recursive);
+  }
+  Decoded Read() { return DecodeWorker(dead_, dead_ + "/journal"); }
+  template <typename T>
+  void Patch(uint64_t at, T value) {
+    std::string journal = base::Slurp(dead_ + "/journal");
+    std::memcpy(journal.data() + at, &value, sizeof(value));
+    base::Spill(dead_ + "/journal", journal);
+  }
+  uint64_t Field(size_t offset) { return base::Load<uint64_t>(base::Slurp(dead_ + "/journal").data() + offset); }
+
+  base::ScratchDirectory scratch_;
+  std::string dead_ = scratch_ / "dead";
+  std::unique_ptr<WorkerWriter> writer_;
+};
+
+TEST_F(LeftoversTest, CommittedStepsAreSealedOnceAndTheOpenOneIsCounted) {
+  Step(0);
+  Step(1);
+  Step(2, /*commit=*/false);
+  Die();
+  base::Spill(dead_ + "/segments/.tmp-00000000000000000001-00000000000000000004.safetensors", "half");
+  for (int again = 0; again < 3; ++again) {
+    TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+    const Decoded read = Read();
+    EXPECT_EQ(read.steps.size(), 2u);
+    EXPECT_EQ(read.raws.size(), 2u);
+    EXPECT_EQ(read.segments, 1u);
+    EXPECT_EQ(base::LocalFileSystem().List(dead_ + "/segments")->size(), 1u);
+    constexpr size_t kCrashedStep = offsetof(format::JournalHeader, loss_count) + 8 * (11 * 4 + 3);
+    EXPECT_EQ(Field(kCrashedStep), 1u);
+  }
+}
+
+TEST_F(LeftoversTest, ASegmentRenamedBeforeSealedPosMovedIsNotSealedAgain) {
+  Step(0);
+  Die();
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+  const std::string segment = base::LocalFileSystem().List(dead_ + "/segments")->at(0).name;
+  Step(1);
+  std::filesystem::copy(scratch_ / "live/journal", dead_ + "/journal", std::filesystem::copy_options::overwrite_existing);
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+  const Decoded read = Read();
+  EXPECT_EQ(read.segments, 2u);
+  EXPECT_EQ(read.steps.size(), 2u);
+  EXPECT_EQ(read.tensors.at(0), "w");
+  EXPECT_TRUE(read.raws.count("w@1"));
+  EXPECT_EQ(base::LocalFileSystem().List(dead_ + "/segments")->at(0).name, segment);
+}
+
+TEST_F(LeftoversTest, ADamagedRecordCostsItselfOnly) {
+  Step(0);
+  const uint64_t second = base::Load<uint64_t>(base::Slurp(scratch_ / "live/journal").data() + 64);
+  Step(1);
+  Step(2);
+  Die();
+  Patch<char>(4096 + second + 64 + 200, 'x');  // inside step 1's raw data
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+  const Decoded read = Read();
+  EXPECT_EQ(read.steps.size(), 3u);
+  EXPECT_EQ(read.raws.size(), 2u);
+  EXPECT_FALSE(read.raws.count("w@1"));
+}
+
+TEST_F(LeftoversTest, ADamagedHeaderEndsTheJournalThere) {
+  Step(0);
+  const uint64_t second = base::Load<uint64_t>(base::Slurp(scratch_ / "live/journal").data() + 64);
+  Step(1);
+  Step(2);
+  Die();
+  Patch<char>(4096 + second + 5, 'x');
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+  EXPECT_EQ(Read().steps.size(), 1u);
+}
+
+TEST_F(LeftoversTest, NothingToSealIsNoError) {
+  EXPECT_TRUE(SealLeftovers(base::LocalFileSystem(), scratch_ / "nowhere").ok());
+  EXPECT_TRUE(SealLeftovers(base::LocalFileSystem(), scratch_ / "live").ok());  // its lock is held
+  Die();
+  Patch<uint64_t>(0, 0);  // died before the magic was written
+  EXPECT_TRUE(SealLeftovers(base::LocalFileSystem(), dead_).ok());
+  base::Spill(dead_ + "/journal", "short");
+  EXPECT_TRUE(SealLeftovers(base::LocalFileSystem(), dead_).ok());
+  std::filesystem::remove(dead_ + "/journal");
+  EXPECT_TRUE(SealLeftovers(base::LocalFileSystem(), dead_).ok());
+}
+
+TEST_F(LeftoversTest, AFullDiskLeavesEverythingForTheNextAttempt) {
+  Step(0);
+  Die();
+  FaultyFileSystem faulty;
+  faulty.fail = Code::kResourceExhausted;
+  EXPECT_EQ(SealLeftovers(faulty, dead_).code(), Code::kResourceExhausted);
+  EXPECT_EQ(Read().steps.size(), 1u);
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+  EXPECT_EQ(Read().segments, 1u);
+}
+
+}  // namespace
+}  // namespace tdbg::store
