@@ -194,7 +194,7 @@ TEST(Segment, NoFlippedByteOfTheHeaderGoesUnnoticed) {
     std::string damaged = header;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x02);
     const auto read = DecodeSegmentHeader(Bytes(damaged), header.size() + 22);
-    if (read.ok()) EXPECT_FALSE(read->hash_ok && !read->tdbg_json.empty()) << i;
+    EXPECT_FALSE(read.ok() && read->hash_ok && !read->tdbg_json.empty()) << i;
   }
   EXPECT_FALSE(DecodeSegmentHeader(Bytes(header), header.size() + 21).ok());
   EXPECT_FALSE(DecodeSegmentHeader(Bytes(header).first(20), header.size() + 22).ok());
