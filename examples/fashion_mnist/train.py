@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--subset", type=int, default=0, help="train on this many images; 0: all 60,000")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--optimizer", choices=["sgd", "momentum", "adam"], default="sgd")
+    parser.add_argument("--optimizer", choices=["sgd", "momentum", "adam"], default="momentum")
     parser.add_argument("--test-images", type=int, default=1000, help="how many to evaluate on; 0: do not")
     parser.add_argument("--log-every", type=int, default=50, help="print the loss every so many steps")
     parser.add_argument("--data", default=next((p for p in PLACES if os.path.isdir(p)), PLACES[0]),
@@ -113,12 +113,12 @@ def main():
             step += 1
             if step == arguments.steps:
                 break
-        if arguments.test_images:
-            test = TensorDataset(*(t[:arguments.test_images] for t in load(arguments.data, "t10k")))
-            loss, accuracy = evaluate(model, loss_function, DataLoader(test, 250))
-            print(f"epoch {epoch} test loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
         if step == arguments.steps:
             break
+    if arguments.test_images:
+        test = TensorDataset(*(t[:arguments.test_images] for t in load(arguments.data, "t10k")))
+        loss, accuracy = evaluate(model, loss_function, DataLoader(test, 250))
+        print(f"after {step} steps: test loss {loss:.4f} accuracy {accuracy:.4f}", flush=True)
 
 
 if __name__ == "__main__":
