@@ -201,15 +201,19 @@ def test_exception_in_forward_does_not_confuse_the_next(watch):
     assert "fc_output_0" in modules_of(session.made[0].steps[1])
 
 
-def test_compiled_model_without_breaks_or_recompilation(watch):
+@pytest.mark.parametrize("optimizer_first", [False, True])
+def test_compiled_model_without_breaks_or_recompilation(watch, optimizer_first):
     import torch._dynamo
     from torch._dynamo.utils import counters
     torch._dynamo.reset()
     counters.clear()
     session = watch(kinds=KINDS)
     model = Net()
+    if optimizer_first:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     compiled = torch.compile(model, backend="eager")
-    optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
+    if not optimizer_first:
+        optimizer = torch.optim.SGD(compiled.parameters(), lr=0.1)
     for n in range(4):
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(compiled(batch()), torch.zeros(3, 2)).backward()
@@ -218,22 +222,26 @@ def test_compiled_model_without_breaks_or_recompilation(watch):
     for step in run.steps:
         assert {"conv1_output_0", "relu_output_0", "relu_output_1", "fc_output_0"} <= set(modules_of(step))
         assert ("Net_conv1.weight", 0, 0) in step.values and ("MSELoss_output_0", 0, 0) in step.values
+        assert step.scalars["context/batch_size", 0] == 3
     assert not counters["graph_break"]
     assert counters["stats"]["unique_graphs"] == 1
 
 
-def test_compiled_loss_is_one_graph(watch):
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_loss_is_one_graph(watch, backend):
     import torch._dynamo
     from torch._dynamo.utils import counters
     torch._dynamo.reset()
     counters.clear()
     session = watch()
     model = Net()
-    step = torch.compile(lambda x: torch.nn.functional.mse_loss(model(x), torch.zeros(3, 2)), backend="eager",
+    step = torch.compile(lambda x: torch.nn.functional.mse_loss(model(x), torch.zeros(3, 2)), backend=backend,
                          fullgraph=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(3):
         optimizer.zero_grad()
         step(batch()).backward()
         optimizer.step()
-    assert len(session.made[0].steps) == 3 and ("backward_loss", 0, 0) in session.made[0].steps[2].values
+    steps = session.made[0].steps
+    assert len(steps) == 3 and counters["stats"]["unique_graphs"] == 1
+    assert all(("backward_loss", 0, 0) in s.values or ("backward_loss", 0) in s.scalars for s in steps)

@@ -9,6 +9,8 @@ Values are copied when they appear (`loss /= n` changes them in place) and kept 
 `.item()`, so a device is not waited for.
 """
 
+import weakref
+
 import torch
 
 from .params import NOT_WANTED, dtype_name
@@ -54,7 +56,9 @@ class Losses:
         # An evaluation with gradients may turn out to be training: it is idle only if both are.
         if self.session.idle[TRAIN] and (not evaluating or self.session.idle[EVAL]):
             return
-        if not isinstance(value, torch.Tensor) or in_backward() != -1 or _is_wrapped(value):
+        # Exactly a Tensor: ahead-of-time compilation calls us with its fakes, and a copy of one would end up in
+        # the graph.
+        if type(value) is not torch.Tensor or in_backward() != -1 or _is_wrapped(value) or self.session.elsewhere():
             return
         # In training mode without gradients: a metric, or an evaluation whose author forgot model.eval().
         if not evaluating and not value.requires_grad:
@@ -64,7 +68,8 @@ class Losses:
     def scaled(self, argument, result, scale):
         """GradScaler.scale(argument) gave `result`."""
         if isinstance(argument, torch.Tensor) and argument.numel() == 1:
-            self._scaled = (result, argument.detach().clone(), scale)
+            # Weakly: a loss that is dropped instead of trained on takes its graph with it.
+            self._scaled = (weakref.ref(result), argument.detach().clone(), scale)
 
     def backward(self, tensors):
         """backward() is about to run on `tensors`. Counts a micro-step and keeps the value, unscaled."""
@@ -76,7 +81,7 @@ class Losses:
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor) or tensor.numel() != 1 or _is_wrapped(tensor):
                 continue
-            if scaled is not None and tensor is scaled[0]:
+            if scaled is not None and tensor is scaled[0]():
                 tensor = scaled[1]
             elif scaled is not None and scaled[2] is not None:
                 tensor = tensor.detach() / scaled[2]      # divided by the number of micro-steps after scaling

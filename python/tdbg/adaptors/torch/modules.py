@@ -73,6 +73,11 @@ class _ModuleHook(_Hook):
         self.owner.ran(self, args, output)
 
 
+def _has_compiled():
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and bool(utils.counters["stats"].get("unique_graphs"))
+
+
 class Entries:
     """The hook pairs on the models' outermost modules."""
 
@@ -101,11 +106,13 @@ class Entries:
     def step_ended(self):
         """After a step: where a root was not entered, try its children (three levels, in the first steps)."""
         self._depth = 0                # an exception that the script caught may have skipped `left`
-        if self._complete or self._descents >= 3:
-            return
+        if self._complete or self._descents >= 3 or _has_compiled():
+            return                     # traced hooks are silent: not entered says nothing, and new ones recompile
         self._descents += 1
         pending = [ref() for ref, _ in list(self._handles.values())]
-        pending = [m for m in pending if m is not None and m not in self._fired]
+        # Inside a wrapper that was entered, a compiled model's own hooks stay silent.
+        entered = {id(root.module) for root in self.session.names.roots if root.entry in self._fired}
+        pending = [m for m in pending if m is not None and m not in self._fired and id(m) not in entered]
         self._complete = not pending
         for module in pending:
             if not any(m in self._fired for m in module.modules()):
@@ -121,8 +128,8 @@ class Entries:
     def entered(self, module, args, kwargs):
         try:
             self._depth += 1
+            self._fired.add(module)
             if self._depth == 1 and in_backward() == -1:
-                self._fired.add(module)
                 self.session.forward_begins(module, args, kwargs)
         except Exception as error:
             self.session.guard.failed("forward of the root", error)

@@ -24,6 +24,10 @@ _WRAPPERS = {
 _PREFIX = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?=\.|$)")
 
 
+def is_wrapper(module):
+    return type(module).__name__ in _WRAPPERS
+
+
 def unwrap(module):
     """The user's module inside DDP, torch.compile and the like."""
     while (attribute := _WRAPPERS.get(type(module).__name__)) and hasattr(module, attribute):
@@ -166,7 +170,7 @@ class Root:
         """[(tensor name prefix, module)]: the root under its class, others under their dotted names."""
         result, seen, top = [], set(), self.module
         for dotted, module in (top.named_modules() if top is not None else ()):
-            if type(module).__name__ in _WRAPPERS and module is not top:
+            if is_wrapper(module) and module is not top:
                 continue
             name = strip(dotted) if dotted else self.label
             if name in seen:

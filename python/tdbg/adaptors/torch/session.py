@@ -13,6 +13,7 @@ import threading
 import weakref
 
 import torch
+from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
 from . import losses as _losses
@@ -22,7 +23,7 @@ from .cuda import Final, Lane
 from .forecast import Forecast
 from .guard import Guard, say
 from .modules import Entries, ModuleTensors
-from .names import Names
+from .names import Names, is_wrapper
 from .params import NOT_WANTED, OptimizerTensors, dtype_name
 from .patches import Patches
 from .steps import EVAL, TRAIN, Clock
@@ -65,6 +66,7 @@ class Session:
         self._serial = 0
         self._labels = {}
         self._thread = None
+        self._ended = False            # or not ours to end
         self._clip_wanted = False
         self.idle = {TRAIN: False, EVAL: False}    # nothing will be due in the next step of this mode
         self._steps_closed = 0
@@ -94,8 +96,20 @@ class Session:
             return __init__
 
         self.patches.replace([torch.optim.Optimizer], "__init__", watch_init)
-        self._handles = [_optim.register_optimizer_step_pre_hook(self._pre),
+        self._handles = [nn_module.register_module_module_registration_hook(self._registered),
+                         _optim.register_optimizer_step_pre_hook(self._pre),
                          _optim.register_optimizer_step_post_hook(self._post)]
+
+    def _registered(self, parent, name, child):
+        """A wrapper (DDP, torch.compile) closed around a model we know: the script will call that one."""
+        try:
+            if self.listening and is_wrapper(parent):
+                for root in self.names.roots:
+                    if child is root.entry:
+                        root.enter_through(parent)
+                        self.entries.follow(self.names)
+        except Exception as error:
+            self.guard.failed("wrapping a model", error)
 
     def add_model(self, model):
         root = self.names.add_root(model)
@@ -140,6 +154,7 @@ class Session:
         self.context.started()
         self.modules.install(self.names)
         if 0 <= workers != rank:
+            self._ended = True
             self.run.abandon()
             self.disarm()
 
@@ -154,6 +169,10 @@ class Session:
                 size *= d
             self._sizes[ident] = size
         return ident
+
+    def elsewhere(self):
+        """Are we in another thread than the training?"""
+        return self._thread is not None and threading.get_ident() != self._thread
 
     def on_device(self, tensor):
         return self.force_lane or tensor.device.type != "cpu"
@@ -260,7 +279,7 @@ class Session:
     # Events: forward and backward ---------------------------------------------------------------------------
 
     def forward_begins(self, module, args, kwargs):
-        if not self.ensure_open() or threading.get_ident() != self._thread:
+        if not self.ensure_open() or self.elsewhere():
             return
         self._left_by_exception()
         self._close_evaluation()
@@ -286,7 +305,7 @@ class Session:
     def before_backward(self, tensors):
         if not self.listening or _losses.in_backward() != -1 or not self.optimizers or not self.ensure_open():
             return
-        if threading.get_ident() != self._thread:
+        if self.elsewhere():
             return
         self._left_by_exception()
         if self.evaluating and self._eval_with_grad:
@@ -338,7 +357,7 @@ class Session:
         return entry.steps if entry is not None else 0
 
     def _pre(self, optimizer, args, kwargs):
-        if self.state is OFF or (self._thread is not None and threading.get_ident() != self._thread):
+        if self.state is OFF or self.elsewhere():
             return None
         try:
             return self._before_step(optimizer, args, kwargs)
@@ -449,7 +468,7 @@ class Session:
         return done
 
     def _post(self, optimizer, args, kwargs):
-        if self.state is not OPEN or threading.get_ident() != self._thread:
+        if self.state is not OPEN or self.elsewhere():
             return
         try:
             entry = self.optimizers.get(id(optimizer))
@@ -482,7 +501,7 @@ class Session:
 
     def optimizer_skipped(self, optimizer, scaler):
         """GradScaler found an infinity and did not call the optimizer: a step all the same."""
-        if not self.ensure_open() or threading.get_ident() != self._thread:
+        if not self.ensure_open() or self.elsewhere():
             return
         entry = self._entry(optimizer)
         entry.steps += 1
@@ -499,7 +518,7 @@ class Session:
 
     def before_clipping(self):
         """Gradients before clipping (point 2), where the plan keeps a collection `gradients_before_clip`."""
-        if not self._clip_wanted or self.state is not OPEN or threading.get_ident() != self._thread:
+        if not self._clip_wanted or self.state is not OPEN or self.elsewhere():
             return
         for entry in list(self.optimizers.values()):
             optimizer = entry.ref()
@@ -521,23 +540,25 @@ class Session:
         run, opened = self.run, self.state is OPEN
         if opened:
             try:
-                self._close_evaluation()
-                self.clock.close()
-                if self.port is not run:
-                    self.port.drain(wait=True)
-                if self.plan.get("record_end", True):
-                    run.begin_end()
-                    if self.port is not run:
-                        self.port = Final(run)
-                    for entry in [*self.optimizers.values(), *self.departed]:
-                        if entry.params and not entry.ignored:
-                            entry.capture_weights()
+                self._last_words(run)
             except Exception as error:
                 self.guard.failed("the end of the run", error)
-            self.disarm()
+        self.disarm()
+        if run is not None and not self._ended:    # disarmed by failures, it has an end all the same
+            self._ended = True
             run.end(reason, message)
-        else:
-            self.disarm()
+
+    def _last_words(self, run):
+        self._close_evaluation()
+        self.clock.close()
+        if self.port is not run:
+            self.port.drain(wait=True)
+            self.port = Final(run)
+        if self.plan.get("record_end", True):
+            run.begin_end()
+            for entry in [*self.optimizers.values(), *self.departed]:
+                if entry.params and not entry.ignored:
+                    entry.capture_weights()
 
     def disarm(self):
         """Takes hooks and patches away; the run, if open, is not touched."""
@@ -552,6 +573,7 @@ class Session:
     def forked(self):
         """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
         if self.state is OPEN:
+            self._ended = True
             self.run.abandon()
             self.state = OFF
 
