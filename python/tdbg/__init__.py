@@ -1,0 +1,37 @@
+"""tdbg: an open training debugger.
+
+    import tdbg
+    tdbg.attach(model)                      # in a training script
+    trial = tdbg.open("tdbg-runs/mine")     # anywhere else, while it trains or a year later
+
+Nothing is imported before it is asked for: a training process loads the capturing side only.
+"""
+
+from __future__ import annotations
+
+__all__ = ["attach", "open", "Trial", "TdbgError"]
+
+_WHERE = {
+    "attach": ".adaptors",
+    "open": ".trial",
+    "Trial": ".trial",
+    "Tensor": ".trial",
+    "Cursor": ".trial",
+    "TdbgError": ".errors",
+}
+
+
+def __getattr__(name: str):
+    from importlib import import_module
+
+    if name in _WHERE:
+        value = getattr(import_module(_WHERE[name], __name__), name)
+        globals()[name] = value
+        return value
+    if name in ("errors", "trial", "adaptors"):
+        return import_module("." + name, __name__)
+    raise AttributeError(f"module 'tdbg' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_WHERE))
