@@ -16,9 +16,9 @@ struct ExecOptions {
 
 struct WebhookOptions {
   int64_t tries = 3;
-  int64_t backoff_millis = 500;      ///< before the second try; doubled for each further one
-  int64_t timeout_millis = 10'000;   ///< of one try
-  std::string program;               ///< empty: FindWebhookProgram()
+  int64_t backoff_millis = 500;     ///< before the second try; doubled for each further one
+  int64_t timeout_millis = 10'000;  ///< of one try
+  std::string program;              ///< empty: FindWebhookProgram()
 };
 
 std::unique_ptr<Action> MakeStop(std::function<Status(const Notice&)> stop);

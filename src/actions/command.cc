@@ -18,8 +18,8 @@ namespace {
 constexpr int kGraceMillis = 2000;
 constexpr int kLookMillis = 20;
 
-// Reads what is there. Beyond the limit it is read and thrown away: a command that talks a lot must neither fill
-// our memory nor wait on a full pipe.
+// Reads what is there. Beyond the limit it is read and thrown away: a command that talks a lot must neither
+// fill our memory nor wait on a full pipe.
 void Drain(int fd, std::string* output) {
   char buffer[4096];
   ssize_t got;

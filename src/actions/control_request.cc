@@ -25,8 +25,8 @@ std::string RandomId() {
   return base::Hex64((static_cast<uint64_t>(device()) << 32) | device());
 }
 
-// Made whole under another name and linked: whoever finds "control" finds a page in it, and of two creators one
-// wins and the other uses the winner's.
+// Made whole under another name and linked: whoever finds "control" finds a page in it, and of two creators
+// one wins and the other uses the winner's.
 Status CreateIfMissing(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) return OkStatus();
   const std::string temporary = path + "." + RandomId();
@@ -38,7 +38,9 @@ Status CreateIfMissing(const std::string& path) {
     error = errno;
     // File systems without hard links (some FUSE, exFAT): a rename can lose a request made in this instant by
     // somebody else, which is still better than no way to stop.
-    if ((error == EPERM || error == ENOTSUP || error == ENOSYS) && ::rename(temporary.c_str(), path.c_str()) == 0) error = 0;
+    if ((error == EPERM || error == ENOTSUP || error == ENOSYS) &&
+        ::rename(temporary.c_str(), path.c_str()) == 0)
+      error = 0;
   }
   ::unlink(temporary.c_str());
   return error == 0 ? OkStatus() : base::PathError(error, "cannot create the control file", path);
@@ -48,7 +50,8 @@ Status CreateIfMissing(const std::string& path) {
 Status RaiseGeneration(const std::string& path) {
   base::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.ok()) return base::PathError(errno, "cannot open the control file", path);
-  void* const page = ::mmap(nullptr, format::kControlPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  void* const page =
+      ::mmap(nullptr, format::kControlPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (page == MAP_FAILED) return base::PathError(errno, "cannot map the control file", path);
   auto* const word = reinterpret_cast<uint64_t*>(static_cast<char*>(page) + format::kControlGenerationOffset);
   std::atomic_ref<uint64_t>(*word).fetch_add(1, std::memory_order_release);
@@ -61,7 +64,8 @@ Status CheckPage(const std::string& path) {
   if (!fd.ok()) return base::PathError(errno, "cannot open the control file", path);
   char magic[sizeof(format::kControlMagic)] = {};
   struct stat info;
-  const bool whole = ::fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= format::kControlPageBytes &&
+  const bool whole = ::fstat(fd.get(), &info) == 0 &&
+                     static_cast<uint64_t>(info.st_size) >= format::kControlPageBytes &&
                      ::pread(fd.get(), magic, sizeof(magic), 0) == sizeof(magic);
   if (!whole || std::memcmp(magic, format::kControlMagic, sizeof(magic)) != 0) {
     return DataLoss("not a control file: " + path);
@@ -77,7 +81,8 @@ Status RequestStop(const std::string& run, const std::string& by) {
   TDBG_RETURN_IF_ERROR(CreateIfMissing(path));
   TDBG_RETURN_IF_ERROR(CheckPage(path));
   const nlohmann::json line = {{"id", RandomId()}, {"action", "stop"}, {"by", by}};
-  TDBG_RETURN_IF_ERROR(base::LocalFileSystem().AppendLine(path, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  TDBG_RETURN_IF_ERROR(base::LocalFileSystem().AppendLine(
+      path, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   return RaiseGeneration(path);
 }
 

@@ -24,11 +24,14 @@ class Exec : public Action {
     TDBG_ASSIGN_OR_RETURN(const CommandResult result, RunCommand(spawn, options_.limit_millis));
     output_ = result.output;
     if (result.timed_out) {
-      return {Code::kDeadlineExceeded,
-              "the command was ended after " + std::to_string(options_.limit_millis / 1000.0).substr(0, 5) + " s"};
+      return {Code::kDeadlineExceeded, "the command was ended after " +
+                                           std::to_string(options_.limit_millis / 1000.0).substr(0, 5) +
+                                           " s"};
     }
-    if (result.exit.signaled) return Unavailable("the command was ended by signal " + std::to_string(result.exit.code));
-    if (result.exit.code != 0) return Unavailable("the command's exit code was " + std::to_string(result.exit.code));
+    if (result.exit.signaled)
+      return Unavailable("the command was ended by signal " + std::to_string(result.exit.code));
+    if (result.exit.code != 0)
+      return Unavailable("the command's exit code was " + std::to_string(result.exit.code));
     return OkStatus();
   }
 

@@ -30,9 +30,12 @@ class Webhook : public Action {
   Status Perform(const Notice& notice) override {
     base::SpawnOptions spawn;
     spawn.argv = {options_.program.empty() ? FindWebhookProgram() : options_.program,
-                  "--tries",          std::to_string(options_.tries),
-                  "--backoff-millis", std::to_string(options_.backoff_millis),
-                  "--timeout-millis", std::to_string(options_.timeout_millis)};
+                  "--tries",
+                  std::to_string(options_.tries),
+                  "--backoff-millis",
+                  std::to_string(options_.backoff_millis),
+                  "--timeout-millis",
+                  std::to_string(options_.timeout_millis)};
     spawn.pipe_stdin = true;
     spawn.stdin_text = url_ + "\n" + notice.json;
     // Its own limits end it; this one is for a resolver that hangs, which libcurl cannot always interrupt.

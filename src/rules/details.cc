@@ -6,7 +6,8 @@ namespace tdbg::rules {
 
 std::string EvidenceLine(const Finding& finding) {
   std::string line = finding.tensor.empty() ? "" : finding.tensor + ": ";
-  line += fmt::format("{} {:g} {} {:g}", finding.measure, finding.value, finding.comparison, finding.threshold);
+  line +=
+      fmt::format("{} {:g} {} {:g}", finding.measure, finding.value, finding.comparison, finding.threshold);
   // Runs of one worker are the usual case, and "worker_0" on each line tells nobody anything.
   std::string note = finding.worker == "worker_0" ? "" : finding.worker;
   if (!finding.text.empty()) note += (note.empty() ? "" : "; ") + finding.text;
@@ -16,7 +17,8 @@ std::string EvidenceLine(const Finding& finding) {
 
 std::string HitDetails(std::string_view class_name, const std::vector<Finding>& findings) {
   std::string text = fmt::format(
-      "RuleEvaluationConditionMet: Evaluation of the rule {} at step {} resulted in the condition being met\n",
+      "RuleEvaluationConditionMet: Evaluation of the rule {} at step {} resulted in the condition being "
+      "met\n",
       class_name, findings.front().global_step);
   for (size_t i = 0; i < findings.size(); ++i) {
     const std::string line = EvidenceLine(findings[i]) + "\n";

@@ -30,14 +30,16 @@ struct Engine::Impl {
     int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
     bool done = false;
 
-    bool Sees(int64_t global_step) const { return !done && global_step >= start_step && global_step < end_step; }
+    bool Sees(int64_t global_step) const {
+      return !done && global_step >= start_step && global_step < end_step;
+    }
   };
 
   const RuleRegistry* registry = nullptr;
   std::vector<Running> rules;
   std::vector<RuleStatus> statuses;
   std::vector<LostWorker> lost;
-  size_t next = 0;                // position of the first step not judged yet
+  size_t next = 0;  // position of the first step not judged yet
   int64_t last_judged_step = -1;
   uint64_t overlay_generation = 0;
   bool started = false;
@@ -50,8 +52,9 @@ struct Engine::Impl {
     if (parameters.Has("start_step")) running.start_step = parameters.Int("start_step");
     if (parameters.Has("end_step")) running.end_step = parameters.Int("end_step");
     if (running.end_step <= running.start_step) {
-      return InvalidArgument(fmt::format("rule {}: parameter end_step: {} is not behind start_step {}: no step would be judged",
-                                         info->class_name, running.end_step, running.start_step));
+      return InvalidArgument(
+          fmt::format("rule {}: parameter end_step: {} is not behind start_step {}: no step would be judged",
+                      info->class_name, running.end_step, running.start_step));
     }
     TDBG_ASSIGN_OR_RETURN(running.rule, registry->Make(config.rule, config.parameters));
     RuleStatus status;
@@ -74,8 +77,8 @@ struct Engine::Impl {
     statuses[i].last_modified_wall_nanos = wall_nanos;
   }
 
-  // A later attempt took over steps that were judged. Rules in progress start afresh on what the run now shows,
-  // as a replay would; nothing below the takeover can newly hit. Rules that have ended stay ended.
+  // A later attempt took over steps that were judged. Rules in progress start afresh on what the run now
+  // shows, as a replay would; nothing below the takeover can newly hit. Rules that have ended stay ended.
   void StartAfresh() {
     for (size_t i = 0; i < rules.size(); ++i) {
       if (rules[i].done) continue;
@@ -136,7 +139,9 @@ struct Engine::Impl {
       for (size_t i = 0; i < rules.size(); ++i) {
         if (!rules[i].Sees(s)) continue;
         if (!context) context = &steps.At(next, lost);
-        const auto judge = [&](Rule& rule, std::vector<Finding>* findings) { return rule.Invoke(*context, findings); };
+        const auto judge = [&](Rule& rule, std::vector<Finding>* findings) {
+          return rule.Invoke(*context, findings);
+        };
         if (Invoke(i, judge, wall_nanos)) changed->push_back(i);
       }
       last_judged_step = s;
@@ -144,7 +149,8 @@ struct Engine::Impl {
   }
 
   // What the run lost of this rule's steps, in words; empty if nothing.
-  std::string Incomplete(size_t i, const std::vector<LossInfo>& losses, const std::vector<std::string>& damage) const {
+  std::string Incomplete(size_t i, const std::vector<LossInfo>& losses,
+                         const std::vector<std::string>& damage) const {
     std::string text;
     if (statuses[i].steps_incomplete > 0) {
       text += fmt::format("{} of {} steps lacked statistics; ", statuses[i].steps_incomplete,
@@ -155,12 +161,13 @@ struct Engine::Impl {
       // Unsupported types never had statistics, and the step that was open when a process died never was one.
       if (loss.cause == "unsupported" || loss.cause == "crashed") continue;
       if (!Overlaps(loss, rules[i].start_step, rules[i].end_step)) continue;
-      text += fmt::format("{} {} lost to {}", loss.count, loss.kind == "step" ? "steps" : "statistics", loss.cause);
-      if (loss.first_step >= 0) text += fmt::format(" at steps {} to {}", loss.first_step, loss.last_step);
+      text += fmt::format("{} lost to {}: {}", loss.kind == "step" ? "steps" : "statistics", loss.cause, loss.count);
+      if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
       text += fmt::format(" ({}); ", loss.worker);
     }
     if (!damage.empty()) {
-      text += fmt::format("{} damaged place{}, the first: {}; ", damage.size(), damage.size() > 1 ? "s" : "", damage[0]);
+      text += fmt::format("{} damaged place{}, the first: {}; ", damage.size(), damage.size() > 1 ? "s" : "",
+                          damage[0]);
     }
     if (!text.empty()) text.resize(text.size() - 2);
     return text;
@@ -175,7 +182,9 @@ struct Engine::Impl {
       changed->push_back(i);
       if (steps.step_count() > 0) {
         const StepContext& last = steps.At(steps.step_count() - 1, lost);
-        const auto judge = [&](Rule& rule, std::vector<Finding>* findings) { return rule.AtEnd(last, findings); };
+        const auto judge = [&](Rule& rule, std::vector<Finding>* findings) {
+          return rule.AtEnd(last, findings);
+        };
         if (Invoke(i, judge, wall_nanos)) continue;
       }
       if (!asked) {
@@ -203,7 +212,8 @@ struct Engine::Impl {
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
-Result<std::unique_ptr<Engine>> Engine::Create(const std::vector<plan::RuleConfig>& rules, const RuleRegistry& registry) {
+Result<std::unique_ptr<Engine>> Engine::Create(const std::vector<plan::RuleConfig>& rules,
+                                               const RuleRegistry& registry) {
   auto impl = std::make_unique<Impl>();
   impl->registry = &registry;
   for (const plan::RuleConfig& config : rules) {

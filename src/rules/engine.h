@@ -16,18 +16,24 @@
 namespace tdbg::rules {
 
 /// smdebug's and SageMaker's words. Stored as text in events.
-enum class RuleState : uint8_t { kInProgress = 0, kNoIssuesFound = 1, kIssuesFound = 2, kError = 3, kStopped = 4 };
+enum class RuleState : uint8_t {
+  kInProgress = 0,
+  kNoIssuesFound = 1,
+  kIssuesFound = 2,
+  kError = 3,
+  kStopped = 4
+};
 std::string_view RuleStateName(RuleState state);  ///< "IssuesFound"
 
 struct RuleStatus {
-  std::string name;                ///< RuleConfigurationName
-  std::string rule;                ///< class name
+  std::string name;  ///< RuleConfigurationName
+  std::string rule;  ///< class name
   RuleState state = RuleState::kInProgress;
-  std::string details;             ///< StatusDetails: Amazon's first line, then evidence; at most 1024 characters
+  std::string details;  ///< StatusDetails: Amazon's first line, then evidence; at most 1024 characters
   int64_t last_modified_wall_nanos = 0;
   int64_t steps_judged = 0;
   int64_t steps_incomplete = 0;
-  std::vector<Finding> findings;   ///< complete, of the step that hit
+  std::vector<Finding> findings;  ///< complete, of the step that hit
 };
 
 /// How the job ended, for rules still in progress.
@@ -35,7 +41,8 @@ enum class JobEnd : uint8_t { kCompleted, kStopped, kFailed };
 
 class Engine {
  public:
-  /// \error kInvalidArgument  unknown rule, bad parameters, two rules of one name; names where they were written
+  /// \error kInvalidArgument  unknown rule, bad parameters, two rules of one name; names where they were
+  /// written
   static Result<std::unique_ptr<Engine>> Create(const std::vector<plan::RuleConfig>& rules,
                                                 const RuleRegistry& registry = BuiltinRules());
   ~Engine();
@@ -45,13 +52,15 @@ class Engine {
   /// of the rules whose status changed. `wall_nanos` stamps the changes.
   Result<std::vector<size_t>> Advance(Trial& trial, int64_t wall_nanos);
   /// After the last step: judges what is left, steps that some worker never committed included, and settles
-  /// every rule (NoIssuesFound, Error, Stopped). Only for a job that has ended: of one that runs, say InProgress.
+  /// every rule (NoIssuesFound, Error, Stopped). Only for a job that has ended: of one that runs, say
+  /// InProgress.
   Result<std::vector<size_t>> Finish(Trial& trial, JobEnd end, int64_t wall_nanos);
   /// The same over any source of steps.
   Result<std::vector<size_t>> Advance(StepSource& steps, int64_t wall_nanos);
   Result<std::vector<size_t>> Finish(StepSource& steps, JobEnd end, int64_t wall_nanos);
   /// From now on nothing is expected of this worker, and what it may still deliver from that step on is not
-  /// judged. Whoever calls this live writes it down, so that a replay can call it, too, before its first Advance.
+  /// judged. Whoever calls this live writes it down, so that a replay can call it, too, before its first
+  /// Advance.
   void DeclareLost(LostWorker worker);
   const std::vector<RuleStatus>& statuses() const;  ///< in the order given
   int64_t last_judged_step() const;

@@ -16,7 +16,8 @@ constexpr const char* kOfEveryRule[] = {"rule_to_invoke", "start_step",   "end_s
                                         "base_trial",     "other_trials", "action_json"};
 
 std::string Bound(double bound) {
-  return std::abs(bound) < 1e15 && bound == std::floor(bound) ? fmt::format("{:.0f}", bound) : fmt::format("{:g}", bound);
+  return std::abs(bound) < 1e15 && bound == std::floor(bound) ? fmt::format("{:.0f}", bound)
+                                                              : fmt::format("{:g}", bound);
 }
 
 std::string Accepted(const ParameterSpec& spec) {
@@ -59,7 +60,8 @@ bool Fits(const ParameterSpec& spec, const std::string& value) {
   }
   if (spec.type == "int") {
     const auto number = base::ParseInt(value);
-    return number && static_cast<double>(*number) >= spec.minimum && static_cast<double>(*number) <= spec.maximum;
+    return number && static_cast<double>(*number) >= spec.minimum &&
+           static_cast<double>(*number) <= spec.maximum;
   }
   if (spec.type == "bool") return base::ParseBool(value).has_value();
   if (!spec.choices.empty()) return Choice(spec, value) != nullptr;
@@ -84,7 +86,8 @@ Result<Parameters> Parameters::Parse(const RuleInfo& info, const std::map<std::s
   };
   std::vector<ParameterSpec> specs = info.parameters;
   for (const char* name : {"start_step", "end_step"}) {
-    const bool own = std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
+    const bool own =
+        std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
     if (!own) specs.push_back(StepBound(name));
   }
   std::vector<std::string> names;
@@ -98,9 +101,11 @@ Result<Parameters> Parameters::Parse(const RuleInfo& info, const std::map<std::s
       for (const ParameterSpec& spec : specs) known += (known.empty() ? "" : ", ") + spec.name;
       const auto nearest = base::Nearest(name, names);
       return refuse(name, fmt::format("unknown{}; {} accepts {}",
-                                      nearest ? fmt::format(", did you mean {}?", *nearest) : "", info.class_name, known));
+                                      nearest ? fmt::format(", did you mean {}?", *nearest) : "",
+                                      info.class_name, known));
     }
-    const auto spec = std::find_if(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
+    const auto spec =
+        std::find_if(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
     if (spec == specs.end()) {
       parsed.values_[name] = value;
       continue;
@@ -151,6 +156,8 @@ std::string Parameters::Text(const std::string& name) const {
   return found == values_.end() ? std::string() : found->second;
 }
 
-std::vector<std::string> Parameters::List(const std::string& name) const { return base::SplitList(Text(name)); }
+std::vector<std::string> Parameters::List(const std::string& name) const {
+  return base::SplitList(Text(name));
+}
 
 }  // namespace tdbg::rules

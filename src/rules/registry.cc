@@ -22,7 +22,8 @@ Result<const RuleInfo*> RuleRegistry::Find(std::string_view name) const {
   for (const Entry& entry : entries_) spellings.push_back(entry.info.class_name);
   const auto nearest = base::Nearest(name, spellings);
   return NotFound(fmt::format("unknown rule '{}'{}; there are {}", name,
-                              nearest ? fmt::format(", did you mean {}?", *nearest) : "", fmt::join(names, ", ")));
+                              nearest ? fmt::format(", did you mean {}?", *nearest) : "",
+                              fmt::join(names, ", ")));
 }
 
 Result<std::unique_ptr<Rule>> RuleRegistry::Make(std::string_view name,

@@ -1,5 +1,6 @@
 // What a rule is to the engine. A rule declares what it needs, looks at steps, and returns findings; it does
-// not act, store, or know who hears of it. Adding one: a folder under builtin/ and a line in builtin/register.cc.
+// not act, store, or know who hears of it. Adding one: a folder under builtin/ and a line in
+// builtin/register.cc.
 #pragma once
 
 #include <cstdint>
@@ -22,33 +23,33 @@ namespace tdbg::rules {
 /// One reason to say "condition met": a tensor at a step, a value against a threshold.
 struct Finding {
   int64_t global_step = 0;
-  std::string tensor;          ///< canonical name; empty if the finding is not about one tensor
+  std::string tensor;  ///< canonical name; empty if the finding is not about one tensor
   std::string worker;
-  std::string measure;         ///< what was measured: "mean_abs"
+  std::string measure;  ///< what was measured: "mean_abs"
   double value = 0;
-  std::string comparison;      ///< "<", ">", ...
+  std::string comparison;  ///< "<", ">", ...
   double threshold = 0;
-  std::string text;            ///< one sentence for a person, without the above repeated
+  std::string text;  ///< one sentence for a person, without the above repeated
 };
 
 /// Parameter of a rule: parsed strictly from its string.
 struct ParameterSpec {
   std::string name;
-  std::string type;            ///< "float", "int", "bool", "string", "regex list", "collection list"
-  std::string default_value;   ///< as text; empty and !required: none
+  std::string type;           ///< "float", "int", "bool", "string", "regex list", "collection list"
+  std::string default_value;  ///< as text; empty and !required: none
   bool required = false;
-  std::string unit;            ///< "percent", "steps", ...
-  std::string help;            ///< one sentence
+  std::string unit;                                           ///< "percent", "steps", ...
+  std::string help;                                           ///< one sentence
   double minimum = -std::numeric_limits<double>::infinity();  ///< of numbers, inclusive
   double maximum = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices = {};                      ///< of strings: nothing else is accepted
+  std::vector<std::string> choices = {};  ///< of strings: nothing else is accepted
 };
 
 struct RuleInfo {
-  std::string class_name;      ///< "VanishingGradient"
-  std::string snake_name;      ///< "vanishing_gradient"
-  std::string scope;           ///< "deep learning", "any", "xgboost"
-  std::string summary;         ///< one sentence: what it sees
+  std::string class_name;  ///< "VanishingGradient"
+  std::string snake_name;  ///< "vanishing_gradient"
+  std::string scope;       ///< "deep learning", "any", "xgboost"
+  std::string summary;     ///< one sentence: what it sees
   std::vector<ParameterSpec> parameters;
 };
 
@@ -57,7 +58,8 @@ class Parameters {
  public:
   /// Besides the rule's own, every rule accepts rule_to_invoke, start_step, end_step (exclusive), base_trial,
   /// other_trials and action_json.
-  /// \error kInvalidArgument  unknown (names the nearest), malformed, missing: names rule, parameter, what was found, accepted form
+  /// \error kInvalidArgument  unknown (names the nearest), malformed, missing: names rule, parameter, what
+  /// was found, accepted form
   static Result<Parameters> Parse(const RuleInfo& info, const std::map<std::string, std::string>& given);
   double Float(const std::string& name) const;
   int64_t Int(const std::string& name) const;
@@ -75,9 +77,9 @@ class StepContext;  // src/rules/step_context.h
 
 /// How the judging of one step went.
 enum class Judged : uint8_t {
-  kNotDue = 0,       ///< nothing to judge here (cadence, other mode, inputs absent)
+  kNotDue = 0,  ///< nothing to judge here (cadence, other mode, inputs absent)
   kJudged = 1,
-  kIncomplete = 2,   ///< its input was shed or damaged: never a clean verdict
+  kIncomplete = 2,  ///< its input was shed or damaged: never a clean verdict
 };
 
 class Rule {
@@ -105,7 +107,8 @@ class RuleRegistry {
   void Add(RuleInfo info, RuleFactory factory);
   /// By class name or snake name. \error kNotFound  lists the nearest
   Result<const RuleInfo*> Find(std::string_view name) const;
-  Result<std::unique_ptr<Rule>> Make(std::string_view name, const std::map<std::string, std::string>& parameters) const;
+  Result<std::unique_ptr<Rule>> Make(std::string_view name,
+                                     const std::map<std::string, std::string>& parameters) const;
   std::vector<const RuleInfo*> All() const;
 
  private:

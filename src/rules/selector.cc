@@ -23,7 +23,8 @@ ParameterSpec TensorRegexParameter(std::string help) {
   return spec;
 }
 
-Result<Selector> Selector::Make(std::vector<std::string> collections, const std::vector<std::string>& regexes) {
+Result<Selector> Selector::Make(std::vector<std::string> collections,
+                                const std::vector<std::string>& regexes) {
   Selector selector;
   selector.collections_ = std::move(collections);
   for (const std::string& pattern : regexes) {
@@ -41,7 +42,8 @@ void Selector::Extend(const StepContext& step) {
   for (TensorIndex i = first; i < count; ++i) {
     const TensorInfo& info = step.tensor(i);
     const bool named = std::any_of(collections_.begin(), collections_.end(), [&](const std::string& name) {
-      return name == "all" || std::find(info.collections.begin(), info.collections.end(), name) != info.collections.end();
+      return name == "all" ||
+             std::find(info.collections.begin(), info.collections.end(), name) != info.collections.end();
     });
     mask_[i] = named || std::any_of(regexes_.begin(), regexes_.end(),
                                     [&](const base::Regex& regex) { return regex.Search(info.name); });
@@ -59,7 +61,8 @@ plan::Need Selector::Need() const {
 std::string Selector::Describe() const {
   std::vector<std::string> parts;
   if (!collections_.empty()) {
-    parts.push_back(fmt::format("of the collection{} {}", collections_.size() > 1 ? "s" : "", fmt::join(collections_, ", ")));
+    parts.push_back(fmt::format("of the collection{} {}", collections_.size() > 1 ? "s" : "",
+                                fmt::join(collections_, ", ")));
   }
   for (const base::Regex& regex : regexes_) parts.push_back(fmt::format("matching '{}'", regex.pattern()));
   return fmt::format("{}", fmt::join(parts, " or "));

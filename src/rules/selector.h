@@ -1,4 +1,5 @@
-// The tensors a rule inspects: the union of `collection_names` and `tensor_regex`, resolved once per new tensor.
+// The tensors a rule inspects: the union of `collection_names` and `tensor_regex`, resolved once per new
+// tensor.
 #pragma once
 
 #include <string>

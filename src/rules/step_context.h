@@ -1,4 +1,5 @@
-// What a rule may look at while it judges one step: that step's values, never a later one's (semantics.md, 18).
+// What a rule may look at while it judges one step: that step's values, never a later one's (semantics.md,
+// 18).
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@ namespace tdbg::rules {
 /// One complete step.
 ///
 /// Everything is columns and dense indices: a rule resolves names once per new tensor (selector.h) and walks
-/// numbers afterwards. What a rule wants of earlier steps it keeps itself, so that a verdict cannot depend on how
-/// much of the run happens to be readable.
-/// \threadsafety Valid during Rule::Invoke, on its thread. Spans and pointers must not be kept.
+/// numbers afterwards. What a rule wants of earlier steps it keeps itself, so that a verdict cannot depend on
+/// how much of the run happens to be readable. \threadsafety Valid during Rule::Invoke, on its thread. Spans
+/// and pointers must not be kept.
 class StepContext {
  public:
   using Row = TrialAccess::Row;
@@ -30,8 +31,8 @@ class StepContext {
   ModeKey mode() const { return info().mode; }
   bool skipped() const { return info().skipped; }
 
-  /// Statistics that were due here were shed or cannot be read: what rows() shows is not all there was. A rule
-  /// that finds no reason to hit answers kIncomplete then.
+  /// Statistics that were due here were shed or cannot be read: what rows() shows is not all there was. A
+  /// rule that finds no reason to hit answers kIncomplete then.
   virtual bool statistics_incomplete() const = 0;
 
   /// Tensors seen up to here; indices are dense and keep their meaning for the life of the trial.

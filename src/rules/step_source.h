@@ -15,8 +15,8 @@ namespace tdbg::rules {
 /// deliver is judged. The declaration depended on a clock, so it is an event, and replay obeys the event.
 struct LostWorker {
   int64_t attempt = 0;
-  std::string worker;      ///< "worker_3", or "rank 3" for one that was never seen
-  int64_t from_step = 0;   ///< global
+  std::string worker;     ///< "worker_3", or "rank 3" for one that was never seen
+  int64_t from_step = 0;  ///< global
 };
 
 /// The steps of a run in order, complete ones first. Positions are stable while overlay_generation() is.
@@ -25,7 +25,7 @@ class StepSource {
   virtual ~StepSource() = default;
   virtual uint64_t overlay_generation() const = 0;
   virtual size_t complete_count() const = 0;
-  virtual size_t step_count() const = 0;             ///< with incomplete ones
+  virtual size_t step_count() const = 0;  ///< with incomplete ones
   virtual const StepInfo& Info(size_t position) const = 0;
   virtual int64_t AttemptOf(size_t position) const = 0;
   virtual std::vector<std::string> MissingWorkers(size_t position) const = 0;

@@ -39,8 +39,8 @@ Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worke
   return access_.ReadRaw(*raw);
 }
 
-// A step's own counter says that something was shed, not what; the run's losses say what, with a range of steps.
-// Together they are exact enough never to call a step complete that is not.
+// A step's own counter says that something was shed, not what; the run's losses say what, with a range of
+// steps. Together they are exact enough never to call a step complete that is not.
 bool TrialSource::StatisticsShed(const TrialAccess::Step& step) {
   if (step.shed == 0) return false;
   if (!losses_) losses_ = access_.trial().losses();

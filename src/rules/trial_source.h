@@ -20,7 +20,9 @@ class TrialSource : public StepSource {
   size_t step_count() const override { return access_.steps().size(); }
   const StepInfo& Info(size_t position) const override { return access_.steps()[position].info; }
   int64_t AttemptOf(size_t position) const override { return access_.steps()[position].attempt; }
-  std::vector<std::string> MissingWorkers(size_t position) const override { return access_.MissingWorkers(position); }
+  std::vector<std::string> MissingWorkers(size_t position) const override {
+    return access_.MissingWorkers(position);
+  }
   const StepContext& At(size_t position, const std::vector<LostWorker>& lost) override;
   std::vector<LossInfo> losses() const override { return access_.trial().losses(); }
   std::vector<std::string> damage() const override { return access_.trial().damage(); }
@@ -33,7 +35,9 @@ class TrialSource : public StepSource {
     bool statistics_incomplete() const override { return incomplete_; }
     size_t tensor_count() const override { return access_.tensor_count(); }
     const TensorInfo& tensor(TensorIndex tensor) const override { return access_.tensor(tensor); }
-    const std::string& worker_name(WorkerIndex worker) const override { return access_.workers()[worker].name; }
+    const std::string& worker_name(WorkerIndex worker) const override {
+      return access_.workers()[worker].name;
+    }
     std::span<const RowSpan> rows() const override { return rows_; }
     std::span<const Scalar> scalars() const override;
     Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const override;
@@ -49,7 +53,7 @@ class TrialSource : public StepSource {
     bool incomplete_ = false;
     const std::vector<LostWorker>* lost_ = nullptr;
     std::span<const RowSpan> rows_;
-    std::vector<RowSpan> kept_;                 // rows_ without lost workers'
+    std::vector<RowSpan> kept_;  // rows_ without lost workers'
     mutable std::vector<Scalar> scalars_;
     mutable bool scalars_read_ = false;
   };

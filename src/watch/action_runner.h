@@ -11,8 +11,8 @@
 
 namespace tdbg::watch {
 
-/// A thread per notice, its actions in the order given: a webhook that retries for half a minute does not hold up
-/// the stop that another rule asks for. A rule hits once, so there are never more threads than rules.
+/// A thread per notice, its actions in the order given: a webhook that retries for half a minute does not
+/// hold up the stop that another rule asks for. A rule hits once, so there are never more threads than rules.
 class ActionRunner {
  public:
   using Report = std::function<void(const ActionOutcome&)>;

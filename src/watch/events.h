@@ -1,5 +1,5 @@
-// events.jsonl: what happened to a run that is no measurement. Written by the launcher and the watcher, one JSON
-// object a line; README.md beside this file lists kinds and fields.
+// events.jsonl: what happened to a run that is no measurement. Written by the launcher and the watcher, one
+// JSON object a line; README.md beside this file lists kinds and fields.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,24 @@
 
 namespace tdbg::watch {
 
-/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, job_ended, watch_error.
-/// \param fields_json  an object; its members follow kind, wall_nanos and time
+/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, job_ended,
+/// watch_error. \param fields_json  an object; its members follow kind, wall_nanos and time
 std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
 
-/// Statuses as `tdbg status` shows them for a run that is or was watched: the latest of each rule in events.jsonl.
-/// Empty for a run that nobody watched. A torn or unknown line is no error: it is left out.
+/// Statuses as `tdbg status` shows them for a run that is or was watched: the latest of each rule in
+/// events.jsonl. Empty for a run that nobody watched. A torn or unknown line is no error: it is left out.
 Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path);
 
 /// What was decided by a clock while the run was watched. A replay that obeys it reaches the same verdicts.
 struct Decisions {
   std::vector<rules::LostWorker> lost;
-  std::optional<rules::JobEnd> end;    ///< of the job's last ending; nothing while it runs or where nobody launched it
+  std::optional<rules::JobEnd>
+      end;  ///< of the job's last ending; nothing while it runs or where nobody launched it
 };
 Result<Decisions> ReadDecisions(const std::string& run_path);
 
-// ---- The fields, for whoever writes them ---------------------------------------------------------------------
+// ---- The fields, for whoever writes them
+// ---------------------------------------------------------------------
 
 /// \param run  named in it where not empty: for receivers who do not hold the file in their hands
 std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, const std::string& run = {});

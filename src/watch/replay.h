@@ -10,10 +10,9 @@
 
 namespace tdbg::watch {
 
-/// One pass over what the run holds, obeying what was decided by a clock while it was watched. With the rules it
-/// was watched with, the statuses are those of its watcher. A run that is still going on is judged as far as it
-/// got; rules without a hit are InProgress then.
-/// \error kInvalidArgument  the rules
+/// One pass over what the run holds, obeying what was decided by a clock while it was watched. With the rules
+/// it was watched with, the statuses are those of its watcher. A run that is still going on is judged as far
+/// as it got; rules without a hit are InProgress then. \error kInvalidArgument  the rules
 Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<plan::RuleConfig>& rules,
                                               int64_t wall_nanos);
 

@@ -55,7 +55,7 @@ struct Watcher::Impl {
   std::unique_ptr<Trial> trial;
   Selection losses;
   std::vector<rules::LostWorker> declared_lost;
-  int64_t stalled_step = -1;        // the first step that waits for a worker, and since when
+  int64_t stalled_step = -1;  // the first step that waits for a worker, and since when
   int64_t stalled_since_millis = 0;
   bool events_failed = false;
 
@@ -66,7 +66,7 @@ struct Watcher::Impl {
   std::vector<rules::RuleStatus> snapshot;
   std::string stopped_by;
 
-  ActionRunner runner;              // last: its threads use the members above
+  ActionRunner runner;  // last: its threads use the members above
 
   Status ParseActions() {
     for (const plan::RuleConfig& rule : options.rules) {
@@ -163,8 +163,8 @@ struct Watcher::Impl {
     return OkStatus();
   }
 
-  // Steps that the others committed wait for a worker nobody has ever seen. One that was seen and died needs no
-  // clock: its lock is free, and a replay sees that too.
+  // Steps that the others committed wait for a worker nobody has ever seen. One that was seen and died needs
+  // no clock: its lock is free, and a replay sees that too.
   Status DeclareLost() {
     const TrialAccess access(*trial);
     const auto steps = access.steps();
@@ -182,9 +182,9 @@ struct Watcher::Impl {
     if (MillisNow() - stalled_since_millis < options.lost_after_millis) return OkStatus();
     bool declared = false;
     for (const std::string& name : access.MissingWorkers(first)) {
-      const bool seen = std::any_of(access.workers().begin(), access.workers().end(), [&](const auto& worker) {
-        return worker.attempt == steps[first].attempt && worker.name == name;
-      });
+      const bool seen = std::any_of(
+          access.workers().begin(), access.workers().end(),
+          [&](const auto& worker) { return worker.attempt == steps[first].attempt && worker.name == name; });
       if (seen) continue;
       const rules::LostWorker lost{steps[first].attempt, name, step};
       declared_lost.push_back(lost);

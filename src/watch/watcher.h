@@ -16,15 +16,16 @@
 namespace tdbg::watch {
 
 struct WatchOptions {
-  std::string run;                                   ///< path; may not exist yet
-  std::vector<plan::RuleConfig> rules;               ///< each with its actions (on_issue), run-wide ones resolved in
+  std::string run;                      ///< path; may not exist yet
+  std::vector<plan::RuleConfig> rules;  ///< each with its actions (on_issue), run-wide ones resolved in
   /// What "stop" does; its argument is the name of the rule that asked. `tdbg run` signals its process group.
-  /// Who gives it owns the job and calls JobEnded: the run is followed up to then, however often its workers say
-  /// goodbye in between. Empty: a request in the control file, and the run is followed until its workers are gone.
+  /// Who gives it owns the job and calls JobEnded: the run is followed up to then, however often its workers
+  /// say goodbye in between. Empty: a request in the control file, and the run is followed until its workers
+  /// are gone.
   std::function<Status(const std::string& reason)> stop;
   /// Called from the watcher's thread after each look; for the live line. May be empty.
   std::function<void(const struct Progress&)> on_progress;
-  bool write_events = true;                          ///< append to <run>/events.jsonl
+  bool write_events = true;  ///< append to <run>/events.jsonl
   /// A worker that was announced (world size) and still has not written anything so long after the others
   /// committed a step is declared lost, and the steps are judged without it. An event, which replay obeys.
   int64_t lost_after_millis = 60'000;
@@ -35,7 +36,7 @@ struct WatchOptions {
 struct Progress {
   int64_t global_step = -1;
   int64_t steps_seen = 0;
-  double loss = 0;                                   ///< last value of the first tensor of collection losses; NaN: none
+  double loss = 0;  ///< last value of the first tensor of collection losses; NaN: none
   uint64_t bytes = 0;
   RunState state = RunState::kWaiting;
   const std::vector<rules::RuleStatus>* statuses = nullptr;
@@ -43,8 +44,8 @@ struct Progress {
 
 /// One run, one watcher. Uses no CPU while nothing happens.
 ///
-/// Each rule that hits performs its actions, in the order given, on a thread of their own; Follow waits for them at
-/// its end. An action that fails is an event and a line in the log.
+/// Each rule that hits performs its actions, in the order given, on a thread of their own; Follow waits for
+/// them at its end. An action that fails is an event and a line in the log.
 class Watcher {
  public:
   /// Rules are created and their parameters checked here, before training. \error kInvalidArgument
@@ -53,7 +54,8 @@ class Watcher {
   std::vector<plan::Need> Needs() const;
   /// Follows until the run has ended (or JobEnded was called and everything was read). Run on its own thread.
   Status Follow();
-  /// From any thread: the job is gone. No more steps are waited for than are on disk; rules are settled by `end`.
+  /// From any thread: the job is gone. No more steps are waited for than are on disk; rules are settled by
+  /// `end`.
   void JobEnded(rules::JobEnd end);
   /// Final statuses after Follow returned; a snapshot before.
   std::vector<rules::RuleStatus> statuses() const;

@@ -98,7 +98,9 @@ int main(int argc, char** argv) {
   Limits limits;
   std::string url;
   if (!ParseArguments(argc, argv, &limits) || !std::getline(std::cin, url) || url.empty()) {
-    std::fprintf(stderr, "usage: tdbg-webhook [--tries N] [--backoff-millis N] [--timeout-millis N] < URL, newline, body\n");
+    std::fprintf(
+        stderr,
+        "usage: tdbg-webhook [--tries N] [--backoff-millis N] [--timeout-millis N] < URL, newline, body\n");
     return 2;
   }
   const std::string body((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
@@ -106,12 +108,14 @@ int main(int argc, char** argv) {
   Reply reply;
   long tries = 0;
   while (tries < limits.tries) {
-    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(limits.backoff_millis << (tries - 1)));
+    if (tries > 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(limits.backoff_millis << (tries - 1)));
     ++tries;
     reply = Post(url, body, limits);
     if (reply.delivered()) return 0;
     if (!reply.worth_retrying()) break;
   }
-  std::fprintf(stderr, "not delivered after %ld %s: %s\n", tries, tries == 1 ? "try" : "tries", reply.Why().c_str());
+  std::fprintf(stderr, "not delivered after %ld %s: %s\n", tries, tries == 1 ? "try" : "tries",
+               reply.Why().c_str());
   return 1;
 }

@@ -45,7 +45,8 @@ class ExplodingTensor : public Rule {
     }
   }
 
-  bool JudgeSpan(const StepContext& step, const StepContext::RowSpan& span, std::vector<Finding>* findings) const {
+  bool JudgeSpan(const StepContext& step, const StepContext::RowSpan& span,
+                 std::vector<Finding>* findings) const {
     const store::SummaryBatch& batch = *span.batch;
     const uint8_t* const inspected = selector_.mask();
     bool judged = false;
@@ -81,8 +82,8 @@ class ExplodingTensor : public Rule {
     return judged;
   }
 
-  static void Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const char* measure, uint64_t count,
-                  uint64_t of, std::vector<Finding>* findings) {
+  static void Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const char* measure,
+                  uint64_t count, uint64_t of, std::vector<Finding>* findings) {
     Finding finding;
     finding.global_step = step.global_step();
     finding.tensor = step.tensor(tensor).name;
@@ -114,14 +115,16 @@ void RegisterExplodingTensor(RuleRegistry* registry) {
   only_nan.default_value = "False";
   only_nan.help = "Look for NaN only and let infinities pass.";
   info.parameters = {
-      CollectionNamesParameter("Collections to inspect; without it and tensor_regex: gradients, weights and losses."),
+      CollectionNamesParameter(
+          "Collections to inspect; without it and tensor_regex: gradients, weights and losses."),
       TensorRegexParameter("Tensors to inspect by name, on top of collection_names."), only_nan};
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     std::vector<std::string> collections = parameters.List("collection_names");
     const std::vector<std::string> regexes = parameters.List("tensor_regex");
     if (collections.empty() && regexes.empty()) collections = {"gradients", "weights", "losses"};
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
-    return std::unique_ptr<Rule>(std::make_unique<ExplodingTensor>(std::move(selector), parameters.Bool("only_nan")));
+    return std::unique_ptr<Rule>(
+        std::make_unique<ExplodingTensor>(std::move(selector), parameters.Bool("only_nan")));
   });
 }
 

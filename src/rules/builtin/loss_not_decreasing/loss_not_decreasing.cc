@@ -72,12 +72,15 @@ class LossNotDecreasing : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
-    const int64_t distance = (cadence_.num_steps + cadence_.interval - 1) / cadence_.interval * cadence_.interval;
+    const int64_t distance =
+        (cadence_.num_steps + cadence_.interval - 1) / cadence_.interval * cadence_.interval;
     int64_t longest = 0;
     for (const auto& [key, followed] : series_) longest = std::max(longest, followed.series.values());
-    const std::string mode = cadence_.mode ? std::string(kModes[static_cast<size_t>(*cadence_.mode)]) + " " : "";
-    return fmt::format("a loss {} over at least {} {}steps (interval {}, num_steps {}); {}", selector_.Describe(),
-                       cadence_.interval + distance, mode, cadence_.interval, cadence_.num_steps,
+    const std::string mode =
+        cadence_.mode ? std::string(kModes[static_cast<size_t>(*cadence_.mode)]) + " " : "";
+    return fmt::format("a loss {} over at least {} {}steps (interval {}, num_steps {}); {}",
+                       selector_.Describe(), cadence_.interval + distance, mode, cadence_.interval,
+                       cadence_.num_steps,
                        longest == 0 ? "no value was seen" : fmt::format("{} values were seen", longest));
   }
 
@@ -109,7 +112,8 @@ class LossNotDecreasing : public Rule {
   std::optional<Finding> Compare(const LossCheck& check) const {
     Finding finding;
     const double now = check.latest.mean;
-    const std::string mean = check.latest.values > 1 ? fmt::format("mean of {} values ", check.latest.values) : "";
+    const std::string mean =
+        check.latest.values > 1 ? fmt::format("mean of {} values ", check.latest.values) : "";
     if (!std::isfinite(now) || !check.earlier) {
       finding.measure = "nonfinite_count";
       finding.value = 1;
@@ -146,8 +150,8 @@ class LossNotDecreasing : public Rule {
   bool gaps_are_losses_ = false;
 };
 
-ParameterSpec Number(std::string name, std::string type, std::string default_value, double minimum, std::string unit,
-                     std::string help) {
+ParameterSpec Number(std::string name, std::string type, std::string default_value, double minimum,
+                     std::string unit, std::string help) {
   ParameterSpec spec;
   spec.name = std::move(name);
   spec.type = std::move(type);
@@ -183,25 +187,32 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
   mode.name = "mode";
   mode.type = "string";
   mode.choices = {"TRAIN", "EVAL", "PREDICT", "GLOBAL"};
-  mode.help = "Whose steps count and whose losses are compared; without it EVAL where there is one, else TRAIN, else GLOBAL.";
+  mode.help =
+      "Whose steps count and whose losses are compared; without it EVAL where there is one, else TRAIN, else "
+      "GLOBAL.";
   info.parameters = {
       CollectionNamesParameter("Collections to inspect."),
       TensorRegexParameter("Tensors to inspect by name."),
       use_losses,
-      Number("num_steps", "int", "10", 1, "steps", "Least distance of two checks, and of the values compared."),
+      Number("num_steps", "int", "10", 1, "steps",
+             "Least distance of two checks, and of the values compared."),
       Number("diff_percent", "float", "0.1", 0, "percent", "A smaller decrease than this is a hit."),
-      Number("increase_threshold_percent", "float", "5", 0, "percent", "An increase beyond this is a hit and reported as one."),
+      Number("increase_threshold_percent", "float", "5", 0, "percent",
+             "An increase beyond this is a hit and reported as one."),
       mode,
       // No default in the spec: whether it was given matters for losses that are kept sparsely.
-      Number("interval", "int", "", 1, "steps", "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
+      Number("interval", "int", "", 1, "steps",
+             "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     std::vector<std::string> collections = parameters.List("collection_names");
     const std::vector<std::string> regexes = parameters.List("tensor_regex");
     if (parameters.Bool("use_losses_collection")) {
-      if (std::find(collections.begin(), collections.end(), "losses") == collections.end()) collections.push_back("losses");
+      if (std::find(collections.begin(), collections.end(), "losses") == collections.end())
+        collections.push_back("losses");
     } else if (collections.empty() && regexes.empty()) {
-      return InvalidArgument("with use_losses_collection False, collection_names or tensor_regex must say what to inspect");
+      return InvalidArgument(
+          "with use_losses_collection False, collection_names or tensor_regex must say what to inspect");
     }
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
     LossCadence cadence;
@@ -209,8 +220,10 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
     if (cadence.interval_given) cadence.interval = parameters.Int("interval");
     cadence.num_steps = parameters.Int("num_steps");
     cadence.mode = ModeOf(parameters.Text("mode"));
-    const Thresholds thresholds{parameters.Float("diff_percent"), parameters.Float("increase_threshold_percent")};
-    return std::unique_ptr<Rule>(std::make_unique<LossNotDecreasing>(std::move(selector), cadence, thresholds));
+    const Thresholds thresholds{parameters.Float("diff_percent"),
+                                parameters.Float("increase_threshold_percent")};
+    return std::unique_ptr<Rule>(
+        std::make_unique<LossNotDecreasing>(std::move(selector), cadence, thresholds));
   });
 }
 

@@ -17,8 +17,8 @@ void LossSeries::Restart(ModeKey mode) {
   mode_ = mode;
 }
 
-std::vector<LossCheck> LossSeries::Take(const StepInfo& step, std::optional<double> value, const LossCadence& cadence,
-                                        bool gaps_are_losses) {
+std::vector<LossCheck> LossSeries::Take(const StepInfo& step, std::optional<double> value,
+                                        const LossCadence& cadence, bool gaps_are_losses) {
   std::vector<LossCheck> checks;
   if (cadence.mode) {
     mode_ = *cadence.mode;
@@ -54,11 +54,13 @@ std::vector<LossCheck> LossSeries::Take(const StepInfo& step, std::optional<doub
 }
 
 void LossSeries::Close(const LossCadence& cadence, std::vector<LossCheck>* checks) {
-  const IntervalEnd end{last_position_, last_global_step_, open_values_, open_sum_ / static_cast<double>(open_values_)};
+  const IntervalEnd end{last_position_, last_global_step_, open_values_,
+                        open_sum_ / static_cast<double>(open_values_)};
   open_sum_ = 0;
   open_values_ = 0;
   // Everything up to the latest end that is far enough back is settled; ends_ stays as short as num_steps is.
-  while (ends_.size() > 1 && ends_[1].position <= end.position - cadence.num_steps) ends_.erase(ends_.begin());
+  while (ends_.size() > 1 && ends_[1].position <= end.position - cadence.num_steps)
+    ends_.erase(ends_.begin());
   if (!last_check_) {
     last_check_ = end.position;
     if (!std::isfinite(end.mean)) checks->push_back({std::nullopt, end});

@@ -8,7 +8,8 @@ namespace {
 
 class VanishingGradient : public Rule {
  public:
-  VanishingGradient(Selector selector, double threshold) : selector_(std::move(selector)), threshold_(threshold) {}
+  VanishingGradient(Selector selector, double threshold)
+      : selector_(std::move(selector)), threshold_(threshold) {}
 
   plan::Need Needs() const override { return selector_.Need(); }
 
@@ -25,12 +26,14 @@ class VanishingGradient : public Rule {
 
   std::string WouldHaveNeeded() const override {
     return "statistics of at least one finite tensor " + selector_.Describe() +
-           " at a step that was not skipped; check that parameters require gradients and that the optimizer is stepped";
+           " at a step that was not skipped; check that parameters require gradients and that the optimizer "
+           "is stepped";
   }
 
  private:
   // Columns and not rows: this loop is what replaying a rule costs.
-  bool JudgeSpan(const StepContext& step, const StepContext::RowSpan& span, std::vector<Finding>* findings) const {
+  bool JudgeSpan(const StepContext& step, const StepContext::RowSpan& span,
+                 std::vector<Finding>* findings) const {
     const store::SummaryBatch& batch = *span.batch;
     const uint8_t* const inspected = selector_.mask();
     bool judged = false;
@@ -79,7 +82,8 @@ void RegisterVanishingGradient(RuleRegistry* registry) {
   info.parameters = {threshold};
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({"gradients"}, {}));
-    return std::unique_ptr<Rule>(std::make_unique<VanishingGradient>(std::move(selector), parameters.Float("threshold")));
+    return std::unique_ptr<Rule>(
+        std::make_unique<VanishingGradient>(std::move(selector), parameters.Float("threshold")));
   });
 }
 

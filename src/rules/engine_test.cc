@@ -1,0 +1,254 @@
+#include "rules/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "base/testing.h"
+#include "rules/details.h"
+#include "rules/testing.h"
+
+namespace tdbg::rules {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+plan::RuleConfig Config(const std::string& rule, const std::map<std::string, std::string>& parameters = {},
+                        const std::string& name = "") {
+  plan::RuleConfig config;
+  config.rule = rule;
+  config.parameters = parameters;
+  config.name = name;
+  config.where = "--rule";
+  return config;
+}
+
+std::unique_ptr<Engine> MakeEngine(const std::vector<plan::RuleConfig>& configs,
+                                   const RuleRegistry& registry = BuiltinRules()) {
+  auto engine = Engine::Create(configs, registry);
+  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+TEST(EngineTest, AdvanceIsIncrementalAndTellsWhatChanged) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("gradient/a", "gradients");
+  const auto engine = MakeEngine({Config("VanishingGradient"), Config("ExplodingTensor")});
+  run.Step({{a, 1}});
+  EXPECT_THAT(*engine->Advance(run, 10), IsEmpty());
+  EXPECT_THAT(*engine->Advance(run, 11), IsEmpty());
+  EXPECT_EQ(engine->statuses()[0].steps_judged, 1) << "a step is judged once";
+  run.Step({{a, 0}});
+  EXPECT_THAT(*engine->Advance(run, 12), ElementsAre(0));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kIssuesFound);
+  EXPECT_EQ(engine->statuses()[0].last_modified_wall_nanos, 12);
+  EXPECT_EQ(engine->statuses()[1].state, RuleState::kInProgress);
+  EXPECT_EQ(engine->last_judged_step(), 1);
+  EXPECT_THAT(*engine->Finish(run, JobEnd::kCompleted, 13), ElementsAre(1));
+  EXPECT_EQ(engine->statuses()[0].last_modified_wall_nanos, 12) << "a rule ends at its first hit";
+}
+
+TEST(EngineTest, NobodyLooksAtStepsOnceAllRulesHaveEnded) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("gradient/a", "gradients");
+  const auto engine = MakeEngine({Config("VanishingGradient")});
+  for (int i = 0; i < 10; ++i) run.Step({{a, 0}});
+  TDBG_ASSERT_OK(engine->Advance(run, 1));
+  EXPECT_EQ(run.looked_at, 1u);
+  EXPECT_EQ(engine->last_judged_step(), 9);
+}
+
+TEST(EngineTest, AnIncompleteStepWaitsUntilItsWorkerIsDeclaredLost) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("gradient/a", "gradients");
+  const auto engine = MakeEngine({Config("VanishingGradient")});
+  run.Step({{a, 0}});
+  run.complete = 0;
+  run.missing = {"rank 1"};
+  EXPECT_THAT(*engine->Advance(run, 1), IsEmpty());
+  engine->DeclareLost({0, "rank 2", 0});
+  EXPECT_THAT(*engine->Advance(run, 2), IsEmpty()) << "another worker's loss";
+  engine->DeclareLost({0, "rank 1", 0});
+  EXPECT_THAT(*engine->Advance(run, 3), ElementsAre(0));
+}
+
+TEST(EngineTest, AfterTheJobIncompleteStepsAreJudgedAsTheyAre) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("gradient/a", "gradients");
+  const auto engine = MakeEngine({Config("VanishingGradient")});
+  run.Step({{a, 0}});
+  run.complete = 0;
+  run.missing = {"rank 1"};
+  EXPECT_THAT(*engine->Finish(run, JobEnd::kFailed, 3), ElementsAre(0));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kIssuesFound);
+}
+
+TEST(EngineTest, ShedStepsAreCountedAndNeverClean) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("gradient/a", "gradients");
+  const auto engine = MakeEngine({Config("VanishingGradient")});
+  for (int i = 0; i < 10; ++i) run.Step({{a, 1}});
+  run.Shed(4);
+  run.Shed(5);
+  TDBG_ASSERT_OK(engine->Finish(run, JobEnd::kCompleted, 1));
+  const RuleStatus& status = engine->statuses()[0];
+  EXPECT_EQ(status.state, RuleState::kError);
+  EXPECT_EQ(status.steps_incomplete, 2);
+  EXPECT_EQ(status.details, "incomplete: 2 of 10 steps lacked statistics");
+}
+
+TEST(EngineTest, DamageAndLostStepsAreNeverClean) {
+  const auto verdict = [](const std::vector<LossInfo>& lost, const std::vector<std::string>& damaged) {
+    MemorySource run;
+    const TensorIndex a = run.Tensor("gradient/a", "gradients");
+    const auto engine = MakeEngine({Config("VanishingGradient", {{"start_step", "10"}})});
+    for (int i = 0; i < 20; ++i) run.Step({{a, 1}});
+    run.lost = lost;
+    run.damaged = damaged;
+    EXPECT_TRUE(engine->Finish(run, JobEnd::kCompleted, 1).ok());
+    return engine->statuses()[0].details;
+  };
+  EXPECT_EQ(verdict({}, {}), "");
+  EXPECT_EQ(verdict({}, {"0/worker_0/segments/1: checksum"}),
+            "incomplete: 1 damaged place, the first: 0/worker_0/segments/1: checksum");
+  EXPECT_EQ(verdict({{"worker_0", "disk_full", "step", "", 3, 0, 12, 14}}, {}),
+            "incomplete: steps lost to disk_full: 3, steps 12 to 14 (worker_0)");
+  EXPECT_EQ(verdict({{"worker_0", "disk_full", "summary", "", 3, 0, 1, 9}}, {}), "") << "before start_step";
+  EXPECT_EQ(verdict({{"worker_0", "journal_full", "raw", "", 3, 0, 12, 14}}, {}), "") << "it reads no raw values";
+  EXPECT_EQ(verdict({{"worker_0", "crashed", "step", "", 1, 0, 12, 14}}, {}), "") << "it never was a step";
+  EXPECT_EQ(verdict({{"worker_0", "unsupported", "summary", "", 1, 0, 12, 14}}, {}), "");
+}
+
+TEST(EngineTest, ALaterAttemptThatTakesOverIsJudgedAfresh) {
+  MemorySource run;
+  const TensorIndex loss = run.Tensor("loss", "losses");
+  const auto engine = MakeEngine({Config("LossNotDecreasing", {{"interval", "1"}, {"num_steps", "1"}})});
+  run.Step({{loss, 4}});
+  run.Step({{loss, 3}});
+  TDBG_ASSERT_OK(engine->Advance(run, 1));
+  EXPECT_EQ(engine->statuses()[0].steps_judged, 1);
+  run.DropSteps();
+  ++run.generation;
+  run.Step({{loss, 4}});
+  run.Step({{loss, 3.5}});
+  EXPECT_THAT(*engine->Advance(run, 2), IsEmpty()) << "3.5 was compared with a 3 that is no longer there";
+  EXPECT_EQ(engine->statuses()[0].steps_judged, 1);
+}
+
+TEST(EngineTest, NoStepsAtAllIsAnErrorOrAStop) {
+  MemorySource run;
+  const auto engine = MakeEngine({Config("VanishingGradient")});
+  TDBG_ASSERT_OK(engine->Finish(run, JobEnd::kFailed, 1));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kError);
+  const auto stopped = MakeEngine({Config("VanishingGradient")});
+  TDBG_ASSERT_OK(stopped->Finish(run, JobEnd::kStopped, 1));
+  EXPECT_EQ(stopped->statuses()[0].state, RuleState::kStopped);
+  EXPECT_THAT(stopped->statuses()[0].details, HasSubstr("statistics of at least one finite tensor"));
+}
+
+class BrokenRule : public Rule {
+ public:
+  explicit BrokenRule(bool throws) : throws_(throws) {}
+  plan::Need Needs() const override { return {}; }
+  Result<Judged> Invoke(const StepContext&, std::vector<Finding>*) override {
+    if (throws_) throw std::runtime_error("division by zero");
+    return DataLoss("a histogram cannot be read");
+  }
+  std::string WouldHaveNeeded() const override { return ""; }
+
+ private:
+  bool throws_;
+};
+
+TEST(EngineTest, ABrokenRuleIsItsOwnErrorOnly) {
+  RuleRegistry registry;
+  for (const bool throws : {false, true}) {
+    RuleInfo info;
+    info.class_name = throws ? "Throws" : "Fails";
+    info.snake_name = throws ? "throws" : "fails";
+    registry.Add(info, [throws](const Parameters&) -> Result<std::unique_ptr<Rule>> {
+      return std::unique_ptr<Rule>(std::make_unique<BrokenRule>(throws));
+    });
+  }
+  MemorySource run;
+  run.Step({});
+  const auto engine = MakeEngine({Config("throws"), Config("fails")}, registry);
+  EXPECT_THAT(*engine->Advance(run, 1), ElementsAre(0, 1));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kError);
+  EXPECT_THAT(engine->statuses()[0].details, HasSubstr("division by zero"));
+  EXPECT_EQ(engine->statuses()[1].state, RuleState::kError);
+  EXPECT_THAT(engine->statuses()[1].details, HasSubstr("a histogram cannot be read"));
+}
+
+TEST(EngineTest, TwoRulesOfOneClassNeedTwoNames) {
+  const auto same = Engine::Create({Config("VanishingGradient"), Config("vanishing_gradient")});
+  ASSERT_FALSE(same.ok());
+  EXPECT_EQ(same.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(same.status().message(), HasSubstr("two rules are called VanishingGradient"));
+  EXPECT_THAT(same.status().message(), HasSubstr("--rule"));
+  EXPECT_TRUE(Engine::Create({Config("VanishingGradient"), Config("VanishingGradient", {}, "strict")}).ok());
+}
+
+TEST(EngineTest, NeedsAreNamedAfterTheRule) {
+  const auto engine = MakeEngine({Config("VanishingGradient", {}, "vg"),
+                                  Config("ExplodingTensor", {{"tensor_regex", "fc, conv"}})});
+  const auto needs = engine->Needs();
+  EXPECT_EQ(needs[0].who, "vg");
+  EXPECT_THAT(needs[0].collections, ElementsAre("gradients"));
+  EXPECT_FALSE(needs[0].raw);
+  EXPECT_THAT(needs[1].collections, IsEmpty());
+  EXPECT_THAT(needs[1].tensor_regex, ElementsAre("fc", "conv"));
+}
+
+TEST(DetailsTest, ManyFindingsFitAndSayHowManyDidNot) {
+  std::vector<Finding> findings;
+  for (int i = 0; i < 500; ++i) {
+    Finding finding;
+    finding.global_step = 7;
+    finding.tensor = "gradient/layer." + std::to_string(i) + ".weight";
+    finding.worker = "worker_0";
+    finding.measure = "mean_abs";
+    finding.comparison = "<";
+    finding.threshold = 1e-7;
+    findings.push_back(finding);
+  }
+  const std::string details = HitDetails("VanishingGradient", findings);
+  EXPECT_TRUE(details.starts_with("RuleEvaluationConditionMet: Evaluation of the rule VanishingGradient at step 7 "
+                                  "resulted in the condition being met\n"));
+  EXPECT_LE(details.size(), kMaxDetails);
+  EXPECT_GT(details.size(), kMaxDetails - 100);
+  const auto lines = std::count(details.begin(), details.end(), '\n');
+  EXPECT_THAT(details, HasSubstr("and " + std::to_string(500 - (lines - 2)) + " more\n"));
+}
+
+TEST(DetailsTest, AreCutBetweenCharacters) {
+  std::string text = "x";
+  while (text.size() < 2000) text += "\u00e9";
+  const std::string cut = CutDetails(text);
+  EXPECT_EQ(cut.size(), 1023u);
+  EXPECT_EQ(cut.substr(1021), "\u00e9");
+}
+
+TEST(RegistryTest, EveryBuiltinRuleSaysWhatItIs) {
+  for (const RuleInfo* info : BuiltinRules().All()) {
+    EXPECT_FALSE(info->summary.empty()) << info->class_name;
+    EXPECT_FALSE(info->scope.empty()) << info->class_name;
+    for (const ParameterSpec& spec : info->parameters) {
+      EXPECT_FALSE(spec.help.empty()) << info->class_name << "." << spec.name;
+      if (spec.default_value.empty()) continue;
+      EXPECT_TRUE(Parameters::Parse(*info, {{spec.name, spec.default_value}}).ok())
+          << info->class_name << "." << spec.name << ": its default is refused";
+    }
+  }
+  const auto unknown = BuiltinRules().Find("exploding_tensors");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_THAT(unknown.status().message(), HasSubstr("did you mean exploding_tensor?"));
+  EXPECT_THAT(BuiltinRules().All(), Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace tdbg::rules

@@ -1,0 +1,128 @@
+// For tests of rules and of the engine: steps in memory.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rules/step_source.h"
+
+namespace tdbg::rules {
+
+/// Columns of rows, as a segment has them.
+class MemoryRows {
+ public:
+  void Add(uint32_t tensor, double mean_abs, uint64_t nan_count = 0) {
+    tensor_.push_back(tensor);
+    zero16_.push_back(0);
+    zero32_.push_back(0);
+    count_.push_back(4);
+    nan_.push_back(nan_count);
+    zero64_.push_back(0);
+    l1_.push_back(mean_abs * 4);
+    mean_.push_back(mean_abs);
+  }
+  StepContext::RowSpan Span(const std::vector<TensorIndex>& tensor_of) {
+    batch_.rows = tensor_.size();
+    batch_.tensor = tensor_.data();
+    batch_.sub = batch_.point = zero16_.data();
+    batch_.level = batch_.flags = batch_.histogram_bytes = zero32_.data();
+    batch_.count = count_.data();
+    batch_.nan_count = nan_.data();
+    batch_.pos_inf_count = batch_.neg_inf_count = batch_.zero_count = zero64_.data();
+    batch_.mean = batch_.min = batch_.max = mean_.data();
+    batch_.l1 = l1_.data();
+    StepContext::RowSpan span;
+    span.batch = &batch_;
+    span.end = static_cast<uint32_t>(tensor_.size());
+    span.tensor_of = tensor_of;
+    return span;
+  }
+
+ private:
+  std::vector<uint32_t> tensor_, zero32_;
+  std::vector<uint16_t> zero16_;
+  std::vector<uint64_t> count_, nan_, zero64_;
+  std::vector<double> l1_, mean_;
+  store::SummaryBatch batch_;
+};
+
+/// A run of one worker whose tests are verbs: Tensor, Step, Lose.
+class MemorySource : public StepSource {
+ public:
+  TensorIndex Tensor(const std::string& name, const std::string& collection) {
+    TensorInfo info;
+    info.name = name;
+    info.collections = {collection};
+    tensors_.push_back(info);
+    tensor_of_.push_back(static_cast<TensorIndex>(tensor_of_.size()));
+    return tensor_of_.back();
+  }
+  /// The next step: tensor -> mean of the absolute values.
+  StepInfo& Step(const std::map<TensorIndex, double>& values) {
+    MemoryStep& step = steps_.emplace_back();
+    step.info_.global_step = step.info_.mode_step = static_cast<int64_t>(steps_.size()) - 1;
+    step.info_.mode = ModeKey::kTrain;
+    for (const auto& [tensor, value] : values) step.data_.Add(tensor, value);
+    ++complete;
+    return step.info_;
+  }
+  void Shed(size_t position) { steps_[position].incomplete_ = true; }
+  void DropSteps() {
+    steps_.clear();
+    complete = 0;
+  }
+
+  uint64_t overlay_generation() const override { return generation; }
+  size_t complete_count() const override { return complete; }
+  size_t step_count() const override { return steps_.size(); }
+  const StepInfo& Info(size_t position) const override { return steps_[position].info_; }
+  int64_t AttemptOf(size_t) const override { return 0; }
+  std::vector<std::string> MissingWorkers(size_t) const override { return missing; }
+  const StepContext& At(size_t position, const std::vector<LostWorker>&) override {
+    MemoryStep& step = steps_[position];
+    step.source_ = this;
+    step.spans_ = {step.data_.Span(tensor_of_)};
+    ++looked_at;
+    return step;
+  }
+  std::vector<LossInfo> losses() const override { return lost; }
+  std::vector<std::string> damage() const override { return damaged; }
+
+  uint64_t generation = 0;
+  size_t complete = 0;
+  size_t looked_at = 0;
+  std::vector<std::string> missing, damaged;
+  std::vector<LossInfo> lost;
+
+ private:
+  class MemoryStep : public StepContext {
+   public:
+    const StepInfo& info() const override { return info_; }
+    bool statistics_incomplete() const override { return incomplete_; }
+    size_t tensor_count() const override { return source_->tensors_.size(); }
+    const TensorInfo& tensor(TensorIndex tensor) const override { return source_->tensors_[tensor]; }
+    const std::string& worker_name(WorkerIndex) const override { return source_->worker_; }
+    std::span<const RowSpan> rows() const override { return spans_; }
+    std::span<const Scalar> scalars() const override { return {}; }
+    Result<TensorValue> Raw(TensorIndex, WorkerIndex) const override { return NotFound("no raw values"); }
+    Result<Histogram> HistogramOf(const Row&) const override { return NotFound("no histograms"); }
+
+   private:
+    friend class MemorySource;
+    StepInfo info_;
+    bool incomplete_ = false;
+    MemoryRows data_;
+    std::vector<RowSpan> spans_;
+    const MemorySource* source_ = nullptr;
+  };
+
+  std::vector<TensorInfo> tensors_;
+  std::vector<TensorIndex> tensor_of_;
+  std::deque<MemoryStep> steps_;
+  std::string worker_ = "worker_0";
+};
+
+}  // namespace tdbg::rules

@@ -1,0 +1,67 @@
+// A scenario: a small run, a rule with parameters, and what the rule must say of it. The syntax is in README.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "rules/engine.h"
+#include "tdbg/status.h"
+#include "tdbg/trial.h"
+
+namespace tdbg::scenarios {
+
+/// `offset + slope * mode_step`: most are constants, losses have a slope.
+struct Value {
+  double offset = 0, slope = 0;
+  double At(int64_t mode_step) const { return offset + slope * static_cast<double>(mode_step); }
+};
+
+/// One line of a step: a tensor's elements there.
+struct Assignment {
+  std::string tensor;
+  int64_t worker = -1;               ///< -1: all
+  uint16_t sub = 0;                  ///< n: micro-step n-1
+  std::vector<Value> values;
+};
+
+struct Step {
+  int64_t global_step = 0, mode_step = 0;
+  ModeKey mode = ModeKey::kTrain;
+  bool skipped = false, shed = false;
+  std::vector<Assignment> assignments;
+};
+
+struct Tensor {
+  std::string name, kind;
+  std::vector<std::string> collections;
+  bool scalar = false;               ///< a numeric series, not a tensor
+};
+
+struct Expectation {
+  bool refused = false;              ///< the configuration is an error
+  rules::RuleState state = rules::RuleState::kInProgress;
+  int64_t step = -1;                 ///< of the hit; -1: not said
+  int64_t judged = -1;               ///< steps judged; -1: not said
+  std::string contains;              ///< part of the details or of the refusal
+  std::vector<std::string> findings; ///< "tensor measure value comparison threshold [worker]", all of them in order
+};
+
+struct Scenario {
+  std::string name, rule;
+  std::map<std::string, std::string> parameters;
+  int64_t workers = 1;
+  std::vector<Tensor> tensors;
+  std::vector<Step> steps;
+  rules::JobEnd end = rules::JobEnd::kCompleted;
+  Expectation expected;
+};
+
+/// All scenarios of a file's text. \error kInvalidArgument  "line 12: ..."
+Result<std::vector<Scenario>> ParseScenarios(const std::string& text);
+
+/// A finding as scenarios write it.
+std::string FindingText(const rules::Finding& finding);
+
+}  // namespace tdbg::scenarios
