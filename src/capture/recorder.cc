@@ -67,6 +67,7 @@ Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   ids_by_name_[def.name].push_back(def.id);
   tensors_.push_back(std::move(tensor));
   sink_->AppendTensorDef(def);
+  uncommitted_defs_ = true;
   return def.id;
 }
 
@@ -368,6 +369,7 @@ void Recorder::Commit(int64_t step, int64_t mode_step, uint32_t flags) {
   commit.flags = flags;
   commit.mode = static_cast<uint16_t>(mode_);
   sink_->Commit(commit);
+  uncommitted_defs_ = false;
 }
 
 int64_t Recorder::EndStep(bool skipped) {
@@ -403,7 +405,8 @@ void Recorder::BeginEnd() {
 
 void Recorder::FinishEnd() {
   if (state_ != State::kEnd) BeginEnd();
-  if (recorded_ || !rows_.empty() || !scalars_.empty()) {
+  // Definitions without a value after them would otherwise be a step half made, and counted as lost.
+  if (recorded_ || uncommitted_defs_ || !rows_.empty() || !scalars_.empty()) {
     Commit(step_ - 1, mode_ == ModeKey::kGlobal ? step_ - 1 : mode_steps_[static_cast<int>(mode_)] - 1,
            format::kCommitOutside);
     recorded_ = false;

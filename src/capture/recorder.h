@@ -102,7 +102,8 @@ class Recorder {
   int64_t step_;                       // the open one, else the next one
   int64_t mode_steps_[plan::kModes];   // the open one of its mode, else the next one
   uint64_t due_ = 0;
-  bool recorded_ = false;
+  bool recorded_ = false;              // the sink holds something that the step's end must make visible
+  bool uncommitted_defs_ = false;
 
   std::vector<format::SummaryRow> rows_;
   std::vector<uint8_t> histograms_;

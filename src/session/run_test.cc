@@ -1,0 +1,272 @@
+// What a run does to directories, processes and requests. What it keeps is read back in tests/roundtrip.
+#include "tdbg/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "format/run_files.h"
+#include "plan/plan.h"
+
+namespace tdbg {
+namespace {
+
+namespace fs = std::filesystem;
+using TheRun = tdbg::Run;  // a fixture has a Run of its own
+using testing::HasSubstr;
+
+class RunTest : public testing::Test {
+ protected:
+  RunTest() {
+    ::unsetenv("TDBG_RUN");
+    ::unsetenv("TDBG_ATTEMPT");
+    char pattern[] = "/tmp/tdbg-run-test-XXXXXX";
+    scratch_ = ::mkdtemp(pattern);
+    directory_ = scratch_ + "/run";
+  }
+  ~RunTest() override { fs::remove_all(scratch_); }
+
+  RunOptions Options(int64_t rank = 0) {
+    plan::Plan plan = plan::Plan::Default();
+    plan.journal_bytes = 1u << 20;
+    RunOptions options;
+    options.directory = directory_;
+    options.plan_json = plan.ToJson();
+    options.rank = rank;
+    return options;
+  }
+  std::unique_ptr<TheRun> Open(int64_t rank = 0) {
+    auto run = TheRun::Open(Options(rank));
+    EXPECT_TRUE(run.ok()) << run.status().ToString();
+    return run.ok() ? *std::move(run) : nullptr;
+  }
+  static void Step(TheRun* run) {
+    const auto w = run->Define({.name = "w", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}});
+    const float value = 1;
+    const int64_t shape[] = {1};
+    if (run->BeginStep(ModeKey::kTrain)) run->Put(w, {&value, DType::kFloat32, shape, {}});
+    run->EndStep();
+  }
+  /// The exit code of `body` in a forked child, or -signal. A child that hangs is killed by its alarm.
+  static int InChild(const std::function<int()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      ::_exit(body());
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  void Request(const std::string& line) {
+    const std::string path = directory_ + "/control";
+    ASSERT_TRUE(base::LocalFileSystem().AppendLine(path, line).ok());
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    uint64_t generation = 0;
+    file.seekg(format::kControlGenerationOffset).read(reinterpret_cast<char*>(&generation), 8);
+    ++generation;
+    file.seekp(format::kControlGenerationOffset).write(reinterpret_cast<char*>(&generation), 8);
+  }
+  nlohmann::json Json(const std::string& path) {
+    return nlohmann::json::parse(std::ifstream(directory_ + "/" + path), nullptr, false);
+  }
+
+  std::string scratch_, directory_;
+};
+
+TEST_F(RunTest, TheFirstWorkerMakesTheDirectoryARun) {
+  auto options = Options();
+  options.command = {"python", "train.py"};
+  options.step_base = 40;
+  options.world_size = 2;
+  auto run = *TheRun::Open(options);
+  EXPECT_EQ(run->directory(), directory_);
+  EXPECT_EQ(run->attempt(), 0);
+  EXPECT_EQ(run->global_step(), 39);
+  EXPECT_EQ(Json("run.json")["command"][1], "train.py");
+  EXPECT_EQ(Json("0/attempt.json")["step_base"], 40);
+  EXPECT_EQ(Json("0/attempt.json")["world_size"], 2);
+  EXPECT_EQ(Json("plan.json"), nlohmann::json::parse(options.plan_json));
+  EXPECT_TRUE(fs::exists(directory_ + "/control"));
+}
+
+TEST_F(RunTest, ARunThatEndedGetsAFurtherAttempt) {
+  Open()->End("completed");
+  const auto run = Open();
+  EXPECT_EQ(run->attempt(), 1);
+  EXPECT_EQ(run->directory(), directory_);
+  EXPECT_EQ(Json("1/attempt.json")["parent"], 0);
+}
+
+TEST_F(RunTest, RanksOfOneStartShareAnAttempt) {
+  const auto first = Open(0);
+  const auto second = Open(1);
+  EXPECT_EQ(first->attempt(), second->attempt());
+  EXPECT_EQ(first->directory(), second->directory());
+}
+
+TEST_F(RunTest, AnotherTrainingBesideALivingOneGetsARunOfItsOwn) {
+  const auto first = Open();
+  const auto second = Open();
+  const auto third = Open();
+  EXPECT_EQ(second->directory(), directory_ + "-2");
+  EXPECT_EQ(third->directory(), directory_ + "-3");
+  EXPECT_TRUE(fs::exists(directory_ + "-2/plan.json"));
+  auto options = Options();
+  options.sibling_if_locked = false;
+  EXPECT_EQ(TheRun::Open(options).status().code(), Code::kFailedPrecondition);
+}
+
+TEST_F(RunTest, ASecondTrainingOfTheSameStartGetsARunOfItsOwnEvenAfterTheFirst) {
+  ::setenv("TDBG_ATTEMPT", "0", 1);
+  Open()->End("completed");
+  EXPECT_EQ(Open()->directory(), directory_ + "-2");
+  EXPECT_EQ(Open()->directory(), directory_ + "-3");
+}
+
+TEST_F(RunTest, AWorkerThatDiedAndIsStartedAgainBecomesTheNextAttempt) {
+  ::setenv("TDBG_ATTEMPT", "0", 1);
+  ASSERT_EQ(InChild([&] {
+              auto run = Open();
+              Step(run.get());
+              ::raise(SIGKILL);
+              return 0;
+            }),
+            -SIGKILL);
+  const auto run = Open();
+  EXPECT_EQ(run->directory(), directory_);
+  EXPECT_EQ(run->attempt(), 1);
+}
+
+TEST_F(RunTest, TheEnvironmentNamesTheRun) {
+  ::setenv("TDBG_RUN", directory_.c_str(), 1);
+  auto options = Options();
+  options.directory.clear();
+  EXPECT_EQ((*TheRun::Open(options))->directory(), directory_);
+  ::unsetenv("TDBG_RUN");
+  EXPECT_THAT(TheRun::Open(options).status().message(), HasSubstr("$TDBG_RUN"));
+}
+
+TEST_F(RunTest, RefusesAPlanThatIsNoneAndADirectoryOfSomethingElse) {
+  auto options = Options();
+  options.plan_json = "{}";
+  EXPECT_EQ(TheRun::Open(options).status().code(), Code::kInvalidArgument);
+  options = Options();
+  options.directory = scratch_ + "/docs";
+  fs::create_directory(options.directory);
+  std::ofstream(options.directory + "/thesis.tex") << "x";
+  EXPECT_EQ(TheRun::Open(options).status().code(), Code::kAlreadyExists);
+  EXPECT_THAT(TheRun::Open(options).status().message(), HasSubstr("thesis.tex"));
+}
+
+TEST_F(RunTest, TheJournalLiesWhereThePlanSays) {
+  plan::Plan plan = plan::Plan::Default();
+  plan.journal_bytes = 1u << 20;
+  plan.journal_directory = scratch_ + "/fast";
+  auto options = Options();
+  options.plan_json = plan.ToJson();
+  const auto run = *TheRun::Open(options);
+  const std::string path = Json("0/worker_0/worker.json")["journal_path"];
+  EXPECT_THAT(path, HasSubstr(scratch_ + "/fast/tdbg-journal-"));
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_F(RunTest, InAForkedChildEveryCallDoesNothingAndItsEndHarmsNobody) {
+  auto run = Open();
+  Step(run.get());
+  const int code = InChild([&] {
+    if (run->BeginStep(ModeKey::kTrain)) return 1;
+    if (run->Define({.name = "x", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}}) != TheRun::kNotWanted) return 2;
+    if (run->EndStep() != -1) return 3;
+    if (!run->losses().empty() || run->TakeRequest() || run->counters().steps != 0) return 4;
+    run->End("completed");
+    run.reset();
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_FALSE(fs::exists(directory_ + "/0/worker_0/ended.json"));
+  EXPECT_TRUE(base::LocalFileSystem().IsLocked(directory_ + "/0/worker_0/lock"));
+  Step(run.get());
+  EXPECT_EQ(run->counters().steps, 2u);
+}
+
+TEST_F(RunTest, AForkedChildMayTrainOnItsOwn) {
+  const auto run = Open();
+  EXPECT_EQ(InChild([&] {
+              auto own = Open();
+              if (own == nullptr || own->directory() != directory_ + "-2") return 1;
+              Step(own.get());
+              own->End("completed");
+              return own->losses().empty() ? 0 : 2;
+            }),
+            0);
+}
+
+TEST_F(RunTest, ARequestIsTakenOnceByTheAttemptItIsFor) {
+  {
+    auto run = Open();
+    Step(run.get());
+    EXPECT_FALSE(run->TakeRequest());
+    Request(R"({"id":"a","action":"stop","by":"user"})");
+    const auto request = run->TakeRequest();
+    ASSERT_TRUE(request);
+    EXPECT_EQ(nlohmann::json::parse(*request)["by"], "user");
+    EXPECT_FALSE(run->TakeRequest());
+    Request(R"({"id":"b","action":"capture","at_step":2})");
+    EXPECT_FALSE(run->TakeRequest()) << "step 0 is not 2";
+    Step(run.get());
+    Step(run.get());
+    EXPECT_TRUE(run->TakeRequest());
+  }
+  Request(R"({"id":"c","action":"stop"})");
+  EXPECT_FALSE(Open()->TakeRequest()) << "asked of a process that is gone";
+}
+
+TEST_F(RunTest, APlanMayForbidToStop) {
+  plan::Plan plan = plan::Plan::Default();
+  plan.journal_bytes = 1u << 20;
+  plan.allow_stop = false;
+  auto options = Options();
+  options.plan_json = plan.ToJson();
+  auto run = *TheRun::Open(options);
+  Request(R"({"id":"a","action":"stop","by":"user"})");
+  EXPECT_FALSE(run->TakeRequest());
+}
+
+TEST_F(RunTest, AfterTheEndCallsDoNothingAndCountersStay) {
+  auto run = Open();
+  Step(run.get());
+  run->End("completed");
+  EXPECT_FALSE(run->BeginStep(ModeKey::kTrain));
+  EXPECT_EQ(run->counters().steps, 1u);
+  EXPECT_TRUE(run->losses().empty());
+  EXPECT_EQ(run->global_step(), 0);
+}
+
+TEST_F(RunTest, DefinitionsWithoutAValueAreNoLoss) {
+  auto run = Open();
+  run->Define({.name = "w", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}});
+  run->End("completed");
+  EXPECT_TRUE(run->losses().empty());
+}
+
+TEST_F(RunTest, WhatAnAdaptorLostIsCountedByCause) {
+  auto run = Open();
+  Step(run.get());
+  run->CountLoss("device_late", 3, "cuda:0");
+  ASSERT_EQ(run->losses().size(), 1u);
+  EXPECT_EQ(run->losses()[0].cause, "device_late");
+  EXPECT_EQ(run->losses()[0].count, 3u);
+}
+
+}  // namespace
+}  // namespace tdbg
