@@ -99,6 +99,8 @@ Status SegmentReader::DecodeMeta(uint64_t known_writer, uint64_t known_tensors) 
     return DataLoss("segment metadata: no sequences");
   }
   GetNumber(json, "writer_id", &meta_.writer_id);
+  GetField(json, "last_seen_step", &meta_.last_seen_step);
+  GetField(json, "last_seen_wall_nanos", &meta_.last_seen_wall_nanos);
   const auto name = format::ParseSegmentFileName(file_name_);
   if (name && (name->first != meta_.first_sequence || name->second != meta_.last_sequence)) {
     return DataLoss("segment metadata: sequences are not those of the file's name");
@@ -156,6 +158,7 @@ Status SegmentReader::DecodeMeta(uint64_t known_writer, uint64_t known_tensors) 
       if (it != raw->end() && it->is_object()) {
         int64_t id = 0;
         if (GetField(*it, "id", &id) && id >= 0 && id < kUnknownTensor) meta.id = static_cast<uint32_t>(id);
+        GetField(*it, "commit", &meta.commit);
         std::string dtype;
         if (GetField(*it, "dtype", &dtype)) meta.dtype = DTypeFromName(dtype).value_or(DType::kInvalid);
         GetField(*it, "shape", &meta.shape);
@@ -178,6 +181,12 @@ Status SegmentReader::DecodeSteps(std::vector<Damage>* damage) {
   const auto* const wall = static_cast<const int64_t*>(Column("step/wall_nanos", "I64", 8, rows, damage));
   const auto* const monotonic = static_cast<const int64_t*>(Column("step/monotonic_nanos", "I64", 8, rows, damage));
   const auto* const shed = static_cast<const uint32_t*>(Column("step/shed", "U32", 4, rows, damage));
+  const auto counts = [&](const char* key) {
+    return static_cast<const uint32_t*>(FindEntry(key) ? Column(key, "U32", 4, rows, damage) : nullptr);
+  };
+  const uint32_t* const summary_rows = counts("step/summary_rows");
+  const uint32_t* const scalar_rows = counts("step/scalar_rows");
+  const uint32_t* const raw_tensors = counts("step/raw_tensors");
   commits_.resize(rows);
   for (uint64_t i = 0; i < rows; ++i) {
     format::Commit& commit = commits_[i];
@@ -188,6 +197,9 @@ Status SegmentReader::DecodeSteps(std::vector<Damage>* damage) {
     commit.wall_nanos = wall ? wall[i] : 0;
     commit.monotonic_nanos = monotonic ? monotonic[i] : 0;
     commit.shed = shed ? shed[i] : 0;
+    commit.summary_rows = summary_rows ? summary_rows[i] : 0;
+    commit.scalar_rows = scalar_rows ? scalar_rows[i] : 0;
+    commit.raw_tensors = raw_tensors ? raw_tensors[i] : 0;
   }
   return OkStatus();
 }
@@ -370,13 +382,21 @@ std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tenso
     ref.bytes = e.end - e.begin;
     ref.dtype = meta.dtype;
     ref.entry = entry;
+    ref.commit = meta.commit;
+    if (meta.commit < 0 || static_cast<size_t>(meta.commit) >= commits_.size()) {
+      const bool outside = key->sub.point == format::Point::kEnd;
+      auto it = std::lower_bound(commits_.begin(), commits_.end(), ref.global_step,
+                                 [](const format::Commit& c, int64_t step) { return c.global_step < step; });
+      while (it + 1 < commits_.end() && (it + 1)->global_step == ref.global_step &&
+             ((it->flags & format::kCommitOutside) != 0) != outside) {
+        ++it;
+      }
+      ref.commit = it - commits_.begin();
+    }
     out.push_back(ref);
   }
   // Entries lie in descending item size: put them back into the order in which they happened.
-  std::stable_sort(out.begin(), out.end(), [](const RawRef& a, const RawRef& b) {
-    return std::tuple(a.global_step, a.sub.point == format::Point::kEnd) <
-           std::tuple(b.global_step, b.sub.point == format::Point::kEnd);
-  });
+  std::stable_sort(out.begin(), out.end(), [](const RawRef& a, const RawRef& b) { return a.commit < b.commit; });
   return out;
 }
 

@@ -29,6 +29,7 @@ class SegmentReader {
     std::vector<std::string> acks;
     std::string end_json;                    ///< empty: not ended
     std::vector<format::Loss> losses;
+    int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
   };
 
   /// \param known_tensors  definitions of `known_writer` that the caller has already: a run of many segments
@@ -58,7 +59,7 @@ class SegmentReader {
   };
   std::vector<ScalarRow> Scalars(std::vector<Damage>* damage);
 
-  /// Raw entries in step order; `commit` and `source` are the caller's business.
+  /// Raw entries in step order; `commit` counts from the segment's first, `source` is the caller's business.
   std::vector<RawRef> Raws(std::span<const format::TensorDef> tensors, std::vector<Damage>* damage);
   std::optional<uint32_t> FindEntry(std::string_view key) const;
   const std::vector<int64_t>& shape_of(uint32_t entry) const;
@@ -71,6 +72,7 @@ class SegmentReader {
  private:
   struct RawMeta {
     std::optional<uint32_t> id;  ///< the writer's
+    int64_t commit = -1;         ///< index into the segment's step table
     DType dtype = DType::kInvalid;
     std::vector<int64_t> shape;
   };

@@ -254,6 +254,8 @@ Status WorkerReader::Impl::AdoptSegment(const std::string& name, uint64_t last, 
     end_json = s.meta().end_json;
     ended = true;
   }
+  last_seen_step = std::max(last_seen_step, s.meta().last_seen_step);
+  last_seen_wall_nanos = std::max(last_seen_wall_nanos, s.meta().last_seen_wall_nanos);
   segment_bytes += s.file_bytes();
   segments.push_back(std::move(*segment));
   seen_files.insert(name);
@@ -383,20 +385,17 @@ Status WorkerReader::Impl::TakeIn(bool* news) {
 Result<bool> WorkerReader::Impl::Refresh() {
   bool news = false;
   TDBG_RETURN_IF_ERROR(TakeIn(&news));
-  if (!news || !opened) {
-    // Probed only when there was nothing new: whoever has just committed is alive. The order is what makes
-    // "dead" final: what the process committed before it died is taken in after its lock was seen free.
-    const std::string lock = base::JoinPath(directory, format::kLockFile);
-    const bool locked = base::LocalFileSystem().IsLocked(lock);
-    if (!locked && (alive || !opened)) TDBG_RETURN_IF_ERROR(TakeIn(&news));
-    if (locked && !alive && journal && !journal->SameFileAs(JournalPath())) {
-      journal.reset();  // the next owner of this directory made its own
-      TDBG_RETURN_IF_ERROR(TakeIn(&news));
-    }
-    if (locked != alive) news = true;
-    alive = locked;
-    opened = true;
+  // The order is what makes "dead" final: what the process committed before it died is taken in after its lock
+  // was seen free.
+  const bool locked = base::LocalFileSystem().IsLocked(base::JoinPath(directory, format::kLockFile));
+  if (!locked && (alive || !opened)) TDBG_RETURN_IF_ERROR(TakeIn(&news));
+  if (locked && !alive && journal && !journal->SameFileAs(JournalPath())) {
+    journal.reset();  // the next owner of this directory made its own
+    TDBG_RETURN_IF_ERROR(TakeIn(&news));
   }
+  if (locked != alive) news = true;
+  alive = locked;
+  opened = true;
   return news;
 }
 
@@ -479,17 +478,9 @@ void WorkerReader::Impl::EnsureRaws() {
   BringUpToDate(
       &raws_progress, &raws,
       [&](size_t i) {
-        const std::span<const format::Commit> of_segment = segments[i]->commits();
         for (RawRef ref : segments[i]->Raws(tensors, &found)) {
-          auto it = std::lower_bound(of_segment.begin(), of_segment.end(), ref.global_step,
-                                     [](const format::Commit& c, int64_t step) { return c.global_step < step; });
-          const bool outside = ref.sub.point == format::Point::kEnd;
-          while (it + 1 < of_segment.end() && (it + 1)->global_step == ref.global_step &&
-                 ((it->flags & format::kCommitOutside) != 0) != outside) {
-            ++it;
-          }
           ref.source = static_cast<uint32_t>(i);
-          ref.commit = static_cast<int64_t>(segment_commits[i]) + (it - of_segment.begin());
+          ref.commit += static_cast<int64_t>(segment_commits[i]);
           raws.Append(ref.tensor, ref);
         }
       },
@@ -516,8 +507,8 @@ Result<RawValue> WorkerReader::Impl::ReadSealedRaw(const RawRef& ref) {
   }
   if (!segment) {
     const std::string path = base::JoinPath(directory, format::kSegmentsDir);
-    TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> entries, base::LocalFileSystem().List(path));
-    for (const base::DirEntry& entry : entries) {
+    const auto entries = base::LocalFileSystem().List(path);
+    for (const base::DirEntry& entry : entries.ok() ? *entries : std::vector<base::DirEntry>()) {
       const auto range = format::ParseSegmentFileName(entry.name);
       if (!range || ref.sequence < range->first || ref.sequence > range->second) continue;
       auto& slot = side_segments[range->first];

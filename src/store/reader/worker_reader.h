@@ -93,8 +93,7 @@ class WorkerReader {
   int64_t last_seen_step() const;          ///< heartbeat; -1: none
   int64_t last_seen_wall_nanos() const;
 
-  /// In order; kCommitOutside ones included. Row counts are filled in for commits that came from the journal
-  /// only: segments do not store them.
+  /// In order; kCommitOutside ones included.
   std::span<const format::Commit> commits() const;
   std::span<const format::TensorDef> tensors() const;    ///< indexed by TensorId
   std::span<const format::ContextRecord> context() const;

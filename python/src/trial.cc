@@ -1,0 +1,267 @@
+// tdbg._trial: tdbg/trial.h for Python. Forwards, and nothing else; tdbg/trial.py makes it pleasant.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+#include "tdbg/trial.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using tdbg::ModeKey;
+using tdbg::python::Throw;
+using tdbg::python::ValueOrThrow;
+using tdbg::StepInfo;
+using tdbg::StepKind;
+using tdbg::Summary;
+using tdbg::TensorValue;
+
+/// A Trial belongs to one thread at a time, and calls release the GIL: so each takes this lock. It is taken
+/// without the GIL and given back before the GIL is asked for, so that neither waits for the other.
+struct PyTrial {
+  std::unique_ptr<tdbg::Trial> trial;
+  std::mutex mutex;
+
+  template <typename F>
+  auto With(F&& f) {
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard guard(mutex);
+    return f(*trial);
+  }
+};
+
+struct PyCursor {
+  PyTrial* trial;  // kept alive by keep_alive
+  tdbg::Cursor cursor;
+};
+
+nb::dlpack::dtype DTypeOf(tdbg::DType dtype) {
+  using tdbg::DType;
+  const auto bits = static_cast<uint8_t>(tdbg::ItemSize(dtype) * 8);
+  const auto code = [&] {
+    switch (dtype) {
+      case DType::kBool: return nb::dlpack::dtype_code::Bool;
+      case DType::kInt8:
+      case DType::kInt16:
+      case DType::kInt32:
+      case DType::kInt64: return nb::dlpack::dtype_code::Int;
+      case DType::kFloat16:
+      case DType::kFloat32:
+      case DType::kFloat64: return nb::dlpack::dtype_code::Float;
+      case DType::kComplex64:
+      case DType::kComplex128: return nb::dlpack::dtype_code::Complex;
+      // bfloat16 and float8 are no types of NumPy's: their bits, as unsigned integers.
+      default: return nb::dlpack::dtype_code::UInt;
+    }
+  }();
+  return {static_cast<uint8_t>(code), bits, 1};
+}
+
+/// The bytes where they are (a mapped segment, or a private copy), read-only, kept alive by the array.
+nb::tuple ArrayOf(TensorValue value) {
+  const std::string_view name = tdbg::DTypeName(value.dtype);
+  auto* const owner = new TensorValue(std::move(value));
+  const nb::capsule keeper(owner, [](void* p) noexcept { delete static_cast<TensorValue*>(p); });
+  std::vector<size_t> shape(owner->shape.begin(), owner->shape.end());
+  // An empty array needs some address all the same.
+  static const char kNothing[16] = {};
+  const void* data = owner->data ? owner->data : kNothing;
+  const nb::ndarray<nb::numpy, nb::ro> array(data, shape.size(), shape.data(), keeper, nullptr,
+                                             DTypeOf(owner->dtype));
+  return nb::make_tuple(array, nb::str(name.data(), name.size()));
+}
+
+template <typename T>
+auto Array1D(std::vector<T> values) {
+  auto* const owner = new std::vector<T>(std::move(values));
+  const nb::capsule keeper(owner, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owner->data(), {owner->size()}, keeper);
+}
+
+nb::tuple HistogramOf(const tdbg::Histogram& histogram) {
+  std::vector<double> lower, upper, middle;
+  std::vector<uint64_t> count;
+  for (const tdbg::HistogramBucket& bucket : histogram) {
+    lower.push_back(tdbg::BucketLower(bucket.bucket));
+    upper.push_back(tdbg::BucketUpper(bucket.bucket));
+    middle.push_back(tdbg::BucketValue(bucket.bucket));
+    count.push_back(bucket.count);
+  }
+  return nb::make_tuple(Array1D(std::move(lower)), Array1D(std::move(upper)), Array1D(std::move(middle)),
+                        Array1D(std::move(count)));
+}
+
+const char* StateName(tdbg::RunState state) {
+  switch (state) {
+    case tdbg::RunState::kWaiting: return "waiting";
+    case tdbg::RunState::kRunning: return "running";
+    case tdbg::RunState::kEnded: return "ended";
+    case tdbg::RunState::kCrashed: return "crashed";
+  }
+  return "unknown";
+}
+
+void BindRecords(nb::module_& m) {
+  nb::class_<StepInfo>(m, "StepInfo")
+      .def_ro("global_step", &StepInfo::global_step)
+      .def_prop_ro("mode", [](const StepInfo& s) { return static_cast<int>(s.mode); })
+      .def_ro("mode_step", &StepInfo::mode_step)
+      .def_ro("wall_nanos", &StepInfo::wall_nanos)
+      .def_ro("skipped", &StepInfo::skipped)
+      .def_ro("complete", &StepInfo::complete);
+  nb::class_<Summary>(m, "Summary")
+      .def_ro("count", &Summary::count)
+      .def_ro("nan_count", &Summary::nan_count)
+      .def_ro("pos_inf_count", &Summary::pos_inf_count)
+      .def_ro("neg_inf_count", &Summary::neg_inf_count)
+      .def_ro("zero_count", &Summary::zero_count)
+      .def_ro("min", &Summary::min)
+      .def_ro("max", &Summary::max)
+      .def_ro("mean", &Summary::mean)
+      .def_ro("variance", &Summary::variance)
+      .def_ro("m3", &Summary::m3)
+      .def_ro("m4", &Summary::m4)
+      .def_ro("l1", &Summary::l1)
+      .def_ro("l2", &Summary::l2)
+      .def_ro("abs_min", &Summary::abs_min)
+      .def_ro("abs_max", &Summary::abs_max)
+      .def_prop_ro("mean_abs", &Summary::mean_abs)
+      .def_prop_ro("finite_count", &Summary::finite_count)
+      .def_prop_ro("numpy_mean", &tdbg::NumpyMean)
+      .def_prop_ro("numpy_min", &tdbg::NumpyMin)
+      .def_prop_ro("numpy_max", &tdbg::NumpyMax);
+  nb::class_<tdbg::LossInfo>(m, "LossInfo")
+      .def_ro("worker", &tdbg::LossInfo::worker)
+      .def_ro("cause", &tdbg::LossInfo::cause)
+      .def_ro("kind", &tdbg::LossInfo::kind)
+      .def_ro("text", &tdbg::LossInfo::text)
+      .def_ro("count", &tdbg::LossInfo::count)
+      .def_ro("bytes", &tdbg::LossInfo::bytes)
+      .def_ro("first_step", &tdbg::LossInfo::first_step)
+      .def_ro("last_step", &tdbg::LossInfo::last_step)
+      .def("__repr__", [](const tdbg::LossInfo& l) {
+        return "Loss(" + l.worker + ": " + std::to_string(l.count) + " " + l.kind + ", " + l.cause + ", steps " +
+               std::to_string(l.first_step) + " to " + std::to_string(l.last_step) + ")";
+      });
+  nb::class_<tdbg::TensorInfo>(m, "TensorInfo")
+      .def_ro("name", &tdbg::TensorInfo::name)
+      .def_ro("short_name", &tdbg::TensorInfo::short_name)
+      .def_ro("kind", &tdbg::TensorInfo::kind)
+      .def_ro("module_kind", &tdbg::TensorInfo::module_kind)
+      .def_ro("collections", &tdbg::TensorInfo::collections)
+      .def_ro("aliases", &tdbg::TensorInfo::aliases)
+      .def_prop_ro("dtype", [](const tdbg::TensorInfo& t) { return std::string(tdbg::DTypeName(t.dtype)); })
+      .def_ro("shape", &tdbg::TensorInfo::shape)
+      .def_ro("unit_axis", &tdbg::TensorInfo::unit_axis);
+}
+
+void BindTrial(nb::module_& m) {
+  using tdbg::Trial;
+  nb::class_<PyTrial>(m, "Trial")
+      .def_prop_ro("path", [](PyTrial& t) { return t.trial->path(); })
+      .def_prop_ro("name", [](PyTrial& t) { return t.trial->name(); })
+      .def("refresh", [](PyTrial& t) { return ValueOrThrow(t.With([](Trial& x) { return x.Refresh(); })); })
+      .def("state", [](PyTrial& t) { return StateName(t.With([](Trial& x) { return x.state(); })); })
+      .def("loaded_all_steps", [](PyTrial& t) { return t.With([](Trial& x) { return x.loaded_all_steps(); }); })
+      .def("attempts", [](PyTrial& t) { return t.With([](Trial& x) { return x.attempts(); }); })
+      .def("workers", [](PyTrial& t) { return t.With([](Trial& x) { return x.workers(); }); })
+      .def("modes",
+           [](PyTrial& t) {
+             std::vector<int> modes;
+             for (const ModeKey mode : t.With([](Trial& x) { return x.modes(); })) modes.push_back(static_cast<int>(mode));
+             return modes;
+           })
+      .def("losses", [](PyTrial& t) { return t.With([](Trial& x) { return x.losses(); }); })
+      .def("damage", [](PyTrial& t) { return t.With([](Trial& x) { return x.damage(); }); })
+      .def("bytes_on_disk", [](PyTrial& t) { return t.With([](Trial& x) { return x.bytes_on_disk(); }); })
+      .def("last_seen_step", [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_step(); }); })
+      .def("last_seen_wall_nanos", [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_wall_nanos(); }); })
+      .def("steps", [](PyTrial& t, int mode) {
+             return t.With([&](Trial& x) { return x.steps(static_cast<ModeKey>(mode)); });
+           }, "mode"_a)
+      .def("step", [](PyTrial& t, int64_t step) { return t.With([&](Trial& x) { return x.step(step); }); }, "global_step"_a)
+      .def("global_step", [](PyTrial& t, int mode, int64_t step) {
+             return t.With([&](Trial& x) { return x.global_step(static_cast<ModeKey>(mode), step); });
+           }, "mode"_a, "mode_step"_a)
+      .def("tensor_names", [](PyTrial& t, const std::string& regex, const std::string& collection) {
+             return ValueOrThrow(t.With([&](Trial& x) { return x.tensor_names(regex, collection); }));
+           }, "regex"_a, "collection"_a)
+      .def("tensor", [](PyTrial& t, const std::string& name) {
+             return ValueOrThrow(t.With([&](Trial& x) { return x.tensor(name); }));
+           }, "name"_a)
+      .def("tensor_steps", [](PyTrial& t, const std::string& name, int kind, int mode) {
+             return ValueOrThrow(t.With([&](Trial& x) {
+               return x.tensor_steps(name, static_cast<StepKind>(kind), static_cast<ModeKey>(mode));
+             }));
+           }, "name"_a, "kind"_a, "mode"_a)
+      .def("value", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+             return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.value(name, step, worker); })));
+           }, "name"_a, "global_step"_a, "worker"_a)
+      .def("final_value", [](PyTrial& t, const std::string& name, const std::string& worker) {
+             return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.final_value(name, worker); })));
+           }, "name"_a, "worker"_a)
+      .def("summary", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+             return ValueOrThrow(t.With([&](Trial& x) { return x.summary(name, step, worker); }));
+           }, "name"_a, "global_step"_a, "worker"_a)
+      .def("final_summary", [](PyTrial& t, const std::string& name, const std::string& worker) {
+             return ValueOrThrow(t.With([&](Trial& x) { return x.final_summary(name, worker); }));
+           }, "name"_a, "worker"_a)
+      .def("histogram", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+             return HistogramOf(ValueOrThrow(t.With([&](Trial& x) { return x.histogram(name, step, worker); })));
+           }, "name"_a, "global_step"_a, "worker"_a)
+      .def("quantile", [](PyTrial& t, const std::string& name, int64_t step, double q, const std::string& worker) {
+             return ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<double> {
+               TDBG_ASSIGN_OR_RETURN(const Summary summary, x.summary(name, step, worker));
+               TDBG_ASSIGN_OR_RETURN(const tdbg::Histogram histogram, x.histogram(name, step, worker));
+               return tdbg::Quantile(summary, histogram, q);
+             }));
+           }, "name"_a, "global_step"_a, "q"_a, "worker"_a)
+      .def("scalar", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+             return ValueOrThrow(t.With([&](Trial& x) { return x.scalar(name, step, worker); }));
+           }, "name"_a, "global_step"_a, "worker"_a)
+      .def("series", [](PyTrial& t, const std::string& name, const std::string& field, const std::string& worker) {
+             auto series = ValueOrThrow(t.With([&](Trial& x) { return x.series(name, field, worker); }));
+             return nb::make_tuple(Array1D(std::move(series.steps)), Array1D(std::move(series.values)));
+           }, "name"_a, "field"_a, "worker"_a)
+      .def("context", [](PyTrial& t, const std::string& topic, int64_t step) {
+             return t.With([&](Trial& x) { return x.context(topic, step); });
+           }, "topic"_a, "global_step"_a)
+      .def("cursor", [](PyTrial& t) { return PyCursor{&t, t.trial->cursor()}; }, nb::keep_alive<0, 1>());
+
+  nb::class_<PyCursor>(m, "Cursor")
+      // None: no step yet. Python's own loop around it is what lets ctrl-C in.
+      .def("next", [](PyCursor& c, int64_t timeout_millis) -> nb::object {
+             auto next = c.trial->With([&](Trial&) { return c.cursor.Next(timeout_millis); });
+             if (!next.ok() && next.status().code() == tdbg::Code::kUnavailable) return nb::none();
+             return nb::cast(ValueOrThrow(std::move(next)));
+           }, "timeout_millis"_a);
+
+  m.def("open", [](const std::string& path, int64_t attempt, int64_t wait_millis) {
+    tdbg::Result<std::unique_ptr<Trial>> opened = [&] {
+      const nb::gil_scoped_release unlocked;
+      return Trial::Open(path, {.attempt = attempt, .wait_millis = wait_millis});
+    }();
+    auto trial = std::make_unique<PyTrial>();
+    trial->trial = ValueOrThrow(std::move(opened));
+    return trial.release();
+  }, nb::rv_policy::take_ownership, "path"_a, "attempt"_a, "wait_millis"_a);
+}
+
+}  // namespace
+
+NB_MODULE(_trial, m) {
+  BindRecords(m);
+  BindTrial(m);
+}

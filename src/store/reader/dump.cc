@@ -1,0 +1,302 @@
+#include "store/reader/dump.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/text.h"
+#include "format/journal.h"
+#include "format/json_fields.h"
+#include "format/run_files.h"
+#include "format/segment.h"
+
+namespace tdbg::store {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json Number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+
+Json Embedded(std::string_view text) {
+  if (!format::IsJson(text)) return base::ToValidUtf8(text);
+  return Json::parse(text, nullptr, false);
+}
+
+Json DumpDefinition(std::string_view text) { return Embedded(text); }
+
+Json DumpRow(const format::SummaryRow& row) {
+  return {{"tensor", row.tensor},
+          {"sub", row.sub},
+          {"point", row.point},
+          {"count", row.count},
+          {"nan_count", row.nan_count},
+          {"pos_inf_count", row.pos_inf_count},
+          {"neg_inf_count", row.neg_inf_count},
+          {"zero_count", row.zero_count},
+          {"min", Number(row.min)},
+          {"max", Number(row.max)},
+          {"mean", Number(row.mean)},
+          {"variance", Number(row.variance)},
+          {"m3", Number(row.m3)},
+          {"m4", Number(row.m4)},
+          {"l1", Number(row.l1)},
+          {"l2", Number(row.l2)},
+          {"abs_min", Number(row.abs_min)},
+          {"abs_max", Number(row.abs_max)},
+          {"histogram_offset", row.histogram_offset},
+          {"histogram_bytes", row.histogram_bytes},
+          {"level", row.level},
+          {"flags", row.flags}};
+}
+
+Json DumpCommit(const format::Commit& c) {
+  return {{"global_step", c.global_step},   {"mode_step", c.mode_step},
+          {"wall_nanos", c.wall_nanos},     {"monotonic_nanos", c.monotonic_nanos},
+          {"flags", c.flags},               {"mode", c.mode},
+          {"summary_rows", c.summary_rows}, {"scalar_rows", c.scalar_rows},
+          {"raw_tensors", c.raw_tensors},   {"shed", c.shed}};
+}
+
+const char* TypeName(uint16_t type) {
+  static constexpr const char* kNames[] = {"?",  "kPad",     "kTensorDef", "kSummaries", "kScalars",
+                                           "kRaw", "kContext", "kCommit",    "kAck",       "kEnd"};
+  return type < std::size(kNames) ? kNames[type] : "unknown to this version";
+}
+
+Json DumpPayload(const format::RecordHeader& header, std::span<const std::byte> payload, int64_t max_rows) {
+  const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
+  const auto shown = [max_rows](size_t n) { return max_rows < 0 ? n : std::min(n, static_cast<size_t>(max_rows)); };
+  switch (static_cast<format::RecordType>(header.type)) {
+    case format::RecordType::kTensorDef:
+    case format::RecordType::kContext:
+    case format::RecordType::kAck:
+    case format::RecordType::kEnd: return DumpDefinition(text);
+    case format::RecordType::kSummaries: {
+      const auto view = format::DecodeSummaries(payload);
+      if (!view.ok()) return view.status().message();
+      Json rows = Json::array();
+      for (size_t i = 0; i < shown(view->row_count); ++i) {
+        rows.push_back(DumpRow(base::Load<format::SummaryRow>(view->rows.data() + i * sizeof(format::SummaryRow))));
+      }
+      return {{"rows", view->row_count}, {"histogram_bytes", view->histograms.size()}, {"row", rows}};
+    }
+    case format::RecordType::kScalars: {
+      Json rows = Json::array();
+      const size_t count = payload.size() / sizeof(format::ScalarRow);
+      for (size_t i = 0; i < shown(count); ++i) {
+        const auto row = base::Load<format::ScalarRow>(payload.data() + i * sizeof(format::ScalarRow));
+        rows.push_back({{"tensor", row.tensor}, {"sub", row.sub}, {"point", row.point}, {"value", Number(row.value)}});
+      }
+      return {{"rows", count}, {"row", rows}};
+    }
+    case format::RecordType::kRaw: {
+      if (payload.size() < format::kRawDataOffset) return "raw header is short";
+      const auto raw = base::Load<format::RawHeader>(payload.data());
+      const int rank = std::min<int>(raw.rank, format::kMaxRank);
+      return {{"tensor", raw.tensor},
+              {"sub", raw.sub},
+              {"point", raw.point},
+              {"dtype", raw.dtype},
+              {"rank", raw.rank},
+              {"shape", std::vector<int64_t>(raw.shape, raw.shape + rank)},
+              {"data_bytes", payload.size() - format::kRawDataOffset}};
+    }
+    case format::RecordType::kCommit:
+      if (payload.size() < sizeof(format::Commit)) return "commit is short";
+      return DumpCommit(base::Load<format::Commit>(payload.data()));
+    default: return nullptr;
+  }
+}
+
+Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows) {
+  using format::JournalHeader;
+  TDBG_RETURN_IF_ERROR(format::CheckJournalHeader(file.first(std::min<size_t>(file.size(), 4096)), file.size()));
+  const auto u64 = [&](size_t offset) { return base::Load<uint64_t>(file.data() + offset); };
+  const uint64_t ring = u64(offsetof(JournalHeader, ring_bytes));
+  Json header{{"magic", "TDBGJRNL"},
+              {"major", base::Load<uint16_t>(file.data() + offsetof(JournalHeader, major))},
+              {"minor", base::Load<uint16_t>(file.data() + offsetof(JournalHeader, minor))},
+              {"header_bytes", base::Load<uint32_t>(file.data() + offsetof(JournalHeader, header_bytes))},
+              {"ring_bytes", ring},
+              {"writer_id", u64(offsetof(JournalHeader, writer_id))},
+              {"pid", base::Load<uint32_t>(file.data() + offsetof(JournalHeader, pid))},
+              {"committed_pos", u64(offsetof(JournalHeader, committed_pos))},
+              {"committed_seq", u64(offsetof(JournalHeader, committed_seq))},
+              {"last_seen_step", static_cast<int64_t>(u64(offsetof(JournalHeader, last_seen_step)))},
+              {"last_seen_wall_nanos", static_cast<int64_t>(u64(offsetof(JournalHeader, last_seen_wall_nanos)))},
+              {"ended", u64(offsetof(JournalHeader, ended))},
+              {"sealed_pos", u64(offsetof(JournalHeader, sealed_pos))},
+              {"sealed_seq", u64(offsetof(JournalHeader, sealed_seq))}};
+  Json losses = Json::array();
+  for (int cause = 0; cause < format::kLossCauses; ++cause) {
+    for (int kind = 1; kind <= 4; ++kind) {
+      const size_t at = static_cast<size_t>(cause * 4 + kind - 1) * 8;
+      const uint64_t count = u64(offsetof(JournalHeader, loss_count) + at);
+      if (count == 0) continue;
+      losses.push_back({{"cause", format::LossCauseName(static_cast<format::LossCause>(cause))},
+                        {"kind", format::LossKindName(static_cast<format::LossKind>(kind))},
+                        {"loss_count", count},
+                        {"loss_bytes", u64(offsetof(JournalHeader, loss_bytes) + at)},
+                        {"loss_first_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_first_step) + at))},
+                        {"loss_last_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_last_step) + at))}});
+    }
+  }
+  header["losses"] = losses;
+  Json records = Json::array();
+  const uint64_t end = u64(offsetof(JournalHeader, committed_pos));
+  for (uint64_t position = u64(offsetof(JournalHeader, sealed_pos)); position < end;) {
+    const std::byte* at = file.data() + format::kJournalHeaderBytes + position % ring;
+    const auto record = base::Load<format::RecordHeader>(at);
+    const uint64_t available = std::min(ring - position % ring, end - position);
+    const Status valid = format::CheckRecordHeader(record, position, available);
+    if (!valid.ok()) {
+      records.push_back({{"position", position}, {"damage", valid.message()}});
+      break;
+    }
+    const std::span<const std::byte> payload(at + sizeof(record), record.payload_bytes);
+    Json item{{"type", TypeName(record.type)},
+              {"flags", record.flags},
+              {"sequence", record.sequence},
+              {"position", record.position},
+              {"payload_bytes", record.payload_bytes},
+              {"global_step", record.global_step},
+              {"payload_hash", base::Hex64(record.payload_hash)},
+              {"prefix_hash", base::Hex64(record.prefix_hash)},
+              {"header_hash", base::Hex64(record.header_hash)}};
+    if (const Status intact = format::CheckPayload(record, payload); !intact.ok()) item["damage"] = intact.message();
+    item["payload"] = DumpPayload(record, payload, max_rows);
+    records.push_back(std::move(item));
+    position += format::RecordBytes(record.payload_bytes);
+  }
+  return Json{{"kind", "journal"}, {"header", std::move(header)}, {"records", std::move(records)}};
+}
+
+Json ColumnValues(const format::SegmentEntry& entry, std::span<const std::byte> bytes, int64_t max_rows) {
+  const auto list = [&]<typename T>(T) {
+    Json out = Json::array();
+    size_t n = bytes.size() / sizeof(T);
+    if (max_rows >= 0) n = std::min(n, static_cast<size_t>(max_rows));
+    for (size_t i = 0; i < n; ++i) {
+      const T value = base::Load<T>(bytes.data() + i * sizeof(T));
+      if constexpr (std::is_floating_point_v<T>) {
+        out.push_back(Number(value));
+      } else {
+        out.push_back(value);
+      }
+    }
+    return out;
+  };
+  if (entry.dtype == "U8") return list(uint8_t{});
+  if (entry.dtype == "U16") return list(uint16_t{});
+  if (entry.dtype == "U32") return list(uint32_t{});
+  if (entry.dtype == "U64") return list(uint64_t{});
+  if (entry.dtype == "I64") return list(int64_t{});
+  if (entry.dtype == "F64") return list(double{});
+  return nullptr;
+}
+
+Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows) {
+  TDBG_ASSIGN_OR_RETURN(const format::SegmentHeader header, format::DecodeSegmentHeader(file, file.size()));
+  const Json meta = header.tdbg_json.empty() ? Json::object() : Embedded(header.tdbg_json);
+  const auto checksums = meta.find("checksums");
+  Json entries = Json::array();
+  for (const format::SegmentEntry& entry : header.entries) {
+    const auto bytes = file.subspan(header.data_offset + entry.begin, entry.end - entry.begin);
+    Json item{{"key", entry.key},
+              {"dtype", entry.dtype},
+              {"shape", entry.shape},
+              {"data_offsets", {entry.begin, entry.end}}};
+    if (checksums != meta.end() && checksums->contains(entry.key)) {
+      const std::string hash = base::Hex64(base::Hash64(bytes));
+      if ((*checksums)[entry.key] != hash) item["damage"] = "checksum: the bytes give " + hash;
+    }
+    const bool column = entry.key.find('@') == std::string::npos && entry.key != "summary/histogram";
+    if (column) item["values"] = ColumnValues(entry, bytes, max_rows);
+    entries.push_back(std::move(item));
+  }
+  Json out{{"kind", "segment"}, {"data_offset", header.data_offset}, {"tdbg_hash_ok", header.hash_ok}};
+  out["tdbg"] = meta;
+  out["entries"] = std::move(entries);
+  return out;
+}
+
+// Scalars and lists of scalars on one line, everything else below its key.
+void AppendText(const Json& value, const std::string& indent, std::string* out) {
+  const auto is_line = [](const Json& v) {
+    if (!v.is_structured()) return true;
+    return std::none_of(v.begin(), v.end(), [](const Json& item) { return item.is_structured(); }) &&
+           (v.is_array() || v.size() <= 1);
+  };
+  const auto line = [](const Json& v) {
+    return v.is_string() ? v.get<std::string>() : v.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  if (is_line(value)) {
+    *out += indent + line(value) + "\n";
+    return;
+  }
+  if (value.is_array()) {
+    for (size_t i = 0; i < value.size(); ++i) {
+      *out += indent + "[" + std::to_string(i) + "]\n";
+      AppendText(value[i], indent + "  ", out);
+    }
+    return;
+  }
+  for (const auto& [key, item] : value.items()) {
+    if (is_line(item)) {
+      *out += indent + key + ": " + line(item) + "\n";
+    } else {
+      *out += indent + key + ":\n";
+      AppendText(item, indent + "  ", out);
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::string> Dump(const std::string& path, const DumpOptions& options) {
+  TDBG_ASSIGN_OR_RETURN(const auto mapping, base::ReadOnlyMapping::Open(path));
+  const std::span<const std::byte> file = mapping->bytes();
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const auto starts_with = [&](const char (&magic)[8]) {
+    return text.size() >= 8 && std::memcmp(text.data(), magic, 8) == 0;
+  };
+  Json document;
+  if (starts_with(format::kJournalMagic)) {
+    auto journal = DumpJournal(file, options.max_rows);
+    if (!journal.ok()) return journal.status().Annotate(path);
+    document = std::move(*journal);
+  } else if (starts_with(format::kControlMagic)) {
+    document = {{"kind", "control"}, {"requests", Json::array()}};
+    if (file.size() >= format::kControlPageBytes) {
+      document["generation"] = base::Load<uint64_t>(file.data() + format::kControlGenerationOffset);
+      for (const std::string& request : base::SplitList(text.substr(format::kControlPageBytes), '\n')) {
+        document["requests"].push_back(Embedded(request));
+      }
+    }
+  } else if (!text.empty() && text.front() == '{') {
+    if (format::IsJson(text)) {
+      document = Embedded(text);
+    } else {  // events.jsonl: one object a line
+      document = Json::array();
+      for (const std::string& event : base::SplitList(text, '\n')) document.push_back(Embedded(event));
+    }
+  } else {
+    auto segment = DumpSegment(file, options.max_rows);
+    if (!segment.ok()) return segment.status().Annotate(path);
+    document = std::move(*segment);
+  }
+  if (options.json) return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string out;
+  AppendText(document, "", &out);
+  return out;
+}
+
+}  // namespace tdbg::store
