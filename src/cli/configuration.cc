@@ -106,7 +106,7 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
 
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
   std::vector<plan::RuleConfig> rules = config.rules;
-  if (rules.empty()) {
+  if (rules.empty() && !config.rules_said) {
     plan::RuleConfig exploding;
     exploding.rule = "ExplodingTensor";
     exploding.where = "the default rule";

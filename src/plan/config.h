@@ -45,6 +45,7 @@ struct Config {
   std::optional<uint64_t> journal_bytes, budget_bytes;
   std::vector<CollectionConfig> collections;
   std::vector<RuleConfig> rules;
+  bool rules_said = false;                         ///< `rules:` was written, if only as an empty list: no default rule
   std::vector<std::string> on_issue;               ///< for all rules
   std::optional<int64_t> stop_grace_seconds;
 };

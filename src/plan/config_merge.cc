@@ -43,6 +43,7 @@ Config MergeConfigs(Config earlier, const Config& later) {
   Override(&earlier.budget_bytes, later.budget_bytes);
   Override(&earlier.stop_grace_seconds, later.stop_grace_seconds);
   Append(&earlier.rules, later.rules);
+  earlier.rules_said |= later.rules_said;
   Append(&earlier.on_issue, later.on_issue);
   for (const CollectionConfig& c : later.collections) {
     const auto same = std::find_if(earlier.collections.begin(), earlier.collections.end(),

@@ -154,6 +154,7 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   });
   root.At("rules", [&](const ConfigNode& n) {
     if (!n.value().is_array()) return n.Fail("expected a list of rules");
+    c.rules_said = true;
     for (size_t i = 0; i < n.value().size(); ++i) c.rules.push_back(ReadRule(n.Item(i)));
   });
   if (!status.ok()) return status;
