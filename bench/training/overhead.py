@@ -63,7 +63,7 @@ BARS = {
     ("cnn", "outputs"): 1.08, ("transformer", "outputs"): 1.10, ("cnn", "raw"): 1.20,
 }  # fmt: skip
 CONFIGS = {
-    "idle.yaml": "summaries: {every: off}\ncontext: false\nrecord_end: false\nrules: []\n",
+    "idle.yaml": "summaries: {every: 0}\ncontext: false\nrecord_end: false\nrules: []\n",
     "outputs.yaml": "collections:\n  - name: outputs\n    raw: false\n",
 }
 
@@ -91,9 +91,12 @@ class Process:
         )
 
     def ask(self, line):
-        self.child.stdin.write(line + "\n")
-        self.child.stdin.flush()
-        answer = self.child.stdout.readline()
+        try:
+            self.child.stdin.write(line + "\n")
+            self.child.stdin.flush()
+            answer = self.child.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
         if not answer:
             sys.exit(f"bench: {self.variant} died; see below\n" + (self.folder / "log.txt").read_text()[-2000:])
         return json.loads(answer)
