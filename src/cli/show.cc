@@ -61,6 +61,7 @@ class ShowCommand : public Command {
     app.add_option("--field", field_, "only this statistic: mean, variance, l2, abs_max, nan_count, ...")
         ->type_name("FIELD");
     app.add_option("--worker", worker_, "of this worker; default: the lowest rank")->type_name("NAME");
+    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
     app.add_flag("--raw", raw_, "the values themselves, where they were kept");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
@@ -68,7 +69,7 @@ class ShowCommand : public Command {
   Result<int> Run() override {
     if (raw_ && !field_.empty()) return InvalidArgument("show: --raw and --field exclude each other; leave one out");
     TDBG_ASSIGN_OR_RETURN(range_, ParseStepRange(steps_));
-    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
     TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
     if (raw_) return ShowRaw(*trial, info);
     if (!field_.empty()) return ShowField(*trial, info);
@@ -85,6 +86,7 @@ class ShowCommand : public Command {
 
   std::string run_, tensor_, steps_, field_, worker_;
   StepRange range_;
+  int64_t attempt_ = -1;
   bool raw_ = false, json_ = false;
 };
 
@@ -123,7 +125,9 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, StepsOf(trial, info, StepKind::kAny));
   const Terminal terminal = Terminal::Of(STDOUT_FILENO);
   Table table({"STEP", "MODE", "COUNT", "NAN", "INF", "ZERO", "MEAN", "STD", "MIN", "MAX", "MEAN_ABS", "L2"});
+  for (size_t column = 2; column < 12; ++column) table.AlignRight(column);
   Table scalars({"STEP", "MODE", "VALUE"});
+  scalars.AlignRight(2);
   Json list = Json::array();
   std::vector<double> picture;
   bool as_scalar = false;

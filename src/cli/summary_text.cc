@@ -1,6 +1,8 @@
 // The end of `tdbg run`, for a person who wants to know what to do now.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "cli/report.h"
 #include "cli/run_path.h"
@@ -10,24 +12,27 @@ namespace {
 
 constexpr size_t kMostTensorsShown = 3;
 constexpr int kLabelColumns = 10;
+constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
 std::string Steps(int64_t n) { return fmt::format("{} step{}", n, n == 1 ? "" : "s"); }
 
+// What the headline says; the state in brackets only where it adds something.
 std::string Headline(const Report& report, const Terminal& terminal) {
+  const std::string state = " (" + StateWords(report) + ")";
   for (const rules::RuleStatus& rule : report.rules) {
     if (rule.state != rules::RuleState::kIssuesFound) continue;
     const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
     const bool stopped = report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
     std::string line = fmt::format("{} found an issue", rule.name);
     if (step >= 0) line += fmt::format(" at step {}", step);
-    if (stopped) line += " and stopped the training";
-    return Paint(terminal, Colour::kRed, line);
+    line += stopped ? " and stopped the training" : "";
+    return Paint(terminal, Colour::kRed, line) + (stopped ? "" : state);
   }
-  if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured");
+  if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured") + state;
   for (const rules::RuleStatus& rule : report.rules) {
-    if (rule.state == rules::RuleState::kError) return Paint(terminal, Colour::kYellow, "a rule could not be judged");
+    if (rule.state == rules::RuleState::kError) return Paint(terminal, Colour::kYellow, "a rule could not be judged") + state;
   }
-  return "no issue found";
+  return "no issue found" + state;
 }
 
 std::string Labelled(std::string_view label, std::string_view text) {
@@ -78,8 +83,10 @@ std::string Commands(const Report& report) {
   std::string text;
   for (const rules::RuleStatus& rule : report.rules) {
     if (rule.findings.empty() || rule.findings.front().tensor.empty()) continue;
-    text += fmt::format("  {:<{}}tdbg show {} {}\n", text.empty() ? "next" : "", kLabelColumns, run,
-                        ShellWord(rule.findings.front().tensor));
+    // The steps that led there, and the few that followed.
+    const rules::Finding& finding = rule.findings.front();
+    text += fmt::format("  {:<{}}tdbg show {} {} --steps {}:{}\n", "next", kLabelColumns, run, ShellWord(finding.tensor),
+                        std::max<int64_t>(0, finding.global_step - kStepsBefore), finding.global_step + kStepsAfter);
     break;
   }
   text += fmt::format("  {:<{}}tdbg status {}\n", text.empty() ? "next" : "", kLabelColumns, run);
@@ -90,7 +97,7 @@ std::string Commands(const Report& report) {
 }  // namespace
 
 std::string FormatSummary(const Report& report, const Terminal& terminal) {
-  std::string text = fmt::format("\ntdbg: {} ({})\n", Headline(report, terminal), StateWords(report));
+  std::string text = fmt::format("\ntdbg: {}\n", Headline(report, terminal));
   size_t name_columns = 0;
   for (const rules::RuleStatus& rule : report.rules) name_columns = std::max(name_columns, rule.name.size());
   if (!report.why_nothing.empty()) {

@@ -1,0 +1,216 @@
+"""Commands under `tdbg run`: their exit codes, output, signals and terminal are theirs, and nothing is left running."""
+
+import json
+import os
+import pty
+import select
+import signal
+import sys
+import time
+
+import pytest
+
+from conftest import BINARY, processes_marked
+
+STOPPED = 3
+
+
+def run(tdbg, script, *flags, **kwargs):
+    return tdbg("run", "--dir", "r", *flags, "--", sys.executable, "-c", script, **kwargs)
+
+
+@pytest.mark.parametrize("script, code", [
+    ("raise RuntimeError('boom')", 1),
+    ("import sys; sys.exit(42)", 42),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 128 + signal.SIGSEGV),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+])
+def test_the_exit_code_is_the_scripts(tdbg, script, code):
+    done = run(tdbg, script)
+    assert done.returncode == code, done.stderr
+    assert json.loads(tdbg.ok("status", "r", "--json").stdout)["job"]["exit_code"] == code
+
+
+def test_output_and_input_pass_untouched(tdbg):
+    script = ("import sys; data = sys.stdin.buffer.read(); sys.stdout.buffer.write(data[::-1]); "
+              "sys.stderr.write('E' * 70000)")
+    done = run(tdbg, script, "--quiet", stdin="abc\n" * 50000)
+    assert done.returncode == 0
+    assert done.stdout == ("abc\n" * 50000)[::-1]
+    assert done.stderr == "E" * 70000
+
+
+def test_the_environment_is_the_adaptors_contract(tdbg):
+    script = "import json, os; print(json.dumps({k: os.environ.get(k) for k in ('TDBG_RUN', 'TDBG_ATTEMPT', 'PYTHONPATH')}))"
+    done = run(tdbg, script, "--quiet", env={"PYTHONPATH": "/theirs"})
+    seen = json.loads(done.stdout)
+    assert seen["TDBG_RUN"] == str(tdbg.directory / "r")
+    assert seen["TDBG_ATTEMPT"] == "0"
+    assert seen["PYTHONPATH"].endswith("/tdbg/boot:/theirs")
+
+
+def test_a_run_that_captured_nothing_says_so_and_why(tdbg):
+    done = run(tdbg, "pass")
+    assert "nothing was captured" in done.stderr and "torch was never imported" in done.stderr
+    assert "tdbg status r" in done.stderr
+
+
+def test_json_is_the_last_line_behind_the_scripts_output(tdbg):
+    done = run(tdbg, "print('theirs')", "--json", "--quiet")
+    first, last = done.stdout.splitlines()
+    assert first == "theirs" and json.loads(last)["job"]["exit_code"] == 0
+
+
+def test_the_next_start_in_a_run_is_its_next_attempt(tdbg):
+    run(tdbg, "pass", "--quiet")
+    run(tdbg, "import sys; sys.exit(9)", "--quiet")
+    report = tdbg.json("status", "r")
+    assert report["attempts"] == [0, 1] and report["job"] == {**report["job"], "attempt": 1, "exit_code": 9}
+
+
+def test_default_directories_are_named_after_the_script_and_found_by_name(tdbg):
+    (tdbg.directory / "train.py").write_text("pass\n")
+    for _ in range(2):
+        tdbg.ok("run", "--quiet", "--", sys.executable, "train.py")
+    names = sorted(p.name for p in (tdbg.directory / "tdbg-runs").iterdir())
+    assert len(names) == 2 and all(name.startswith("train-2") for name in names)
+    assert tdbg.json("status", names[0])["name"] == names[0]
+    assert tdbg.json("status", "last")["name"] == tdbg.json("ls")[-1]["name"]
+
+
+def test_tdbg_stop_ends_a_job_and_its_exit_code_says_so(tdbg):
+    job = tdbg.start("run", "--quiet", "--dir", "r", "--", sys.executable, "-c",
+                     "import time; open('ready', 'w').close(); time.sleep(60)")
+    tdbg.wait_for("ready")
+    assert tdbg.json("status", "r")["alive"]
+    tdbg.ok("stop", "r")
+    assert job.wait(20) == STOPPED
+    report = tdbg.json("status", "r")
+    assert report["job"]["stopped_by"] == "user" and not report["alive"]
+    tdbg.fails(6, "stop", "r")
+
+
+def test_a_script_that_ignores_the_stop_is_killed_after_its_grace_with_its_children(tdbg):
+    (tdbg.directory / "debug.yaml").write_text("stop_grace_seconds: 1\n")
+    script = ("import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.fork(); "
+              "open('ready', 'w').close(); time.sleep(60)")
+    job = tdbg.start("run", "--quiet", "--dir", "r", "--config", "debug.yaml", "--", sys.executable, "-c", script)
+    tdbg.wait_for("ready")
+    start = time.monotonic()
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(20) == 128 + signal.SIGKILL
+    assert 0.8 < time.monotonic() - start < 10
+
+
+def test_a_crash_takes_the_rest_of_its_group_along(tdbg):
+    done = run(tdbg, "import os, signal, time\nif os.fork() == 0: time.sleep(60)\nos.kill(os.getpid(), signal.SIGKILL)",
+               "--quiet")
+    assert done.returncode == 128 + signal.SIGKILL
+    assert processes_marked(tdbg.mark) == []
+
+
+class Terminal:
+    """tdbg as the foreground job of a terminal of its own."""
+
+    def __init__(self, tdbg, *args, term="xterm"):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            try:
+                os.chdir(tdbg.directory)
+                os.execve(BINARY, [str(BINARY), *args], {**tdbg.env, "TERM": term})
+            finally:
+                os._exit(99)
+        self.output = b""
+
+    def read(self, seconds):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and select.select([self.fd], [], [], left)[0]:
+            try:
+                chunk = os.read(self.fd, 65536)
+            except OSError:  # the last process has closed it
+                return
+            if not chunk:
+                return
+            self.output += chunk
+
+    def until(self, text, seconds=20):
+        end = time.monotonic() + seconds
+        while text not in self.output:
+            assert time.monotonic() < end, self.output
+            self.read(0.05)
+
+    def press(self, keys):
+        os.write(self.fd, keys)
+
+    def wait(self, seconds=20):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.read(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.read(0.2)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        raise AssertionError(f"tdbg did not end: {self.output}")
+
+
+def test_ctrl_c_is_the_scripts_as_without_us(tdbg):
+    terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c",
+                        "import time\ntry:\n  print('ready', flush=True); time.sleep(60)\n"
+                        "except KeyboardInterrupt:\n  print('saved', flush=True); raise SystemExit(5)")
+    terminal.until(b"ready")
+    terminal.press(b"\x03")
+    assert terminal.wait() == 5
+    assert b"saved" in terminal.output
+    assert tdbg.json("status", "r")["state"] == "interrupted"
+
+
+def test_ctrl_c_twice_ends_a_script_that_ignores_it(tdbg):
+    script = ("import signal, time; signal.signal(signal.SIGINT, lambda *a: print('no', flush=True)); "
+              "print('ready', flush=True)\nwhile True: time.sleep(0.05)")
+    terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c", script)
+    terminal.until(b"ready")
+    terminal.press(b"\x03")
+    terminal.until(b"no")
+    time.sleep(0.3)
+    assert terminal.output.count(b"no\r\n") == 1
+    terminal.press(b"\x03")
+    assert terminal.wait() == 128 + signal.SIGTERM
+
+
+def test_ctrl_c_three_times_kills_whatever_the_script_does(tdbg):
+    script = ("import signal, time\nfor s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, lambda *a: print('no', flush=True))\n"
+              "print('ready', flush=True)\nwhile True: time.sleep(0.05)")
+    terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c", script)
+    terminal.until(b"ready")
+    for _ in range(3):
+        terminal.press(b"\x03")
+        time.sleep(0.4)
+    assert terminal.wait() == 128 + signal.SIGKILL
+
+
+def test_the_script_reads_from_the_terminal(tdbg):
+    terminal = Terminal(tdbg, "run", "--quiet", "--dir", "r", "--", sys.executable, "-c",
+                        "print('name?', flush=True); print('hello ' + input())")
+    terminal.until(b"name?")
+    terminal.press(b"you\r")
+    assert terminal.wait() == 0
+    assert b"hello you" in terminal.output
+
+
+def test_the_live_line_leaves_the_scripts_lines_alone_and_the_terminal_as_it_was(tdbg):
+    terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c",
+                        "import time\nfor i in range(5): print(f'line {i} of theirs', flush=True); time.sleep(0.2)")
+    assert terminal.wait() == 0
+    assert b"waiting for the first step" in terminal.output
+    for i in range(5):
+        assert b"line %d of theirs\r\n" % i in terminal.output
+    assert terminal.output.rindex(b"\x1b[r") > terminal.output.rindex(b"waiting for the first step")
+
+
+def test_no_escape_codes_where_nobody_can_see_them(tdbg):
+    done = run(tdbg, "import time; time.sleep(0.5)")
+    assert "\x1b" not in done.stderr + done.stdout
+    terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c", "import time; time.sleep(0.5)", term="dumb")
+    assert terminal.wait() == 0
+    assert b"\x1b" not in terminal.output

@@ -1,0 +1,88 @@
+"""The reading commands over a recorded run (tests/golden), as text and as JSON."""
+
+import json
+
+from conftest import GOLDEN
+
+EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
+
+
+def test_help_names_every_command_and_each_explains_itself(tdbg):
+    overview = tdbg.ok("--help").stdout
+    for command in ("run", "ls", "status", "tensors", "show", "check", "rules", "watch", "stop", "plan", "dump", "doctor"):
+        assert f"  {command} " in overview
+        assert "--help" in tdbg.ok(command, "--help").stdout
+    assert tdbg.ok("--version").stdout.startswith("tdbg ")
+
+
+def test_status_has_sagemakers_fields_and_the_run(tdbg, golden):
+    report = tdbg.json("status", golden)
+    assert report["rules"] == [] and report["workers"] == ["worker_0"]
+    assert report["steps"]["all"] == 3
+    assert report["losses"][0]["cause"] == "journal_full"
+    text = tdbg.ok("status", golden).stdout
+    assert "no rule was watching" in text and "journal_full" in text
+
+
+def test_tensors_lists_and_filters(tdbg, golden):
+    names = [t["name"] for t in tdbg.json("tensors", golden)]
+    assert "gradient/Net_conv1.weight" in names
+    assert [t["name"] for t in tdbg.json("tensors", golden, "^grad")] == ["gradient/Net_conv1.weight"]
+    assert "float32" in tdbg.ok("tensors", golden).stdout
+
+
+def test_show_gives_statistics_a_field_and_values(tdbg, golden):
+    name = "gradient/Net_conv1.weight"
+    steps = tdbg.json("show", golden, name)["steps"]
+    assert [s["global_step"] for s in steps] == [0, 1, 2]
+    assert steps[0]["count"] == 6
+    series = tdbg.json("show", golden, name, "--field", "l2")["series"]
+    assert [s for s, _ in series] == [0, 1, 2] and series[1][1] == steps[1]["l2"]
+    raw = tdbg.json("show", golden, name, "--raw", "--steps", "0:2")["values"]
+    assert [v["global_step"] for v in raw] == [0, 1]
+    assert len(raw[0]["values"]) == 2 and len(raw[0]["values"][0]) == 3
+    assert "MEAN_ABS" in tdbg.ok("show", golden, "conv1.weight").stdout
+
+
+def test_check_judges_again_and_its_exit_code_says_what(tdbg, golden):
+    clean = tdbg("check", golden, "--rule", "vanishing_gradient", "threshold=1e-30", "--json")
+    hit = tdbg("check", "--rule", "vanishing_gradient", "threshold=1e30", str(golden), "--json")
+    verdict = json.loads(hit.stdout)["rules"][0]
+    assert verdict["RuleEvaluationStatus"] == "IssuesFound" and hit.returncode == 1
+    assert verdict["findings"][0]["tensor"] == "gradient/Net_conv1.weight"
+    assert json.loads(clean.stdout)["rules"][0]["RuleEvaluationStatus"] == "NoIssuesFound" and clean.returncode == 0
+    unjudged = tdbg("check", golden, "--rule", "loss_not_decreasing")
+    assert unjudged.returncode == 8, unjudged.stdout
+    tdbg.fails(2, "check", golden)
+
+
+def test_ls_lists_the_unreadable_beside_the_others(tdbg, golden):
+    bad = golden.parent / "bad"
+    bad.mkdir()
+    (bad / "run.json").write_text('{"format": {"major": 99, "minor": 0}, "kind": "run", "id": "x"}')
+    entries = {e["run"].rsplit("/", 1)[1]: e for e in tdbg.json("ls", ".")}
+    assert "error" in entries["bad"] and entries["golden"]["steps"]["all"] == 3
+    assert tdbg.json("ls") == []
+
+
+def test_doctor_answers(tdbg):
+    done = tdbg("doctor", "--json")
+    answers = {f["what"]: f for f in json.loads(done.stdout)}
+    assert {"python", "file system", "map and pre-allocate", "page size", "processors", "inotify"} <= set(answers)
+    assert answers["map and pre-allocate"]["verdict"] == "good"
+    assert done.returncode in (0, 6)
+
+
+def test_rules_lists_and_explains(tdbg):
+    assert {"VanishingGradient", "LossNotDecreasing", "ExplodingTensor"} <= {r["class_name"] for r in tdbg.json("rules")}
+    one = tdbg.json("rules", "VanishingGradient")
+    assert one["parameters"][0]["name"] == "threshold" and one["parameters"][0]["default"] == "1e-7"
+    assert "threshold" in tdbg.ok("rules", "vanishing_gradient").stdout
+
+
+def test_plan_lays_out_a_run_that_nobody_has_started(tdbg):
+    answer = json.loads(tdbg.ok("plan", "--dir", "d", "--rule", "vanishing_gradient").stdout)
+    assert answer == {"directory": str(tdbg.directory / "d"), "attempt": 0}
+    for name in ("run.json", "plan.json", "control", "rules.json"):
+        assert (tdbg.directory / "d" / name).exists()
+    assert tdbg.json("status", "d")["state"] == "not started"
