@@ -13,7 +13,8 @@ namespace tdbg::cli {
 namespace {
 
 constexpr char kFooter[] =
-    "\nRUN is a path, a name under ./tdbg-runs, or `last`. Every command takes --help; docs/cli.md has examples\n"
+    "\nRUN is a path, a name under ./tdbg-runs, or `last`. Every command takes --help; docs/cli.md has "
+    "examples\n"
     "and the exit codes.";
 
 int Complain(const std::string& message, int exit_code) {
@@ -29,7 +30,8 @@ Command* FindCommand(const std::vector<std::unique_ptr<Command>>& commands, cons
 }
 
 std::string Overview(const std::vector<std::unique_ptr<Command>>& commands) {
-  std::string text = "tdbg watches a training job, judges it against rules, and acts.\n\nusage: tdbg COMMAND ...\n\n";
+  std::string text =
+      "tdbg watches a training job, judges it against rules, and acts.\n\nusage: tdbg COMMAND ...\n\n";
   for (const auto& command : commands) text += fmt::format("  {:<9}{}\n", command->name(), command->help());
   text += "  --version\n";
   return text + kFooter + "\n";
@@ -83,9 +85,10 @@ int Main(int argc, char** argv) {
     std::vector<std::string> names;
     for (const auto& known : commands) names.push_back(known->name());
     const auto nearest = base::Nearest(words[0], names);
-    return Complain(fmt::format("unknown {} '{}'; {}", words[0].starts_with("-") ? "flag" : "command", words[0],
-                                nearest ? "did you mean 'tdbg " + *nearest + "'?" : "`tdbg --help` lists the commands"),
-                    kExitUsage);
+    return Complain(
+        fmt::format("unknown {} '{}'; {}", words[0].starts_with("-") ? "flag" : "command", words[0],
+                    nearest ? "did you mean 'tdbg " + *nearest + "'?" : "`tdbg --help` lists the commands"),
+        kExitUsage);
   }
   return Dispatch(*command, SplitArguments(std::span(words).subspan(1)));
 }

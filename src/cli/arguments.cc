@@ -40,7 +40,8 @@ std::vector<std::string> SplitAssignments(std::string_view text) {
 
 Status Assign(const std::string& piece, plan::RuleConfig* rule) {
   if (!IsAssignment(piece)) {
-    return InvalidArgument(fmt::format("--rule {}: found '{}'; write parameters as key=value", rule->rule, piece));
+    return InvalidArgument(
+        fmt::format("--rule {}: found '{}'; write parameters as key=value", rule->rule, piece));
   }
   const size_t n = KeyLength(piece);
   const std::string key = piece.substr(0, n);
@@ -99,7 +100,8 @@ Result<plan::RuleConfig> ParseRuleFlag(const std::string& text) {
   const std::string head = text.substr(0, joint);
   const size_t colon = head.find(':');
   rule.rule = head.substr(0, colon);
-  if (rule.rule.empty()) return InvalidArgument("--rule: the rule's name is missing; `tdbg rules` lists them");
+  if (rule.rule.empty())
+    return InvalidArgument("--rule: the rule's name is missing; `tdbg rules` lists them");
   if (colon != std::string::npos && colon + 1 < head.size()) {
     for (const std::string& piece : SplitAssignments(std::string_view(head).substr(colon + 1))) {
       TDBG_RETURN_IF_ERROR(Assign(piece, &rule));
@@ -107,7 +109,8 @@ Result<plan::RuleConfig> ParseRuleFlag(const std::string& text) {
   }
   for (size_t begin = joint; begin != std::string::npos;) {
     const size_t end = text.find(kJoint, begin + 1);
-    TDBG_RETURN_IF_ERROR(Assign(text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1), &rule));
+    TDBG_RETURN_IF_ERROR(
+        Assign(text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1), &rule));
     begin = end;
   }
   return rule;
@@ -128,8 +131,9 @@ std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app
     const std::vector<std::string> rest = app.remaining();
     const std::string word = rest.empty() ? "" : rest.front();
     if (takes_command) {
-      return fmt::format("{}found '{}' where a flag was expected; put -- in front of the command: tdbg {} -- {} ...",
-                         who, word, app.get_name(), word);
+      return fmt::format(
+          "{}found '{}' where a flag was expected; put -- in front of the command: tdbg {} -- {} ...", who,
+          word, app.get_name(), word);
     }
     return fmt::format("{}found '{}', one argument too many; {}", who, word, help);
   }

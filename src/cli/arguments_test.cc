@@ -14,9 +14,12 @@ plan::RuleConfig Rule(const std::vector<std::string>& words) {
   const Arguments arguments = SplitArguments(words);
   for (size_t i = 0; i < arguments.ours.size(); ++i) {
     std::string text;
-    if (arguments.ours[i] == "--rule") text = arguments.ours[i + 1];
-    else if (arguments.ours[i].starts_with("--rule=")) text = arguments.ours[i].substr(7);
-    else continue;
+    if (arguments.ours[i] == "--rule")
+      text = arguments.ours[i + 1];
+    else if (arguments.ours[i].starts_with("--rule="))
+      text = arguments.ours[i].substr(7);
+    else
+      continue;
     const auto rule = ParseRuleFlag(text);
     EXPECT_TRUE(rule.ok()) << rule.status().message();
     return rule.ok() ? *rule : plan::RuleConfig();

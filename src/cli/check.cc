@@ -23,7 +23,8 @@ class CheckCommand : public Command {
   std::string help() const override { return "judge a recorded run again, with any rules"; }
   void Define(CLI::App& app) override {
     app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--rule", rules_, "a rule and its key=value parameters; repeatable; default: the run's own")
+    app.add_option("--rule", rules_,
+                   "a rule and its key=value parameters; repeatable; default: the run's own")
         ->type_name("RULE [KEY=VALUE ...]")
         ->allow_extra_args(false);
     app.add_option("--attempt", attempt_, "only this attempt; default: all, the latest wins")->type_name("N");
@@ -39,8 +40,10 @@ class CheckCommand : public Command {
       configs.push_back(std::move(rule));
     }
     if (configs.empty()) {
-      TDBG_ASSIGN_OR_RETURN(configs, ReadRules(path));
-      if (configs.empty()) return InvalidArgument("check: no rule given and none recorded in the run; add --rule RULE");
+      TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(path));
+      if (recorded) configs = *recorded;
+      if (configs.empty())
+        return InvalidArgument("check: no rule given and none recorded in the run; add --rule RULE");
     }
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path, attempt_));
     TDBG_ASSIGN_OR_RETURN(const std::vector<rules::RuleStatus> statuses,

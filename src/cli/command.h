@@ -1,4 +1,5 @@
-// A subcommand: what it is called, which flags it takes, what it does. One file each; the list is in commands.cc.
+// A subcommand: what it is called, which flags it takes, what it does. One file each; the list is in
+// commands.cc.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ class Command {
  public:
   virtual ~Command() = default;
   virtual std::string name() const = 0;
-  virtual std::string help() const = 0;        ///< one line
+  virtual std::string help() const = 0;  ///< one line
   /// Adds flags that are bound to members. Called once, before Run.
   virtual void Define(CLI::App& app) = 0;
   /// Everything behind "--". Refused by default: only `run` starts commands.

@@ -49,7 +49,8 @@ void ConfigFlags::DefineRuleFlags(CLI::App& app) {
   app.add_option("--rule", rules, "a rule to judge with, and its key=value parameters; repeatable")
       ->type_name("RULE [KEY=VALUE ...]")
       ->allow_extra_args(false);
-  app.add_option("--on-issue", on_issue, "what to do at a finding: stop, exec:COMMAND, webhook:URL; repeatable")
+  app.add_option("--on-issue", on_issue,
+                 "what to do at a finding: stop, exec:COMMAND, webhook:URL; repeatable")
       ->type_name("ACTION")
       ->allow_extra_args(false);
 }
@@ -57,11 +58,14 @@ void ConfigFlags::DefineRuleFlags(CLI::App& app) {
 void ConfigFlags::Define(CLI::App& app) {
   app.add_option("--dir", dir, "the run directory; default: a fresh one under ./tdbg-runs")->type_name("DIR");
   DefineRuleFlags(app);
-  app.add_option("--collect", collect, "keep a collection's statistics, or raw tensors every INTERVAL steps; repeatable")
+  app.add_option("--collect", collect,
+                 "keep a collection's statistics, or raw tensors every INTERVAL steps; repeatable")
       ->type_name("NAME[:INTERVAL]")
       ->allow_extra_args(false);
-  app.add_option("--summaries", summaries, "statistics every so many steps, or off; default 1")->type_name("EVERY|off");
-  app.add_option("--config", config_file, "configuration, YAML or JSON (docs/configuration.md); - is standard input")
+  app.add_option("--summaries", summaries, "statistics every so many steps, or off; default 1")
+      ->type_name("EVERY|off");
+  app.add_option("--config", config_file,
+                 "configuration, YAML or JSON (docs/configuration.md); - is standard input")
       ->type_name("FILE");
   app.add_option("--journal", journal, "size of each worker's journal; default 256MiB")->type_name("SIZE");
   app.add_option("--when-full", when_full, "when the disk cannot keep up: drop_raw (default) or block")
@@ -93,13 +97,16 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
     one.collections.push_back(std::move(collection));
     from_flags = plan::MergeConfigs(std::move(from_flags), one);
   }
-  if (!flags.on_issue.empty()) TDBG_RETURN_IF_ERROR(TakeFlag("--on-issue", {{"on_issue", flags.on_issue}}, &from_flags));
+  if (!flags.on_issue.empty())
+    TDBG_RETURN_IF_ERROR(TakeFlag("--on-issue", {{"on_issue", flags.on_issue}}, &from_flags));
   if (flags.summaries) {
     const std::string every = *flags.summaries == "off" ? "0" : *flags.summaries;
     TDBG_RETURN_IF_ERROR(TakeFlag("--summaries", {{"summaries", {{"every", every}}}}, &from_flags));
   }
-  if (flags.journal) TDBG_RETURN_IF_ERROR(TakeFlag("--journal", {{"journal", {{"size", *flags.journal}}}}, &from_flags));
-  if (flags.when_full) TDBG_RETURN_IF_ERROR(TakeFlag("--when-full", {{"when_full", *flags.when_full}}, &from_flags));
+  if (flags.journal)
+    TDBG_RETURN_IF_ERROR(TakeFlag("--journal", {{"journal", {{"size", *flags.journal}}}}, &from_flags));
+  if (flags.when_full)
+    TDBG_RETURN_IF_ERROR(TakeFlag("--when-full", {{"when_full", *flags.when_full}}, &from_flags));
   if (flags.budget) TDBG_RETURN_IF_ERROR(TakeFlag("--budget", {{"budget", *flags.budget}}, &from_flags));
   return plan::MergeConfigs(std::move(config), from_flags);
 }
@@ -135,17 +142,19 @@ std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-Result<std::vector<plan::RuleConfig>> ReadRules(const std::string& run_directory) {
+Result<std::optional<std::vector<plan::RuleConfig>>> ReadRules(const std::string& run_directory) {
   const std::string path = base::JoinPath(run_directory, kRulesFile);
-  if (!base::LocalFileSystem().Exists(path)) return std::vector<plan::RuleConfig>();
+  if (!base::LocalFileSystem().Exists(path)) return std::optional<std::vector<plan::RuleConfig>>();
   TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path));
   const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object() || !document.contains("rules")) return DataLoss("no rules can be read from " + path);
+  if (!document.is_object() || !document.contains("rules"))
+    return DataLoss("no rules can be read from " + path);
   plan::Source source;
   source.name = path;
   // Through the schema of configurations: the entries are written in its words.
-  TDBG_ASSIGN_OR_RETURN(const plan::Config config, plan::ParseConfig(json{{"rules", document["rules"]}}, source));
-  return config.rules;
+  TDBG_ASSIGN_OR_RETURN(const plan::Config config,
+                        plan::ParseConfig(json{{"rules", document["rules"]}}, source));
+  return std::optional(config.rules);
 }
 
 }  // namespace tdbg::cli

@@ -1,5 +1,5 @@
-// Flags, file and environment -> one configuration -> rules with their actions, and the plan. Shared by `run`,
-// `plan` and `watch`.
+// Flags, file and environment -> one configuration -> rules with their actions, and the plan. Shared by
+// `run`, `plan` and `watch`.
 #pragma once
 
 #include <optional>
@@ -30,13 +30,13 @@ struct ConfigFlags {
 /// \error kInvalidArgument
 Result<plan::Config> ResolveConfig(const ConfigFlags& flags);
 
-/// The rules to watch with: the configured ones, or ExplodingTensor that only reports (semantics.md, 22); each
-/// with the actions that apply to it.
+/// The rules to watch with: the configured ones, or ExplodingTensor that only reports (semantics.md, 22);
+/// each with the actions that apply to it.
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config);
 
 /// rules.json: what a run was judged with, for `check` and `watch` to repeat.
 std::string RulesToJson(const std::vector<plan::RuleConfig>& rules);
-/// Empty where the run holds no rules.json. \error kDataLoss
-Result<std::vector<plan::RuleConfig>> ReadRules(const std::string& run_directory);
+/// Nothing where the run holds no rules.json. \error kDataLoss
+Result<std::optional<std::vector<plan::RuleConfig>>> ReadRules(const std::string& run_directory);
 
 }  // namespace tdbg::cli

@@ -36,7 +36,8 @@ class DoctorCommand : public Command {
   void Define(CLI::App& app) override {
     app.add_option("--python", python_, "the Python that will train; default: python3, then python, in PATH")
         ->type_name("COMMAND");
-    app.add_option("--dir", directory_, "where runs will lie; default: ./tdbg-runs, or here")->type_name("DIR");
+    app.add_option("--dir", directory_, "where runs will lie; default: ./tdbg-runs, or here")
+        ->type_name("DIR");
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer("\nexit code: 0, or 6 if something is missing");
   }
@@ -48,8 +49,10 @@ class DoctorCommand : public Command {
     LookAtMachine();
     bool bad = false;
     for (const Finding& finding : findings_) bad = bad || finding.verdict == Verdict::kBad;
-    if (json_) Print();
-    else PrintText();
+    if (json_)
+      Print();
+    else
+      PrintText();
     return bad ? kExitRefused : kExitOk;
   }
 
@@ -73,10 +76,12 @@ void DoctorCommand::LookAtProgram() {
   Add("tdbg", Verdict::kGood, kVersion);
   const std::string home = jobs::FindHome();
   if (home.empty()) {
-    Add("python part", Verdict::kBad, "not found; install the wheel, or set TDBG_HOME to the directory that holds it");
+    Add("python part", Verdict::kBad,
+        "not found; install the wheel, or set TDBG_HOME to the directory that holds it");
     return;
   }
-  const std::string boot = base::JoinPath(base::JoinPath(base::JoinPath(home, "tdbg"), "boot"), "sitecustomize.py");
+  const std::string boot =
+      base::JoinPath(base::JoinPath(base::JoinPath(home, "tdbg"), "boot"), "sitecustomize.py");
   const bool there = base::LocalFileSystem().Exists(boot);
   Add("python part", there ? Verdict::kGood : Verdict::kBad,
       there ? home : home + " holds no tdbg/boot/sitecustomize.py; install the wheel again");
@@ -101,7 +106,8 @@ void DoctorCommand::LookAtPython() {
   Add("python", Verdict::kGood, text("version") + ", " + text("executable"));
   const std::string torch = text("torch");
   Add("torch", torch.empty() ? Verdict::kWarning : Verdict::kGood,
-      torch.empty() ? "not installed for this Python; training with another one? Name it with --python" : torch);
+      torch.empty() ? "not installed for this Python; training with another one? Name it with --python"
+                    : torch);
   for (const char* module : {"_capture", "_trial"}) {
     const std::string state = text(module);
     const bool loads = state == "loads";
@@ -122,20 +128,23 @@ void DoctorCommand::LookAtDisk() {
   const std::string type = FileSystemType(directory);
   const bool local = IsLocalFileSystem(type);
   Add("file system", local ? Verdict::kGood : Verdict::kWarning,
-      fmt::format("{}{} at {}", type, local ? "" : ", not of this machine: set journal.directory to a local disk", directory));
+      fmt::format("{}{} at {}", type,
+                  local ? "" : ", not of this machine: set journal.directory to a local disk", directory));
   const Status mapping = ProbeMapping(directory);
   Add("map and pre-allocate", mapping.ok() ? Verdict::kGood : Verdict::kBad,
       mapping.ok() ? "works" : mapping.message() + "; choose another --dir, or journal.directory");
   if (const auto free_bytes = files.FreeBytes(directory); free_bytes.ok()) {
     const bool little = *free_bytes < kLittleRoom;
     Add("free room", little ? Verdict::kWarning : Verdict::kGood,
-        base::FormatBytes(*free_bytes) + (little ? ", little for raw tensors; see --budget and --journal" : ""));
+        base::FormatBytes(*free_bytes) +
+            (little ? ", little for raw tensors; see --budget and --journal" : ""));
   }
 }
 
 void DoctorCommand::LookAtMachine() {
   Add("page size", Verdict::kGood, fmt::format("{} bytes", ::sysconf(_SC_PAGESIZE)));
-  Add("processors", Verdict::kGood, fmt::format("{}, statistics by {}", ::sysconf(_SC_NPROCESSORS_ONLN), VectorTarget()));
+  Add("processors", Verdict::kGood,
+      fmt::format("{}, {}", ::sysconf(_SC_NPROCESSORS_ONLN), VectorInstructions()));
   const int64_t watches = InotifyWatches();
   Add("inotify", watches > 0 ? Verdict::kGood : Verdict::kWarning,
       watches > 0 ? fmt::format("{} watches", watches) : "not to be had: watchers will poll slowly");
@@ -164,7 +173,8 @@ void DoctorCommand::PrintText() const {
     const auto [mark, colour] = finding.verdict == Verdict::kGood      ? std::pair("ok  ", Colour::kGreen)
                                 : finding.verdict == Verdict::kWarning ? std::pair("note", Colour::kYellow)
                                                                        : std::pair("BAD ", Colour::kRed);
-    fmt::print("{}  {:<{}}  {}\n", Paint(terminal, colour, mark), finding.what, columns, Printable(finding.answer));
+    fmt::print("{}  {:<{}}  {}\n", Paint(terminal, colour, mark), finding.what, columns,
+               Printable(finding.answer));
   }
 }
 

@@ -35,12 +35,17 @@ class Converter {
   explicit Converter(Document* document) : document_(document) {}
 
   Status Convert(const YAML::Node& node, const std::string& pointer, int depth, nlohmann::json* out) {
-    if (++values_ > kMostValues || depth > kDeepest) return Fail(node, "too many or too deeply nested values");
+    if (++values_ > kMostValues || depth > kDeepest)
+      return Fail(node, "too many or too deeply nested values");
     if (node.Mark().line >= 0) document_->lines[pointer] = node.Mark().line + 1;
     switch (node.Type()) {
       case YAML::NodeType::Undefined:
-      case YAML::NodeType::Null: *out = nullptr; return OkStatus();
-      case YAML::NodeType::Scalar: *out = Scalar(node); return OkStatus();
+      case YAML::NodeType::Null:
+        *out = nullptr;
+        return OkStatus();
+      case YAML::NodeType::Scalar:
+        *out = Scalar(node);
+        return OkStatus();
       case YAML::NodeType::Sequence: {
         *out = nlohmann::json::array();
         size_t i = 0;
@@ -51,7 +56,8 @@ class Converter {
         }
         return OkStatus();
       }
-      case YAML::NodeType::Map: return ConvertMap(node, pointer, depth, out);
+      case YAML::NodeType::Map:
+        return ConvertMap(node, pointer, depth, out);
     }
     return OkStatus();
   }
@@ -62,7 +68,8 @@ class Converter {
     for (const auto& entry : node) {
       if (!entry.first.IsScalar()) return Fail(entry.first, "a key must be a single word or text");
       const std::string key = entry.first.Scalar();
-      if (out->contains(key)) return Fail(entry.first, "the key \"" + key + "\" is there twice; merge the two");
+      if (out->contains(key))
+        return Fail(entry.first, "the key \"" + key + "\" is there twice; merge the two");
       const std::string child = pointer + "/" + Escaped(key);
       nlohmann::json value;
       TDBG_RETURN_IF_ERROR(Convert(entry.second, child, depth + 1, &value));
@@ -88,8 +95,8 @@ class Converter {
   }
 
   Status Fail(const YAML::Node& node, const std::string& what) const {
-    return InvalidArgument(fmt::format("{}:{}:{}: {}", document_->name, node.Mark().line + 1,
-                                       node.Mark().column + 1, what));
+    return InvalidArgument(
+        fmt::format("{}:{}:{}: {}", document_->name, node.Mark().line + 1, node.Mark().column + 1, what));
   }
 
   Document* document_;
@@ -153,11 +160,13 @@ Result<Document> ParseJson(const std::string& text, const std::string& name) {
   try {
     document.value = nlohmann::json::parse(text, watch_keys);
   } catch (const nlohmann::json::parse_error& error) {
-    std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: ..."
+    std::string what =
+        error.what();  // "[json.exception.parse_error.101] parse error at line 3, column 5: ..."
     if (const size_t bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
     return InvalidArgument(fmt::format("{}: not valid JSON: {}", name, what));
   }
-  if (!twice.empty()) return InvalidArgument(fmt::format("{}: the key \"{}\" is there twice; merge the two", name, twice));
+  if (!twice.empty())
+    return InvalidArgument(fmt::format("{}: the key \"{}\" is there twice; merge the two", name, twice));
   // JSON is YAML, whose parser keeps lines. Where the two disagree a message only loses its line.
   if (auto as_yaml = ParseYaml(text, name); as_yaml.ok()) document.lines = std::move(as_yaml->lines);
   return document;

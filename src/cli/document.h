@@ -27,7 +27,8 @@ Result<Document> ParseYaml(const std::string& text, const std::string& name);
 /// \error kInvalidArgument  with line and column
 Result<Document> ParseJson(const std::string& text, const std::string& name);
 
-/// By suffix: *.json is JSON, everything else YAML. "-" reads standard input, as YAML (of which JSON is a part).
+/// By suffix: *.json is JSON, everything else YAML. "-" reads standard input, as YAML (of which JSON is a
+/// part).
 /// \error kNotFound  becomes kInvalidArgument: a configuration that is not there is a usage error
 Result<Document> ReadDocument(const std::string& path);
 

@@ -29,10 +29,12 @@ TEST(Yaml, ValuesKnowTheirLines) {
 }
 
 TEST(Yaml, ScalarsAreWhatTheyLookLikeAndQuotedOnesAreText) {
-  const auto document = ParseYaml("[1, 1.5, 1e-7, true, null, ~, 'true', \"12\", 0x10, 256MiB, .inf, '', -3, 1e3]", "x");
+  const auto document =
+      ParseYaml("[1, 1.5, 1e-7, true, null, ~, 'true', \"12\", 0x10, 256MiB, .inf, '', -3, 1e3]", "x");
   ASSERT_TRUE(document.ok());
   EXPECT_EQ(document->value,
-            nlohmann::json::parse(R"([1, 1.5, 1e-7, true, null, null, "true", "12", "0x10", "256MiB", ".inf", "", -3, 1e3])"));
+            nlohmann::json::parse(
+                R"([1, 1.5, 1e-7, true, null, null, "true", "12", "0x10", "256MiB", ".inf", "", -3, 1e3])"));
 }
 
 TEST(Yaml, MistakesNameFileLineAndColumn) {
@@ -43,7 +45,8 @@ TEST(Yaml, MistakesNameFileLineAndColumn) {
 
   const auto twice = ParseYaml("budget: 1\njournal: {}\nbudget: 2\n", "debug.yaml");
   ASSERT_FALSE(twice.ok());
-  EXPECT_NE(twice.status().message().find("debug.yaml:3:1: the key \"budget\" is there twice"), std::string::npos)
+  EXPECT_NE(twice.status().message().find("debug.yaml:3:1: the key \"budget\" is there twice"),
+            std::string::npos)
       << twice.status().message();
 }
 
@@ -73,7 +76,8 @@ TEST(JsonDocument, KeepsLinesAndRefusesWhatOnlyYamlAllows) {
   EXPECT_NE(trailing.status().message().find("line 2"), std::string::npos) << trailing.status().message();
   const auto twice = ParseJson("{\"a\": {\"x\": 1}, \"b\": {\"x\": 1}, \"a\": 2}", "debug.json");
   ASSERT_FALSE(twice.ok());
-  EXPECT_NE(twice.status().message().find("\"a\" is there twice"), std::string::npos) << twice.status().message();
+  EXPECT_NE(twice.status().message().find("\"a\" is there twice"), std::string::npos)
+      << twice.status().message();
 }
 
 TEST(ReadDocument, AMissingFileIsAUsageError) {

@@ -1,16 +1,12 @@
 // tdbg dump: every field of a segment, a journal or a small file of a run, named as docs/format.md names it.
+#include "store/reader/dump.h"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
-#include "base/file.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
-
-#if __has_include("store/reader/dump.h")
-#include "store/reader/dump.h"
-#define TDBG_HAS_DUMP 1
-#endif
 
 namespace tdbg::cli {
 namespace {
@@ -20,16 +16,24 @@ class DumpCommand : public Command {
   std::string name() const override { return "dump"; }
   std::string help() const override { return "every field of a segment or journal, for people who doubt"; }
   void Define(CLI::App& app) override {
-    app.add_option("FILE", file_, "a segment (*.safetensors), a journal, or another file of a run")->required();
+    app.add_option("FILE", file_, "a segment (*.safetensors), a journal, or another file of a run")
+        ->required();
+    app.add_option("--rows", rows_, "rows of a column shown, -1 for all; default 1000")->type_name("N");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {
-    return Unimplemented("dump is not part of this build");
+    store::DumpOptions options;
+    options.json = json_;
+    options.max_rows = rows_;
+    TDBG_ASSIGN_OR_RETURN(const std::string text, store::Dump(file_, options));
+    fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+    return kExitOk;
   }
 
  private:
   std::string file_;
+  int64_t rows_ = store::DumpOptions().max_rows;
   bool json_ = false;
 };
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "base/bytes.h"
@@ -73,7 +73,8 @@ Json NestedJson(const TensorValue& value, size_t axis, int64_t offset) {
   int64_t stride = 1;
   for (size_t i = axis + 1; i < value.shape.size(); ++i) stride *= value.shape[i];
   Json list = Json::array();
-  for (int64_t i = 0; i < value.shape[axis]; ++i) list.push_back(NestedJson(value, axis + 1, offset + i * stride));
+  for (int64_t i = 0; i < value.shape[axis]; ++i)
+    list.push_back(NestedJson(value, axis + 1, offset + i * stride));
   return list;
 }
 
@@ -81,38 +82,61 @@ Json NestedJson(const TensorValue& value, size_t axis, int64_t offset) {
 
 Json ElementJson(DType dtype, const void* data, int64_t i) {
   switch (dtype) {
-    case DType::kBool: return At<uint8_t>(data, i) != 0;
-    case DType::kUInt8: return At<uint8_t>(data, i);
-    case DType::kInt8: return At<int8_t>(data, i);
-    case DType::kUInt16: return At<uint16_t>(data, i);
-    case DType::kInt16: return At<int16_t>(data, i);
-    case DType::kUInt32: return At<uint32_t>(data, i);
-    case DType::kInt32: return At<int32_t>(data, i);
-    case DType::kUInt64: return At<uint64_t>(data, i);
-    case DType::kInt64: return At<int64_t>(data, i);
-    case DType::kFloat16: return JsonOf(HalfToDouble(At<uint16_t>(data, i)));
-    case DType::kBFloat16: return FloatJson(BrainToFloat(At<uint16_t>(data, i)));
-    case DType::kFloat32: return FloatJson(At<float>(data, i));
-    case DType::kFloat64: return JsonOf(At<double>(data, i));
-    case DType::kComplex64: return ComplexJson<float>(data, i);
-    case DType::kComplex128: return ComplexJson<double>(data, i);
+    case DType::kBool:
+      return At<uint8_t>(data, i) != 0;
+    case DType::kUInt8:
+      return At<uint8_t>(data, i);
+    case DType::kInt8:
+      return At<int8_t>(data, i);
+    case DType::kUInt16:
+      return At<uint16_t>(data, i);
+    case DType::kInt16:
+      return At<int16_t>(data, i);
+    case DType::kUInt32:
+      return At<uint32_t>(data, i);
+    case DType::kInt32:
+      return At<int32_t>(data, i);
+    case DType::kUInt64:
+      return At<uint64_t>(data, i);
+    case DType::kInt64:
+      return At<int64_t>(data, i);
+    case DType::kFloat16:
+      return JsonOf(HalfToDouble(At<uint16_t>(data, i)));
+    case DType::kBFloat16:
+      return FloatJson(BrainToFloat(At<uint16_t>(data, i)));
+    case DType::kFloat32:
+      return FloatJson(At<float>(data, i));
+    case DType::kFloat64:
+      return JsonOf(At<double>(data, i));
+    case DType::kComplex64:
+      return ComplexJson<float>(data, i);
+    case DType::kComplex128:
+      return ComplexJson<double>(data, i);
     case DType::kFloat8E4M3FN:
     case DType::kFloat8E5M2:
     case DType::kFloat8E4M3FNUZ:
-    case DType::kFloat8E5M2FNUZ: return fmt::format("0x{:02x}", At<uint8_t>(data, i));
-    case DType::kInvalid: break;
+    case DType::kFloat8E5M2FNUZ:
+      return fmt::format("0x{:02x}", At<uint8_t>(data, i));
+    case DType::kInvalid:
+      break;
   }
   return nullptr;
 }
 
 std::string ElementText(DType dtype, const void* data, int64_t i) {
   switch (dtype) {
-    case DType::kFloat32: return fmt::format("{}", At<float>(data, i));
-    case DType::kFloat64: return fmt::format("{}", At<double>(data, i));
-    case DType::kFloat16: return fmt::format("{:.4g}", HalfToDouble(At<uint16_t>(data, i)));
-    case DType::kBFloat16: return fmt::format("{:.4g}", BrainToFloat(At<uint16_t>(data, i)));
-    case DType::kComplex64: return fmt::format("{}{:+}j", At<float>(data, 2 * i), At<float>(data, 2 * i + 1));
-    case DType::kComplex128: return fmt::format("{}{:+}j", At<double>(data, 2 * i), At<double>(data, 2 * i + 1));
+    case DType::kFloat32:
+      return fmt::format("{}", At<float>(data, i));
+    case DType::kFloat64:
+      return fmt::format("{}", At<double>(data, i));
+    case DType::kFloat16:
+      return fmt::format("{:.4g}", HalfToDouble(At<uint16_t>(data, i)));
+    case DType::kBFloat16:
+      return fmt::format("{:.4g}", BrainToFloat(At<uint16_t>(data, i)));
+    case DType::kComplex64:
+      return fmt::format("{}{:+}j", At<float>(data, 2 * i), At<float>(data, 2 * i + 1));
+    case DType::kComplex128:
+      return fmt::format("{}{:+}j", At<double>(data, 2 * i), At<double>(data, 2 * i + 1));
     default: {
       const Json json = ElementJson(dtype, data, i);
       return json.is_string() ? json.get<std::string>() : json.dump();
@@ -138,7 +162,8 @@ Result<StepRange> ParseStepRange(const std::string& text) {
   const auto end = colon == std::string::npos ? (begin ? std::optional<int64_t>(*begin + 1) : std::nullopt)
                                               : part(std::string_view(text).substr(colon + 1), -1);
   if (!begin || !end) {
-    return InvalidArgument("--steps: found '" + text + "'; write A:B (from A up to, not including, B), A:, :B, or one step");
+    return InvalidArgument("--steps: found '" + text +
+                           "'; write A:B (from A up to, not including, B), A:, :B, or one step");
   }
   range.begin = *begin;
   range.end = *end;

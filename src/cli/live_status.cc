@@ -15,11 +15,16 @@ constexpr int64_t kRateWindowNanos = 2'000'000'000;
 
 std::string_view StateWord(rules::RuleState state) {
   switch (state) {
-    case rules::RuleState::kInProgress: return "ok so far";
-    case rules::RuleState::kNoIssuesFound: return "no issues";
-    case rules::RuleState::kIssuesFound: return "ISSUE";
-    case rules::RuleState::kError: return "error";
-    case rules::RuleState::kStopped: return "stopped";
+    case rules::RuleState::kInProgress:
+      return "ok so far";
+    case rules::RuleState::kNoIssuesFound:
+      return "no issues";
+    case rules::RuleState::kIssuesFound:
+      return "ISSUE";
+    case rules::RuleState::kError:
+      return "error";
+    case rules::RuleState::kStopped:
+      return "stopped";
   }
   return "";
 }

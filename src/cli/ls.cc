@@ -22,8 +22,10 @@ std::string Findings(const Report& report) {
     if (rule.state != rules::RuleState::kIssuesFound && rule.state != rules::RuleState::kError) continue;
     if (!text.empty()) text += ", ";
     text += rule.name;
-    if (rule.state == rules::RuleState::kError) text += " (error)";
-    else if (!rule.findings.empty()) text += fmt::format(" at {}", rule.findings.front().global_step);
+    if (rule.state == rules::RuleState::kError)
+      text += " (error)";
+    else if (!rule.findings.empty())
+      text += fmt::format(" at {}", rule.findings.front().global_step);
   }
   if (!text.empty()) return text;
   return report.rules.empty() ? "not judged" : "none";
@@ -40,9 +42,12 @@ class LsCommand : public Command {
 
   Result<int> Run() override {
     if (!base::LocalFileSystem().Exists(root_)) {
-      if (root_ != jobs::kRunsRoot) return NotFound("no such directory '" + root_ + "'; give the one that holds the runs");
-      if (json_) PrintJson(Json::array());
-      else fmt::print(stderr, "tdbg: no run yet under ./tdbg-runs; start one with tdbg run -- COMMAND\n");
+      if (root_ != jobs::kRunsRoot)
+        return NotFound("no such directory '" + root_ + "'; give the one that holds the runs");
+      if (json_)
+        PrintJson(Json::array());
+      else
+        fmt::print(stderr, "tdbg: no run yet under ./tdbg-runs; start one with tdbg run -- COMMAND\n");
       return kExitOk;
     }
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
@@ -59,12 +64,14 @@ class LsCommand : public Command {
       }();
       if (!report.ok()) {
         list.push_back({{"run", jobs::AbsolutePath(path)}, {"error", report.status().message()}});
-        table.Add({Printable(base::BaseName(path)), "unreadable", "", "", "", Printable(report.status().message())});
+        table.Add({Printable(base::BaseName(path)), "unreadable", "", "", "",
+                   Printable(report.status().message())});
         continue;
       }
       list.push_back(ReportToJson(*report));
-      table.Add({Printable(base::BaseName(path)), StateWords(*report), std::to_string(report->attempts.size()),
-                 std::to_string(report->steps), base::FormatBytes(report->bytes), Findings(*report)});
+      table.Add({Printable(base::BaseName(path)), StateWords(*report),
+                 std::to_string(report->attempts.size()), std::to_string(report->steps),
+                 base::FormatBytes(report->bytes), Findings(*report)});
     }
     if (json_) {
       PrintJson(list);

@@ -20,7 +20,8 @@ class PlanCommand : public Command {
   std::string help() const override { return "lay out a run directory without starting a command"; }
   void Define(CLI::App& app) override {
     flags_.Define(app);
-    app.add_option("--name", name_, "what a fresh directory is called after; default: run")->type_name("NAME");
+    app.add_option("--name", name_, "what a fresh directory is called after; default: run")
+        ->type_name("NAME");
     app.add_flag("--json", json_, "accepted for symmetry: the output is always JSON");
   }
 

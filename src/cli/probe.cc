@@ -1,7 +1,6 @@
 #include "cli/probe.h"
 
 #include <fmt/format.h>
-#include <hwy/targets.h>
 #include <stdio.h>
 #include <sys/inotify.h>
 #include <sys/vfs.h>
@@ -52,9 +51,11 @@ Result<Json> ProbePython(const std::string& python, const std::string& home) {
   const int status = ::pclose(pipe);
   const size_t begin = output.find("tdbg-probe ");
   if (begin == std::string::npos) {
-    return status == 127 << 8 ? NotFound("no such command: " + python) : Unavailable(python + " gave no answer");
+    return status == 127 << 8 ? NotFound("no such command: " + python)
+                              : Unavailable(python + " gave no answer");
   }
-  Json answer = Json::parse(output.substr(begin + sizeof("tdbg-probe ") - 1), nullptr, /*allow_exceptions=*/false);
+  Json answer =
+      Json::parse(output.substr(begin + sizeof("tdbg-probe ") - 1), nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object()) return Unavailable(python + " gave no answer");
   return answer;
 }
@@ -73,36 +74,59 @@ std::string FileSystemType(const std::string& path) {
   struct statfs info;
   if (::statfs(path.c_str(), &info) != 0) return "unknown";
   switch (static_cast<uint64_t>(info.f_type)) {
-    case 0xEF53: return "ext4";
-    case 0x58465342: return "xfs";
-    case 0x9123683E: return "btrfs";
-    case 0x01021994: return "tmpfs";
-    case 0x794C7630: return "overlayfs";
-    case 0x2FC12FC1: return "zfs";
-    case 0xF2F52010: return "f2fs";
-    case 0x6969: return "nfs";
-    case 0xFF534D42: return "cifs";
-    case 0xFE534D42: return "smb2";
-    case 0x65735546: return "fuse";
-    case 0x0BD00BD0: return "lustre";
-    case 0x47504653: return "gpfs";
-    case 0x00C36400: return "ceph";
-    case 0x01021997: return "9p";
-    default: return fmt::format("0x{:x}", static_cast<uint64_t>(info.f_type));
+    case 0xEF53:
+      return "ext4";
+    case 0x58465342:
+      return "xfs";
+    case 0x9123683E:
+      return "btrfs";
+    case 0x01021994:
+      return "tmpfs";
+    case 0x794C7630:
+      return "overlayfs";
+    case 0x2FC12FC1:
+      return "zfs";
+    case 0xF2F52010:
+      return "f2fs";
+    case 0x6969:
+      return "nfs";
+    case 0xFF534D42:
+      return "cifs";
+    case 0xFE534D42:
+      return "smb2";
+    case 0x65735546:
+      return "fuse";
+    case 0x0BD00BD0:
+      return "lustre";
+    case 0x47504653:
+      return "gpfs";
+    case 0x00C36400:
+      return "ceph";
+    case 0x01021997:
+      return "9p";
+    default:
+      return fmt::format("0x{:x}", static_cast<uint64_t>(info.f_type));
   }
 }
 
 bool IsLocalFileSystem(const std::string& type) {
-  for (const std::string_view remote : {"nfs", "cifs", "smb2", "fuse", "lustre", "gpfs", "ceph", "9p", "unknown"}) {
+  for (const std::string_view remote :
+       {"nfs", "cifs", "smb2", "fuse", "lustre", "gpfs", "ceph", "9p", "unknown"}) {
     if (type == remote) return false;
   }
   return true;
 }
 
-std::string VectorTarget() {
-  // As Highway dispatches: the lowest bit is the best target.
-  const int64_t supported = hwy::SupportedTargets();
-  return hwy::TargetName(supported & -supported);
+std::string VectorInstructions() {
+  const auto text = base::LocalFileSystem().ReadFile("/proc/cpuinfo");
+  if (!text.ok()) return "unknown";
+  // Widest first; the names are the kernel's, of x86 and of ARM.
+  for (const char* flag : {"avx512f", "avx2", "sse4_1", "ssse3", "sve", "asimd"}) {
+    for (const std::string_view end : {" ", "\n"}) {
+      if (text->find(fmt::format(" {}{}", flag, end)) != std::string::npos) return flag;
+    }
+  }
+  return "none that the statistics use";
 }
 
 int64_t InotifyWatches() {

@@ -18,8 +18,8 @@ Status ProbeMapping(const std::string& directory);
 std::string FileSystemType(const std::string& path);
 /// Is it a file system of this machine, where a shared mapping is seen by all and flock works?
 bool IsLocalFileSystem(const std::string& type);
-/// The instruction set that the statistics will run with: "AVX2".
-std::string VectorTarget();
+/// The widest vector instructions of this processor, in the kernel's words: "avx2".
+std::string VectorInstructions();
 /// How many more directories may be watched; 0 where inotify is not to be had.
 int64_t InotifyWatches();
 

@@ -60,10 +60,14 @@ std::string StateWords(const Report& report) {
     return "completed";
   }
   switch (report.state) {
-    case RunState::kWaiting: return "not started";
-    case RunState::kRunning: return "running";
-    case RunState::kEnded: return "completed";
-    case RunState::kCrashed: return "crashed";
+    case RunState::kWaiting:
+      return "not started";
+    case RunState::kRunning:
+      return "running";
+    case RunState::kEnded:
+      return "completed";
+    case RunState::kCrashed:
+      return "crashed";
   }
   return "unknown";
 }
@@ -71,7 +75,8 @@ std::string StateWords(const Report& report) {
 std::string MeasureWords(const rules::Finding& finding) {
   if (finding.measure.empty()) return Printable(finding.text);
   if (finding.comparison.empty()) return fmt::format("{} {:.6g}", finding.measure, finding.value);
-  return fmt::format("{} {:.6g} {} {:.6g}", finding.measure, finding.value, finding.comparison, finding.threshold);
+  return fmt::format("{} {:.6g} {} {:.6g}", finding.measure, finding.value, finding.comparison,
+                     finding.threshold);
 }
 
 std::string FindingWords(const rules::Finding& finding) {
@@ -82,11 +87,15 @@ std::string FindingWords(const rules::Finding& finding) {
 
 Colour ColourOf(rules::RuleState state) {
   switch (state) {
-    case rules::RuleState::kIssuesFound: return Colour::kRed;
-    case rules::RuleState::kNoIssuesFound: return Colour::kGreen;
-    case rules::RuleState::kError: return Colour::kYellow;
+    case rules::RuleState::kIssuesFound:
+      return Colour::kRed;
+    case rules::RuleState::kNoIssuesFound:
+      return Colour::kGreen;
+    case rules::RuleState::kError:
+      return Colour::kYellow;
     case rules::RuleState::kInProgress:
-    case rules::RuleState::kStopped: break;
+    case rules::RuleState::kStopped:
+      break;
   }
   return Colour::kNone;
 }
@@ -139,12 +148,9 @@ Json ReportToJson(const Report& report) {
   }
   json["attempts"] = report.attempts;
   json["workers"] = report.workers;
-  json["steps"] = {{"all", report.steps},
-                   {"TRAIN", report.train_steps},
-                   {"EVAL", report.eval_steps},
-                   {"first", report.first_step},
-                   {"last", report.last_step},
-                   {"last_seen", report.last_seen_step}};
+  json["steps"] = {{"all", report.steps},       {"TRAIN", report.train_steps},
+                   {"EVAL", report.eval_steps}, {"first", report.first_step},
+                   {"last", report.last_step},  {"last_seen", report.last_seen_step}};
   json["last_seen_time"] = JsonTime(report.last_seen_wall_nanos);
   json["tensors"] = report.tensors;
   json["bytes"] = report.bytes;

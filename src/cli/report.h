@@ -18,13 +18,13 @@ namespace tdbg::cli {
 struct JobEnding {
   int64_t attempt = 0;
   int exit_code = 0;
-  std::string stop;         ///< "none", "requested", "signal"
-  std::string stopped_by;   ///< a rule's name, "user"
+  std::string stop;        ///< "none", "requested", "signal"
+  std::string stopped_by;  ///< a rule's name, "user"
   int64_t wall_nanos = 0;
 };
 
 struct Report {
-  std::string path;                 ///< absolute
+  std::string path;  ///< absolute
   std::string name;
   RunState state = RunState::kWaiting;
   bool launcher_alive = false;
@@ -39,7 +39,7 @@ struct Report {
   std::vector<LossInfo> losses;
   std::vector<std::string> damage;
   std::vector<rules::RuleStatus> rules;
-  std::string why_nothing;          ///< set where nothing was captured
+  std::string why_nothing;  ///< set where nothing was captured
 };
 
 /// \param statuses  of a watcher that has just ended; empty: what the run's events say.

@@ -31,12 +31,14 @@ Json InfoToJson(const rules::RuleInfo& info) {
 }
 
 void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
-  fmt::print("{} ({}), for {}\n{}\n\n", Paint(terminal, Colour::kBold, info.class_name), info.snake_name, info.scope,
-             info.summary);
+  fmt::print("{} ({}), for {}\n{}\n\n", Paint(terminal, Colour::kBold, info.class_name), info.snake_name,
+             info.scope, info.summary);
   Table table({"PARAMETER", "TYPE", "DEFAULT", "UNIT", "MEANING"});
   for (const rules::ParameterSpec& parameter : info.parameters) {
     table.Add({parameter.name, parameter.type,
-               parameter.required ? "required" : parameter.default_value.empty() ? "-" : parameter.default_value,
+               parameter.required                ? "required"
+               : parameter.default_value.empty() ? "-"
+                                                 : parameter.default_value,
                parameter.unit.empty() ? "-" : parameter.unit, parameter.help});
   }
   // Cut-off help would be no help: here lines may be long.
@@ -63,8 +65,10 @@ class RulesCommand : public Command {
         // A misspelt name is a usage error here as it is in --rule.
         return InvalidArgument(info.status().message());
       }
-      if (json_) PrintJson(InfoToJson(**info));
-      else PrintOne(**info, terminal);
+      if (json_)
+        PrintJson(InfoToJson(**info));
+      else
+        PrintOne(**info, terminal);
       return kExitOk;
     }
     Table table({"RULE", "NAME", "SEES"});
@@ -73,8 +77,10 @@ class RulesCommand : public Command {
       list.push_back(InfoToJson(*info));
       table.Add({info->snake_name, info->class_name, info->summary});
     }
-    if (json_) PrintJson(list);
-    else fmt::print("{}", table.Format(terminal));
+    if (json_)
+      PrintJson(list);
+    else
+      fmt::print("{}", table.Format(terminal));
     return kExitOk;
   }
 

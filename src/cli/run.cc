@@ -51,9 +51,12 @@ void Note(const std::string& what) { fmt::print(stderr, "tdbg: {}\n", what); }
 
 std::string_view StopName(jobs::JobStop stop) {
   switch (stop) {
-    case jobs::JobStop::kNone: return "none";
-    case jobs::JobStop::kRequested: return "requested";
-    case jobs::JobStop::kSignal: return "signal";
+    case jobs::JobStop::kNone:
+      return "none";
+    case jobs::JobStop::kRequested:
+      return "requested";
+    case jobs::JobStop::kSignal:
+      return "signal";
   }
   return "none";
 }
@@ -74,7 +77,9 @@ class RunCommand : public Command {
     flags_.Define(app);
     app.add_flag("--quiet", quiet_, "no live line, no summary; errors only");
     app.add_flag("--json", json_, "the summary as one JSON line on stdout, behind the command's own output");
-    app.footer("\nusage: tdbg run [OPTIONS] -- COMMAND [ARGUMENTS]\nexample: tdbg run --rule vanishing_gradient threshold=1e-6 --on-issue stop -- python train.py");
+    app.footer(
+        "\nusage: tdbg run [OPTIONS] -- COMMAND [ARGUMENTS]\nexample: tdbg run --rule vanishing_gradient "
+        "threshold=1e-6 --on-issue stop -- python train.py");
   }
 
   Result<int> Run() override;
@@ -82,7 +87,8 @@ class RunCommand : public Command {
  private:
   Result<int> RunJob(const plan::Config& config, watch::Watcher& watcher, Stopper& stopper,
                      const jobs::PreparedAttempt& prepared, LiveStatus& live);
-  Result<int> Finish(watch::Watcher& watcher, const jobs::PreparedAttempt& prepared, const jobs::JobResult& result);
+  Result<int> Finish(watch::Watcher& watcher, const jobs::PreparedAttempt& prepared,
+                     const jobs::JobResult& result);
 
   ConfigFlags flags_;
   bool quiet_ = false, json_ = false;
@@ -129,8 +135,10 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
                                const jobs::PreparedAttempt& prepared, LiveStatus& live) {
   const std::string home = jobs::FindHome();
   if (home.empty()) {
-    Note("cannot find tdbg's Python part, so Python programs will not be captured; set TDBG_HOME to the directory "
-         "that holds the package, or install the wheel");
+    Note(
+        "cannot find tdbg's Python part, so Python programs will not be captured; set TDBG_HOME to the "
+        "directory "
+        "that holds the package, or install the wheel");
   }
   Status watched;
   std::thread watching([&] { watched = watcher.Follow(); });
@@ -180,7 +188,8 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
 
   if (result.killed) Note("the command outlived its grace and was killed");
   if (!watched.ok()) Note("watching failed, verdicts may be missing: " + watched.message());
-  if (!sealed.ok()) Note("what the training left could not be sealed; it stays readable in the journal: " + sealed.message());
+  if (!sealed.ok())
+    Note("what the training left could not be sealed; it stays readable in the journal: " + sealed.message());
   if (events.ok()) events = ended;
   if (!events.ok()) Note("the run's events are incomplete: " + events.message());
   return Finish(watcher, prepared, result);

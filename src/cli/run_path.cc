@@ -16,11 +16,13 @@ Result<std::string> ResolveRun(const std::string& text) {
   const std::string root = jobs::kRunsRoot;
   const std::vector<std::string> runs = jobs::ListRuns(root);
   if (text == "last") {
-    if (runs.empty()) return NotFound("there is no run under ./tdbg-runs; start one with tdbg run -- COMMAND");
+    if (runs.empty())
+      return NotFound("there is no run under ./tdbg-runs; start one with tdbg run -- COMMAND");
     return jobs::AbsolutePath(runs.back());
   }
   const std::string below_root = base::JoinPath(root, text);
-  if (text.find('/') == std::string::npos && jobs::IsRunDirectory(below_root)) return jobs::AbsolutePath(below_root);
+  if (text.find('/') == std::string::npos && jobs::IsRunDirectory(below_root))
+    return jobs::AbsolutePath(below_root);
   // It exists: what it is instead of a run is for whoever opens it to say.
   if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
   std::vector<std::string> names;
@@ -42,16 +44,17 @@ Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt)
 
 std::string DisplayPath(const std::string& path) {
   std::error_code error;
-  const std::filesystem::path relative = std::filesystem::path(path).lexically_relative(
-      std::filesystem::current_path(error));
+  const std::filesystem::path relative =
+      std::filesystem::path(path).lexically_relative(std::filesystem::current_path(error));
   if (error || relative.empty() || relative.string().starts_with("..")) return path;
   return relative.string();
 }
 
 std::string ShellWord(std::string_view word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
-                                          std::string_view::npos;
+  const bool plain =
+      !word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
+          std::string_view::npos;
   if (plain) return std::string(word);
   std::string quoted = "'";
   for (const char c : word) {

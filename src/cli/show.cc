@@ -21,10 +21,14 @@ constexpr int64_t kEdgeItems = 3;
 
 std::string_view ModeText(ModeKey mode) {
   switch (mode) {
-    case ModeKey::kTrain: return "TRAIN";
-    case ModeKey::kEval: return "EVAL";
-    case ModeKey::kPredict: return "PREDICT";
-    case ModeKey::kGlobal: break;
+    case ModeKey::kTrain:
+      return "TRAIN";
+    case ModeKey::kEval:
+      return "EVAL";
+    case ModeKey::kPredict:
+      return "PREDICT";
+    case ModeKey::kGlobal:
+      break;
   }
   return "-";
 }
@@ -67,7 +71,8 @@ class ShowCommand : public Command {
   }
 
   Result<int> Run() override {
-    if (raw_ && !field_.empty()) return InvalidArgument("show: --raw and --field exclude each other; leave one out");
+    if (raw_ && !field_.empty())
+      return InvalidArgument("show: --raw and --field exclude each other; leave one out");
     TDBG_ASSIGN_OR_RETURN(range_, ParseStepRange(steps_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
     TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
@@ -99,11 +104,12 @@ Result<std::vector<int64_t>> ShowCommand::StepsOf(Trial& trial, const TensorInfo
   if (!steps.empty()) return steps;
   const char* what = kind == StepKind::kRaw ? "values" : "statistics";
   if (!all.empty()) {
-    return NotFound(fmt::format("{}: no {} in --steps {}; they are kept for {} steps from {} to {}", info.name, what,
-                                steps_, all.size(), all.front(), all.back()));
+    return NotFound(fmt::format("{}: no {} in --steps {}; they are kept for {} steps from {} to {}",
+                                info.name, what, steps_, all.size(), all.front(), all.back()));
   }
   return NotFound(kind == StepKind::kRaw
-                      ? info.name + ": no values were kept, only statistics; keep them with --collect NAME:INTERVAL"
+                      ? info.name +
+                            ": no values were kept, only statistics; keep them with --collect NAME:INTERVAL"
                       : info.name + ": no statistics were kept; try --raw");
 }
 
@@ -112,7 +118,8 @@ void ShowCommand::PrintHead(const TensorInfo& info, const Terminal& terminal) co
              fmt::join(info.shape, ", "), fmt::join(info.collections, ","));
 }
 
-void ShowCommand::PrintSeries(const Terminal& terminal, std::string_view what, const std::vector<double>& values) const {
+void ShowCommand::PrintSeries(const Terminal& terminal, std::string_view what,
+                              const std::vector<double>& values) const {
   if (!terminal.is_terminal || values.size() < 2) return;
   const std::string label = fmt::format("{} ", what);
   const std::string ends = fmt::format(" {} .. {}", Number(values.front()), Number(values.back()));
@@ -165,11 +172,13 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
     list.push_back(std::move(entry));
     if (!shown) continue;
     table.Add({std::to_string(step), mode, std::to_string(s.count), std::to_string(s.nan_count),
-               std::to_string(s.pos_inf_count + s.neg_inf_count), std::to_string(s.zero_count), Number(s.mean),
-               Number(std::sqrt(s.variance)), Number(s.min), Number(s.max), Number(s.mean_abs()), Number(s.l2)});
+               std::to_string(s.pos_inf_count + s.neg_inf_count), std::to_string(s.zero_count),
+               Number(s.mean), Number(std::sqrt(s.variance)), Number(s.min), Number(s.max),
+               Number(s.mean_abs()), Number(s.l2)});
   }
   if (json_) {
-    PrintJson({{"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"shape", info.shape}, {"steps", list}});
+    PrintJson(
+        {{"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"shape", info.shape}, {"steps", list}});
     return kExitOk;
   }
   PrintHead(info, terminal);
@@ -179,7 +188,8 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   }
   PrintSeries(terminal, as_scalar ? "value" : "mean_abs", picture);
   fmt::print("{}", (as_scalar ? scalars : table).Format(terminal));
-  if (skipped > 0) fmt::print(stderr, "{} steps left out; --steps A:B shows a part, | cat shows all\n", skipped);
+  if (skipped > 0)
+    fmt::print(stderr, "{} steps left out; --steps A:B shows a part, | cat shows all\n", skipped);
   return kExitOk;
 }
 
@@ -192,10 +202,13 @@ Result<int> ShowCommand::ShowField(Trial& trial, const TensorInfo& info) const {
   for (size_t i = 0; i < series.steps.size(); ++i) {
     if (!range_.Holds(series.steps[i])) continue;
     picture.push_back(series.values[i]);
-    if (json_) list.push_back(Json::array({series.steps[i], JsonOf(series.values[i])}));
-    else text += fmt::format("{}\t{}\n", series.steps[i], series.values[i]);
+    if (json_)
+      list.push_back(Json::array({series.steps[i], JsonOf(series.values[i])}));
+    else
+      text += fmt::format("{}\t{}\n", series.steps[i], series.values[i]);
   }
-  if (picture.empty()) return NotFound(info.name + ": no " + field_ + " is kept for these steps; try without --steps");
+  if (picture.empty())
+    return NotFound(info.name + ": no " + field_ + " is kept for these steps; try without --steps");
   if (json_) {
     PrintJson({{"tensor", info.name}, {"field", field_}, {"series", list}});
     return kExitOk;

@@ -31,20 +31,23 @@ std::string Time(int64_t wall_nanos) {
 void PrintText(const Report& report, const Terminal& terminal) {
   for (const rules::RuleStatus& rule : report.rules) {
     fmt::print("RuleConfigurationName  {}\n", Paint(terminal, Colour::kBold, Printable(rule.name)));
-    fmt::print("RuleEvaluationStatus   {}\n", Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
-    fmt::print("StatusDetails          {}\n", rule.details.empty() ? "-" : Indented(rule.details, std::string(23, ' ')));
+    fmt::print("RuleEvaluationStatus   {}\n",
+               Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
+    fmt::print("StatusDetails          {}\n",
+               rule.details.empty() ? "-" : Indented(rule.details, std::string(23, ' ')));
     fmt::print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
   }
-  if (report.rules.empty()) fmt::print("no rule was watching; judge the run with: tdbg check {} --rule RULE\n\n",
-                                       ShellWord(DisplayPath(report.path)));
+  if (report.rules.empty())
+    fmt::print("no rule was watching; judge the run with: tdbg check {} --rule RULE\n\n",
+               ShellWord(DisplayPath(report.path)));
   fmt::print("state     {}\n", StateWords(report));
   if (report.attempts.size() > 1) fmt::print("attempts  {}\n", fmt::join(report.attempts, ", "));
   if (!report.workers.empty()) fmt::print("workers   {}\n", fmt::join(report.workers, ", "));
   if (!report.why_nothing.empty()) fmt::print("captured  nothing: {}\n", report.why_nothing);
   if (report.steps > 0) {
-    fmt::print("steps     {} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}\n", report.steps, report.first_step,
-               report.last_step, report.train_steps, report.eval_steps, report.last_seen_step,
-               Time(report.last_seen_wall_nanos));
+    fmt::print("steps     {} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}\n", report.steps,
+               report.first_step, report.last_step, report.train_steps, report.eval_steps,
+               report.last_seen_step, Time(report.last_seen_wall_nanos));
     fmt::print("kept      {} tensors, {}\n", report.tensors, base::FormatBytes(report.bytes));
   }
   if (report.losses.empty()) fmt::print("lost      nothing\n");
@@ -71,11 +74,13 @@ class StatusCommand : public Command {
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
     TDBG_ASSIGN_OR_RETURN(const Report report, MakeReport(*trial, {}));
-    if (json_) PrintJson(ReportToJson(report));
-    else PrintText(report, Terminal::Of(STDOUT_FILENO));
-    const bool issues = std::any_of(report.rules.begin(), report.rules.end(), [](const rules::RuleStatus& rule) {
-      return rule.state == rules::RuleState::kIssuesFound;
-    });
+    if (json_)
+      PrintJson(ReportToJson(report));
+    else
+      PrintText(report, Terminal::Of(STDOUT_FILENO));
+    const bool issues = std::any_of(
+        report.rules.begin(), report.rules.end(),
+        [](const rules::RuleStatus& rule) { return rule.state == rules::RuleState::kIssuesFound; });
     return exit_code_ && issues ? kExitIssues : kExitOk;
   }
 

@@ -20,7 +20,9 @@ class StopCommand : public Command {
   void Define(CLI::App& app) override {
     app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
     app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer("\nThe job gets SIGTERM and, after its grace, SIGKILL from its launcher, or stops at a step of its own.");
+    app.footer(
+        "\nThe job gets SIGTERM and, after its grace, SIGKILL from its launcher, or stops at a step of its "
+        "own.");
   }
 
   Result<int> Run() override {
@@ -28,8 +30,11 @@ class StopCommand : public Command {
     const bool alive = jobs::LauncherAlive(trial->path()) || trial->state() == RunState::kRunning;
     if (!alive) return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
     TDBG_RETURN_IF_ERROR(actions::RequestStop(trial->path(), "user"));
-    if (json_) PrintJson({{"run", trial->path()}, {"requested", "stop"}});
-    else fmt::print(stderr, "tdbg: asked {} to stop; tdbg status {} says when it has\n", trial->name(), ShellWord(run_));
+    if (json_)
+      PrintJson({{"run", trial->path()}, {"requested", "stop"}});
+    else
+      fmt::print(stderr, "tdbg: asked {} to stop; tdbg status {} says when it has\n", trial->name(),
+                 ShellWord(run_));
     return kExitOk;
   }
 

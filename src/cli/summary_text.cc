@@ -22,7 +22,8 @@ std::string Headline(const Report& report, const Terminal& terminal) {
   for (const rules::RuleStatus& rule : report.rules) {
     if (rule.state != rules::RuleState::kIssuesFound) continue;
     const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
-    const bool stopped = report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
+    const bool stopped =
+        report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
     std::string line = fmt::format("{} found an issue", rule.name);
     if (step >= 0) line += fmt::format(" at step {}", step);
     line += stopped ? " and stopped the training" : "";
@@ -30,7 +31,8 @@ std::string Headline(const Report& report, const Terminal& terminal) {
   }
   if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured") + state;
   for (const rules::RuleStatus& rule : report.rules) {
-    if (rule.state == rules::RuleState::kError) return Paint(terminal, Colour::kYellow, "a rule could not be judged") + state;
+    if (rule.state == rules::RuleState::kError)
+      return Paint(terminal, Colour::kYellow, "a rule could not be judged") + state;
   }
   return "no issue found" + state;
 }
@@ -53,15 +55,18 @@ std::string RuleLines(const rules::RuleStatus& rule, const Terminal& terminal, s
   size_t shown = 0;
   for (const rules::Finding& finding : rule.findings) {
     if (shown++ == kMostTensorsShown) {
-      text += fmt::format("{}and {} more: tdbg status --json\n", indent, rule.findings.size() - kMostTensorsShown);
+      text += fmt::format("{}and {} more: tdbg status --json\n", indent,
+                          rule.findings.size() - kMostTensorsShown);
       break;
     }
     text += fmt::format("{}step {}  {}\n", indent, finding.global_step, FindingWords(finding));
-    if (!finding.measure.empty() && !finding.text.empty()) text += fmt::format("{}{}\n", indent, Printable(finding.text));
+    if (!finding.measure.empty() && !finding.text.empty())
+      text += fmt::format("{}{}\n", indent, Printable(finding.text));
   }
   const bool unexplained = rule.findings.empty() && rule.state != rules::RuleState::kNoIssuesFound &&
                            rule.state != rules::RuleState::kInProgress;
-  if (unexplained && !rule.details.empty()) text += fmt::format("{}{}\n", indent, Printable(FirstLine(rule.details)));
+  if (unexplained && !rule.details.empty())
+    text += fmt::format("{}{}\n", indent, Printable(FirstLine(rule.details)));
   return text;
 }
 
@@ -85,8 +90,9 @@ std::string Commands(const Report& report) {
     if (rule.findings.empty() || rule.findings.front().tensor.empty()) continue;
     // The steps that led there, and the few that followed.
     const rules::Finding& finding = rule.findings.front();
-    text += fmt::format("  {:<{}}tdbg show {} {} --steps {}:{}\n", "next", kLabelColumns, run, ShellWord(finding.tensor),
-                        std::max<int64_t>(0, finding.global_step - kStepsBefore), finding.global_step + kStepsAfter);
+    text += fmt::format("  {:<{}}tdbg show {} {} --steps {}:{}\n", "next", kLabelColumns, run,
+                        ShellWord(finding.tensor), std::max<int64_t>(0, finding.global_step - kStepsBefore),
+                        finding.global_step + kStepsAfter);
     break;
   }
   text += fmt::format("  {:<{}}tdbg status {}\n", text.empty() ? "next" : "", kLabelColumns, run);
@@ -105,9 +111,11 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
     text += Labelled("why", report.why_nothing);
   } else {
     for (const rules::RuleStatus& rule : report.rules) text += RuleLines(rule, terminal, name_columns);
-    std::string captured = report.steps == 0 ? "no complete step"
-                                             : fmt::format("steps {} to {}", report.first_step, report.last_step);
-    if (report.eval_steps > 0) captured += fmt::format(" ({} TRAIN, {} EVAL)", report.train_steps, report.eval_steps);
+    std::string captured = report.steps == 0
+                               ? "no complete step"
+                               : fmt::format("steps {} to {}", report.first_step, report.last_step);
+    if (report.eval_steps > 0)
+      captured += fmt::format(" ({} TRAIN, {} EVAL)", report.train_steps, report.eval_steps);
     captured += fmt::format(" of {} tensors, {}", report.tensors, base::FormatBytes(report.bytes));
     if (report.workers.size() > 1) captured += fmt::format(", {} workers", report.workers.size());
     text += Labelled("captured", captured);

@@ -38,7 +38,8 @@ class TensorsCommand : public Command {
     Json list = Json::array();
     for (const std::string& name : names) {
       TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(name));
-      TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> summaries, trial->tensor_steps(name, StepKind::kSummary));
+      TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> summaries,
+                            trial->tensor_steps(name, StepKind::kSummary));
       TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> raws, trial->tensor_steps(name, StepKind::kRaw));
       if (json_) {
         list.push_back({{"name", info.name},
@@ -65,11 +66,13 @@ class TensorsCommand : public Command {
     if (names.empty()) {
       TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> all, trial->tensor_names());
       if (all.empty()) {
-        if (!json_) fmt::print(stderr, "tdbg: the run holds no tensors yet; tdbg status {} says why\n", ShellWord(run_));
+        if (!json_)
+          fmt::print(stderr, "tdbg: the run holds no tensors yet; tdbg status {} says why\n",
+                     ShellWord(run_));
         return kExitOk;
       }
-      return NotFound(fmt::format("none of the run's {} tensors matches; `tdbg tensors {}` lists them", all.size(),
-                                  ShellWord(run_)));
+      return NotFound(fmt::format("none of the run's {} tensors matches; `tdbg tensors {}` lists them",
+                                  all.size(), ShellWord(run_)));
     }
     return kExitOk;
   }

@@ -20,13 +20,20 @@ constexpr int kLeastRowsForLiveLine = 5;
 
 const char* Code(Colour colour) {
   switch (colour) {
-    case Colour::kRed: return "31";
-    case Colour::kGreen: return "32";
-    case Colour::kYellow: return "33";
-    case Colour::kCyan: return "36";
-    case Colour::kDim: return "2";
-    case Colour::kBold: return "1";
-    case Colour::kNone: break;
+    case Colour::kRed:
+      return "31";
+    case Colour::kGreen:
+      return "32";
+    case Colour::kYellow:
+      return "33";
+    case Colour::kCyan:
+      return "36";
+    case Colour::kDim:
+      return "2";
+    case Colour::kBold:
+      return "1";
+    case Colour::kNone:
+      break;
   }
   return "0";
 }
@@ -170,20 +177,29 @@ void LiveLine::TakeRow() {
   columns_ = terminal.columns;
   // A newline scrolls the screen where the cursor is in the last row, and the step up returns to the text's
   // row. Setting the region moves the cursor home, hence save and restore around it.
-  WriteToTerminal(fd_, fmt::format("\n\x1b[A\x1b" "7\x1b[1;{}r\x1b" "8", rows_ - 1));
+  WriteToTerminal(fd_, fmt::format("\n\x1b[A\x1b"
+                                   "7\x1b[1;{}r\x1b"
+                                   "8",
+                                   rows_ - 1));
   open_ = true;
 }
 
 void LiveLine::Draw(std::string_view text) {
   if (!enabled_) return;
   TakeRow();
-  WriteToTerminal(fd_, fmt::format("\x1b" "7\x1b[{};1H\x1b[2K\x1b[7m{}\x1b[0m\x1b" "8", rows_, Fit(text, columns_ - 1)));
+  WriteToTerminal(fd_, fmt::format("\x1b"
+                                   "7\x1b[{};1H\x1b[2K\x1b[7m{}\x1b[0m\x1b"
+                                   "8",
+                                   rows_, Fit(text, columns_ - 1)));
 }
 
 void LiveLine::Close() {
   if (!open_) return;
   open_ = false;
-  WriteToTerminal(fd_, fmt::format("\x1b" "7\x1b[r\x1b[{};1H\x1b[2K\x1b" "8", rows_));
+  WriteToTerminal(fd_, fmt::format("\x1b"
+                                   "7\x1b[r\x1b[{};1H\x1b[2K\x1b"
+                                   "8",
+                                   rows_));
 }
 
 }  // namespace tdbg::cli

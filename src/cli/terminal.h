@@ -11,8 +11,8 @@ namespace tdbg::cli {
 /// Stream of a file descriptor, looked at once.
 struct Terminal {
   bool is_terminal = false;
-  bool colour = false;   ///< a terminal, NO_COLOR unset or empty, TERM not "dumb"
-  int columns = 80;      ///< of text that fits a line; without a terminal, no limit is meant: 0
+  bool colour = false;  ///< a terminal, NO_COLOR unset or empty, TERM not "dumb"
+  int columns = 80;     ///< of text that fits a line; without a terminal, no limit is meant: 0
   int rows = 24;
 
   static Terminal Of(int fd);

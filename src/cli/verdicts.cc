@@ -26,7 +26,8 @@ std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const
       text += fmt::format("  step {}  {}\n", finding.global_step, FindingWords(finding));
     }
     if (!status.findings.empty()) continue;
-    for (const std::string& line : base::SplitList(status.details, '\n')) text += "  " + Printable(line) + "\n";
+    for (const std::string& line : base::SplitList(status.details, '\n'))
+      text += "  " + Printable(line) + "\n";
   }
   return text;
 }

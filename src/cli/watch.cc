@@ -1,10 +1,10 @@
 // tdbg watch: follows a run that was started elsewhere (attach, C++, another tool).
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <thread>
 
 #include "base/clock.h"
@@ -18,8 +18,6 @@
 #include "cli/verdicts.h"
 #include "jobs/interrupts.h"
 #include "watch/watcher.h"
-
-#include <sys/eventfd.h>
 
 namespace tdbg::cli {
 namespace {
@@ -35,8 +33,9 @@ class WatchCommand : public Command {
     flags_.DefineRuleFlags(app);
     app.add_flag("--quiet", quiet_, "no live line");
     app.add_flag("--json", json_, "the verdicts as one JSON document on stdout");
-    app.footer("\nWithout --rule: the run's own rules. ctrl-C stops watching, never the run.\n"
-               "exit code: as `tdbg check`");
+    app.footer(
+        "\nWithout --rule: the run's own rules. ctrl-C stops watching, never the run.\n"
+        "exit code: as `tdbg check`");
   }
 
   Result<int> Run() override {
@@ -46,7 +45,9 @@ class WatchCommand : public Command {
     watch::WatchOptions options;
     options.run = resolved.ok() ? *resolved : run_;
     if (config.rules.empty() && resolved.ok()) {
-      TDBG_ASSIGN_OR_RETURN(config.rules, ReadRules(*resolved));
+      TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(*resolved));
+      if (recorded) config.rules = *recorded;
+      config.rules_said = config.rules_said || recorded.has_value();
     }
     options.rules = RulesToWatch(config);
     LiveStatus live;
@@ -78,8 +79,10 @@ class WatchCommand : public Command {
     line.Close();
     if (!watched.ok()) return watched;
     const std::vector<rules::RuleStatus> statuses = watcher->statuses();
-    if (json_) PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses)}});
-    else fmt::print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
+    if (json_)
+      PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses)}});
+    else
+      fmt::print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
     return ExitCodeOfVerdicts(statuses);
   }
 

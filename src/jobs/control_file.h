@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-
 namespace tdbg::jobs {
 
 /// Follows a control file: what was asked since the last look. One pread where nothing was.

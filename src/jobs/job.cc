@@ -51,10 +51,11 @@ Status CheckCommand(const std::string& command) {
     there = true;
   }
   if (there) {
-    return FailedPrecondition("'" + command + "' may not be executed; start it by its interpreter (python " + command +
-                              ") or chmod +x it");
+    return FailedPrecondition("'" + command + "' may not be executed; start it by its interpreter (python " +
+                              command + ") or chmod +x it");
   }
-  return NotFound("no such command '" + command + "'; check its spelling and PATH, or activate its environment");
+  return NotFound("no such command '" + command +
+                  "'; check its spelling and PATH, or activate its environment");
 }
 
 Job::Job(JobOptions options, base::Child child) : options_(std::move(options)), child_(std::move(child)) {}
@@ -212,14 +213,14 @@ void Job::DrainSignals() {
 void Job::ClearGroup() {
   const bool ended_well = result_.stop == JobStop::kNone && !result_.exit.signaled && result_.exit.code == 0;
   if (!ended_well && child_.GroupAlive()) {
-    // A shell would leave them; but a crashed launcher's workers would hold the run's locks, and the memory of
-    // the accelerator, for ever.
+    // A shell would leave them; but a crashed launcher's workers would hold the run's locks, and the memory
+    // of the accelerator, for ever.
     Terminate(SIGTERM, std::min(options_.leftover_grace_millis, options_.stop_grace_millis));
   }
   while (child_.GroupAlive()) {
-    const bool waited_for = kill_at_nanos_ != 0 || interrupts_ > 0 ||
-                            (!options_.run_directory.empty() &&
-                             AnyWorkerAlive(options_.run_directory, options_.attempt));
+    const bool waited_for =
+        kill_at_nanos_ != 0 || interrupts_ > 0 ||
+        (!options_.run_directory.empty() && AnyWorkerAlive(options_.run_directory, options_.attempt));
     if (!waited_for) break;
     PollOnce(kill_at_nanos_ != 0 ? 20 : 100);
   }

@@ -43,9 +43,9 @@ enum class JobStop : uint8_t {
 struct JobResult {
   base::ExitState exit;
   JobStop stop = JobStop::kNone;
-  std::string stopped_by;        ///< who asked: a rule, "user"
-  int signal_number = 0;         ///< with kSignal: the first
-  bool killed = false;           ///< the grace ran out and SIGKILL was needed
+  std::string stopped_by;  ///< who asked: a rule, "user"
+  int signal_number = 0;   ///< with kSignal: the first
+  bool killed = false;     ///< the grace ran out and SIGKILL was needed
 };
 
 /// Would this command start? Looked up as Job::Start will, so that nothing is laid out for one that cannot.
@@ -60,9 +60,10 @@ class Job {
   static Result<std::unique_ptr<Job>> Start(JobOptions options);
   /// Until the command and, unless it ended well, every process of its group are gone.
   ///
-  /// The first ctrl-C (or SIGINT to us) is the command's; the second asks its group with SIGTERM and starts the
-  /// grace; the third kills. SIGTERM, SIGHUP and SIGQUIT are passed on, a second one kills. What a successful
-  /// command leaves behind may stay, as under a shell, except that a living worker of the run is waited for.
+  /// The first ctrl-C (or SIGINT to us) is the command's; the second asks its group with SIGTERM and starts
+  /// the grace; the third kills. SIGTERM, SIGHUP and SIGQUIT are passed on, a second one kills. What a
+  /// successful command leaves behind may stay, as under a shell, except that a living worker of the run is
+  /// waited for.
   JobResult Wait();
   /// From any thread: SIGTERM to the group, grace, SIGKILL. The first to ask is remembered.
   void RequestStop(const std::string& by);
@@ -95,7 +96,7 @@ class Job {
   int64_t kill_at_nanos_ = 0;  ///< monotonic; 0: no kill is due
 
   std::mutex mutex_;
-  std::string requested_by_;   ///< guarded by mutex_
+  std::string requested_by_;  ///< guarded by mutex_
   bool obeyed_ = false;
 };
 

@@ -76,7 +76,8 @@ TEST_F(JobTest, SaysWhatIsWrongWithACommandBeforeStartingIt) {
 }
 
 TEST_F(JobTest, AStopLetsAHandlerSaveItsCheckpoint) {
-  const auto job = Start("trap 'sleep 0.3; touch $DIR/saved; exit 0' TERM; touch $DIR/ready; while :; do sleep 0.05; done");
+  const auto job = Start(
+      "trap 'sleep 0.3; touch $DIR/saved; exit 0' TERM; touch $DIR/ready; while :; do sleep 0.05; done");
   WaitFor("ready");
   job->RequestStop("VanishingGradient");
   job->RequestStop("SomebodyElse");
@@ -88,8 +89,10 @@ TEST_F(JobTest, AStopLetsAHandlerSaveItsCheckpoint) {
 }
 
 TEST_F(JobTest, AStopThatIsIgnoredKillsTheWholeGroupAfterTheGrace) {
-  const auto job = Start("trap '' TERM; (trap '' TERM; echo $BASHPID; exec sleep 60) & echo $! > $DIR/child; touch $DIR/ready; "
-                         "while :; do sleep 0.05; done", /*grace_millis=*/200);
+  const auto job = Start(
+      "trap '' TERM; (trap '' TERM; echo $BASHPID; exec sleep 60) & echo $! > $DIR/child; touch $DIR/ready; "
+      "while :; do sleep 0.05; done",
+      /*grace_millis=*/200);
   WaitFor("ready");
   job->RequestStop("rule");
   const JobResult result = job->Wait();
@@ -114,7 +117,8 @@ TEST_F(JobTest, WhatASuccessfulCommandLeftMayStay) {
 }
 
 TEST_F(JobTest, SignalsToTheLauncherAreTheCommands) {
-  const auto job = Start("trap 'touch $DIR/usr1' USR1; trap 'exit 5' TERM; touch $DIR/ready; while :; do sleep 0.05; done");
+  const auto job = Start(
+      "trap 'touch $DIR/usr1' USR1; trap 'exit 5' TERM; touch $DIR/ready; while :; do sleep 0.05; done");
   WaitFor("ready");
   ::kill(::getpid(), SIGUSR1);
   std::thread later([&] {
@@ -130,8 +134,9 @@ TEST_F(JobTest, SignalsToTheLauncherAreTheCommands) {
 }
 
 TEST_F(JobTest, TheFirstInterruptIsTheCommandsTheSecondAsksTheThirdKills) {
-  const auto job = Start("trap 'touch $DIR/first' INT; trap 'touch $DIR/second' TERM; touch $DIR/ready; "
-                         "while :; do sleep 0.05; done");
+  const auto job = Start(
+      "trap 'touch $DIR/first' INT; trap 'touch $DIR/second' TERM; touch $DIR/ready; "
+      "while :; do sleep 0.05; done");
   WaitFor("ready");
   std::thread presses([&] {
     for (const char* mark : {"first", "second"}) {

@@ -1,13 +1,13 @@
 #include "jobs/run_directory.h"
 
 #include <errno.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <random>
 
 #include "base/hash.h"
@@ -33,8 +33,8 @@ bool IsInterpreter(std::string_view name) {
 std::string Sanitized(std::string_view name) {
   std::string out;
   for (const char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-                       c == '_' || c == '-';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '_' || c == '-';
     if (plain) {
       out += c;
     } else if (!out.empty() && out.back() != '-') {
@@ -70,10 +70,10 @@ Status RefuseLivingWorkers(const std::string& directory, base::FileSystem& files
   for (const int64_t attempt : ListAttempts(directory, files)) {
     for (const std::string& worker : ListWorkers(directory, attempt, files)) {
       if (!files.IsLocked(Path(worker, format::kLockFile))) continue;
-      return FailedPrecondition(
-          fmt::format("{} of attempt {} is still training into this run; wait for it, stop it (tdbg stop), or "
-                      "choose another --dir: {}",
-                      base::BaseName(worker), attempt, directory));
+      return FailedPrecondition(fmt::format(
+          "{} of attempt {} is still training into this run; wait for it, stop it (tdbg stop), or "
+          "choose another --dir: {}",
+          base::BaseName(worker), attempt, directory));
     }
   }
   return OkStatus();
@@ -100,7 +100,8 @@ std::string CommandName(const std::vector<std::string>& command) {
   return command.empty() ? "run" : Sanitized(base::BaseName(command[0]));
 }
 
-std::string FreshRunPath(const std::string& root, const std::vector<std::string>& command, int64_t wall_nanos) {
+std::string FreshRunPath(const std::string& root, const std::vector<std::string>& command,
+                         int64_t wall_nanos) {
   const time_t seconds = static_cast<time_t>(wall_nanos / 1'000'000'000);
   struct tm local;
   ::localtime_r(&seconds, &local);
@@ -138,8 +139,10 @@ Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::File
   auto lock = files.Lock(Path(directory, kLauncherLockFile));
   if (!lock.ok()) {
     if (lock.status().code() != Code::kFailedPrecondition) return lock.status();
-    return FailedPrecondition("another tdbg is running a job in this run; wait for it, stop it (tdbg stop), or "
-                              "choose another --dir: " + directory);
+    return FailedPrecondition(
+        "another tdbg is running a job in this run; wait for it, stop it (tdbg stop), or "
+        "choose another --dir: " +
+        directory);
   }
   prepared.launcher_lock = std::move(*lock);
   TDBG_RETURN_IF_ERROR(RefuseLivingWorkers(directory, files));
@@ -152,7 +155,8 @@ Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::File
   }
   // The control file of an existing run stays: replacing it would cut off whoever has it mapped.
   if (!files.Exists(Path(directory, format::kControlFile))) {
-    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(directory, format::kControlFile), format::EncodeControlPage()));
+    TDBG_RETURN_IF_ERROR(
+        files.WriteFileAtomic(Path(directory, format::kControlFile), format::EncodeControlPage()));
   }
   if (options.start_attempt) {
     const std::string attempt_directory = Path(directory, std::to_string(prepared.attempt));
@@ -161,7 +165,8 @@ Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::File
     attempt.attempt = prepared.attempt;
     if (!attempts.empty()) attempt.parent = attempts.back();
     attempt.started_wall_nanos = options.wall_nanos;
-    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(attempt_directory, format::kAttemptFile), attempt.ToJson()));
+    TDBG_RETURN_IF_ERROR(
+        files.WriteFileAtomic(Path(attempt_directory, format::kAttemptFile), attempt.ToJson()));
   }
   // run.json comes last: it is what makes the directory a run, so whoever sees it finds the rest.
   if (!existing) {
@@ -190,7 +195,8 @@ std::vector<int64_t> ListAttempts(const std::string& run_directory, base::FileSy
   return attempts;
 }
 
-std::vector<std::string> ListWorkers(const std::string& run_directory, int64_t attempt, base::FileSystem& files) {
+std::vector<std::string> ListWorkers(const std::string& run_directory, int64_t attempt,
+                                     base::FileSystem& files) {
   std::vector<std::string> workers;
   const std::string directory = Path(run_directory, std::to_string(attempt));
   const auto entries = files.List(directory);

@@ -1,6 +1,6 @@
 // Run directories before and after training: naming them, laying them out, listing them, and tidying up after
-// a job. The registry of runs is the directory listing, nothing else: a run that was copied, renamed or deleted
-// by hand is then known, renamed or forgotten without anybody having to be told.
+// a job. The registry of runs is the directory listing, nothing else: a run that was copied, renamed or
+// deleted by hand is then known, renamed or forgotten without anybody having to be told.
 #pragma once
 
 #include <cstdint>
@@ -18,39 +18,43 @@ inline constexpr char kRunsRoot[] = "tdbg-runs";
 /// Held by a launcher for as long as its job lives, in the run directory.
 inline constexpr char kLauncherLockFile[] = "launcher.lock";
 
-/// What a run is called after its command: the script of `python train.py`, the module of `python -m pkg.train`,
-/// else the command's own name; only letters, digits, '.', '_' and '-', at most 60 bytes.
+/// What a run is called after its command: the script of `python train.py`, the module of `python -m
+/// pkg.train`, else the command's own name; only letters, digits, '.', '_' and '-', at most 60 bytes.
 std::string CommandName(const std::vector<std::string>& command);
 /// "<root>/<command-name>-<YYYYmmdd-HHMMSS>", local time, with "-2", "-3", ... where that exists already.
-std::string FreshRunPath(const std::string& root, const std::vector<std::string>& command, int64_t wall_nanos);
+std::string FreshRunPath(const std::string& root, const std::vector<std::string>& command,
+                         int64_t wall_nanos);
 
 /// The path made absolute without resolving links: what the user typed stays recognisable in messages.
 std::string AbsolutePath(const std::string& path);
 
 /// One start of a job, laid out on disk: run.json, plan.json, the control file, <attempt>/attempt.json.
 struct PreparedAttempt {
-  std::string run_directory;                     ///< absolute
+  std::string run_directory;  ///< absolute
   int64_t attempt = 0;
-  std::unique_ptr<base::FileLock> launcher_lock; ///< keeps a second launcher out; dropped when the job is gone
+  std::unique_ptr<base::FileLock>
+      launcher_lock;  ///< keeps a second launcher out; dropped when the job is gone
 };
 
 struct PrepareOptions {
-  std::string run_directory;                     ///< made where missing; an existing run gets its next attempt
+  std::string run_directory;  ///< made where missing; an existing run gets its next attempt
   std::vector<std::string> command;
   std::string plan_json;
-  std::string rules_json;                        ///< rules.json: what `tdbg check` and `tdbg watch` repeat
+  std::string rules_json;  ///< rules.json: what `tdbg check` and `tdbg watch` repeat
   std::string tdbg_version;
   int64_t wall_nanos = 0;
-  bool start_attempt = true;                     ///< false: whoever trains opens the attempt (attach)
+  bool start_attempt = true;  ///< false: whoever trains opens the attempt (attach)
 };
 
 /// \error kFailedPrecondition  a launcher or a worker of an earlier attempt is alive
 /// \error kAlreadyExists       the directory is there, is not empty and is not a run
 /// \error kUnimplemented       a run of a newer format version
-Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::FileSystem& files = base::LocalFileSystem());
+Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options,
+                                       base::FileSystem& files = base::LocalFileSystem());
 
 /// Numbers of the attempts in a run directory, ascending.
-std::vector<int64_t> ListAttempts(const std::string& run_directory, base::FileSystem& files = base::LocalFileSystem());
+std::vector<int64_t> ListAttempts(const std::string& run_directory,
+                                  base::FileSystem& files = base::LocalFileSystem());
 /// Directories of one attempt's workers, sorted.
 std::vector<std::string> ListWorkers(const std::string& run_directory, int64_t attempt,
                                      base::FileSystem& files = base::LocalFileSystem());

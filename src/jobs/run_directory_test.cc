@@ -80,7 +80,8 @@ TEST_F(RunDirectoryTest, ASecondStartIsTheNextAttemptOfTheSameRun) {
   const auto second = Prepare("run");
   ASSERT_TRUE(second.ok()) << second.status().message();
   EXPECT_EQ(second->attempt, 1);
-  const auto attempt = format::AttemptInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/1/attempt.json"));
+  const auto attempt =
+      format::AttemptInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/1/attempt.json"));
   ASSERT_TRUE(attempt.ok());
   EXPECT_EQ(attempt->parent, 0);
   EXPECT_EQ(format::RunInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/run.json"))->id, id);
@@ -116,7 +117,9 @@ TEST_F(RunDirectoryTest, SomebodysFilesAreNotMadeARun) {
 }
 
 TEST_F(RunDirectoryTest, ARunOfANewerFormatIsNotTouched) {
-  { ASSERT_TRUE(Prepare("run").ok()); }
+  {
+    ASSERT_TRUE(Prepare("run").ok());
+  }
   std::string text = *base::LocalFileSystem().ReadFile(root_ + "/run/run.json");
   const size_t major = text.find("\"major\": 1");
   ASSERT_NE(major, std::string::npos) << text;
@@ -126,11 +129,15 @@ TEST_F(RunDirectoryTest, ARunOfANewerFormatIsNotTouched) {
 }
 
 TEST_F(RunDirectoryTest, RunsAreListedByAge) {
-  { ASSERT_TRUE(Prepare("b").ok()); }
+  {
+    ASSERT_TRUE(Prepare("b").ok());
+  }
   PrepareOptions later;
   later.run_directory = root_ + "/a";
   later.wall_nanos = 1'800'000'000'000'000'000;
-  { ASSERT_TRUE(PrepareAttempt(later).ok()); }
+  {
+    ASSERT_TRUE(PrepareAttempt(later).ok());
+  }
   std::filesystem::create_directory(root_ + "/not-a-run");
   EXPECT_EQ(ListRuns(root_), (std::vector<std::string>{root_ + "/b", root_ + "/a"}));
   EXPECT_EQ(ListRuns(root_ + "/a"), (std::vector<std::string>{root_ + "/a"}));

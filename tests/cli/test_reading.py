@@ -86,3 +86,13 @@ def test_plan_lays_out_a_run_that_nobody_has_started(tdbg):
     for name in ("run.json", "plan.json", "control", "rules.json"):
         assert (tdbg.directory / "d" / name).exists()
     assert tdbg.json("status", "d")["state"] == "not started"
+
+
+def test_dump_names_fields_and_refuses_what_is_none_of_ours(tdbg, golden):
+    worker = golden / "0" / "worker_0"
+    for path in (worker / "journal", next((worker / "segments").iterdir()), golden / "run.json"):
+        assert tdbg.ok("dump", path).stdout
+        json.loads(tdbg.ok("dump", path, "--json").stdout)
+    (golden / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    tdbg.fails(5, "dump", golden / "picture.png")
+    tdbg.fails(4, "dump", golden / "missing")

@@ -1,0 +1,84 @@
+"""One real training under `tdbg run`: found, stopped, judged again alike, and every suggested command works."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch in this Python")
+
+from conftest import BINARY  # noqa: E402
+
+SCRIPT = """
+import sys, time, torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for step in range(int(sys.argv[1])):
+    x = torch.randn(32, 20)
+    optimizer.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(x), (x[:, 0] > 0).long())
+    if step == int(sys.argv[2]):
+        loss = loss * 0
+    loss.backward()
+    optimizer.step()
+    time.sleep(0.01)
+print("trained to the end")
+"""
+
+
+@pytest.fixture
+def script(tdbg):
+    (tdbg.directory / "train.py").write_text(SCRIPT)
+    probe = tdbg("doctor", "--python", sys.executable, "--json")
+    capture = next((f for f in json.loads(probe.stdout) if f["what"] == "tdbg._capture"), {"answer": "no Python"})
+    if capture.get("verdict") != "good":
+        pytest.skip(f"the extension does not load here: {capture['answer']}")
+    return "train.py"
+
+
+def test_a_fault_is_caught_stopped_explained_and_judged_alike_again(tdbg, script):
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--rule", "loss_not_decreasing", "--on-issue", "stop",
+                "--collect", "biases:5", "--", sys.executable, script, "2000", "30", timeout=120)
+    assert done.returncode == 3, done.stderr
+    assert "trained to the end" not in done.stdout
+    assert "VanishingGradient found an issue at step 30 and stopped the training" in done.stderr
+    report = tdbg.json("status", "r")
+    vanishing, loss = report["rules"]
+    assert vanishing["RuleEvaluationStatus"] == "IssuesFound" and loss["RuleEvaluationStatus"] == "Stopped"
+    assert vanishing["findings"][0]["global_step"] == 30
+    assert report["losses"] == [] and report["damage"] == []
+
+    again = tdbg("check", "r", "--json")
+    assert again.returncode == 1
+    for live, replayed in zip(report["rules"], json.loads(again.stdout)["rules"], strict=True):
+        live.pop("LastModifiedTime"), replayed.pop("LastModifiedTime")
+        assert live == replayed
+
+    suggested = re.findall(r"tdbg (?:show|status|tensors) .*", done.stderr)
+    assert len(suggested) == 3
+    for line in suggested:
+        pasted = subprocess.run([BINARY, *shlex.split(line)[1:]], cwd=tdbg.directory, env=tdbg.env, capture_output=True)
+        assert pasted.returncode == 0, (line, pasted.stderr)
+    assert tdbg.json("show", "r", "2.bias", "--raw", "--steps", "10")["values"][0]["shape"] == [10]
+
+
+def test_a_healthy_training_is_left_alone(tdbg, script):
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--on-issue", "stop", "--", sys.executable, script,
+                "40", "-1", timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "trained to the end" in done.stdout and "no issue found" in done.stderr
+    assert tdbg.json("status", "r")["rules"][0]["steps_judged"] == 40
+
+
+def test_a_watcher_from_outside_stops_a_training(tdbg, script):
+    job = tdbg.start("run", "--quiet", "--dir", "r", "--", sys.executable, script, "2000", "50")
+    tdbg.wait_for("r/0/worker_0/worker.json", seconds=60)
+    watched = tdbg("watch", "r", "--rule", "vanishing_gradient", "name=outside", "--on-issue", "stop", timeout=120)
+    assert watched.returncode == 1, watched.stderr
+    assert job.wait(60) == 3
+    assert tdbg.json("status", "r")["job"]["stopped_by"] == "outside"
