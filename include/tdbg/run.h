@@ -28,16 +28,16 @@ namespace tdbg {
 
 struct RunOptions {
   /// The run directory; created if it is not there. An existing run gets a further attempt.
-  /// "@" in front of nothing: empty means $TDBG_RUN, and if that is unset an error.
-  std::string directory;
+  /// Empty means $TDBG_RUN, and if that is unset an error.
+  std::string directory = {};
   /// plan.json's text. Empty: <directory>/plan.json if there, else the default plan.
-  std::string plan_json;
+  std::string plan_json = {};
   int64_t rank = 0;
   int64_t world_size = 1;
   int64_t attempt = -1;            ///< -1: $TDBG_ATTEMPT, else the next one
   int64_t step_base = 0;           ///< global step at which this attempt begins
-  std::string adaptor;             ///< "torch 2.13.0"
-  std::vector<std::string> command;
+  std::string adaptor = {};        ///< "torch 2.13.0"
+  std::vector<std::string> command = {};
   /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2" instead
   /// of failing.
   bool sibling_if_locked = true;
