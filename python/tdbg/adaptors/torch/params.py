@@ -256,4 +256,4 @@ class OptimizerTensors:
 
 def session_members(session):
     """id()s of the parameters in any optimizer that has been seen."""
-    return {id(p) for entry in session.optimizers.values() for p in entry.params}
+    return {id(p) for entry in session.optimizers.entries.values() for p in entry.params}

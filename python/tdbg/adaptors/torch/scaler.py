@@ -24,15 +24,15 @@ def patch(patches, session):
 
     def watch_step(original):
         def step(self, optimizer, *args, **kwargs):
-            before = session.steps_of(optimizer)
-            session.scaler = self if self._enabled else None
+            before = session.optimizers.steps_of(optimizer)
+            session.optimizers.scaler = self if self._enabled else None
             try:
                 result = original(self, optimizer, *args, **kwargs)
             finally:
-                session.scaler = None
+                session.optimizers.scaler = None
             try:
-                if self._enabled and session.listening and session.steps_of(optimizer) == before:
-                    session.optimizer_skipped(optimizer, self)
+                if self._enabled and session.listening and session.optimizers.steps_of(optimizer) == before:
+                    session.optimizers.skipped(optimizer, self)
             except Exception as error:
                 guard.failed("GradScaler.step", error)
             return result

@@ -1,0 +1,233 @@
+"""Optimizers: the clock of a training, and the place where its tensors are final.
+
+Before an optimizer's update, gradients are accumulated, unscaled, clipped and reduced, and weights are those they were
+computed with: everything of a step is taken here, in one go. A step that takes a closure runs forward and backward
+inside; then the moment is when the closure returns.
+"""
+
+import weakref
+
+import torch
+
+from . import scaler as _scaler
+from .params import OptimizerTensors
+from .steps import TRAIN
+
+KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead optimizer's parameters that may wait for the end of the run
+
+
+class Optimizers:
+    """Every optimizer that was made or has stepped, and what happens around their steps."""
+
+    def __init__(self, session):
+        self.session = session
+        self.entries = {}              # id(optimizer) -> OptimizerTensors
+        self._departed = []            # of optimizers that died since the last one was made, if small
+        self.scaler = None             # the GradScaler whose step() is running
+        self.evaluation = 0            # calls of the closure in the step that is running
+        self._inside = None            # the optimizer that is stepping
+        self._closures = 0             # closures running inside its step()
+        self._serial = 0
+        self._labels = {}
+        self._extras = False
+
+    def with_tensors(self):
+        """What there is to record when the run ends."""
+        return [e for e in [*self.entries.values(), *self._departed] if e.params and not e.ignored]
+
+    def made(self, optimizer):
+        """Knows the model from here on, so that its first forward is seen already."""
+        if not self.session.listening or torch.utils.data.get_worker_info() is not None:
+            return
+        entry = self.entry_of(optimizer)
+        params = [p for g in optimizer.param_groups for p in g["params"]]
+        self.session.names.resolve(params, search=not self.session.explicit)
+        self.session.entries.follow(self.session.names)
+        if self.session.run is not None:
+            self.session.modules.install(self.session.names)
+        return entry
+
+    def entry_of(self, optimizer):
+        entry = self.entries.get(id(optimizer))
+        if entry is not None and entry.ref() is optimizer:
+            return entry
+        base = type(optimizer).__name__
+        used = self._labels.get(base, 0)
+        self._labels[base] = used + 1
+        self._serial += 1
+        entry = OptimizerTensors(self.session, self._serial, base if used == 0 else f"{base}_{used}")
+        key = id(optimizer)
+        entry.ref = weakref.ref(optimizer, lambda _: self._died(key))
+        self.entries[key] = entry
+        self._departed = []
+        return entry
+
+    def _died(self, key):
+        # Training in a function that returns leaves nothing to record the final weights from at exit. Small
+        # models may wait for it; a large one is not kept in memory for our sake.
+        entry = self.entries.pop(key, None)
+        if entry is not None and entry.params and entry.total_bytes <= KEEP_AFTER_DEATH and self.session.run is not None:
+            self._departed.append(entry)
+
+    def steps_of(self, optimizer):
+        entry = self.entries.get(id(optimizer))
+        return entry.steps if entry is not None else 0
+
+    def pre(self, optimizer, args, kwargs):
+        if not self.session.listening or self.session.elsewhere():
+            return None
+        try:
+            return self._before_step(optimizer, args, kwargs)
+        except Exception as error:
+            self.session.guard.failed("optimizer step", error)
+            return None
+
+    def _before_step(self, optimizer, args, kwargs):
+        if not self.session.ensure_open():
+            return None
+        entry = self.entry_of(optimizer)
+        if self._is_nested(entry, optimizer):
+            entry.nested += 1
+            return None
+        entry.steps += 1
+        entry.nested = 0
+        self._inside = entry
+        closure = kwargs["closure"] if "closure" in kwargs else args[1] if len(args) > 1 else None
+        self.evaluation = 0
+        if not callable(closure):
+            self._capture(entry, optimizer)
+            return None
+        # LBFGS, and Lightning with every optimizer, run forward and backward inside step(): gradients exist
+        # only when the closure returns, and the weights are still those they were computed with.
+        if self.prepare(entry, optimizer):
+            self.session.clock.about_to_step(entry.serial)
+
+        def watched(*a, **k):
+            self._closures += 1
+            try:
+                loss = closure(*a, **k)
+            finally:
+                self._closures -= 1
+            try:
+                if self.session.listening and self._inside is entry:
+                    self._capture(entry, optimizer, closure=True)
+                    self.evaluation += 1
+            except Exception as error:
+                self.session.guard.failed("optimizer closure", error)
+            return loss
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": watched}
+        return (args[0], watched, *args[2:]), kwargs
+
+    def _is_nested(self, entry, optimizer):
+        """An optimizer inside another's step (Lookahead), or a subclass's step() that calls its parent's."""
+        outer = self._inside
+        if outer is None or outer is entry:
+            return outer is not None
+        entry.refresh(optimizer)
+        return bool(entry.params) and {id(p) for p in entry.params} <= {id(p) for p in outer.params}
+
+    def left_by_exception(self):
+        # Forward or backward outside a closure: whatever step() we think we are in has been left.
+        if not self._closures:
+            self._inside = None
+
+    def prepare(self, entry, optimizer):
+        self.session.close_evaluation()
+        if entry.shape_key is None and self.session.explicit:
+            params = [p for g in optimizer.param_groups for p in g["params"]]
+            self.session.names.resolve(params, search=False)
+            if not any(self.session.names.named(p) for p in params):
+                entry.ignored = True
+        if entry.ignored:
+            return False
+        entry.refresh(optimizer)
+        return True
+
+    def _capture(self, entry, optimizer, closure=False, skipped=False):
+        if not self.prepare(entry, optimizer):
+            return
+        evaluation = self.evaluation
+        unscale, found = None, getattr(optimizer, "found_inf", None)
+        if isinstance(found, torch.Tensor):
+            # A fused optimizer under GradScaler unscales and skips by itself, with the gradients still scaled here.
+            unscale = getattr(optimizer, "grad_scale", None)
+            skipped = skipped or (found.device.type == "cpu" and bool(found))
+        entry.skipped = skipped
+        if closure:
+            due = self.session.clock.train()
+        else:
+            due = self.session.clock.about_to_step(entry.serial)
+        if not due:
+            self.session.losses.discard()
+            self.session.context.discard()
+            return
+        micro = self.session.losses.micro
+        self.session.losses.flush_train(evaluation)
+        sub = evaluation + 1 if evaluation else 0
+        absent = entry.capture(sub, unscale)
+        if not evaluation:
+            if not entry.extras_done:
+                entry.extras_done = True
+                if not self._extras_done():
+                    entry.capture_extras()
+            if self.session.state_wanted:
+                entry.capture_state(optimizer)
+            self.session.context.optimizer_step(entry, optimizer, micro, absent, skipped)
+            scale = _scaler.scale_of(self.scaler) if self.scaler is not None else None
+            if scale is not None:
+                self.session.context.add("context/loss_scale", scale)
+        self.session.context.flush()
+
+    def _extras_done(self):
+        done, self._extras = self._extras, True
+        return done
+
+    def post(self, optimizer, args, kwargs):
+        if self.session.run is None or not self.session.listening or self.session.elsewhere():
+            return
+        try:
+            entry = self.entries.get(id(optimizer))
+            if entry is None or entry.ignored:
+                return
+            if entry.nested:
+                entry.nested -= 1
+                return
+            self._stepped(entry, entry.skipped)
+        except Exception as error:
+            self.session.guard.failed("after an optimizer step", error)
+
+    def _stepped(self, entry, skipped):
+        self._inside = None
+        self.evaluation = 0
+        if self.session.clock.mode != TRAIN:
+            return                          # nothing was captured: an error, counted already
+        alone = self.session.clock.expected is None and self._nobody_left(entry)
+        if not self.session.clock.has_stepped(entry.serial, skipped, alone):
+            self.session.losses.next_optimizer()
+
+    def _nobody_left(self, entry):
+        """Before the first step has closed: has every trainable parameter we know of been stepped?"""
+        serials = self.session.clock.stepped | {entry.serial}
+        stepped = {id(p) for e in self.entries.values() if e.serial in serials for p in e.params}
+        watched = () if self.session.explicit else self.entries.values()
+        made = (p for e in watched if (o := e.ref()) is not None
+                for g in o.param_groups for p in g["params"])
+        known = (p for root in self.session.names.roots for p, _ in root.parameters())
+        return not any(p.requires_grad and id(p) not in stepped for source in (made, known) for p in source)
+
+    def skipped(self, optimizer, scaler):
+        """GradScaler found an infinity and did not call the optimizer: a step all the same."""
+        if not self.session.ensure_open() or self.session.elsewhere():
+            return
+        entry = self.entry_of(optimizer)
+        entry.steps += 1
+        self.evaluation = 0
+        self.scaler = scaler
+        try:
+            self._capture(entry, optimizer, skipped=True)
+        finally:
+            self.scaler = None
+        if not entry.ignored:
+            self._stepped(entry, True)
