@@ -31,8 +31,8 @@ TEST(ParseActionTest, KnowsThreeKindsAndNamesThemWhenAskedForAFourth) {
   for (const char* text : {"stop", "exec:echo a: b", "webhook:https://example.com/x"}) {
     TDBG_EXPECT_OK(ParseAction(text, {}));
   }
-  for (const char* text : {"", "halt", "exec:", "webhook:", "stop:now", "webhook:ftp://example.com", "webhook:http://",
-                           "webhook:http://a b"}) {
+  for (const char* text : {"", "halt", "exec:", "webhook:", "stop:now", "webhook:ftp://example.com",
+                           "webhook:http://", "webhook:http://a b"}) {
     const auto action = ParseAction(text, {});
     ASSERT_FALSE(action.ok()) << text;
     EXPECT_EQ(action.status().code(), Code::kInvalidArgument) << text;
@@ -134,7 +134,7 @@ TEST(WebhookTest, ItsTargetHidesTheSecretInItsPath) {
 }
 
 TEST(WebhookTest, AMissingProgramIsAFailureAndNoMore) {
-  const auto webhook = MakeWebhook("http://127.0.0.1:9/", {.program = "/nowhere/tdbg-webhook"});
+  const auto webhook = MakeWebhook("http://127.0.0.1:9/", {3, 10, 2000, "/nowhere/tdbg-webhook"});
   TDBG_ASSERT_OK(webhook);
   EXPECT_FALSE((*webhook)->Perform(Hit()).ok());
 }

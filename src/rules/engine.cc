@@ -161,7 +161,8 @@ struct Engine::Impl {
       // Unsupported types never had statistics, and the step that was open when a process died never was one.
       if (loss.cause == "unsupported" || loss.cause == "crashed") continue;
       if (!Overlaps(loss, rules[i].start_step, rules[i].end_step)) continue;
-      text += fmt::format("{} lost to {}: {}", loss.kind == "step" ? "steps" : "statistics", loss.cause, loss.count);
+      text += fmt::format("{} lost to {}: {}", loss.kind == "step" ? "steps" : "statistics", loss.cause,
+                          loss.count);
       if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
       text += fmt::format(" ({}); ", loss.worker);
     }

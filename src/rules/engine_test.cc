@@ -118,7 +118,8 @@ TEST(EngineTest, DamageAndLostStepsAreNeverClean) {
   EXPECT_EQ(verdict({{"worker_0", "disk_full", "step", "", 3, 0, 12, 14}}, {}),
             "incomplete: steps lost to disk_full: 3, steps 12 to 14 (worker_0)");
   EXPECT_EQ(verdict({{"worker_0", "disk_full", "summary", "", 3, 0, 1, 9}}, {}), "") << "before start_step";
-  EXPECT_EQ(verdict({{"worker_0", "journal_full", "raw", "", 3, 0, 12, 14}}, {}), "") << "it reads no raw values";
+  EXPECT_EQ(verdict({{"worker_0", "journal_full", "raw", "", 3, 0, 12, 14}}, {}), "")
+      << "it reads no raw values";
   EXPECT_EQ(verdict({{"worker_0", "crashed", "step", "", 1, 0, 12, 14}}, {}), "") << "it never was a step";
   EXPECT_EQ(verdict({{"worker_0", "unsupported", "summary", "", 1, 0, 12, 14}}, {}), "");
 }
@@ -194,8 +195,8 @@ TEST(EngineTest, TwoRulesOfOneClassNeedTwoNames) {
 }
 
 TEST(EngineTest, NeedsAreNamedAfterTheRule) {
-  const auto engine = MakeEngine({Config("VanishingGradient", {}, "vg"),
-                                  Config("ExplodingTensor", {{"tensor_regex", "fc, conv"}})});
+  const auto engine = MakeEngine(
+      {Config("VanishingGradient", {}, "vg"), Config("ExplodingTensor", {{"tensor_regex", "fc, conv"}})});
   const auto needs = engine->Needs();
   EXPECT_EQ(needs[0].who, "vg");
   EXPECT_THAT(needs[0].collections, ElementsAre("gradients"));
@@ -217,8 +218,9 @@ TEST(DetailsTest, ManyFindingsFitAndSayHowManyDidNot) {
     findings.push_back(finding);
   }
   const std::string details = HitDetails("VanishingGradient", findings);
-  EXPECT_TRUE(details.starts_with("RuleEvaluationConditionMet: Evaluation of the rule VanishingGradient at step 7 "
-                                  "resulted in the condition being met\n"));
+  EXPECT_TRUE(
+      details.starts_with("RuleEvaluationConditionMet: Evaluation of the rule VanishingGradient at step 7 "
+                          "resulted in the condition being met\n"));
   EXPECT_LE(details.size(), kMaxDetails);
   EXPECT_GT(details.size(), kMaxDetails - 100);
   const auto lines = std::count(details.begin(), details.end(), '\n');

@@ -20,7 +20,8 @@ Result<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& director
   format::AttemptInfo attempt;
   attempt.world_size = scenario.workers;
   attempt.started_wall_nanos = info.created_wall_nanos;
-  TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(base::JoinPath(attempt_directory, "attempt.json"), attempt.ToJson()));
+  TDBG_RETURN_IF_ERROR(
+      files.WriteFileAtomic(base::JoinPath(attempt_directory, "attempt.json"), attempt.ToJson()));
   for (int64_t rank = 0; rank < scenario.workers; ++rank) {
     store::WriterOptions options;
     options.worker.worker = "worker_" + std::to_string(rank);

@@ -1,4 +1,5 @@
-// Puts a scenario on disk, as a training process would have: real journals and segments, through the store's writer.
+// Puts a scenario on disk, as a training process would have: real journals and segments, through the store's
+// writer.
 #pragma once
 
 #include <map>

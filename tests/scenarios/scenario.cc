@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/text.h"
@@ -65,9 +66,7 @@ class Parser {
       ++line_;
       std::string line = text.substr(begin, end - begin);
       begin = end + 1;
-      if (const size_t comment = line.find(" #"); comment != std::string::npos && line.find('=') == std::string::npos) {
-        line.resize(comment);
-      }
+      line.resize(std::min(line.size(), line.find("  # ")));
       const std::string_view content = base::Trim(line);
       if (content.empty() || content.front() == '#') continue;
       const bool indented = line.front() == ' ';
@@ -181,9 +180,9 @@ class Parser {
     if (words.size() < 2) return InvalidArgument("expect what?");
     bool known = words[1] == "refused";
     expected.refused = known;
-    for (const rules::RuleState state : {rules::RuleState::kInProgress, rules::RuleState::kNoIssuesFound,
-                                         rules::RuleState::kIssuesFound, rules::RuleState::kError,
-                                         rules::RuleState::kStopped}) {
+    for (const rules::RuleState state :
+         {rules::RuleState::kInProgress, rules::RuleState::kNoIssuesFound, rules::RuleState::kIssuesFound,
+          rules::RuleState::kError, rules::RuleState::kStopped}) {
       if (words[1] != rules::RuleStateName(state)) continue;
       expected.state = state;
       known = true;
@@ -250,7 +249,7 @@ class Parser {
   }
 
   std::vector<Scenario> scenarios_;
-  std::vector<size_t> block_;             // the steps that assignments are for
+  std::vector<size_t> block_;  // the steps that assignments are for
   bool in_expectation_ = false, seen_expectation_ = false;
   int64_t next_mode_step_[5] = {};
   int64_t next_global_step_ = 0;

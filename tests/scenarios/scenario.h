@@ -1,4 +1,5 @@
-// A scenario: a small run, a rule with parameters, and what the rule must say of it. The syntax is in README.md.
+// A scenario: a small run, a rule with parameters, and what the rule must say of it. The syntax is in
+// README.md.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct Value {
 /// One line of a step: a tensor's elements there.
 struct Assignment {
   std::string tensor;
-  int64_t worker = -1;               ///< -1: all
-  uint16_t sub = 0;                  ///< n: micro-step n-1
+  int64_t worker = -1;  ///< -1: all
+  uint16_t sub = 0;     ///< n: micro-step n-1
   std::vector<Value> values;
 };
 
@@ -36,16 +37,17 @@ struct Step {
 struct Tensor {
   std::string name, kind;
   std::vector<std::string> collections;
-  bool scalar = false;               ///< a numeric series, not a tensor
+  bool scalar = false;  ///< a numeric series, not a tensor
 };
 
 struct Expectation {
-  bool refused = false;              ///< the configuration is an error
+  bool refused = false;  ///< the configuration is an error
   rules::RuleState state = rules::RuleState::kInProgress;
-  int64_t step = -1;                 ///< of the hit; -1: not said
-  int64_t judged = -1;               ///< steps judged; -1: not said
-  std::string contains;              ///< part of the details or of the refusal
-  std::vector<std::string> findings; ///< "tensor measure value comparison threshold [worker]", all of them in order
+  int64_t step = -1;     ///< of the hit; -1: not said
+  int64_t judged = -1;   ///< steps judged; -1: not said
+  std::string contains;  ///< part of the details or of the refusal
+  std::vector<std::string>
+      findings;  ///< "tensor measure value comparison threshold [worker]", all of them in order
 };
 
 struct Scenario {

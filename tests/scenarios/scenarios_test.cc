@@ -25,7 +25,8 @@ class ScenarioTest : public testing::Test {
     if (expected.refused) {
       ASSERT_FALSE(engine.ok()) << "was accepted";
       EXPECT_EQ(engine.status().code(), Code::kInvalidArgument);
-      EXPECT_NE(engine.status().message().find(expected.contains), std::string::npos) << engine.status().message();
+      EXPECT_NE(engine.status().message().find(expected.contains), std::string::npos)
+          << engine.status().message();
       return;
     }
     TDBG_ASSERT_OK(engine);
@@ -46,7 +47,8 @@ class ScenarioTest : public testing::Test {
     auto writer = RunWriter::Create(run, scenario_);
     TDBG_ASSERT_OK(writer);
     for (const Step& step : scenario_.steps) {
-      for (int64_t worker = 0; worker < scenario_.workers; ++worker) TDBG_ASSERT_OK((*writer)->Write(worker, step));
+      for (int64_t worker = 0; worker < scenario_.workers; ++worker)
+        TDBG_ASSERT_OK((*writer)->Write(worker, step));
     }
     (*writer)->End();
   }
@@ -68,8 +70,8 @@ class ScenarioTest : public testing::Test {
     if (expected.step >= 0) {
       EXPECT_EQ(status.findings[0].global_step, expected.step);
     }
-    const std::string first_line = "RuleEvaluationConditionMet: Evaluation of the rule " + status.rule + " at step " +
-                                   std::to_string(status.findings[0].global_step) +
+    const std::string first_line = "RuleEvaluationConditionMet: Evaluation of the rule " + status.rule +
+                                   " at step " + std::to_string(status.findings[0].global_step) +
                                    " resulted in the condition being met\n";
     EXPECT_TRUE(status.details.starts_with(first_line)) << status.details;
     EXPECT_LE(status.details.size(), 1024u);
@@ -107,8 +109,8 @@ void Register(const std::filesystem::path& file) {
     return;
   }
   for (const Scenario& scenario : *scenarios) {
-    testing::RegisterTest(suite.c_str(), TestName(scenario.name).c_str(), nullptr, nullptr, __FILE__, __LINE__,
-                          [scenario]() -> testing::Test* { return new ScenarioTest(scenario); });
+    testing::RegisterTest(suite.c_str(), TestName(scenario.name).c_str(), nullptr, nullptr, __FILE__,
+                          __LINE__, [scenario]() -> testing::Test* { return new ScenarioTest(scenario); });
   }
 }
 

@@ -1,0 +1,346 @@
+// A run is watched while it grows; whatever the timing, its watcher and a replay afterwards say the same.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "actions/control_request.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/testing.h"
+#include "run_writer.h"
+#include "scenario.h"
+#include "watch/replay.h"
+#include "watch/watcher.h"
+
+namespace tdbg::scenarios {
+namespace {
+
+using std::chrono::microseconds;
+using testing::HasSubstr;
+
+Scenario Parsed(const std::string& text) {
+  auto scenarios = ParseScenarios(text);
+  EXPECT_TRUE(scenarios.ok()) << scenarios.status().ToString();
+  return scenarios.ok() ? scenarios->at(0) : Scenario{};
+}
+
+// Everything but when it was said.
+std::string Verdict(const std::vector<rules::RuleStatus>& statuses) {
+  std::string text;
+  for (const rules::RuleStatus& status : statuses) {
+    text += status.name + " " + std::string(rules::RuleStateName(status.state)) + " judged " +
+            std::to_string(status.steps_judged) + " incomplete " + std::to_string(status.steps_incomplete) +
+            "\n" + status.details + "\n";
+    for (const rules::Finding& finding : status.findings) text += FindingText(finding) + "\n";
+  }
+  return text;
+}
+
+std::vector<nlohmann::json> Events(const std::string& run, const std::string& kind) {
+  std::vector<nlohmann::json> events;
+  const std::string text = base::Slurp(run + "/events.jsonl");
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    const auto event = nlohmann::json::parse(text.substr(begin, end - begin));
+    if (event.at("kind") == kind) events.push_back(event);
+    begin = end + 1;
+  }
+  return events;
+}
+
+plan::RuleConfig Rule(const std::string& rule, const std::map<std::string, std::string>& parameters = {},
+                      const std::vector<std::string>& on_issue = {}) {
+  plan::RuleConfig config;
+  config.rule = rule;
+  config.parameters = parameters;
+  config.on_issue = on_issue;
+  return config;
+}
+
+class WatchTest : public testing::Test {
+ protected:
+  std::unique_ptr<watch::Watcher> Watch(std::vector<plan::RuleConfig> configs) {
+    watch::WatchOptions options;
+    options.run = run_;
+    options.rules = std::move(configs);
+    return Watch(std::move(options));
+  }
+  std::unique_ptr<watch::Watcher> Watch(watch::WatchOptions options) {
+    options.log = [this](const std::string& line) { log_ += line + "\n"; };
+    auto watcher = watch::Watcher::Create(std::move(options));
+    EXPECT_TRUE(watcher.ok()) << watcher.status().ToString();
+    return watcher.ok() ? *std::move(watcher) : nullptr;
+  }
+  std::string Replayed(const std::vector<plan::RuleConfig>& configs) {
+    auto trial = Trial::Open(run_);
+    EXPECT_TRUE(trial.ok()) << trial.status().ToString();
+    auto statuses = watch::Replay(**trial, configs, 1);
+    EXPECT_TRUE(statuses.ok()) << statuses.status().ToString();
+    return Verdict(*statuses);
+  }
+
+  base::ScratchDirectory scratch_;
+  const std::string run_ = scratch_ / "run";
+  std::string log_;
+};
+
+// A rule of each kind of ending: a hit early, a hit late, none, never judged.
+const std::vector<plan::RuleConfig> kRules = {Rule("VanishingGradient", {{"threshold", "0.1"}}),
+                                              Rule("ExplodingTensor", {{"only_nan", "True"}}),
+                                              Rule("LossNotDecreasing", {{"interval", "20"}})};
+
+constexpr const char* kGrowing = R"(
+scenario: two workers, three modes of trouble
+rule VanishingGradient
+workers 2
+tensor gradient/a in gradients kind gradient
+tensor loss in losses kind loss
+steps 0..149
+  gradient/a = 1 -1
+  loss = 3-0.01*s
+steps 150..159 EVAL
+  loss = 2
+steps 160..199
+  gradient/a worker 0 = 1
+  gradient/a worker 1 = 1.75-0.01*s
+  loss = 1.5
+step 200
+  gradient/a = 1
+  loss worker 1 = nan
+  loss worker 0 = 1
+steps 201..249
+  gradient/a = 1
+  loss = 1.5
+expect NoIssuesFound
+)";
+
+TEST_F(WatchTest, LiveEqualsReplayWhateverTheTiming) {
+  const Scenario scenario = Parsed(kGrowing);
+  for (unsigned seed = 1; seed <= 6; ++seed) {
+    std::filesystem::remove_all(run_);
+    const auto watcher = Watch(kRules);
+    Status followed;
+    std::thread watching([&] { followed = watcher->Follow(); });
+    // The watcher may come first, or the run.
+    std::mt19937 random(seed);
+    std::this_thread::sleep_for(microseconds(random() % 20'000));
+    auto writer = RunWriter::Create(run_, scenario);
+    TDBG_EXPECT_OK(writer);
+    std::vector<std::thread> workers;
+    for (int64_t worker = 0; worker < scenario.workers; ++worker) {
+      workers.emplace_back([&, worker, seed] {
+        std::mt19937 own(seed * 100 + static_cast<unsigned>(worker));
+        for (const Step& step : scenario.steps) {
+          TDBG_EXPECT_OK((*writer)->Write(worker, step));
+          if (own() % 4 == 0) std::this_thread::sleep_for(microseconds(own() % 3000));
+        }
+      });
+    }
+    for (std::thread& worker : workers) worker.join();
+    (*writer)->End();
+    watching.join();
+    TDBG_EXPECT_OK(followed);
+    const std::string live = Verdict(watcher->statuses());
+    EXPECT_EQ(live, Replayed(kRules)) << "seed " << seed;
+    EXPECT_THAT(live, HasSubstr("VanishingGradient IssuesFound"));
+    EXPECT_THAT(live, HasSubstr("nan_count 1 > 0 worker_1"));
+    auto read_back = watch::ReadStatuses(run_);
+    TDBG_ASSERT_OK(read_back);
+    EXPECT_EQ(live, Verdict(*read_back)) << "events carry everything";
+  }
+}
+
+TEST_F(WatchTest, AFindingReachesTheEventsWithinMillisecondsOfItsCommit) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..99\n  gradient/a = 0\n"
+      "expect NoIssuesFound\n");
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  // One rule per step, so that every step has a finding of its own to be timed.
+  watch::WatchOptions options;
+  options.run = run_;
+  for (int step = 0; step < 100; ++step) {
+    auto rule = Rule("VanishingGradient", {{"start_step", std::to_string(step)}});
+    rule.name = "rule " + std::to_string(step);
+    options.rules.push_back(rule);
+  }
+  const auto watcher = Watch(std::move(options));
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::vector<int64_t> committed;
+  for (const Step& step : scenario.steps) {
+    committed.push_back(base::SystemClock().WallNanos());
+    TDBG_EXPECT_OK((*writer)->Write(0, step));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  (*writer)->End();
+  watching.join();
+  std::vector<double> millis;
+  for (const auto& event : Events(run_, "rule_status")) {
+    if (event.at("status") != "IssuesFound") continue;
+    const auto step = event.at("global_step").get<size_t>();
+    millis.push_back(static_cast<double>(event.at("wall_nanos").get<int64_t>() - committed[step]) / 1e6);
+  }
+  ASSERT_EQ(millis.size(), 100u);
+  std::sort(millis.begin(), millis.end());
+  RecordProperty("median_millis", std::to_string(millis[50]));
+  std::printf("commit to event: median %.3f ms, p95 %.3f ms, max %.3f ms\n", millis[50], millis[95],
+              millis[99]);
+  EXPECT_LT(millis[50], 20.0);
+}
+
+TEST_F(WatchTest, ActionsArePerformedInOrderAndTheirFailuresAreEvents) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"
+      "expect NoIssuesFound\n");
+  const auto watcher =
+      Watch({Rule("VanishingGradient", {}, {"exec:cat; echo; echo \"$TDBG_STEP\"", "exec:exit 7"})});
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  for (const Step& step : scenario.steps) TDBG_ASSERT_OK((*writer)->Write(0, step));
+  (*writer)->End();
+  TDBG_EXPECT_OK(watcher->Follow());
+  const auto actions = Events(run_, "action");
+  ASSERT_EQ(actions.size(), 2u);
+  EXPECT_EQ(actions[0].at("ok"), true);
+  EXPECT_EQ(actions[0].at("name"), "VanishingGradient");
+  const auto notice = nlohmann::json::parse(actions[0].at("output").get<std::string>(), nullptr, false);
+  EXPECT_THAT(actions[0].at("output").get<std::string>(), HasSubstr("\"status\":\"IssuesFound\""));
+  EXPECT_THAT(actions[0].at("output").get<std::string>(), HasSubstr(run_));
+  EXPECT_EQ(actions[1].at("ok"), false);
+  EXPECT_THAT(log_, HasSubstr("exec for rule VanishingGradient failed: the command's exit code was 7"));
+  EXPECT_EQ(watcher->statuses()[0].state, rules::RuleState::kIssuesFound);
+}
+
+TEST_F(WatchTest, StopIsAskedForOnceByName) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"
+      "expect NoIssuesFound\n");
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = {Rule("VanishingGradient", {}, {"stop"}), Rule("LossNotDecreasing", {}, {"stop"})};
+  std::atomic<int> asked{0};
+  options.stop = [&](const std::string& rule) {
+    EXPECT_EQ(rule, "VanishingGradient");
+    ++asked;
+    return OkStatus();
+  };
+  const auto watcher = Watch(std::move(options));
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  for (const Step& step : scenario.steps) TDBG_EXPECT_OK((*writer)->Write(0, step));
+  for (int i = 0; i < 500 && asked == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  (*writer)->End();
+  watcher->JobEnded(rules::JobEnd::kStopped);
+  watching.join();
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(watcher->stopped_by(), "VanishingGradient");
+  EXPECT_EQ(watcher->statuses()[1].state, rules::RuleState::kStopped) << "it was never judged";
+}
+
+TEST_F(WatchTest, WithoutAJobOfItsOwnStopGoesThroughTheControlFile) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"
+      "expect NoIssuesFound\n");
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  const auto watcher = Watch({Rule("VanishingGradient", {}, {"stop"})});
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  for (const Step& step : scenario.steps) TDBG_EXPECT_OK((*writer)->Write(0, step));
+  for (int i = 0; i < 500 && watcher->stopped_by().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  (*writer)->End();
+  watching.join();
+  EXPECT_THAT(base::Slurp(run_ + "/control"), HasSubstr("\"action\":\"stop\""));
+}
+
+TEST_F(WatchTest, AWorkerThatNeverComesIsDeclaredLostAndReplayObeys) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\nworkers 2\ntensor gradient/a in gradients\nsteps 0..9\n"
+      "  gradient/a worker 0 = 1\n  gradient/a worker 1 = 0\nexpect NoIssuesFound\n");
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  // Announced, and not there yet.
+  std::filesystem::rename(run_ + "/0/worker_1", scratch_ / "worker_1");
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = {Rule("VanishingGradient")};
+  options.lost_after_millis = 100;
+  const auto watcher = Watch(options);
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  for (const Step& step : scenario.steps) TDBG_EXPECT_OK((*writer)->Write(0, step));
+  for (int i = 0; i < 500 && Events(run_, "worker_lost").empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  // It turns up after all, with a gradient that would have been a hit.
+  std::filesystem::rename(scratch_ / "worker_1", run_ + "/0/worker_1");
+  for (const Step& step : scenario.steps) TDBG_EXPECT_OK((*writer)->Write(1, step));
+  (*writer)->End();
+  watching.join();
+  const auto lost = Events(run_, "worker_lost");
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].at("worker"), "rank 1");
+  EXPECT_EQ(lost[0].at("from_step"), 0);
+  const std::string live = Verdict(watcher->statuses());
+  EXPECT_THAT(live, HasSubstr("VanishingGradient NoIssuesFound judged 10"));
+  EXPECT_EQ(live, Replayed({Rule("VanishingGradient")}));
+}
+
+TEST_F(WatchTest, AJobThatNeverWroteSettlesItsRules) {
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = {Rule("VanishingGradient")};
+  options.stop = [](const std::string&) { return OkStatus(); };
+  const auto watcher = Watch(std::move(options));
+  Status followed;
+  std::thread watching([&] { followed = watcher->Follow(); });
+  watcher->JobEnded(rules::JobEnd::kFailed);
+  watching.join();
+  EXPECT_EQ(followed.code(), Code::kNotFound);
+  EXPECT_EQ(watcher->statuses()[0].state, rules::RuleState::kError);
+}
+
+TEST_F(WatchTest, RulesAndActionsAreRefusedBeforeTraining) {
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = {Rule("VanishingGradient", {}, {"explode"})};
+  options.rules[0].where = "debug.yaml:3";
+  const auto watcher = watch::Watcher::Create(options);
+  ASSERT_FALSE(watcher.ok());
+  EXPECT_EQ(watcher.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(watcher.status().message(), HasSubstr("debug.yaml:3"));
+  EXPECT_THAT(watcher.status().message(), HasSubstr("explode"));
+}
+
+TEST_F(WatchTest, ProgressTellsTheLatestLoss) {
+  const Scenario scenario = Parsed(kGrowing);
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  for (const Step& step : scenario.steps) {
+    for (int64_t worker = 0; worker < 2; ++worker) TDBG_ASSERT_OK((*writer)->Write(worker, step));
+  }
+  (*writer)->End();
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = kRules;
+  options.write_events = false;
+  watch::Progress last;
+  options.on_progress = [&](const watch::Progress& progress) { last = progress; };
+  const auto watcher = Watch(std::move(options));
+  TDBG_EXPECT_OK(watcher->Follow());
+  EXPECT_EQ(last.global_step, 249);
+  EXPECT_EQ(last.steps_seen, 250);
+  EXPECT_EQ(last.loss, 1.5);
+  EXPECT_FALSE(std::filesystem::exists(run_ + "/events.jsonl"));
+}
+
+}  // namespace
+}  // namespace tdbg::scenarios
