@@ -149,15 +149,20 @@ Status Drain::OpenFiles() {
 
 Status Drain::MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses) {
   TDBG_RETURN_IF_ERROR(options_.files->CreateDirectories(DirectoryOf(options_.journal_path)));
-  Status last;
+  base::FileSystem& files = *options_.files;
   for (uint64_t bytes = std::max(options_.journal_bytes, kMinJournalBytes);; bytes = std::max(bytes / 2, kMinJournalBytes)) {
-    auto mapped = options_.files->CreateMapped(options_.journal_path, bytes);
+    auto mapped = files.CreateMapped(options_.journal_path, bytes);
     if (mapped.ok()) {
+      // A journal that takes the last block leaves none for the segments that are to empty it.
+      const auto free_bytes = files.FreeBytes(DirectoryOf(options_.journal_path));
       files_->journal = *std::move(mapped);
-      break;
+      if (bytes == kMinJournalBytes || !free_bytes.ok() || *free_bytes >= bytes / 4) break;
+      files_->journal.reset();
+      TDBG_RETURN_IF_ERROR(files.Remove(options_.journal_path));
+      continue;
     }
-    last = mapped.status();
-    if (last.code() != Code::kResourceExhausted || bytes == kMinJournalBytes) return last;
+    const Status refused = mapped.status();
+    if (refused.code() != Code::kResourceExhausted || bytes == kMinJournalBytes) return refused;
   }
   InitJournal(files_->journal->bytes(), RandomId(), next_sequence, losses);
   ring_ = Ring::Over(files_->journal->bytes());
