@@ -184,3 +184,21 @@ def test_device_lane_writes_the_same_statistics(tmp_path, force):
     assert trial["CrossEntropyLoss_output_0"].summary(1).count == 1
     assert trial["Net_fc1.weight"].final_summary().count == 240
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_attach_with_a_configuration(tmp_path):
+    from tdbg.adaptors.torch.attach import find_cli
+    tool = find_cli()
+    if tool is None:
+        pytest.skip("no `tdbg` program: set TDBG_CLI")
+    out, _ = finish(start(tmp_path, """
+        import tdbg
+        try:
+            tdbg.attach(config={"colections": {}}, dir="mine")
+        except ValueError as error:
+            print(error)
+        with tdbg.attach(config={"collections": {"relu_output": {"raw": True}}}, dir="mine") as run:
+            train(2)
+        """, launched=False, TDBG_CLI=tool))
+    assert 'did you mean "collections"' in out
+    assert "relu_output_0" in tdbg.open(str(tmp_path / "mine")).tensor_names()
