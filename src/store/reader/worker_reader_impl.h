@@ -1,0 +1,110 @@
+// What a WorkerReader holds. For worker_reader.cc (questions) and refresh.cc (news).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "format/records.h"
+#include "store/reader/index.h"
+#include "store/reader/journal_reader.h"
+#include "store/reader/live_tail.h"
+#include "store/reader/segment_reader.h"
+#include "store/reader/worker_reader.h"
+
+namespace tdbg::store {
+
+inline constexpr uint32_t kJournalSource = ~uint32_t{0};
+
+/// A list that grows from two sides of the same story: what segments say, then what the journal says.
+template <typename T>
+struct SealedTailList {
+  std::vector<T> items;
+  size_t sealed = 0;
+  void CutTail() { items.resize(sealed); }
+  void Seal() { sealed = items.size(); }
+};
+
+/// How far an index has taken in what there is.
+struct IndexProgress {
+  size_t segments = 0, live = 0;
+  uint64_t resealed = 0;
+};
+
+struct WorkerReader::Impl {
+  std::string directory;
+  std::string worker_json;
+  format::WorkerInfo info;
+  bool opened = false;
+
+  std::unique_ptr<JournalReader> journal;
+  JournalSnapshot snapshot;
+  bool has_snapshot = false;
+  uint64_t listed_pos = ~uint64_t{0}, listed_seq = ~uint64_t{0};  // sealed_* at the last listing
+  bool alive = false;
+  bool ended = false;
+  std::string end_json;
+  int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
+
+  std::vector<std::unique_ptr<SegmentReader>> segments;
+  std::vector<size_t> segment_commits;                 // index of each segment's first commit
+  std::set<std::string> seen_files;
+  uint64_t segment_bytes = 0;
+  uint64_t covered_seq = 0;                            // segments tell everything up to here
+  uint64_t tail_pos = 0, tail_seq = 0;                 // the journal has been read up to here
+  uint64_t resealed = 0, rewrites = 0;
+  LiveTail live;
+  std::map<uint64_t, std::unique_ptr<SegmentReader>> side_segments;  // opened for a raw value before their turn
+
+  SealedTailList<format::Commit> commits;
+  SealedTailList<format::ContextRecord> context;
+  SealedTailList<std::string> acks;
+  std::unordered_set<uint64_t> seen_context;           // of the sealed prefix: segments may repeat themselves
+  std::vector<format::TensorDef> tensors;
+  std::multimap<std::string, uint32_t> tensors_by_name;
+  std::vector<uint32_t> id_map;                        // the current writer's ids
+  uint64_t id_map_writer = 0;
+
+  std::vector<Damage> damage;
+  std::unordered_set<std::string> damage_seen;
+
+  std::vector<SummaryBatch> batches;
+  IndexProgress batches_progress, rows_progress, scalars_progress, raws_progress;
+  SealedTailIndex<RowRef> rows;
+  SealedTailIndex<ScalarPoint> scalars;
+  SealedTailIndex<RawRef> raws;
+
+  void Report(Damage d) {
+    // The same bytes are looked at again by every Refresh: say it once.
+    if (damage_seen.insert(d.file + '\0' + d.what).second) damage.push_back(std::move(d));
+  }
+  void ReportAll(std::vector<Damage> list) {
+    for (Damage& d : list) Report(std::move(d));
+  }
+
+  Status ReadWorkerJson();
+  std::string JournalPath() const;
+  void OpenJournal();
+  bool TakeSnapshot();
+  Status AdoptSegments(bool* news);
+  Status AdoptSegment(const std::string& name, uint64_t last, bool* news);
+  uint32_t Intern(format::TensorDef def);
+  void LearnTensors(uint64_t writer, std::vector<format::TensorDef> defs);
+  void RebuildTail();
+  Status TakeIn(bool* news);
+  Result<bool> Refresh();
+
+  template <typename Index, typename FromSegment, typename FromLive>
+  void BringUpToDate(IndexProgress* progress, Index* index, FromSegment from_segment, FromLive from_live);
+  void EnsureBatches();
+  void EnsureRows();
+  void EnsureScalars();
+  void EnsureRaws();
+  Result<RawValue> ReadSealedRaw(const RawRef& ref);
+};
+
+}  // namespace tdbg::store
