@@ -55,8 +55,7 @@ std::string RuleLines(const rules::RuleStatus& rule, const Terminal& terminal, s
   size_t shown = 0;
   for (const rules::Finding& finding : rule.findings) {
     if (shown++ == kMostTensorsShown) {
-      text += fmt::format("{}and {} more: tdbg status --json\n", indent,
-                          rule.findings.size() - kMostTensorsShown);
+      text += fmt::format("{}and {} more\n", indent, rule.findings.size() - kMostTensorsShown);
       break;
     }
     text += fmt::format("{}step {}  {}\n", indent, finding.global_step, FindingWords(finding));

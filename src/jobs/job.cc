@@ -201,6 +201,11 @@ JobResult Job::Wait() {
   }
   listener_.Stop();
   pidfd_.reset();
+  // The training process reads the control file itself, between steps, and may have obeyed before we looked.
+  if (control && result_.stop == JobStop::kNone) {
+    result_.stopped_by = control->NewStopRequest();
+    if (!result_.stopped_by.empty()) result_.stop = JobStop::kRequested;
+  }
   ClearGroup();
   return result_;
 }
