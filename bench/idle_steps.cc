@@ -37,7 +37,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (int i = 0; i < std::atoi(argv[2]); ++i) {
-    (*run)->Define({.name = "w" + std::to_string(i), .kind = "weight", .dtype = tdbg::DType::kFloat32, .shape = {64}});
+    (*run)->Define(
+        {.name = "w" + std::to_string(i), .kind = "weight", .dtype = tdbg::DType::kFloat32, .shape = {64}});
   }
   (*run)->BeginStep(tdbg::ModeKey::kTrain);
   (*run)->EndStep();

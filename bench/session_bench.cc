@@ -2,9 +2,10 @@
 //
 //   session_bench [DIRECTORY]        nanoseconds, smallest and median of interleaved rounds
 //
-// Workloads: 2,400 tensors of 64 floats (a transformer's worth of small parameters: the cost per tensor), and the
-// 16 parameters and gradients of a small CNN (the cost per byte). "empty" is the same loop with capture absent;
-// "idle" has capture attached and nothing due. Data is random and fixed; the journal is pre-faulted, as in training.
+// Workloads: 2,400 tensors of 64 floats (a transformer's worth of small parameters: the cost per tensor), and
+// the 16 parameters and gradients of a small CNN (the cost per byte). "empty" is the same loop with capture
+// absent; "idle" has capture attached and nothing due. Data is random and fixed; the journal is pre-faulted,
+// as in training.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -46,8 +47,10 @@ struct Workload {
       for (float& v : values) v = normal(random);
       tensors.push_back(std::move(values));
       data.push_back(tensors.back().data());
-      ids.push_back(run->Define({.name = prefix + std::to_string(ids.size()), .kind = "weight",
-                                 .dtype = DType::kFloat32, .shape = {n}}));
+      ids.push_back(run->Define({.name = prefix + std::to_string(ids.size()),
+                                 .kind = "weight",
+                                 .dtype = DType::kFloat32,
+                                 .shape = {n}}));
     }
   }
 };

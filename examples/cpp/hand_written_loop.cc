@@ -86,8 +86,8 @@ void TwoMoons(std::mt19937* random, std::vector<float>* x, std::vector<float>* y
   }
 }
 
-/// What to capture. Without a plan: the same, and no raw tensors. `tdbg run` writes such a file from its flags
-/// and configuration (docs/configuration.md).
+/// What to capture. Without a plan: the same, and no raw tensors. `tdbg run` writes such a file from its
+/// flags and configuration (docs/configuration.md).
 constexpr const char* kPlan = R"({
   "kind": "tdbg.plan", "major": 1, "minor": 0, "journal_bytes": 16777216,
   "collections": [
@@ -103,11 +103,12 @@ tdbg::Status Train(const std::string& directory) {
   std::mt19937 random(1);
   Mlp net(&random);
   // 1. Say once what there is.
-  const auto define = [&](Parameter* p, const std::string& name, const char* kind, std::vector<int64_t> shape) {
-    p->value_id = run->Define({.name = "mlp_" + name, .short_name = name, .kind = kind, .dtype = DType::kFloat32,
-                               .shape = shape});
-    p->gradient_id = run->Define({.name = "gradient/mlp_" + name, .kind = "gradient", .dtype = DType::kFloat32,
-                                  .shape = shape});
+  const auto define = [&](Parameter* p, const std::string& name, const char* kind,
+                          std::vector<int64_t> shape) {
+    p->value_id = run->Define(
+        {.name = "mlp_" + name, .short_name = name, .kind = kind, .dtype = DType::kFloat32, .shape = shape});
+    p->gradient_id = run->Define(
+        {.name = "gradient/mlp_" + name, .kind = "gradient", .dtype = DType::kFloat32, .shape = shape});
   };
   define(&net.w1, "fc1.weight", "weight", {kHidden, kIn});
   define(&net.b1, "fc1.bias", "bias", {kHidden});

@@ -18,18 +18,25 @@ using tdbg::Run;
 /// The types that one trains in; others have no statistics here.
 DType DTypeOf(const torch::Tensor& t) {
   switch (t.scalar_type()) {
-    case torch::kFloat32: return DType::kFloat32;
-    case torch::kFloat64: return DType::kFloat64;
-    case torch::kBFloat16: return DType::kBFloat16;
-    case torch::kFloat16: return DType::kFloat16;
-    default: return DType::kInvalid;
+    case torch::kFloat32:
+      return DType::kFloat32;
+    case torch::kFloat64:
+      return DType::kFloat64;
+    case torch::kBFloat16:
+      return DType::kBFloat16;
+    case torch::kFloat16:
+      return DType::kFloat16;
+    default:
+      return DType::kInvalid;
   }
 }
 
 void Put(Run* run, Run::Id id, const torch::Tensor& t) {
   if (id == Run::kNotWanted || !t.defined()) return;
   const torch::Tensor host = t.detach().cpu();  // no copy where it is there already
-  run->Put(id, {host.const_data_ptr(), DTypeOf(host), {host.sizes().data(), host.sizes().size()},
+  run->Put(id, {host.const_data_ptr(),
+                DTypeOf(host),
+                {host.sizes().data(), host.sizes().size()},
                 {host.strides().data(), host.strides().size()}});
 }
 
@@ -53,11 +60,15 @@ int Train(const std::string& directory) {
     const std::string name = "Sequential_" + p.key();
     const std::vector<int64_t> shape = p->sizes().vec();
     const bool bias = p.key().find("bias") != std::string::npos;
-    watched.push_back({p.value(),
-                       run->Define({.name = name, .short_name = p.key(), .kind = bias ? "bias" : "weight",
-                                    .dtype = DTypeOf(p.value()), .shape = shape}),
-                       run->Define({.name = "gradient/" + name, .kind = "gradient", .dtype = DTypeOf(p.value()),
-                                    .shape = shape})});
+    watched.push_back(
+        {p.value(),
+         run->Define({.name = name,
+                      .short_name = p.key(),
+                      .kind = bias ? "bias" : "weight",
+                      .dtype = DTypeOf(p.value()),
+                      .shape = shape}),
+         run->Define(
+             {.name = "gradient/" + name, .kind = "gradient", .dtype = DTypeOf(p.value()), .shape = shape})});
   }
   const Run::Id loss_id = run->Define({.name = "MSELoss_output_0", .kind = "loss", .dtype = DType::kFloat32});
   const torch::Tensor target_weights = torch::randn({10, 1});

@@ -1,7 +1,7 @@
 // tdbg._capture: tdbg/run.h for Python. The only module of ours that a training process loads.
 //
-// Forwards, and nothing else. What arrives by the thousand (put_many) arrives as lists of addresses: an ndarray
-// per tensor costs 2,300 ns, an address 5.
+// Forwards, and nothing else. What arrives by the thousand (put_many) arrives as lists of addresses: an
+// ndarray per tensor costs 2,300 ns, an address 5.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -62,23 +62,32 @@ DType DTypeOf(nb::dlpack::dtype t) {
     return size == 1 ? d1 : size == 2 ? d2 : size == 4 ? d4 : size == 8 ? d8 : DType::kInvalid;
   };
   switch (t.code) {  // DLPack's numbers; the later ones have no names in nanobind
-    case 0: return by_size(DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64);
-    case 1: return by_size(DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64);
-    case 2: return by_size(DType::kInvalid, DType::kFloat16, DType::kFloat32, DType::kFloat64);
-    case 4: return DType::kBFloat16;
-    case 5: return size == 8 ? DType::kComplex64 : size == 16 ? DType::kComplex128 : DType::kInvalid;
-    case 6: return DType::kBool;
-    case 10: return DType::kFloat8E4M3FN;
-    case 11: return DType::kFloat8E4M3FNUZ;
-    case 12: return DType::kFloat8E5M2;
-    case 13: return DType::kFloat8E5M2FNUZ;
-    default: return DType::kInvalid;
+    case 0:
+      return by_size(DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64);
+    case 1:
+      return by_size(DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64);
+    case 2:
+      return by_size(DType::kInvalid, DType::kFloat16, DType::kFloat32, DType::kFloat64);
+    case 4:
+      return DType::kBFloat16;
+    case 5:
+      return size == 8 ? DType::kComplex64 : size == 16 ? DType::kComplex128 : DType::kInvalid;
+    case 6:
+      return DType::kBool;
+    case 10:
+      return DType::kFloat8E4M3FN;
+    case 11:
+      return DType::kFloat8E4M3FNUZ;
+    case 12:
+      return DType::kFloat8E5M2;
+    case 13:
+      return DType::kFloat8E5M2FNUZ;
+    default:
+      return DType::kInvalid;
   }
 }
 
-Place PlaceOf(int sub, int point) {
-  return {static_cast<uint16_t>(sub), static_cast<StepPoint>(point)};
-}
+Place PlaceOf(int sub, int point) { return {static_cast<uint16_t>(sub), static_cast<StepPoint>(point)}; }
 
 ModeKey ModeOf(int mode) {
   if (mode < 1 || mode > 4) throw nb::value_error("mode is 1 (TRAIN), 2 (EVAL), 3 (PREDICT) or 4 (GLOBAL)");
@@ -107,8 +116,8 @@ std::vector<T> Integers(nb::handle values) {
 }
 
 std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
-                          int64_t attempt, int64_t step_base, std::string adaptor, std::vector<std::string> command,
-                          bool sibling_if_locked) {
+                          int64_t attempt, int64_t step_base, std::string adaptor,
+                          std::vector<std::string> command, bool sibling_if_locked) {
   tdbg::RunOptions options;
   options.directory = std::move(directory);
   options.plan_json = std::move(plan_json);
@@ -126,7 +135,8 @@ std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t 
   return ValueOrThrow(std::move(run));
 }
 
-bool Wants(const Run& run, std::string name, std::string kind, std::string module_kind, int64_t element_count) {
+bool Wants(const Run& run, std::string name, std::string kind, std::string module_kind,
+           int64_t element_count) {
   TensorSpec spec;
   spec.name = std::move(name);
   spec.kind = std::move(kind);
@@ -238,51 +248,59 @@ nb::dict Counters(const Run& run) {
 }  // namespace
 
 NB_MODULE(_capture, m) {
-  nb::set_leak_warnings(false);  // a Run that the interpreter drops at exit is no leak worth a training's stderr
+  nb::set_leak_warnings(
+      false);  // a Run that the interpreter drops at exit is no leak worth a training's stderr
   nb::exception<CaptureError>(m, "Error", PyExc_RuntimeError);
   nb::class_<Run>(m, "Run")
       .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
-                  "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "", "command"_a = std::vector<std::string>(),
-                  "sibling_if_locked"_a = true)
+                  "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",
+                  "command"_a = std::vector<std::string>(), "sibling_if_locked"_a = true)
       .def_prop_ro_static("NOT_WANTED", [](nb::handle) { return Run::kNotWanted; })
       .def_prop_ro("directory", [](const Run& r) { return r.directory(); })
       .def_prop_ro("attempt", [](const Run& r) { return r.attempt(); })
       .def_prop_ro("global_step", [](const Run& r) { return r.global_step(); })
-      .def("mode_step", [](const Run& r, int mode) { return r.mode_step(ModeOf(mode)); }, "mode"_a)
+      .def(
+          "mode_step", [](const Run& r, int mode) { return r.mode_step(ModeOf(mode)); }, "mode"_a)
       .def("plan", [](const Run& r) { return r.plan_json(); })
       .def("wants", &Wants, "name"_a, "kind"_a, "module_kind"_a = "", "element_count"_a = 0)
       .def("define", &Define, "name"_a, "short_name"_a, "kind"_a, "module_kind"_a, "dtype"_a, "shape"_a,
            "variable_shape"_a = false, "unit_axis"_a = -1, "aliases"_a = std::vector<std::string>(),
            "collections"_a = std::vector<std::string>())
-      .def("define_scalar",
-           [](Run& r, const std::string& name, const std::string& collection) {
-             return r.DefineScalar(name, collection);
-           },
-           "name"_a, "collection"_a = "")
-      .def("begin_step", [](Run& r, int mode) { return r.BeginStep(ModeOf(mode)); }, "mode"_a)
-      .def("due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
+      .def(
+          "define_scalar",
+          [](Run& r, const std::string& name, const std::string& collection) {
+            return r.DefineScalar(name, collection);
+          },
+          "name"_a, "collection"_a = "")
+      .def(
+          "begin_step", [](Run& r, int mode) { return r.BeginStep(ModeOf(mode)); }, "mode"_a)
+      .def(
+          "due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
       .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_ptr", &PutPtr, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_array", &PutArray, "id"_a, "array"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_summaries", &PutSummaries, "ids"_a, "summaries"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_scalars", &PutScalars, "ids"_a, "values"_a, "sub"_a = 0)
-      .def("put_context",
-           [](Run& r, const std::string& topic, const std::string& json) { r.PutContext(topic, json); }, "topic"_a,
-           "json"_a)
+      .def(
+          "put_context",
+          [](Run& r, const std::string& topic, const std::string& json) { r.PutContext(topic, json); },
+          "topic"_a, "json"_a)
       .def("end_step", &Run::EndStep, "skipped"_a = false, nb::call_guard<nb::gil_scoped_release>())
       .def("begin_end", &Run::BeginEnd)
-      .def("end",
-           [](Run& r, const std::string& reason, const std::string& message) {
-             nb::gil_scoped_release unlocked;  // waits for the drain
-             r.End(reason, message);
-           },
-           "reason"_a, "message"_a = "")
+      .def(
+          "end",
+          [](Run& r, const std::string& reason, const std::string& message) {
+            nb::gil_scoped_release unlocked;  // waits for the drain
+            r.End(reason, message);
+          },
+          "reason"_a, "message"_a = "")
       .def("take_request", &Run::TakeRequest)
-      .def("count_loss",
-           [](Run& r, const std::string& cause, uint64_t tensors, const std::string& detail) {
-             r.CountLoss(cause, tensors, detail);
-           },
-           "cause"_a, "tensors"_a, "detail"_a = "")
+      .def(
+          "count_loss",
+          [](Run& r, const std::string& cause, uint64_t tensors, const std::string& detail) {
+            r.CountLoss(cause, tensors, detail);
+          },
+          "cause"_a, "tensors"_a, "detail"_a = "")
       .def("losses", &Losses)
       .def("counters", &Counters)
       .def("abandon", &Run::Abandon);

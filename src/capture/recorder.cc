@@ -218,7 +218,8 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
       return;
     }
     pending_raw_bytes_ += bytes;
-    PendingRaw pending{id, place, view.dtype, {view.shape.begin(), view.shape.end()}, std::vector<std::byte>(bytes)};
+    PendingRaw pending{
+        id, place, view.dtype, {view.shape.begin(), view.shape.end()}, std::vector<std::byte>(bytes)};
     CopyContiguous(view, pending.bytes.data());
     pending_raw_.push_back(std::move(pending));
   }
@@ -237,7 +238,8 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
       work_.push_back(static_cast<uint32_t>(i));
       bytes += tensors_[id].bytes;
     }
-    raw |= (tensors_[id].raw_groups & due_) != 0 || (state_ == State::kBetween && tensors_[id].raw_groups != 0);
+    raw |=
+        (tensors_[id].raw_groups & due_) != 0 || (state_ == State::kBetween && tensors_[id].raw_groups != 0);
   }
   if (!work_.empty()) FillRows(ids, data, place, bytes);
   if (!raw) return;
@@ -257,7 +259,8 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
   }
 }
 
-void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes) {
+void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place,
+                        uint64_t bytes) {
   const size_t first = rows_.size();
   rows_.resize(first + work_.size());
   counters_.summaries += work_.size();
@@ -375,8 +378,8 @@ void Recorder::Commit(int64_t step, int64_t mode_step, uint32_t flags) {
 int64_t Recorder::EndStep(bool skipped) {
   if (state_ != State::kOpen) return -1;
   const int64_t closed = step_;
-  // A step in which something was due is a step of the run even if every tensor was absent: that is an answer.
-  // One in which nothing was due is not, and only the heartbeat says that it passed.
+  // A step in which something was due is a step of the run even if every tensor was absent: that is an
+  // answer. One in which nothing was due is not, and only the heartbeat says that it passed.
   if (due_ != 0 || recorded_ || !rows_.empty() || !scalars_.empty()) {
     Commit(step_, mode_step(mode_), skipped ? format::kCommitSkipped : 0);
     recorded_ = false;

@@ -18,10 +18,10 @@
 namespace tdbg::capture {
 
 struct RecorderOptions {
-  int64_t first_step = 0;                        ///< global step of the first BeginStep
-  bool inert = false;                            ///< this worker is not among those that capture (include_workers)
-  int statistics_threads = 1;                    ///< that share a large batch, the calling one included
-  uint64_t parallel_from_bytes = 2u << 20;       ///< smaller batches are done before a helper has woken up
+  int64_t first_step = 0;                   ///< global step of the first BeginStep
+  bool inert = false;                       ///< this worker is not among those that capture (include_workers)
+  int statistics_threads = 1;               ///< that share a large batch, the calling one included
+  uint64_t parallel_from_bytes = 2u << 20;  ///< smaller batches are done before a helper has woken up
   const base::Clock* clock = &base::SystemClock();
 };
 
@@ -75,7 +75,7 @@ class Recorder {
     std::vector<int64_t> shape;
     uint64_t bytes = 0;
   };
-  struct Lane;      // what one thread needs to make rows
+  struct Lane;  // what one thread needs to make rows
   struct PendingRaw;
 
   const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
@@ -99,10 +99,10 @@ class Recorder {
 
   State state_ = State::kBetween;
   ModeKey mode_ = ModeKey::kGlobal;
-  int64_t step_;                       // the open one, else the next one
-  int64_t mode_steps_[plan::kModes];   // the open one of its mode, else the next one
+  int64_t step_;                      // the open one, else the next one
+  int64_t mode_steps_[plan::kModes];  // the open one of its mode, else the next one
   uint64_t due_ = 0;
-  bool recorded_ = false;              // the sink holds something that the step's end must make visible
+  bool recorded_ = false;  // the sink holds something that the step's end must make visible
   bool uncommitted_defs_ = false;
 
   std::vector<format::SummaryRow> rows_;
@@ -110,7 +110,7 @@ class Recorder {
   std::vector<format::ScalarRow> scalars_;
   std::vector<PendingRaw> pending_raw_;
   uint64_t pending_raw_bytes_ = 0;
-  std::vector<uint32_t> work_;         // indices of a batch that get a row
+  std::vector<uint32_t> work_;  // indices of a batch that get a row
   std::vector<std::unique_ptr<Lane>> lanes_;
   StatisticsPool pool_;
   Run::Counters counters_;

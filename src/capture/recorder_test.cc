@@ -173,7 +173,8 @@ TEST_F(RecorderTest, RawTensorsComeAfterTheStatisticsAndOnlyWhenDue) {
   const Recorder::Id ids[] = {w, g};
   for (int i = 0; i < 3; ++i) Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
   EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(2, w)));
-  EXPECT_THAT(sink_.log, ElementsAre("summaries", "raw", "commit", "summaries", "commit", "summaries", "raw", "commit"));
+  EXPECT_THAT(sink_.log,
+              ElementsAre("summaries", "raw", "commit", "summaries", "commit", "summaries", "raw", "commit"));
   EXPECT_EQ(recorder_->counters().raws, 2u);
 }
 
@@ -286,7 +287,8 @@ TEST_F(RecorderTest, FinalValuesLieOutsideTheSteps) {
   EXPECT_EQ(sink_.commits[2].flags, format::kCommitOutside);
   EXPECT_EQ(sink_.commits[2].global_step, 1);
   EXPECT_EQ(sink_.summaries[2].point, 1);
-  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(1, w))) << "kept raw at all, so at the end too";
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(1, w)))
+      << "kept raw at all, so at the end too";
   EXPECT_FALSE(recorder_->BeginStep(ModeKey::kTrain));
 }
 

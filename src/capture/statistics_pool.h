@@ -20,7 +20,8 @@ class StatisticsPool {
   StatisticsPool(const StatisticsPool&) = delete;
 
   int lanes() const { return helpers_ + 1; }
-  /// Calls work(lane) once for every lane 0..helpers, lane 0 on the calling thread; returns when all are done.
+  /// Calls work(lane) once for every lane 0..helpers, lane 0 on the calling thread; returns when all are
+  /// done.
   void Run(const std::function<void(int lane)>& work);
 
  private:

@@ -1,6 +1,6 @@
-// What belongs to a collection is a matter of kind: adaptors say what a tensor is. smdebug's regexes judge only
-// tensors of which nobody said it ("?REGEX"), because they misjudge the others: `^(?!gradient).*weight` also
-// takes Adam's "exp_avg/conv1.weight" and the output of a module called "reweight".
+// What belongs to a collection is a matter of kind: adaptors say what a tensor is. smdebug's regexes judge
+// only tensors of which nobody said it ("?REGEX"), because they misjudge the others: `^(?!gradient).*weight`
+// also takes Adam's "exp_avg/conv1.weight" and the output of a module called "reweight".
 #include "plan/config.h"
 
 namespace tdbg::plan {
@@ -25,8 +25,10 @@ std::vector<CollectionPlan> MakeAll() {
   all.push_back(Make("outputs", {"output"}));
   all.push_back(Make("inputs", {"input"}));
   all.push_back(Make("layers", {"layer"}));
-  all.push_back(Make("relu_output", {"output:relu", "output?.*relu_output|.*ReLU_output", "?.*relu_output|.*ReLU_output"}));
-  all.push_back(Make("relu_input", {"input:relu", "input?.*relu_input|.*ReLU_input", "?.*relu_input|.*ReLU_input"}));
+  all.push_back(Make("relu_output",
+                     {"output:relu", "output?.*relu_output|.*ReLU_output", "?.*relu_output|.*ReLU_output"}));
+  all.push_back(
+      Make("relu_input", {"input:relu", "input?.*relu_input|.*ReLU_input", "?.*relu_input|.*ReLU_input"}));
   all.push_back(Make("tanh_input", {"input:tanh", "input?.*[Tt]anh_input", "?.*[Tt]anh_input"}));
   all.push_back(Make("sigmoid_input", {"input:sigmoid", "input?.*[Ss]igmoid_input", "?.*[Ss]igmoid_input"}));
   all.push_back(Make("optimizer_variables", {"optimizer"}));

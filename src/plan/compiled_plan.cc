@@ -1,8 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <unordered_map>
-
-#include <fmt/format.h>
 
 #include "base/regex.h"
 #include "plan/plan.h"
@@ -14,11 +14,11 @@ constexpr size_t kMaxRawSchedules = 63;  // bit 0 of a mask is "statistics"
 
 /// One entry of CollectionPlan::kinds.
 struct KindRule {
-  bool any = false;                   // "*"
-  std::string kind;                   // "KIND..."; empty in "?REGEX": a tensor whose kind nobody said
-  std::string module_kind;            // ":MODULE_KIND"
-  std::optional<base::Regex> regex;   // "?REGEX": judges where the module's kind is not known
-  std::string member_of;              // "@COLLECTION"
+  bool any = false;                  // "*"
+  std::string kind;                  // "KIND..."; empty in "?REGEX": a tensor whose kind nobody said
+  std::string module_kind;           // ":MODULE_KIND"
+  std::optional<base::Regex> regex;  // "?REGEX": judges where the module's kind is not known
+  std::string member_of;             // "@COLLECTION"
 };
 
 using RawSchedules = std::array<std::optional<Schedule>, kModes>;
@@ -54,9 +54,9 @@ struct CompiledPlan::Rep {
     std::vector<base::Regex> regexes;
     uint64_t raw_group = 0;  // one bit, or 0
   };
-  std::vector<Collection> collections;     // as in the plan
+  std::vector<Collection> collections;      // as in the plan
   std::vector<RawSchedules> raw_schedules;  // bit i + 1
-  bool statistics = false;                 // anything is kept as statistics
+  bool statistics = false;                  // anything is kept as statistics
 
   bool Matches(size_t index, const CollectionPlan& c, const TensorFacts& t,
                const std::vector<std::string>& member_of) const {
@@ -86,12 +86,14 @@ Result<CompiledPlan> CompiledPlan::Compile(Plan plan) {
     Rep::Collection compiled;
     for (const std::string& kind : c.kinds) {
       auto rule = ParseKind(kind);
-      if (!rule.ok()) return rule.status().Annotate(fmt::format("collection \"{}\": kind \"{}\"", c.name, kind));
+      if (!rule.ok())
+        return rule.status().Annotate(fmt::format("collection \"{}\": kind \"{}\"", c.name, kind));
       compiled.kinds.push_back(std::move(*rule));
     }
     for (const std::string& pattern : c.include_regex) {
       auto regex = base::Regex::Compile(pattern);
-      if (!regex.ok()) return regex.status().Annotate(fmt::format("collection \"{}\": include_regex", c.name));
+      if (!regex.ok())
+        return regex.status().Annotate(fmt::format("collection \"{}\": include_regex", c.name));
       compiled.regexes.push_back(std::move(*regex));
     }
     if (c.keep && c.summaries && plan.summaries_every > 0) rep->statistics = true;
@@ -100,8 +102,9 @@ Result<CompiledPlan> CompiledPlan::Compile(Plan plan) {
     for (int m = 1; m < kModes; ++m) {
       if (!c.raw[m] || NeverDue(*c.raw[m])) continue;
       if (c.raw[m]->interval < 1) {
-        return InvalidArgument(fmt::format("collection \"{}\": an interval of {} steps; at least 1 is accepted",
-                                           c.name, c.raw[m]->interval));
+        return InvalidArgument(
+            fmt::format("collection \"{}\": an interval of {} steps; at least 1 is accepted", c.name,
+                        c.raw[m]->interval));
       }
       raw[m] = c.raw[m];
       ever = true;
@@ -111,8 +114,10 @@ Result<CompiledPlan> CompiledPlan::Compile(Plan plan) {
       if (at == rep->raw_schedules.end()) at = rep->raw_schedules.insert(at, raw);
       const size_t group = static_cast<size_t>(at - rep->raw_schedules.begin());
       if (group >= kMaxRawSchedules) {
-        return InvalidArgument(fmt::format("collection \"{}\": more than {} different save schedules; let some "
-                                           "collections share one", c.name, kMaxRawSchedules));
+        return InvalidArgument(
+            fmt::format("collection \"{}\": more than {} different save schedules; let some "
+                        "collections share one",
+                        c.name, kMaxRawSchedules));
       }
       compiled.raw_group = uint64_t{1} << (group + 1);
     }
@@ -129,7 +134,8 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
   if (facts.collections != nullptr) out.collections = *facts.collections;
   for (size_t i = 0; i < plan_.collections.size(); ++i) {
     const CollectionPlan& c = plan_.collections[i];
-    const bool said = std::find(out.collections.begin(), out.collections.end(), c.name) != out.collections.end();
+    const bool said =
+        std::find(out.collections.begin(), out.collections.end(), c.name) != out.collections.end();
     if (!said && !rep_->Matches(i, c, facts, out.collections)) continue;
     // What a rule needs is not a collection that anybody asked for by name (resolve.cc).
     if (!said && !c.name.starts_with("rule:")) out.collections.push_back(c.name);

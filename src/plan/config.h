@@ -21,18 +21,19 @@ struct Source {
 
 /// One entry of `rules:` or one --rule flag. Parameters stay strings: the rule parses them, strictly.
 struct RuleConfig {
-  std::string rule;                                ///< as written: vanishing_gradient or VanishingGradient
-  std::string name;                                ///< RuleConfigurationName; empty: the class name
+  std::string rule;  ///< as written: vanishing_gradient or VanishingGradient
+  std::string name;  ///< RuleConfigurationName; empty: the class name
   std::map<std::string, std::string> parameters;
-  std::vector<std::string> on_issue;               ///< "stop", "exec:CMD", "webhook:URL"; empty: the run's
-  std::string where;                               ///< "debug.yaml:12", "--rule", for messages
+  std::vector<std::string> on_issue;  ///< "stop", "exec:CMD", "webhook:URL"; empty: the run's
+  std::string where;                  ///< "debug.yaml:12", "--rule", for messages
 };
 
 /// One entry of `collections:` or one --collect flag. Unset values inherit the built-in's or the defaults.
 struct CollectionConfig {
   std::string name;
   std::vector<std::string> include_regex, tensor_names, reductions;
-  std::map<std::string, std::string> save;         ///< save_interval, start_step, end_step, save_steps, with mode prefixes "train."
+  std::map<std::string, std::string>
+      save;  ///< save_interval, start_step, end_step, save_steps, with mode prefixes "train."
   std::optional<bool> raw, summaries, histogram;
   std::string where;
 };
@@ -45,15 +46,16 @@ struct Config {
   std::optional<uint64_t> journal_bytes, budget_bytes;
   std::vector<CollectionConfig> collections;
   std::vector<RuleConfig> rules;
-  bool rules_said = false;                         ///< `rules:` was written, if only as an empty list: no default rule
-  std::vector<std::string> on_issue;               ///< for all rules
+  bool rules_said = false;            ///< `rules:` was written, if only as an empty list: no default rule
+  std::vector<std::string> on_issue;  ///< for all rules
   std::optional<int64_t> stop_grace_seconds;
 };
 
 /// Strict: an unknown key, wrong type, bad number or contradiction is an error that names source, line where
 /// known, key, what was found, what is accepted, and the nearest valid name.
 Result<Config> ParseConfig(const nlohmann::json& document, const Source& source);
-/// `later` wins key by key; lists (rules, collections, on_issue) are appended, a collection of the same name merged.
+/// `later` wins key by key; lists (rules, collections, on_issue) are appended, a collection of the same name
+/// merged.
 Config MergeConfigs(Config earlier, const Config& later);
 /// "--collect NAME[:interval]". \error kInvalidArgument
 Result<CollectionConfig> ParseCollectFlag(const std::string& text);
@@ -61,14 +63,15 @@ Result<CollectionConfig> ParseCollectFlag(const std::string& text);
 /// What one rule needs captured, in the plan's words. Rules declare it (src/rules/rule.h), the command line
 /// passes it here.
 struct Need {
-  std::vector<std::string> collections = {};       ///< built-in or user's collections whose statistics it reads
-  std::vector<std::string> tensor_regex = {};      ///< and tensors by name
-  bool raw = false;                                ///< it needs values, not only statistics
+  std::vector<std::string> collections = {};   ///< built-in or user's collections whose statistics it reads
+  std::vector<std::string> tensor_regex = {};  ///< and tensors by name
+  bool raw = false;                            ///< it needs values, not only statistics
   std::optional<Schedule> raw_schedule = {};
-  std::string who = {};                               ///< rule configuration name
+  std::string who = {};  ///< rule configuration name
 };
 /// Built-in collections + the user's + the rules' needs -> the plan.
-/// \error kInvalidArgument  unknown collection without regex or names, bad regex, contradictions; with `where`.
+/// \error kInvalidArgument  unknown collection without regex or names, bad regex, contradictions; with
+/// `where`.
 Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs);
 
 /// The built-in collections: weights, biases, gradients, losses, outputs, inputs, relu_output, relu_input,

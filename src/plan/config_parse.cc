@@ -11,8 +11,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const Names kTopKeys = {"dir",    "summaries", "context",     "record_end", "step_by", "when_full",
-                        "journal", "budget",   "collections", "rules",      "on_issue", "stop_grace_seconds"};
+const Names kTopKeys = {"dir",         "summaries", "context",  "record_end",
+                        "step_by",     "when_full", "journal",  "budget",
+                        "collections", "rules",     "on_issue", "stop_grace_seconds"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kRuleKeys = {"rule", "name", "parameters", "on_issue"};
@@ -48,7 +49,8 @@ CollectionConfig ReadCollection(const ConfigNode& node, std::string name) {
   if (node.is_null() || !node.CheckKeys(CollectionKeys())) return c;
   node.At("name", [&](const ConfigNode& n) {
     const std::string written = n.Text();
-    if (!c.name.empty() && c.name != written) n.Fail(fmt::format("contradicts the entry's key \"{}\"", c.name));
+    if (!c.name.empty() && c.name != written)
+      n.Fail(fmt::format("contradicts the entry's key \"{}\"", c.name));
     c.name = written;
   });
   if (c.name.empty()) node.Fail("the key \"name\" is missing");
@@ -66,9 +68,9 @@ CollectionConfig ReadCollection(const ConfigNode& node, std::string name) {
     }
   });
   for (const auto& [key, unused] : node.value().items()) {
-    const bool is_save_key = std::any_of(SaveKeys().begin(), SaveKeys().end(), [&](const std::string& save_key) {
-      return key == save_key || key.ends_with("." + save_key);
-    });
+    const bool is_save_key = std::any_of(
+        SaveKeys().begin(), SaveKeys().end(),
+        [&](const std::string& save_key) { return key == save_key || key.ends_with("." + save_key); });
     if (!is_save_key) continue;
     const ConfigNode value = node.Key(key);
     if (value.is_null()) continue;
@@ -147,7 +149,8 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
     if (n.value().is_array()) {
       for (size_t i = 0; i < n.value().size(); ++i) c.collections.push_back(ReadCollectionItem(n.Item(i)));
     } else if (n.value().is_object()) {
-      for (const auto& [name, unused] : n.value().items()) c.collections.push_back(ReadCollection(n.Key(name), name));
+      for (const auto& [name, unused] : n.value().items())
+        c.collections.push_back(ReadCollection(n.Key(name), name));
     } else {
       n.Fail("expected a mapping of collection names, or a list");
     }
@@ -167,13 +170,16 @@ Result<CollectionConfig> ParseCollectFlag(const std::string& text) {
   const size_t colon = text.rfind(':');
   c.name = std::string(base::Trim(std::string_view(text).substr(0, colon)));
   if (c.name.empty()) {
-    return InvalidArgument(fmt::format("--collect {}: a collection's name is missing. Accepted: NAME (statistics) or "
-                                       "NAME:INTERVAL (raw tensors too, every INTERVAL steps)", text));
+    return InvalidArgument(
+        fmt::format("--collect {}: a collection's name is missing. Accepted: NAME (statistics) or "
+                    "NAME:INTERVAL (raw tensors too, every INTERVAL steps)",
+                    text));
   }
   if (colon == std::string::npos) return c;
   const std::string interval(base::Trim(std::string_view(text).substr(colon + 1)));
   if (const std::string accepted = CheckSaveValue("save_interval", interval); !accepted.empty()) {
-    return InvalidArgument(fmt::format("--collect {}: interval \"{}\": expected {}", text, interval, accepted));
+    return InvalidArgument(
+        fmt::format("--collect {}: interval \"{}\": expected {}", text, interval, accepted));
   }
   c.save["save_interval"] = interval;
   c.raw = true;

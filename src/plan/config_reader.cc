@@ -40,8 +40,10 @@ std::string JoinNames(std::span<const std::string> names) {
 
 std::string UnknownName(std::string_view what, std::string_view name, std::span<const std::string> accepted) {
   std::string message = fmt::format("unknown {} \"{}\"", what, name);
-  if (const auto nearest = base::Nearest(name, accepted)) message += fmt::format("; did you mean \"{}\"?", *nearest);
-  else message += ".";
+  if (const auto nearest = base::Nearest(name, accepted))
+    message += fmt::format("; did you mean \"{}\"?", *nearest);
+  else
+    message += ".";
   return message + fmt::format(" Accepted: {}", JoinNames(accepted));
 }
 
@@ -59,7 +61,8 @@ const std::vector<std::string>& Reductions() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
     for (const char* prefix : {"", "abs_"}) {
-      for (const char* name : {"min", "max", "mean", "std", "variance", "sum", "prod", "l1_norm", "l2_norm"}) {
+      for (const char* name :
+           {"min", "max", "mean", "std", "variance", "sum", "prod", "l1_norm", "l2_norm"}) {
         all.push_back(std::string(prefix) + name);
       }
     }

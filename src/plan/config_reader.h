@@ -34,10 +34,11 @@ class ConfigNode {
   void At(const char* key, Visit visit) const {
     if (!value_->is_object()) return;
     const auto it = value_->find(key);
-    if (it != value_->end() && !it->is_null()) visit(Child(*it, path_.empty() ? key : path_ + "." + key, key));
+    if (it != value_->end() && !it->is_null())
+      visit(Child(*it, path_.empty() ? key : path_ + "." + key, key));
   }
-  ConfigNode Key(const std::string& key) const;   ///< \pre an object that has it
-  ConfigNode Item(size_t index) const;            ///< \pre an array of more items
+  ConfigNode Key(const std::string& key) const;  ///< \pre an object that has it
+  ConfigNode Item(size_t index) const;           ///< \pre an array of more items
 
   // Numbers and truth values may come as text: flags and environment variables know nothing else.
   int64_t Int(int64_t at_least) const;
@@ -76,7 +77,8 @@ const std::vector<std::string>& SaveKeys();
 const std::vector<std::string>& SaveModes();  ///< indexed by mode - 1
 /// smdebug's reductions.
 const std::vector<std::string>& Reductions();
-/// Empty if `text` is a value that save key `key` (with or without mode prefix) accepts, else what it accepts.
+/// Empty if `text` is a value that save key `key` (with or without mode prefix) accepts, else what it
+/// accepts.
 std::string CheckSaveValue(std::string_view key, const std::string& text);
 
 }  // namespace tdbg::plan

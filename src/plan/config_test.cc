@@ -13,7 +13,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 Result<Config> Parse(const char* text) {
-  const Source source{"debug.yaml", [](const std::string& pointer) { return pointer.starts_with("/rules/0") ? 12 : 0; }};
+  const Source source{"debug.yaml",
+                      [](const std::string& pointer) { return pointer.starts_with("/rules/0") ? 12 : 0; }};
   return ParseConfig(json::parse(text), source);
 }
 std::string Refusal(const char* text) {
@@ -79,18 +80,22 @@ TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
   EXPECT_EQ(Refusal(R"({"rules": [{"rule": "A", "paramters": {}}]})"),
             "debug.yaml:12: rules[0]: unknown key \"paramters\"; did you mean \"parameters\"? "
             "Accepted: rule, name, parameters, on_issue");
-  EXPECT_THAT(Refusal(R"({"colections": {}})"), HasSubstr("debug.yaml: unknown key \"colections\"; did you mean \"collections\"?"));
+  EXPECT_THAT(Refusal(R"({"colections": {}})"),
+              HasSubstr("debug.yaml: unknown key \"colections\"; did you mean \"collections\"?"));
   EXPECT_THAT(Refusal(R"({"summaries": {"every": "often"}})"),
               HasSubstr("summaries.every: found \"often\", expected an integer of at least 0"));
   EXPECT_THAT(Refusal(R"({"when_full": "blok"})"), HasSubstr("did you mean \"block\"?"));
-  EXPECT_THAT(Refusal(R"({"collections": {"weights": {"save_intervall": 3}}})"),
-              HasSubstr("collections.weights: unknown key \"save_intervall\"; did you mean \"save_interval\"?"));
-  EXPECT_THAT(Refusal(R"({"collections": {"weights": {"save_interval": 0}}})"),
-              HasSubstr("collections.weights.save_interval: found \"0\", expected an integer of at least 1 (steps)"));
+  EXPECT_THAT(
+      Refusal(R"({"collections": {"weights": {"save_intervall": 3}}})"),
+      HasSubstr("collections.weights: unknown key \"save_intervall\"; did you mean \"save_interval\"?"));
+  EXPECT_THAT(
+      Refusal(R"({"collections": {"weights": {"save_interval": 0}}})"),
+      HasSubstr("collections.weights.save_interval: found \"0\", expected an integer of at least 1 (steps)"));
   EXPECT_THAT(Refusal(R"({"collections": {"weights": {"reductions": "abs_l1"}}})"), HasSubstr("abs_l1_norm"));
   EXPECT_THAT(Refusal(R"({"on_issue": ["halt"]})"), HasSubstr("Accepted: stop, exec:COMMAND, webhook:URL"));
   EXPECT_THAT(Refusal(R"({"journal": {"size": "12"}})"), HasSubstr("at least 1MiB"));
-  EXPECT_THAT(Refusal(R"({"collections": [{"raw": true}]})"), HasSubstr("collections[0]: the key \"name\" is missing"));
+  EXPECT_THAT(Refusal(R"({"collections": [{"raw": true}]})"),
+              HasSubstr("collections[0]: the key \"name\" is missing"));
   EXPECT_THAT(Refusal("[]"), HasSubstr("expected an object"));
 }
 
@@ -111,7 +116,8 @@ TEST(ConfigTest, FlagsOverrideKeyByKeyAndListsAreAppended) {
 TEST(ConfigTest, CollectFlags) {
   EXPECT_FALSE(ParseCollectFlag("gradients")->raw.has_value());
   EXPECT_TRUE(*ParseCollectFlag("gradients:10")->raw);
-  EXPECT_THAT(ParseCollectFlag("gradients:x").status().message(), HasSubstr("expected an integer of at least 1"));
+  EXPECT_THAT(ParseCollectFlag("gradients:x").status().message(),
+              HasSubstr("expected an integer of at least 1"));
   EXPECT_FALSE(ParseCollectFlag(":3").ok());
 }
 
@@ -140,10 +146,12 @@ TEST(ResolveTest, ContradictionsAreRefused) {
               HasSubstr("unknown collection \"weigths\"; did you mean \"weights\"?"));
   EXPECT_THAT(Contradiction(R"({"collections": {"weights": {"start_step": 9, "end_step": 3}}})"),
               HasSubstr("end_step 3 is before start_step 9"));
-  EXPECT_THAT(Contradiction(R"({"collections": {"weights": {"raw": false, "save_interval": 3}}})"), HasSubstr("raw: false"));
+  EXPECT_THAT(Contradiction(R"({"collections": {"weights": {"raw": false, "save_interval": 3}}})"),
+              HasSubstr("raw: false"));
   EXPECT_THAT(Contradiction(R"({"collections": {"mine": {"include_regex": "a("}}})"),
               HasSubstr("debug.yaml: collections.mine.include_regex"));
-  EXPECT_THAT(Contradiction(R"({"collections": {"weights": {"reductions": "prod"}}})"), HasSubstr("add raw: true"));
+  EXPECT_THAT(Contradiction(R"({"collections": {"weights": {"reductions": "prod"}}})"),
+              HasSubstr("add raw: true"));
   EXPECT_THAT(Contradiction(R"({"when_full": "block", "budget": "1GB"})"), HasSubstr("choose one"));
   const Need need{.collections = {"gradients"}, .who = "VanishingGradient"};
   EXPECT_THAT(Contradiction(R"({"summaries": {"every": 0}})", {need}), HasSubstr("VanishingGradient"));
@@ -153,8 +161,11 @@ TEST(ResolveTest, ContradictionsAreRefused) {
 }
 
 TEST(ResolveTest, ARulesNeedForValuesLeavesTheUsersScheduleAlone) {
-  const Need need{.collections = {"weights"}, .tensor_regex = {"^extra"}, .raw = true,
-                  .raw_schedule = Schedule{.interval = 50}, .who = "WeightUpdateRatio"};
+  const Need need{.collections = {"weights"},
+                  .tensor_regex = {"^extra"},
+                  .raw = true,
+                  .raw_schedule = Schedule{.interval = 50},
+                  .who = "WeightUpdateRatio"};
   const Plan plan = Resolved(R"({"collections": {"weights": {"save_interval": 7}}})", {need});
   EXPECT_EQ(Find(plan, "weights").raw[1]->interval, 7);
   auto compiled = CompiledPlan::Compile(plan);

@@ -1,9 +1,8 @@
 #include "plan/plan.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "plan/config.h"
@@ -32,7 +31,8 @@ class Fields {
     if (!object.is_object()) Fail("", "an object");
   }
   void Int(const char* key, int64_t* out) {
-    if (const json* v = Find(key)) v->is_number_integer() ? void(*out = v->get<int64_t>()) : Fail(key, "an integer");
+    if (const json* v = Find(key))
+      v->is_number_integer() ? void(*out = v->get<int64_t>()) : Fail(key, "an integer");
   }
   void Bytes(const char* key, uint64_t* out) {
     if (const json* v = Find(key)) {
@@ -43,7 +43,8 @@ class Fields {
     if (const json* v = Find(key)) v->is_boolean() ? void(*out = v->get<bool>()) : Fail(key, "true or false");
   }
   void Text(const char* key, std::string* out) {
-    if (const json* v = Find(key)) v->is_string() ? void(*out = v->get<std::string>()) : Fail(key, "a string");
+    if (const json* v = Find(key))
+      v->is_string() ? void(*out = v->get<std::string>()) : Fail(key, "a string");
   }
   void Texts(const char* key, std::vector<std::string>* out) {
     const json* v = Find(key);
@@ -62,8 +63,8 @@ class Fields {
   }
   void Fail(const char* key, const char* expected) {
     if (status_.ok()) {
-      status_ = InvalidArgument(fmt::format("plan: {}{}{}: expected {}", where_, *key && !where_.empty() ? "." : "",
-                                            key, expected));
+      status_ = InvalidArgument(fmt::format("plan: {}{}{}: expected {}", where_,
+                                            *key && !where_.empty() ? "." : "", key, expected));
     }
   }
   const Status& status() const { return status_; }
@@ -166,8 +167,8 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   if (kind != "tdbg.plan") return InvalidArgument("plan: \"kind\" is not \"tdbg.plan\": not a plan of tdbg");
   if (major < 1) return InvalidArgument("plan: major: expected an integer of at least 1");
   if (major > kPlanMajor) {
-    return Unimplemented(fmt::format("plan: written by a newer tdbg (format {}; this one reads up to {})", major,
-                                     kPlanMajor));
+    return Unimplemented(
+        fmt::format("plan: written by a newer tdbg (format {}; this one reads up to {})", major, kPlanMajor));
   }
   Plan plan;
   f.Int("summaries_every", &plan.summaries_every);

@@ -20,10 +20,10 @@ inline constexpr int kModes = 5;  ///< indexed by the mode's number 1..4 (smdebu
 /// smdebug's SaveConfigMode, on the mode's own step:
 ///   due(s) = s in steps, or (start <= s < end and s % interval == 0).
 struct Schedule {
-  int64_t interval = 500;            ///< >= 1
+  int64_t interval = 500;  ///< >= 1
   int64_t start = 0;
-  int64_t end = -1;                  ///< exclusive; -1: never ends; 0: off
-  std::vector<int64_t> steps = {};   ///< sorted
+  int64_t end = -1;                 ///< exclusive; -1: never ends; 0: off
+  std::vector<int64_t> steps = {};  ///< sorted
   bool Due(int64_t mode_step) const;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
@@ -37,26 +37,27 @@ struct CollectionPlan {
   /// KIND?REGEX (name of a tensor of that kind whose module's kind is not known), ?REGEX (kind not known).
   std::vector<std::string> kinds = {};
   std::vector<std::string> tensor_names = {};
-  bool keep = false;                         ///< its tensors are captured (else it is only a label)
-  bool summaries = true;                     ///< kept: statistics at summaries_every
+  bool keep = false;      ///< its tensors are captured (else it is only a label)
+  bool summaries = true;  ///< kept: statistics at summaries_every
   bool histogram = true;
   std::optional<Schedule> raw[kModes] = {};  ///< raw tensors; nothing: never
-  std::vector<std::string> reductions = {};  ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
+  std::vector<std::string> reductions =
+      {};  ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
 };
 
 struct Plan {
-  int64_t summaries_every = 1;               ///< in steps of the mode; 0: off
+  int64_t summaries_every = 1;  ///< in steps of the mode; 0: off
   bool histograms = true;
   bool context = true;
-  std::string step_by = "optimizer";         ///< or "forward" (smdebug's)
-  std::string when_full = "drop_raw";        ///< or "block"
+  std::string step_by = "optimizer";   ///< or "forward" (smdebug's)
+  std::string when_full = "drop_raw";  ///< or "block"
   uint64_t journal_bytes = 256u << 20;
-  std::string journal_directory;             ///< empty: in the run directory
+  std::string journal_directory;  ///< empty: in the run directory
   uint64_t budget_bytes = 8ull << 30;
-  int64_t include_workers = -1;              ///< -1: all; 0: only rank 0 (smdebug's "one")
-  bool record_end = true;                    ///< final weights at point "end"
+  int64_t include_workers = -1;  ///< -1: all; 0: only rank 0 (smdebug's "one")
+  bool record_end = true;        ///< final weights at point "end"
   bool allow_stop = true;
-  std::vector<CollectionPlan> collections;   ///< built-in ones first, then the user's
+  std::vector<CollectionPlan> collections;  ///< built-in ones first, then the user's
 
   std::string ToJson() const;
   /// \error kInvalidArgument, kUnimplemented (newer major)
@@ -72,7 +73,7 @@ struct TensorPlan {
   uint64_t summary_groups = 0;
   uint64_t raw_groups = 0;
   bool histogram = false;
-  std::vector<std::string> collections;      ///< sorted
+  std::vector<std::string> collections;  ///< sorted
   bool wanted() const { return (summary_groups | raw_groups) != 0; }
 };
 

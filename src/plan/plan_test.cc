@@ -44,8 +44,10 @@ TensorFacts Facts(std::string_view name, std::string_view kind, std::string_view
 
 TEST(PlanTest, DefaultKeepsStatisticsOfParametersGradientsAndLossesAtEveryStep) {
   const CompiledPlan plan = Compiled(Plan::Default());
-  for (const auto& [name, kind] : {std::pair{"Net_conv1.weight", "weight"}, {"Net_conv1.bias", "bias"},
-                                   {"gradient/Net_conv1.weight", "gradient"}, {"CrossEntropyLoss_output_0", "loss"}}) {
+  for (const auto& [name, kind] : {std::pair{"Net_conv1.weight", "weight"},
+                                   {"Net_conv1.bias", "bias"},
+                                   {"gradient/Net_conv1.weight", "gradient"},
+                                   {"CrossEntropyLoss_output_0", "loss"}}) {
     const TensorPlan t = plan.Resolve(Facts(name, kind));
     EXPECT_EQ(t.summary_groups, 1u) << name;
     EXPECT_EQ(t.raw_groups, 0u) << name;
@@ -65,7 +67,8 @@ TEST(PlanTest, AModulesKindDecidesAndItsNameOnlyWhereTheKindIsNotKnown) {
   const CompiledPlan plan = Compiled(Plan::Default());
   EXPECT_THAT(plan.Resolve(Facts("Net_act_output_0", "output", "relu")).collections, Contains("relu_output"));
   EXPECT_THAT(plan.Resolve(Facts("Net_ReLU_output_0", "output", "")).collections, Contains("relu_output"));
-  EXPECT_THAT(plan.Resolve(Facts("Net_ReLU_output_0", "output", "gelu")).collections, Not(Contains("relu_output")));
+  EXPECT_THAT(plan.Resolve(Facts("Net_ReLU_output_0", "output", "gelu")).collections,
+              Not(Contains("relu_output")));
 }
 
 TEST(PlanTest, AnAdaptorsWordMakesATensorAMember) {
@@ -140,7 +143,8 @@ TEST(PlanTest, RefusesWhatIsNoPlanAndWhatANewerVersionWrote) {
   EXPECT_EQ(Plan::FromJson(R"({"kind":"tdbg.plan","major":2})").status().code(), Code::kUnimplemented);
   const auto bad = Plan::FromJson(
       R"({"kind":"tdbg.plan","major":1,"collections":[{"name":"a","raw":{"train":{"interval":0}}}]})");
-  EXPECT_THAT(bad.status().message(), HasSubstr("collections[0].raw.train.interval: expected an integer of at least 1"));
+  EXPECT_THAT(bad.status().message(),
+              HasSubstr("collections[0].raw.train.interval: expected an integer of at least 1"));
   EXPECT_TRUE(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":9,"news":1})").ok());
 }
 

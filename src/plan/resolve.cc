@@ -28,7 +28,8 @@ std::vector<std::string> CollectionNames(const Plan& plan) {
   return names;
 }
 
-Status CheckRegexes(const std::vector<std::string>& patterns, const std::string& where, const std::string& what) {
+Status CheckRegexes(const std::vector<std::string>& patterns, const std::string& where,
+                    const std::string& what) {
   for (const std::string& pattern : patterns) {
     const auto compiled = base::Regex::Compile(pattern);
     if (!compiled.ok()) return Refuse(where, what, compiled.status().message());
@@ -61,8 +62,10 @@ Result<Schedule> ScheduleOf(const CollectionConfig& c, const std::string& mode) 
     s.steps.erase(std::unique(s.steps.begin(), s.steps.end()), s.steps.end());
   }
   if (s.end > 0 && s.end < s.start) {
-    return Refuse(c.where, what, fmt::format("end_step {} is before start_step {} ({}): nothing would ever be kept; "
-                                             "end_step: 0 switches raw tensors off", s.end, s.start, mode));
+    return Refuse(c.where, what,
+                  fmt::format("end_step {} is before start_step {} ({}): nothing would ever be kept; "
+                              "end_step: 0 switches raw tensors off",
+                              s.end, s.start, mode));
   }
   return s;
 }
@@ -95,18 +98,22 @@ Status AddCollection(const CollectionConfig& c, Plan* plan) {
 
   const bool raw = c.raw.value_or(!c.save.empty() && c.reductions.empty());
   if (!raw && !c.save.empty() && c.reductions.empty()) {
-    return Refuse(c.where, what, "save keys say when raw tensors are kept, and raw: false says never; drop one of them "
-                                 "(statistics follow summaries.every)");
+    return Refuse(c.where, what,
+                  "save keys say when raw tensors are kept, and raw: false says never; drop one of them "
+                  "(statistics follow summaries.every)");
   }
   const bool statistics = target->summaries && plan->summaries_every > 0;
   for (const std::string& r : c.reductions) {
     if (raw) break;
     if (r == "prod" || r == "abs_prod") {
-      return Refuse(c.where, what + ".reductions", fmt::format("\"{}\" cannot be computed from the statistics that are "
-                                                              "kept; add raw: true", r));
+      return Refuse(c.where, what + ".reductions",
+                    fmt::format("\"{}\" cannot be computed from the statistics that are "
+                                "kept; add raw: true",
+                                r));
     }
     if (!statistics) {
-      return Refuse(c.where, what + ".reductions", "reductions are answered from statistics, and those are switched off");
+      return Refuse(c.where, what + ".reductions",
+                    "reductions are answered from statistics, and those are switched off");
     }
   }
   for (int m = 1; m < kModes; ++m) {
@@ -132,8 +139,10 @@ Status AddNeed(const Need& need, Plan* plan) {
       return Refuse("", "rule " + need.who, UnknownName("collection", name, CollectionNames(*plan)));
     }
     if (!need.raw && !named->summaries) {
-      return Refuse("", "rule " + need.who, fmt::format("it judges statistics of \"{}\", and collections.{}.summaries: "
-                                                        "false switches them off", name, name));
+      return Refuse("", "rule " + need.who,
+                    fmt::format("it judges statistics of \"{}\", and collections.{}.summaries: "
+                                "false switches them off",
+                                name, name));
     }
     if (!need.raw) named->keep = true;
     // By membership, not by the collection's own patterns: what an adaptor puts there counts too.
@@ -162,8 +171,9 @@ Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs) {
   plan.journal_directory = config.journal_directory.value_or(plan.journal_directory);
   if (plan.when_full == "block") {
     if (config.budget_bytes.value_or(0) > 0) {
-      return InvalidArgument("when_full: block keeps everything, and budget drops what exceeds it; choose one "
-                             "(budget: 0 is no limit)");
+      return InvalidArgument(
+          "when_full: block keeps everything, and budget drops what exceeds it; choose one "
+          "(budget: 0 is no limit)");
     }
     plan.budget_bytes = 0;
   } else {

@@ -30,7 +30,8 @@ void Control::ReadNew(bool only_of_this_attempt) {
   seen_generation_ = Generation();  // before the lines: what is appended meanwhile is looked for again
   const auto bytes = files_.ReadFile(path_);
   if (!bytes.ok() || bytes->size() < format::kControlPageBytes) return;
-  const auto requests = format::DecodeControlLines(std::string_view(*bytes).substr(format::kControlPageBytes));
+  const auto requests =
+      format::DecodeControlLines(std::string_view(*bytes).substr(format::kControlPageBytes));
   if (!requests.ok()) return;
   for (const format::ControlRequest& r : *requests) {
     if (!seen_ids_.insert(r.id).second) continue;

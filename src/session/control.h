@@ -35,9 +35,9 @@ class Control {
   Control(base::FileSystem& files, std::string path, int64_t attempt)
       : files_(files), path_(std::move(path)), attempt_(attempt) {}
   uint64_t Generation() const {
-    return __atomic_load_n(reinterpret_cast<const uint64_t*>(mapping_->bytes().data() +
-                                                             format::kControlGenerationOffset),
-                           __ATOMIC_ACQUIRE);
+    return __atomic_load_n(
+        reinterpret_cast<const uint64_t*>(mapping_->bytes().data() + format::kControlGenerationOffset),
+        __ATOMIC_ACQUIRE);
   }
   std::optional<format::ControlRequest> TakeSlowly(int64_t global_step);
   void ReadNew(bool only_of_this_attempt);

@@ -23,13 +23,13 @@ Registry& TheRegistry() {
 
 void AddForkListener(ForkListener* listener) {
   // Held across fork, so that the child never finds the list half changed or the mutex held by nobody.
-  static const int registered = ::pthread_atfork(
-      [] { TheRegistry().mutex.lock(); }, [] { TheRegistry().mutex.unlock(); },
-      [] {
-        for (ForkListener* l : TheRegistry().listeners) l->OnForkedChild();
-        TheRegistry().listeners.clear();
-        TheRegistry().mutex.unlock();
-      });
+  static const int registered =
+      ::pthread_atfork([] { TheRegistry().mutex.lock(); }, [] { TheRegistry().mutex.unlock(); },
+                       [] {
+                         for (ForkListener* l : TheRegistry().listeners) l->OnForkedChild();
+                         TheRegistry().listeners.clear();
+                         TheRegistry().mutex.unlock();
+                       });
   (void)registered;
   const std::lock_guard guard(TheRegistry().mutex);
   TheRegistry().listeners.push_back(listener);

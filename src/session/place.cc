@@ -69,22 +69,29 @@ std::optional<int64_t> ChooseAttempt(const std::string& directory, const std::st
   };
   if (given >= 0) {
     switch (state(given)) {
-      case WorkerState::kAbsent: return given;
-      case WorkerState::kAlive: return std::nullopt;
+      case WorkerState::kAbsent:
+        return given;
+      case WorkerState::kAlive:
+        return std::nullopt;
       // The same start of the job trains a second model, or the same one on other data.
-      case WorkerState::kEnded: return std::nullopt;
+      case WorkerState::kEnded:
+        return std::nullopt;
       // It died, and something inside the job (an elastic agent) starts it again.
-      case WorkerState::kDead: break;
+      case WorkerState::kDead:
+        break;
     }
   }
   const std::vector<int64_t> attempts = Attempts(directory, files);
   if (attempts.empty()) return 0;
   const int64_t last = attempts.back();
   switch (state(last)) {
-    case WorkerState::kAlive: return std::nullopt;
+    case WorkerState::kAlive:
+      return std::nullopt;
     case WorkerState::kEnded:
-    case WorkerState::kDead: return last + 1;
-    case WorkerState::kAbsent: break;
+    case WorkerState::kDead:
+      return last + 1;
+    case WorkerState::kAbsent:
+      break;
   }
   // Another rank of this start was here first, or a launcher prepared the attempt; else it is an old one.
   bool anybody = false, alive = false;
@@ -102,13 +109,16 @@ Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& fi
   for (const base::DirEntry& e : entries) {
     if (e.name == kOpeningLock || e.name == format::kPlanFile || e.name.starts_with('.')) continue;
     if (e.name.ends_with(".lock") || e.name.ends_with(".tmp")) continue;
-    return Status(Code::kAlreadyExists, fmt::format("the directory holds \"{}\" and no run; choose a new or empty "
-                                                    "one: {}", e.name, directory));
+    return Status(Code::kAlreadyExists,
+                  fmt::format("the directory holds \"{}\" and no run; choose a new or empty "
+                              "one: {}",
+                              e.name, directory));
   }
   return OkStatus();
 }
 
-Result<std::unique_ptr<base::FileLock>> LockForOpening(const std::string& directory, base::FileSystem& files) {
+Result<std::unique_ptr<base::FileLock>> LockForOpening(const std::string& directory,
+                                                       base::FileSystem& files) {
   // Others hold it for milliseconds, unless populating a journal on a slow machine: then for a second or two.
   const timespec pause{0, 20'000'000};
   for (int left = 1500;; --left) {
@@ -129,8 +139,8 @@ std::string JournalPath(const Place& place) {
 }
 
 /// The plan that this worker obeys, stored in the run where it is not.
-Result<plan::Plan> LoadPlan(const RunOptions& options, const std::string& directory, const std::string& base_directory,
-                            base::FileSystem& files) {
+Result<plan::Plan> LoadPlan(const RunOptions& options, const std::string& directory,
+                            const std::string& base_directory, base::FileSystem& files) {
   const std::string path = Path(directory, format::kPlanFile);
   std::string stored, text = options.plan_json;
   if (auto there = files.ReadFile(path); there.ok()) {
@@ -140,23 +150,27 @@ Result<plan::Plan> LoadPlan(const RunOptions& options, const std::string& direct
   }
   if (text.empty()) text = stored;
   if (text.empty() && directory != base_directory) {
-    if (auto original = files.ReadFile(Path(base_directory, format::kPlanFile)); original.ok()) text = *original;
+    if (auto original = files.ReadFile(Path(base_directory, format::kPlanFile)); original.ok())
+      text = *original;
   }
   if (text.empty()) text = plan::Plan::Default().ToJson();
   auto parsed = plan::Plan::FromJson(text);
-  if (!parsed.ok()) return parsed.status().Annotate(options.plan_json.empty() ? path : "RunOptions.plan_json");
+  if (!parsed.ok())
+    return parsed.status().Annotate(options.plan_json.empty() ? path : "RunOptions.plan_json");
   if (text != stored) TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(path, text));
   return parsed;
 }
 
-Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSystem& files, const base::Clock& clock) {
+Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSystem& files,
+                        const base::Clock& clock) {
   const std::string attempt_directory = Path(place->directory, std::to_string(place->attempt));
   const std::vector<int64_t> attempts = Attempts(place->directory, files);
   TDBG_RETURN_IF_ERROR(files.CreateDirectories(place->worker_directory));
 
   // Replacing a control file would cut off whoever has it mapped.
   const std::string control = Path(place->directory, format::kControlFile);
-  if (!files.Exists(control)) TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(control, format::EncodeControlPage()));
+  if (!files.Exists(control))
+    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(control, format::EncodeControlPage()));
 
   const std::string attempt_file = Path(attempt_directory, format::kAttemptFile);
   format::AttemptInfo attempt;
@@ -201,7 +215,8 @@ Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSyste
 
 Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const base::Clock& clock) {
   std::string wanted = options.directory.empty() ? Environment("TDBG_RUN") : options.directory;
-  if (wanted.empty()) return InvalidArgument("no run directory: neither RunOptions.directory nor $TDBG_RUN is set");
+  if (wanted.empty())
+    return InvalidArgument("no run directory: neither RunOptions.directory nor $TDBG_RUN is set");
   std::error_code error;
   const auto absolute = std::filesystem::absolute(wanted, error);  // scripts change their directory
   if (!error) wanted = absolute.lexically_normal().string();
@@ -211,7 +226,8 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const
   if (given < 0) {
     if (const std::string text = Environment("TDBG_ATTEMPT"); !text.empty()) {
       const auto number = base::ParseInt(text);
-      if (!number || *number < 0) return InvalidArgument(fmt::format("$TDBG_ATTEMPT is \"{}\", not a number", text));
+      if (!number || *number < 0)
+        return InvalidArgument(fmt::format("$TDBG_ATTEMPT is \"{}\", not a number", text));
       given = *number;
     }
   }
@@ -230,8 +246,10 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const
     if (!attempt) {
       place.opening.reset();
       if (options.sibling_if_locked) continue;
-      return FailedPrecondition(fmt::format("{} is taken: another training writes this run, or has written it in this "
-                                            "attempt: {}", place.worker, place.directory));
+      return FailedPrecondition(
+          fmt::format("{} is taken: another training writes this run, or has written it in this "
+                      "attempt: {}",
+                      place.worker, place.directory));
     }
     place.attempt = *attempt;
     place.worker_directory = Path(Path(place.directory, std::to_string(place.attempt)), place.worker);

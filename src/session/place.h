@@ -1,5 +1,5 @@
-// Where a worker's part of a run lies: which directory, which attempt, which journal; and the small files that
-// make a directory a run.
+// Where a worker's part of a run lies: which directory, which attempt, which journal; and the small files
+// that make a directory a run.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace tdbg::session {
 
 struct Place {
-  std::string directory;          ///< the run's, absolute
+  std::string directory;  ///< the run's, absolute
   int64_t attempt = 0;
   int64_t step_base = 0;
-  std::string worker;             ///< "worker_0"
+  std::string worker;  ///< "worker_0"
   std::string worker_directory;
   std::string journal_path;
   std::string run_id;
@@ -30,7 +30,8 @@ struct Place {
 /// Chooses and lays out the place. Candidates are the directory itself, then "<directory>-2", "-3", ...
 /// (RunOptions::sibling_if_locked), each of which is passed over where this worker's place in it is taken:
 /// its lock is held, or it ended in good order within the same start of the job ($TDBG_ATTEMPT).
-/// \error kInvalidArgument (plan), kFailedPrecondition (taken), kAlreadyExists (a directory of something else)
+/// \error kInvalidArgument (plan), kFailedPrecondition (taken), kAlreadyExists (a directory of something
+/// else)
 Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const base::Clock& clock);
 
 /// Leaves word beside the worker's files of how it ended, for whoever comes into the same attempt.

@@ -25,16 +25,17 @@ namespace {
 using session::TellOnce;
 
 constexpr int64_t kEndTimeoutNanos = 30'000'000'000;
-constexpr uint64_t kStepsBetweenLooks = 256;       // at the writer's troubles
-constexpr uint64_t kIdleJournalBytes = 1u << 20;   // of a worker that captures nothing
+constexpr uint64_t kStepsBetweenLooks = 256;      // at the writer's troubles
+constexpr uint64_t kIdleJournalBytes = 1u << 20;  // of a worker that captures nothing
 
-/// One by default: the kernels run at the memory's speed (24 GB/s), so a helper gained nothing measurable on two
-/// busy cores (bench/session_bench: 403 us with it, 392 us without, for 9.6 MB), and it would compete with the
-/// training's own threads, which spin for a while after their last parallel section.
+/// One by default: the kernels run at the memory's speed (24 GB/s), so a helper gained nothing measurable on
+/// two busy cores (bench/session_bench: 403 us with it, 392 us without, for 9.6 MB), and it would compete
+/// with the training's own threads, which spin for a while after their last parallel section.
 int StatisticsThreads() {
   if (const char* text = ::getenv("TDBG_STATS_THREADS")) {
     if (const auto n = base::ParseInt(text); n && *n >= 1) return static_cast<int>(std::min<int64_t>(*n, 64));
-    TellOnce("stats_threads", fmt::format("TDBG_STATS_THREADS=\"{}\" is not a number of threads; ignored", text));
+    TellOnce("stats_threads",
+             fmt::format("TDBG_STATS_THREADS=\"{}\" is not a number of threads; ignored", text));
   }
   return 1;
 }
@@ -102,7 +103,8 @@ struct Run::Impl final : session::ForkListener {
     try {
       return body();
     } catch (const std::exception& e) {  // std::bad_alloc is what can be
-      writer->CountLoss(format::LossCause::kAdaptorError, format::LossKind::kSummary, recorder.global_step(), 1, 0);
+      writer->CountLoss(format::LossCause::kAdaptorError, format::LossKind::kSummary, recorder.global_step(),
+                        1, 0);
       TellOnce("exception", fmt::format("capturing failed and goes on with the next tensor: {}", e.what()));
     }
     return otherwise;
@@ -176,7 +178,8 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   writer_options.journal_bytes =
       captures_nothing ? std::min(kIdleJournalBytes, place.plan.journal_bytes) : place.plan.journal_bytes;
   writer_options.budget_bytes = place.plan.budget_bytes;
-  TDBG_ASSIGN_OR_RETURN(std::unique_ptr<store::WorkerWriter> writer, store::WorkerWriter::Open(writer_options));
+  TDBG_ASSIGN_OR_RETURN(std::unique_ptr<store::WorkerWriter> writer,
+                        store::WorkerWriter::Open(writer_options));
   place.opening.reset();
 
   auto control = session::Control::Open(
@@ -185,8 +188,8 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
     TellOnce("control", control.status().message());
     control = std::unique_ptr<session::Control>();
   }
-  auto impl = std::make_unique<Impl>(std::move(place), std::move(writer), std::move(plan), *std::move(control),
-                                     captures_nothing);
+  auto impl = std::make_unique<Impl>(std::move(place), std::move(writer), std::move(plan),
+                                     *std::move(control), captures_nothing);
   return std::unique_ptr<Run>(new Run(std::move(impl)));
 }
 

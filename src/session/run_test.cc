@@ -185,7 +185,9 @@ TEST_F(RunTest, InAForkedChildEveryCallDoesNothingAndItsEndHarmsNobody) {
   Step(run.get());
   const int code = InChild([&] {
     if (run->BeginStep(ModeKey::kTrain)) return 1;
-    if (run->Define({.name = "x", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}}) != TheRun::kNotWanted) return 2;
+    if (run->Define({.name = "x", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}}) !=
+        TheRun::kNotWanted)
+      return 2;
     if (run->EndStep() != -1) return 3;
     if (!run->losses().empty() || run->TakeRequest() || run->counters().steps != 0) return 4;
     run->End("completed");
