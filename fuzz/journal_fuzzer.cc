@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   // Hashes would stop nearly every input at the first byte: payloads are decoded without asking them.
   (void)format::DecodeSummaries(bytes).ok();
-  if (const auto raw = format::DecodeRaw(bytes); raw.ok() && raw->data.size() + format::kRawDataOffset != size) {
+  if (const auto raw = format::DecodeRaw(bytes);
+      raw.ok() && raw->data.size() + format::kRawDataOffset != size) {
     std::abort();
   }
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -29,9 +30,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (uint64_t position = 0; position + sizeof(format::RecordHeader) <= size;) {
     const auto header = base::Load<format::RecordHeader>(data + position);
     // As if the header's hash were right, which a writer with a bug could make it.
-    auto forged = format::MakeRecordHeader(static_cast<format::RecordType>(header.type), header.sequence, position,
-                                           header.payload_bytes, header.global_step, header.payload_hash,
-                                           header.prefix_hash);
+    auto forged = format::MakeRecordHeader(static_cast<format::RecordType>(header.type), header.sequence,
+                                           position, header.payload_bytes, header.global_step,
+                                           header.payload_hash, header.prefix_hash);
     if (!format::CheckRecordHeader(forged, position, size - position).ok()) break;
     const auto payload = bytes.subspan(position + sizeof(forged), forged.payload_bytes);
     (void)format::CheckPayload(forged, payload).ok();

@@ -49,7 +49,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (const auto key = ParseRawKey(text)) Require(RawKey(key->tensor_name, key->global_step, key->sub) == text);
-  if (const auto range = ParseSegmentFileName(text)) Require(SegmentFileName(range->first, range->second) == text);
+  if (const auto key = ParseRawKey(text))
+    Require(RawKey(key->tensor_name, key->global_step, key->sub) == text);
+  if (const auto range = ParseSegmentFileName(text))
+    Require(SegmentFileName(range->first, range->second) == text);
   return 0;
 }

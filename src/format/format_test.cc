@@ -36,8 +36,9 @@ TEST(RawKey, RoundTripsWithNamesThatHoldItsSeparators) {
 }
 
 TEST(RawKey, OnlyTheOneSpellingIsAccepted) {
-  for (const char* key : {"w", "w@", "w@x", "w@+1", "w@01", "w@ 1", "w@1.", "w@1.-", "w@1.-.", "w@1.-.nowhere",
-                          "w@1.0.end.x", "w@1.65535", "w@99999999999999999999", "w@1.-.2", "w@-0"}) {
+  for (const char* key :
+       {"w", "w@", "w@x", "w@+1", "w@01", "w@ 1", "w@1.", "w@1.-", "w@1.-.", "w@1.-.nowhere", "w@1.0.end.x",
+        "w@1.65535", "w@99999999999999999999", "w@1.-.2", "w@-0"}) {
     EXPECT_FALSE(ParseRawKey(key)) << key;
   }
 }
@@ -67,8 +68,8 @@ TEST(TensorDef, RoundTripsAndForgivesWhatItDoesNotKnow) {
   const auto future = TensorDef::FromJson(R"({"id":1,"name":"x","dtype":"float3","new":{"a":[1]}})");
   ASSERT_TRUE(future.ok());
   EXPECT_EQ(future->dtype, DType::kInvalid);
-  for (const char* bad : {"", "[]", "{}", R"({"id":-1,"name":"x"})", R"({"id":1})", R"({"id":1.5,"name":"x"})",
-                          R"({"id":1,"name":"x","shape":[-1]})"}) {
+  for (const char* bad : {"", "[]", "{}", R"({"id":-1,"name":"x"})", R"({"id":1})",
+                          R"({"id":1.5,"name":"x"})", R"({"id":1,"name":"x","shape":[-1]})"}) {
     EXPECT_FALSE(TensorDef::FromJson(bad).ok()) << bad;
   }
 }
@@ -206,7 +207,8 @@ TEST(Segment, ANewerMajorIsRefusedByNameAndAForeignFileIsRead) {
   EXPECT_EQ(refused.status().code(), Code::kUnimplemented);
   EXPECT_THAT(refused.status().message(), testing::HasSubstr("newer tdbg"));
 
-  std::string foreign = R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"a":{"shape":[1],"data_offsets":[0,4],"dtype":"I32"}})";
+  std::string foreign =
+      R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},"a":{"shape":[1],"data_offsets":[0,4],"dtype":"I32"}})";
   const uint64_t length = foreign.size();
   foreign.insert(0, reinterpret_cast<const char*>(&length), 8);
   const auto read = DecodeSegmentHeader(Bytes(foreign), foreign.size() + 8);
@@ -237,10 +239,11 @@ TEST(Segment, HolesOverlapsAndImpossibleShapesAreRefused) {
 TEST(Segment, FileNamesAreParsedStrictly) {
   EXPECT_EQ(SegmentFileName(1, 12), "00000000000000000001-00000000000000000012.safetensors");
   EXPECT_EQ(ParseSegmentFileName(SegmentFileName(1, ~uint64_t{0}))->second, ~uint64_t{0});
-  for (const char* name : {"", "1-2.safetensors", ".tmp-00000000000000000001-00000000000000000012.safetensors",
-                           "00000000000000000002-00000000000000000001.safetensors",
-                           "00000000000000000000-00000000000000000001.safetensors",
-                           "0000000000000000000x-00000000000000000001.safetensors"}) {
+  for (const char* name :
+       {"", "1-2.safetensors", ".tmp-00000000000000000001-00000000000000000012.safetensors",
+        "00000000000000000002-00000000000000000001.safetensors",
+        "00000000000000000000-00000000000000000001.safetensors",
+        "0000000000000000000x-00000000000000000001.safetensors"}) {
     EXPECT_FALSE(ParseSegmentFileName(name)) << name;
   }
 }
@@ -266,7 +269,8 @@ TEST(RunFiles, RoundTrip) {
 }
 
 TEST(RunFiles, ANewerMajorAndNoVersionAreDifferentThings) {
-  EXPECT_EQ(RunInfo::FromJson(R"({"format":{"major":2,"minor":0},"id":"x"})").status().code(), Code::kUnimplemented);
+  EXPECT_EQ(RunInfo::FromJson(R"({"format":{"major":2,"minor":0},"id":"x"})").status().code(),
+            Code::kUnimplemented);
   EXPECT_EQ(RunInfo::FromJson(R"({"id":"x"})").status().code(), Code::kDataLoss);
   EXPECT_TRUE(RunInfo::FromJson(R"({"format":{"major":1,"minor":9},"id":"x","new":[]})").ok());
 }
@@ -276,7 +280,8 @@ TEST(Control, HalfALineWaitsAndABrokenOneDoesNotSilenceTheOthers) {
   ASSERT_EQ(page.size(), kControlPageBytes);
   EXPECT_EQ(page.substr(0, 8), "TDBGCTRL");
   const auto requests = DecodeControlLines(
-      "{\"id\":\"1\",\"action\":\"stop\",\"by\":\"user\",\"x\":1}\n{\"id\":\"2\",\n[]\n{\"id\":\"3\",\"action\":\"capture\"}\n"
+      "{\"id\":\"1\",\"action\":\"stop\",\"by\":\"user\",\"x\":1}\n{\"id\":\"2\",\n[]\n{\"id\":\"3\","
+      "\"action\":\"capture\"}\n"
       "{\"id\":\"4\",\"action\":\"st");
   ASSERT_TRUE(requests.ok());
   ASSERT_EQ(requests->size(), 2u);

@@ -35,7 +35,8 @@ Status CheckRecordHeader(const RecordHeader& header, uint64_t expected_position,
   if (header.header_hash != HeaderHash(header)) return DataLoss(where + ": header hash");
   if (header.position != expected_position) return DataLoss(where + ": left over from an earlier lap");
   // In this order nothing overflows: payload_bytes is compared before it is rounded up.
-  if (bytes_available < sizeof(RecordHeader) || header.payload_bytes > bytes_available - sizeof(RecordHeader) ||
+  if (bytes_available < sizeof(RecordHeader) ||
+      header.payload_bytes > bytes_available - sizeof(RecordHeader) ||
       RecordBytes(header.payload_bytes) > bytes_available) {
     return DataLoss(where + ": longer than what is left");
   }
@@ -48,7 +49,8 @@ Status CheckPayload(const RecordHeader& header, std::span<const std::byte> paylo
   if (header.type == static_cast<uint16_t>(RecordType::kPad)) return OkStatus();
   if (header.type == static_cast<uint16_t>(RecordType::kRaw)) {
     if (payload.size() < kRawDataOffset) return DataLoss(where + ": raw header is short");
-    if (base::Hash64(payload.first(kRawDataOffset)) != header.prefix_hash) return DataLoss(where + ": raw header hash");
+    if (base::Hash64(payload.first(kRawDataOffset)) != header.prefix_hash)
+      return DataLoss(where + ": raw header hash");
     payload = payload.subspan(kRawDataOffset);
   }
   if (base::Hash64(payload) != header.payload_hash) return DataLoss(where + ": payload hash");
@@ -61,8 +63,8 @@ Status CheckJournalHeader(std::span<const std::byte> page, uint64_t file_bytes) 
   if (std::memcmp(p, kJournalMagic, sizeof(kJournalMagic)) != 0) return DataLoss("journal: no magic");
   const auto major = base::Load<uint16_t>(p + offsetof(JournalHeader, major));
   if (major > kMajor) {
-    return Unimplemented("journal: written in format " + std::to_string(major) + ".x, and this tdbg reads up to " +
-                         std::to_string(kMajor) + ".x: use a newer tdbg");
+    return Unimplemented("journal: written in format " + std::to_string(major) +
+                         ".x, and this tdbg reads up to " + std::to_string(kMajor) + ".x: use a newer tdbg");
   }
   if (base::Load<uint32_t>(p + offsetof(JournalHeader, header_bytes)) != kJournalHeaderBytes) {
     return DataLoss("journal: header size");
@@ -91,7 +93,8 @@ Result<SummariesView> DecodeSummaries(std::span<const std::byte> payload) {
     const std::byte* row = view.rows.data() + i * sizeof(SummaryRow);
     const uint64_t offset = base::Load<uint32_t>(row + offsetof(SummaryRow, histogram_offset));
     const uint64_t bytes = base::Load<uint32_t>(row + offsetof(SummaryRow, histogram_bytes));
-    if (bytes != 0 && offset + bytes > header.histogram_bytes) return DataLoss("summaries: histogram out of bounds");
+    if (bytes != 0 && offset + bytes > header.histogram_bytes)
+      return DataLoss("summaries: histogram out of bounds");
   }
   return view;
 }

@@ -44,14 +44,14 @@ struct JournalHeader {
   uint64_t reserved0[3];
   // Training thread, from offset 64.
   std::atomic<uint64_t> committed_pos;
-  std::atomic<uint64_t> committed_seq;       ///< sequence of the last commit record; 0: none yet
-  std::atomic<int64_t> last_seen_step;       ///< heartbeat; -1: none yet. Advances even when nothing is due
+  std::atomic<uint64_t> committed_seq;  ///< sequence of the last commit record; 0: none yet
+  std::atomic<int64_t> last_seen_step;  ///< heartbeat; -1: none yet. Advances even when nothing is due
   std::atomic<int64_t> last_seen_wall_nanos;
-  std::atomic<uint64_t> ended;               ///< 0 open, 1 ended cleanly (an kEnd record is committed)
+  std::atomic<uint64_t> ended;  ///< 0 open, 1 ended cleanly (an kEnd record is committed)
   uint64_t reserved1[3];
   // Drain thread, from offset 128.
   std::atomic<uint64_t> sealed_pos;
-  std::atomic<uint64_t> sealed_seq;          ///< last sequence that is in a renamed segment
+  std::atomic<uint64_t> sealed_seq;  ///< last sequence that is in a renamed segment
   uint64_t reserved2[6];
   // Losses, from offset 192: written by whoever counts them, before they are sealed. [cause][kind-1]
   std::atomic<uint64_t> loss_count[kLossCauses][4];
@@ -80,16 +80,16 @@ enum class RecordType : uint16_t {
 
 /// 64 bytes, then the payload, then zeros up to the next multiple of 64.
 struct RecordHeader {
-  uint32_t magic;             ///< kRecordMagic
-  uint16_t type;              ///< RecordType
+  uint32_t magic;  ///< kRecordMagic
+  uint16_t type;   ///< RecordType
   uint16_t flags;
-  uint64_t sequence;          ///< from 1, one more for each record (pads too)
-  uint64_t position;          ///< its own logical position: a stale record of an earlier lap is recognised
+  uint64_t sequence;  ///< from 1, one more for each record (pads too)
+  uint64_t position;  ///< its own logical position: a stale record of an earlier lap is recognised
   uint64_t payload_bytes;
-  int64_t global_step;        ///< the step it belongs to
-  uint64_t payload_hash;      ///< XXH3-64 of the payload (0 for pads); for kRaw of the data after kRawDataOffset
-  uint64_t prefix_hash;       ///< kRaw: XXH3-64 of the payload's first kRawDataOffset bytes; 0 for others
-  uint64_t header_hash;       ///< XXH3-64 of the 56 bytes before
+  int64_t global_step;    ///< the step it belongs to
+  uint64_t payload_hash;  ///< XXH3-64 of the payload (0 for pads); for kRaw of the data after kRawDataOffset
+  uint64_t prefix_hash;   ///< kRaw: XXH3-64 of the payload's first kRawDataOffset bytes; 0 for others
+  uint64_t header_hash;   ///< XXH3-64 of the 56 bytes before
 };
 static_assert(sizeof(RecordHeader) == 64);
 inline constexpr uint32_t kRecordMagic = 0x43455254;  // "TREC"
@@ -107,8 +107,8 @@ constexpr uint64_t RecordBytes(uint64_t payload_bytes) {
 }
 
 /// Fills magic, type ... and the header's hash. \param payload_hash  what base::Hash64 gives for the payload.
-/// kRaw hashes its data apart from its header (`prefix_hash`), so that the hash which CopyAndHash64 gives while
-/// copying is the one that the segment stores: nobody hashes a raw tensor twice.
+/// kRaw hashes its data apart from its header (`prefix_hash`), so that the hash which CopyAndHash64 gives
+/// while copying is the one that the segment stores: nobody hashes a raw tensor twice.
 RecordHeader MakeRecordHeader(RecordType type, uint64_t sequence, uint64_t position, uint64_t payload_bytes,
                               int64_t global_step, uint64_t payload_hash, uint64_t prefix_hash = 0);
 /// \error kDataLoss  magic, position, hash or length (against `bytes_available_untrusted`) is wrong.

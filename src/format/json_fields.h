@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "tdbg/status.h"
 
@@ -16,7 +15,8 @@ namespace tdbg::format {
 
 using Json = nlohmann::json;
 
-/// Deeper documents are refused: nlohmann's dump() recurses, and a hostile file must not choose our stack's depth.
+/// Deeper documents are refused: nlohmann's dump() recurses, and a hostile file must not choose our stack's
+/// depth.
 inline constexpr int kMaxJsonDepth = 64;
 
 /// Valid JSON that nests no deeper than kMaxJsonDepth.

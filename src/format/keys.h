@@ -10,7 +10,7 @@ namespace tdbg::format {
 
 /// smdebug's modes. Stored; never renumber.
 enum class Mode : uint8_t { kTrain = 1, kEval = 2, kPredict = 3, kGlobal = 4 };
-std::string_view ModeName(Mode mode);  ///< "TRAIN"
+std::string_view ModeName(Mode mode);                     ///< "TRAIN"
 std::optional<Mode> ModeFromName(std::string_view name);  ///< any case
 
 /// A named place inside a step. Stored; never renumber.

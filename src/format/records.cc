@@ -98,17 +98,21 @@ struct CauseText {
 constexpr std::array<CauseText, kLossCauses> kCauses = {{
     {"unknown", "Lost for a reason that this version does not know."},
     {"journal_full",
-     "The disk could not keep up and training was not made to wait: enlarge the journal, save less, or choose "
+     "The disk could not keep up and training was not made to wait: enlarge the journal, save less, or "
+     "choose "
      "when_full: block."},
-    {"step_too_large", "One step's raw tensors do not fit into the journal: enlarge the journal or save fewer tensors."},
+    {"step_too_large",
+     "One step's raw tensors do not fit into the journal: enlarge the journal or save fewer tensors."},
     {"disk_full", "The disk, a quota or a file-size limit is full: free space; capture resumes by itself."},
-    {"directory_gone", "The run directory vanished or became read-only: nothing can be sealed until it is back."},
+    {"directory_gone",
+     "The run directory vanished or became read-only: nothing can be sealed until it is back."},
     {"io_error", "The file system reported an error: check the disk and the system's log."},
     {"budget", "The run's budget in bytes is used up: raise the budget or save less."},
     {"unsupported", "A dtype, layout or device that this version cannot read."},
     {"adaptor_error", "An exception in the framework's adaptor; the first one is in the job's log."},
     {"device_late", "A copy from the device did not complete in time."},
-    {"damaged", "Bytes read from the run do not match their checksum: they were damaged after they were written."},
+    {"damaged",
+     "Bytes read from the run do not match their checksum: they were damaged after they were written."},
     {"crashed", "The process died in the middle of this step, before it was committed."},
 }};
 constexpr std::array<std::string_view, 5> kKindNames = {"unknown", "raw", "histogram", "summary", "step"};
@@ -136,7 +140,8 @@ std::string ContextToJson(const ContextRecord& record) {
   out += DumpJson(topic);
   out += ",\"value\":";
   // What is not JSON is kept as a string: a segment's header must stay readable whatever an adaptor hands in.
-  out += IsJson(record.json) ? DumpJson(Json::parse(record.json, nullptr, false)) : DumpJson(Json(record.json));
+  out +=
+      IsJson(record.json) ? DumpJson(Json::parse(record.json, nullptr, false)) : DumpJson(Json(record.json));
   out += "}";
   return out;
 }

@@ -21,16 +21,17 @@ using TensorId = uint32_t;
 /// seen; a change of dtype or shape is a new definition (a new id) under the same name.
 struct TensorDef {
   TensorId id = 0;
-  std::string name;                      ///< canonical, smdebug's: "gradient/Net_conv1.weight"
-  std::string short_name;                ///< "conv1.weight"; may be empty
-  std::string kind;                      ///< weight bias gradient loss output input optimizer scalar label ... ; what an adaptor says it is
+  std::string name;        ///< canonical, smdebug's: "gradient/Net_conv1.weight"
+  std::string short_name;  ///< "conv1.weight"; may be empty
+  std::string kind;  ///< weight bias gradient loss output input optimizer scalar label ... ; what an adaptor
+                     ///< says it is
   std::string module_kind;               ///< relu tanh sigmoid conv linear attention ...; empty if none
   std::vector<std::string> collections;  ///< resolved by the plan when the name was first seen, sorted
   std::vector<std::string> aliases;      ///< other names of the same storage (tied weights)
   DType dtype = DType::kInvalid;
-  std::vector<int64_t> shape;            ///< as first seen; outputs may vary from step to step: see variable_shape
+  std::vector<int64_t> shape;  ///< as first seen; outputs may vary from step to step: see variable_shape
   bool variable_shape = false;
-  int32_t unit_axis = -1;                ///< axis of units (channels, features); -1 if not known
+  int32_t unit_axis = -1;  ///< axis of units (channels, features); -1 if not known
 
   std::string ToJson() const;
   static Result<TensorDef> FromJson(std::string_view json);
@@ -38,9 +39,9 @@ struct TensorDef {
 
 /// One summary of one tensor. 152 bytes, stored as it is in the journal; columns in a segment.
 struct SummaryRow {
-  uint32_t tensor = 0;      ///< TensorId
-  uint16_t sub = 0;         ///< SubKey::sub
-  uint16_t point = 0;       ///< SubKey::point
+  uint32_t tensor = 0;  ///< TensorId
+  uint16_t sub = 0;     ///< SubKey::sub
+  uint16_t point = 0;   ///< SubKey::point
   uint64_t count = 0;
   uint64_t nan_count = 0;
   uint64_t pos_inf_count = 0;
@@ -49,8 +50,8 @@ struct SummaryRow {
   double min = 0, max = 0, mean = 0, variance = 0, m3 = 0, m4 = 0, l1 = 0, l2 = 0, abs_min = 0, abs_max = 0;
   uint32_t histogram_offset = 0;  ///< into the histogram bytes of the same record (journal) or segment
   uint32_t histogram_bytes = 0;   ///< EncodeHistogram's form; 0: no histogram was kept
-  uint32_t level = 0;             ///< 0: one step. Higher levels (older rows merged) come with a later minor version
-  uint32_t flags = 0;             ///< kRow...
+  uint32_t level = 0;  ///< 0: one step. Higher levels (older rows merged) come with a later minor version
+  uint32_t flags = 0;  ///< kRow...
   uint64_t reserved = 0;
 };
 static_assert(sizeof(SummaryRow) == 152);
@@ -75,15 +76,17 @@ struct Commit {
   int64_t mode_step = 0;
   int64_t wall_nanos = 0;
   int64_t monotonic_nanos = 0;
-  uint32_t flags = 0;       ///< kCommit...
-  uint16_t mode = 4;        ///< Mode
+  uint32_t flags = 0;  ///< kCommit...
+  uint16_t mode = 4;   ///< Mode
   uint16_t reserved16 = 0;
-  uint32_t summary_rows = 0, scalar_rows = 0, raw_tensors = 0, shed = 0;  ///< what the step holds; what it lost
+  uint32_t summary_rows = 0, scalar_rows = 0, raw_tensors = 0,
+           shed = 0;  ///< what the step holds; what it lost
   uint64_t reserved = 0;
 };
 static_assert(sizeof(Commit) == 64);
 inline constexpr uint32_t kCommitSkipped = 1;  ///< AMP skipped the update: gradients are not judged
-inline constexpr uint32_t kCommitOutside = 2;  ///< not a step: the values recorded when the run ended (Point::kEnd)
+inline constexpr uint32_t kCommitOutside =
+    2;  ///< not a step: the values recorded when the run ended (Point::kEnd)
 
 /// Describes one raw tensor; its bytes follow, C order, 64-byte aligned in the journal.
 struct RawHeader {
@@ -100,21 +103,21 @@ static_assert(sizeof(RawHeader) == 120);
 
 /// Why something that was due is not there. Stored; never renumber. Texts in LossCauseText.
 enum class LossCause : uint8_t {
-  kJournalFull = 1,        ///< the drain could not keep up and the policy is drop_raw
-  kStepTooLarge = 2,       ///< one step's raw tensors exceed the journal
-  kDiskFull = 3,           ///< ENOSPC, quota, file-size limit
-  kDirectoryGone = 4,      ///< the run directory vanished or became read-only
+  kJournalFull = 1,    ///< the drain could not keep up and the policy is drop_raw
+  kStepTooLarge = 2,   ///< one step's raw tensors exceed the journal
+  kDiskFull = 3,       ///< ENOSPC, quota, file-size limit
+  kDirectoryGone = 4,  ///< the run directory vanished or became read-only
   kIoError = 5,
-  kBudget = 6,             ///< the budget in bytes thinned it
-  kUnsupported = 7,        ///< a dtype, layout or device we cannot read
-  kAdaptorError = 8,       ///< an exception in an adaptor
-  kDeviceLate = 9,         ///< a device copy did not complete in time
-  kDamaged = 10,           ///< found on reading: a checksum did not match
-  kCrashed = 11,           ///< uncommitted when the process died
+  kBudget = 6,        ///< the budget in bytes thinned it
+  kUnsupported = 7,   ///< a dtype, layout or device we cannot read
+  kAdaptorError = 8,  ///< an exception in an adaptor
+  kDeviceLate = 9,    ///< a device copy did not complete in time
+  kDamaged = 10,      ///< found on reading: a checksum did not match
+  kCrashed = 11,      ///< uncommitted when the process died
 };
 inline constexpr int kLossCauses = 12;
-std::string_view LossCauseName(LossCause cause);   ///< "journal_full"
-std::string_view LossCauseText(LossCause cause);   ///< one sentence: what happened and what to do
+std::string_view LossCauseName(LossCause cause);  ///< "journal_full"
+std::string_view LossCauseText(LossCause cause);  ///< one sentence: what happened and what to do
 
 /// What was lost. Kinds are shed in this order: raw, histogram, summary.
 enum class LossKind : uint8_t { kRaw = 1, kHistogram = 2, kSummary = 3, kStep = 4 };
@@ -125,7 +128,7 @@ struct Loss {
   uint8_t cause = 0, kind = 0;
   uint16_t reserved16 = 0;
   uint32_t reserved32 = 0;
-  uint64_t count = 0;       ///< tensors (or steps, for kStep)
+  uint64_t count = 0;  ///< tensors (or steps, for kStep)
   uint64_t bytes = 0;
   int64_t first_step = -1, last_step = -1;
   uint64_t reserved = 0;
@@ -138,7 +141,8 @@ struct ContextRecord {
   std::string topic;  ///< "optimizer", "requires_grad", "environment", ...
   std::string json;
 };
-/// {"global_step":..., "topic":..., "value": <json>}: a kContext payload, and an item of a segment's "context".
+/// {"global_step":..., "topic":..., "value": <json>}: a kContext payload, and an item of a segment's
+/// "context".
 std::string ContextToJson(const ContextRecord& record);
 Result<ContextRecord> ContextFromJson(std::string_view json);
 

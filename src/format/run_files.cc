@@ -9,7 +9,9 @@ namespace tdbg::format {
 namespace {
 
 // For people too: these files are read with a pager.
-std::string Pretty(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string Pretty(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 Result<Json> ParseVersioned(std::string_view text, std::string_view file) {
   TDBG_ASSIGN_OR_RETURN(Json json, ParseJsonObject(text, file));
@@ -43,9 +45,12 @@ Result<RunInfo> RunInfo::FromJson(std::string_view text) {
 }
 
 std::string AttemptInfo::ToJson() const {
-  Json json{{"format", FormatVersionJson()}, {"kind", "attempt"},
-            {"attempt", attempt},            {"step_base", step_base},
-            {"world_size", world_size},      {"started_wall_nanos", started_wall_nanos}};
+  Json json{{"format", FormatVersionJson()},
+            {"kind", "attempt"},
+            {"attempt", attempt},
+            {"step_base", step_base},
+            {"world_size", world_size},
+            {"started_wall_nanos", started_wall_nanos}};
   if (parent) json["parent"] = *parent;
   return Pretty(json);
 }
@@ -86,7 +91,8 @@ Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
   if (!GetField(json, "writer_id", &number) || number < 0) return DataLoss("worker.json: no writer_id");
   info.writer_id = static_cast<uint64_t>(number);
   GetField(json, "rank", &info.rank);
-  if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff) info.pid = static_cast<uint32_t>(number);
+  if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff)
+    info.pid = static_cast<uint32_t>(number);
   GetField(json, "host", &info.host);
   GetField(json, "boot_id", &info.boot_id);
   GetField(json, "journal_path", &info.journal_path);
@@ -108,7 +114,8 @@ std::string EncodeControlPage() {
 Result<std::vector<ControlRequest>> DecodeControlLines(std::string_view bytes) {
   if (bytes.find('\0') != std::string_view::npos) return DataLoss("control: NUL among the requests");
   std::vector<ControlRequest> requests;
-  for (size_t newline; (newline = bytes.find('\n')) != std::string_view::npos; bytes.remove_prefix(newline + 1)) {
+  for (size_t newline; (newline = bytes.find('\n')) != std::string_view::npos;
+       bytes.remove_prefix(newline + 1)) {
     const std::string_view line = bytes.substr(0, newline);
     const auto json = ParseJsonObject(line, "control");
     if (!json.ok()) continue;

@@ -15,8 +15,8 @@ namespace tdbg::format {
 
 /// run.json: written once by whoever creates the run (launcher, attach, or the first worker).
 struct RunInfo {
-  std::string id;        ///< 32 hex digits, random
-  std::string name;      ///< the directory's name when it was made
+  std::string id;    ///< 32 hex digits, random
+  std::string name;  ///< the directory's name when it was made
   std::string tdbg_version;
   std::vector<std::string> command;
   std::string working_directory;
@@ -28,8 +28,8 @@ struct RunInfo {
 /// <attempt>/attempt.json: one start of the job. Directories are named "0", "1", ...
 struct AttemptInfo {
   int64_t attempt = 0;
-  int64_t step_base = 0;             ///< global step at which this attempt begins
-  std::optional<int64_t> parent;     ///< the attempt it continues
+  int64_t step_base = 0;          ///< global step at which this attempt begins
+  std::optional<int64_t> parent;  ///< the attempt it continues
   int64_t world_size = 1;
   int64_t started_wall_nanos = 0;
   std::string ToJson() const;
@@ -38,16 +38,16 @@ struct AttemptInfo {
 
 /// <attempt>/<worker>/worker.json
 struct WorkerInfo {
-  std::string worker;                ///< "worker_0"
+  std::string worker;  ///< "worker_0"
   int64_t rank = 0;
   uint32_t pid = 0;
   std::string host;
   std::string boot_id;
-  uint64_t writer_id = 0;            ///< below 2^53 (JSON); the same in the journal's header and in every segment
-  std::string journal_path;          ///< "journal", or an absolute path where the run is not on a local disk
+  uint64_t writer_id = 0;    ///< below 2^53 (JSON); the same in the journal's header and in every segment
+  std::string journal_path;  ///< "journal", or an absolute path where the run is not on a local disk
   int64_t started_wall_nanos = 0;
-  std::string adaptor;               ///< "torch 2.13.0", ...
-  std::string run_id;                ///< RunInfo::id
+  std::string adaptor;  ///< "torch 2.13.0", ...
+  std::string run_id;   ///< RunInfo::id
   int64_t attempt = 0;
   std::string ToJson() const;
   static Result<WorkerInfo> FromJson(std::string_view json);
@@ -58,17 +58,17 @@ struct WorkerInfo {
 /// The control file: 4096-byte page {char magic[8] "TDBGCTRL", u16 major, minor, u32 0, u64 generation},
 /// then JSON lines, one request each. Requests are appended (O_APPEND), then the generation is raised.
 struct ControlRequest {
-  std::string id;                    ///< unique in the run
-  std::string action;                ///< "stop", "capture", ...
-  std::string by;                    ///< who asked: a rule's name, "user"
-  std::string json;                  ///< the whole line: further fields by action
+  std::string id;      ///< unique in the run
+  std::string action;  ///< "stop", "capture", ...
+  std::string by;      ///< who asked: a rule's name, "user"
+  std::string json;    ///< the whole line: further fields by action
 };
 inline constexpr char kControlMagic[8] = {'T', 'D', 'B', 'G', 'C', 'T', 'R', 'L'};
 inline constexpr uint64_t kControlPageBytes = 4096;
 inline constexpr uint64_t kControlGenerationOffset = 16;
 std::string EncodeControlPage();
-/// A last line without its newline is not complete yet and is left for the next look. A line that is not an object
-/// with "id" and "action" is skipped: a requester that died while writing must not silence the others.
+/// A last line without its newline is not complete yet and is left for the next look. A line that is not an
+/// object with "id" and "action" is skipped: a requester that died while writing must not silence the others.
 /// \error kDataLoss  bytes that no requester can have written (NUL: the page was handed in, too).
 Result<std::vector<ControlRequest>> DecodeControlLines(std::string_view bytes_after_page);
 

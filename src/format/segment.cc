@@ -59,8 +59,8 @@ void AppendInt(int64_t value, std::string* out) {
   out->append(digits, end);
 }
 
-// The header is the largest JSON of a run, up to tens of megabytes. A DOM of it takes some ten times its size,
-// so it is read as events.
+// The header is the largest JSON of a run, up to tens of megabytes. A DOM of it takes some ten times its
+// size, so it is read as events.
 class HeaderSax {
  public:
   HeaderSax(std::vector<SegmentEntry>* entries, std::string* tdbg_json, std::string* tdbg_hash)
@@ -85,7 +85,8 @@ class HeaderSax {
   bool end_object() {
     if (depth_ == 2 && !metadata_) {
       const SegmentEntry& entry = entries_->back();
-      if (entry.dtype.empty() || !has_shape_ || offsets_ != 2) return Fail("'" + entry.key + "' is not complete");
+      if (entry.dtype.empty() || !has_shape_ || offsets_ != 2)
+        return Fail("'" + entry.key + "' is not complete");
     }
     --depth_;
     return true;
@@ -119,7 +120,8 @@ class HeaderSax {
     if (!array_) return Fail("a number where none belongs");
     SegmentEntry& entry = entries_->back();
     if (field_ == "shape") {
-      if (value > static_cast<uint64_t>(INT64_MAX) || entry.shape.size() >= kMaxEntryRank) return Fail("shape");
+      if (value > static_cast<uint64_t>(INT64_MAX) || entry.shape.size() >= kMaxEntryRank)
+        return Fail("shape");
       entry.shape.push_back(static_cast<int64_t>(value));
       return true;
     }
@@ -155,7 +157,8 @@ Status CheckEntries(std::span<const SegmentEntry> entries, uint64_t data_bytes) 
   for (const SegmentEntry& entry : entries) {
     const uint64_t item = ItemBytes(entry.dtype);
     if (item == 0) return Unimplemented("segment: '" + entry.key + "' has dtype " + entry.dtype);
-    if (entry.begin != at || entry.end < entry.begin) return DataLoss("segment: '" + entry.key + "' leaves a hole");
+    if (entry.begin != at || entry.end < entry.begin)
+      return DataLoss("segment: '" + entry.key + "' leaves a hole");
     uint64_t bytes = item;
     bool empty = false;
     for (const int64_t extent : entry.shape) empty |= extent == 0;
@@ -197,27 +200,43 @@ Status CheckTdbgVersion(std::string_view tdbg_json) {
 
 std::string_view SafetensorsDType(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return "BOOL";
-    case DType::kUInt8: return "U8";
-    case DType::kInt8: return "I8";
-    case DType::kUInt16: return "U16";
-    case DType::kInt16: return "I16";
-    case DType::kUInt32: return "U32";
-    case DType::kInt32: return "I32";
-    case DType::kUInt64: return "U64";
-    case DType::kInt64: return "I64";
-    case DType::kFloat16: return "F16";
-    case DType::kBFloat16: return "BF16";
-    case DType::kFloat32: return "F32";
-    case DType::kFloat64: return "F64";
-    case DType::kFloat8E4M3FN: return "F8_E4M3";
-    case DType::kFloat8E5M2: return "F8_E5M2";
+    case DType::kBool:
+      return "BOOL";
+    case DType::kUInt8:
+      return "U8";
+    case DType::kInt8:
+      return "I8";
+    case DType::kUInt16:
+      return "U16";
+    case DType::kInt16:
+      return "I16";
+    case DType::kUInt32:
+      return "U32";
+    case DType::kInt32:
+      return "I32";
+    case DType::kUInt64:
+      return "U64";
+    case DType::kInt64:
+      return "I64";
+    case DType::kFloat16:
+      return "F16";
+    case DType::kBFloat16:
+      return "BF16";
+    case DType::kFloat32:
+      return "F32";
+    case DType::kFloat64:
+      return "F64";
+    case DType::kFloat8E4M3FN:
+      return "F8_E4M3";
+    case DType::kFloat8E5M2:
+      return "F8_E5M2";
     // safetensors learned C64 and the FNUZ types late; a stock library of last year must open our files.
     case DType::kComplex64:
     case DType::kComplex128:
     case DType::kFloat8E4M3FNUZ:
     case DType::kFloat8E5M2FNUZ:
-    case DType::kInvalid: break;
+    case DType::kInvalid:
+      break;
   }
   return "U8";
 }
@@ -275,13 +294,15 @@ Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix
   if (!Json::sax_parse(text, &sax)) return DataLoss("segment: header: " + sax.error());
 
   // safetensors does not ask for file order in the header; ours has it, a foreign file may not.
-  std::stable_sort(header.entries.begin(), header.entries.end(), [](const SegmentEntry& a, const SegmentEntry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  });
+  std::stable_sort(header.entries.begin(), header.entries.end(),
+                   [](const SegmentEntry& a, const SegmentEntry& b) {
+                     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+                   });
   if (!header.tdbg_json.empty() || !stored_hash.empty()) {
     const size_t field_at = text.find(kHashField);
     uint64_t expected = 0;
-    header.hash_ok = field_at != std::string::npos && field_at + kHashField.size() + kHashDigits <= text.size() &&
+    header.hash_ok = field_at != std::string::npos &&
+                     field_at + kHashField.size() + kHashDigits <= text.size() &&
                      base::ParseHex64(stored_hash, &expected) &&
                      HashWithZeros(&text, field_at + kHashField.size()) == expected;
     if (!header.tdbg_json.empty()) {
@@ -312,8 +333,9 @@ std::optional<std::pair<uint64_t, uint64_t>> ParseSegmentFileName(std::string_vi
     return error == std::errc() && end == digits.data() + digits.size();
   };
   std::pair<uint64_t, uint64_t> range;
-  if (!parse(name.substr(0, kDigits), &range.first) || !parse(name.substr(kDigits + 1, kDigits), &range.second) ||
-      range.first == 0 || range.first > range.second) {
+  if (!parse(name.substr(0, kDigits), &range.first) ||
+      !parse(name.substr(kDigits + 1, kDigits), &range.second) || range.first == 0 ||
+      range.first > range.second) {
     return std::nullopt;
   }
   return range;

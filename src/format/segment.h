@@ -4,19 +4,21 @@
 //
 // Keys without '@' are ours, keys with '@' are raw tensors (format/keys.h):
 //   step/{global,mode_step,wall_nanos,monotonic_nanos: I64; mode: U16;
-//         flags,shed,summary_rows,scalar_rows,raw_tensors: U32}                          one per commit, in order:
-//                                          the next summary_rows rows of summary/ and scalar_rows of scalar/ are its
+//         flags,shed,summary_rows,scalar_rows,raw_tensors: U32}                          one per commit, in
+//         order:
+//                                          the next summary_rows rows of summary/ and scalar_rows of scalar/
+//                                          are its
 //   summary/{tensor: U32; step_first,step_last: I64; level: U32; sub,point: U16; flags: U32; count,nan_count,
 //            pos_inf_count,neg_inf_count,zero_count: U64; min ... abs_max: F64; histogram_offset: U64;
 //            histogram_bytes: U32}                                                        one per summary
-//   summary/histogram: U8                                                                 all of them, concatenated
-//   scalar/{tensor: U32; step: I64; sub,point: U16; value: F64}
+//   summary/histogram: U8                                                                 all of them,
+//   concatenated scalar/{tensor: U32; step: I64; sub,point: U16; value: F64}
 // Metadata (all strings): "tdbg" = JSON object {format:{major,minor}, kind:"segment", run, attempt, worker,
 // first_sequence, last_sequence, writer_id, tensors:[TensorDef...] (all of the worker so far), context:[...],
 // acks:[...], end:{...}|absent, losses:[Loss as objects, cumulative],
-// checksums:{key: hex XXH3-64 of its bytes}, raw:{key:{id,dtype,shape,commit}} (dtype and shape are the logical ones,
-// which safetensors cannot always say; commit: row of step/)};
-// "tdbg_hash" = hex XXH3-64 of the header JSON text, padding included, in which these 16 digits are '0'.
+// checksums:{key: hex XXH3-64 of its bytes}, raw:{key:{id,dtype,shape,commit}} (dtype and shape are the
+// logical ones, which safetensors cannot always say; commit: row of step/)}; "tdbg_hash" = hex XXH3-64 of the
+// header JSON text, padding included, in which these 16 digits are '0'.
 #pragma once
 
 #include <cstdint>
@@ -35,18 +37,18 @@ namespace tdbg::format {
 /// without fillers (safetensors allows no holes).
 struct SegmentEntry {
   std::string key;
-  std::string dtype;                     ///< safetensors' name: F32 BF16 U8 ...
+  std::string dtype;  ///< safetensors' name: F32 BF16 U8 ...
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;           ///< relative to the data region
+  uint64_t begin = 0, end = 0;  ///< relative to the data region
 };
 
 /// safetensors' name for a dtype it knows, "U8" for others (logical dtype then goes to metadata "raw").
 std::string_view SafetensorsDType(DType dtype);
 
 struct SegmentHeader {
-  uint64_t data_offset = 0;              ///< of the data region in the file
-  std::vector<SegmentEntry> entries;     ///< in file order
-  std::string tdbg_json;                 ///< metadata "tdbg", empty for a foreign safetensors file
+  uint64_t data_offset = 0;           ///< of the data region in the file
+  std::vector<SegmentEntry> entries;  ///< in file order
+  std::string tdbg_json;              ///< metadata "tdbg", empty for a foreign safetensors file
   bool hash_ok = true;
 };
 

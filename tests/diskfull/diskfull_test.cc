@@ -1,4 +1,5 @@
-// A real file system that is really full: what a fault-injecting one cannot show (SIGBUS, half-allocated files).
+// A real file system that is really full: what a fault-injecting one cannot show (SIGBUS, half-allocated
+// files).
 #include <gmock/gmock.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -59,7 +60,8 @@ class DiskFull : public testing::Test {
   }
   uint64_t Lost(format::LossCause cause) {
     uint64_t count = 0;
-    for (const format::Loss& loss : writer_->losses()) count += loss.cause == static_cast<uint8_t>(cause) ? loss.count : 0;
+    for (const format::Loss& loss : writer_->losses())
+      count += loss.cause == static_cast<uint8_t>(cause) ? loss.count : 0;
     return count;
   }
   void FillUp() {
@@ -119,7 +121,8 @@ TEST_F(DiskFull, TrainingGoesOnLossesAreCountedAndAFreedDiskResumes) {
       std::memcpy(&first, value->bytes.data(), 4);
       EXPECT_EQ(first, static_cast<float>(kept[i]));
     }
-    for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) std::filesystem::remove_all(entry);
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_.path()))
+      std::filesystem::remove_all(entry);
   }
 }
 

@@ -1,5 +1,5 @@
-// Every released minor leaves a tiny run behind that this version must open. They were written by make_golden.py,
-// which shares no code with the reader.
+// Every released minor leaves a tiny run behind that this version must open. They were written by
+// make_golden.py, which shares no code with the reader.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,8 @@ void ExpectGolden(const std::string& worker, const json& expected, bool crashed_
   for (const store::Damage& damage : reader.damage()) ADD_FAILURE() << damage.file << ": " << damage.what;
 
   ASSERT_EQ(reader.commits().size(), expected["steps"].size());
-  for (size_t i = 0; i < reader.commits().size(); ++i) EXPECT_EQ(reader.commits()[i].global_step, expected["steps"][i]);
+  for (size_t i = 0; i < reader.commits().size(); ++i)
+    EXPECT_EQ(reader.commits()[i].global_step, expected["steps"][i]);
   EXPECT_EQ(reader.commits()[1].flags, format::kCommitSkipped);
   EXPECT_EQ(reader.last_seen_step(), expected["last_seen_step"]);
   ASSERT_EQ(reader.tensors().size(), 4u);
@@ -57,8 +58,8 @@ void ExpectGolden(const std::string& worker, const json& expected, bool crashed_
     for (size_t i = 0; i < 6; ++i) {
       float got;
       std::memcpy(&got, value->bytes.data() + 4 * i, 4);
-      const double want =
-          std::strtod(expected["gradient"][std::to_string(ref.global_step)][i].get<std::string>().c_str(), nullptr);
+      const double want = std::strtod(
+          expected["gradient"][std::to_string(ref.global_step)][i].get<std::string>().c_str(), nullptr);
       EXPECT_TRUE(got == want || (std::isnan(got) && std::isnan(want))) << ref.global_step << " " << i;
     }
     ++raws;

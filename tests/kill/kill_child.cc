@@ -1,8 +1,8 @@
 // kill_child write <directory> <seed> <stall_millis>   trains for ever: each step's end is reported on stdout
 // kill_child seal <directory> <stall_millis>           seals what a dead one left
 //
-// A reported line is "<step> <hash> <hash> <hash>\n", XXH3-64 of the step's three raw tensors, written with one
-// write(2) after the step's end has returned: from then on the step must survive anything but power loss.
+// A reported line is "<step> <hash> <hash> <hash>\n", XXH3-64 of the step's three raw tensors, written with
+// one write(2) after the step's end has returned: from then on the step must survive anything but power loss.
 #include <unistd.h>
 
 #include <cstdio>

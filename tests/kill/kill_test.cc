@@ -1,5 +1,5 @@
-// The promise of the commit protocol: a step whose end has returned survives SIGKILL at any instant, first in the
-// journal, then in the segments that its successor seals, also when the sealing itself is killed.
+// The promise of the commit protocol: a step whose end has returned survives SIGKILL at any instant, first in
+// the journal, then in the segments that its successor seals, also when the sealing itself is killed.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -47,8 +47,8 @@ using Reported = std::map<int64_t, std::vector<std::string>>;
 Reported TrainAndKill(const std::string& directory, uint32_t seed, int stall_millis, int64_t micros) {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
-  const pid_t pid =
-      Spawn({TDBG_KILL_CHILD, "write", directory, std::to_string(seed), std::to_string(stall_millis)}, ends[1]);
+  const pid_t pid = Spawn(
+      {TDBG_KILL_CHILD, "write", directory, std::to_string(seed), std::to_string(stall_millis)}, ends[1]);
   ::close(ends[1]);
   std::string text;
   std::vector<char> buffer(1 << 16);
@@ -87,7 +87,8 @@ void ExpectAllThere(const std::string& directory, const Reported& reported, cons
   store::WorkerReader& reader = **opened;
   const auto news = reader.Refresh();
   ASSERT_TRUE(news.ok()) << when << ": " << news.status().ToString();
-  for (const store::Damage& damage : reader.damage()) ADD_FAILURE() << when << ": " << damage.file << ": " << damage.what;
+  for (const store::Damage& damage : reader.damage())
+    ADD_FAILURE() << when << ": " << damage.file << ": " << damage.what;
   EXPECT_FALSE(reader.alive()) << when;
 
   std::map<int64_t, int> commits;
@@ -108,14 +109,16 @@ void ExpectAllThere(const std::string& directory, const Reported& reported, cons
   EXPECT_LE(commits.size(), reported.size() + 1) << when;  // the last may have died between commit and report
 }
 
-void KillAndReadBack(int rounds, int stall_millis, int64_t longest_micros, bool kill_the_sealing, uint32_t seed) {
+void KillAndReadBack(int rounds, int stall_millis, int64_t longest_micros, bool kill_the_sealing,
+                     uint32_t seed) {
   std::mt19937 random(seed);
   size_t steps = 0;
   for (int round = 0; round < rounds; ++round) {
     const base::ScratchDirectory scratch;
     const std::string when = "round " + std::to_string(round);
-    const Reported reported = TrainAndKill(scratch.path(), seed * 1000 + static_cast<uint32_t>(round), stall_millis,
-                                           static_cast<int64_t>(random() % static_cast<uint64_t>(longest_micros)));
+    const Reported reported =
+        TrainAndKill(scratch.path(), seed * 1000 + static_cast<uint32_t>(round), stall_millis,
+                     static_cast<int64_t>(random() % static_cast<uint64_t>(longest_micros)));
     steps += reported.size();
     ExpectAllThere(scratch.path(), reported, when + ", killed");
     if (testing::Test::HasFatalFailure()) return;

@@ -18,7 +18,8 @@ void Doorbell::Ring(uint64_t committed_seq) {
       return;
     }
   }
-  if (::pwrite(fd_.get(), &committed_seq, sizeof(committed_seq), 0) == static_cast<ssize_t>(sizeof(committed_seq))) {
+  if (::pwrite(fd_.get(), &committed_seq, sizeof(committed_seq), 0) ==
+      static_cast<ssize_t>(sizeof(committed_seq))) {
     rung_ = committed_seq;
   }
 }

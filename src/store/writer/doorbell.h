@@ -8,8 +8,8 @@
 
 namespace tdbg::store {
 
-/// Writes the 8 bytes in place: a rename per commit would cost two directory updates and a watch on the file would
-/// lose it. Failures are ignored; readers poll slowly anyway. \threadsafety One thread.
+/// Writes the 8 bytes in place: a rename per commit would cost two directory updates and a watch on the file
+/// would lose it. Failures are ignored; readers poll slowly anyway. \threadsafety One thread.
 class Doorbell {
  public:
   explicit Doorbell(std::string path) : path_(std::move(path)) {}

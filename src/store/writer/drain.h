@@ -14,10 +14,11 @@
 
 namespace tdbg::store {
 
-/// Opens the worker's files on its own thread, then seals what the training thread commits until told to stop.
+/// Opens the worker's files on its own thread, then seals what the training thread commits until told to
+/// stop.
 ///
-/// Errors of the disk are told to the training thread by cause (Handoff::drain_cause) and retried with growing
-/// pauses; nothing sealed or committed is ever given up while the process lives.
+/// Errors of the disk are told to the training thread by cause (Handoff::drain_cause) and retried with
+/// growing pauses; nothing sealed or committed is ever given up while the process lives.
 class Drain {
  public:
   /// Starts the thread and waits until it has the lock, the journal and worker.json.
@@ -49,9 +50,9 @@ class Drain {
   // Drain thread's.
   std::unique_ptr<Files> files_;
   uint64_t segment_bytes_ = 0;
-  int64_t retry_nanos_ = 0;         // pause before the next attempt; 0: the last one succeeded
-  int64_t retry_at_ = 0;            // monotonic
-  int64_t pending_since_ = -1;      // monotonic; -1: nothing waits
+  int64_t retry_nanos_ = 0;     // pause before the next attempt; 0: the last one succeeded
+  int64_t retry_at_ = 0;        // monotonic
+  int64_t pending_since_ = -1;  // monotonic; -1: nothing waits
   uint64_t touched_pos_ = 0;
   uint64_t previous_committed_ = 0;
 

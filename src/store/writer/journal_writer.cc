@@ -34,9 +34,12 @@ JournalWriter::JournalWriter(Ring ring, Handoff* handoff, WhenFull when_full, ui
 
 uint64_t JournalWriter::Limit(Class c) const {
   switch (c) {
-    case Class::kRaw: return ring_.bytes - raw_reserve_;
-    case Class::kRows: return ring_.bytes - ring_.bytes / 64;
-    case Class::kCommit: break;
+    case Class::kRaw:
+      return ring_.bytes - raw_reserve_;
+    case Class::kRows:
+      return ring_.bytes - ring_.bytes / 64;
+    case Class::kCommit:
+      break;
   }
   return ring_.bytes;
 }
@@ -84,7 +87,8 @@ bool JournalWriter::WaitForDrain(uint64_t need, uint64_t limit) {
     } else if (progress == stalled_at_progress_ || clock_->MonotonicNanos() - since > kStallNanos) {
       // Once is enough: later steps do not wait again until the disk moves.
       stalled_at_progress_ = progress;
-      handoff_->NoteError(Unavailable("the disk took no write for 30 s; raw tensors are dropped until it does"));
+      handoff_->NoteError(
+          Unavailable("the disk took no write for 30 s; raw tensors are dropped until it does"));
       refusal_ = LossCause::kIoError;
       return false;
     }
@@ -114,8 +118,8 @@ void JournalWriter::Finish(RecordType type, uint64_t payload_bytes, int64_t step
   const uint64_t total = format::RecordBytes(payload_bytes);
   const uint64_t used = sizeof(format::RecordHeader) + payload_bytes;
   std::memset(record + used, 0, total - used);
-  const auto header = format::MakeRecordHeader(type, next_sequence_++, head_, payload_bytes, step, payload_hash,
-                                               prefix_hash);
+  const auto header =
+      format::MakeRecordHeader(type, next_sequence_++, head_, payload_bytes, step, payload_hash, prefix_hash);
   std::memcpy(record, &header, sizeof(header));
   head_ += total;
 }
@@ -147,14 +151,15 @@ bool JournalWriter::FlushDefs() {
 }
 
 BudgetLevel JournalWriter::budget_level() const {
-  // What waits in the journal is counted as if it were sealed already: otherwise a small budget would be overrun by
-  // a whole journal before the first segment exists.
+  // What waits in the journal is counted as if it were sealed already: otherwise a small budget would be
+  // overrun by a whole journal before the first segment exists.
   return budget_.LevelAt(handoff_->bytes_sealed.load(std::memory_order_relaxed) + (head_ - ring_.sealed()));
 }
 
 void JournalWriter::SayOnce(BudgetLevel level) {
   if (level <= said_) return;
-  static constexpr const char* kWhat[] = {"", "raw tensors are", "histograms, too, are", "statistics, too, are"};
+  static constexpr const char* kWhat[] = {"", "raw tensors are", "histograms, too, are",
+                                          "statistics, too, are"};
   handoff_->NoteError(ResourceExhausted("the budget of " + std::to_string(budget_.bytes()) +
                                         " bytes is nearly used: " + kWhat[static_cast<int>(level)] +
                                         " no longer kept"));
@@ -217,7 +222,8 @@ void JournalWriter::AppendSummaries(int64_t step, std::span<const SummaryRow> ro
   };
   for (const SummaryRow& row : rows) {
     if (uint64_t{row.histogram_offset} + row.histogram_bytes <= histograms.size()) continue;
-    Shed(LossKind::kSummary, step, rows.size(), rows.size_bytes(), LossCause::kUnsupported);  // not a batch at all
+    Shed(LossKind::kSummary, step, rows.size(), rows.size_bytes(),
+         LossCause::kUnsupported);  // not a batch at all
     return;
   }
   const BudgetLevel level = budget_level();
@@ -228,7 +234,8 @@ void JournalWriter::AppendSummaries(int64_t step, std::span<const SummaryRow> ro
     return;
   }
 
-  // One record of everything would have to fit in one piece; batches of an eighth fit wherever there is room at all.
+  // One record of everything would have to fit in one piece; batches of an eighth fit wherever there is room
+  // at all.
   const uint64_t batch_limit = ring_.bytes / 8;
   const bool as_one_block = rows.size_bytes() + histograms.size() <= batch_limit;
   while (!rows.empty()) {
@@ -243,8 +250,8 @@ void JournalWriter::AppendSummaries(int64_t step, std::span<const SummaryRow> ro
     const auto batch = rows.first(n);
     rows = rows.subspan(n);
     const uint64_t histogram_bytes = histogram_bytes_of(batch);
-    const auto with_histogram = static_cast<uint64_t>(
-        std::count_if(batch.begin(), batch.end(), [](const SummaryRow& row) { return row.histogram_bytes != 0; }));
+    const auto with_histogram = static_cast<uint64_t>(std::count_if(
+        batch.begin(), batch.end(), [](const SummaryRow& row) { return row.histogram_bytes != 0; }));
     LossCause cause = LossCause::kBudget;
     if (level < BudgetLevel::kNoHistograms) {
       if (AppendRowBatch(step, batch, histograms, true, histogram_bytes, as_one_block)) continue;
@@ -278,14 +285,16 @@ void JournalWriter::AppendScalars(int64_t step, std::span<const format::ScalarRo
   if (id_base_ != 0) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const format::TensorId id = rows[i].tensor + id_base_;
-      std::memcpy(payload + i * sizeof(format::ScalarRow) + offsetof(format::ScalarRow, tensor), &id, sizeof(id));
+      std::memcpy(payload + i * sizeof(format::ScalarRow) + offsetof(format::ScalarRow, tensor), &id,
+                  sizeof(id));
     }
   }
   Finish(RecordType::kScalars, bytes, step, base::Hash64({payload, bytes}));
   scalar_rows_ += static_cast<uint32_t>(rows.size());
 }
 
-bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view) {
+bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub,
+                              const TensorView& view) {
   const uint64_t item = ItemSize(view.dtype);
   const uint64_t data_bytes = view.byte_count();
   if (item == 0 || (view.data == nullptr && data_bytes != 0)) {
@@ -360,7 +369,8 @@ bool JournalWriter::Commit(format::Commit commit) {
 bool JournalWriter::Rollback() {
   const uint64_t committed = ring_.header->committed_pos.load(std::memory_order_relaxed);
   const bool was_open = head_ != committed;
-  // SealLeftovers takes a valid record behind committed_pos for a step that a crash cut off; this one was not.
+  // SealLeftovers takes a valid record behind committed_pos for a step that a crash cut off; this one was
+  // not.
   if (was_open) std::memset(ring_.At(committed), 0, sizeof(format::RecordHeader));
   head_ = committed;
   next_sequence_ = ring_.header->committed_seq.load(std::memory_order_relaxed) + 1;
@@ -374,7 +384,8 @@ bool JournalWriter::RoomForRaw(uint64_t bytes) const {
   const uint64_t limit = Limit(Class::kRaw);
   if (bytes > limit) return false;
   const uint64_t need = Need(format::kRawDataOffset + bytes);
-  const bool waits = when_full_ == WhenFull::kBlock && handoff_->drain_cause.load(std::memory_order_relaxed) == 0;
+  const bool waits =
+      when_full_ == WhenFull::kBlock && handoff_->drain_cause.load(std::memory_order_relaxed) == 0;
   return (waits ? open_bytes() : head_ - ring_.sealed()) + need <= limit;
 }
 

@@ -21,17 +21,18 @@ namespace tdbg::store {
 ///   ring bytes filled:   |<------------------- raw ------------------->|<-- rows, defs -->|<- commits ->|
 ///                        0                                  ring - reserve      ring - ring/64        ring
 ///
-/// Each class may fill the ring up to its own mark, so a burst of raw tensors never costs a summary, and a commit
-/// finds room for itself even when statistics did not.
+/// Each class may fill the ring up to its own mark, so a burst of raw tensors never costs a summary, and a
+/// commit finds room for itself even when statistics did not.
 /// \threadsafety One thread.
 class JournalWriter {
  public:
   /// Borrows both for life. `id_base`: TensorIds that predecessors in this directory used up.
-  JournalWriter(Ring ring, Handoff* handoff, WhenFull when_full, uint64_t budget_bytes, format::TensorId id_base,
-                const base::Clock* clock);
+  JournalWriter(Ring ring, Handoff* handoff, WhenFull when_full, uint64_t budget_bytes,
+                format::TensorId id_base, const base::Clock* clock);
 
   void AppendTensorDef(format::TensorDef def);
-  void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows, std::span<const uint8_t> histograms);
+  void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows,
+                       std::span<const uint8_t> histograms);
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view);
   /// A small record of JSON: context, acknowledgement, end. False if it did not fit (counted, except
@@ -41,7 +42,8 @@ class JournalWriter {
   bool Commit(format::Commit commit);
   /// Forgets the open step. \return whether there was one.
   bool Rollback();
-  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count, uint64_t bytes);
+  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
+                 uint64_t bytes);
 
   bool RoomForRaw(uint64_t bytes) const;
   uint64_t open_bytes() const { return head_ - ring_.header->committed_pos.load(std::memory_order_relaxed); }
@@ -62,8 +64,9 @@ class JournalWriter {
   void SayOnce(BudgetLevel level);
   void Shed(format::LossKind kind, int64_t step, uint64_t count, uint64_t bytes, format::LossCause cause);
   /// One record of consecutive rows. False if nothing of it could be kept.
-  bool AppendRowBatch(int64_t step, std::span<const format::SummaryRow> rows, std::span<const uint8_t> histograms,
-                      bool with_histograms, uint64_t histogram_bytes, bool as_one_block);
+  bool AppendRowBatch(int64_t step, std::span<const format::SummaryRow> rows,
+                      std::span<const uint8_t> histograms, bool with_histograms, uint64_t histogram_bytes,
+                      bool as_one_block);
 
   const Ring ring_;
   Handoff* const handoff_;
@@ -73,15 +76,15 @@ class JournalWriter {
   const base::Clock* const clock_;
   const uint64_t raw_reserve_;
 
-  uint64_t head_;           // end of the open step
+  uint64_t head_;  // end of the open step
   uint64_t next_sequence_;
   format::LossCause refusal_ = format::LossCause::kJournalFull;  // why MakeRoom last said no
   uint64_t stalled_at_progress_ = ~uint64_t{0};
   BudgetLevel said_ = BudgetLevel::kAll;
   uint32_t summary_rows_ = 0, scalar_rows_ = 0, raw_tensors_ = 0, shed_ = 0;
 
-  // Definitions not committed yet, in order: the first `defs_in_ring_` lie in the open step, the others wait for
-  // room. A definition is never dropped: rows without one are noise.
+  // Definitions not committed yet, in order: the first `defs_in_ring_` lie in the open step, the others wait
+  // for room. A definition is never dropped: rows without one are noise.
   std::vector<std::string> defs_;
   size_t defs_in_ring_ = 0;
 };

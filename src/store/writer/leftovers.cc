@@ -121,8 +121,8 @@ Status TakeFromSegment(base::FileSystem& files, const std::string& path, Inherit
   return OkStatus();
 }
 
-// A valid record behind committed_pos is a step that was cut off. Set, not added: a journal has one death, and this
-// may run several times.
+// A valid record behind committed_pos is a step that was cut off. Set, not added: a journal has one death,
+// and this may run several times.
 void NoteCrashedStep(const Ring& ring) {
   const uint64_t committed = ring.committed();
   format::RecordHeader header;
@@ -189,7 +189,8 @@ Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::stri
       CountLossIn(ring.header, format::LossCause::kDamaged, format::LossKind::kRaw,
                   std::max<int64_t>(sealed.last_step, 0), sealed.damaged_records, sealed.damaged_bytes);
     }
-    ring.header->sealed_seq.store(std::max(sealed.last_sequence, segments.last_sequence), std::memory_order_release);
+    ring.header->sealed_seq.store(std::max(sealed.last_sequence, segments.last_sequence),
+                                  std::memory_order_release);
     ring.header->sealed_pos.store(sealed.end_pos, std::memory_order_release);
   }
   heir.losses = LossesIn(*ring.header);
@@ -206,9 +207,11 @@ Status SealLeftovers(base::FileSystem& files, const std::string& worker_director
   if (!lock.ok()) return lock.status().code() == Code::kFailedPrecondition ? OkStatus() : lock.status();
   TDBG_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(worker_file));
   TDBG_ASSIGN_OR_RETURN(const format::WorkerInfo info, format::WorkerInfo::FromJson(text));
-  const std::string journal_path =
-      info.journal_path.starts_with('/') ? info.journal_path : base::JoinPath(worker_directory, info.journal_path);
-  TDBG_ASSIGN_OR_RETURN(const Inheritance heir, SealLeftoversLocked(files, worker_directory, info, journal_path));
+  const std::string journal_path = info.journal_path.starts_with('/')
+                                       ? info.journal_path
+                                       : base::JoinPath(worker_directory, info.journal_path);
+  TDBG_ASSIGN_OR_RETURN(const Inheritance heir,
+                        SealLeftoversLocked(files, worker_directory, info, journal_path));
   (void)heir;
   return OkStatus();
 }

@@ -21,8 +21,8 @@ struct Inheritance {
   std::vector<format::Loss> losses;  ///< cumulative
 };
 
-/// Seals the journal of `journal_path`, if there is one. Kill-safe: each segment is complete or absent, and what is
-/// in a segment already is recognised by its sequence, so doing it again adds nothing.
+/// Seals the journal of `journal_path`, if there is one. Kill-safe: each segment is complete or absent, and
+/// what is in a segment already is recognised by its sequence, so doing it again adds nothing.
 /// \pre the caller holds the worker's lock.
 Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::string& worker_directory,
                                         const format::WorkerInfo& info, const std::string& journal_path);

@@ -35,9 +35,7 @@ class LeftoversTest : public testing::Test {
     c.global_step = step;
     if (commit) writer_->Commit(c);
   }
-  void Die() {
-    std::filesystem::copy(scratch_ / "live", dead_, std::filesystem::copy_options::recursive);
-  }
+  void Die() { std::filesystem::copy(scratch_ / "live", dead_, std::filesystem::copy_options::recursive); }
   Decoded Read() { return DecodeWorker(dead_, dead_ + "/journal"); }
   template <typename T>
   void Patch(uint64_t at, T value) {
@@ -45,7 +43,9 @@ class LeftoversTest : public testing::Test {
     std::memcpy(journal.data() + at, &value, sizeof(value));
     base::Spill(dead_ + "/journal", journal);
   }
-  uint64_t Field(size_t offset) { return base::Load<uint64_t>(base::Slurp(dead_ + "/journal").data() + offset); }
+  uint64_t Field(size_t offset) {
+    return base::Load<uint64_t>(base::Slurp(dead_ + "/journal").data() + offset);
+  }
 
   base::ScratchDirectory scratch_;
   std::string dead_ = scratch_ / "dead";
@@ -76,7 +76,8 @@ TEST_F(LeftoversTest, ASegmentRenamedBeforeSealedPosMovedIsNotSealedAgain) {
   TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
   const std::string segment = base::LocalFileSystem().List(dead_ + "/segments")->at(0).name;
   Step(1);
-  std::filesystem::copy(scratch_ / "live/journal", dead_ + "/journal", std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy(scratch_ / "live/journal", dead_ + "/journal",
+                        std::filesystem::copy_options::overwrite_existing);
   TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
   const Decoded read = Read();
   EXPECT_EQ(read.segments, 2u);

@@ -47,8 +47,8 @@ void InitJournal(std::span<std::byte> mapping, uint64_t writer_id, uint64_t next
   std::memcpy(header->magic, format::kJournalMagic, sizeof(header->magic));
 }
 
-void CountLossIn(JournalHeader* header, format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                 uint64_t bytes) {
+void CountLossIn(JournalHeader* header, format::LossCause cause, format::LossKind kind, int64_t step,
+                 uint64_t count, uint64_t bytes) {
   const auto c = static_cast<size_t>(cause);
   const auto k = static_cast<size_t>(kind) - 1;
   if (c >= format::kLossCauses || k >= 4 || count == 0) return;

@@ -30,7 +30,8 @@ struct Ring {
   uint64_t sealed() const { return header->sealed_pos.load(std::memory_order_acquire); }
 };
 
-/// Makes a fresh, zeroed mapping a valid journal. The magic goes last: a process that dies here leaves no journal.
+/// Makes a fresh, zeroed mapping a valid journal. The magic goes last: a process that dies here leaves no
+/// journal.
 void InitJournal(std::span<std::byte> mapping, uint64_t writer_id, uint64_t next_sequence,
                  std::span<const format::Loss> losses_so_far);
 
@@ -43,15 +44,15 @@ std::vector<format::Loss> LossesIn(const format::JournalHeader& header);
 /// Between the training thread and the drain.
 struct Handoff {
   // Drain -> training.
-  std::atomic<uint32_t> drain_cause{0};     ///< LossCause while sealing fails; 0: all is well
-  std::atomic<uint64_t> progress{0};        ///< one more for each write that the disk took
-  std::atomic<uint64_t> bytes_sealed{0};    ///< of all segments in the worker's directory
-  Signal sealed;                            ///< sealed_pos moved, or drain_cause changed
+  std::atomic<uint32_t> drain_cause{0};   ///< LossCause while sealing fails; 0: all is well
+  std::atomic<uint64_t> progress{0};      ///< one more for each write that the disk took
+  std::atomic<uint64_t> bytes_sealed{0};  ///< of all segments in the worker's directory
+  Signal sealed;                          ///< sealed_pos moved, or drain_cause changed
   // Training -> drain.
   std::atomic<bool> producer_waits{false};  ///< seal what is committed, whatever its size
   std::atomic<bool> seal_all{false};        ///< the same, asked for by End
   std::atomic<bool> stop{false};
-  Signal work;                              ///< something was committed or asked for
+  Signal work;  ///< something was committed or asked for
 
   /// Keeps the first; for one line in the log.
   void NoteError(const Status& status);

@@ -82,8 +82,9 @@ SegmentBuilder::SegmentBuilder(base::FileSystem* files, SegmentOrigin origin)
     : files_(files), origin_(std::move(origin)), content_(std::make_unique<Content>()) {}
 SegmentBuilder::~SegmentBuilder() = default;
 
-void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits,
-                             bool verify, uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result) {
+void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,
+                             const SealLimits& limits, bool verify, uint64_t skip_through_sequence,
+                             TensorTable* tensors, SealResult* result) {
   Content& c = *content_;
   c.Clear();
   uint64_t row_bytes = 0, header_bytes = 0;
@@ -98,7 +99,8 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
       ++result->damaged_records;
       result->damaged_bytes += committed_pos - position;
       position = committed_pos;
-      result->last_sequence = std::max(c.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire));
+      result->last_sequence =
+          std::max(c.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire));
       break;
     }
     const std::span<const std::byte> payload(ring.At(position) + sizeof(header), header.payload_bytes);
@@ -118,7 +120,9 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
     }
     const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
     switch (static_cast<RecordType>(header.type)) {
-      case RecordType::kTensorDef: tensors->Add(text); break;
+      case RecordType::kTensorDef:
+        tensors->Add(text);
+        break;
       case RecordType::kSummaries: {
         const auto view = format::DecodeSummaries(payload);
         if (!view.ok()) break;
@@ -144,9 +148,15 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
         header_bytes += 300;
         break;
       }
-      case RecordType::kContext: c.contexts.push_back(text); break;
-      case RecordType::kAck: c.acks.push_back(text); break;
-      case RecordType::kEnd: c.end = text; break;
+      case RecordType::kContext:
+        c.contexts.push_back(text);
+        break;
+      case RecordType::kAck:
+        c.acks.push_back(text);
+        break;
+      case RecordType::kEnd:
+        c.end = text;
+        break;
       case RecordType::kCommit: {
         auto commit = base::Load<format::Commit>(payload.data());
         commit.summary_rows = step.summary_rows;
@@ -157,8 +167,10 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
         c.last_sequence = header.sequence;
         break;
       }
-      case RecordType::kPad: break;
-      default: break;  // of a later minor version, which sealed its own journal in all but a crash
+      case RecordType::kPad:
+        break;
+      default:
+        break;  // of a later minor version, which sealed its own journal in all but a crash
     }
     const bool at_commit = header.type == static_cast<uint16_t>(RecordType::kCommit);
     if (at_commit && (position - begin_pos >= limits.journal_bytes || row_bytes >= limits.row_bytes ||
@@ -195,7 +207,7 @@ void SegmentBuilder::LayColumns() {
     return to;
   };
   // A column of one field of the commits.
-  const auto step_column = [&]<typename T>(const char* key, const char* dtype, T format::Commit::*field) {
+  const auto step_column = [&]<typename T>(const char* key, const char* dtype, T format::Commit::* field) {
     std::byte* to = piece(key, dtype, sizeof(T), n_steps);
     for (const format::Commit& commit : c.commits) {
       base::Store(to, commit.*field);
@@ -230,8 +242,9 @@ void SegmentBuilder::LayColumns() {
       for (uint32_t i = 0; i < record.view.row_count; ++i, to += 8) base::Store(to, record.step);
     }
   };
-#define TDBG_COLUMN(field, dtype) \
-  summary_column("summary/" #field, dtype, offsetof(format::SummaryRow, field), decltype(format::SummaryRow::field)())
+#define TDBG_COLUMN(field, dtype)                                               \
+  summary_column("summary/" #field, dtype, offsetof(format::SummaryRow, field), \
+                 decltype(format::SummaryRow::field)())
   TDBG_COLUMN(tensor, "U32");
   summary_step_column("summary/step_first");
   summary_step_column("summary/step_last");
@@ -307,14 +320,15 @@ void SegmentBuilder::LayRaws(const TensorTable& tensors, SealResult* result) {
     const auto [name, is_new] = names.try_emplace(raw.header.tensor);
     if (is_new) name->second = tensors.NameOf(raw.header.tensor);
     Piece p;
-    p.entry.key =
-        format::RawKey(name->second, raw.step, {raw.header.sub, static_cast<format::Point>(raw.header.point)});
+    p.entry.key = format::RawKey(name->second, raw.step,
+                                 {raw.header.sub, static_cast<format::Point>(raw.header.point)});
     const auto dtype = static_cast<DType>(raw.header.dtype);
     p.entry.dtype = std::string(format::SafetensorsDType(dtype));
     p.entry.shape.assign(raw.header.shape, raw.header.shape + raw.header.rank);
     p.item_bytes = ItemSize(dtype);
     // As U8 an element is one more axis of its bytes.
-    if (p.entry.dtype == "U8" && p.item_bytes > 1) p.entry.shape.push_back(static_cast<int64_t>(p.item_bytes));
+    if (p.entry.dtype == "U8" && p.item_bytes > 1)
+      p.entry.shape.push_back(static_cast<int64_t>(p.item_bytes));
     p.bytes = raw.data;
     p.hash = raw.hash;
     p.is_raw = true;
@@ -338,13 +352,15 @@ std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& te
     format::AppendJsonString(key, out);
     out->push_back(':');
   };
-  const auto append_list = [&](std::string_view key, std::span<const std::string_view> items, std::string* out) {
+  const auto append_list = [&](std::string_view key, std::span<const std::string_view> items,
+                               std::string* out) {
     append_key(key, out);
     out->push_back('[');
     for (size_t i = 0; i < items.size(); ++i) {
       if (i != 0) out->push_back(',');
       // Whatever a caller handed in, the header stays JSON.
-      out->append(format::IsJson(items[i]) ? std::string(items[i]) : format::DumpJson(format::Json(items[i])));
+      out->append(format::IsJson(items[i]) ? std::string(items[i])
+                                           : format::DumpJson(format::Json(items[i])));
     }
     out->push_back(']');
   };
@@ -382,8 +398,8 @@ std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& te
     first = false;
     out += "{\"cause\":" + std::to_string(loss.cause) + ",\"kind\":" + std::to_string(loss.kind) +
            ",\"count\":" + std::to_string(loss.count) + ",\"bytes\":" + std::to_string(loss.bytes) +
-           ",\"first_step\":" + std::to_string(loss.first_step) + ",\"last_step\":" + std::to_string(loss.last_step) +
-           "}";
+           ",\"first_step\":" + std::to_string(loss.first_step) +
+           ",\"last_step\":" + std::to_string(loss.last_step) + "}";
   }
   out.push_back(']');
   append_key("checksums", &out);
@@ -403,7 +419,8 @@ std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& te
     if (!first) out.push_back(',');
     first = false;
     format::AppendJsonString(p.entry.key, &out);
-    out += ":{\"id\":" + std::to_string(p.raw.tensor) + ",\"commit\":" + std::to_string(p.commit) + ",\"dtype\":\"";
+    out += ":{\"id\":" + std::to_string(p.raw.tensor) + ",\"commit\":" + std::to_string(p.commit) +
+           ",\"dtype\":\"";
     out += DTypeName(static_cast<DType>(p.raw.dtype));
     out += "\",\"shape\":[";
     for (int i = 0; i < p.raw.rank; ++i) {
@@ -453,8 +470,9 @@ Status SegmentBuilder::WriteFile(const std::string& header, const std::string& p
 }
 
 Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,
-                                            const SealLimits& limits, bool verify, uint64_t skip_through_sequence,
-                                            TensorTable* tensors, const std::function<void()>& tick) {
+                                            const SealLimits& limits, bool verify,
+                                            uint64_t skip_through_sequence, TensorTable* tensors,
+                                            const std::function<void()>& tick) {
   Content& c = *content_;
   SealResult result;
   Collect(ring, begin_pos, committed_pos, limits, verify, skip_through_sequence, tensors, &result);
@@ -473,8 +491,7 @@ Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos
     entries.push_back(p.entry);
   }
   const std::string header = format::EncodeSegmentHeader(entries, MetadataJson(ring, *tensors));
-  result.path =
-      base::JoinPath(origin_.directory, format::SegmentFileName(c.first_sequence, c.last_sequence));
+  result.path = base::JoinPath(origin_.directory, format::SegmentFileName(c.first_sequence, c.last_sequence));
   TDBG_RETURN_IF_ERROR(WriteFile(header, result.path, tick));
   result.file_bytes = header.size() + at;
   return result;

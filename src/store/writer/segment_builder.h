@@ -24,20 +24,20 @@ struct SegmentOrigin {
 
 struct SealLimits {
   uint64_t journal_bytes = 64 << 20;  ///< cut at the first commit that reaches this
-  /// Rows become columns in memory before they are written (raw tensors do not); with the header this keeps the
-  /// drain's memory under some 32 MiB.
+  /// Rows become columns in memory before they are written (raw tensors do not); with the header this keeps
+  /// the drain's memory under some 32 MiB.
   uint64_t row_bytes = 12 << 20;
-  uint64_t header_bytes = 8 << 20;    ///< estimated; safetensors refuses headers beyond 100 MB
+  uint64_t header_bytes = 8 << 20;  ///< estimated; safetensors refuses headers beyond 100 MB
 };
 
 struct SealResult {
-  uint64_t end_pos = 0;          ///< sealed up to here
+  uint64_t end_pos = 0;  ///< sealed up to here
   uint64_t last_sequence = 0;
-  uint64_t file_bytes = 0;       ///< 0: the range held nothing but damage, and there is no file
+  uint64_t file_bytes = 0;  ///< 0: the range held nothing but damage, and there is no file
   std::string path;
   uint64_t damaged_records = 0;  ///< skipped; only with `verify`
   uint64_t damaged_bytes = 0;
-  uint64_t repeated_keys = 0;    ///< raw values given twice for one key; the last is kept
+  uint64_t repeated_keys = 0;  ///< raw values given twice for one key; the last is kept
   uint64_t repeated_bytes = 0;
   int64_t first_step = -1, last_step = -1;
 };
@@ -54,15 +54,15 @@ class SegmentBuilder {
   /// \param skip_through_sequence  records up to this one are in a segment already
   /// \param tick  called between writes: the doorbell must not wait for a slow disk
   /// \error those of the file system
-  Result<SealResult> SealNext(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits,
-                              bool verify, uint64_t skip_through_sequence, TensorTable* tensors,
-                              const std::function<void()>& tick);
+  Result<SealResult> SealNext(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,
+                              const SealLimits& limits, bool verify, uint64_t skip_through_sequence,
+                              TensorTable* tensors, const std::function<void()>& tick);
 
  private:
   struct Content;
   struct Piece;
-  void Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits, bool verify,
-               uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result);
+  void Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits,
+               bool verify, uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result);
   void LayColumns();
   void LayRaws(const TensorTable& tensors, SealResult* result);
   std::string MetadataJson(const Ring& ring, const TensorTable& tensors) const;

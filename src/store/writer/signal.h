@@ -6,11 +6,12 @@
 
 namespace tdbg::store {
 
-/// An event counter over a futex. A condition variable would need a mutex, which the sleeper may hold at the very
-/// moment the training thread wants to wake it; std::atomic::wait knows no timeout.
+/// An event counter over a futex. A condition variable would need a mutex, which the sleeper may hold at the
+/// very moment the training thread wants to wake it; std::atomic::wait knows no timeout.
 ///
 ///   const uint32_t ticket = signal.Ticket();
-///   if (nothing to do) signal.Wait(ticket, timeout);   // returns at once if somebody notified since Ticket()
+///   if (nothing to do) signal.Wait(ticket, timeout);   // returns at once if somebody notified since
+///   Ticket()
 ///
 /// \threadsafety Any thread.
 class Signal {

@@ -14,7 +14,8 @@ void SyncFile(const std::string& path, Handoff* handoff) {
   if (!fd.ok()) return;  // deleted meanwhile: nothing to keep
   if (::fdatasync(fd.get()) != 0) handoff->NoteError(base::PathError(errno, "cannot sync", path));
   const size_t slash = path.rfind('/');
-  const base::UniqueFd directory(::open(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const base::UniqueFd directory(
+      ::open(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.ok()) (void)::fsync(directory.get());  // the name; not every file system can
 }
 

@@ -11,8 +11,8 @@
 
 namespace tdbg::store {
 
-/// A thread of its own: fdatasync of 64 MiB takes from 30 ms to a second, in which the drain would neither ring the
-/// doorbell nor free journal space. It works on paths, since a published segment never changes.
+/// A thread of its own: fdatasync of 64 MiB takes from 30 ms to a second, in which the drain would neither
+/// ring the doorbell nor free journal space. It works on paths, since a published segment never changes.
 /// \threadsafety Enqueue from one thread.
 class Syncer {
  public:

@@ -17,7 +17,8 @@
 
 namespace tdbg::store {
 
-/// Everything a worker's directory says, in plain containers. Throws std::runtime_error on anything that is wrong.
+/// Everything a worker's directory says, in plain containers. Throws std::runtime_error on anything that is
+/// wrong.
 struct Decoded {
   struct Row {
     format::SummaryRow row;
@@ -148,15 +149,17 @@ inline void DecodeJournalInto(const std::string& file, Decoded* out) {
           Decoded::Row row;
           row.row = base::Load<format::SummaryRow>(view->rows.data() + i * sizeof(format::SummaryRow));
           row.step = header.global_step;
-          row.histogram.assign(reinterpret_cast<const char*>(view->histograms.data()) + row.row.histogram_offset,
-                               row.row.histogram_bytes);
+          row.histogram.assign(
+              reinterpret_cast<const char*>(view->histograms.data()) + row.row.histogram_offset,
+              row.row.histogram_bytes);
           step.rows.push_back(row);
         }
         break;
       }
       case format::RecordType::kScalars:
         for (size_t i = 0; i < payload.size() / sizeof(format::ScalarRow); ++i) {
-          step.scalars.push_back(base::Load<format::ScalarRow>(payload.data() + i * sizeof(format::ScalarRow)));
+          step.scalars.push_back(
+              base::Load<format::ScalarRow>(payload.data() + i * sizeof(format::ScalarRow)));
         }
         break;
       case format::RecordType::kRaw: {
@@ -167,16 +170,23 @@ inline void DecodeJournalInto(const std::string& file, Decoded* out) {
             std::string(reinterpret_cast<const char*>(raw->data.data()), raw->data.size());
         break;
       }
-      case format::RecordType::kContext: out->contexts.push_back(text); break;
-      case format::RecordType::kAck: out->acks.push_back(text); break;
-      case format::RecordType::kEnd: out->end = text; break;
+      case format::RecordType::kContext:
+        out->contexts.push_back(text);
+        break;
+      case format::RecordType::kAck:
+        out->acks.push_back(text);
+        break;
+      case format::RecordType::kEnd:
+        out->end = text;
+        break;
       case format::RecordType::kCommit:
         step.commit = base::Load<format::Commit>(payload.data());
         Demand(step.commit.summary_rows == step.rows.size(), "commit: rows");
         out->steps.push_back(std::move(step));
         step = {};
         break;
-      case format::RecordType::kPad: break;
+      case format::RecordType::kPad:
+        break;
     }
   }
 }
@@ -210,7 +220,8 @@ class FaultyFileSystem : public base::FileSystem {
 
   class Pending : public base::PendingFile {
    public:
-    Pending(std::unique_ptr<base::PendingFile> file, FaultyFileSystem* owner) : file_(std::move(file)), owner_(owner) {}
+    Pending(std::unique_ptr<base::PendingFile> file, FaultyFileSystem* owner)
+        : file_(std::move(file)), owner_(owner) {}
     Status Write(std::span<const std::byte> bytes) override {
       if (const int millis = owner_->stall_millis.load()) ::usleep(static_cast<useconds_t>(millis) * 1000);
       if (written_++ > 0 || !owner_->fail_midway) TDBG_RETURN_IF_ERROR(owner_->Verdict());
@@ -241,11 +252,15 @@ class FaultyFileSystem : public base::FileSystem {
   Status CreateDirectories(const std::string& path) override { return local_.CreateDirectories(path); }
   Result<std::vector<base::DirEntry>> List(const std::string& path) override { return local_.List(path); }
   bool Exists(const std::string& path) override { return local_.Exists(path); }
-  Result<std::string> ReadFile(const std::string& path, uint64_t max) override { return local_.ReadFile(path, max); }
+  Result<std::string> ReadFile(const std::string& path, uint64_t max) override {
+    return local_.ReadFile(path, max);
+  }
   Status WriteFileAtomic(const std::string& path, std::string_view text) override {
     return local_.WriteFileAtomic(path, text);
   }
-  Status AppendLine(const std::string& path, std::string_view line) override { return local_.AppendLine(path, line); }
+  Status AppendLine(const std::string& path, std::string_view line) override {
+    return local_.AppendLine(path, line);
+  }
   Result<std::unique_ptr<base::ReadableFile>> OpenReadable(const std::string& path) override {
     return local_.OpenReadable(path);
   }

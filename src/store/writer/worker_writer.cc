@@ -22,8 +22,9 @@ Result<std::unique_ptr<WorkerWriter>> WorkerWriter::Open(WriterOptions options) 
   auto impl = std::make_unique<Impl>(options);
   TDBG_ASSIGN_OR_RETURN(impl->drain, Drain::Start(options, &impl->handoff));
   impl->header = impl->drain->ring().header;
-  impl->journal = std::make_unique<JournalWriter>(impl->drain->ring(), &impl->handoff, options.when_full,
-                                                  options.budget_bytes, impl->drain->id_base(), options.clock);
+  impl->journal =
+      std::make_unique<JournalWriter>(impl->drain->ring(), &impl->handoff, options.when_full,
+                                      options.budget_bytes, impl->drain->id_base(), options.clock);
   return std::unique_ptr<WorkerWriter>(new WorkerWriter(std::move(impl)));
 }
 
@@ -47,7 +48,8 @@ void WorkerWriter::AppendScalars(int64_t step, std::span<const format::ScalarRow
   if (impl_ != nullptr) impl_->journal->AppendScalars(step, rows);
 }
 
-bool WorkerWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view) {
+bool WorkerWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub,
+                             const TensorView& view) {
   return impl_ != nullptr && impl_->journal->AppendRaw(step, tensor, sub, view);
 }
 
@@ -107,18 +109,22 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
 }
 
 void WorkerWriter::Abandon() {
-  // Leaked on purpose: destructors would join a thread that does not exist in this process, and unlock and write
-  // files that belong to the parent.
+  // Leaked on purpose: destructors would join a thread that does not exist in this process, and unlock and
+  // write files that belong to the parent.
   (void)impl_.release();
 }
 
-bool WorkerWriter::RoomForRaw(uint64_t bytes) const { return impl_ != nullptr && impl_->journal->RoomForRaw(bytes); }
+bool WorkerWriter::RoomForRaw(uint64_t bytes) const {
+  return impl_ != nullptr && impl_->journal->RoomForRaw(bytes);
+}
 
 std::vector<format::Loss> WorkerWriter::losses() const {
   return impl_ != nullptr ? LossesIn(*impl_->header) : std::vector<format::Loss>();
 }
 
-Status WorkerWriter::last_error() const { return impl_ != nullptr ? impl_->handoff.first_error() : OkStatus(); }
+Status WorkerWriter::last_error() const {
+  return impl_ != nullptr ? impl_->handoff.first_error() : OkStatus();
+}
 
 uint64_t WorkerWriter::bytes_sealed() const {
   return impl_ != nullptr ? impl_->handoff.bytes_sealed.load(std::memory_order_relaxed) : 0;

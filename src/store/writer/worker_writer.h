@@ -26,17 +26,20 @@ enum class WhenFull : uint8_t {
 };
 
 struct WriterOptions {
-  std::string worker_directory;            ///< <run>/<attempt>/<worker>, exists
-  std::string journal_path;                ///< where the journal lies; usually <worker_directory>/journal
-  format::WorkerInfo worker;               ///< written to worker.json (writer_id and journal_path filled in)
+  std::string worker_directory;  ///< <run>/<attempt>/<worker>, exists
+  std::string journal_path;      ///< where the journal lies; usually <worker_directory>/journal
+  format::WorkerInfo worker;     ///< written to worker.json (writer_id and journal_path filled in)
   std::string run_id;
   int64_t attempt = 0;
   WhenFull when_full = WhenFull::kDropRaw;
-  uint64_t journal_bytes = 256u << 20;     ///< file size; halved until it fits the disk, at least 1 MiB
-  uint64_t segment_bytes = 0;              ///< seal at this many journal bytes; 0: a quarter of the journal, at most 64 MiB
-  uint64_t budget_bytes = 8ull << 30;      ///< of segments for this worker; 0: no limit. Thins raw, then histograms
-  int64_t seal_interval_nanos = 0;         ///< also seal when the oldest unsealed commit is this old; 0: by size only
-  bool durable = true;                     ///< fdatasync each segment (off the training thread)
+  uint64_t journal_bytes = 256u << 20;  ///< file size; halved until it fits the disk, at least 1 MiB
+  uint64_t segment_bytes =
+      0;  ///< seal at this many journal bytes; 0: a quarter of the journal, at most 64 MiB
+  uint64_t budget_bytes =
+      8ull << 30;  ///< of segments for this worker; 0: no limit. Thins raw, then histograms
+  int64_t seal_interval_nanos =
+      0;                ///< also seal when the oldest unsealed commit is this old; 0: by size only
+  bool durable = true;  ///< fdatasync each segment (off the training thread)
   base::FileSystem* files = &base::LocalFileSystem();
   const base::Clock* clock = &base::SystemClock();
 };
@@ -48,18 +51,21 @@ struct WriterOptions {
 /// \threadsafety All calls from one thread at a time, except losses(), last_error().
 class WorkerWriter {
  public:
-  /// Takes the worker's lock, seals what a dead predecessor left in this directory, pre-allocates and maps the
-  /// journal, starts the drain thread. All file operations happen on that thread, with every signal blocked.
+  /// Takes the worker's lock, seals what a dead predecessor left in this directory, pre-allocates and maps
+  /// the journal, starts the drain thread. All file operations happen on that thread, with every signal
+  /// blocked.
   /// \error kFailedPrecondition  the lock is held; kResourceExhausted  no room for even the smallest journal.
   static Result<std::unique_ptr<WorkerWriter>> Open(WriterOptions options);
   /// Commits nothing; seals what is committed; ends the drain thread; releases the lock.
   ~WorkerWriter();
 
-  /// Definitions survive in the journal and in every later segment. Cheap enough for the hot path's first sight only.
+  /// Definitions survive in the journal and in every later segment. Cheap enough for the hot path's first
+  /// sight only.
   void AppendTensorDef(const format::TensorDef& def);
   /// `histograms` holds the bytes that the rows' histogram_offset/bytes refer to.
   /// Sheds histograms, then rows, when the journal is full (never under kBlock).
-  void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows, std::span<const uint8_t> histograms);
+  void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows,
+                       std::span<const uint8_t> histograms);
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
   /// Copies the tensor (C order). False if it was shed; the loss is counted.
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view);
@@ -72,7 +78,8 @@ class WorkerWriter {
   /// "We were looking": no record is written. A few instructions.
   void Heartbeat(int64_t step, int64_t wall_nanos);
   /// Counts something the caller lost (adaptor errors, unsupported dtypes).
-  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count, uint64_t bytes);
+  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
+                 uint64_t bytes);
 
   /// Records why the job ended and seals everything. Waits for the drain, at most `timeout_nanos`.
   void End(std::string_view json, int64_t timeout_nanos);

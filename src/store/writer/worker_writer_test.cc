@@ -20,7 +20,8 @@ using format::LossKind;
 
 uint64_t Lost(const std::vector<format::Loss>& losses, LossCause cause, LossKind kind) {
   for (const format::Loss& loss : losses) {
-    if (loss.cause == static_cast<uint8_t>(cause) && loss.kind == static_cast<uint8_t>(kind)) return loss.count;
+    if (loss.cause == static_cast<uint8_t>(cause) && loss.kind == static_cast<uint8_t>(kind))
+      return loss.count;
   }
   return 0;
 }
@@ -77,7 +78,8 @@ class WorkerWriterTest : public testing::Test {
     row.count = static_cast<uint64_t>(step) * 7 + tensor;
     row.mean = static_cast<double>(step) + 0.5;
     row.histogram_bytes = static_cast<uint32_t>(histogram.size());
-    writer_->AppendSummaries(step, {&row, 1}, {reinterpret_cast<const uint8_t*>(histogram.data()), histogram.size()});
+    writer_->AppendSummaries(step, {&row, 1},
+                             {reinterpret_cast<const uint8_t*>(histogram.data()), histogram.size()});
   }
   void Commit(int64_t step) {
     format::Commit commit;
@@ -209,8 +211,10 @@ TEST_F(WorkerWriterTest, EveryDTypeShapeAndStrideIsKept) {
     ASSERT_TRUE(writer_->AppendRaw(step, 0, {}, {value, static_cast<DType>(d), {}, {}}));
     Commit(step);
   }
-  ASSERT_TRUE(writer_->AppendRaw(step, 0, {}, {grid.data(), DType::kInt32, transposed_shape, transposed_strides}));
-  ASSERT_TRUE(writer_->AppendRaw(step, 0, {2, format::Point::kAfterClip}, {nullptr, DType::kFloat64, empty_shape, {}}));
+  ASSERT_TRUE(
+      writer_->AppendRaw(step, 0, {}, {grid.data(), DType::kInt32, transposed_shape, transposed_strides}));
+  ASSERT_TRUE(writer_->AppendRaw(step, 0, {2, format::Point::kAfterClip},
+                                 {nullptr, DType::kFloat64, empty_shape, {}}));
   Commit(step);
   EXPECT_FALSE(writer_->AppendRaw(step, 0, {}, {grid.data(), DType::kInvalid, empty_shape, {}}));
   EXPECT_EQ(Lost(writer_->losses(), LossCause::kUnsupported, LossKind::kRaw), 1u);
@@ -270,12 +274,14 @@ TEST_F(WorkerWriterTest, AFullDiskDoesNotHangABlockingTraining) {
   const auto losses = writer_->losses();
   EXPECT_GT(Lost(losses, LossCause::kDiskFull, LossKind::kRaw), 1000u);
   EXPECT_GT(Lost(losses, LossCause::kDiskFull, LossKind::kHistogram) +
-                Lost(losses, LossCause::kDiskFull, LossKind::kSummary), 0u);
+                Lost(losses, LossCause::kDiskFull, LossKind::kSummary),
+            0u);
   const uint64_t lost_steps = Lost(losses, LossCause::kDiskFull, LossKind::kStep);
   faulty_.fail = Code::kOk;
   writer_.reset();
   EXPECT_EQ(Read().steps.size(), 2000 - lost_steps);
-  EXPECT_THAT(base::LocalFileSystem().List(scratch_ / "segments")->at(0).name, testing::Not(testing::StartsWith(".")));
+  EXPECT_THAT(base::LocalFileSystem().List(scratch_ / "segments")->at(0).name,
+              testing::Not(testing::StartsWith(".")));
 }
 
 TEST_F(WorkerWriterTest, AStepLargerThanTheJournalIsCountedAndNeverWaitedFor) {
@@ -320,7 +326,8 @@ TEST_F(WorkerWriterTest, ManyRowsOfOneStepAreSplitAndKeepTheirHistograms) {
   writer_.reset();
   const Decoded read = Read();
   ASSERT_EQ(read.steps[1].rows.size(), rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(read.steps[1].rows[i].histogram, "h" + std::to_string(i));
+  for (size_t i = 0; i < rows.size(); ++i)
+    EXPECT_EQ(read.steps[1].rows[i].histogram, "h" + std::to_string(i));
 }
 
 TEST_F(WorkerWriterTest, TheBudgetStopsRawThenHistogramsThenRowsAndSaysSo) {
