@@ -59,7 +59,13 @@ Status Trial::Impl::Discover(bool* news) {
       const std::string directory = base::JoinPath(attempt.directory, entry.name);
       const bool known = std::any_of(attempt.workers.begin(), attempt.workers.end(),
                                      [&](WorkerIndex w) { return slots[w]->directory == directory; });
-      if (known || !Files().Exists(base::JoinPath(directory, format::kWorkerFile))) continue;
+      if (known) continue;
+      if (!Files().Exists(base::JoinPath(directory, format::kWorkerFile))) {
+        // Being made: populating its journal takes up to half a second, in which nothing else tells us. Without
+        // this a fault in a training's first second was seen at the next slow look.
+        waiter.Watch(directory);
+        continue;
+      }
       auto reader = store::WorkerReader::Open(directory);
       if (!reader.ok()) {
         if (reader.status().code() != Code::kDataLoss) return reader.status();
