@@ -115,6 +115,12 @@ TEST(ExecTest, TimeEndsTheWholeGroup) {
   EXPECT_LT(base::SystemClock().MonotonicNanos() - begin, 5'000'000'000);
 }
 
+TEST(ExecTest, ACommandWhoseTimeIsUpMayTidyUp) {
+  const auto exec = MakeExec("trap 'echo tidied; exit 1' TERM; sleep 30 & wait", {.limit_millis = 200});
+  EXPECT_EQ(exec->Perform(Hit()).code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(exec->output(), "tidied\n");
+}
+
 TEST(ExecTest, AChattyCommandDoesNotFillMemoryOrBlock) {
   const auto exec = MakeExec("head -c 10000000 /dev/zero | tr '\\0' x");
   TDBG_ASSERT_OK(exec->Perform(Hit()));

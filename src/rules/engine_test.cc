@@ -72,6 +72,8 @@ TEST(EngineTest, AnIncompleteStepWaitsUntilItsWorkerIsDeclaredLost) {
   EXPECT_THAT(*engine->Advance(run, 1), IsEmpty());
   engine->DeclareLost({0, "rank 2", 0});
   EXPECT_THAT(*engine->Advance(run, 2), IsEmpty()) << "another worker's loss";
+  engine->DeclareLost({0, "rank 1", 5});
+  EXPECT_THAT(*engine->Advance(run, 2), IsEmpty()) << "still expected at step 0";
   engine->DeclareLost({0, "rank 1", 0});
   EXPECT_THAT(*engine->Advance(run, 3), ElementsAre(0));
 }
@@ -136,8 +138,9 @@ TEST(EngineTest, ALaterAttemptThatTakesOverIsJudgedAfresh) {
   ++run.generation;
   run.Step({{loss, 4}});
   run.Step({{loss, 3.5}});
-  EXPECT_THAT(*engine->Advance(run, 2), IsEmpty()) << "3.5 was compared with a 3 that is no longer there";
-  EXPECT_EQ(engine->statuses()[0].steps_judged, 1);
+  run.Step({{loss, 3.4}});
+  EXPECT_THAT(*engine->Advance(run, 2), IsEmpty()) << "3.4 was compared with a 3 that is no longer there";
+  EXPECT_EQ(engine->statuses()[0].steps_judged, 2);
 }
 
 TEST(EngineTest, NoStepsAtAllIsAnErrorOrAStop) {
@@ -225,6 +228,17 @@ TEST(DetailsTest, ManyFindingsFitAndSayHowManyDidNot) {
   EXPECT_GT(details.size(), kMaxDetails - 100);
   const auto lines = std::count(details.begin(), details.end(), '\n');
   EXPECT_THAT(details, HasSubstr("and " + std::to_string(500 - (lines - 2)) + " more\n"));
+}
+
+TEST(DetailsTest, SayHowManyAreMissingWhateverTheLengthOfTheNames) {
+  for (size_t length = 1; length < 120; ++length) {
+    Finding finding;
+    finding.tensor = std::string(length, 'x');
+    finding.worker = "worker_0";
+    const std::string details = HitDetails("VanishingGradient", std::vector<Finding>(500, finding));
+    EXPECT_TRUE(details.ends_with(" more\n")) << length;
+    EXPECT_LE(details.size(), kMaxDetails);
+  }
 }
 
 TEST(DetailsTest, AreCutBetweenCharacters) {

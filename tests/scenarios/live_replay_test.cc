@@ -1,6 +1,7 @@
 // A run is watched while it grows; whatever the timing, its watcher and a replay afterwards say the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -292,6 +293,49 @@ TEST_F(WatchTest, AWorkerThatNeverComesIsDeclaredLostAndReplayObeys) {
   const std::string live = Verdict(watcher->statuses());
   EXPECT_THAT(live, HasSubstr("VanishingGradient NoIssuesFound judged 10"));
   EXPECT_EQ(live, Replayed({Rule("VanishingGradient")}));
+}
+
+TEST_F(WatchTest, AWorkerFoundOnlyAtTheVeryEndIsStillJudged) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\nworkers 2\ntensor gradient/a in gradients\nsteps 0..9\n"
+      "  gradient/a worker 0 = 1\n  gradient/a worker 1 = 0\nexpect NoIssuesFound\n");
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  std::filesystem::rename(run_ + "/0/worker_1", scratch_ / "worker_1");
+  const auto watcher = Watch({Rule("VanishingGradient")});
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::filesystem::rename(scratch_ / "worker_1", run_ + "/0/worker_1");
+  for (const Step& step : scenario.steps) {
+    for (int64_t worker = 0; worker < 2; ++worker) TDBG_EXPECT_OK((*writer)->Write(worker, step));
+  }
+  (*writer)->End();
+  watching.join();
+  const std::string live = Verdict(watcher->statuses());
+  EXPECT_THAT(live, HasSubstr("VanishingGradient IssuesFound judged 1"));
+  EXPECT_EQ(live, Replayed({Rule("VanishingGradient")}));
+}
+
+TEST_F(WatchTest, AnIdleWatcherSleeps) {
+  const Scenario scenario = Parsed(kGrowing);
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  for (int64_t worker = 0; worker < 2; ++worker) TDBG_ASSERT_OK((*writer)->Write(worker, scenario.steps[0]));
+  const auto watcher = Watch(kRules);
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  const auto cpu_millis = [] {
+    timespec used;
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) * 1e3 + static_cast<double>(used.tv_nsec) / 1e6;
+  };
+  const double before = cpu_millis();
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  const double used = cpu_millis() - before;
+  std::printf("idle for 3 s: %.2f ms of CPU, the writers' threads included\n", used);
+  EXPECT_LT(used, 60) << "2 %";
+  (*writer)->End();
+  watching.join();
 }
 
 TEST_F(WatchTest, AJobThatNeverWroteSettlesItsRules) {
