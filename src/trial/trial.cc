@@ -81,18 +81,25 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
 
 Result<bool> Trial::Impl::Refresh() {
   bool news = false;
-  bool anyone_alive = false;
-  for (const auto& slot : slots) anyone_alive |= slot->info.alive;
-  if (!anyone_alive || NowNanos() - last_discovery_nanos > kDiscoveryNanos) TDBG_RETURN_IF_ERROR(Discover(&news));
-  for (const auto& slot : slots) {
-    TDBG_ASSIGN_OR_RETURN(const bool changed, slot->reader->Refresh());
-    news |= changed;
-  }
-  workers.resize(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) {
-    DescribeWorker(*slots[i]);
-    workers[i] = slots[i]->info;
-  }
+  const auto anyone_writing = [this] {
+    return std::any_of(slots.begin(), slots.end(), [](const auto& s) { return s->info.alive && !s->info.ended; });
+  };
+  bool looked = false;
+  do {
+    looked = !anyone_writing() || NowNanos() - last_discovery_nanos > kDiscoveryNanos;
+    if (looked) TDBG_RETURN_IF_ERROR(Discover(&news));
+    for (const auto& slot : slots) {
+      TDBG_ASSIGN_OR_RETURN(const bool changed, slot->reader->Refresh());
+      news |= changed;
+    }
+    workers.resize(slots.size());
+    for (size_t i = 0; i < slots.size(); ++i) {
+      DescribeWorker(*slots[i]);
+      workers[i] = slots[i]->info;
+    }
+    // The last one that wrote has just gone, and with nobody left its steps count as complete. Somebody may have
+    // come since the last discovery: a verdict without that worker's data would be final.
+  } while (!looked && !anyone_writing());
   if (news) {
     RebuildOverlay();
     ++generation;

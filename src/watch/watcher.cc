@@ -222,9 +222,6 @@ struct Watcher::Impl {
 
   Status Look() {
     auto refreshed = trial->Refresh();
-    // While somebody lives, a trial looks for further workers only now and then. Once nobody seems to, it
-    // looks at every Refresh: judging without this second one is final, and would leave out who came last.
-    if (refreshed.ok() && trial->loaded_all_steps()) refreshed = trial->Refresh();
     if (!refreshed.ok()) return refreshed.status();
     TDBG_RETURN_IF_ERROR(Judge());
     TDBG_RETURN_IF_ERROR(DeclareLost());
