@@ -68,4 +68,12 @@ std::string Selector::Describe() const {
   return fmt::format("{}", fmt::join(parts, " or "));
 }
 
+Result<Selector> RequiredSelector(const Parameters& parameters) {
+  std::vector<std::string> collections = parameters.List("collection_names");
+  const std::vector<std::string> regexes = parameters.List("tensor_regex");
+  if (collections.empty() && regexes.empty())
+    return InvalidArgument("collection_names or tensor_regex must say what to inspect");
+  return Selector::Make(std::move(collections), regexes);
+}
+
 }  // namespace tdbg::rules

@@ -46,4 +46,7 @@ class Selector {
   bool found_any_ = false;
 };
 
+/// Of rules that have no tensors of their own to look at. \error kInvalidArgument  neither parameter is given
+Result<Selector> RequiredSelector(const Parameters& parameters);
+
 }  // namespace tdbg::rules

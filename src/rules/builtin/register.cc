@@ -7,7 +7,8 @@ namespace tdbg::rules {
 #define TDBG_BUILTIN_RULES(RULE) \
   RULE(VanishingGradient)        \
   RULE(ExplodingTensor)          \
-  RULE(LossNotDecreasing)
+  RULE(LossNotDecreasing)        \
+  RULE(AllZero)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)

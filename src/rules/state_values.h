@@ -1,0 +1,63 @@
+// What a rule that judges a state looks at in one step: the inspected tensors' values, each once.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "rules/selector.h"
+#include "rules/step_context.h"
+#include "tdbg/status.h"
+
+namespace tdbg::rules {
+
+/// The step's own values, and micro-steps of what is not a gradient: under gradient accumulation outputs and
+/// losses have no other, while a micro-step's gradient is only a part. Gradients of a step that AMP skipped
+/// are left out (semantics.md, 21).
+class StateValues {
+ public:
+  StateValues() = default;
+  static Result<StateValues> Make(Selector inspected) {
+    StateValues values;
+    values.inspected_ = std::move(inspected);
+    TDBG_ASSIGN_OR_RETURN(values.gradients_, Selector::Make({"gradients"}, {}));
+    return values;
+  }
+
+  const Selector& inspected() const { return inspected_; }
+
+  /// Calls f(tensor, worker, batch, row) for every row.
+  template <typename F>
+  void ForEach(const StepContext& step, F&& f) {
+    inspected_.Update(step);
+    gradients_.Update(step);
+    const uint8_t* const inspected = inspected_.mask();
+    const uint8_t* const gradient = gradients_.mask();
+    for (const StepContext::RowSpan& span : step.rows()) {
+      const store::SummaryBatch& batch = *span.batch;
+      for (uint32_t i = span.begin; i < span.end; ++i) {
+        const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
+        if (!inspected[tensor] || batch.point[i] != 0) continue;
+        if (gradient[tensor] && (step.skipped() || batch.sub[i] != 0)) continue;
+        f(tensor, span.worker, batch, i);
+      }
+    }
+  }
+  /// Calls f(const StepContext::Scalar&) for every inspected numeric series.
+  template <typename F>
+  void ForEachScalar(const StepContext& step, F&& f) {
+    inspected_.Update(step);
+    for (const StepContext::Scalar& scalar : step.scalars()) {
+      if (inspected_.contains(scalar.tensor) && scalar.sub.point == Point::kNone) f(scalar);
+    }
+  }
+
+ private:
+  Selector inspected_, gradients_;
+};
+
+/// "micro-step 2", or nothing for a step's own value.
+inline std::string MicroStepText(uint16_t sub) {
+  return sub == 0 ? std::string() : "micro-step " + std::to_string(sub - 1);
+}
+
+}  // namespace tdbg::rules
