@@ -8,7 +8,8 @@ namespace tdbg::rules {
   RULE(VanishingGradient)        \
   RULE(ExplodingTensor)          \
   RULE(LossNotDecreasing)        \
-  RULE(AllZero)
+  RULE(AllZero)                  \
+  RULE(TensorVariance)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)
