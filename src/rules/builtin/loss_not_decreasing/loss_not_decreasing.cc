@@ -6,6 +6,8 @@
 #include <map>
 
 #include "rules/builtin/loss_not_decreasing/loss_series.h"
+#include "rules/loss_values.h"
+#include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
@@ -18,42 +20,20 @@ struct Thresholds {
   double increase_percent = 5;
 };
 
-// A step's own loss; under gradient accumulation, the mean of its micro-steps' losses.
-struct StepLoss {
-  std::optional<double> own;
-  double micro_sum = 0;
-  int micro_count = 0;
-
-  void Add(SubKey sub, double value) {
-    if (sub.sub == 0) {
-      own = value;
-    } else {
-      micro_sum += value;
-      ++micro_count;
-    }
-  }
-  std::optional<double> value() const {
-    if (own || micro_count == 0) return own;
-    return micro_sum / micro_count;
-  }
-};
-
 class LossNotDecreasing : public Rule {
  public:
   LossNotDecreasing(Selector selector, LossCadence cadence, Thresholds thresholds)
-      : selector_(std::move(selector)), cadence_(cadence), thresholds_(thresholds) {}
+      : losses_(std::move(selector)), cadence_(cadence), thresholds_(thresholds) {}
 
-  plan::Need Needs() const override { return selector_.Need(); }
+  plan::Need Needs() const override { return losses_.selector().Need(); }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
-    selector_.Update(step);
-    if (!selector_.found_any()) return step.statistics_incomplete() ? Judged::kIncomplete : Judged::kNotDue;
-    ReadLosses(step);
+    for (const LossValue& loss : losses_.Read(step)) series_[{loss.tensor, loss.worker}].now = loss.value;
     gaps_are_losses_ |= step.statistics_incomplete();
     bool judged = false;
     for (auto& [key, followed] : series_) {
-      const std::optional<double> value = followed.now.value();
-      followed.now = {};
+      const std::optional<double> value = followed.now;
+      followed.now.reset();
       // Most series have a value at most steps, and none is due: Take is then a handful of additions.
       for (const LossCheck& check : followed.series.Take(step.info(), value, cadence_, gaps_are_losses_)) {
         judged = true;
@@ -72,42 +52,23 @@ class LossNotDecreasing : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
-    const int64_t distance =
-        (cadence_.num_steps + cadence_.interval - 1) / cadence_.interval * cadence_.interval;
+    const int64_t interval = cadence_.interval.steps;
+    const int64_t distance = (cadence_.num_steps + interval - 1) / interval * interval;
     int64_t longest = 0;
     for (const auto& [key, followed] : series_) longest = std::max(longest, followed.series.values());
     const std::string mode =
         cadence_.mode ? std::string(kModes[static_cast<size_t>(*cadence_.mode)]) + " " : "";
     return fmt::format("a loss {} over at least {} {}steps (interval {}, num_steps {}); {}",
-                       selector_.Describe(), cadence_.interval + distance, mode, cadence_.interval,
-                       cadence_.num_steps,
+                       losses_.selector().Describe(), interval + distance, mode, interval, cadence_.num_steps,
                        longest == 0 ? "no value was seen" : fmt::format("{} values were seen", longest));
   }
 
  private:
   struct Followed {
     LossSeries series;
-    StepLoss now;
+    std::optional<double> now;
   };
   static constexpr const char* kModes[] = {"", "TRAIN", "EVAL", "PREDICT", "GLOBAL"};
-
-  void ReadLosses(const StepContext& step) {
-    const uint8_t* const inspected = selector_.mask();
-    for (const StepContext::RowSpan& span : step.rows()) {
-      const store::SummaryBatch& batch = *span.batch;
-      for (uint32_t i = span.begin; i < span.end; ++i) {
-        const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
-        if (!inspected[tensor] || batch.point[i] != 0 || batch.count[i] == 0) continue;
-        const bool finite = (batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) == 0;
-        const double value = finite ? batch.mean[i] : NumpyMean(batch.at(i));
-        series_[{tensor, span.worker}].now.Add({batch.sub[i], Point::kNone}, value);
-      }
-    }
-    for (const StepContext::Scalar& scalar : step.scalars()) {
-      if (!inspected[scalar.tensor] || scalar.sub.point != Point::kNone) continue;
-      series_[{scalar.tensor, scalar.worker}].now.Add(scalar.sub, scalar.value);
-    }
-  }
 
   std::optional<Finding> Compare(const LossCheck& check) const {
     Finding finding;
@@ -143,24 +104,12 @@ class LossNotDecreasing : public Rule {
     return finding;
   }
 
-  Selector selector_;
+  LossReader losses_;
   LossCadence cadence_;
   Thresholds thresholds_;
   std::map<std::pair<TensorIndex, WorkerIndex>, Followed> series_;
   bool gaps_are_losses_ = false;
 };
-
-ParameterSpec Number(std::string name, std::string type, std::string default_value, double minimum,
-                     std::string unit, std::string help) {
-  ParameterSpec spec;
-  spec.name = std::move(name);
-  spec.type = std::move(type);
-  spec.default_value = std::move(default_value);
-  spec.minimum = minimum;
-  spec.unit = std::move(unit);
-  spec.help = std::move(help);
-  return spec;
-}
 
 std::optional<ModeKey> ModeOf(const std::string& text) {
   if (text == "TRAIN") return ModeKey::kTrain;
@@ -194,15 +143,14 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
       CollectionNamesParameter("Collections to inspect."),
       TensorRegexParameter("Tensors to inspect by name."),
       use_losses,
-      Number("num_steps", "int", "10", 1, "steps",
-             "Least distance of two checks, and of the values compared."),
-      Number("diff_percent", "float", "0.1", 0, "percent", "A smaller decrease than this is a hit."),
-      Number("increase_threshold_percent", "float", "5", 0, "percent",
-             "An increase beyond this is a hit and reported as one."),
+      NumberParameter("num_steps", "int", "10", 1, "steps",
+                      "Least distance of two checks, and of the values compared."),
+      NumberParameter("diff_percent", "float", "0.1", 0, "percent", "A smaller decrease than this is a hit."),
+      NumberParameter("increase_threshold_percent", "float", "5", 0, "percent",
+                      "An increase beyond this is a hit and reported as one."),
       mode,
-      // No default in the spec: whether it was given matters for losses that are kept sparsely.
-      Number("interval", "int", "", 1, "steps",
-             "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
+      IntervalParameter(
+          "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     std::vector<std::string> collections = parameters.List("collection_names");
@@ -216,8 +164,7 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
     }
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
     LossCadence cadence;
-    cadence.interval_given = parameters.Has("interval");
-    if (cadence.interval_given) cadence.interval = parameters.Int("interval");
+    cadence.interval = IntervalOf(parameters);
     cadence.num_steps = parameters.Int("num_steps");
     cadence.mode = ModeOf(parameters.Text("mode"));
     const Thresholds thresholds{parameters.Float("diff_percent"),

@@ -24,40 +24,19 @@ std::vector<LossCheck> LossSeries::Take(const StepInfo& step, std::optional<doub
     mode_ = *cadence.mode;
     if (mode_ != ModeKey::kGlobal && step.mode != mode_) return checks;
   } else {
-    if (values_ == 0 && !value) return checks;
+    if (values() == 0 && !value) return checks;
     const ModeKey mode = JudgedMode(step.mode);
-    if (value && (values_ == 0 || Preference(mode) > Preference(mode_))) Restart(mode);
+    if (value && (values() == 0 || Preference(mode) > Preference(mode_))) Restart(mode);
     if (mode != mode_) return checks;
   }
   const int64_t position = mode_ == ModeKey::kGlobal ? step.global_step : step.mode_step;
-  if (values_ == 0) {
-    if (!value) return checks;
-    first_ = position;
-  }
-  if (values_ == 1 && value && position - last_position_ > 1 && !cadence.interval_given && !gaps_are_losses) {
-    kept_sparsely_ = true;
-  }
-  const int64_t interval = (position - first_) / cadence.interval;
-  // The interval's last step had no value, or was not recorded: it ends here, with what it has.
-  if (open_values_ > 0 && (interval > open_interval_ || kept_sparsely_)) Close(cadence, &checks);
-  open_interval_ = interval;
-  if (value) {
-    open_sum_ += *value;
-    ++open_values_;
-    ++values_;
-    last_position_ = position;
-    last_global_step_ = step.global_step;
-  }
-  const bool last_of_interval = (position - first_ + 1) % cadence.interval == 0;
-  if (open_values_ > 0 && (last_of_interval || kept_sparsely_)) Close(cadence, &checks);
+  for (const IntervalEnd& end :
+       means_.Take(position, step.global_step, value, cadence.interval, gaps_are_losses))
+    Compare(end, cadence, &checks);
   return checks;
 }
 
-void LossSeries::Close(const LossCadence& cadence, std::vector<LossCheck>* checks) {
-  const IntervalEnd end{last_position_, last_global_step_, open_values_,
-                        open_sum_ / static_cast<double>(open_values_)};
-  open_sum_ = 0;
-  open_values_ = 0;
+void LossSeries::Compare(const IntervalEnd& end, const LossCadence& cadence, std::vector<LossCheck>* checks) {
   // Everything up to the latest end that is far enough back is settled; ends_ stays as short as num_steps is.
   while (ends_.size() > 1 && ends_[1].position <= end.position - cadence.num_steps)
     ends_.erase(ends_.begin());

@@ -1,0 +1,50 @@
+// A series boiled down to the means of its intervals: what rules that judge a trend compare.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tdbg::rules {
+
+/// The distance that Amazon's defaults implied in deep learning (semantics.md, 19).
+inline constexpr int64_t kDefaultInterval = 500;
+
+/// How `interval` was configured; the same for all series of a rule.
+struct Interval {
+  int64_t steps = kDefaultInterval;
+  bool given = false;  ///< else a series that is kept sparsely is compared value by value
+};
+
+/// The mean over one interval, known from its last step on.
+struct IntervalEnd {
+  int64_t position = 0;     ///< last step with a value, in steps of the judged mode
+  int64_t global_step = 0;  ///< the same step
+  int64_t values = 0;
+  double mean = 0;  ///< NaN or infinite if a value was
+};
+
+/// Feeds on every step of the judged mode in order. Intervals are counted from the first value, so that a run
+/// that starts at step 12,345, or a rule with a start_step, compares whole intervals with whole intervals.
+class IntervalMeans {
+ public:
+  /// Takes the step in; `value` is the series' there, if it has one. Returns intervals that ended: usually
+  /// none, two where a gap ends one late and the value ends one of its own.
+  /// \param gaps_are_losses  a gap says nothing about how the series was meant to be kept
+  std::vector<IntervalEnd> Take(int64_t position, int64_t global_step, std::optional<double> value,
+                                const Interval& interval, bool gaps_are_losses);
+  int64_t values() const { return values_; }
+
+ private:
+  void Close(std::vector<IntervalEnd>* ends);
+
+  int64_t values_ = 0;
+  bool kept_sparsely_ = false;
+  int64_t first_ = 0;  // position of the first value
+  int64_t open_interval_ = 0;
+  int64_t open_values_ = 0;
+  double open_sum_ = 0;
+  int64_t last_position_ = 0, last_global_step_ = 0;
+};
+
+}  // namespace tdbg::rules

@@ -1,0 +1,42 @@
+#include "rules/loss_values.h"
+
+namespace tdbg::rules {
+
+void LossReader::Add(TensorIndex tensor, WorkerIndex worker, SubKey sub, double value) {
+  Sum& sum = sums_[{tensor, worker}];
+  if (sub.sub == 0) {
+    sum.own = true;
+    sum.value = value;
+  } else if (!sum.own) {
+    sum.value += value;
+    ++sum.micro_steps;
+  }
+}
+
+const std::vector<LossValue>& LossReader::Read(const StepContext& step) {
+  values_.clear();
+  selector_.Update(step);
+  if (!selector_.found_any()) return values_;
+  const uint8_t* const inspected = selector_.mask();
+  for (const StepContext::RowSpan& span : step.rows()) {
+    const store::SummaryBatch& batch = *span.batch;
+    for (uint32_t i = span.begin; i < span.end; ++i) {
+      const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
+      if (!inspected[tensor] || batch.point[i] != 0 || batch.count[i] == 0) continue;
+      const bool finite = (batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) == 0;
+      Add(tensor, span.worker, {batch.sub[i], Point::kNone}, finite ? batch.mean[i] : NumpyMean(batch.at(i)));
+    }
+  }
+  for (const StepContext::Scalar& scalar : step.scalars()) {
+    if (!inspected[scalar.tensor] || scalar.sub.point != Point::kNone) continue;
+    Add(scalar.tensor, scalar.worker, scalar.sub, scalar.value);
+  }
+  for (auto& [key, sum] : sums_) {
+    if (!sum.own && sum.micro_steps == 0) continue;
+    values_.push_back({key.first, key.second, sum.own ? sum.value : sum.value / sum.micro_steps});
+    sum = {};
+  }
+  return values_;
+}
+
+}  // namespace tdbg::rules

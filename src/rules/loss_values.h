@@ -1,0 +1,44 @@
+// The losses of one step, as rules that follow losses see them.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "rules/selector.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+
+/// One loss of one worker at one step.
+struct LossValue {
+  TensorIndex tensor = 0;
+  WorkerIndex worker = 0;
+  double value = 0;  ///< NaN or infinite if an element was
+};
+
+/// Reads inspected losses, tensors and numeric series alike. A loss of several elements counts with their
+/// mean; under gradient accumulation a step's loss is the mean over its micro-steps.
+class LossReader {
+ public:
+  LossReader() = default;
+  explicit LossReader(Selector selector) : selector_(std::move(selector)) {}
+
+  const Selector& selector() const { return selector_; }
+  /// Valid until the next call.
+  const std::vector<LossValue>& Read(const StepContext& step);
+
+ private:
+  struct Sum {
+    bool own = false;
+    double value = 0;  // the step's own, or the sum over micro-steps
+    int micro_steps = 0;
+  };
+  void Add(TensorIndex tensor, WorkerIndex worker, SubKey sub, double value);
+
+  Selector selector_;
+  std::map<std::pair<TensorIndex, WorkerIndex>, Sum> sums_;
+  std::vector<LossValue> values_;
+};
+
+}  // namespace tdbg::rules

@@ -1,0 +1,38 @@
+// Parameters that several rules have.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "rules/interval_means.h"
+#include "rules/rule.h"
+
+namespace tdbg::rules {
+
+/// `type` is "int" or "float"; an empty default is none.
+inline ParameterSpec NumberParameter(std::string name, std::string type, std::string default_value,
+                                     double minimum, std::string unit, std::string help) {
+  ParameterSpec spec;
+  spec.name = std::move(name);
+  spec.type = std::move(type);
+  spec.default_value = std::move(default_value);
+  spec.minimum = minimum;
+  spec.unit = std::move(unit);
+  spec.help = std::move(help);
+  return spec;
+}
+
+/// Of rules that judge a trend or a change. Without a default in the spec: whether it was given matters for
+/// what is kept sparsely.
+inline ParameterSpec IntervalParameter(std::string help) {
+  return NumberParameter("interval", "int", "", 1, "steps", std::move(help));
+}
+
+inline Interval IntervalOf(const Parameters& parameters) {
+  Interval interval;
+  interval.given = parameters.Has("interval");
+  if (interval.given) interval.steps = parameters.Int("interval");
+  return interval;
+}
+
+}  // namespace tdbg::rules
