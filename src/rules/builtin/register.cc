@@ -9,7 +9,8 @@ namespace tdbg::rules {
   RULE(ExplodingTensor)          \
   RULE(LossNotDecreasing)        \
   RULE(AllZero)                  \
-  RULE(TensorVariance)
+  RULE(TensorVariance)           \
+  RULE(Overfit)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)
