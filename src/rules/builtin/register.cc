@@ -10,7 +10,8 @@ namespace tdbg::rules {
   RULE(LossNotDecreasing)        \
   RULE(AllZero)                  \
   RULE(TensorVariance)           \
-  RULE(Overfit)
+  RULE(Overfit)                  \
+  RULE(Overtraining)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)

@@ -1,0 +1,141 @@
+// A loss whose best value lies too far back. README.md beside this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "rules/interval_means.h"
+#include "rules/loss_values.h"
+#include "rules/parameter_specs.h"
+#include "rules/rule.h"
+#include "rules/selector.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+namespace {
+
+struct Limits {
+  int64_t patience_train = 5;
+  int64_t patience_validation = 10;
+  double delta = 0.01;
+  Interval interval;
+};
+
+// One loss of one worker in one mode.
+struct Followed {
+  IntervalMeans means;
+  std::optional<double> now;
+  std::optional<IntervalEnd> best;
+  int64_t without_improvement = 0;
+};
+
+class Overtraining : public Rule {
+ public:
+  Overtraining(Selector selector, const Limits& limits) : losses_(std::move(selector)), limits_(limits) {}
+
+  plan::Need Needs() const override { return losses_.selector().Need(); }
+
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
+    gaps_are_losses_ |= step.statistics_incomplete();
+    // A loss of predictions is no reason to stop a training.
+    if (step.mode() == ModeKey::kPredict) return Judged::kNotDue;
+    for (const LossValue& loss : losses_.Read(step))
+      followed_[{loss.tensor, loss.worker, step.mode()}].now = loss.value;
+    const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
+    bool judged = false;
+    for (auto& [key, followed] : followed_) {
+      if (std::get<ModeKey>(key) != step.mode()) continue;
+      const std::optional<double> value = followed.now;
+      followed.now.reset();
+      for (const IntervalEnd& end :
+           followed.means.Take(position, step.global_step(), value, limits_.interval, gaps_are_losses_)) {
+        judged |= followed.best.has_value() || !std::isfinite(end.mean);
+        auto finding = Compare(step.mode(), end, &followed);
+        if (!finding) continue;
+        finding->global_step = step.global_step();
+        finding->tensor = step.tensor(std::get<0>(key)).name;
+        finding->worker = step.worker_name(std::get<1>(key));
+        findings->push_back(*std::move(finding));
+        break;
+      }
+    }
+    if (!findings->empty()) return Judged::kJudged;
+    if (step.statistics_incomplete()) return Judged::kIncomplete;
+    return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
+  std::string WouldHaveNeeded() const override {
+    int64_t longest = 0;
+    for (const auto& [key, followed] : followed_) longest = std::max(longest, followed.means.values());
+    return fmt::format("a loss {} over at least {} steps of TRAIN or of EVAL (two intervals); {}",
+                       losses_.selector().Describe(), 2 * limits_.interval.steps,
+                       longest == 0 ? "no value was seen" : fmt::format("{} values were seen", longest));
+  }
+
+ private:
+  std::optional<Finding> Compare(ModeKey mode, const IntervalEnd& end, Followed* followed) const {
+    Finding finding;
+    const char* const name = mode == ModeKey::kEval ? "EVAL " : mode == ModeKey::kTrain ? "TRAIN " : "";
+    if (!std::isfinite(end.mean)) {
+      finding.measure = "nonfinite_count";
+      finding.value = 1;
+      finding.comparison = ">";
+      finding.threshold = 0;
+      finding.text = fmt::format("{}{}", name, end.mean);
+      return finding;
+    }
+    if (!followed->best || end.mean < followed->best->mean - limits_.delta) {
+      followed->best = end;
+      followed->without_improvement = 0;
+      return std::nullopt;
+    }
+    const int64_t patience = mode == ModeKey::kEval ? limits_.patience_validation : limits_.patience_train;
+    if (++followed->without_improvement < patience) return std::nullopt;
+    finding.measure = "intervals_without_improvement";
+    finding.value = static_cast<double>(followed->without_improvement);
+    finding.comparison = ">=";
+    finding.threshold = static_cast<double>(patience);
+    finding.text = fmt::format("{}{:g}, best {:g} at step {}", name, end.mean, followed->best->mean,
+                               followed->best->global_step);
+    return finding;
+  }
+
+  LossReader losses_;
+  Limits limits_;
+  std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, Followed> followed_;
+  bool gaps_are_losses_ = false;
+};
+
+}  // namespace
+
+void RegisterOvertraining(RuleRegistry* registry) {
+  RuleInfo info;
+  info.class_name = "Overtraining";
+  info.snake_name = "overtraining";
+  info.scope = "any";
+  info.summary = "A loss, averaged over intervals, has not improved for too long.";
+  info.parameters = {
+      NumberParameter("patience_train", "int", "5", 1, "intervals",
+                      "So many intervals of TRAIN steps in a row without improvement are a hit."),
+      NumberParameter("patience_validation", "int", "10", 1, "intervals",
+                      "So many intervals of EVAL steps in a row without improvement are a hit."),
+      NumberParameter("delta", "float", "0.01", 0, "of the loss",
+                      "The best value must be undercut by more than this to be improved."),
+      IntervalParameter(
+          "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
+  };
+  registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
+    TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({"losses"}, {}));
+    Limits limits;
+    limits.patience_train = parameters.Int("patience_train");
+    limits.patience_validation = parameters.Int("patience_validation");
+    limits.delta = parameters.Float("delta");
+    limits.interval = IntervalOf(parameters);
+    return std::unique_ptr<Rule>(std::make_unique<Overtraining>(std::move(selector), limits));
+  });
+}
+
+}  // namespace tdbg::rules
