@@ -151,18 +151,22 @@ struct Engine::Impl {
   // What the run lost of this rule's steps, in words; empty if nothing.
   std::string Incomplete(size_t i, const std::vector<LossInfo>& losses,
                          const std::vector<std::string>& damage) const {
+    const bool raw = rules[i].rule->Needs().raw;
     std::string text;
     if (statuses[i].steps_incomplete > 0) {
-      text += fmt::format("{} of {} steps lacked statistics; ", statuses[i].steps_incomplete,
-                          statuses[i].steps_incomplete + statuses[i].steps_judged);
+      text +=
+          fmt::format("{} of {} steps lacked {}; ", statuses[i].steps_incomplete,
+                      statuses[i].steps_incomplete + statuses[i].steps_judged, raw ? "values" : "statistics");
     }
     for (const LossInfo& loss : losses) {
-      if (loss.kind != "summary" && loss.kind != "step") continue;
+      if (loss.kind != "summary" && loss.kind != "step" && !(raw && loss.kind == "raw")) continue;
       // Unsupported types never had statistics, and the step that was open when a process died never was one.
       if (loss.cause == "unsupported" || loss.cause == "crashed") continue;
       if (!Overlaps(loss, rules[i].start_step, rules[i].end_step)) continue;
-      text += fmt::format("{} lost to {}: {}", loss.kind == "step" ? "steps" : "statistics", loss.cause,
-                          loss.count);
+      const char* const what = loss.kind == "step"  ? "steps"
+                               : loss.kind == "raw" ? "raw tensors"
+                                                    : "statistics";
+      text += fmt::format("{} lost to {}: {}", what, loss.cause, loss.count);
       if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
       text += fmt::format(" ({}); ", loss.worker);
     }

@@ -44,7 +44,10 @@ class StepContext {
   virtual std::span<const RowSpan> rows() const = 0;
   /// Numeric series (user's metrics, XGBoost's losses, learning rates) of all workers.
   virtual std::span<const Scalar> scalars() const = 0;
-  /// The raw value (the step's own), where one was kept. \error kNotFound, kDataLoss
+  /// Workers that kept raw values at this step, by rank: none at most steps.
+  virtual std::span<const WorkerIndex> raw_workers() const = 0;
+  /// The raw value (the step's own), where one was kept. It may be kept beyond Invoke: it has an owner.
+  /// \error kNotFound, kDataLoss
   virtual Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const = 0;
   /// Of a row of this step. \error kNotFound, kDataLoss
   virtual Result<Histogram> HistogramOf(const Row& row) const = 0;

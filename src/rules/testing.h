@@ -107,6 +107,7 @@ class MemorySource : public StepSource {
     const std::string& worker_name(WorkerIndex) const override { return source_->worker_; }
     std::span<const RowSpan> rows() const override { return spans_; }
     std::span<const Scalar> scalars() const override { return {}; }
+    std::span<const WorkerIndex> raw_workers() const override { return {}; }
     Result<TensorValue> Raw(TensorIndex, WorkerIndex) const override { return NotFound("no raw values"); }
     Result<Histogram> HistogramOf(const Row&) const override { return NotFound("no histograms"); }
 

@@ -30,6 +30,20 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
   return scalars_;
 }
 
+// By the commits' own counts, so that a step without raw values costs no look at any tensor.
+std::span<const WorkerIndex> TrialSource::Step::raw_workers() const {
+  raw_workers_.clear();
+  for (const WorkerIndex worker : access_.workers_of_attempt(step_->attempt)) {
+    const auto commits = access_.reader(worker).commits();
+    const auto [first, last] =
+        std::ranges::equal_range(commits, step_->info.global_step, {}, &format::Commit::global_step);
+    const bool kept =
+        std::any_of(first, last, [](const format::Commit& commit) { return commit.raw_tensors != 0; });
+    if (kept && !Drops(worker)) raw_workers_.push_back(worker);
+  }
+  return raw_workers_;
+}
+
 Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worker) const {
   const auto raw = access_.RawAt(tensor, position_, worker);
   if (!raw) {

@@ -40,6 +40,7 @@ class TrialSource : public StepSource {
     }
     std::span<const RowSpan> rows() const override { return rows_; }
     std::span<const Scalar> scalars() const override;
+    std::span<const WorkerIndex> raw_workers() const override;
     Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const override;
     Result<Histogram> HistogramOf(const Row& row) const override { return access_.HistogramOf(row); }
 
@@ -56,6 +57,7 @@ class TrialSource : public StepSource {
     std::vector<RowSpan> kept_;  // rows_ without lost workers'
     mutable std::vector<Scalar> scalars_;
     mutable bool scalars_read_ = false;
+    mutable std::vector<WorkerIndex> raw_workers_;
   };
 
   bool StatisticsShed(const TrialAccess::Step& step);

@@ -74,13 +74,18 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
     const int64_t shape[] = {static_cast<int64_t>(values.size())};
     Summary summary;
     TDBG_RETURN_IF_ERROR(summarizer_.Summarize({values.data(), DType::kFloat64, shape}, &summary, nullptr));
-    rows.push_back(format::ToRow(found->second, {assignment.sub, format::Point::kNone}, summary));
+    const format::SubKey sub{assignment.sub, format::Point::kNone};
+    rows.push_back(format::ToRow(found->second, sub, summary));
+    if (step.raw)
+      writer.AppendRaw(step.global_step, found->second, sub, {values.data(), DType::kFloat64, shape});
   }
   writer.AppendSummaries(step.global_step, rows, {});
   if (!scalars.empty()) writer.AppendScalars(step.global_step, scalars);
   if (step.shed) {
     writer.CountLoss(format::LossCause::kJournalFull, format::LossKind::kSummary, step.global_step, 1, 152);
   }
+  if (step.raw_shed)
+    writer.CountLoss(format::LossCause::kJournalFull, format::LossKind::kRaw, step.global_step, 1, 4096);
   format::Commit commit;
   commit.global_step = step.global_step;
   commit.mode_step = step.mode_step;

@@ -133,7 +133,7 @@ class Parser {
 
   Status Steps(const std::vector<std::string>& words) {
     const auto range = words.size() < 2 ? std::nullopt : RangeOf(words[1]);
-    if (!range) return InvalidArgument("steps FIRST..LAST[/STRIDE] [MODE] [skipped] [shed]");
+    if (!range) return InvalidArgument("steps FIRST..LAST[/STRIDE] [MODE] [skipped] [shed] [raw] [raw-shed]");
     Step model;
     for (size_t i = 2; i < words.size(); ++i) {
       if (const auto mode = ModeOf(words[i])) {
@@ -142,8 +142,12 @@ class Parser {
         model.skipped = true;
       } else if (words[i] == "shed") {
         model.shed = true;
+      } else if (words[i] == "raw") {
+        model.raw = true;
+      } else if (words[i] == "raw-shed") {
+        model.raw_shed = true;
       } else {
-        return InvalidArgument("a step is of a mode, skipped or shed, not '" + words[i] + "'");
+        return InvalidArgument("a step is of a mode, skipped, shed, raw or raw-shed, not '" + words[i] + "'");
       }
     }
     block_.clear();
@@ -231,6 +235,13 @@ class Parser {
     }
     for (const std::string& word : Words(content.substr(equals + 2))) {
       if (word == "empty") continue;
+      if (word.front() == 'x' && !assignment.values.empty()) {
+        const auto times = base::ParseInt(word.substr(1));
+        if (!times || *times < 1) return InvalidArgument("how often? " + word);
+        assignment.values.resize(assignment.values.size() + static_cast<size_t>(*times) - 1,
+                                 assignment.values.back());
+        continue;
+      }
       const auto value = ValueOf(word);
       if (!value) return InvalidArgument("not a value: " + word);
       assignment.values.push_back(*value);

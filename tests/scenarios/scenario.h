@@ -31,6 +31,7 @@ struct Step {
   int64_t global_step = 0, mode_step = 0;
   ModeKey mode = ModeKey::kTrain;
   bool skipped = false, shed = false;
+  bool raw = false, raw_shed = false;  ///< raw values were kept beside the statistics, or due and lost
   std::vector<Assignment> assignments;
 };
 

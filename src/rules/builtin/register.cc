@@ -11,7 +11,8 @@ namespace tdbg::rules {
   RULE(AllZero)                  \
   RULE(TensorVariance)           \
   RULE(Overfit)                  \
-  RULE(Overtraining)
+  RULE(Overtraining)             \
+  RULE(WeightUpdateRatio)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)
