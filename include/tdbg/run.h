@@ -1,8 +1,8 @@
 // Writing a run: what an adaptor, or a hand-written C++ training loop, calls. Start here to capture.
 //
 //   auto run = tdbg::Run::Open({.directory = "runs/a"});
-//   auto w = run->Define({.name = "weight/fc", .kind = "weight", .dtype = DType::kFloat32, .shape = {128, 64}});
-//   for (...) {
+//   auto w = run->Define({.name = "weight/fc", .kind = "weight", .dtype = DType::kFloat32, .shape = {128,
+//   64}}); for (...) {
 //     if (run->BeginStep(ModeKey::kTrain)) run->Put(w, view_of_fc);
 //     ... update ...
 //     run->EndStep();
@@ -34,27 +34,28 @@ struct RunOptions {
   std::string plan_json = {};
   int64_t rank = 0;
   int64_t world_size = 1;
-  int64_t attempt = -1;            ///< -1: $TDBG_ATTEMPT, else the next one
-  int64_t step_base = 0;           ///< global step at which this attempt begins
-  std::string adaptor = {};        ///< "torch 2.13.0"
+  int64_t attempt = -1;      ///< -1: $TDBG_ATTEMPT, else the next one
+  int64_t step_base = 0;     ///< global step at which this attempt begins
+  std::string adaptor = {};  ///< "torch 2.13.0"
   std::vector<std::string> command = {};
-  /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2" instead
-  /// of failing.
+  /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2"
+  /// instead of failing.
   bool sibling_if_locked = true;
 };
 
 /// What an adaptor knows about a tensor when it first sees it.
 struct TensorSpec {
-  std::string name;                          ///< canonical; UTF-8 without NUL
+  std::string name;  ///< canonical; UTF-8 without NUL
   std::string short_name = {};
-  std::string kind = {};                     ///< weight bias gradient loss output input optimizer scalar label prediction
-  std::string module_kind = {};              ///< relu tanh sigmoid conv linear attention ...
+  std::string kind = {};         ///< weight bias gradient loss output input optimizer scalar label prediction
+  std::string module_kind = {};  ///< relu tanh sigmoid conv linear attention ...
   DType dtype = DType::kInvalid;
   std::vector<int64_t> shape = {};
-  bool variable_shape = false;               ///< shape may differ from step to step (outputs)
+  bool variable_shape = false;  ///< shape may differ from step to step (outputs)
   int unit_axis = -1;
   std::vector<std::string> aliases = {};
-  std::vector<std::string> collections = {}; ///< the adaptor's or user's explicit memberships, on top of the plan's
+  std::vector<std::string> collections =
+      {};  ///< the adaptor's or user's explicit memberships, on top of the plan's
 };
 
 /// Place inside the step (docs/format.md): micro-step n is `sub = n + 1`; 0 is the step itself.
@@ -68,20 +69,26 @@ struct Place {
 ///
 /// Never fails into training: after Open, whatever goes wrong is counted, reported once on stderr and in the
 /// run, and the calls return quickly. Attached views are read during the call and not kept.
-/// \threadsafety Internally locked: several training threads may call; the order of their calls is the order kept.
-/// fork(): the child's copy is inert (its calls do nothing).
+/// \threadsafety Internally locked: several training threads may call; the order of their calls is the order
+/// kept. fork(): the child's copy is inert (its calls do nothing).
 class Run {
  public:
   using Id = uint32_t;
   static constexpr Id kNotWanted = 0xffffffff;
 
-  /// \error kInvalidArgument (plan), kResourceExhausted (no room), kFailedPrecondition (locked), kUnimplemented
+  /// \error kInvalidArgument (plan), kResourceExhausted (no room), kFailedPrecondition (locked),
+  /// kUnimplemented
   static Result<std::unique_ptr<Run>> Open(const RunOptions& options);
   ~Run();  ///< ends with reason "closed" unless End was called
 
-  const std::string& directory() const;   ///< the run's, "-2" included
+  const std::string& directory() const;  ///< the run's, "-2" included
   int64_t attempt() const;
-  std::string plan_json() const;          ///< the plan that this run obeys
+  std::string plan_json() const;  ///< the plan that this run obeys
+
+  /// How many threads of the calling thread's OpenMP team large batches of statistics may use (1 until
+  /// called). Pass what the framework itself uses; without libgomp in the process nothing changes.
+  /// $TDBG_STATS_THREADS wins.
+  void ShareThreads(int threads);
 
   /// Does the plan ever want a tensor of this description? Lets an adaptor hook only what is asked for.
   bool Wants(const TensorSpec& spec) const;
@@ -102,7 +109,8 @@ class Run {
   /// \pre ids.size() == data.size(); data[i] null means "absent this step" and is skipped.
   void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {});
   /// Statistics computed elsewhere (a device). Histogram may be empty.
-  void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place = {});
+  void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
+                  Place place = {});
   void PutScalar(Id id, double value, Place place = {});
   /// Structured context; written only if it differs from the last of its topic. `json` is an object.
   void PutContext(std::string_view topic, std::string_view json);
@@ -111,7 +119,7 @@ class Run {
   /// \param skipped  the optimizer's update was skipped (AMP).
   /// Returns the global step that was closed (-1 if none was open).
   int64_t EndStep(bool skipped = false);
-  int64_t global_step() const;            ///< of the open step, or of the last closed one; -1 before the first
+  int64_t global_step() const;  ///< of the open step, or of the last closed one; -1 before the first
   int64_t mode_step(ModeKey mode) const;
 
   /// Values recorded when the run ends (final weights): Put calls after this belong to point kEnd.
@@ -119,9 +127,11 @@ class Run {
   /// Says goodbye: seals everything. `reason`: completed, exception, signal, stopped, closed.
   void End(std::string_view reason, std::string_view message = {});
 
-  /// A request from the control file that is due at this step, if any (stop, capture). Costs one load when there is none.
+  /// A request from the control file that is due at this step, if any (stop, capture). Costs one load when
+  /// there is none.
   std::optional<std::string> TakeRequest();
-  /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported", "device_late".
+  /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported",
+  /// "device_late".
   void CountLoss(std::string_view cause, uint64_t tensors, std::string_view detail);
   std::vector<LossInfo> losses() const;
   /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed}.
@@ -129,7 +139,8 @@ class Run {
     uint64_t steps = 0, summaries = 0, scalars = 0, raws = 0, bytes_sealed = 0;
   };
   Counters counters() const;
-  /// After fork() in the child, or when an adaptor gives up: every call becomes a no-op; files are left alone.
+  /// After fork() in the child, or when an adaptor gives up: every call becomes a no-op; files are left
+  /// alone.
   void Abandon();
 
  private:

@@ -18,6 +18,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/hash.h"
 #include "tdbg/run.h"
 
 namespace nb = nanobind;
@@ -113,6 +114,20 @@ std::vector<T> Integers(nb::handle values) {
   if (nb::try_cast(values, array)) return std::vector<T>(array.data(), array.data() + array.size());
   for (nb::handle item : nb::iter(values)) out.push_back(nb::cast<T>(item));
   return out;
+}
+
+/// XXH3 of 64 evenly spread pieces of 64 bytes (of everything, where that is less): the same batch has the
+/// same mark, and looking at it costs a microsecond whatever its size. 32 bits, so that a double holds it
+/// exactly.
+uint32_t Fingerprint(uintptr_t pointer, uint64_t bytes) {
+  constexpr uint64_t kPieces = 64, kPiece = 64;
+  const auto* data = reinterpret_cast<const std::byte*>(pointer);
+  if (bytes <= kPieces * kPiece) return static_cast<uint32_t>(tdbg::base::Hash64({data, bytes}));
+  std::byte sample[kPieces * kPiece];
+  for (uint64_t i = 0; i < kPieces; ++i) {
+    std::memcpy(sample + i * kPiece, data + i * (bytes - kPiece) / (kPieces - 1), kPiece);
+  }
+  return static_cast<uint32_t>(tdbg::base::Hash64(sample));
 }
 
 std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
@@ -251,6 +266,8 @@ NB_MODULE(_capture, m) {
   nb::set_leak_warnings(
       false);  // a Run that the interpreter drops at exit is no leak worth a training's stderr
   nb::exception<CaptureError>(m, "Error", PyExc_RuntimeError);
+  m.def("fingerprint", &Fingerprint, "pointer"_a, "bytes"_a,
+        "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");
   nb::class_<Run>(m, "Run")
       .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
                   "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",
@@ -259,6 +276,7 @@ NB_MODULE(_capture, m) {
       .def_prop_ro("directory", [](const Run& r) { return r.directory(); })
       .def_prop_ro("attempt", [](const Run& r) { return r.attempt(); })
       .def_prop_ro("global_step", [](const Run& r) { return r.global_step(); })
+      .def("share_threads", &Run::ShareThreads, "threads"_a)
       .def(
           "mode_step", [](const Run& r, int mode) { return r.mode_step(ModeOf(mode)); }, "mode"_a)
       .def("plan", [](const Run& r) { return r.plan_json(); })

@@ -1,9 +1,11 @@
 #include "capture/recorder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/text.h"
+#include "capture/openmp_team.h"
 
 namespace tdbg::capture {
 namespace {
@@ -13,7 +15,8 @@ constexpr int64_t kHistogramFrom = 256;  // elements; smaller tensors' values ca
 // Histogram offsets are 32 bits, and a step's scratch must stay within the memory that was announced.
 constexpr size_t kFlushHistogramsAt = 8u << 20;
 constexpr uint64_t kPendingRawLimit = 8u << 20;
-// What a helper takes at a time: 20 us of work, against 0.1 us for taking it.
+constexpr int kMostLanes = 16;  // memory's speed is reached before that, and each has 350 KiB of scratch
+// What a thread takes at a time: 20 us of work, against 0.1 us for taking it.
 constexpr uint64_t kShareBytes = 128u << 10;
 
 int64_t CountElements(const std::vector<int64_t>& shape) {
@@ -41,19 +44,21 @@ struct Recorder::PendingRaw {
 };
 
 Recorder::Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options)
-    : plan_(std::move(plan)),
-      sink_(sink),
-      options_(options),
-      step_(options.first_step),
-      pool_(std::max(1, options.statistics_threads) - 1) {
+    : plan_(std::move(plan)), sink_(sink), options_(options), step_(options.first_step) {
   std::fill(std::begin(mode_steps_), std::end(mode_steps_), 0);
   // A continued training goes on counting where it was; how many evaluations came before is not known.
   mode_steps_[static_cast<int>(ModeKey::kTrain)] = options.first_step;
   mode_steps_[static_cast<int>(ModeKey::kGlobal)] = options.first_step;
-  for (int i = 0; i < pool_.lanes(); ++i) lanes_.push_back(std::make_unique<Lane>());
+  lanes_.push_back(std::make_unique<Lane>());
 }
 
 Recorder::~Recorder() = default;
+
+void Recorder::ShareThreads(int threads) {
+  const int lanes = OpenMpTeam::Available() ? std::clamp(threads, 1, kMostLanes) : 1;
+  while (static_cast<int>(lanes_.size()) < lanes) lanes_.push_back(std::make_unique<Lane>());
+  lanes_.resize(static_cast<size_t>(lanes));
+}
 
 bool Recorder::Wants(const TensorSpec& spec) const {
   if (options_.inert) return false;
@@ -269,7 +274,7 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     const Tensor& t = tensors_[ids[i]];
     FillRow(lane, ids[i], t, {data[i], t.dtype, t.shape, {}}, place, &rows_[first + k]);
   };
-  if (pool_.lanes() == 1 || bytes < options_.parallel_from_bytes || work_.size() == 1) {
+  if (lanes_.size() == 1 || bytes < options_.parallel_from_bytes || work_.size() == 1) {
     Lane* lane = lanes_[0].get();
     lane->bytes.swap(histograms_);
     for (size_t k = 0; k < work_.size(); ++k) fill(lane, k);
@@ -286,7 +291,7 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
       run = 0;
     }
     for (auto& lane : lanes_) lane->bytes.clear();
-    pool_.Run([&](int lane) {
+    OpenMpTeam::Run(static_cast<int>(lanes_.size()), [&](int lane) {
       for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
         for (size_t k = s == 0 ? 0 : shares[s - 1]; k < shares[s]; ++k) {
           fill(lanes_[static_cast<size_t>(lane)].get(), k);

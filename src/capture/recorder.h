@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "capture/sink.h"
-#include "capture/statistics_pool.h"
 #include "plan/plan.h"
 #include "tdbg/run.h"
 
@@ -35,6 +34,9 @@ class Recorder {
 
   Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options);
   ~Recorder();
+
+  /// Large batches are shared by this many threads of the calling thread's OpenMP team, if there is one.
+  void ShareThreads(int threads);
 
   bool Wants(const TensorSpec& spec) const;
   Id Define(const TensorSpec& spec);
@@ -112,7 +114,6 @@ class Recorder {
   uint64_t pending_raw_bytes_ = 0;
   std::vector<uint32_t> work_;  // indices of a batch that get a row
   std::vector<std::unique_ptr<Lane>> lanes_;
-  StatisticsPool pool_;
   Run::Counters counters_;
 };
 

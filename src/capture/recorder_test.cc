@@ -7,6 +7,8 @@
 #include <functional>
 #include <random>
 
+#include "capture/openmp_team.h"
+
 namespace tdbg::capture {
 namespace {
 
@@ -229,7 +231,8 @@ TEST_F(RecorderTest, HistogramsBelongToTheirRows) {
   EXPECT_THAT(sink_.histogram_of[2], ElementsAre(HistogramBucket{BucketOf(-3.0), 300}));
 }
 
-TEST_F(RecorderTest, HelpersMakeTheSameRowsInTheSameOrder) {
+TEST_F(RecorderTest, ATeamMakesTheSameRowsInTheSameOrder) {
+  if (!OpenMpTeam::Available()) GTEST_SKIP() << "no libgomp in this process";
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   std::vector<std::vector<float>> tensors;
@@ -239,7 +242,8 @@ TEST_F(RecorderTest, HelpersMakeTheSameRowsInTheSameOrder) {
   }
   const auto record = [&](int threads) {
     sink_ = FakeSink();
-    Start(plan::Plan::Default(), {.statistics_threads = threads, .parallel_from_bytes = 0});
+    Start(plan::Plan::Default(), {.parallel_from_bytes = 0});
+    recorder_->ShareThreads(threads);
     std::vector<Recorder::Id> ids;
     std::vector<const void*> data;
     for (size_t i = 0; i < tensors.size(); ++i) {

@@ -28,23 +28,20 @@ constexpr int64_t kEndTimeoutNanos = 30'000'000'000;
 constexpr uint64_t kStepsBetweenLooks = 256;      // at the writer's troubles
 constexpr uint64_t kIdleJournalBytes = 1u << 20;  // of a worker that captures nothing
 
-/// One by default: the kernels run at the memory's speed (24 GB/s), so a helper gained nothing measurable on
-/// two busy cores (bench/session_bench: 403 us with it, 392 us without, for 9.6 MB), and it would compete
-/// with the training's own threads, which spin for a while after their last parallel section.
-int StatisticsThreads() {
+/// $TDBG_STATS_THREADS, or what the caller offers.
+int StatisticsThreads(int offered) {
   if (const char* text = ::getenv("TDBG_STATS_THREADS")) {
     if (const auto n = base::ParseInt(text); n && *n >= 1) return static_cast<int>(std::min<int64_t>(*n, 64));
     TellOnce("stats_threads",
              fmt::format("TDBG_STATS_THREADS=\"{}\" is not a number of threads; ignored", text));
   }
-  return 1;
+  return offered;
 }
 
 capture::RecorderOptions RecorderOptionsFor(const session::Place& place, bool inert) {
   capture::RecorderOptions options;
   options.first_step = place.step_base;
   options.inert = inert;
-  options.statistics_threads = StatisticsThreads();
   return options;
 }
 
@@ -81,6 +78,7 @@ struct Run::Impl final : session::ForkListener {
         sink(writer.get()),
         control(std::move(control_in)),
         recorder(std::move(plan), &sink, RecorderOptionsFor(place, captures_nothing)) {
+    recorder.ShareThreads(StatisticsThreads(1));
     session::AddForkListener(this);
   }
   ~Impl() override { session::RemoveForkListener(this); }
@@ -196,6 +194,10 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
 const std::string& Run::directory() const { return impl_->place.directory; }
 int64_t Run::attempt() const { return impl_->place.attempt; }
 std::string Run::plan_json() const { return impl_->place.plan.ToJson(); }
+
+void Run::ShareThreads(int threads) {
+  impl_->Do([&] { impl_->recorder.ShareThreads(StatisticsThreads(threads)); });
+}
 
 bool Run::Wants(const TensorSpec& spec) const {
   return impl_->Locked(false, [&] { return impl_->recorder.Wants(spec); });

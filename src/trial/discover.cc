@@ -39,7 +39,8 @@ Status Trial::Impl::Discover(bool* news) {
         slot.info = *info;
       } else {
         // Its workers' data are as good as ever; what is lost is where it begins: at its first step, then.
-        AddOnce(entry.name + "/" + std::string(format::kAttemptFile) + ": " + info.status().message(), &own_damage);
+        AddOnce(entry.name + "/" + std::string(format::kAttemptFile) + ": " + info.status().message(),
+                &own_damage);
         slot.info.attempt = *number;
       }
       const auto index = static_cast<size_t>(at - attempts.begin());
@@ -51,7 +52,8 @@ Status Trial::Impl::Discover(bool* news) {
   for (size_t i = 0; i < attempts.size(); ++i) {
     AttemptSlot& attempt = attempts[i];
     // Complete, or replaced: nobody is to come. The list is worth its price only while somebody is.
-    const bool full = static_cast<int64_t>(attempt.workers.size()) >= std::max<int64_t>(1, attempt.info.world_size);
+    const bool full =
+        static_cast<int64_t>(attempt.workers.size()) >= std::max<int64_t>(1, attempt.info.world_size);
     if (full && (i + 1 < attempts.size() || last_discovery_nanos != 0)) continue;
     TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> workers_here, Files().List(attempt.directory));
     for (const base::DirEntry& entry : workers_here) {
@@ -61,15 +63,16 @@ Status Trial::Impl::Discover(bool* news) {
                                      [&](WorkerIndex w) { return slots[w]->directory == directory; });
       if (known) continue;
       if (!Files().Exists(base::JoinPath(directory, format::kWorkerFile))) {
-        // Being made: populating its journal takes up to half a second, in which nothing else tells us. Without
-        // this a fault in a training's first second was seen at the next slow look.
+        // Being made: populating its journal takes up to half a second, in which nothing else tells us.
+        // Without this a fault in a training's first second was seen at the next slow look.
         waiter.Watch(directory);
         continue;
       }
       auto reader = store::WorkerReader::Open(directory);
       if (!reader.ok()) {
         if (reader.status().code() != Code::kDataLoss) return reader.status();
-        AddOnce(std::to_string(attempt.number) + "/" + entry.name + ": " + reader.status().message(), &own_damage);
+        AddOnce(std::to_string(attempt.number) + "/" + entry.name + ": " + reader.status().message(),
+                &own_damage);
         continue;
       }
       auto slot = std::make_unique<WorkerSlot>();
@@ -82,8 +85,9 @@ Status Trial::Impl::Discover(bool* news) {
       const auto index = static_cast<WorkerIndex>(slots.size());
       slots.push_back(std::move(slot));
       attempt.workers.push_back(index);
-      std::stable_sort(attempt.workers.begin(), attempt.workers.end(),
-                       [this](WorkerIndex a, WorkerIndex b) { return slots[a]->info.rank < slots[b]->info.rank; });
+      std::stable_sort(attempt.workers.begin(), attempt.workers.end(), [this](WorkerIndex a, WorkerIndex b) {
+        return slots[a]->info.rank < slots[b]->info.rank;
+      });
       *news = true;
     }
   }

@@ -196,7 +196,9 @@ std::vector<format::Loss> WorkerReader::losses() const {
 std::span<const Damage> WorkerReader::damage() const { return impl_->damage; }
 
 uint64_t WorkerReader::bytes_on_disk() const {
-  return impl_->segment_bytes + (impl_->journal ? impl_->journal->file_bytes() : 0);
+  // The journal is pre-allocated: what counts is what waits in it, not the room it keeps.
+  const uint64_t waiting = impl_->has_snapshot ? impl_->snapshot.committed_pos - impl_->snapshot.sealed_pos : 0;
+  return impl_->segment_bytes + waiting;
 }
 
 std::vector<std::string> WorkerReader::doorbells() const {

@@ -5,6 +5,8 @@
 
 namespace tdbg::store {
 
+void Doorbell::Open() { fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)); }
+
 void Doorbell::Ring(uint64_t committed_seq) {
   if (committed_seq == rung_) return;
   if (!fd_.ok()) {
@@ -12,7 +14,7 @@ void Doorbell::Ring(uint64_t committed_seq) {
       --skip_;
       return;
     }
-    fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+    Open();
     if (!fd_.ok()) {
       skip_ = 100;
       return;

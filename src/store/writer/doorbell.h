@@ -12,10 +12,13 @@ namespace tdbg::store {
 /// would lose it. Failures are ignored; readers poll slowly anyway. \threadsafety One thread.
 class Doorbell {
  public:
-  explicit Doorbell(std::string path) : path_(std::move(path)) {}
+  /// Makes the file: readers can watch it before the first ring, instead of polling for it.
+  explicit Doorbell(std::string path) : path_(std::move(path)) { Open(); }
   void Ring(uint64_t committed_seq);
 
  private:
+  void Open();
+
   std::string path_;
   base::UniqueFd fd_;
   uint64_t rung_ = 0;

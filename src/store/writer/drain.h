@@ -35,6 +35,7 @@ class Drain {
   Status OpenFiles();
   Status MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses);
   void Run();
+  void Rest(uint32_t ticket, uint32_t urgent_ticket, int64_t now, int64_t timeout_nanos);
   void RingDoorbell();
   bool WantsSeal(int64_t now) const;
   bool SealOne();
@@ -50,9 +51,11 @@ class Drain {
   // Drain thread's.
   std::unique_ptr<Files> files_;
   uint64_t segment_bytes_ = 0;
-  int64_t retry_nanos_ = 0;     // pause before the next attempt; 0: the last one succeeded
-  int64_t retry_at_ = 0;        // monotonic
-  int64_t pending_since_ = -1;  // monotonic; -1: nothing waits
+  int64_t retry_nanos_ = 0;       // pause before the next attempt; 0: the last one succeeded
+  int64_t retry_at_ = 0;          // monotonic
+  int64_t pending_since_ = -1;    // monotonic; -1: nothing waits
+  uint64_t rested_sequence_ = 0;  // committed when it last rested
+  int64_t lively_until_ = 0;      // monotonic; naps instead of sleep until then
   uint64_t touched_pos_ = 0;
   uint64_t previous_committed_ = 0;
 

@@ -93,7 +93,7 @@ bool JournalWriter::WaitForDrain(uint64_t need, uint64_t limit) {
       return false;
     }
     handoff_->producer_waits.store(true, std::memory_order_release);
-    handoff_->work.Notify();
+    handoff_->Urge();
     handoff_->sealed.Wait(ticket, kWaitSliceNanos);
   }
   handoff_->producer_waits.store(false, std::memory_order_relaxed);

@@ -52,7 +52,14 @@ struct Handoff {
   std::atomic<bool> producer_waits{false};  ///< seal what is committed, whatever its size
   std::atomic<bool> seal_all{false};        ///< the same, asked for by End
   std::atomic<bool> stop{false};
-  Signal work;  ///< something was committed or asked for
+  Signal work;    ///< something was committed or asked for; nobody waits here while the drain naps
+  Signal urgent;  ///< something was asked for that does not wait for the end of a nap
+
+  /// Wakes the drain whatever it is doing. Not for commits: see Drain::Rest.
+  void Urge() {
+    urgent.Notify();
+    work.Notify();
+  }
 
   /// Keeps the first; for one line in the log.
   void NoteError(const Status& status);

@@ -97,7 +97,7 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
 
   Handoff& handoff = impl_->handoff;
   handoff.seal_all.store(true, std::memory_order_release);
-  handoff.work.Notify();
+  handoff.Urge();
   const Ring ring = impl_->drain->ring();
   const int64_t deadline = impl_->clock->MonotonicNanos() + timeout_nanos;
   for (;;) {

@@ -46,6 +46,9 @@ class RecordingRun:
         self.ended = self.abandoned = None
         self.global_step = -1
 
+    def share_threads(self, threads):
+        self.threads = threads
+
     def plan(self):
         return json.dumps(self.plan_value)
 

@@ -1,18 +1,17 @@
 """The training context of a step: numbers as series `context/...`, structure as JSON written when it changes.
 
-Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (CRC-32 of
-a strided sample of the first input of the last root forward), gradients_absent, loss_scale, skipped, grad_norm.
+Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
+a sample of the first input of the last root forward), gradients_absent, loss_scale, skipped, grad_norm.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), optimizer/<optimizer>
 (class, groups, options). An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
 import json
 import platform
-import zlib
 
 import torch
 
-SAMPLE = 4096     # elements of the batch that the fingerprint looks at
+from tdbg import _capture
 
 
 def _plain(value):
@@ -40,10 +39,9 @@ def first_tensor(args, kwargs):
 
 
 def fingerprint(tensor):
-    """CRC-32 of a strided sample; the same for the same batch, whatever its device has cached."""
-    flat = tensor.detach().reshape(-1)
-    stride = max(1, flat.numel() // SAMPLE)
-    return zlib.crc32(flat[::stride].contiguous().view(torch.uint8).numpy().tobytes())
+    """Mark of a host tensor's values in C order: the same for the same batch. At most 4 KiB of it is looked at."""
+    tensor = tensor.contiguous()
+    return _capture.fingerprint(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
 class Context:

@@ -102,7 +102,9 @@ class Losses:
     # Recording ----------------------------------------------------------------------------------------------
 
     def flush_train(self, evaluation=0):
-        """Records the losses that led to this optimizer step, at its place in the step.
+        """Records the losses that led to this optimizer step, at its place in the step. Those at the step's own
+        place are returned as (ids, pointers, values) for the batch of its parameters: a call of its own would
+        cost more than they do. The pointers are good as long as the values are kept.
 
         One micro-step: the losses are the step's. Several: each at its own sub-key, and for the step itself their
         mean; of backward_loss the sum, which is what the gradients are those of.
@@ -110,7 +112,7 @@ class Losses:
         pending, micro = self.train, self.micro
         self.train, self.micro = [], 0
         if not pending:
-            return
+            return [], [], []
         if self._as_tensor is None:
             self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
         rows, whole, counts, last = [], {}, {}, 0
@@ -131,7 +133,11 @@ class Losses:
             if all(v.shape == values[0].shape for v in values):
                 stacked = torch.stack(values)
                 rows.append((full, stacked.sum(0) if full.startswith(BACKWARD) else stacked.mean(0), 0))
-        self._put(rows)
+        batches = self._put(rows)
+        ids, pointers = batches.pop(evaluation + 1 if evaluation else 0, ([], []))
+        for sub, batch in batches.items():
+            self.session.port.put_many(*batch, sub, 0)
+        return ids, pointers, rows
 
     def next_optimizer(self):
         """An optimizer stepped and the TRAIN step goes on: later losses are numbered after those before it."""
@@ -150,8 +156,8 @@ class Losses:
             number = counts.get(name, 0)
             counts[name] = number + 1
             rows.append((self._name(name, number), value, 0))
-        if rows:
-            self._put(rows)
+        for sub, (ids, pointers) in self._put(rows).items():
+            self.session.port.put_many(ids, pointers, sub, 0)      # `rows` keeps the values alive during the call
 
     def discard(self):
         """The step is not due."""
@@ -174,6 +180,7 @@ class Losses:
         return ident
 
     def _put(self, rows):
+        """Records what needs a call of its own; the rest is returned as {sub: (ids, pointers)}."""
         session = self.session
         batches = {}
         for full, value, sub in rows:
@@ -193,8 +200,7 @@ class Losses:
                 value = value.contiguous()
                 session.port.put_ptr(ident, value.data_ptr(), dtype_name(value.dtype), list(value.shape),
                                      list(value.stride()), sub, 0)
-        for sub, (ids, ptrs) in batches.items():
-            session.port.put_many(ids, ptrs, sub, 0)      # `rows` keeps the values alive during the call
+        return batches
 
 
 def patch(patches, session):

@@ -134,14 +134,15 @@ class Optimizers:
             self._inside = None
 
     def prepare(self, entry, optimizer):
+        if entry.ignored:
+            return False
         self.session.close_evaluation()
         if entry.shape_key is None and self.session.explicit:
             params = [p for g in optimizer.param_groups for p in g["params"]]
             self.session.names.resolve(params, search=False)
             if not any(self.session.names.named(p) for p in params):
                 entry.ignored = True
-        if entry.ignored:
-            return False
+                return False
         entry.refresh(optimizer)
         return True
 
@@ -164,9 +165,9 @@ class Optimizers:
             self.session.context.discard()
             return
         micro = self.session.losses.micro
-        self.session.losses.flush_train(evaluation)
+        losses = self.session.losses.flush_train(evaluation)
         sub = evaluation + 1 if evaluation else 0
-        absent = entry.capture(sub, unscale)
+        absent = entry.capture(sub, unscale, losses)
         if not evaluation:
             if not entry.extras_done:
                 entry.extras_done = True

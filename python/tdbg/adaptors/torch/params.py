@@ -131,10 +131,11 @@ class OptimizerTensors:
 
     # One step -----------------------------------------------------------------------------------------------
 
-    def capture(self, sub=0, unscale=None):
-        """Weights and gradients as they are now. Returns how many parameters have no gradient.
+    def capture(self, sub=0, unscale=None, losses=([], [], [])):
+        """Weights and gradients as they are now. Returns the names of parameters without a gradient.
 
         `unscale`: divide gradients by this first (fused optimizers under GradScaler get scaled ones).
+        `losses`: (ids, pointers, values) that go with the same batch.
         """
         port = self.session.port
         ptrs = list(map(_data_ptr, self.fast))
@@ -149,10 +150,13 @@ class OptimizerTensors:
             grad_ptrs, absent = self._pointers(grads, sub, 0)
         else:
             grads, grad_ptrs, absent = (), [0] * len(ptrs), []
+        loss_ids, loss_ptrs, _ = losses
         if self.want_weights:
-            port.put_many(self.both_ids, ptrs + grad_ptrs, sub, 0)
+            port.put_many(loss_ids + self.both_ids, loss_ptrs + ptrs + grad_ptrs, sub, 0)
         elif self.want_grads:
-            port.put_many(self.grad_ids, grad_ptrs, sub, 0)
+            port.put_many(loss_ids + self.grad_ids, loss_ptrs + grad_ptrs, sub, 0)
+        elif loss_ids:
+            port.put_many(loss_ids, loss_ptrs, sub, 0)
         if self.odd:
             absent = absent + self._capture_odd(sub, unscale)
         return absent

@@ -131,6 +131,7 @@ class Session:
                    "world_size": world_size, **self.options}
         self._thread = threading.get_ident()
         self.run = self.port = self.open_run(**options)
+        self.run.share_threads(torch.get_num_threads())
         self.plan = json.loads(self.run.plan() or "{}")
         workers = self.plan.get("include_workers", -1)
         self.state = OPEN

@@ -1,0 +1,47 @@
+#include "capture/openmp_team.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+
+namespace tdbg::capture {
+namespace {
+
+// libgomp's entry point for `#pragma omp parallel num_threads(n)`; its ABI since GCC 4.9.
+using GompParallel = void (*)(void (*function)(void*), void* data, unsigned threads, unsigned flags);
+
+GompParallel Find() {
+#if defined(__SANITIZE_THREAD__)
+  return nullptr;  // TSan does not understand libgomp's barriers
+#else
+  static const auto found = reinterpret_cast<GompParallel>(::dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  return found;
+#endif
+}
+
+struct Call {
+  const std::function<void(int)>* work;
+  int lanes;
+  std::atomic<int> next{0};
+};
+
+}  // namespace
+
+bool OpenMpTeam::Available() { return Find() != nullptr; }
+
+void OpenMpTeam::Run(int lanes, const std::function<void(int)>& work) {
+  const GompParallel parallel = Find();
+  if (parallel == nullptr || lanes == 1) {
+    work(0);
+    return;
+  }
+  Call call{&work, lanes};
+  const auto function = [](void* data) {
+    auto* c = static_cast<Call*>(data);
+    // Lanes are handed out, not taken from omp_get_thread_num: the team's size is the runtime's decision.
+    if (const int lane = c->next.fetch_add(1, std::memory_order_relaxed); lane < c->lanes) (*c->work)(lane);
+  };
+  parallel(function, &call, static_cast<unsigned>(lanes), 0);
+}
+
+}  // namespace tdbg::capture
