@@ -63,8 +63,8 @@ Status ErrnoStatus(int error_number, std::string_view what);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {         // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {  // NOLINT: implicit on purpose
     if (status_.ok()) status_ = Internal("Result made from an OK status without a value");
   }
 
@@ -85,17 +85,17 @@ class [[nodiscard]] Result {
 #define TDBG_CONCAT_INNER(a, b) a##b
 #define TDBG_CONCAT(a, b) TDBG_CONCAT_INNER(a, b)
 /// Returns the status of `expr` from the enclosing function unless it is OK.
-#define TDBG_RETURN_IF_ERROR(expr)                      \
-  do {                                                  \
-    ::tdbg::Status tdbg_status_ = (expr);               \
-    if (!tdbg_status_.ok()) return tdbg_status_;        \
+#define TDBG_RETURN_IF_ERROR(expr)               \
+  do {                                           \
+    ::tdbg::Status tdbg_status_ = (expr);        \
+    if (!tdbg_status_.ok()) return tdbg_status_; \
   } while (0)
 /// `TDBG_ASSIGN_OR_RETURN(auto x, F());` declares x, or returns F's status.
 #define TDBG_ASSIGN_OR_RETURN(lhs, expr) \
   TDBG_ASSIGN_OR_RETURN_INNER(TDBG_CONCAT(tdbg_result_, __LINE__), lhs, expr)
-#define TDBG_ASSIGN_OR_RETURN_INNER(result, lhs, expr)  \
-  auto result = (expr);                                 \
-  if (!result.ok()) return result.status();             \
+#define TDBG_ASSIGN_OR_RETURN_INNER(result, lhs, expr) \
+  auto result = (expr);                                \
+  if (!result.ok()) return result.status();            \
   lhs = std::move(*result)
 
 }  // namespace tdbg

@@ -15,22 +15,22 @@ namespace tdbg {
 /// Statistics of one tensor (or of several merged ones).
 ///
 /// Counts cover every element; everything else covers the finite elements only. Where a tensor has
-/// no finite element the doubles are NaN (l1, l2, m2.. included), so that "nothing was there" is not read as 0.
-/// NumPy's answer ("NaN if any is NaN") is derived on reading, see `NumpyMean` and friends.
+/// no finite element the doubles are NaN (l1, l2, m2.. included), so that "nothing was there" is not read as
+/// 0. NumPy's answer ("NaN if any is NaN") is derived on reading, see `NumpyMean` and friends.
 struct Summary {
-  uint64_t count = 0;          ///< all elements: the product of the shape
+  uint64_t count = 0;  ///< all elements: the product of the shape
   uint64_t nan_count = 0;
   uint64_t pos_inf_count = 0;
   uint64_t neg_inf_count = 0;
-  uint64_t zero_count = 0;     ///< +0 and -0
+  uint64_t zero_count = 0;  ///< +0 and -0
   double min = kNaN;
   double max = kNaN;
   double mean = kNaN;
-  double variance = kNaN;      ///< second central moment, divides by n (NumPy's ddof=0)
-  double m3 = kNaN;            ///< third central moment, divides by n; needed to merge m4
-  double m4 = kNaN;            ///< fourth central moment, divides by n; kurtosis = m4 / variance^2
-  double l1 = kNaN;            ///< sum of |x|
-  double l2 = kNaN;            ///< sqrt(sum of x^2), element-wise (not a matrix norm)
+  double variance = kNaN;  ///< second central moment, divides by n (NumPy's ddof=0)
+  double m3 = kNaN;        ///< third central moment, divides by n; needed to merge m4
+  double m4 = kNaN;        ///< fourth central moment, divides by n; kurtosis = m4 / variance^2
+  double l1 = kNaN;        ///< sum of |x|
+  double l2 = kNaN;        ///< sqrt(sum of x^2), element-wise (not a matrix norm)
   double abs_min = kNaN;
   double abs_max = kNaN;
 
@@ -64,7 +64,8 @@ struct HistogramBucket {
   uint64_t count = 0;
   friend bool operator==(const HistogramBucket&, const HistogramBucket&) = default;
 };
-inline constexpr int kBucketBias = 4301;  ///< makes every k of a double (>= -4296) positive; stored, never change
+inline constexpr int kBucketBias =
+    4301;  ///< makes every k of a double (>= -4296) positive; stored, never change
 inline constexpr double kHistogramRelativeError = 1.0 / 9.0;
 
 /// Ascending by bucket, counts > 0.

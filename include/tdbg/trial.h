@@ -25,22 +25,22 @@ struct StepInfo {
   int64_t global_step = 0;
   ModeKey mode = ModeKey::kGlobal;
   int64_t mode_step = 0;
-  int64_t wall_nanos = 0;       ///< of the first worker that committed it
-  bool skipped = false;         ///< AMP skipped the update
-  bool complete = false;        ///< every worker committed it, ended, or was declared lost
+  int64_t wall_nanos = 0;  ///< of the first worker that committed it
+  bool skipped = false;    ///< AMP skipped the update
+  bool complete = false;   ///< every worker committed it, ended, or was declared lost
 };
 
 /// A value read from a run. `data` stays valid while `owner` (or a copy of it) lives.
 struct TensorValue {
   std::shared_ptr<const void> owner;
-  TensorView view;                    ///< C order; its shape borrows `shape`
+  TensorView view;  ///< C order; its shape borrows `shape`
   std::vector<int64_t> shape;
   DType dtype = DType::kInvalid;
   const void* data = nullptr;
 };
 
 struct TensorInfo {
-  std::string name;                   ///< canonical
+  std::string name;  ///< canonical
   std::string short_name;
   std::string kind, module_kind;
   std::vector<std::string> collections, aliases;
@@ -57,14 +57,14 @@ struct LossInfo {
 };
 
 enum class RunState : uint8_t {
-  kWaiting = 0,   ///< no worker has written yet
+  kWaiting = 0,  ///< no worker has written yet
   kRunning = 1,
-  kEnded = 2,     ///< every worker said goodbye
-  kCrashed = 3,   ///< at least one worker's process is gone without a goodbye and none is alive
+  kEnded = 2,    ///< every worker said goodbye
+  kCrashed = 3,  ///< at least one worker's process is gone without a goodbye and none is alive
 };
 
 struct TrialOptions {
-  int64_t attempt = -1;               ///< -1: overlay of all attempts, the latest wins from its step base on
+  int64_t attempt = -1;  ///< -1: overlay of all attempts, the latest wins from its step base on
   /// For a path that does not exist yet: wait this long for it (0: fail at once, < 0: for ever).
   int64_t wait_millis = 0;
 };
@@ -88,7 +88,8 @@ class Cursor {
 
 /// One run, opened for reading. Never writes to it.
 ///
-/// Answers come from what the last Refresh() saw, so a rule or a plot sees a view that does not move under it.
+/// Answers come from what the last Refresh() saw, so a rule or a plot sees a view that does not move under
+/// it.
 /// \threadsafety One thread at a time; open the run again for another thread.
 class Trial {
  public:
@@ -111,12 +112,12 @@ class Trial {
   /// No more steps will come (state is kEnded or kCrashed), as of the last Refresh.
   bool loaded_all_steps() const;
   std::vector<int64_t> attempts() const;
-  std::vector<std::string> workers() const;          ///< of the latest attempt, sorted
-  std::vector<ModeKey> modes() const;                ///< seen, without kGlobal
+  std::vector<std::string> workers() const;  ///< of the latest attempt, sorted
+  std::vector<ModeKey> modes() const;        ///< seen, without kGlobal
   std::vector<LossInfo> losses() const;
-  std::vector<std::string> damage() const;           ///< one line each
+  std::vector<std::string> damage() const;  ///< one line each
   uint64_t bytes_on_disk() const;
-  int64_t last_seen_step() const;                    ///< heartbeat, also where nothing was due
+  int64_t last_seen_step() const;  ///< heartbeat, also where nothing was due
   int64_t last_seen_wall_nanos() const;
 
   /// Global steps (mode kGlobal: of any mode) or mode steps (other modes), ascending; complete ones only.
@@ -125,7 +126,8 @@ class Trial {
   std::optional<int64_t> global_step(ModeKey mode, int64_t mode_step) const;
 
   /// Canonical names, sorted. `regex` is searched; `collection` is a collection's name; either may be empty.
-  Result<std::vector<std::string>> tensor_names(std::string_view regex = {}, std::string_view collection = {}) const;
+  Result<std::vector<std::string>> tensor_names(std::string_view regex = {},
+                                                std::string_view collection = {}) const;
   /// By canonical, alias or unambiguous short name.
   /// \error kNotFound  names the nearest; kInvalidArgument  the short name is ambiguous (lists them)
   Result<TensorInfo> tensor(std::string_view name) const;
@@ -139,14 +141,15 @@ class Trial {
   Result<Summary> summary(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
   /// kNotFound where none was kept (fewer than 256 elements, or shed).
   Result<Histogram> histogram(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
-  /// What was recorded when the run ended, outside steps() (final weights), by the latest attempt that has it.
+  /// What was recorded when the run ended, outside steps() (final weights), by the latest attempt that has
+  /// it.
   Result<TensorValue> final_value(std::string_view name, std::string_view worker = {}) const;
   Result<Summary> final_summary(std::string_view name, std::string_view worker = {}) const;
   /// The number of a scalar, of a one-element tensor, or of a scalar's context series.
   Result<double> scalar(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
 
-  /// A whole series at once. Fields are those of Summary, plus mean_abs, std, nonfinite_count, and value (of scalars
-  /// and one-element tensors). Steps at which the tensor was damaged or not kept are left out.
+  /// A whole series at once. Fields are those of Summary, plus mean_abs, std, nonfinite_count, and value (of
+  /// scalars and one-element tensors). Steps at which the tensor was damaged or not kept are left out.
   struct Series {
     std::vector<int64_t> steps;
     std::vector<double> values;

@@ -1,4 +1,6 @@
 // tdbg._trial: tdbg/trial.h for Python. Forwards, and nothing else; tdbg/trial.py makes it pleasant.
+#include "tdbg/trial.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -13,7 +15,6 @@
 #include <vector>
 
 #include "errors.h"
-#include "tdbg/trial.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -21,12 +22,12 @@ using namespace nb::literals;
 namespace {
 
 using tdbg::ModeKey;
-using tdbg::python::Throw;
-using tdbg::python::ValueOrThrow;
 using tdbg::StepInfo;
 using tdbg::StepKind;
 using tdbg::Summary;
 using tdbg::TensorValue;
+using tdbg::python::Throw;
+using tdbg::python::ValueOrThrow;
 
 /// A Trial belongs to one thread at a time, and calls release the GIL: so each takes this lock. It is taken
 /// without the GIL and given back before the GIL is asked for, so that neither waits for the other.
@@ -52,18 +53,23 @@ nb::dlpack::dtype DTypeOf(tdbg::DType dtype) {
   const auto bits = static_cast<uint8_t>(tdbg::ItemSize(dtype) * 8);
   const auto code = [&] {
     switch (dtype) {
-      case DType::kBool: return nb::dlpack::dtype_code::Bool;
+      case DType::kBool:
+        return nb::dlpack::dtype_code::Bool;
       case DType::kInt8:
       case DType::kInt16:
       case DType::kInt32:
-      case DType::kInt64: return nb::dlpack::dtype_code::Int;
+      case DType::kInt64:
+        return nb::dlpack::dtype_code::Int;
       case DType::kFloat16:
       case DType::kFloat32:
-      case DType::kFloat64: return nb::dlpack::dtype_code::Float;
+      case DType::kFloat64:
+        return nb::dlpack::dtype_code::Float;
       case DType::kComplex64:
-      case DType::kComplex128: return nb::dlpack::dtype_code::Complex;
+      case DType::kComplex128:
+        return nb::dlpack::dtype_code::Complex;
       // bfloat16 and float8 are no types of NumPy's: their bits, as unsigned integers.
-      default: return nb::dlpack::dtype_code::UInt;
+      default:
+        return nb::dlpack::dtype_code::UInt;
     }
   }();
   return {static_cast<uint8_t>(code), bits, 1};
@@ -105,10 +111,14 @@ nb::tuple HistogramOf(const tdbg::Histogram& histogram) {
 
 const char* StateName(tdbg::RunState state) {
   switch (state) {
-    case tdbg::RunState::kWaiting: return "waiting";
-    case tdbg::RunState::kRunning: return "running";
-    case tdbg::RunState::kEnded: return "ended";
-    case tdbg::RunState::kCrashed: return "crashed";
+    case tdbg::RunState::kWaiting:
+      return "waiting";
+    case tdbg::RunState::kRunning:
+      return "running";
+    case tdbg::RunState::kEnded:
+      return "ended";
+    case tdbg::RunState::kCrashed:
+      return "crashed";
   }
   return "unknown";
 }
@@ -152,8 +162,8 @@ void BindRecords(nb::module_& m) {
       .def_ro("first_step", &tdbg::LossInfo::first_step)
       .def_ro("last_step", &tdbg::LossInfo::last_step)
       .def("__repr__", [](const tdbg::LossInfo& l) {
-        return "Loss(" + l.worker + ": " + std::to_string(l.count) + " " + l.kind + ", " + l.cause + ", steps " +
-               std::to_string(l.first_step) + " to " + std::to_string(l.last_step) + ")";
+        return "Loss(" + l.worker + ": " + std::to_string(l.count) + " " + l.kind + ", " + l.cause +
+               ", steps " + std::to_string(l.first_step) + " to " + std::to_string(l.last_step) + ")";
       });
   nb::class_<tdbg::TensorInfo>(m, "TensorInfo")
       .def_ro("name", &tdbg::TensorInfo::name)
@@ -174,89 +184,143 @@ void BindTrial(nb::module_& m) {
       .def_prop_ro("name", [](PyTrial& t) { return t.trial->name(); })
       .def("refresh", [](PyTrial& t) { return ValueOrThrow(t.With([](Trial& x) { return x.Refresh(); })); })
       .def("state", [](PyTrial& t) { return StateName(t.With([](Trial& x) { return x.state(); })); })
-      .def("loaded_all_steps", [](PyTrial& t) { return t.With([](Trial& x) { return x.loaded_all_steps(); }); })
+      .def("loaded_all_steps",
+           [](PyTrial& t) { return t.With([](Trial& x) { return x.loaded_all_steps(); }); })
       .def("attempts", [](PyTrial& t) { return t.With([](Trial& x) { return x.attempts(); }); })
       .def("workers", [](PyTrial& t) { return t.With([](Trial& x) { return x.workers(); }); })
       .def("modes",
            [](PyTrial& t) {
              std::vector<int> modes;
-             for (const ModeKey mode : t.With([](Trial& x) { return x.modes(); })) modes.push_back(static_cast<int>(mode));
+             for (const ModeKey mode : t.With([](Trial& x) { return x.modes(); }))
+               modes.push_back(static_cast<int>(mode));
              return modes;
            })
       .def("losses", [](PyTrial& t) { return t.With([](Trial& x) { return x.losses(); }); })
       .def("damage", [](PyTrial& t) { return t.With([](Trial& x) { return x.damage(); }); })
       .def("bytes_on_disk", [](PyTrial& t) { return t.With([](Trial& x) { return x.bytes_on_disk(); }); })
       .def("last_seen_step", [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_step(); }); })
-      .def("last_seen_wall_nanos", [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_wall_nanos(); }); })
-      .def("steps", [](PyTrial& t, int mode) {
-             return t.With([&](Trial& x) { return x.steps(static_cast<ModeKey>(mode)); });
-           }, "mode"_a)
-      .def("step", [](PyTrial& t, int64_t step) { return t.With([&](Trial& x) { return x.step(step); }); }, "global_step"_a)
-      .def("global_step", [](PyTrial& t, int mode, int64_t step) {
-             return t.With([&](Trial& x) { return x.global_step(static_cast<ModeKey>(mode), step); });
-           }, "mode"_a, "mode_step"_a)
-      .def("tensor_names", [](PyTrial& t, const std::string& regex, const std::string& collection) {
-             return ValueOrThrow(t.With([&](Trial& x) { return x.tensor_names(regex, collection); }));
-           }, "regex"_a, "collection"_a)
-      .def("tensor", [](PyTrial& t, const std::string& name) {
-             return ValueOrThrow(t.With([&](Trial& x) { return x.tensor(name); }));
-           }, "name"_a)
-      .def("tensor_steps", [](PyTrial& t, const std::string& name, int kind, int mode) {
-             return ValueOrThrow(t.With([&](Trial& x) {
-               return x.tensor_steps(name, static_cast<StepKind>(kind), static_cast<ModeKey>(mode));
-             }));
-           }, "name"_a, "kind"_a, "mode"_a)
-      .def("value", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-             return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.value(name, step, worker); })));
-           }, "name"_a, "global_step"_a, "worker"_a)
-      .def("final_value", [](PyTrial& t, const std::string& name, const std::string& worker) {
-             return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.final_value(name, worker); })));
-           }, "name"_a, "worker"_a)
-      .def("summary", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-             return ValueOrThrow(t.With([&](Trial& x) { return x.summary(name, step, worker); }));
-           }, "name"_a, "global_step"_a, "worker"_a)
-      .def("final_summary", [](PyTrial& t, const std::string& name, const std::string& worker) {
-             return ValueOrThrow(t.With([&](Trial& x) { return x.final_summary(name, worker); }));
-           }, "name"_a, "worker"_a)
-      .def("histogram", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-             return HistogramOf(ValueOrThrow(t.With([&](Trial& x) { return x.histogram(name, step, worker); })));
-           }, "name"_a, "global_step"_a, "worker"_a)
-      .def("quantile", [](PyTrial& t, const std::string& name, int64_t step, double q, const std::string& worker) {
-             return ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<double> {
-               TDBG_ASSIGN_OR_RETURN(const Summary summary, x.summary(name, step, worker));
-               TDBG_ASSIGN_OR_RETURN(const tdbg::Histogram histogram, x.histogram(name, step, worker));
-               return tdbg::Quantile(summary, histogram, q);
-             }));
-           }, "name"_a, "global_step"_a, "q"_a, "worker"_a)
-      .def("scalar", [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-             return ValueOrThrow(t.With([&](Trial& x) { return x.scalar(name, step, worker); }));
-           }, "name"_a, "global_step"_a, "worker"_a)
-      .def("series", [](PyTrial& t, const std::string& name, const std::string& field, const std::string& worker) {
-             auto series = ValueOrThrow(t.With([&](Trial& x) { return x.series(name, field, worker); }));
-             return nb::make_tuple(Array1D(std::move(series.steps)), Array1D(std::move(series.values)));
-           }, "name"_a, "field"_a, "worker"_a)
-      .def("context", [](PyTrial& t, const std::string& topic, int64_t step) {
-             return t.With([&](Trial& x) { return x.context(topic, step); });
-           }, "topic"_a, "global_step"_a)
+      .def("last_seen_wall_nanos",
+           [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_wall_nanos(); }); })
+      .def(
+          "steps",
+          [](PyTrial& t, int mode) {
+            return t.With([&](Trial& x) { return x.steps(static_cast<ModeKey>(mode)); });
+          },
+          "mode"_a)
+      .def(
+          "step", [](PyTrial& t, int64_t step) { return t.With([&](Trial& x) { return x.step(step); }); },
+          "global_step"_a)
+      .def(
+          "global_step",
+          [](PyTrial& t, int mode, int64_t step) {
+            return t.With([&](Trial& x) { return x.global_step(static_cast<ModeKey>(mode), step); });
+          },
+          "mode"_a, "mode_step"_a)
+      .def(
+          "tensor_names",
+          [](PyTrial& t, const std::string& regex, const std::string& collection) {
+            return ValueOrThrow(t.With([&](Trial& x) { return x.tensor_names(regex, collection); }));
+          },
+          "regex"_a, "collection"_a)
+      .def(
+          "tensor",
+          [](PyTrial& t, const std::string& name) {
+            return ValueOrThrow(t.With([&](Trial& x) { return x.tensor(name); }));
+          },
+          "name"_a)
+      .def(
+          "tensor_steps",
+          [](PyTrial& t, const std::string& name, int kind, int mode) {
+            return ValueOrThrow(t.With([&](Trial& x) {
+              return x.tensor_steps(name, static_cast<StepKind>(kind), static_cast<ModeKey>(mode));
+            }));
+          },
+          "name"_a, "kind"_a, "mode"_a)
+      .def(
+          "value",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.value(name, step, worker); })));
+          },
+          "name"_a, "global_step"_a, "worker"_a)
+      .def(
+          "final_value",
+          [](PyTrial& t, const std::string& name, const std::string& worker) {
+            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.final_value(name, worker); })));
+          },
+          "name"_a, "worker"_a)
+      .def(
+          "summary",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) { return x.summary(name, step, worker); }));
+          },
+          "name"_a, "global_step"_a, "worker"_a)
+      .def(
+          "final_summary",
+          [](PyTrial& t, const std::string& name, const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) { return x.final_summary(name, worker); }));
+          },
+          "name"_a, "worker"_a)
+      .def(
+          "histogram",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+            return HistogramOf(
+                ValueOrThrow(t.With([&](Trial& x) { return x.histogram(name, step, worker); })));
+          },
+          "name"_a, "global_step"_a, "worker"_a)
+      .def(
+          "quantile",
+          [](PyTrial& t, const std::string& name, int64_t step, double q, const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<double> {
+              TDBG_ASSIGN_OR_RETURN(const Summary summary, x.summary(name, step, worker));
+              TDBG_ASSIGN_OR_RETURN(const tdbg::Histogram histogram, x.histogram(name, step, worker));
+              return tdbg::Quantile(summary, histogram, q);
+            }));
+          },
+          "name"_a, "global_step"_a, "q"_a, "worker"_a)
+      .def(
+          "scalar",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) { return x.scalar(name, step, worker); }));
+          },
+          "name"_a, "global_step"_a, "worker"_a)
+      .def(
+          "series",
+          [](PyTrial& t, const std::string& name, const std::string& field, const std::string& worker) {
+            auto series = ValueOrThrow(t.With([&](Trial& x) { return x.series(name, field, worker); }));
+            return nb::make_tuple(Array1D(std::move(series.steps)), Array1D(std::move(series.values)));
+          },
+          "name"_a, "field"_a, "worker"_a)
+      .def(
+          "context",
+          [](PyTrial& t, const std::string& topic, int64_t step) {
+            return t.With([&](Trial& x) { return x.context(topic, step); });
+          },
+          "topic"_a, "global_step"_a)
       .def("cursor", [](PyTrial& t) { return PyCursor{&t, t.trial->cursor()}; }, nb::keep_alive<0, 1>());
 
   nb::class_<PyCursor>(m, "Cursor")
       // None: no step yet. Python's own loop around it is what lets ctrl-C in.
-      .def("next", [](PyCursor& c, int64_t timeout_millis) -> nb::object {
-             auto next = c.trial->With([&](Trial&) { return c.cursor.Next(timeout_millis); });
-             if (!next.ok() && next.status().code() == tdbg::Code::kUnavailable) return nb::none();
-             return nb::cast(ValueOrThrow(std::move(next)));
-           }, "timeout_millis"_a);
+      .def(
+          "next",
+          [](PyCursor& c, int64_t timeout_millis) -> nb::object {
+            auto next = c.trial->With([&](Trial&) { return c.cursor.Next(timeout_millis); });
+            if (!next.ok() && next.status().code() == tdbg::Code::kUnavailable) return nb::none();
+            return nb::cast(ValueOrThrow(std::move(next)));
+          },
+          "timeout_millis"_a);
 
-  m.def("open", [](const std::string& path, int64_t attempt, int64_t wait_millis) {
-    tdbg::Result<std::unique_ptr<Trial>> opened = [&] {
-      const nb::gil_scoped_release unlocked;
-      return Trial::Open(path, {.attempt = attempt, .wait_millis = wait_millis});
-    }();
-    auto trial = std::make_unique<PyTrial>();
-    trial->trial = ValueOrThrow(std::move(opened));
-    return trial.release();
-  }, nb::rv_policy::take_ownership, "path"_a, "attempt"_a, "wait_millis"_a);
+  m.def(
+      "open",
+      [](const std::string& path, int64_t attempt, int64_t wait_millis) {
+        tdbg::Result<std::unique_ptr<Trial>> opened = [&] {
+          const nb::gil_scoped_release unlocked;
+          return Trial::Open(path, {.attempt = attempt, .wait_millis = wait_millis});
+        }();
+        auto trial = std::make_unique<PyTrial>();
+        trial->trial = ValueOrThrow(std::move(opened));
+        return trial.release();
+      },
+      nb::rv_policy::take_ownership, "path"_a, "attempt"_a, "wait_millis"_a);
 }
 
 }  // namespace

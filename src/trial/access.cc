@@ -30,8 +30,12 @@ const store::WorkerReader& TrialAccess::reader(WorkerIndex worker) const {
 
 size_t TrialAccess::tensor_count() const { return trial_->impl_->tensors.size(); }
 const TensorInfo& TrialAccess::tensor(TensorIndex tensor) const { return trial_->impl_->tensors.at(tensor); }
-std::optional<TensorIndex> TrialAccess::Find(std::string_view name) const { return trial_->impl_->tensors.Find(name); }
-Result<TensorIndex> TrialAccess::Resolve(std::string_view name) const { return trial_->impl_->tensors.Resolve(name); }
+std::optional<TensorIndex> TrialAccess::Find(std::string_view name) const {
+  return trial_->impl_->tensors.Find(name);
+}
+Result<TensorIndex> TrialAccess::Resolve(std::string_view name) const {
+  return trial_->impl_->tensors.Resolve(name);
+}
 
 std::span<const TrialAccess::Step> TrialAccess::steps() const { return trial_->impl_->steps; }
 size_t TrialAccess::complete_count() const { return trial_->impl_->complete_count; }
@@ -41,9 +45,10 @@ std::optional<size_t> TrialAccess::FindStep(int64_t global_step) const {
 
 bool TrialAccess::CommittedBy(size_t step, WorkerIndex worker) const {
   const int64_t global_step = steps()[step].info.global_step;
-  const auto [first, last] = StepRange(reader(worker).commits(), global_step,
-                                       [](const format::Commit& c) { return c.global_step; });
-  return std::any_of(first, last, [](const format::Commit& c) { return (c.flags & format::kCommitOutside) == 0; });
+  const auto [first, last] =
+      StepRange(reader(worker).commits(), global_step, [](const format::Commit& c) { return c.global_step; });
+  return std::any_of(first, last,
+                     [](const format::Commit& c) { return (c.flags & format::kCommitOutside) == 0; });
 }
 
 std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {
@@ -56,7 +61,8 @@ std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {
     if (slot.frontier() < steps()[step].info.global_step) out.push_back(slot.info.name);
   }
   for (int64_t rank = 0; rank < attempt->info.world_size; ++rank) {
-    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) out.push_back("rank " + std::to_string(rank));
+    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
+      out.push_back("rank " + std::to_string(rank));
   }
   return out;
 }
@@ -135,10 +141,12 @@ void TrialAccess::ScalarsOf(size_t step, std::vector<Scalar>* append_to) const {
   for (const WorkerIndex worker : impl.AttemptOf(at.attempt)->workers) {
     const WorkerSlot& slot = *impl.slots[worker];
     for (format::TensorId id = 0; id < slot.tensor_of.size(); ++id) {
-      const auto [first, last] = StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
-                                           [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
+      const auto [first, last] =
+          StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
+                    [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
       for (auto it = first; it != last; ++it) {
-        if (it->sub.point != Point::kEnd) append_to->push_back({slot.tensor_of[id], worker, it->sub, it->value});
+        if (it->sub.point != Point::kEnd)
+          append_to->push_back({slot.tensor_of[id], worker, it->sub, it->value});
       }
     }
   }
@@ -160,8 +168,9 @@ std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
         best_preference = Preference(key);
         best = value;
       };
-      const auto [first, last] = StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
-                                           [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
+      const auto [first, last] =
+          StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
+                    [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
       for (auto it = first; it != last; ++it) offer(it->sub, it->value);
       if (best) return best;
       const auto [row, row_end] =
@@ -205,7 +214,8 @@ std::vector<int64_t> TrialAccess::RawSteps(TensorIndex tensor) const {
       const WorkerSlot& slot = *impl.slots[worker];
       for (const format::TensorId id : slot.IdsOf(tensor)) {
         for (const store::RawRef& ref : slot.reader->RawsOf(id)) {
-          if (ref.sub.point == Point::kEnd || ref.global_step < range.begin || ref.global_step >= range.end) continue;
+          if (ref.sub.point == Point::kEnd || ref.global_step < range.begin || ref.global_step >= range.end)
+            continue;
           out.push_back(ref.global_step);
         }
       }

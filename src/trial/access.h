@@ -43,13 +43,13 @@ class TrialAccess {
   // ---- Workers -------------------------------------------------------------------------------------------
 
   struct Worker {
-    std::string name;                 ///< "worker_0"
+    std::string name;  ///< "worker_0"
     int64_t attempt = 0;
     int64_t rank = 0;
-    bool alive = false;               ///< its lock is held
-    bool ended = false;               ///< it said goodbye; neither: it died
-    int64_t last_step = -1;           ///< last committed global step
-    int64_t last_seen_step = -1;      ///< heartbeat
+    bool alive = false;           ///< its lock is held
+    bool ended = false;           ///< it said goodbye; neither: it died
+    int64_t last_step = -1;       ///< last committed global step
+    int64_t last_seen_step = -1;  ///< heartbeat
     int64_t last_seen_wall_nanos = 0;
   };
   /// As of the last Refresh; indexed by WorkerIndex.
@@ -62,11 +62,12 @@ class TrialAccess {
 
   // ---- Tensors -------------------------------------------------------------------------------------------
 
-  size_t tensor_count() const;        ///< only grows
+  size_t tensor_count() const;  ///< only grows
   const TensorInfo& tensor(TensorIndex tensor) const;
   /// Exact canonical name or alias.
   std::optional<TensorIndex> Find(std::string_view name) const;
-  /// What Trial's calls accept: canonical, alias, unambiguous short name; otherwise the error that names the nearest.
+  /// What Trial's calls accept: canonical, alias, unambiguous short name; otherwise the error that names the
+  /// nearest.
   Result<TensorIndex> Resolve(std::string_view name) const;
 
   // ---- Steps ---------------------------------------------------------------------------------------------
@@ -74,7 +75,7 @@ class TrialAccess {
   struct Step {
     StepInfo info;
     int64_t attempt = 0;
-    uint32_t shed = 0;                ///< what its workers lost in it, summed
+    uint32_t shed = 0;  ///< what its workers lost in it, summed
   };
   /// Every step of the overlay, ascending by global step, incomplete ones (at the end) included. Positions in
   /// this list are what the calls below take; they are stable while overlay_generation() is.
@@ -112,7 +113,7 @@ class TrialAccess {
     uint32_t batch_index = 0;
     const store::SummaryBatch* batch = nullptr;
     uint32_t begin = 0, end = 0;
-    std::span<const TensorIndex> tensor_of;   ///< by the batch's own tensor ids
+    std::span<const TensorIndex> tensor_of;  ///< by the batch's own tensor ids
   };
   /// Every worker's rows of the step, by rank, without those of Point::kEnd. The span is scratch of the
   /// trial: valid until the next call. Unreadable (damaged) rows are left out and counted in `*lost_rows`.
@@ -148,7 +149,8 @@ class TrialAccess {
   /// Appends the step's numeric series (learning rates, metrics) of all workers.
   void ScalarsOf(size_t step, std::vector<Scalar>* append_to) const;
   /// A scalar series' value, else the value of a one-element tensor, exact, NaN and infinities included.
-  std::optional<double> ScalarAt(TensorIndex tensor, size_t step, std::optional<WorkerIndex> worker = {}) const;
+  std::optional<double> ScalarAt(TensorIndex tensor, size_t step,
+                                 std::optional<WorkerIndex> worker = {}) const;
 
   // ---- Raw values ----------------------------------------------------------------------------------------
 

@@ -55,23 +55,48 @@ TensorValue ElementValue(double value, DType dtype, std::vector<int64_t> shape) 
   auto bytes = std::make_shared<std::vector<uint64_t>>(2, 0);
   auto* const to = reinterpret_cast<std::byte*>(bytes->data());
   switch (dtype) {
-    case DType::kBool: StoreAs<uint8_t>(value != 0, to); break;
-    case DType::kUInt8: StoreAs<uint8_t>(value, to); break;
-    case DType::kInt8: StoreAs<int8_t>(value, to); break;
-    case DType::kUInt16: StoreAs<uint16_t>(value, to); break;
-    case DType::kInt16: StoreAs<int16_t>(value, to); break;
-    case DType::kUInt32: StoreAs<uint32_t>(value, to); break;
-    case DType::kInt32: StoreAs<int32_t>(value, to); break;
-    case DType::kUInt64: StoreAs<uint64_t>(value, to); break;
-    case DType::kInt64: StoreAs<int64_t>(value, to); break;
-    case DType::kFloat16: base::Store(to, ToHalf(value)); break;
+    case DType::kBool:
+      StoreAs<uint8_t>(value != 0, to);
+      break;
+    case DType::kUInt8:
+      StoreAs<uint8_t>(value, to);
+      break;
+    case DType::kInt8:
+      StoreAs<int8_t>(value, to);
+      break;
+    case DType::kUInt16:
+      StoreAs<uint16_t>(value, to);
+      break;
+    case DType::kInt16:
+      StoreAs<int16_t>(value, to);
+      break;
+    case DType::kUInt32:
+      StoreAs<uint32_t>(value, to);
+      break;
+    case DType::kInt32:
+      StoreAs<int32_t>(value, to);
+      break;
+    case DType::kUInt64:
+      StoreAs<uint64_t>(value, to);
+      break;
+    case DType::kInt64:
+      StoreAs<int64_t>(value, to);
+      break;
+    case DType::kFloat16:
+      base::Store(to, ToHalf(value));
+      break;
     case DType::kBFloat16: {
       const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
       base::Store(to, static_cast<uint16_t>(bits >> 16));
       break;
     }
-    case DType::kFloat32: StoreAs<float>(value, to); break;
-    default: StoreAs<double>(value, to); dtype = DType::kFloat64; break;
+    case DType::kFloat32:
+      StoreAs<float>(value, to);
+      break;
+    default:
+      StoreAs<double>(value, to);
+      dtype = DType::kFloat64;
+      break;
   }
   TensorValue out;
   out.data = bytes->data();
@@ -86,20 +111,32 @@ std::optional<double> ElementAsDouble(const TensorValue& value, size_t i) {
   const auto* const at = static_cast<const std::byte*>(value.data) + i * ItemSize(value.dtype);
   switch (value.dtype) {
     case DType::kBool:
-    case DType::kUInt8: return base::Load<uint8_t>(at);
-    case DType::kInt8: return base::Load<int8_t>(at);
-    case DType::kUInt16: return base::Load<uint16_t>(at);
-    case DType::kInt16: return base::Load<int16_t>(at);
-    case DType::kUInt32: return base::Load<uint32_t>(at);
-    case DType::kInt32: return base::Load<int32_t>(at);
-    case DType::kUInt64: return static_cast<double>(base::Load<uint64_t>(at));
-    case DType::kInt64: return static_cast<double>(base::Load<int64_t>(at));
-    case DType::kFloat16: return FromHalf(base::Load<uint16_t>(at));
+    case DType::kUInt8:
+      return base::Load<uint8_t>(at);
+    case DType::kInt8:
+      return base::Load<int8_t>(at);
+    case DType::kUInt16:
+      return base::Load<uint16_t>(at);
+    case DType::kInt16:
+      return base::Load<int16_t>(at);
+    case DType::kUInt32:
+      return base::Load<uint32_t>(at);
+    case DType::kInt32:
+      return base::Load<int32_t>(at);
+    case DType::kUInt64:
+      return static_cast<double>(base::Load<uint64_t>(at));
+    case DType::kInt64:
+      return static_cast<double>(base::Load<int64_t>(at));
+    case DType::kFloat16:
+      return FromHalf(base::Load<uint16_t>(at));
     case DType::kBFloat16:
       return std::bit_cast<float>(static_cast<uint32_t>(base::Load<uint16_t>(at)) << 16);
-    case DType::kFloat32: return base::Load<float>(at);
-    case DType::kFloat64: return base::Load<double>(at);
-    default: return std::nullopt;
+    case DType::kFloat32:
+      return base::Load<float>(at);
+    case DType::kFloat64:
+      return base::Load<double>(at);
+    default:
+      return std::nullopt;
   }
 }
 

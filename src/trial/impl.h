@@ -58,9 +58,10 @@ struct AttemptSlot {
   int64_t number = 0;
   format::AttemptInfo info;
   std::string directory;
-  std::vector<WorkerIndex> workers;       ///< by rank
-  std::vector<TrialAccess::Step> steps;   ///< of all its workers, ascending, also those a later attempt replaces
-  size_t first_changed = 0;               ///< steps from here on changed since the overlay last looked
+  std::vector<WorkerIndex> workers;  ///< by rank
+  std::vector<TrialAccess::Step>
+      steps;                 ///< of all its workers, ascending, also those a later attempt replaces
+  size_t first_changed = 0;  ///< steps from here on changed since the overlay last looked
   bool watched = false;
 };
 
@@ -70,7 +71,7 @@ struct Trial::Impl {
   format::RunInfo run;
   bool watched = false;
 
-  std::vector<AttemptSlot> attempts;      ///< ascending by number
+  std::vector<AttemptSlot> attempts;  ///< ascending by number
   std::vector<std::unique_ptr<WorkerSlot>> slots;
   std::vector<TrialAccess::Worker> workers;
   TensorTable tensors;

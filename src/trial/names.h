@@ -17,8 +17,8 @@ namespace tdbg {
 
 class TensorTable {
  public:
-  /// The index of the definition's name, new or not. A later definition's dtype and shape replace earlier ones;
-  /// collections and aliases add up.
+  /// The index of the definition's name, new or not. A later definition's dtype and shape replace earlier
+  /// ones; collections and aliases add up.
   uint32_t Add(const format::TensorDef& def);
 
   size_t size() const { return infos_.size(); }

@@ -9,9 +9,13 @@ namespace {
 
 constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
 
-ModeKey ModeOf(uint16_t stored) { return stored >= 1 && stored <= 4 ? static_cast<ModeKey>(stored) : ModeKey::kGlobal; }
+ModeKey ModeOf(uint16_t stored) {
+  return stored >= 1 && stored <= 4 ? static_cast<ModeKey>(stored) : ModeKey::kGlobal;
+}
 
-bool Before(const TrialAccess::Step& step, int64_t global_step) { return step.info.global_step < global_step; }
+bool Before(const TrialAccess::Step& step, int64_t global_step) {
+  return step.info.global_step < global_step;
+}
 
 }  // namespace
 
@@ -68,7 +72,8 @@ int64_t Trial::Impl::FrontierOf(const AttemptSlot& attempt, bool superseded) con
   int64_t frontier = kForEver;
   for (const WorkerIndex worker : attempt.workers) frontier = std::min(frontier, slots[worker]->frontier());
   // Workers that are still to come hold the others back, unless there is nobody left for them to join.
-  if (frontier != kForEver && static_cast<int64_t>(attempt.workers.size()) < attempt.info.world_size) return -1;
+  if (frontier != kForEver && static_cast<int64_t>(attempt.workers.size()) < attempt.info.world_size)
+    return -1;
   return frontier;
 }
 
@@ -77,7 +82,8 @@ std::vector<Trial::Impl::Range> Trial::Impl::Ranges() const {
   int64_t end = kForEver;
   for (size_t i = attempts.size(); i-- > 0;) {
     const AttemptSlot& attempt = attempts[i];
-    // An attempt takes over with its first step, not by being started: until then the old one is all there is.
+    // An attempt takes over with its first step, not by being started: until then the old one is all there
+    // is.
     if (attempt.steps.empty()) continue;
     // Its first step may lie before its base where a script knew better than the launcher.
     const int64_t begin = std::min(attempt.info.step_base, attempt.steps.front().info.global_step);
@@ -105,14 +111,15 @@ void Trial::Impl::RebuildOverlay() {
     const size_t begin = at;
     const auto count = static_cast<size_t>(last - first);
     // Untouched since the last time: the same attempt's steps at the same place.
-    const auto changed_from = static_cast<size_t>(
-        std::max<ptrdiff_t>(0, static_cast<ptrdiff_t>(attempt.first_changed) - (first - attempt.steps.begin())));
+    const auto changed_from = static_cast<size_t>(std::max<ptrdiff_t>(
+        0, static_cast<ptrdiff_t>(attempt.first_changed) - (first - attempt.steps.begin())));
     size_t keep = 0;
     if (begin < old_size && count != 0 && steps[begin].attempt == attempt.number &&
         steps[begin].info.global_step == first->info.global_step) {
       keep = std::min({count, changed_from, old_size - begin});
       if (keep != 0 && (steps[begin + keep - 1].attempt != attempt.number ||
-                        steps[begin + keep - 1].info.global_step != (first + static_cast<ptrdiff_t>(keep) - 1)->info.global_step)) {
+                        steps[begin + keep - 1].info.global_step !=
+                            (first + static_cast<ptrdiff_t>(keep) - 1)->info.global_step)) {
         keep = 0;
       }
     }
@@ -143,7 +150,8 @@ void Trial::Impl::RebuildOverlay() {
     moved = true;
   }
   steps.resize(at);
-  // What was complete stays complete: somebody may have judged it. (A lock that is taken again would say otherwise.)
+  // What was complete stays complete: somebody may have judged it. (A lock that is taken again would say
+  // otherwise.)
   if (!moved) complete_count = std::max(complete_count, old_complete);
   for (size_t i = moved ? 0 : std::min(lowest_written, old_complete); i < complete_count; ++i) {
     steps[i].info.complete = true;

@@ -25,7 +25,8 @@ std::string WhatIsThere(const std::string& path) {
   std::vector<std::string> runs, names;
   for (const base::DirEntry& entry : *entries) {
     names.push_back(entry.name);
-    if (entry.is_directory && files.Exists(base::JoinPath(base::JoinPath(path, entry.name), format::kRunFile))) {
+    if (entry.is_directory &&
+        files.Exists(base::JoinPath(base::JoinPath(path, entry.name), format::kRunFile))) {
       runs.push_back(entry.name);
     }
   }
@@ -56,8 +57,8 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
                       "): " + impl->path);
     }
     if (options.wait_millis > 0 && NowNanos() >= deadline) {
-      return Status(Code::kDeadlineExceeded, "no run appeared within " + std::to_string(options.wait_millis) +
-                                                 " ms: " + impl->path);
+      return Status(Code::kDeadlineExceeded,
+                    "no run appeared within " + std::to_string(options.wait_millis) + " ms: " + impl->path);
     }
     impl->waiter.Watch(run_file);  // does not exist: polled
     (void)impl->waiter.Wait(100);
@@ -73,8 +74,8 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
   }
   TDBG_RETURN_IF_ERROR(impl->Refresh().status());
   if (options.attempt >= 0 && impl->attempts.empty()) {
-    return NotFound("attempt " + std::to_string(options.attempt) + " is not there (" + WhatIsThere(impl->path) +
-                    "): " + impl->path);
+    return NotFound("attempt " + std::to_string(options.attempt) + " is not there (" +
+                    WhatIsThere(impl->path) + "): " + impl->path);
   }
   return std::unique_ptr<Trial>(new Trial(std::move(impl)));
 }
@@ -82,7 +83,8 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
 Result<bool> Trial::Impl::Refresh() {
   bool news = false;
   const auto anyone_writing = [this] {
-    return std::any_of(slots.begin(), slots.end(), [](const auto& s) { return s->info.alive && !s->info.ended; });
+    return std::any_of(slots.begin(), slots.end(),
+                       [](const auto& s) { return s->info.alive && !s->info.ended; });
   };
   bool looked = false;
   do {
@@ -97,8 +99,8 @@ Result<bool> Trial::Impl::Refresh() {
       DescribeWorker(*slots[i]);
       workers[i] = slots[i]->info;
     }
-    // The last one that wrote has just gone, and with nobody left its steps count as complete. Somebody may have
-    // come since the last discovery: a verdict without that worker's data would be final.
+    // The last one that wrote has just gone, and with nobody left its steps count as complete. Somebody may
+    // have come since the last discovery: a verdict without that worker's data would be final.
   } while (!looked && !anyone_writing());
   if (news) {
     RebuildOverlay();
@@ -155,11 +157,13 @@ std::string Trial::name() const {
 Result<bool> Trial::Refresh() { return impl_->Refresh(); }
 
 bool Trial::WaitForChange(int64_t timeout_millis) {
-  // What happened between the last Refresh and the first Watch has rung for nobody: let the caller look again.
+  // What happened between the last Refresh and the first Watch has rung for nobody: let the caller look
+  // again.
   if (impl_->Watch()) return true;
   const int64_t deadline = NowNanos() + timeout_millis * 1'000'000;
   const bool endless = timeout_millis < 0;
-  const int64_t left_millis = endless ? kLongestWaitMillis : std::max<int64_t>(0, (deadline - NowNanos()) / 1'000'000);
+  const int64_t left_millis =
+      endless ? kLongestWaitMillis : std::max<int64_t>(0, (deadline - NowNanos()) / 1'000'000);
   const bool changed = impl_->waiter.Wait(static_cast<int>(std::min(left_millis, kLongestWaitMillis)));
   return changed || endless || timeout_millis > kLongestWaitMillis;
 }
@@ -179,7 +183,8 @@ std::vector<int64_t> Trial::attempts() const {
 std::vector<std::string> Trial::workers() const {
   std::vector<std::string> out;
   if (impl_->attempts.empty()) return out;
-  for (const WorkerIndex worker : impl_->attempts.back().workers) out.push_back(impl_->slots[worker]->info.name);
+  for (const WorkerIndex worker : impl_->attempts.back().workers)
+    out.push_back(impl_->slots[worker]->info.name);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -217,7 +222,8 @@ std::vector<std::string> Trial::damage() const {
   std::vector<std::string> out = impl_->own_damage;
   for (const auto& slot : impl_->slots) {
     for (const store::Damage& damage : slot->reader->damage()) {
-      std::string line = std::to_string(slot->info.attempt) + "/" + slot->info.name + "/" + damage.file + ": " + damage.what;
+      std::string line =
+          std::to_string(slot->info.attempt) + "/" + slot->info.name + "/" + damage.file + ": " + damage.what;
       if (damage.bytes != 0) line += " (" + std::to_string(damage.bytes) + " bytes)";
       out.push_back(std::move(line));
     }

@@ -39,7 +39,8 @@ class TrialTest : public testing::Test {
   std::unique_ptr<WorkerFixture> Worker(int64_t attempt, int64_t rank, WorkerFixture::Options options = {}) {
     options.worker = "worker_" + std::to_string(rank);
     options.rank = rank;
-    return std::make_unique<WorkerFixture>(path_ + "/" + std::to_string(attempt) + "/" + options.worker, options);
+    return std::make_unique<WorkerFixture>(path_ + "/" + std::to_string(attempt) + "/" + options.worker,
+                                           options);
   }
   std::unique_ptr<Trial> Open(TrialOptions options = {}) {
     auto trial = Trial::Open(path_, options);
@@ -281,7 +282,8 @@ TEST_F(TrialTest, AMillionRowsAreOpenedAndWalkedQuickly) {
   constexpr int kTensors = 100;
   constexpr int64_t kSteps = 10000;
   {
-    auto worker = Worker(0, 0, {.tensors = kTensors, .raw_elements = 0, .histograms = false, .journal_bytes = 64 << 20});
+    auto worker = Worker(
+        0, 0, {.tensors = kTensors, .raw_elements = 0, .histograms = false, .journal_bytes = 64 << 20});
     worker->Steps(0, kSteps);
     worker->End();
   }

@@ -36,18 +36,34 @@ struct Field {
 using store::ColumnBit;
 using store::SummaryColumn;
 constexpr uint64_t kCounts = ColumnBit(SummaryColumn::k_count) | ColumnBit(SummaryColumn::k_nan_count) |
-                             ColumnBit(SummaryColumn::k_pos_inf_count) | ColumnBit(SummaryColumn::k_neg_inf_count);
+                             ColumnBit(SummaryColumn::k_pos_inf_count) |
+                             ColumnBit(SummaryColumn::k_neg_inf_count);
 
-#define TDBG_PLAIN_FIELD(field) \
-  Field { #field, [](const Summary& s) { return static_cast<double>(s.field); }, ColumnBit(SummaryColumn::k_##field) }
+#define TDBG_PLAIN_FIELD(field)                                            \
+  Field {                                                                  \
+    #field, [](const Summary& s) { return static_cast<double>(s.field); }, \
+        ColumnBit(SummaryColumn::k_##field)                                \
+  }
 constexpr auto kFields = std::to_array<Field>({
-    TDBG_PLAIN_FIELD(count), TDBG_PLAIN_FIELD(nan_count), TDBG_PLAIN_FIELD(pos_inf_count),
-    TDBG_PLAIN_FIELD(neg_inf_count), TDBG_PLAIN_FIELD(zero_count), TDBG_PLAIN_FIELD(min), TDBG_PLAIN_FIELD(max),
-    TDBG_PLAIN_FIELD(mean), TDBG_PLAIN_FIELD(variance), TDBG_PLAIN_FIELD(m3), TDBG_PLAIN_FIELD(m4),
-    TDBG_PLAIN_FIELD(l1), TDBG_PLAIN_FIELD(l2), TDBG_PLAIN_FIELD(abs_min), TDBG_PLAIN_FIELD(abs_max),
+    TDBG_PLAIN_FIELD(count),
+    TDBG_PLAIN_FIELD(nan_count),
+    TDBG_PLAIN_FIELD(pos_inf_count),
+    TDBG_PLAIN_FIELD(neg_inf_count),
+    TDBG_PLAIN_FIELD(zero_count),
+    TDBG_PLAIN_FIELD(min),
+    TDBG_PLAIN_FIELD(max),
+    TDBG_PLAIN_FIELD(mean),
+    TDBG_PLAIN_FIELD(variance),
+    TDBG_PLAIN_FIELD(m3),
+    TDBG_PLAIN_FIELD(m4),
+    TDBG_PLAIN_FIELD(l1),
+    TDBG_PLAIN_FIELD(l2),
+    TDBG_PLAIN_FIELD(abs_min),
+    TDBG_PLAIN_FIELD(abs_max),
     {"mean_abs", [](const Summary& s) { return s.mean_abs(); }, kCounts | ColumnBit(SummaryColumn::k_l1)},
     {"std", [](const Summary& s) { return std::sqrt(s.variance); }, ColumnBit(SummaryColumn::k_variance)},
-    {"nonfinite_count", [](const Summary& s) { return static_cast<double>(s.count - s.finite_count()); }, kCounts},
+    {"nonfinite_count", [](const Summary& s) { return static_cast<double>(s.count - s.finite_count()); },
+     kCounts},
     {"value", [](const Summary& s) { return OnlyElement(s, DType::kFloat64).value_or(kNaN); },
      kCounts | ColumnBit(SummaryColumn::k_min)},
 });
@@ -79,7 +95,8 @@ class ValueFinder {
     if (!at) {
       const int64_t last = impl_.steps.empty() ? -1 : impl_.steps.back().info.global_step;
       if (global_step > last) {
-        return NotFound("step " + std::to_string(global_step) + " is not there (yet): the last is " + std::to_string(last));
+        return NotFound("step " + std::to_string(global_step) + " is not there (yet): the last is " +
+                        std::to_string(last));
       }
       return NotFound("step " + std::to_string(global_step) + " is not among the run's steps");
     }
@@ -106,9 +123,12 @@ class ValueFinder {
     const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
       const auto rows = slot.reader->RowsOf(id);
-      const auto step_of = [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; };
+      const auto step_of = [&](const store::WorkerReader::RowRef& r) {
+        return batches[r.batch].step_last[r.row];
+      };
       const auto [first, last] = StepRange(rows, global_step, step_of);
-      for (auto it = first; it != last; ++it) Offer(slot, id, *it, batches[it->batch], &best, &best_preference);
+      for (auto it = first; it != last; ++it)
+        Offer(slot, id, *it, batches[it->batch], &best, &best_preference);
     }
     return best;
   }
@@ -131,7 +151,8 @@ class ValueFinder {
     int best_preference = -2;
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
       const auto raws = slot.reader->RawsOf(id);
-      const auto [first, last] = StepRange(raws, global_step, [](const store::RawRef& r) { return r.global_step; });
+      const auto [first, last] =
+          StepRange(raws, global_step, [](const store::RawRef& r) { return r.global_step; });
       for (auto it = first; it != last; ++it) {
         if (it->sub.point == Point::kEnd || Preference(it->sub) < best_preference) continue;
         best_preference = Preference(it->sub);
@@ -155,8 +176,8 @@ class ValueFinder {
     int best_preference = -2;
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
       const auto points = slot.reader->ScalarsOf(id);
-      const auto [first, last] = StepRange(points, global_step,
-                                           [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
+      const auto [first, last] = StepRange(
+          points, global_step, [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
       for (auto it = first; it != last; ++it) {
         if (it->sub.point == Point::kEnd || Preference(it->sub) < best_preference) continue;
         best_preference = Preference(it->sub);
@@ -244,7 +265,8 @@ std::vector<int64_t> ValueFinder::Steps(StepKind kind) const {
   return out;
 }
 
-Result<std::vector<std::string>> Trial::tensor_names(std::string_view regex, std::string_view collection) const {
+Result<std::vector<std::string>> Trial::tensor_names(std::string_view regex,
+                                                     std::string_view collection) const {
   TDBG_ASSIGN_OR_RETURN(Selection selection, Selection::Make(collection, regex));
   selection.Update(TrialAccess(*this));
   std::vector<std::string> out;
@@ -280,11 +302,12 @@ Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std
       has_summary = true;
       if (auto element = ValueFinder::Element(*row)) return std::move(*element);
     }
-    if (const auto scalar = finder.ScalarOf(*slot, global_step)) return ElementValue(*scalar, DType::kFloat64, {});
+    if (const auto scalar = finder.ScalarOf(*slot, global_step))
+      return ElementValue(*scalar, DType::kFloat64, {});
   }
   return NotFound("no raw value of '" + finder.info().name + "' at step " + std::to_string(global_step) +
-                  (has_summary ? " (its summary is there)" : "") + "; raw values are kept at steps: " +
-                  Listed(finder.Steps(StepKind::kRaw)));
+                  (has_summary ? " (its summary is there)" : "") +
+                  "; raw values are kept at steps: " + Listed(finder.Steps(StepKind::kRaw)));
 }
 
 Result<TensorValue> Trial::final_value(std::string_view name, std::string_view worker) const {
@@ -307,7 +330,8 @@ Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& n
   std::string columns;
   for (int c = 0; c < static_cast<int>(SummaryColumn::kCount); ++c) {
     const auto column = static_cast<SummaryColumn>(c);
-    if ((row.batch->damaged & ColumnBit(column)) != 0) columns += std::string(" ") + store::ColumnName(column);
+    if ((row.batch->damaged & ColumnBit(column)) != 0)
+      columns += std::string(" ") + store::ColumnName(column);
   }
   return DataLoss("the summaries of '" + name + "' are damaged in:" + columns);
 }
@@ -352,7 +376,8 @@ Result<Summary> Trial::final_summary(std::string_view name, std::string_view wor
   return NotFound("nothing of '" + finder.info().name + "' was recorded at the run's end");
 }
 
-Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step, std::string_view worker) const {
+Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
+                                   std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   for (WorkerSlot* slot : workers) {
@@ -383,8 +408,8 @@ Result<double> Trial::scalar(std::string_view name, int64_t global_step, std::st
       if (value.view.element_count() == 1) {
         if (const auto element = ElementAsDouble(value, 0)) return *element;
       }
-      return InvalidArgument("'" + finder.info().name + "' has " + std::to_string(value.view.element_count()) +
-                             " elements: not a scalar");
+      return InvalidArgument("'" + finder.info().name + "' has " +
+                             std::to_string(value.view.element_count()) + " elements: not a scalar");
     }
     if (finder.RowOf(*slot, global_step)) {
       return InvalidArgument("'" + finder.info().name + "' has more than one element: not a scalar");
@@ -393,9 +418,11 @@ Result<double> Trial::scalar(std::string_view name, int64_t global_step, std::st
   return NotFound("no value of '" + finder.info().name + "' at step " + std::to_string(global_step));
 }
 
-Result<Trial::Series> Trial::series(std::string_view name, std::string_view field, std::string_view worker) const {
+Result<Trial::Series> Trial::series(std::string_view name, std::string_view field,
+                                    std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
-  const auto* const f = std::find_if(kFields.begin(), kFields.end(), [&](const Field& x) { return x.name == field; });
+  const auto* const f =
+      std::find_if(kFields.begin(), kFields.end(), [&](const Field& x) { return x.name == field; });
   if (f == kFields.end()) {
     std::vector<std::string> names;
     std::string all;
@@ -405,7 +432,8 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
     }
     const auto nearest = base::Nearest(field, names);
     return InvalidArgument("no field '" + std::string(field) + "'" +
-                           (nearest ? ": did you mean '" + *nearest + "'?" : std::string()) + " There are:" + all);
+                           (nearest ? ": did you mean '" + *nearest + "'?" : std::string()) +
+                           " There are:" + all);
   }
   struct Candidate {
     int64_t step;
@@ -419,7 +447,8 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
     int rank = 0;
     for (const WorkerSlot* slot : finder.Of(*range.attempt)) {
       const auto add = [&](int64_t step, SubKey key, double value) {
-        if (key.point == Point::kEnd || step < range.begin || step >= range.end || step > last_complete) return;
+        if (key.point == Point::kEnd || step < range.begin || step >= range.end || step > last_complete)
+          return;
         found.push_back({step, rank * (1 << 21) + ((1 << 20) - Preference(key)), value});
       };
       const std::span<const store::SummaryBatch> batches = slot->reader->summaries();
@@ -430,7 +459,8 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
           add(batch.step_last[ref.row], {batch.sub[ref.row], static_cast<Point>(batch.point[ref.row])},
               f->of(batch.at(ref.row)));
         }
-        const bool of_a_number = f->name == "value" || f->name == "mean" || f->name == "min" || f->name == "max";
+        const bool of_a_number =
+            f->name == "value" || f->name == "mean" || f->name == "min" || f->name == "max";
         if (!of_a_number) continue;
         for (const auto& point : slot->reader->ScalarsOf(id)) add(point.global_step, point.sub, point.value);
       }
@@ -440,7 +470,8 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
   const auto before = [](const Candidate& a, const Candidate& b) {
     return a.step != b.step ? a.step < b.step : a.order < b.order;
   };
-  if (!std::is_sorted(found.begin(), found.end(), before)) std::stable_sort(found.begin(), found.end(), before);
+  if (!std::is_sorted(found.begin(), found.end(), before))
+    std::stable_sort(found.begin(), found.end(), before);
   Series series;
   for (const Candidate& candidate : found) {
     if (!series.steps.empty() && series.steps.back() == candidate.step) continue;

@@ -12,7 +12,8 @@ namespace tdbg::rules {
   RULE(TensorVariance)           \
   RULE(Overfit)                  \
   RULE(Overtraining)             \
-  RULE(WeightUpdateRatio)
+  RULE(WeightUpdateRatio)        \
+  RULE(UnchangedTensor)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)

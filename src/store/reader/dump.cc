@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
@@ -58,33 +57,42 @@ Json DumpRow(const format::SummaryRow& row) {
 }
 
 Json DumpCommit(const format::Commit& c) {
-  return {{"global_step", c.global_step},   {"mode_step", c.mode_step},
-          {"wall_nanos", c.wall_nanos},     {"monotonic_nanos", c.monotonic_nanos},
-          {"flags", c.flags},               {"mode", c.mode},
-          {"summary_rows", c.summary_rows}, {"scalar_rows", c.scalar_rows},
-          {"raw_tensors", c.raw_tensors},   {"shed", c.shed}};
+  return {{"global_step", c.global_step},
+          {"mode_step", c.mode_step},
+          {"wall_nanos", c.wall_nanos},
+          {"monotonic_nanos", c.monotonic_nanos},
+          {"flags", c.flags},
+          {"mode", c.mode},
+          {"summary_rows", c.summary_rows},
+          {"scalar_rows", c.scalar_rows},
+          {"raw_tensors", c.raw_tensors},
+          {"shed", c.shed}};
 }
 
 const char* TypeName(uint16_t type) {
-  static constexpr const char* kNames[] = {"?",  "kPad",     "kTensorDef", "kSummaries", "kScalars",
+  static constexpr const char* kNames[] = {"?",    "kPad",     "kTensorDef", "kSummaries", "kScalars",
                                            "kRaw", "kContext", "kCommit",    "kAck",       "kEnd"};
   return type < std::size(kNames) ? kNames[type] : "unknown to this version";
 }
 
 Json DumpPayload(const format::RecordHeader& header, std::span<const std::byte> payload, int64_t max_rows) {
   const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
-  const auto shown = [max_rows](size_t n) { return max_rows < 0 ? n : std::min(n, static_cast<size_t>(max_rows)); };
+  const auto shown = [max_rows](size_t n) {
+    return max_rows < 0 ? n : std::min(n, static_cast<size_t>(max_rows));
+  };
   switch (static_cast<format::RecordType>(header.type)) {
     case format::RecordType::kTensorDef:
     case format::RecordType::kContext:
     case format::RecordType::kAck:
-    case format::RecordType::kEnd: return DumpDefinition(text);
+    case format::RecordType::kEnd:
+      return DumpDefinition(text);
     case format::RecordType::kSummaries: {
       const auto view = format::DecodeSummaries(payload);
       if (!view.ok()) return view.status().message();
       Json rows = Json::array();
       for (size_t i = 0; i < shown(view->row_count); ++i) {
-        rows.push_back(DumpRow(base::Load<format::SummaryRow>(view->rows.data() + i * sizeof(format::SummaryRow))));
+        rows.push_back(
+            DumpRow(base::Load<format::SummaryRow>(view->rows.data() + i * sizeof(format::SummaryRow))));
       }
       return {{"rows", view->row_count}, {"histogram_bytes", view->histograms.size()}, {"row", rows}};
     }
@@ -93,7 +101,8 @@ Json DumpPayload(const format::RecordHeader& header, std::span<const std::byte> 
       const size_t count = payload.size() / sizeof(format::ScalarRow);
       for (size_t i = 0; i < shown(count); ++i) {
         const auto row = base::Load<format::ScalarRow>(payload.data() + i * sizeof(format::ScalarRow));
-        rows.push_back({{"tensor", row.tensor}, {"sub", row.sub}, {"point", row.point}, {"value", Number(row.value)}});
+        rows.push_back(
+            {{"tensor", row.tensor}, {"sub", row.sub}, {"point", row.point}, {"value", Number(row.value)}});
       }
       return {{"rows", count}, {"row", rows}};
     }
@@ -112,41 +121,45 @@ Json DumpPayload(const format::RecordHeader& header, std::span<const std::byte> 
     case format::RecordType::kCommit:
       if (payload.size() < sizeof(format::Commit)) return "commit is short";
       return DumpCommit(base::Load<format::Commit>(payload.data()));
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 
 Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows) {
   using format::JournalHeader;
-  TDBG_RETURN_IF_ERROR(format::CheckJournalHeader(file.first(std::min<size_t>(file.size(), 4096)), file.size()));
+  TDBG_RETURN_IF_ERROR(
+      format::CheckJournalHeader(file.first(std::min<size_t>(file.size(), 4096)), file.size()));
   const auto u64 = [&](size_t offset) { return base::Load<uint64_t>(file.data() + offset); };
   const uint64_t ring = u64(offsetof(JournalHeader, ring_bytes));
-  Json header{{"magic", "TDBGJRNL"},
-              {"major", base::Load<uint16_t>(file.data() + offsetof(JournalHeader, major))},
-              {"minor", base::Load<uint16_t>(file.data() + offsetof(JournalHeader, minor))},
-              {"header_bytes", base::Load<uint32_t>(file.data() + offsetof(JournalHeader, header_bytes))},
-              {"ring_bytes", ring},
-              {"writer_id", u64(offsetof(JournalHeader, writer_id))},
-              {"pid", base::Load<uint32_t>(file.data() + offsetof(JournalHeader, pid))},
-              {"committed_pos", u64(offsetof(JournalHeader, committed_pos))},
-              {"committed_seq", u64(offsetof(JournalHeader, committed_seq))},
-              {"last_seen_step", static_cast<int64_t>(u64(offsetof(JournalHeader, last_seen_step)))},
-              {"last_seen_wall_nanos", static_cast<int64_t>(u64(offsetof(JournalHeader, last_seen_wall_nanos)))},
-              {"ended", u64(offsetof(JournalHeader, ended))},
-              {"sealed_pos", u64(offsetof(JournalHeader, sealed_pos))},
-              {"sealed_seq", u64(offsetof(JournalHeader, sealed_seq))}};
+  Json header{
+      {"magic", "TDBGJRNL"},
+      {"major", base::Load<uint16_t>(file.data() + offsetof(JournalHeader, major))},
+      {"minor", base::Load<uint16_t>(file.data() + offsetof(JournalHeader, minor))},
+      {"header_bytes", base::Load<uint32_t>(file.data() + offsetof(JournalHeader, header_bytes))},
+      {"ring_bytes", ring},
+      {"writer_id", u64(offsetof(JournalHeader, writer_id))},
+      {"pid", base::Load<uint32_t>(file.data() + offsetof(JournalHeader, pid))},
+      {"committed_pos", u64(offsetof(JournalHeader, committed_pos))},
+      {"committed_seq", u64(offsetof(JournalHeader, committed_seq))},
+      {"last_seen_step", static_cast<int64_t>(u64(offsetof(JournalHeader, last_seen_step)))},
+      {"last_seen_wall_nanos", static_cast<int64_t>(u64(offsetof(JournalHeader, last_seen_wall_nanos)))},
+      {"ended", u64(offsetof(JournalHeader, ended))},
+      {"sealed_pos", u64(offsetof(JournalHeader, sealed_pos))},
+      {"sealed_seq", u64(offsetof(JournalHeader, sealed_seq))}};
   Json losses = Json::array();
   for (int cause = 0; cause < format::kLossCauses; ++cause) {
     for (int kind = 1; kind <= 4; ++kind) {
       const size_t at = static_cast<size_t>(cause * 4 + kind - 1) * 8;
       const uint64_t count = u64(offsetof(JournalHeader, loss_count) + at);
       if (count == 0) continue;
-      losses.push_back({{"cause", format::LossCauseName(static_cast<format::LossCause>(cause))},
-                        {"kind", format::LossKindName(static_cast<format::LossKind>(kind))},
-                        {"loss_count", count},
-                        {"loss_bytes", u64(offsetof(JournalHeader, loss_bytes) + at)},
-                        {"loss_first_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_first_step) + at))},
-                        {"loss_last_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_last_step) + at))}});
+      losses.push_back(
+          {{"cause", format::LossCauseName(static_cast<format::LossCause>(cause))},
+           {"kind", format::LossKindName(static_cast<format::LossKind>(kind))},
+           {"loss_count", count},
+           {"loss_bytes", u64(offsetof(JournalHeader, loss_bytes) + at)},
+           {"loss_first_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_first_step) + at))},
+           {"loss_last_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_last_step) + at))}});
     }
   }
   header["losses"] = losses;
@@ -171,7 +184,8 @@ Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows) {
               {"payload_hash", base::Hex64(record.payload_hash)},
               {"prefix_hash", base::Hex64(record.prefix_hash)},
               {"header_hash", base::Hex64(record.header_hash)}};
-    if (const Status intact = format::CheckPayload(record, payload); !intact.ok()) item["damage"] = intact.message();
+    if (const Status intact = format::CheckPayload(record, payload); !intact.ok())
+      item["damage"] = intact.message();
     item["payload"] = DumpPayload(record, payload, max_rows);
     records.push_back(std::move(item));
     position += format::RecordBytes(record.payload_bytes);
@@ -265,7 +279,7 @@ Result<std::string> Dump(const std::string& path, const DumpOptions& options) {
   TDBG_ASSIGN_OR_RETURN(const auto mapping, base::ReadOnlyMapping::Open(path));
   const std::span<const std::byte> file = mapping->bytes();
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  const auto starts_with = [&](const char (&magic)[8]) {
+  const auto starts_with = [&](const char(&magic)[8]) {
     return text.size() >= 8 && std::memcmp(text.data(), magic, 8) == 0;
   };
   Json document;

@@ -34,8 +34,8 @@ TEST_F(DumpTest, AJournalShowsEveryRecordThatIsNotSealed) {
   EXPECT_EQ(journal["header"]["committed_seq"], journal["records"].back()["sequence"]);
   std::vector<std::string> types;
   for (const json& record : journal["records"]) types.push_back(record["type"]);
-  EXPECT_THAT(types, testing::ElementsAre("kTensorDef", "kTensorDef", "kSummaries", "kScalars", "kRaw", "kCommit",
-                                          "kSummaries", "kScalars", "kRaw", "kCommit"));
+  EXPECT_THAT(types, testing::ElementsAre("kTensorDef", "kTensorDef", "kSummaries", "kScalars", "kRaw",
+                                          "kCommit", "kSummaries", "kScalars", "kRaw", "kCommit"));
   EXPECT_EQ(journal["records"][2]["payload"]["row"][0]["mean"], WorkerFixture::Mean(0, 0));
   EXPECT_THAT(*Dump(directory_ + "/journal"), HasSubstr("committed_seq: 10\n"));
 }

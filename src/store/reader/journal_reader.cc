@@ -73,7 +73,8 @@ Result<JournalSnapshot> JournalReader::ReadSnapshot() {
   s.ended = load(offsetof(JournalHeader, ended)) != 0;
   s.sealed_pos = load(offsetof(JournalHeader, sealed_pos));
   s.sealed_seq = load(offsetof(JournalHeader, sealed_seq));
-  // The page is read while others write it: committed_pos was read before sealed_pos, which may have overtaken it.
+  // The page is read while others write it: committed_pos was read before sealed_pos, which may have
+  // overtaken it.
   if (s.sealed_pos > s.committed_pos) s.committed_pos = s.sealed_pos;
   if (s.committed_pos % format::kRecordAlignment != 0 || s.sealed_pos % format::kRecordAlignment != 0 ||
       s.committed_pos - s.sealed_pos > ring_bytes_) {
@@ -137,7 +138,11 @@ class JournalReader::Window {
 class JournalReader::Parser {
  public:
   Parser(const JournalReader& journal, uint64_t to, uint64_t after_sequence, JournalDelta* delta)
-      : window_(journal, to), ring_bytes_(journal.ring_bytes_), to_(to), after_(after_sequence), delta_(delta) {}
+      : window_(journal, to),
+        ring_bytes_(journal.ring_bytes_),
+        to_(to),
+        after_(after_sequence),
+        delta_(delta) {}
 
   Status Run(uint64_t from) {
     uint64_t position = from;
@@ -170,7 +175,8 @@ class JournalReader::Parser {
       const uint64_t available = std::min(to_ - position, ring_bytes_ - position % ring_bytes_);
       const auto bytes = window_.At(position, kHeaderBytes);
       if (!bytes.ok()) return to_;
-      if (format::CheckRecordHeader(base::Load<RecordHeader>((*bytes).data()), position, available).ok()) break;
+      if (format::CheckRecordHeader(base::Load<RecordHeader>((*bytes).data()), position, available).ok())
+        break;
     }
     return position;
   }
@@ -265,7 +271,8 @@ class JournalReader::Parser {
   }
 
   Status TakeRaw(const RecordHeader& header, uint64_t position) {
-    if (header.payload_bytes < format::kRawDataOffset) return DataLoss(Where(position) + ": raw header is short");
+    if (header.payload_bytes < format::kRawDataOffset)
+      return DataLoss(Where(position) + ": raw header is short");
     TDBG_ASSIGN_OR_RETURN(const std::span<const std::byte> prefix,
                           window_.At(position + kHeaderBytes, format::kRawDataOffset));
     if (base::Hash64(prefix) != header.prefix_hash) return DataLoss(Where(position) + ": raw header hash");
@@ -287,7 +294,8 @@ class JournalReader::Parser {
   }
 
   Status TakeCommit(const RecordHeader& header, std::span<const std::byte> payload) {
-    if (payload.size() < sizeof(format::Commit)) return DataLoss(Where(header.position) + ": commit is short");
+    if (payload.size() < sizeof(format::Commit))
+      return DataLoss(Where(header.position) + ": commit is short");
     JournalDelta::CommitEnd end;
     end.sequence = header.sequence;
     end.commit = base::Load<format::Commit>(payload.data());
@@ -304,7 +312,8 @@ class JournalReader::Parser {
   }
 
   void DropForeign(int64_t step) {
-    const JournalDelta::CommitEnd begin = delta_->commits.empty() ? JournalDelta::CommitEnd{} : delta_->commits.back();
+    const JournalDelta::CommitEnd begin =
+        delta_->commits.empty() ? JournalDelta::CommitEnd{} : delta_->commits.back();
     uint64_t foreign_rows = begin.rows;
     const auto& steps = delta_->columns.step_first;
     while (foreign_rows < steps.size() && steps[foreign_rows] != step) ++foreign_rows;
@@ -319,7 +328,8 @@ class JournalReader::Parser {
     }
     const auto foreign_scalar = [step](const JournalDelta::Scalar& s) { return s.point.global_step != step; };
     auto& scalars = delta_->scalars;
-    scalars.erase(std::remove_if(scalars.begin() + static_cast<ptrdiff_t>(begin.scalars), scalars.end(), foreign_scalar),
+    scalars.erase(std::remove_if(scalars.begin() + static_cast<ptrdiff_t>(begin.scalars), scalars.end(),
+                                 foreign_scalar),
                   scalars.end());
     auto& raws = delta_->raws;
     raws.erase(std::remove_if(raws.begin() + static_cast<ptrdiff_t>(begin.raws), raws.end(),
@@ -329,7 +339,8 @@ class JournalReader::Parser {
 
   // committed_pos lies behind a commit, so this is only ever what a damaged last commit left.
   void DropUncommitted() {
-    const JournalDelta::CommitEnd end = delta_->commits.empty() ? JournalDelta::CommitEnd{} : delta_->commits.back();
+    const JournalDelta::CommitEnd end =
+        delta_->commits.empty() ? JournalDelta::CommitEnd{} : delta_->commits.back();
 #define TDBG_COLUMN(name, type) delta_->columns.name.resize(end.rows);
     TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
 #undef TDBG_COLUMN

@@ -44,7 +44,7 @@ struct JournalDelta {
   std::vector<CommitEnd> commits;
   Columns columns;
   std::vector<Scalar> scalars;
-  std::vector<RawRef> raws;                        ///< shape_index: into `shapes`
+  std::vector<RawRef> raws;  ///< shape_index: into `shapes`
   std::vector<std::vector<int64_t>> shapes;
   std::vector<format::TensorDef> tensors;
   std::vector<format::ContextRecord> context;
@@ -65,8 +65,8 @@ class JournalReader {
   std::vector<format::Loss> losses() const;
 
   /// Records of [from, to) whose sequence is greater than `after_sequence`. Raw bytes are not read, only
-  /// their headers. The caller takes another snapshot afterwards: what lies before its sealed_pos may have been
-  /// overwritten while it was read, and then the whole delta is to be thrown away.
+  /// their headers. The caller takes another snapshot afterwards: what lies before its sealed_pos may have
+  /// been overwritten while it was read, and then the whole delta is to be thrown away.
   Status Read(uint64_t from, uint64_t to, uint64_t after_sequence, JournalDelta* delta) const;
   /// Reads the raw tensor at `position` and verifies it, without looking at sealed_pos.
   Result<RawValue> ReadRaw(uint64_t position, uint64_t sequence) const;

@@ -15,7 +15,7 @@ uint32_t Mapped(std::span<const uint32_t> map, uint32_t id) {
 
 // Keeps the items for which keep(i) holds and moves the commits' ends with them.
 template <typename Keep>
-void Compact(JournalDelta* delta, uint64_t JournalDelta::CommitEnd::*end, uint64_t size, Keep keep,
+void Compact(JournalDelta* delta, uint64_t JournalDelta::CommitEnd::* end, uint64_t size, Keep keep,
              const std::function<void(uint64_t, uint64_t)>& move_item) {
   uint64_t kept = 0, at = 0;
   for (JournalDelta::CommitEnd& commit : delta->commits) {
@@ -49,18 +49,22 @@ void LiveTail::Append(JournalDelta delta, std::span<const uint32_t> id_map, std:
                        std::to_string(unknown) + " values of tensors whose definition is lost", 0});
     JournalDelta::Columns& c = delta.columns;
     using End = JournalDelta::CommitEnd;
-    Compact(&delta, &End::rows, c.tensor.size(), [&](uint64_t i) { return c.tensor[i] != SegmentReader::kUnknownTensor; },
-            [&](uint64_t from, uint64_t to) {
+    Compact(
+        &delta, &End::rows, c.tensor.size(),
+        [&](uint64_t i) { return c.tensor[i] != SegmentReader::kUnknownTensor; },
+        [&](uint64_t from, uint64_t to) {
 #define TDBG_COLUMN(name, type) c.name[to] = c.name[from];
-              TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
+          TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
 #undef TDBG_COLUMN
-            });
-    Compact(&delta, &End::scalars, delta.scalars.size(),
-            [&](uint64_t i) { return delta.scalars[i].tensor != SegmentReader::kUnknownTensor; },
-            [&](uint64_t from, uint64_t to) { delta.scalars[to] = delta.scalars[from]; });
-    Compact(&delta, &End::raws, delta.raws.size(),
-            [&](uint64_t i) { return delta.raws[i].tensor != SegmentReader::kUnknownTensor; },
-            [&](uint64_t from, uint64_t to) { delta.raws[to] = delta.raws[from]; });
+        });
+    Compact(
+        &delta, &End::scalars, delta.scalars.size(),
+        [&](uint64_t i) { return delta.scalars[i].tensor != SegmentReader::kUnknownTensor; },
+        [&](uint64_t from, uint64_t to) { delta.scalars[to] = delta.scalars[from]; });
+    Compact(
+        &delta, &End::raws, delta.raws.size(),
+        [&](uint64_t i) { return delta.raws[i].tensor != SegmentReader::kUnknownTensor; },
+        [&](uint64_t from, uint64_t to) { delta.raws[to] = delta.raws[from]; });
   }
   batches_.push_back({std::move(delta), 0});
 }

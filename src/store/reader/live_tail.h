@@ -1,5 +1,5 @@
-// What came from the journal and is not in a segment yet: kept in memory, batch by batch, and given up from the
-// front as segments take over.
+// What came from the journal and is not in a segment yet: kept in memory, batch by batch, and given up from
+// the front as segments take over.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace tdbg::store {
 /// One Refresh's worth of the journal. A segment may end in the middle of it, so it is cut at the front by
 /// moving offsets: columns that others hold pointers into are never moved.
 struct LiveBatch {
-  JournalDelta delta;        ///< tensor ids are the reader's
-  size_t first_commit = 0;   ///< commits before this one are in a segment
+  JournalDelta delta;       ///< tensor ids are the reader's
+  size_t first_commit = 0;  ///< commits before this one are in a segment
 
   /// What the commits given up have made visible: where the lists begin now.
   JournalDelta::CommitEnd front() const {

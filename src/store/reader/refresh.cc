@@ -1,4 +1,5 @@
-// Taking in what is new: segments take over from the journal by sequence, whichever of the two tells a step first.
+// Taking in what is new: segments take over from the journal by sequence, whichever of the two tells a step
+// first.
 #include <algorithm>
 
 #include "base/file.h"
@@ -10,7 +11,8 @@
 namespace tdbg::store {
 namespace {
 
-// A reader that a busy drain laps this often in one Refresh takes what it has and leaves the rest to the next.
+// A reader that a busy drain laps this often in one Refresh takes what it has and leaves the rest to the
+// next.
 constexpr int kMaxLaps = 64;
 
 bool SameTensor(const format::TensorDef& a, const format::TensorDef& b) {
@@ -42,7 +44,8 @@ void WorkerReader::Impl::OpenJournal() {
   if (!reader.ok()) {
     // Its next owner writes worker.json first: what we hold may be yesterday's.
     const std::string before = worker_json;
-    if (ReadWorkerJson().ok() && worker_json != before) reader = JournalReader::Open(JournalPath(), info.writer_id);
+    if (ReadWorkerJson().ok() && worker_json != before)
+      reader = JournalReader::Open(JournalPath(), info.writer_id);
   }
   if (!reader.ok()) {
     Report({std::string(format::kJournalFile), reader.status().message(), 0});
@@ -104,8 +107,7 @@ void WorkerReader::Impl::LearnTensors(uint64_t writer, std::vector<format::Tenso
 }
 
 Status WorkerReader::Impl::AdoptSegment(const std::string& name, uint64_t last, bool* news) {
-  const std::string path =
-      base::JoinPath(base::JoinPath(directory, format::kSegmentsDir), name);
+  const std::string path = base::JoinPath(base::JoinPath(directory, format::kSegmentsDir), name);
   std::vector<Damage> found;
   // Known definitions must be without holes to be skipped by count.
   const bool dense = std::find(id_map.begin(), id_map.end(), SegmentReader::kUnknownTensor) == id_map.end();
@@ -129,7 +131,8 @@ Status WorkerReader::Impl::AdoptSegment(const std::string& name, uint64_t last, 
   commits.items.insert(commits.items.end(), s.commits().begin(), s.commits().end());
   for (const format::ContextRecord& record : s.meta().context) {
     const std::string text = format::ContextToJson(record);
-    if (seen_context.insert(base::Hash64(std::as_bytes(std::span(text)))).second) context.items.push_back(record);
+    if (seen_context.insert(base::Hash64(std::as_bytes(std::span(text)))).second)
+      context.items.push_back(record);
   }
   for (const std::string& ack : s.meta().acks) {
     if (std::find(acks.items.begin(), acks.items.end(), ack) == acks.items.end()) acks.items.push_back(ack);
@@ -170,13 +173,15 @@ Status WorkerReader::Impl::AdoptSegments(bool* news) {
     }
     if (range->first != covered_seq + 1) {
       Report({std::string(format::kSegmentsDir),
-              "records " + std::to_string(covered_seq + 1) + " to " + std::to_string(range->first - 1) + " are missing",
+              "records " + std::to_string(covered_seq + 1) + " to " + std::to_string(range->first - 1) +
+                  " are missing",
               0});
     }
     if (!adopted) {
       told_from = commits.sealed;
       told.assign(commits.items.begin() + static_cast<ptrdiff_t>(told_from), commits.items.end());
-      // Everything that came from the journal steps aside, then what is left of it is put behind the segments.
+      // Everything that came from the journal steps aside, then what is left of it is put behind the
+      // segments.
       commits.CutTail();
       context.CutTail();
       acks.CutTail();
@@ -208,7 +213,8 @@ void WorkerReader::Impl::RebuildTail() {
       commits.items.push_back(batch.delta.commits[i].commit);
     }
     const auto front = batch.front();
-    context.items.insert(context.items.end(), batch.delta.context.begin() + static_cast<ptrdiff_t>(front.context),
+    context.items.insert(context.items.end(),
+                         batch.delta.context.begin() + static_cast<ptrdiff_t>(front.context),
                          batch.delta.context.end());
     acks.items.insert(acks.items.end(), batch.delta.acks.begin() + static_cast<ptrdiff_t>(front.acks),
                       batch.delta.acks.end());
@@ -269,8 +275,8 @@ Status WorkerReader::Impl::TakeIn(bool* news) {
 Result<bool> WorkerReader::Impl::Refresh() {
   bool news = false;
   TDBG_RETURN_IF_ERROR(TakeIn(&news));
-  // The order is what makes "dead" final: what the process committed before it died is taken in after its lock
-  // was seen free.
+  // The order is what makes "dead" final: what the process committed before it died is taken in after its
+  // lock was seen free.
   const bool locked = base::LocalFileSystem().IsLocked(base::JoinPath(directory, format::kLockFile));
   if (!locked && (alive || !opened)) TDBG_RETURN_IF_ERROR(TakeIn(&news));
   if (locked && !alive && journal && !journal->SameFileAs(JournalPath())) {

@@ -39,7 +39,8 @@ format::Loss DecodeLoss(const Json& json) {
   int64_t number = 0;
   if (GetField(json, "cause", &name)) {
     for (int i = 0; i < format::kLossCauses; ++i) {
-      if (format::LossCauseName(static_cast<format::LossCause>(i)) == name) loss.cause = static_cast<uint8_t>(i);
+      if (format::LossCauseName(static_cast<format::LossCause>(i)) == name)
+        loss.cause = static_cast<uint8_t>(i);
     }
   } else if (GetField(json, "cause", &number)) {
     loss.cause = static_cast<uint8_t>(number);
@@ -70,7 +71,8 @@ const char* ColumnName(SummaryColumn column) {
 }
 
 Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& path, uint64_t known_writer,
-                                                           uint64_t known_tensors, std::vector<Damage>* damage) {
+                                                           uint64_t known_tensors,
+                                                           std::vector<Damage>* damage) {
   std::unique_ptr<SegmentReader> segment(new SegmentReader());
   segment->file_name_ = base::BaseName(path);
   TDBG_ASSIGN_OR_RETURN(segment->mapping_, base::ReadOnlyMapping::Open(path));
@@ -94,8 +96,7 @@ Status SegmentReader::DecodeMeta(uint64_t known_writer, uint64_t known_tensors) 
   TDBG_ASSIGN_OR_RETURN(const Json json, format::ParseJsonObject(header_.tdbg_json, "segment metadata"));
   TDBG_RETURN_IF_ERROR(format::CheckFormatVersion(json, "segment"));
   if (!GetNumber(json, "first_sequence", &meta_.first_sequence) ||
-      !GetNumber(json, "last_sequence", &meta_.last_sequence) ||
-      meta_.first_sequence > meta_.last_sequence) {
+      !GetNumber(json, "last_sequence", &meta_.last_sequence) || meta_.first_sequence > meta_.last_sequence) {
     return DataLoss("segment metadata: no sequences");
   }
   GetNumber(json, "writer_id", &meta_.writer_id);
@@ -139,7 +140,8 @@ Status SegmentReader::DecodeMeta(uint64_t known_writer, uint64_t known_tensors) 
     if (checksums != json.end() && checksums->is_object()) {
       const auto it = checksums->find(entry.key);
       uint64_t value = 0;
-      if (it != checksums->end() && it->is_string() && base::ParseHex64(it->get_ref<const std::string&>(), &value)) {
+      if (it != checksums->end() && it->is_string() &&
+          base::ParseHex64(it->get_ref<const std::string&>(), &value)) {
         checksums_[i] = value;
       }
     }
@@ -179,7 +181,8 @@ Status SegmentReader::DecodeSteps(std::vector<Damage>* damage) {
   if (!global || !mode_step || !mode || !flags) return DataLoss("step table is damaged");
   // What follows is told beside a step and not used to find one: without it the steps are still worth having.
   const auto* const wall = static_cast<const int64_t*>(Column("step/wall_nanos", "I64", 8, rows, damage));
-  const auto* const monotonic = static_cast<const int64_t*>(Column("step/monotonic_nanos", "I64", 8, rows, damage));
+  const auto* const monotonic =
+      static_cast<const int64_t*>(Column("step/monotonic_nanos", "I64", 8, rows, damage));
   const auto* const shed = static_cast<const uint32_t*>(Column("step/shed", "U32", 4, rows, damage));
   const auto counts = [&](const char* key) {
     return static_cast<const uint32_t*>(FindEntry(key) ? Column(key, "U32", 4, rows, damage) : nullptr);
@@ -236,8 +239,8 @@ uint64_t SegmentReader::RowsOfColumn(std::string_view key) const {
   return static_cast<uint64_t>(std::max<int64_t>(0, header_.entries[*entry].shape[0]));
 }
 
-const void* SegmentReader::Column(std::string_view key, std::string_view dtype, size_t item_bytes, uint64_t rows,
-                                  std::vector<Damage>* damage) {
+const void* SegmentReader::Column(std::string_view key, std::string_view dtype, size_t item_bytes,
+                                  uint64_t rows, std::vector<Damage>* damage) {
   const auto entry = FindEntry(key);
   if (!entry) {
     Report(damage, std::string(key) + ": missing", 0);
@@ -273,12 +276,12 @@ const SummaryBatch& SegmentReader::Summaries(std::vector<Damage>* damage) {
   }
   SummaryBatch batch;
   batch.rows = rows;
-#define TDBG_COLUMN(name, type)                                                                              \
-  batch.name = static_cast<const type*>(                                                                     \
-      Column("summary/" #name, SafetensorsName<type>(), sizeof(type), rows, damage));                        \
-  if (!batch.name) {                                                                                         \
-    batch.damaged |= ColumnBit(SummaryColumn::k_##name);                                                     \
-    batch.name = static_cast<const type*>(Fallback(rows, std::is_same_v<type, double>));                     \
+#define TDBG_COLUMN(name, type)                                                          \
+  batch.name = static_cast<const type*>(                                                 \
+      Column("summary/" #name, SafetensorsName<type>(), sizeof(type), rows, damage));    \
+  if (!batch.name) {                                                                     \
+    batch.damaged |= ColumnBit(SummaryColumn::k_##name);                                 \
+    batch.name = static_cast<const type*>(Fallback(rows, std::is_same_v<type, double>)); \
   }
   TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
 #undef TDBG_COLUMN
@@ -298,7 +301,8 @@ bool SegmentReader::MapTensorColumn(std::vector<Damage>* damage) {
   uint32_t highest = 0;
   for (size_t i = 0; i < summaries_.rows; ++i) highest = std::max(highest, summaries_.tensor[i]);
   if (highest >= known) {
-    Report(damage, "summary/tensor: rows of a tensor that is not defined", summaries_.rows * sizeof(uint32_t));
+    Report(damage, "summary/tensor: rows of a tensor that is not defined",
+           summaries_.rows * sizeof(uint32_t));
     return false;
   }
   if (identity) return true;
@@ -306,7 +310,8 @@ bool SegmentReader::MapTensorColumn(std::vector<Damage>* damage) {
   for (size_t i = 0; i < summaries_.rows; ++i) {
     mapped_tensors_[i] = id_map_[summaries_.tensor[i]];
     if (mapped_tensors_[i] == kUnknownTensor) {
-      Report(damage, "summary/tensor: rows of a tensor that is not defined", summaries_.rows * sizeof(uint32_t));
+      Report(damage, "summary/tensor: rows of a tensor that is not defined",
+             summaries_.rows * sizeof(uint32_t));
       return false;
     }
   }
@@ -319,7 +324,8 @@ Result<Histogram> SegmentReader::HistogramOf(uint32_t row, std::vector<Damage>* 
   if (row >= batch.rows) return Internal("histogram of a row that does not exist");
   constexpr uint64_t kNeeded =
       ColumnBit(SummaryColumn::k_histogram_offset) | ColumnBit(SummaryColumn::k_histogram_bytes);
-  if ((batch.damaged & kNeeded) != 0) return DataLoss("where the histograms lie is damaged, in " + file_name_);
+  if ((batch.damaged & kNeeded) != 0)
+    return DataLoss("where the histograms lie is damaged, in " + file_name_);
   if (batch.histogram_bytes[row] == 0) return NotFound("no histogram was kept");
   const auto entry = FindEntry("summary/histogram");
   if (!entry || !Verify(*entry, damage)) return DataLoss("the histograms are damaged, in " + file_name_);
@@ -352,7 +358,8 @@ std::vector<SegmentReader::ScalarRow> SegmentReader::Scalars(std::vector<Damage>
   return out;
 }
 
-std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tensors, std::vector<Damage>* damage) {
+std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tensors,
+                                        std::vector<Damage>* damage) {
   std::vector<RawRef> out;
   out.reserve(raw_.size());
   for (const auto& [entry, meta] : raw_) {
@@ -362,7 +369,8 @@ std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tenso
     if (key && meta.id && *meta.id < id_map_.size()) id = id_map_[*meta.id];
     if (key && !meta.id) {
       for (uint32_t i = 0; i < tensors.size() && id == kUnknownTensor; ++i) {
-        if (tensors[i].name == key->tensor_name && tensors[i].dtype == meta.dtype && tensors[i].shape == meta.shape) {
+        if (tensors[i].name == key->tensor_name && tensors[i].dtype == meta.dtype &&
+            tensors[i].shape == meta.shape) {
           id = i;
         }
       }
@@ -396,7 +404,8 @@ std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tenso
     out.push_back(ref);
   }
   // Entries lie in descending item size: put them back into the order in which they happened.
-  std::stable_sort(out.begin(), out.end(), [](const RawRef& a, const RawRef& b) { return a.commit < b.commit; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const RawRef& a, const RawRef& b) { return a.commit < b.commit; });
   return out;
 }
 
@@ -412,8 +421,10 @@ Result<RawValue> SegmentReader::ReadRaw(uint32_t entry, std::vector<Damage>* dam
   if (it == raw_.end() || it->first != entry) return Internal("not a raw entry");
   const RawMeta& meta = it->second;
   const std::string& key = header_.entries[entry].key;
-  if (!Verify(entry, damage)) return DataLoss(key + ": the bytes do not match their checksum, in " + file_name_);
-  if (meta.dtype == DType::kInvalid) return Unimplemented(key + ": a dtype of a newer tdbg, in " + file_name_);
+  if (!Verify(entry, damage))
+    return DataLoss(key + ": the bytes do not match their checksum, in " + file_name_);
+  if (meta.dtype == DType::kInvalid)
+    return Unimplemented(key + ": a dtype of a newer tdbg, in " + file_name_);
   RawValue value;
   value.bytes = BytesOf(entry);
   value.owner = mapping_;

@@ -27,14 +27,15 @@ class SegmentReader {
     uint64_t tensor_count = 0;               ///< all that the segment lists
     std::vector<format::ContextRecord> context;
     std::vector<std::string> acks;
-    std::string end_json;                    ///< empty: not ended
+    std::string end_json;  ///< empty: not ended
     std::vector<format::Loss> losses;
     int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
   };
 
   /// \param known_tensors  definitions of `known_writer` that the caller has already: a run of many segments
   ///     repeats them in each, and decoding them again would be most of the time it takes to open.
-  /// \error kDataLoss  the header or the step table cannot be believed; kUnimplemented  a newer major version.
+  /// \error kDataLoss  the header or the step table cannot be believed; kUnimplemented  a newer major
+  /// version.
   static Result<std::unique_ptr<SegmentReader>> Open(const std::string& path, uint64_t known_writer,
                                                      uint64_t known_tensors, std::vector<Damage>* damage);
 
@@ -49,7 +50,8 @@ class SegmentReader {
   /// Reader's id of each of the writer's ids; call before what follows. Rows of other ids are damage.
   void SetIdMap(std::vector<uint32_t> map) { id_map_ = std::move(map); }
 
-  /// Verified on the first call. Without rows if a key column is damaged. first_commit is the caller's business.
+  /// Verified on the first call. Without rows if a key column is damaged. first_commit is the caller's
+  /// business.
   const SummaryBatch& Summaries(std::vector<Damage>* damage);
   Result<Histogram> HistogramOf(uint32_t row, std::vector<Damage>* damage);
 
@@ -96,13 +98,13 @@ class SegmentReader {
   std::vector<format::Commit> commits_;
   std::vector<std::optional<uint64_t>> checksums_;  // by entry
   enum class Trust : uint8_t { kUnknown, kGood, kBad };
-  std::vector<Trust> trust_;                        // by entry
-  std::vector<std::pair<uint32_t, RawMeta>> raw_;   // by entry, ascending; entries with '@' only
+  std::vector<Trust> trust_;                       // by entry
+  std::vector<std::pair<uint32_t, RawMeta>> raw_;  // by entry, ascending; entries with '@' only
   std::vector<uint32_t> id_map_;
 
   bool summaries_done_ = false;
   SummaryBatch summaries_;
-  std::vector<uint32_t> mapped_tensors_;            // where the writer's ids are not the reader's
+  std::vector<uint32_t> mapped_tensors_;  // where the writer's ids are not the reader's
   std::vector<double> nan_fallback_;
   std::vector<uint64_t> zero_fallback_;
 };

@@ -21,7 +21,7 @@ class WorkerFixture {
  public:
   struct Options {
     int tensors = 3;
-    size_t raw_elements = 16;      ///< 0: no raw tensors
+    size_t raw_elements = 16;  ///< 0: no raw tensors
     bool histograms = true;
     uint64_t segment_bytes = 0;
     uint64_t journal_bytes = 1 << 20;
@@ -30,7 +30,8 @@ class WorkerFixture {
     int64_t rank = 0;
   };
 
-  WorkerFixture(std::string directory, Options options) : directory_(std::move(directory)), options_(options) {
+  WorkerFixture(std::string directory, Options options)
+      : directory_(std::move(directory)), options_(options) {
     std::filesystem::create_directories(directory_);
     WriterOptions w;
     w.worker_directory = directory_;
@@ -195,7 +196,8 @@ inline Checked CheckEverything(WorkerReader& reader, const WorkerFixture::Option
       for (size_t i = 0; i < options.raw_elements; ++i) {
         float element = 0;
         std::memcpy(&element, value->bytes.data() + i * sizeof(float), sizeof(float));
-        EXPECT_EQ(element, WorkerFixture::Element(t, ref.global_step, i)) << def.name << " at " << ref.global_step;
+        EXPECT_EQ(element, WorkerFixture::Element(t, ref.global_step, i))
+            << def.name << " at " << ref.global_step;
       }
       ++out.raws;
     }

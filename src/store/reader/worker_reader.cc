@@ -92,7 +92,8 @@ void WorkerReader::Impl::EnsureScalars() {
   BringUpToDate(
       &scalars_progress, &scalars,
       [&](size_t i) {
-        for (const SegmentReader::ScalarRow& row : segments[i]->Scalars(&found)) scalars.Append(row.tensor, row.point);
+        for (const SegmentReader::ScalarRow& row : segments[i]->Scalars(&found))
+          scalars.Append(row.tensor, row.point);
       },
       [&](size_t, const LiveBatch& batch, size_t) {
         const size_t end = batch.delta.commits.back().scalars;
@@ -133,7 +134,8 @@ Result<RawValue> WorkerReader::Impl::ReadSealedRaw(const RawRef& ref) {
   const std::string key = format::RawKey(tensors[ref.tensor].name, ref.global_step, ref.sub);
   SegmentReader* segment = nullptr;
   for (const auto& s : segments) {
-    if (s->meta().first_sequence <= ref.sequence && ref.sequence <= s->meta().last_sequence) segment = s.get();
+    if (s->meta().first_sequence <= ref.sequence && ref.sequence <= s->meta().last_sequence)
+      segment = s.get();
   }
   if (!segment) {
     const std::string path = base::JoinPath(directory, format::kSegmentsDir);
@@ -197,7 +199,8 @@ std::span<const Damage> WorkerReader::damage() const { return impl_->damage; }
 
 uint64_t WorkerReader::bytes_on_disk() const {
   // The journal is pre-allocated: what counts is what waits in it, not the room it keeps.
-  const uint64_t waiting = impl_->has_snapshot ? impl_->snapshot.committed_pos - impl_->snapshot.sealed_pos : 0;
+  const uint64_t waiting =
+      impl_->has_snapshot ? impl_->snapshot.committed_pos - impl_->snapshot.sealed_pos : 0;
   return impl_->segment_bytes + waiting;
 }
 

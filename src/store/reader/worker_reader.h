@@ -18,8 +18,8 @@ namespace tdbg::store {
 
 /// Something on disk that could not be believed: which file, which key or sequence, what it cost.
 struct Damage {
-  std::string file;    ///< relative to the worker directory
-  std::string what;    ///< "summary/mean: checksum", "record 1204: header", ...
+  std::string file;  ///< relative to the worker directory
+  std::string what;  ///< "summary/mean: checksum", "record 1204: header", ...
   uint64_t bytes = 0;
 };
 
@@ -28,14 +28,14 @@ struct RawRef {
   format::TensorId tensor = 0;
   format::SubKey sub;
   int64_t global_step = 0;
-  int64_t commit = 0;       ///< index into commits()
-  uint32_t source = 0;      ///< segment or journal batch
-  uint64_t offset = 0;      ///< in that source
+  int64_t commit = 0;   ///< index into commits()
+  uint32_t source = 0;  ///< segment or journal batch
+  uint64_t offset = 0;  ///< in that source
   uint64_t bytes = 0;
   DType dtype = DType::kInvalid;
   uint32_t shape_index = 0;
-  uint64_t sequence = 0;    ///< journal: the record's, by which the segment that sealed it is found
-  uint32_t entry = 0;       ///< segment: which of its entries
+  uint64_t sequence = 0;  ///< journal: the record's, by which the segment that sealed it is found
+  uint32_t entry = 0;     ///< segment: which of its entries
 };
 
 /// Raw bytes that stay valid while `owner` lives: a mapping of a segment (zero copy) or a private copy.
@@ -48,7 +48,7 @@ struct RawValue {
 
 /// A run of summary rows of one source, as columns. Valid while the reader lives. `at(i)` gathers one row.
 struct SummaryBatch {
-  int64_t first_commit = 0;        ///< rows lie in commit order; this batch starts with rows of that commit
+  int64_t first_commit = 0;  ///< rows lie in commit order; this batch starts with rows of that commit
   size_t rows = 0;
   const uint32_t* tensor = nullptr;
   const int64_t* step_first = nullptr;
@@ -59,8 +59,8 @@ struct SummaryBatch {
   const uint32_t* flags = nullptr;
   const uint64_t *count = nullptr, *nan_count = nullptr, *pos_inf_count = nullptr, *neg_inf_count = nullptr,
                  *zero_count = nullptr;
-  const double *min = nullptr, *max = nullptr, *mean = nullptr, *variance = nullptr, *m3 = nullptr, *m4 = nullptr,
-               *l1 = nullptr, *l2 = nullptr, *abs_min = nullptr, *abs_max = nullptr;
+  const double *min = nullptr, *max = nullptr, *mean = nullptr, *variance = nullptr, *m3 = nullptr,
+               *m4 = nullptr, *l1 = nullptr, *l2 = nullptr, *abs_min = nullptr, *abs_max = nullptr;
   const uint64_t* histogram_offset = nullptr;
   const uint32_t* histogram_bytes = nullptr;
   std::span<const uint8_t> histograms;  ///< not verified yet: read them through WorkerReader::HistogramOf
@@ -77,7 +77,8 @@ struct SummaryBatch {
 /// Refresh saw. Never writes. \threadsafety One thread at a time.
 class WorkerReader {
  public:
-  /// Succeeds for a worker that has no data yet. \error kNotFound, kUnimplemented (newer major), kDataLoss (worker.json)
+  /// Succeeds for a worker that has no data yet. \error kNotFound, kUnimplemented (newer major), kDataLoss
+  /// (worker.json)
   static Result<std::unique_ptr<WorkerReader>> Open(const std::string& worker_directory);
   ~WorkerReader();
 
@@ -90,12 +91,12 @@ class WorkerReader {
   bool alive() const;
   bool ended() const;
   std::string end_json() const;
-  int64_t last_seen_step() const;          ///< heartbeat; -1: none
+  int64_t last_seen_step() const;  ///< heartbeat; -1: none
   int64_t last_seen_wall_nanos() const;
 
   /// In order; kCommitOutside ones included.
   std::span<const format::Commit> commits() const;
-  std::span<const format::TensorDef> tensors() const;    ///< indexed by TensorId
+  std::span<const format::TensorDef> tensors() const;  ///< indexed by TensorId
   std::span<const format::ContextRecord> context() const;
   std::span<const std::string> acks() const;
   std::vector<format::Loss> losses() const;
@@ -108,8 +109,9 @@ class WorkerReader {
   /// Raised when commits() did not merely grow: a damaged segment took the place of journal records.
   uint64_t rewrites() const;
 
-  /// All summaries, oldest source first. Batches are append-only between Refreshes, but a batch that came from
-  /// the journal may be replaced by the segment that sealed it: re-read after a Refresh that returned true.
+  /// All summaries, oldest source first. Batches are append-only between Refreshes, but a batch that came
+  /// from the journal may be replaced by the segment that sealed it: re-read after a Refresh that returned
+  /// true.
   std::span<const SummaryBatch> summaries() const;
   /// Rows of one tensor, as (batch, row) pairs in step order. An index kept up to date by Refresh.
   struct RowRef {
@@ -127,7 +129,7 @@ class WorkerReader {
   };
   std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const;
 
-  std::span<const RawRef> RawsOf(format::TensorId tensor) const;   ///< in step order
+  std::span<const RawRef> RawsOf(format::TensorId tensor) const;  ///< in step order
   /// Reads and verifies. \error kDataLoss  the checksum does not match (the damage is recorded).
   Result<RawValue> ReadRaw(const RawRef& ref);
   std::span<const int64_t> ShapeOf(const RawRef& ref) const;

@@ -51,22 +51,23 @@ struct WorkerReader::Impl {
   int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
 
   std::vector<std::unique_ptr<SegmentReader>> segments;
-  std::vector<size_t> segment_commits;                 // index of each segment's first commit
+  std::vector<size_t> segment_commits;  // index of each segment's first commit
   std::set<std::string> seen_files;
   uint64_t segment_bytes = 0;
-  uint64_t covered_seq = 0;                            // segments tell everything up to here
-  uint64_t tail_pos = 0, tail_seq = 0;                 // the journal has been read up to here
+  uint64_t covered_seq = 0;             // segments tell everything up to here
+  uint64_t tail_pos = 0, tail_seq = 0;  // the journal has been read up to here
   uint64_t resealed = 0, rewrites = 0;
   LiveTail live;
-  std::map<uint64_t, std::unique_ptr<SegmentReader>> side_segments;  // opened for a raw value before their turn
+  std::map<uint64_t, std::unique_ptr<SegmentReader>>
+      side_segments;  // opened for a raw value before their turn
 
   SealedTailList<format::Commit> commits;
   SealedTailList<format::ContextRecord> context;
   SealedTailList<std::string> acks;
-  std::unordered_set<uint64_t> seen_context;           // of the sealed prefix: segments may repeat themselves
+  std::unordered_set<uint64_t> seen_context;  // of the sealed prefix: segments may repeat themselves
   std::vector<format::TensorDef> tensors;
   std::multimap<std::string, uint32_t> tensors_by_name;
-  std::vector<uint32_t> id_map;                        // the current writer's ids
+  std::vector<uint32_t> id_map;  // the current writer's ids
   uint64_t id_map_writer = 0;
 
   std::vector<Damage> damage;

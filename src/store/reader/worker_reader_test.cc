@@ -121,7 +121,8 @@ TEST_F(WorkerReaderTest, AFollowerSeesEveryStepOnceWhileTheJournalWraps) {
       const auto rows = reader->RowsOf(t);
       ASSERT_EQ(rows.size(), seen);
       const SummaryBatch& batch = reader->summaries()[rows.back().batch];
-      ASSERT_EQ(batch.at(rows.back().row).mean, WorkerFixture::Mean(static_cast<int>(t), static_cast<int64_t>(seen) - 1));
+      ASSERT_EQ(batch.at(rows.back().row).mean,
+                WorkerFixture::Mean(static_cast<int>(t), static_cast<int64_t>(seen) - 1));
     }
   }
   writer.join();
@@ -168,7 +169,9 @@ TEST_F(WorkerReaderTest, AnIdleRefreshHasNoNewsAndADeathIsNews) {
 
 TEST_F(WorkerReaderTest, TheNextOwnerOfADirectoryContinuesIt) {
   const Options options;
-  { WorkerFixture(directory_, options).Steps(0, 4); }
+  {
+    WorkerFixture(directory_, options).Steps(0, 4);
+  }
   const auto reader = OpenReader(directory_);
   EXPECT_EQ(StepsOf(*reader), UpTo(4));
   WorkerFixture next(directory_, options);
@@ -195,8 +198,8 @@ TEST_F(WorkerReaderTest, AnothersJournalIsDamageAndNotRead) {
   EXPECT_THAT(reader->damage()[0].what, testing::HasSubstr("another writer"));
 }
 
-// Every byte of a small segment in turn, with all bits of it flipped: no crash, and no value that is not the one
-// that was written. What is missing is named.
+// Every byte of a small segment in turn, with all bits of it flipped: no crash, and no value that is not the
+// one that was written. What is missing is named.
 TEST_F(WorkerReaderTest, NoFlippedByteOfASegmentIsBelieved) {
   Options options;
   options.tensors = 2;
@@ -214,7 +217,8 @@ TEST_F(WorkerReaderTest, NoFlippedByteOfASegmentIsBelieved) {
   const Checked whole = CheckEverything(*OpenReader(directory_), options);
   ASSERT_EQ(whole.raws, 6u);
   size_t unnoticed = 0;
-  // The header's text is under one hash, so a part of it stands for all; everything else is tried byte by byte.
+  // The header's text is under one hash, so a part of it stands for all; everything else is tried byte by
+  // byte.
   const auto data = 8 + base::Load<uint64_t>(good.data());
   for (size_t i = 0; i < good.size(); i += i >= 8 && i + 11 < data ? 11 : 1) {
     std::string bad = good;
@@ -236,7 +240,8 @@ TEST_F(WorkerReaderTest, NoFlippedByteOfASegmentIsBelieved) {
     if (testing::Test::HasFailure()) FAIL() << "byte " << i;
   }
   EXPECT_LT(unnoticed, 64u);  // bytes between header and data that nobody reads
-  for (const size_t length : {size_t{0}, size_t{1}, size_t{8}, good.size() / 3, good.size() / 2, good.size() - 1}) {
+  for (const size_t length :
+       {size_t{0}, size_t{1}, size_t{8}, good.size() / 3, good.size() / 2, good.size() - 1}) {
     base::Spill(path, good.substr(0, length));
     const auto reader = OpenReader(directory_);
     CheckEverything(*reader, options);
@@ -248,7 +253,9 @@ TEST_F(WorkerReaderTest, NoFlippedByteOfAJournalIsBelieved) {
   Options options;
   options.tensors = 2;
   options.raw_elements = 4;
-  { WorkerFixture(directory_, options).Steps(0, 4); }
+  {
+    WorkerFixture(directory_, options).Steps(0, 4);
+  }
   std::filesystem::remove_all(directory_ + "/segments");
   std::string good = base::Slurp(directory_ + "/journal");
   // A process that was killed: nothing sealed.
