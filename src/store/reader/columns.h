@@ -4,13 +4,33 @@
 #include <cstdint>
 
 /// X(name, element type), in the order of their bits in SummaryBatch::damaged.
-#define TDBG_SUMMARY_COLUMNS(X)                                                                              \
-  X(tensor, uint32_t)                                                                                        \
-  X(step_first, int64_t) X(step_last, int64_t) X(level, uint32_t) X(sub, uint16_t) X(point, uint16_t)        \
-      X(flags, uint32_t) X(count, uint64_t) X(nan_count, uint64_t) X(pos_inf_count, uint64_t)                \
-          X(neg_inf_count, uint64_t) X(zero_count, uint64_t) X(min, double) X(max, double) X(mean, double)   \
-              X(variance, double) X(m3, double) X(m4, double) X(l1, double) X(l2, double) X(abs_min, double) \
-                  X(abs_max, double) X(histogram_offset, uint64_t) X(histogram_bytes, uint32_t)
+// clang-format off
+#define TDBG_SUMMARY_COLUMNS(X) \
+  X(tensor, uint32_t)           \
+  X(step_first, int64_t)        \
+  X(step_last, int64_t)         \
+  X(level, uint32_t)            \
+  X(sub, uint16_t)              \
+  X(point, uint16_t)            \
+  X(flags, uint32_t)            \
+  X(count, uint64_t)            \
+  X(nan_count, uint64_t)        \
+  X(pos_inf_count, uint64_t)    \
+  X(neg_inf_count, uint64_t)    \
+  X(zero_count, uint64_t)       \
+  X(min, double)                \
+  X(max, double)                \
+  X(mean, double)               \
+  X(variance, double)           \
+  X(m3, double)                 \
+  X(m4, double)                 \
+  X(l1, double)                 \
+  X(l2, double)                 \
+  X(abs_min, double)            \
+  X(abs_max, double)            \
+  X(histogram_offset, uint64_t) \
+  X(histogram_bytes, uint32_t)
+// clang-format on
 
 namespace tdbg::store {
 
