@@ -1,0 +1,151 @@
+// Tensors that stay what they were. README.md beside this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "rules/kept_values.h"
+#include "rules/parameter_specs.h"
+#include "rules/rule.h"
+#include "rules/selector.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+namespace {
+
+struct Tolerance {
+  double relative = 1e-5;
+  double absolute = 1e-8;
+  bool equal_nan = false;
+
+  // numpy.isclose(older, newer).
+  bool Close(double older, double newer) const {
+    if (older == newer) return true;
+    if (std::isnan(older) && std::isnan(newer)) return equal_nan;
+    return std::isfinite(older) && std::isfinite(newer) &&
+           std::abs(older - newer) <= absolute + relative * std::abs(newer);
+  }
+  bool Close(const TensorValue& older, const TensorValue& newer) const {
+    bool close = true;
+    const bool comparable =
+        ForEachPair(older, newer, [&](double a, double b) { return close = Close(a, b); });
+    return comparable && close;
+  }
+};
+
+// One tensor of one worker in one mode.
+struct Followed {
+  ValueCadence cadence;
+  TensorValue last;
+  int64_t captured = 0;
+  int64_t unchanged = 0;  // the latest values that are each close to the one before; the first counts, too
+  int64_t unchanged_since = 0;  // global step of the first of them
+};
+
+class UnchangedTensor : public Rule {
+ public:
+  UnchangedTensor(Selector selector, int64_t num_steps, const Tolerance& tolerance, const Interval& interval)
+      : selector_(std::move(selector)), num_steps_(num_steps), tolerance_(tolerance), interval_(interval) {}
+
+  plan::Need Needs() const override {
+    plan::Need need = selector_.Need();
+    need.raw = true;
+    need.raw_schedule.emplace().interval = interval_.steps;
+    return need;
+  }
+
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
+    selector_.Update(step);
+    const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
+    bool judged = false;
+    const bool readable = ForEachKeptValue(
+        step, selector_,
+        [&](TensorIndex tensor, WorkerIndex worker) {
+          return followed_[{tensor, worker, step.mode()}].cadence.MayTake(position, interval_);
+        },
+        [&](TensorIndex tensor, WorkerIndex worker, TensorValue value) {
+          Followed& followed = followed_[{tensor, worker, step.mode()}];
+          // Of no elements, none has changed and none has not.
+          if (!followed.cadence.Take(position, interval_) || ElementCount(value) == 0) return;
+          const bool same = followed.captured > 0 && tolerance_.Close(followed.last, value);
+          if (!same) {
+            followed.unchanged = 0;
+            followed.unchanged_since = step.global_step();
+          }
+          ++followed.unchanged;
+          ++followed.captured;
+          followed.last = std::move(value);
+          if (followed.captured < num_steps_) return;
+          judged = true;
+          if (followed.unchanged >= num_steps_) Add(step, tensor, worker, followed, findings);
+        });
+    if (!findings->empty()) return Judged::kJudged;
+    if (!readable) return Judged::kIncomplete;
+    return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
+  std::string WouldHaveNeeded() const override {
+    int64_t most = 0;
+    for (const auto& [key, followed] : followed_) most = std::max(most, followed.captured);
+    return fmt::format("{} values of one tensor {}, {} steps apart; {}", num_steps_, selector_.Describe(),
+                       interval_.steps, most == 0 ? "none was kept" : fmt::format("{} were kept", most));
+  }
+
+ private:
+  void Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const Followed& followed,
+           std::vector<Finding>* findings) const {
+    Finding finding;
+    finding.global_step = step.global_step();
+    finding.tensor = step.tensor(tensor).name;
+    finding.worker = step.worker_name(worker);
+    finding.measure = "unchanged_values";
+    finding.value = static_cast<double>(followed.unchanged);
+    finding.comparison = ">=";
+    finding.threshold = static_cast<double>(num_steps_);
+    finding.text = fmt::format("since step {}", followed.unchanged_since);
+    findings->push_back(std::move(finding));
+  }
+
+  Selector selector_;
+  int64_t num_steps_;
+  Tolerance tolerance_;
+  Interval interval_;
+  std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, Followed> followed_;
+};
+
+}  // namespace
+
+void RegisterUnchangedTensor(RuleRegistry* registry) {
+  RuleInfo info;
+  info.class_name = "UnchangedTensor";
+  info.snake_name = "unchanged_tensor";
+  info.scope = "any";
+  info.summary = "A tensor's captured values do not change any more.";
+  ParameterSpec equal_nan;
+  equal_nan.name = "equal_nan";
+  equal_nan.type = "bool";
+  equal_nan.default_value = "False";
+  equal_nan.help = "NaN that stays NaN has not changed.";
+  info.parameters = {
+      CollectionNamesParameter("Collections to inspect."),
+      TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
+      NumberParameter("num_steps", "int", "3", 2, "values",
+                      "So many values in a row that are close are a hit."),
+      NumberParameter("rtol", "float", "1e-5", 0, "of the newer value",
+                      "Relative tolerance of two elements."),
+      NumberParameter("atol", "float", "1e-8", 0, "of the tensor", "Absolute tolerance of two elements."),
+      equal_nan,
+      IntervalParameter("Raw values are kept and compared so many steps apart; 500 without it."),
+  };
+  registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
+    TDBG_ASSIGN_OR_RETURN(Selector selector, RequiredSelector(parameters));
+    const Tolerance tolerance{parameters.Float("rtol"), parameters.Float("atol"),
+                              parameters.Bool("equal_nan")};
+    return std::unique_ptr<Rule>(std::make_unique<UnchangedTensor>(
+        std::move(selector), parameters.Int("num_steps"), tolerance, IntervalOf(parameters)));
+  });
+}
+
+}  // namespace tdbg::rules
