@@ -81,6 +81,8 @@ TEST_F(RoundtripTest, ALivingRunIsReadWhileItTrains) {
   }
   const auto trial = Read();
   EXPECT_EQ(trial->state(), RunState::kRunning);
+  EXPECT_GT(trial->bytes_on_disk(), 0u);
+  EXPECT_LT(trial->bytes_on_disk(), 100'000u) << "the journal's empty room is not something that was kept";
   EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2));
   EXPECT_TRUE(trial->step(1)->skipped);
   EXPECT_THAT(*trial->tensor_steps("Net_fc.weight", StepKind::kRaw), ElementsAre(0, 2));
