@@ -29,3 +29,5 @@ say "3. What the runs hold"
 "$tdbg" status "$runs/hopeless"
 "$tdbg" show "$runs/hopeless" gradient/Net_conv1.weight --field mean_abs
 "$tdbg" check "$runs/healthy" --rule vanishing_gradient
+
+say "Every command above that starts with tdbg can be pasted here, once this was:  source .venv/bin/activate"
