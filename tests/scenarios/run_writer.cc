@@ -56,6 +56,7 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
   store::WorkerWriter& writer = *workers_[static_cast<size_t>(worker)];
   std::vector<format::SummaryRow> rows;
   std::vector<format::ScalarRow> scalars;
+  std::vector<uint8_t> histograms;
   for (const Assignment& assignment : step.assignments) {
     if (assignment.worker >= 0 && assignment.worker != worker) continue;
     const auto found = ids_.find(assignment.tensor);
@@ -73,13 +74,19 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
     for (const Value& value : assignment.values) values.push_back(value.At(step.mode_step));
     const int64_t shape[] = {static_cast<int64_t>(values.size())};
     Summary summary;
-    TDBG_RETURN_IF_ERROR(summarizer_.Summarize({values.data(), DType::kFloat64, shape}, &summary, nullptr));
+    TDBG_RETURN_IF_ERROR(
+        summarizer_.Summarize({values.data(), DType::kFloat64, shape}, &summary, &histogram_));
     const format::SubKey sub{assignment.sub, format::Point::kNone};
     rows.push_back(format::ToRow(found->second, sub, summary));
+    if (values.size() >= 256) {  // of smaller tensors a run has none
+      rows.back().histogram_offset = static_cast<uint32_t>(histograms.size());
+      EncodeHistogram(histogram_, &histograms);
+      rows.back().histogram_bytes = static_cast<uint32_t>(histograms.size() - rows.back().histogram_offset);
+    }
     if (step.raw)
       writer.AppendRaw(step.global_step, found->second, sub, {values.data(), DType::kFloat64, shape});
   }
-  writer.AppendSummaries(step.global_step, rows, {});
+  writer.AppendSummaries(step.global_step, rows, histograms);
   if (!scalars.empty()) writer.AppendScalars(step.global_step, scalars);
   if (step.shed) {
     writer.CountLoss(format::LossCause::kJournalFull, format::LossKind::kSummary, step.global_step, 1, 152);

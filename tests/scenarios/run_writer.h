@@ -32,6 +32,7 @@ class RunWriter {
   std::map<std::string, format::TensorId> ids_;
   std::vector<std::unique_ptr<store::WorkerWriter>> workers_;
   Summarizer summarizer_;
+  Histogram histogram_;
 };
 
 }  // namespace tdbg::scenarios

@@ -13,7 +13,8 @@ namespace tdbg::rules {
   RULE(Overfit)                  \
   RULE(Overtraining)             \
   RULE(WeightUpdateRatio)        \
-  RULE(UnchangedTensor)
+  RULE(UnchangedTensor)          \
+  RULE(PoorWeightInitialization)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)
