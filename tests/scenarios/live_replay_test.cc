@@ -91,9 +91,13 @@ class WatchTest : public testing::Test {
 };
 
 // A rule of each kind of ending: a hit early, a hit late, none, never judged.
-const std::vector<plan::RuleConfig> kRules = {Rule("VanishingGradient", {{"threshold", "0.1"}}),
-                                              Rule("ExplodingTensor", {{"only_nan", "True"}}),
-                                              Rule("LossNotDecreasing", {{"interval", "20"}})};
+const std::vector<plan::RuleConfig> kRules = {
+    Rule("VanishingGradient", {{"threshold", "0.1"}}),
+    Rule("ExplodingTensor", {{"only_nan", "True"}}),
+    Rule("LossNotDecreasing", {{"interval", "20"}}),
+    Rule("UnchangedTensor", {{"collection_names", "gradients"}, {"interval", "50"}}),
+    Rule("Overfit"),
+    Rule("Overtraining", {{"interval", "10"}})};
 
 constexpr const char* kGrowing = R"(
 scenario: two workers, three modes of trouble
@@ -101,7 +105,7 @@ rule VanishingGradient
 workers 2
 tensor gradient/a in gradients kind gradient
 tensor loss in losses kind loss
-steps 0..149
+steps 0..149 raw
   gradient/a = 1 -1
   loss = 3-0.01*s
 steps 150..159 EVAL
@@ -150,6 +154,7 @@ TEST_F(WatchTest, LiveEqualsReplayWhateverTheTiming) {
     EXPECT_EQ(live, Replayed(kRules)) << "seed " << seed;
     EXPECT_THAT(live, HasSubstr("VanishingGradient IssuesFound"));
     EXPECT_THAT(live, HasSubstr("nan_count 1 > 0 worker_1"));
+    EXPECT_THAT(live, HasSubstr("gradient/a unchanged_values 3 >= 3\n"));
     auto read_back = watch::ReadStatuses(run_);
     TDBG_ASSERT_OK(read_back);
     EXPECT_EQ(live, Verdict(*read_back)) << "events carry everything";
