@@ -49,11 +49,15 @@ $(VENV)/.tdbg-installed: build/wheel.stamp
 demo: install
 	examples/demo.sh
 
+# What a user would have: the wheel, and the program in it.
+test: export TDBG_HOME = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+test: export TDBG_BIN = $(TDBG_HOME)/tdbg/bin/tdbg
+test: export TDBG_CLI = $(TDBG_HOME)/tdbg/bin/tdbg
 # Both suites run to their end whatever the first one says; the summary is the verdict and the last line.
 test: build install
 	@rm -f build/ctest.xml build/pytest.xml
 	-ctest --test-dir build --output-on-failure -j2 --output-junit $(CURDIR)/build/ctest.xml
-	-$(PYTHON) -m pytest tests tools -q --junitxml=build/pytest.xml
+	-$(PYTHON) -m pytest tests tools -q -p no:cacheprovider --junitxml=build/pytest.xml
 	@$(PYTHON) tools/summarize_tests.py build/ctest.xml build/pytest.xml
 
 bench: install
