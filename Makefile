@@ -30,7 +30,8 @@ setup:
 	@tools/setup.sh
 
 build: setup
-	@test -f build/build.ninja || cmake -S . -B build -G Ninja
+	@# g++ by that name: the wheel is built with it, and a compiler cache then serves both.
+	@test -f build/build.ninja || cmake -S . -B build -G Ninja -DCMAKE_CXX_COMPILER=g++
 	ninja -C build -j $(JOBS)
 
 wheel: setup build/wheel.stamp
