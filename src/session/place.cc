@@ -237,7 +237,15 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const
     place.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
     TDBG_RETURN_IF_ERROR(files.CreateDirectories(place.directory));
     if (!files.Exists(Path(place.directory, format::kRunFile))) {
-      const Status foreign = RefuseForeignDirectory(place.directory, files);
+      Status foreign = RefuseForeignDirectory(place.directory, files);
+      if (!foreign.ok() && files.Exists(Path(place.directory, kOpeningLock))) {
+        // Another rank may be making it a run at this moment; run.json comes last. Looked at again when it is
+        // done. A folder that is really somebody else's holds no such lock, and gets none from us.
+        TDBG_ASSIGN_OR_RETURN(const auto theirs, LockForOpening(place.directory, files));
+        foreign = files.Exists(Path(place.directory, format::kRunFile))
+                      ? OkStatus()
+                      : RefuseForeignDirectory(place.directory, files);
+      }
       if (!foreign.ok() && n == 1) return foreign;
       if (!foreign.ok()) continue;
     }

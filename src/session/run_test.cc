@@ -8,10 +8,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/file.h"
 #include "format/run_files.h"
@@ -112,6 +114,24 @@ TEST_F(RunTest, RanksOfOneStartShareAnAttempt) {
   const auto second = Open(1);
   EXPECT_EQ(first->attempt(), second->attempt());
   EXPECT_EQ(first->directory(), second->directory());
+}
+
+TEST_F(RunTest, ARankThatMeetsTheRunHalfMadeWaitsForIt) {
+  const std::string made = directory_;
+  Open(0).reset();
+  directory_ = scratch_ + "/half";
+  // What another rank has done so far: its attempt is there, run.json is not.
+  fs::create_directories(directory_ + "/0/worker_0");
+  auto opening = base::LocalFileSystem().Lock(directory_ + "/open.lock");
+  ASSERT_TRUE(opening.ok());
+  std::unique_ptr<TheRun> run;
+  std::thread rank([&] { run = Open(1); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  fs::copy_file(made + "/run.json", directory_ + "/run.json");
+  opening->reset();
+  rank.join();
+  ASSERT_NE(run, nullptr);
+  EXPECT_EQ(run->directory(), directory_);
 }
 
 TEST_F(RunTest, AnotherTrainingBesideALivingOneGetsARunOfItsOwn) {

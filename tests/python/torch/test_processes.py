@@ -171,6 +171,7 @@ def test_spawned_process_that_trains_is_a_worker(program):
                 optimizer.zero_grad()
                 nn.functional.mse_loss(model(torch.full((2, 4), rank + 1.0)), torch.zeros(2, 3)).backward()
                 optimizer.step()
+            dist.barrier()      # gloo aborts a rank whose peer has left already
             dist.destroy_process_group()
         if __name__ == "__main__":
             import sys
