@@ -78,10 +78,10 @@ sanitize-address: setup
 	@rm -f build-asan/ctest.xml
 	-ctest --test-dir build-asan --output-on-failure -j2 --output-junit $(CURDIR)/build-asan/ctest.xml
 
-# Tests fork while threads run, which TSan would otherwise refuse.
+# Without the command line, which has one thread. Tests fork while threads run, which TSan would otherwise refuse.
 sanitize-thread: export TSAN_OPTIONS = die_after_fork=0:halt_on_error=1
 sanitize-thread: setup
-	@test -f build-tsan/build.ninja || cmake -S . -B build-tsan -G Ninja -DTDBG_SANITIZE=thread
+	@test -f build-tsan/build.ninja || cmake -S . -B build-tsan -G Ninja -DTDBG_SANITIZE=thread -DTDBG_CLI=OFF
 	ninja -C build-tsan -j $(JOBS)
 	@rm -f build-tsan/ctest.xml
 	-ctest --test-dir build-tsan --output-on-failure -j2 --output-junit $(CURDIR)/build-tsan/ctest.xml
