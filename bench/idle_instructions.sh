@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 program=build-bench/bench/idle_steps
 count() {  # count STEPS TENSORS
-  valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "$1" "$2" 2>&1 | sed -n 's/.*Collected : //p'
+  valgrind --tool=callgrind --toggle-collect='IdleSteps*' --callgrind-out-file=/dev/null "$program" "$1" "$2" 2>&1 | sed -n 's/.*Collected : //p'
 }
 for tensors in 10 10000; do
   a=$(count 1000 "$tensors")

@@ -11,7 +11,7 @@ rounds=25
 [ "${RIVALS:-1}" = 0 ] || bench/setup_rivals.sh
 
 say() { printf '\n== %s\n' "$*"; }
-cmake -S . -B build-bench -G Ninja -DTDBG_BENCH=ON -DTDBG_TESTS=OFF >/dev/null
+cmake -S . -B build-bench -G Ninja -DCMAKE_CXX_COMPILER=g++ -DTDBG_BENCH=ON -DTDBG_TESTS=OFF -DTDBG_CLI=OFF >/dev/null
 ninja -C build-bench >/dev/null
 
 say "One pass over memory, one core (bench/summary_bench.cc)"
