@@ -197,7 +197,9 @@ TEST_F(WatchTest, AFindingReachesTheEventsWithinMillisecondsOfItsCommit) {
   RecordProperty("median_millis", std::to_string(millis[50]));
   std::printf("commit to event: median %.3f ms, p95 %.3f ms, max %.3f ms\n", millis[50], millis[95],
               millis[99]);
-  EXPECT_LT(millis[50], 20.0);
+  // bench/latency.py has the promise (20 ms). Here only: it is the doorbell that wakes the watcher, and not
+  // the polling that stands in where there is none.
+  EXPECT_LT(millis[50], 150.0);
 }
 
 TEST_F(WatchTest, ActionsArePerformedInOrderAndTheirFailuresAreEvents) {
