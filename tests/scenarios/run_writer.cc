@@ -57,6 +57,9 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
   std::vector<format::SummaryRow> rows;
   std::vector<format::ScalarRow> scalars;
   std::vector<uint8_t> histograms;
+  // Workers may be written by threads of their own; 350 KiB of scratch is too much for every call.
+  thread_local Summarizer summarizer;
+  thread_local Histogram histogram;
   for (const Assignment& assignment : step.assignments) {
     if (assignment.worker >= 0 && assignment.worker != worker) continue;
     const auto found = ids_.find(assignment.tensor);
@@ -74,13 +77,12 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
     for (const Value& value : assignment.values) values.push_back(value.At(step.mode_step));
     const int64_t shape[] = {static_cast<int64_t>(values.size())};
     Summary summary;
-    TDBG_RETURN_IF_ERROR(
-        summarizer_.Summarize({values.data(), DType::kFloat64, shape}, &summary, &histogram_));
+    TDBG_RETURN_IF_ERROR(summarizer.Summarize({values.data(), DType::kFloat64, shape}, &summary, &histogram));
     const format::SubKey sub{assignment.sub, format::Point::kNone};
     rows.push_back(format::ToRow(found->second, sub, summary));
     if (values.size() >= 256) {  // of smaller tensors a run has none
       rows.back().histogram_offset = static_cast<uint32_t>(histograms.size());
-      EncodeHistogram(histogram_, &histograms);
+      EncodeHistogram(histogram, &histograms);
       rows.back().histogram_bytes = static_cast<uint32_t>(histograms.size() - rows.back().histogram_offset);
     }
     if (step.raw)

@@ -31,8 +31,6 @@ class RunWriter {
   std::vector<Tensor> tensors_;
   std::map<std::string, format::TensorId> ids_;
   std::vector<std::unique_ptr<store::WorkerWriter>> workers_;
-  Summarizer summarizer_;
-  Histogram histogram_;
 };
 
 }  // namespace tdbg::scenarios
