@@ -72,7 +72,7 @@ def main():
         rules = []
         for i in range(args.verdicts):
             rules += ["--rule", "exploding_tensor", f"name=rule{i}", f"tensor_regex=^gradient/t{i}$"]
-        watcher = subprocess.Popen([tdbg(), "watch", directory, *rules], stderr=subprocess.DEVNULL)
+        watcher = subprocess.Popen([tdbg(), "watch", directory, *rules], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(1)
         latencies = []
         for i in range(args.verdicts):
