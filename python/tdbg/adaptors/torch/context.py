@@ -81,9 +81,13 @@ class Context:
     def series(self, name, value, sub):
         """A loss that is kept as a series beside the losses. `value` is a tensor of one element."""
         if self.session.on_device(value):
-            self.session.put_device_scalar(self.id(name), value, sub)
-        else:
+            self.session.put_device_scalar(self.id(name), value.reshape(()), sub)
+        elif sub:
             self.session.port.put_scalars([self.id(name)], [value.item()], sub)
+        else:                               # handed over with the step's other numbers
+            ids, values = self._ready
+            ids.append(self.id(name))
+            values.append(value.item())
 
     def flush(self):
         for topic, text in self._waiting:

@@ -46,6 +46,7 @@ class Losses:
         self._used = {}                   # and those of that optimizer step itself
         self._ids = {}
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
+        self._last, self._version = lambda: None, 0   # what was copied last, at which version
         self._scaled = None               # (result of GradScaler.scale, copy of its argument, scale)
 
     # What the patched functions report ----------------------------------------------------------------------
@@ -92,7 +93,13 @@ class Losses:
             self.session.lost("unsupported", 1, f"{name}: " + (
                 "losses without an optimizer step" if len(pending) >= MAX_PENDING else "too large to copy"))
             return
-        pending.append((name, value.detach().clone(), micro))
+        # backward() is usually called on what a loss function has just returned: one copy serves both.
+        if self._last() is value and pending and pending[-1][2] == micro and value._version == self._version:
+            copy = pending[-1][1]
+        else:
+            copy = value.detach().clone()
+        self._last, self._version = weakref.ref(value), value._version   # weakly: it holds the graph
+        pending.append((name, copy, micro))
 
     def evaluation_was_training(self):
         """backward() follows a forward in evaluation mode: its losses are training's (fine-tuning in eval mode)."""
@@ -185,7 +192,7 @@ class Losses:
         batches = {}
         for full, value, sub in rows:
             if full.startswith(BACKWARD) and not self._as_tensor:
-                session.context.series(full, value.reshape(()), sub)
+                session.context.series(full, value, sub)
                 continue
             ident = self._id(full, value)
             if ident == NOT_WANTED:
