@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/posix.h"
 #include "format/run_files.h"
+#include "format/version.h"
 
 namespace tdbg::actions {
 namespace {
@@ -77,7 +78,7 @@ Status CheckPage(const std::string& path) {
 
 Status RequestStop(const std::string& run, const std::string& by) {
   if (!base::LocalFileSystem().Exists(run)) return NotFound("no such run: " + run);
-  const std::string path = base::JoinPath(run, "control");
+  const std::string path = base::JoinPath(run, format::kControlFile);
   TDBG_RETURN_IF_ERROR(CreateIfMissing(path));
   TDBG_RETURN_IF_ERROR(CheckPage(path));
   const nlohmann::json line = {{"id", RandomId()}, {"action", "stop"}, {"by", by}};

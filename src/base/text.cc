@@ -161,4 +161,18 @@ std::string JsonNumber(double value) {
   return std::string(digits, end);
 }
 
+std::string JsonPointerStep(std::string_view key) {
+  std::string out = "/";
+  for (const char c : key) {
+    if (c == '~') {
+      out += "~0";
+    } else if (c == '/') {
+      out += "~1";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 }  // namespace tdbg::base

@@ -16,20 +16,6 @@ namespace {
 constexpr int kMostValues = 100'000;
 constexpr int kDeepest = 64;
 
-std::string Escaped(const std::string& key) {
-  std::string out;
-  for (const char c : key) {
-    if (c == '~') {
-      out += "~0";
-    } else if (c == '/') {
-      out += "~1";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 class Converter {
  public:
   explicit Converter(Document* document) : document_(document) {}
@@ -70,7 +56,7 @@ class Converter {
       const std::string key = entry.first.Scalar();
       if (out->contains(key))
         return Fail(entry.first, "the key \"" + key + "\" is there twice; merge the two");
-      const std::string child = pointer + "/" + Escaped(key);
+      const std::string child = pointer + base::JsonPointerStep(key);
       nlohmann::json value;
       TDBG_RETURN_IF_ERROR(Convert(entry.second, child, depth + 1, &value));
       // The key's line, and not that of a value that starts below it: that is where a misspelt key is seen.

@@ -18,20 +18,6 @@ std::string Found(const json& value) {
   return text;
 }
 
-std::string PointerStep(std::string_view key) {
-  std::string out = "/";
-  for (const char c : key) {
-    if (c == '~') {
-      out += "~0";
-    } else if (c == '/') {
-      out += "~1";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string JoinNames(std::span<const std::string> names) {
@@ -101,7 +87,7 @@ void ConfigNode::FailExpected(const std::string& expected) const {
 ConfigNode ConfigNode::Child(const json& value, std::string path, const std::string& pointer_step) const {
   ConfigNode child(value, *source_, status_);
   child.path_ = std::move(path);
-  child.pointer_ = pointer_ + PointerStep(pointer_step);
+  child.pointer_ = pointer_ + base::JsonPointerStep(pointer_step);
   return child;
 }
 

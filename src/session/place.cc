@@ -20,7 +20,6 @@ namespace {
 
 constexpr std::string_view kOpeningLock = "open.lock";
 constexpr std::string_view kEndedFile = "ended.json";
-constexpr std::string_view kVersion = "0.1.0";
 constexpr int kMaxSiblings = 99;
 
 std::string Path(const std::string& a, std::string_view b) { return base::JoinPath(a, b); }
@@ -202,7 +201,7 @@ Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSyste
   format::RunInfo run;
   run.id = RandomHex() + RandomHex();
   run.name = base::BaseName(place->directory);
-  run.tdbg_version = kVersion;
+  run.tdbg_version = TDBG_VERSION;
   run.command = options.command;
   std::error_code ignored;
   run.working_directory = std::filesystem::current_path(ignored).string();

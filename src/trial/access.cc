@@ -226,8 +226,8 @@ std::vector<int64_t> TrialAccess::RawSteps(TensorIndex tensor) const {
   return out;
 }
 
-Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {
-  TDBG_ASSIGN_OR_RETURN(store::RawValue value, trial_->impl_->slots[raw.worker]->reader->ReadRaw(raw.ref));
+Result<TensorValue> WorkerSlot::ReadRaw(const store::RawRef& ref) const {
+  TDBG_ASSIGN_OR_RETURN(store::RawValue value, reader->ReadRaw(ref));
   TensorValue out;
   out.owner = std::move(value.owner);
   out.data = value.bytes.data();
@@ -235,6 +235,10 @@ Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {
   out.shape = std::move(value.shape);
   out.view = {out.data, out.dtype, out.shape, {}};
   return out;
+}
+
+Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {
+  return trial_->impl_->slots[raw.worker]->ReadRaw(raw.ref);
 }
 
 const format::ContextRecord* TrialAccess::ContextAt(std::string_view topic, int64_t global_step) const {

@@ -38,6 +38,9 @@ struct WorkerSlot {
   uint64_t rewrites_seen = 0;
   bool watched = false;
 
+  /// The raw value at `ref`, verified, as the trial hands it out.
+  Result<TensorValue> ReadRaw(const store::RawRef& ref) const;
+
   // Where each step's rows lie; brought up to date when first asked for after a change.
   uint64_t rows_resealed = 0;
   size_t rows_batches = 0;

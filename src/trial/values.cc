@@ -187,17 +187,6 @@ class ValueFinder {
     return best;
   }
 
-  static Result<TensorValue> Read(WorkerSlot& slot, const store::RawRef& ref) {
-    TDBG_ASSIGN_OR_RETURN(store::RawValue value, slot.reader->ReadRaw(ref));
-    TensorValue out;
-    out.owner = std::move(value.owner);
-    out.data = value.bytes.data();
-    out.dtype = value.dtype;
-    out.shape = std::move(value.shape);
-    out.view = {out.data, out.dtype, out.shape, {}};
-    return out;
-  }
-
   /// The only element of the row's tensor, as a tensor.
   static std::optional<TensorValue> Element(const FoundRow& row) {
     if (row.batch->damaged != 0) return std::nullopt;
@@ -297,7 +286,7 @@ Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   bool has_summary = false;
   for (WorkerSlot* slot : workers) {
-    if (const auto ref = finder.RawOf(*slot, global_step)) return ValueFinder::Read(*slot, *ref);
+    if (const auto ref = finder.RawOf(*slot, global_step)) return slot->ReadRaw(*ref);
     if (const auto row = finder.RowOf(*slot, global_step)) {
       has_summary = true;
       if (auto element = ValueFinder::Element(*row)) return std::move(*element);
@@ -314,7 +303,7 @@ Result<TensorValue> Trial::final_value(std::string_view name, std::string_view w
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   for (auto attempt = impl_->attempts.rbegin(); attempt != impl_->attempts.rend(); ++attempt) {
     for (WorkerSlot* slot : finder.Of(*attempt)) {
-      if (const auto ref = finder.FinalRawOf(*slot)) return ValueFinder::Read(*slot, *ref);
+      if (const auto ref = finder.FinalRawOf(*slot)) return slot->ReadRaw(*ref);
       if (const auto row = finder.FinalRowOf(*slot)) {
         if (auto element = ValueFinder::Element(*row)) return std::move(*element);
       }
@@ -351,7 +340,7 @@ Result<Summary> Trial::summary(std::string_view name, int64_t global_step, std::
   for (WorkerSlot* slot : workers) {
     if (const auto row = finder.RowOf(*slot, global_step)) return SummaryOf(*row, finder.info().name);
     if (const auto ref = finder.RawOf(*slot, global_step)) {
-      TDBG_ASSIGN_OR_RETURN(const TensorValue value, ValueFinder::Read(*slot, *ref));
+      TDBG_ASSIGN_OR_RETURN(const TensorValue value, slot->ReadRaw(*ref));
       return SummaryOf(value);
     }
     if (const auto scalar = finder.ScalarOf(*slot, global_step)) {
@@ -368,7 +357,7 @@ Result<Summary> Trial::final_summary(std::string_view name, std::string_view wor
     for (WorkerSlot* slot : finder.Of(*attempt)) {
       if (const auto row = finder.FinalRowOf(*slot)) return SummaryOf(*row, finder.info().name);
       if (const auto ref = finder.FinalRawOf(*slot)) {
-        TDBG_ASSIGN_OR_RETURN(const TensorValue value, ValueFinder::Read(*slot, *ref));
+        TDBG_ASSIGN_OR_RETURN(const TensorValue value, slot->ReadRaw(*ref));
         return SummaryOf(value);
       }
     }
@@ -404,7 +393,7 @@ Result<double> Trial::scalar(std::string_view name, int64_t global_step, std::st
       if (const auto value = OnlyElement(summary, row->dtype)) return *value;
     }
     if (const auto ref = finder.RawOf(*slot, global_step)) {
-      TDBG_ASSIGN_OR_RETURN(const TensorValue value, ValueFinder::Read(*slot, *ref));
+      TDBG_ASSIGN_OR_RETURN(const TensorValue value, slot->ReadRaw(*ref));
       if (value.view.element_count() == 1) {
         if (const auto element = ElementAsDouble(value, 0)) return *element;
       }
