@@ -187,7 +187,7 @@ def test_device_lane_writes_the_same_statistics(tmp_path, force):
 
 
 def test_attach_with_a_configuration(tmp_path):
-    from tdbg.adaptors.torch.attach import find_cli
+    from tdbg.adaptors.plan import find_cli
     tool = find_cli()
     if tool is None:
         pytest.skip("no `tdbg` program: set TDBG_CLI")

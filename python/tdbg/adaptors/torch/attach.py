@@ -1,19 +1,14 @@
 """Attaching to a training: by the launcher's environment (`arm`), or from the script (`attach`)."""
 
 import atexit
-import json
 import os
-import shutil
-import subprocess
-import time
 
 import torch
 
-from .guard import say
+from ..guard import say
+from ..plan import resolve_plan
 from .params import NOT_WANTED
 from .session import ARMED, OFF, OPEN, Session
-
-PLAN_SECONDS = 60
 
 _session = None       # this process's; a second one would record everything twice
 
@@ -86,60 +81,6 @@ def _take_over(session, models):
     for model in models:
         session.add_model(model)
     return Attached(session)
-
-
-def resolve_plan(directory=None, config=None):
-    """(run directory, plan.json's text) for `config`, made by `tdbg plan` in a process of its own.
-
-    The schema, YAML and the rules live there and not in the training process. Without the command line the default
-    plan is used (""), and a configuration is an error. One rank resolves, the others wait for its plan.
-    :raises ValueError: the configuration; the message names the key
-    :raises FileNotFoundError: a configuration without a command line
-    """
-    if int(os.environ.get("RANK", "0") or 0) != 0:
-        if directory is None:
-            raise ValueError("attach: with several ranks, say which directory: dir=...")
-        return directory, _wait_for(os.path.join(directory, "plan.json"))
-    tool = find_cli()
-    if tool is None:
-        if config is not None:
-            raise FileNotFoundError("a configuration needs the command line: set TDBG_CLI to the `tdbg` program")
-        return directory or os.path.join("tdbg-runs", time.strftime("run-%Y%m%d-%H%M%S")), ""
-    command, text = [tool, "plan"], None
-    if directory is not None:
-        command += ["--dir", os.fspath(directory)]
-    if isinstance(config, dict):
-        command += ["--config", "-"]
-        text = json.dumps(config)
-    elif config is not None:
-        command += ["--config", os.fspath(config)]
-    # The helper must not think that it is a training process to be watched.
-    environment = {k: v for k, v in os.environ.items() if k not in ("TDBG_RUN", "TDBG_ATTEMPT", "PYTHONPATH")}
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PLAN_SECONDS, env=environment)
-    if done.returncode != 0:
-        raise ValueError(done.stderr.strip() or f"{tool} plan failed with {done.returncode}")
-    directory = json.loads(done.stdout)["directory"]
-    with open(os.path.join(directory, "plan.json"), encoding="utf-8") as file:
-        return directory, file.read()
-
-
-def _wait_for(path):
-    deadline = time.monotonic() + PLAN_SECONDS
-    while not os.path.exists(path):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"rank 0 has not written a plan within {PLAN_SECONDS} s: {path}")
-        time.sleep(0.05)
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-def find_cli():
-    """The `tdbg` program: beside the package, $TDBG_CLI, or on the PATH. None if there is none."""
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    beside = os.path.join(package, "bin", "tdbg")
-    if os.access(beside, os.X_OK):
-        return beside
-    return os.environ.get("TDBG_CLI") or shutil.which("tdbg")
 
 
 class Attached:

@@ -15,17 +15,17 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
+from ..guard import Guard, say
+from ..patches import Patches
 from . import losses as _losses
 from . import scaler as _scaler
 from .context import Context
 from .cuda import Final, Lane
 from .forecast import Forecast
-from .guard import Guard, say
 from .modules import Entries, ModuleTensors
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .params import NOT_WANTED, dtype_name
-from .patches import Patches
 from .steps import EVAL, TRAIN, Clock
 
 ARMED, OPEN, OFF = "armed", "open", "off"
@@ -45,7 +45,7 @@ class Session:
         self.state = ARMED
         self.run = self.port = None
         self.plan = {}
-        self.guard = Guard(self._adaptor_error, self.disarm)
+        self.guard = Guard("torch", self._adaptor_error, self.disarm)
         self.names = Names()
         self.entries = Entries(self)
         self.modules = ModuleTensors(self)

@@ -1,7 +1,7 @@
-"""Replacing functions of torch, reversibly, so that nobody else notices.
+"""Replacing functions of a framework, reversibly, so that nobody else notices.
 
 A replacement has the original's name, module and signature (functools.wraps), scripts as the original
-under torch.jit, and is put under every name under which torch exports it. `Patches.undo` restores an
+under torch.jit, and is put under every name under which the framework exports it. `Patches.undo` restores an
 attribute only where it is still ours: a wrapper that somebody laid on top of it stays.
 """
 

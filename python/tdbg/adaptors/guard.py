@@ -25,7 +25,8 @@ def say(message):
 class Guard:
     """Counts an adaptor's own failures. `on_error(site, text)` records one, `on_disarm()` is the end."""
 
-    def __init__(self, on_error=None, on_disarm=None):
+    def __init__(self, framework, on_error=None, on_disarm=None):
+        self._framework = framework
         self.strict = os.environ.get("TDBG_STRICT", "") not in ("", "0")
         self.errors = 0
         self._said = set()
@@ -47,7 +48,7 @@ class Guard:
             if self._on_error:
                 self._on_error(text)
             if self.errors == MAX_ERRORS and self._on_disarm:
-                say(f"{MAX_ERRORS} failures of the torch adaptor: it stops capturing; training goes on")
+                say(f"{MAX_ERRORS} failures of the {self._framework} adaptor: it stops capturing; training goes on")
                 self._on_disarm()
         except Exception as again:
             say(f"while recording a failure: {again}")
