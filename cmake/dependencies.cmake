@@ -8,6 +8,7 @@ find_package(fmt CONFIG REQUIRED)
 find_library(TDBG_PCRE2_STATIC libpcre2-8.a REQUIRED)
 find_path(TDBG_PCRE2_INCLUDE pcre2.h REQUIRED)
 find_path(TDBG_XXHASH_INCLUDE xxhash.h REQUIRED)
+find_path(TDBG_PROTOZERO_INCLUDE protozero/pbf_reader.hpp REQUIRED)  # header-only
 
 add_library(tdbg_pcre2 INTERFACE)
 target_include_directories(tdbg_pcre2 SYSTEM INTERFACE ${TDBG_PCRE2_INCLUDE})
