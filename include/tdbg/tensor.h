@@ -10,7 +10,7 @@
 namespace tdbg {
 
 /// Element types. Stored in files; never renumber.
-/// float8 and complex types are kept as raw bytes with their type named; they have no statistics.
+/// float8, complex types and texts are kept as raw bytes with their type named; they have no statistics.
 enum class DType : uint8_t {
   kInvalid = 0,
   kBool = 1,
@@ -32,6 +32,9 @@ enum class DType : uint8_t {
   kFloat8E5M2 = 17,
   kFloat8E4M3FNUZ = 18,
   kFloat8E5M2FNUZ = 19,
+  /// One code point (UTF-32) of a text; the last axis is the width of the texts, filled up with 0: the memory
+  /// of a NumPy array of type "U".
+  kText = 20,
 };
 
 /// Bytes of one element; 0 for kInvalid.

@@ -1,7 +1,8 @@
 """Reading a run: tdbg.open(path) and what it returns.
 
-Steps are global steps unless a mode is given. bfloat16 and float8 values come as ml_dtypes arrays where ml_dtypes
-can be imported, else as uint16 and uint8 arrays of their bits. Arrays are read-only: they show the run's own bytes.
+Steps are global steps unless a mode is given. Texts come as arrays of type "U". bfloat16 and float8 values come as
+ml_dtypes arrays where ml_dtypes can be imported, else as uint16 and uint8 arrays of their bits. Arrays are read-only:
+they show the run's own bytes.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ def _kind(kind) -> int:
 
 def _array(pair):
     array, dtype = pair
+    if dtype == "text":
+        width = array.shape[-1]
+        return array.view(f"<U{width}")[..., 0] if width else np.zeros(array.shape[:-1], "<U1")
     if dtype in _ML_DTYPES:
         try:
             import ml_dtypes

@@ -39,16 +39,45 @@ Json FloatJson(float value) {
   return Json::parse(fmt::format("{}", value));
 }
 
+void AppendUtf8(char32_t c, std::string* out) {
+  if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
+  if (c < 0x80) {
+    out->push_back(static_cast<char>(c));
+    return;
+  }
+  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  constexpr char32_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
+  out->push_back(static_cast<char>(kLead[more] | (c >> (6 * more))));
+  for (int i = more - 1; i >= 0; --i) out->push_back(static_cast<char>(0x80 | ((c >> (6 * i)) & 0x3f)));
+}
+
+/// The text whose code points begin at element `offset`.
+std::string TextAt(const void* data, int64_t offset, int64_t width) {
+  std::string out;
+  for (int64_t i = 0; i < width; ++i) {
+    const auto c = static_cast<char32_t>(At<uint32_t>(data, offset + i));
+    if (c == 0) break;
+    AppendUtf8(c, &out);
+  }
+  return out;
+}
+
+/// Texts are one element per row of code points.
+bool IsTextRow(const TensorValue& value, size_t axis) {
+  return value.dtype == DType::kText && axis + 1 == value.shape.size();
+}
+
 class Nested {
  public:
   Nested(const TensorValue& value, int64_t edge) : value_(value), edge_(edge) {}
 
   std::string Format(size_t axis, int64_t offset) const {
     if (axis == value_.shape.size()) return ElementText(value_.dtype, value_.data, offset);
+    if (IsTextRow(value_, axis)) return Json(TextAt(value_.data, offset, value_.shape[axis])).dump();
     const int64_t length = value_.shape[axis];
     int64_t stride = 1;
     for (size_t i = axis + 1; i < value_.shape.size(); ++i) stride *= value_.shape[i];
-    const bool last = axis + 1 == value_.shape.size();
+    const bool last = axis + 1 == value_.shape.size() || IsTextRow(value_, axis + 1);
     const std::string separator = last ? ", " : ",\n" + std::string(axis + 1, ' ');
     std::string text = "[";
     for (int64_t i = 0; i < length; ++i) {
@@ -70,6 +99,7 @@ class Nested {
 
 Json NestedJson(const TensorValue& value, size_t axis, int64_t offset) {
   if (axis == value.shape.size()) return ElementJson(value.dtype, value.data, offset);
+  if (IsTextRow(value, axis)) return TextAt(value.data, offset, value.shape[axis]);
   int64_t stride = 1;
   for (size_t i = axis + 1; i < value.shape.size(); ++i) stride *= value.shape[i];
   Json list = Json::array();
@@ -117,6 +147,8 @@ Json ElementJson(DType dtype, const void* data, int64_t i) {
     case DType::kFloat8E4M3FNUZ:
     case DType::kFloat8E5M2FNUZ:
       return fmt::format("0x{:02x}", At<uint8_t>(data, i));
+    case DType::kText:
+      return At<uint32_t>(data, i);
     case DType::kInvalid:
       break;
   }

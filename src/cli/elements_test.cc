@@ -52,6 +52,18 @@ TEST(Tensor, IsPrintedAsNumPyDoes) {
   EXPECT_EQ(TensorJson(value).dump(), "[[[0,1]],[[2,3]]]");
 }
 
+TEST(Tensor, TextsAreOneElementEach) {
+  const uint32_t points[] = {'f', '0', 0, 'L', 0x00e4, 0x1f600, '"', 0, 0};
+  TensorValue value;
+  value.dtype = DType::kText;
+  value.data = points;
+  value.shape = {3, 3};
+  EXPECT_EQ(FormatTensor(value, 3), "[\"f0\", \"L\u00e4\U0001f600\", \"\\\"\"]");
+  EXPECT_EQ(TensorJson(value).dump(), "[\"f0\",\"L\u00e4\U0001f600\",\"\\\"\"]");
+  value.shape = {2, 0};
+  EXPECT_EQ(TensorJson(value).dump(), "[\"\",\"\"]");
+}
+
 TEST(StepRange, IsHalfOpenAndForgiving) {
   EXPECT_TRUE(ParseStepRange("")->Holds(1'000'000));
   EXPECT_TRUE(ParseStepRange("5:7")->Holds(6));

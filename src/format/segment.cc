@@ -211,6 +211,7 @@ std::string_view SafetensorsDType(DType dtype) {
     case DType::kInt16:
       return "I16";
     case DType::kUInt32:
+    case DType::kText:
       return "U32";
     case DType::kInt32:
       return "I32";

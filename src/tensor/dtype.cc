@@ -13,7 +13,7 @@ struct Row {
 };
 
 // Indexed by the enum's value; the static_assert below holds the order up.
-constexpr std::array<Row, 20> kTable = {{
+constexpr std::array<Row, 21> kTable = {{
     {DType::kInvalid, 0, false, "invalid"},
     {DType::kBool, 1, true, "bool"},
     {DType::kUInt8, 1, true, "uint8"},
@@ -34,6 +34,7 @@ constexpr std::array<Row, 20> kTable = {{
     {DType::kFloat8E5M2, 1, false, "float8_e5m2"},
     {DType::kFloat8E4M3FNUZ, 1, false, "float8_e4m3fnuz"},
     {DType::kFloat8E5M2FNUZ, 1, false, "float8_e5m2fnuz"},
+    {DType::kText, 4, false, "text"},
 }};
 
 constexpr bool TableIsInEnumOrder() {
