@@ -24,6 +24,8 @@ THIRD_PARTY = {
     "hwy/": {"stats"},
     "pcre2.h": {"base"},
     "xxhash.h": {"base"},
+    "protozero/": {"tfevents"},
+    "simdjson.h": {"compat/smdebug/reader"},
     "torch/": set(),
 }
 
