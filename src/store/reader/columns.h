@@ -49,6 +49,12 @@ inline constexpr uint64_t kKeyColumns =
     ColumnBit(SummaryColumn::k_step_last) | ColumnBit(SummaryColumn::k_level) |
     ColumnBit(SummaryColumn::k_sub) | ColumnBit(SummaryColumn::k_point);
 
+/// Bits of SummaryBatch::unknown beyond the columns'.
+inline constexpr uint64_t kMeanAbsUnknown = uint64_t{1} << 60;
+inline constexpr uint64_t kUnreadable = uint64_t{1} << 61;    ///< damaged: the reader's damage() says how
+inline constexpr uint64_t kNoStatistics = uint64_t{1} << 62;  ///< a type that has none (text, complex)
+static_assert(static_cast<int>(SummaryColumn::kCount) < 60);
+
 const char* ColumnName(SummaryColumn column);
 
 }  // namespace tdbg::store

@@ -21,7 +21,7 @@ bool SameTensor(const format::TensorDef& a, const format::TensorDef& b) {
 
 }  // namespace
 
-Status WorkerReader::Impl::ReadWorkerJson() {
+Status WorkerState::ReadWorkerJson() {
   const std::string path = base::JoinPath(directory, format::kWorkerFile);
   TDBG_ASSIGN_OR_RETURN(std::string text, base::LocalFileSystem().ReadFile(path));
   if (text == worker_json) return OkStatus();
@@ -32,12 +32,12 @@ Status WorkerReader::Impl::ReadWorkerJson() {
   return OkStatus();
 }
 
-std::string WorkerReader::Impl::JournalPath() const {
+std::string WorkerState::JournalPath() const {
   const std::string name = info.journal_path.empty() ? std::string(format::kJournalFile) : info.journal_path;
   return name.front() == '/' ? name : base::JoinPath(directory, name);
 }
 
-void WorkerReader::Impl::OpenJournal() {
+void WorkerState::OpenJournal() {
   const std::string path = JournalPath();
   if (!base::LocalFileSystem().Exists(path)) return;  // a run that was copied without it, or not there yet
   auto reader = JournalReader::Open(path, info.writer_id);
@@ -56,7 +56,7 @@ void WorkerReader::Impl::OpenJournal() {
   tail_pos = 0;
 }
 
-bool WorkerReader::Impl::TakeSnapshot() {
+bool WorkerState::TakeSnapshot() {
   if (!journal) OpenJournal();
   if (!journal) return false;
   auto now = journal->ReadSnapshot();
@@ -77,7 +77,7 @@ bool WorkerReader::Impl::TakeSnapshot() {
   return true;
 }
 
-uint32_t WorkerReader::Impl::Intern(format::TensorDef def) {
+uint32_t WorkerState::Intern(format::TensorDef def) {
   if (def.id < tensors.size() && SameTensor(tensors[def.id], def)) return def.id;
   // A new id of the same tensor (another writer in this directory) is the tensor that is known already; the
   // same id of another tensor gets a new number of ours.
@@ -93,7 +93,7 @@ uint32_t WorkerReader::Impl::Intern(format::TensorDef def) {
   return static_cast<uint32_t>(tensors.size() - 1);
 }
 
-void WorkerReader::Impl::LearnTensors(uint64_t writer, std::vector<format::TensorDef> defs) {
+void WorkerState::LearnTensors(uint64_t writer, std::vector<format::TensorDef> defs) {
   if (writer != id_map_writer) {
     id_map.clear();
     id_map_writer = writer;
@@ -106,7 +106,7 @@ void WorkerReader::Impl::LearnTensors(uint64_t writer, std::vector<format::Tenso
   }
 }
 
-Status WorkerReader::Impl::AdoptSegment(const std::string& name, uint64_t last, bool* news) {
+Status WorkerState::AdoptSegment(const std::string& name, uint64_t last, bool* news) {
   const std::string path = base::JoinPath(base::JoinPath(directory, format::kSegmentsDir), name);
   std::vector<Damage> found;
   // Known definitions must be without holes to be skipped by count.
@@ -151,7 +151,7 @@ Status WorkerReader::Impl::AdoptSegment(const std::string& name, uint64_t last, 
   return OkStatus();
 }
 
-Status WorkerReader::Impl::AdoptSegments(bool* news) {
+Status WorkerState::AdoptSegments(bool* news) {
   const std::string path = base::JoinPath(directory, format::kSegmentsDir);
   if (!base::LocalFileSystem().Exists(path)) return OkStatus();
   TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> entries, base::LocalFileSystem().List(path));
@@ -207,7 +207,7 @@ Status WorkerReader::Impl::AdoptSegments(bool* news) {
   return status;
 }
 
-void WorkerReader::Impl::RebuildTail() {
+void WorkerState::RebuildTail() {
   for (const LiveBatch& batch : live.batches()) {
     for (size_t i = batch.first_commit; i < batch.delta.commits.size(); ++i) {
       commits.items.push_back(batch.delta.commits[i].commit);
@@ -221,7 +221,7 @@ void WorkerReader::Impl::RebuildTail() {
   }
 }
 
-Status WorkerReader::Impl::TakeIn(bool* news) {
+Status WorkerState::TakeIn(bool* news) {
   for (int lap = 0; lap < kMaxLaps; ++lap) {
     if (!TakeSnapshot()) return AdoptSegments(news);
     if (snapshot.sealed_pos != listed_pos || snapshot.sealed_seq != listed_seq) {
@@ -272,7 +272,7 @@ Status WorkerReader::Impl::TakeIn(bool* news) {
   return OkStatus();
 }
 
-Result<bool> WorkerReader::Impl::Refresh() {
+Result<bool> WorkerState::Refresh() {
   bool news = false;
   TDBG_RETURN_IF_ERROR(TakeIn(&news));
   // The order is what makes "dead" final: what the process committed before it died is taken in after its

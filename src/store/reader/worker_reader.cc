@@ -30,8 +30,8 @@ Summary SummaryBatch::at(size_t row) const {
 }
 
 template <typename Index, typename FromSegment, typename FromLive>
-void WorkerReader::Impl::BringUpToDate(IndexProgress* progress, Index* index, FromSegment from_segment,
-                                       FromLive from_live) {
+void WorkerState::BringUpToDate(IndexProgress* progress, Index* index, FromSegment from_segment,
+                                FromLive from_live) {
   if (progress->resealed != resealed) {
     index->CutTail();
     for (; progress->segments < segments.size(); ++progress->segments) from_segment(progress->segments);
@@ -48,7 +48,7 @@ void WorkerReader::Impl::BringUpToDate(IndexProgress* progress, Index* index, Fr
   progress->live = live_batches.size();
 }
 
-void WorkerReader::Impl::EnsureBatches() {
+void WorkerState::EnsureBatches() {
   struct Batches {
     std::vector<SummaryBatch>* list;
     size_t segments;
@@ -69,7 +69,7 @@ void WorkerReader::Impl::EnsureBatches() {
   ReportAll(std::move(found));
 }
 
-void WorkerReader::Impl::EnsureRows() {
+void WorkerState::EnsureRows() {
   EnsureBatches();
   std::vector<uint32_t> counts;
   const auto add = [&](size_t b) {
@@ -87,7 +87,7 @@ void WorkerReader::Impl::EnsureRows() {
                 [&](size_t i, const LiveBatch&, size_t) { add(segments.size() + i); });
 }
 
-void WorkerReader::Impl::EnsureScalars() {
+void WorkerState::EnsureScalars() {
   std::vector<Damage> found;
   BringUpToDate(
       &scalars_progress, &scalars,
@@ -104,7 +104,7 @@ void WorkerReader::Impl::EnsureScalars() {
   ReportAll(std::move(found));
 }
 
-void WorkerReader::Impl::EnsureRaws() {
+void WorkerState::EnsureRaws() {
   std::vector<Damage> found;
   BringUpToDate(
       &raws_progress, &raws,
@@ -129,7 +129,7 @@ void WorkerReader::Impl::EnsureRaws() {
   ReportAll(std::move(found));
 }
 
-Result<RawValue> WorkerReader::Impl::ReadSealedRaw(const RawRef& ref) {
+Result<RawValue> WorkerState::ReadSealedRaw(const RawRef& ref) {
   if (ref.tensor >= tensors.size()) return Internal("a raw value of no tensor");
   const std::string key = format::RawKey(tensors[ref.tensor].name, ref.global_step, ref.sub);
   SegmentReader* segment = nullptr;
@@ -160,80 +160,18 @@ Result<RawValue> WorkerReader::Impl::ReadSealedRaw(const RawRef& ref) {
   return value;
 }
 
-WorkerReader::WorkerReader(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-WorkerReader::~WorkerReader() = default;
-
-Result<std::unique_ptr<WorkerReader>> WorkerReader::Open(const std::string& worker_directory) {
-  auto impl = std::make_unique<Impl>();
-  impl->directory = worker_directory;
-  TDBG_RETURN_IF_ERROR(impl->ReadWorkerJson());
-  TDBG_RETURN_IF_ERROR(impl->Refresh().status());
-  return std::unique_ptr<WorkerReader>(new WorkerReader(std::move(impl)));
-}
-
-Result<bool> WorkerReader::Refresh() { return impl_->Refresh(); }
-const format::WorkerInfo& WorkerReader::info() const { return impl_->info; }
-bool WorkerReader::alive() const { return impl_->alive; }
-bool WorkerReader::ended() const { return impl_->ended; }
-std::string WorkerReader::end_json() const { return impl_->end_json; }
-int64_t WorkerReader::last_seen_step() const {
-  const auto& commits = impl_->commits.items;
-  return std::max(impl_->last_seen_step, commits.empty() ? -1 : commits.back().global_step);
-}
-int64_t WorkerReader::last_seen_wall_nanos() const {
-  const auto& commits = impl_->commits.items;
-  return std::max(impl_->last_seen_wall_nanos, commits.empty() ? 0 : commits.back().wall_nanos);
-}
-std::span<const format::Commit> WorkerReader::commits() const { return impl_->commits.items; }
-std::span<const format::TensorDef> WorkerReader::tensors() const { return impl_->tensors; }
-std::span<const format::ContextRecord> WorkerReader::context() const { return impl_->context.items; }
-std::span<const std::string> WorkerReader::acks() const { return impl_->acks.items; }
-
-std::vector<format::Loss> WorkerReader::losses() const {
-  if (impl_->journal && impl_->has_snapshot) return impl_->journal->losses();
-  if (!impl_->segments.empty()) return impl_->segments.back()->meta().losses;
-  return {};
-}
-
-std::span<const Damage> WorkerReader::damage() const { return impl_->damage; }
-
-uint64_t WorkerReader::bytes_on_disk() const {
-  // The journal is pre-allocated: what counts is what waits in it, not the room it keeps.
-  const uint64_t waiting =
-      impl_->has_snapshot ? impl_->snapshot.committed_pos - impl_->snapshot.sealed_pos : 0;
-  return impl_->segment_bytes + waiting;
-}
-
-std::vector<std::string> WorkerReader::doorbells() const {
-  return {base::JoinPath(impl_->directory, format::kDoorbellFile),
-          base::JoinPath(impl_->directory, format::kLockFile)};
-}
-
-uint64_t WorkerReader::resealed() const { return impl_->resealed; }
-uint64_t WorkerReader::rewrites() const { return impl_->rewrites; }
-
-std::span<const SummaryBatch> WorkerReader::summaries() const {
-  impl_->EnsureBatches();
-  return impl_->batches;
-}
-
-std::span<const WorkerReader::RowRef> WorkerReader::RowsOf(format::TensorId tensor) const {
-  impl_->EnsureRows();
-  return impl_->rows.Of(tensor);
-}
-
-Result<Histogram> WorkerReader::HistogramOf(RowRef row) const {
-  impl_->EnsureBatches();
-  if (row.batch >= impl_->batches.size() || row.row >= impl_->batches[row.batch].rows) {
+Result<Histogram> WorkerState::HistogramOf(WorkerReader::RowRef row) {
+  EnsureBatches();
+  if (row.batch >= batches.size() || row.row >= batches[row.batch].rows) {
     return Internal("histogram of a row that does not exist");
   }
-  if (row.batch < impl_->segments.size()) {
+  if (row.batch < segments.size()) {
     std::vector<Damage> found;
-    auto histogram = impl_->segments[row.batch]->HistogramOf(row.row, &found);
-    impl_->ReportAll(std::move(found));
+    auto histogram = segments[row.batch]->HistogramOf(row.row, &found);
+    ReportAll(std::move(found));
     return histogram;
   }
-  const SummaryBatch& batch = impl_->batches[row.batch];
+  const SummaryBatch& batch = batches[row.batch];
   const uint64_t offset = batch.histogram_offset[row.row], bytes = batch.histogram_bytes[row.row];
   if (bytes == 0) return NotFound("no histogram was kept");
   if (offset > batch.histograms.size() || bytes > batch.histograms.size() - offset) {
@@ -242,39 +180,102 @@ Result<Histogram> WorkerReader::HistogramOf(RowRef row) const {
   return DecodeHistogram(batch.histograms.subspan(offset, bytes));
 }
 
-std::span<const WorkerReader::ScalarPoint> WorkerReader::ScalarsOf(format::TensorId tensor) const {
-  impl_->EnsureScalars();
-  return impl_->scalars.Of(tensor);
-}
-
-std::span<const RawRef> WorkerReader::RawsOf(format::TensorId tensor) const {
-  impl_->EnsureRaws();
-  return impl_->raws.Of(tensor);
-}
-
-std::span<const int64_t> WorkerReader::ShapeOf(const RawRef& ref) const {
-  if (ref.source < impl_->segments.size()) return impl_->segments[ref.source]->shape_of(ref.entry);
-  return impl_->live.ShapeOf(ref);
-}
-
-Result<RawValue> WorkerReader::ReadRaw(const RawRef& ref) {
-  if (ref.source < impl_->segments.size()) {
+Result<RawValue> WorkerState::ReadRaw(const RawRef& ref) {
+  if (ref.source < segments.size()) {
     std::vector<Damage> found;
-    auto value = impl_->segments[ref.source]->ReadRaw(ref.entry, &found);
-    impl_->ReportAll(std::move(found));
+    auto value = segments[ref.source]->ReadRaw(ref.entry, &found);
+    ReportAll(std::move(found));
     return value;
   }
   Status failed = DataLoss("the journal is gone");
-  if (impl_->journal) {
+  if (journal) {
     // No look at sealed_pos: position, sequence and both hashes together cannot belong to anything else.
-    auto value = impl_->journal->ReadRaw(ref.offset, ref.sequence);
+    auto value = journal->ReadRaw(ref.offset, ref.sequence);
     if (value.ok()) return value;
     failed = value.status();
   }
-  auto sealed = impl_->ReadSealedRaw(ref);
+  auto sealed = ReadSealedRaw(ref);
   if (sealed.ok() || sealed.status().code() == Code::kNotFound) return sealed;
-  impl_->Report({std::string(format::kJournalFile), failed.message(), ref.bytes});
+  Report({std::string(format::kJournalFile), failed.message(), ref.bytes});
   return failed;
+}
+
+namespace {
+
+class RunWorkerReader final : public WorkerReader {
+ public:
+  explicit RunWorkerReader(std::unique_ptr<WorkerState> state) : state_(std::move(state)) {}
+
+  Result<bool> Refresh() override { return state_->Refresh(); }
+  const format::WorkerInfo& info() const override { return state_->info; }
+  bool alive() const override { return state_->alive; }
+  bool ended() const override { return state_->ended; }
+  std::string end_json() const override { return state_->end_json; }
+  int64_t last_seen_step() const override {
+    const auto& commits = state_->commits.items;
+    return std::max(state_->last_seen_step, commits.empty() ? -1 : commits.back().global_step);
+  }
+  int64_t last_seen_wall_nanos() const override {
+    const auto& commits = state_->commits.items;
+    return std::max(state_->last_seen_wall_nanos, commits.empty() ? 0 : commits.back().wall_nanos);
+  }
+  std::span<const format::Commit> commits() const override { return state_->commits.items; }
+  std::span<const format::TensorDef> tensors() const override { return state_->tensors; }
+  std::span<const format::ContextRecord> context() const override { return state_->context.items; }
+  std::span<const std::string> acks() const override { return state_->acks.items; }
+  std::vector<format::Loss> losses() const override {
+    if (state_->journal && state_->has_snapshot) return state_->journal->losses();
+    if (!state_->segments.empty()) return state_->segments.back()->meta().losses;
+    return {};
+  }
+  std::span<const Damage> damage() const override { return state_->damage; }
+  uint64_t bytes_on_disk() const override {
+    // The journal is pre-allocated: what counts is what waits in it, not the room it keeps.
+    const uint64_t waiting =
+        state_->has_snapshot ? state_->snapshot.committed_pos - state_->snapshot.sealed_pos : 0;
+    return state_->segment_bytes + waiting;
+  }
+  std::vector<std::string> doorbells() const override {
+    return {base::JoinPath(state_->directory, format::kDoorbellFile),
+            base::JoinPath(state_->directory, format::kLockFile)};
+  }
+  uint64_t resealed() const override { return state_->resealed; }
+  uint64_t rewrites() const override { return state_->rewrites; }
+  std::span<const SummaryBatch> summaries() const override {
+    state_->EnsureBatches();
+    return state_->batches;
+  }
+  std::span<const RowRef> RowsOf(format::TensorId tensor) const override {
+    state_->EnsureRows();
+    return state_->rows.Of(tensor);
+  }
+  Result<Histogram> HistogramOf(RowRef row) const override { return state_->HistogramOf(row); }
+  std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const override {
+    state_->EnsureScalars();
+    return state_->scalars.Of(tensor);
+  }
+  std::span<const RawRef> RawsOf(format::TensorId tensor) const override {
+    state_->EnsureRaws();
+    return state_->raws.Of(tensor);
+  }
+  Result<RawValue> ReadRaw(const RawRef& ref) override { return state_->ReadRaw(ref); }
+  std::span<const int64_t> ShapeOf(const RawRef& ref) const override {
+    if (ref.source < state_->segments.size()) return state_->segments[ref.source]->shape_of(ref.entry);
+    return state_->live.ShapeOf(ref);
+  }
+
+ private:
+  std::unique_ptr<WorkerState> state_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerReader>> WorkerReader::Open(const std::string& worker_directory) {
+  auto state = std::make_unique<WorkerState>();
+  state->directory = worker_directory;
+  TDBG_RETURN_IF_ERROR(state->ReadWorkerJson());
+  TDBG_RETURN_IF_ERROR(state->Refresh().status());
+  return std::unique_ptr<WorkerReader>(std::make_unique<RunWorkerReader>(std::move(state)));
 }
 
 }  // namespace tdbg::store

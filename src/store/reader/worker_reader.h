@@ -1,4 +1,5 @@
-// Reads one worker's part of a run: sealed segments, and the live journal behind them, as one growing table.
+// One worker's part of a run as one growing table, whatever it is stored in; and the reader of our own
+// format.
 #pragma once
 
 #include <cstdint>
@@ -67,59 +68,75 @@ struct SummaryBatch {
   /// Bit n: column n (store/reader/columns.h) is damaged; it then reads as NaN or 0. Rows of such a batch are
   /// no evidence: answer kDataLoss, or leave them out and say so.
   uint64_t damaged = 0;
+  /// Of storage that keeps values or single numbers instead of summaries (smdebug's): by row, bit n: column n
+  /// is not known and reads as NaN or 0; kNoStatistics and kUnreadable (columns.h) speak of the row. Settled
+  /// by WorkerReader::Prepare. Null: everything is known.
+  const uint64_t* unknown = nullptr;
+  /// By row: the mean absolute value where it is known although l1 or count is not, else NaN. Null: l1 /
+  /// count.
+  const double* mean_abs = nullptr;
 
   Summary at(size_t row) const;
 };
 
-/// One worker of one attempt.
+/// One worker of one attempt, however its part of the run is stored.
 ///
 /// Refresh is the only call that looks at the disk for news; everything else answers from what the last
 /// Refresh saw. Never writes. \threadsafety One thread at a time.
 class WorkerReader {
  public:
-  /// Succeeds for a worker that has no data yet. \error kNotFound, kUnimplemented (newer major), kDataLoss
-  /// (worker.json)
+  /// Of a run directory of ours: sealed segments and the live journal behind them. Succeeds for a worker that
+  /// has no data yet.
+  /// \error kNotFound, kUnimplemented (newer major), kDataLoss (worker.json)
   static Result<std::unique_ptr<WorkerReader>> Open(const std::string& worker_directory);
-  ~WorkerReader();
+  virtual ~WorkerReader() = default;
 
   /// Takes in what was committed since. True if there was anything. Damage is recorded, not returned as an
   /// error: it costs the records it touched, nothing else.
-  Result<bool> Refresh();
+  virtual Result<bool> Refresh() = 0;
 
-  const format::WorkerInfo& info() const;
+  virtual const format::WorkerInfo& info() const = 0;
   /// The lock is held: its process lives. Ended: it said goodbye. Neither: it died.
-  bool alive() const;
-  bool ended() const;
-  std::string end_json() const;
-  int64_t last_seen_step() const;  ///< heartbeat; -1: none
-  int64_t last_seen_wall_nanos() const;
+  virtual bool alive() const = 0;
+  virtual bool ended() const = 0;
+  virtual std::string end_json() const = 0;
+  virtual int64_t last_seen_step() const = 0;  ///< heartbeat; -1: none
+  virtual int64_t last_seen_wall_nanos() const = 0;
 
   /// In order; kCommitOutside ones included.
-  std::span<const format::Commit> commits() const;
-  std::span<const format::TensorDef> tensors() const;  ///< indexed by TensorId
-  std::span<const format::ContextRecord> context() const;
-  std::span<const std::string> acks() const;
-  std::vector<format::Loss> losses() const;
-  std::span<const Damage> damage() const;
-  uint64_t bytes_on_disk() const;
+  virtual std::span<const format::Commit> commits() const = 0;
+  virtual std::span<const format::TensorDef> tensors() const = 0;  ///< indexed by TensorId
+  /// The definition with dtype and shape, where storage tells these only with a value: may read one.
+  virtual format::TensorDef Describe(format::TensorId tensor) { return tensors()[tensor]; }
+  virtual std::span<const format::ContextRecord> context() const = 0;
+  virtual std::span<const std::string> acks() const = 0;
+  virtual std::vector<format::Loss> losses() const = 0;
+  virtual std::span<const Damage> damage() const = 0;
+  virtual uint64_t bytes_on_disk() const = 0;
   /// Files whose change means news: the doorbell, and the lock, which changes hands when the process dies.
-  std::vector<std::string> doorbells() const;
+  virtual std::vector<std::string> doorbells() const = 0;
   /// Raised when rows, scalars or raws of commits already seen moved from the journal to a segment.
-  uint64_t resealed() const;
+  virtual uint64_t resealed() const = 0;
   /// Raised when commits() did not merely grow: a damaged segment took the place of journal records.
-  uint64_t rewrites() const;
+  virtual uint64_t rewrites() const = 0;
 
   /// All summaries, oldest source first. Batches are append-only between Refreshes, but a batch that came
   /// from the journal may be replaced by the segment that sealed it: re-read after a Refresh that returned
-  /// true.
-  std::span<const SummaryBatch> summaries() const;
+  /// true. Which row is whose is there at once; its numbers are after Prepare.
+  virtual std::span<const SummaryBatch> summaries() const = 0;
+  /// Settles the numbers of rows [begin, end) of a batch of summaries(), where storage keeps values and they
+  /// must be computed first; the batch's pointers may change. Nothing to do where summaries are what is
+  /// stored.
+  virtual void Prepare(uint32_t batch, uint32_t begin, uint32_t end) const {
+    (void)batch, (void)begin, (void)end;
+  }
   /// Rows of one tensor, as (batch, row) pairs in step order. An index kept up to date by Refresh.
   struct RowRef {
     uint32_t batch = 0;
     uint32_t row = 0;
   };
-  std::span<const RowRef> RowsOf(format::TensorId tensor) const;
-  Result<Histogram> HistogramOf(RowRef row) const;
+  virtual std::span<const RowRef> RowsOf(format::TensorId tensor) const = 0;
+  virtual Result<Histogram> HistogramOf(RowRef row) const = 0;
 
   /// Scalars of one tensor (kind scalar), in step order.
   struct ScalarPoint {
@@ -127,17 +144,23 @@ class WorkerReader {
     format::SubKey sub;
     double value = 0;
   };
-  std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const;
+  virtual std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const = 0;
 
-  std::span<const RawRef> RawsOf(format::TensorId tensor) const;  ///< in step order
+  virtual std::span<const RawRef> RawsOf(format::TensorId tensor) const = 0;  ///< in step order
   /// Reads and verifies. \error kDataLoss  the checksum does not match (the damage is recorded).
-  Result<RawValue> ReadRaw(const RawRef& ref);
-  std::span<const int64_t> ShapeOf(const RawRef& ref) const;
+  virtual Result<RawValue> ReadRaw(const RawRef& ref) = 0;
+  virtual std::span<const int64_t> ShapeOf(const RawRef& ref) const = 0;
 
- private:
-  struct Impl;
-  explicit WorkerReader(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  /// A number that was asked for by name and stored as it is (smdebug's reductions), for ReadRaw.
+  struct SavedReduction {
+    std::string_view name;  ///< "mean", "l2", ... smdebug's
+    bool absolute = false;  ///< of the absolute values
+    RawRef ref;
+  };
+  virtual std::vector<SavedReduction> ReductionsOf(format::TensorId tensor, int64_t global_step) const {
+    (void)tensor, (void)global_step;
+    return {};
+  }
 };
 
 }  // namespace tdbg::store

@@ -1,4 +1,4 @@
-// What a WorkerReader holds. For worker_reader.cc (questions) and refresh.cc (news).
+// What the reader of our own format holds. For worker_reader.cc (questions) and refresh.cc (news).
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,10 @@ struct IndexProgress {
   uint64_t resealed = 0;
 };
 
-struct WorkerReader::Impl {
+struct WorkerState {
+  using RowRef = WorkerReader::RowRef;
+  using ScalarPoint = WorkerReader::ScalarPoint;
+
   std::string directory;
   std::string worker_json;
   format::WorkerInfo info;
@@ -105,6 +108,8 @@ struct WorkerReader::Impl {
   void EnsureRows();
   void EnsureScalars();
   void EnsureRaws();
+  Result<Histogram> HistogramOf(RowRef row);
+  Result<RawValue> ReadRaw(const RawRef& ref);
   Result<RawValue> ReadSealedRaw(const RawRef& ref);
 };
 
