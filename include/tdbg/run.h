@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tdbg/statistic.h"
 #include "tdbg/status.h"
 #include "tdbg/summary.h"
 #include "tdbg/tensor.h"
@@ -111,6 +112,10 @@ class Run {
   /// Statistics computed elsewhere (a device). Histogram may be empty.
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
                   Place place = {});
+  /// The derived statistics that are due of a tensor whenever its statistics are. Put and PutMany compute
+  /// them; for a tensor whose statistics are computed elsewhere they are put one by one.
+  std::vector<Statistic> Statistics(Id id) const;
+  void PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place = {});
   void PutScalar(Id id, double value, Place place = {});
   /// Structured context; written only if it differs from the last of its topic. `json` is an object.
   void PutContext(std::string_view topic, std::string_view json);

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tdbg/statistic.h"
 #include "tdbg/status.h"
 #include "tdbg/summary.h"
 #include "tdbg/tensor.h"
@@ -126,6 +127,7 @@ class Trial {
   std::optional<int64_t> global_step(ModeKey mode, int64_t mode_step) const;
 
   /// Canonical names, sorted. `regex` is searched; `collection` is a collection's name; either may be empty.
+  /// Derived statistics are recorded as tensors, too; only the collection "statistics" lists those.
   Result<std::vector<std::string>> tensor_names(std::string_view regex = {},
                                                 std::string_view collection = {}) const;
   /// By canonical, alias or unambiguous short name.
@@ -141,6 +143,12 @@ class Trial {
   Result<Summary> summary(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
   /// kNotFound where none was kept (fewer than 256 elements, or shed).
   Result<Histogram> histogram(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
+  /// A derived statistic of the tensor (tdbg/statistic.h), as it was computed while training.
+  /// \error kInvalidArgument  not in the catalogue; kNotFound  not kept (says what is); kDataLoss
+  Result<StatisticValue> statistic(std::string_view name, std::string_view statistic_id, int64_t global_step,
+                                   std::string_view worker = {}) const;
+  /// Ids of the derived statistics that the run keeps of the tensor, sorted.
+  Result<std::vector<std::string>> statistics(std::string_view name) const;
   /// What was recorded when the run ended, outside steps() (final weights), by the latest attempt that has
   /// it.
   Result<TensorValue> final_value(std::string_view name, std::string_view worker = {}) const;

@@ -69,7 +69,6 @@ bool Recorder::Wants(const TensorSpec& spec) const {
 
 Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   def.id = static_cast<Id>(tensors_.size());
-  ids_by_name_[def.name].push_back(def.id);
   tensors_.push_back(std::move(tensor));
   sink_->AppendTensorDef(def);
   uncommitted_defs_ = true;
@@ -82,7 +81,9 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   if (const auto known = ids_by_name_.find(name); known != ids_by_name_.end()) {
     for (const Id id : known->second) {
       const Tensor& t = tensors_[id];
-      if (!t.scalar && t.dtype == spec.dtype && (t.variable_shape || t.shape == spec.shape)) return id;
+      // A shape that varies keeps its rank: of another rank, the unit's axis is another.
+      const bool same_shape = t.variable_shape ? t.shape.size() == spec.shape.size() : t.shape == spec.shape;
+      if (!t.scalar && t.dtype == spec.dtype && same_shape) return id;
     }
   }
   const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,
@@ -97,6 +98,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   tensor.histogram = wanted.histogram;
   tensor.variable_shape = spec.variable_shape;
   tensor.shape = spec.shape;
+  tensor.unit_axis = spec.unit_axis;
   tensor.bytes = static_cast<uint64_t>(CountElements(spec.shape)) * ItemSize(spec.dtype);
   format::TensorDef def;
   def.name = name;
@@ -109,7 +111,24 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   def.shape = spec.shape;
   def.variable_shape = spec.variable_shape;
   def.unit_axis = spec.unit_axis;
-  return Add(std::move(def), std::move(tensor));
+  const Id id = Add(std::move(def), std::move(tensor));
+  ids_by_name_[name].push_back(id);
+  for (Statistic& statistic : wanted.statistics) {
+    const int axis = statistic.AxisOf(spec.unit_axis, spec.shape.size());
+    if (statistic.per_unit() && axis < 0) continue;  // readers see from the definition why there is none
+    format::TensorDef own;
+    own.name = StatisticTensorName(statistic.Id(), name);
+    own.kind = kStatisticKind;
+    own.module_kind = spec.module_kind;
+    own.dtype = statistic.kind == Statistic::Kind::kSums ? DType::kFloat64 : DType::kInt32;
+    own.shape = {2 + (axis < 0 ? static_cast<int64_t>(statistic.parameters.size())
+                               : spec.shape[static_cast<size_t>(axis)])};
+    own.variable_shape = true;
+    const Id derived = Add(std::move(own), {});
+    tensors_[id].derived.push_back({std::move(statistic), derived});
+    if (!unit_statistics_) unit_statistics_ = std::make_unique<stats::UnitStatistics>();
+  }
+  return id;
 }
 
 Recorder::Id Recorder::DefineScalar(std::string_view name_untrusted, std::string_view collection) {
@@ -134,7 +153,9 @@ Recorder::Id Recorder::DefineScalar(std::string_view name_untrusted, std::string
   Tensor tensor;
   tensor.scalar = true;
   tensor.dtype = DType::kFloat64;
-  return Add(std::move(def), std::move(tensor));
+  const Id id = Add(std::move(def), std::move(tensor));
+  ids_by_name_[name].push_back(id);
+  return id;
 }
 
 bool Recorder::BeginStep(ModeKey mode) {
@@ -146,9 +167,11 @@ bool Recorder::BeginStep(ModeKey mode) {
   state_ = State::kOpen;
   const int64_t mode_step = mode == ModeKey::kGlobal ? step_ : mode_steps_[static_cast<int>(mode)];
   due_ = options_.inert ? 0 : plan_.DueGroups(static_cast<int>(mode), mode_step);
-  if (!(due_ & kSummaryGroup) && !rows_.empty()) {  // put between the steps, and statistics are not due here
+  if (!(due_ & kSummaryGroup)) {  // put between the steps, and statistics are not due here
     rows_.clear();
     histograms_.clear();
+    derived_rows_.clear();
+    derived_bytes_.clear();
   }
   if (!pending_raw_.empty()) {
     for (const PendingRaw& p : pending_raw_) {
@@ -162,7 +185,8 @@ bool Recorder::BeginStep(ModeKey mode) {
 
 bool Recorder::Due(Id id) const {
   const Tensor* t = Find(id);
-  return t != nullptr && ((t->summary_groups | t->raw_groups) & due_) != 0;
+  return t != nullptr && (((t->summary_groups | t->raw_groups) & due_) != 0 ||
+                          (!t->derived.empty() && (due_ & kSummaryGroup) != 0));
 }
 
 int64_t Recorder::mode_step(ModeKey mode) const {
@@ -176,12 +200,15 @@ Place Recorder::Settle(Place place) const {
   return place;
 }
 
-/// Counts a type without statistics once per tensor, not at every step.
 bool Recorder::WantsSummary(Id id, DType dtype) {
-  Tensor& t = tensors_[id];
   const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
-  if (!(t.summary_groups & due)) return false;
+  return (tensors_[id].summary_groups & due) != 0 && HasStatisticsOrTold(id, dtype);
+}
+
+/// Counts a type without statistics once per tensor, not at every step.
+bool Recorder::HasStatisticsOrTold(Id id, DType dtype) {
   if (HasStatistics(dtype)) return true;
+  Tensor& t = tensors_[id];
   if (!t.told_unsupported) {
     t.told_unsupported = true;
     sink_->CountLoss(format::LossCause::kUnsupported, format::LossKind::kSummary, step_, 1, 0);
@@ -214,19 +241,62 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
     ++counters_.summaries;
     if (histograms_.size() > kFlushHistogramsAt) FlushRows();
   }
+  if (!tensors_[id].derived.empty()) Derive(id, view, place);
   if (tensors_[id].raw_groups & due_) {
     PutRaw(id, view, place);
   } else if (state_ == State::kBetween && tensors_[id].raw_groups != 0) {
-    const uint64_t bytes = view.byte_count();
-    if (pending_raw_bytes_ + bytes > kPendingRawLimit) {
-      sink_->CountLoss(format::LossCause::kStepTooLarge, format::LossKind::kRaw, step_, 1, bytes);
-      return;
-    }
-    pending_raw_bytes_ += bytes;
-    PendingRaw pending{
-        id, place, view.dtype, {view.shape.begin(), view.shape.end()}, std::vector<std::byte>(bytes)};
-    CopyContiguous(view, pending.bytes.data());
-    pending_raw_.push_back(std::move(pending));
+    KeepForNextStep(id, view, place);
+  }
+}
+
+void Recorder::KeepForNextStep(Id id, const TensorView& view, Place place) {
+  const uint64_t bytes = view.byte_count();
+  if (pending_raw_bytes_ + bytes > kPendingRawLimit) {
+    sink_->CountLoss(format::LossCause::kStepTooLarge, format::LossKind::kRaw, step_, 1, bytes);
+    return;
+  }
+  pending_raw_bytes_ += bytes;
+  PendingRaw pending{
+      id, place, view.dtype, {view.shape.begin(), view.shape.end()}, std::vector<std::byte>(bytes)};
+  CopyContiguous(view, pending.bytes.data());
+  pending_raw_.push_back(std::move(pending));
+}
+
+/// The tensor's derived statistics, while its bytes are still in the cache from the summary.
+void Recorder::Derive(Id id, const TensorView& view, Place place) {
+  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  if (!(due & kSummaryGroup) || !HasStatisticsOrTold(id, view.dtype)) return;
+  const Tensor& t = tensors_[id];
+  for (const Derived& derived : t.derived) {
+    // Of another rank than was defined, it may have no such axis.
+    const Status status = unit_statistics_->Compute(derived.statistic, view, t.unit_axis, &derived_value_);
+    if (status.ok()) AddDerivedRow(derived, derived_value_, place);
+  }
+}
+
+void Recorder::AddDerivedRow(const Derived& derived, const StatisticValue& value, Place place) {
+  DerivedRow row{derived.id, place, DType::kInvalid, static_cast<int64_t>(2 + value.values.size()),
+                 (derived_bytes_.size() + 7) / 8 * 8};
+  derived_bytes_.resize(row.offset);
+  row.dtype = AppendStatistic(derived.statistic, value, &derived_bytes_);
+  derived_rows_.push_back(row);
+  if (derived_bytes_.size() > kFlushHistogramsAt) FlushRows();
+}
+
+std::vector<Statistic> Recorder::Statistics(Id id) const {
+  std::vector<Statistic> statistics;
+  if (const Tensor* t = Find(id)) {
+    for (const Derived& derived : t->derived) statistics.push_back(derived.statistic);
+  }
+  return statistics;
+}
+
+void Recorder::PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place) {
+  const Tensor* t = Find(id);
+  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  if (t == nullptr || !(due & kSummaryGroup)) return;
+  for (const Derived& derived : t->derived) {
+    if (derived.statistic == statistic) AddDerivedRow(derived, value, Settle(place));
   }
 }
 
@@ -247,20 +317,18 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
         (tensors_[id].raw_groups & due_) != 0 || (state_ == State::kBetween && tensors_[id].raw_groups != 0);
   }
   if (!work_.empty()) FillRows(ids, data, place, bytes);
-  if (!raw) return;
-  if (state_ == State::kBetween) {  // rare, and Put copies what must outlive the call
-    for (size_t i = 0; i < n; ++i) {
-      if (ids[i] >= tensors_.size() || data[i] == nullptr || tensors_[ids[i]].raw_groups == 0) continue;
-      const uint64_t statistics = std::exchange(tensors_[ids[i]].summary_groups, 0);
-      Put(ids[i], {data[i], tensors_[ids[i]].dtype, tensors_[ids[i]].shape, {}}, place);
-      tensors_[ids[i]].summary_groups = statistics;
-    }
-    return;
-  }
+  const bool derived = unit_statistics_ != nullptr;
+  if (!raw && !derived) return;
   for (size_t i = 0; i < n; ++i) {
     if (ids[i] >= tensors_.size() || data[i] == nullptr) continue;
     const Tensor& t = tensors_[ids[i]];
-    if (t.raw_groups & due_) PutRaw(ids[i], {data[i], t.dtype, t.shape, {}}, place);
+    const TensorView view{data[i], t.dtype, t.shape, {}};
+    if (!t.derived.empty()) Derive(ids[i], view, place);
+    if (t.raw_groups & due_) {
+      PutRaw(ids[i], view, place);
+    } else if (state_ == State::kBetween && t.raw_groups != 0) {
+      KeepForNextStep(ids[i], view, place);  // it must outlive the call
+    }
   }
 }
 
@@ -352,14 +420,21 @@ void Recorder::PutRaw(Id id, const TensorView& view, Place place) {
   FlushRows();
   recorded_ = true;  // shed or not: the step says what is missing
   const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
-  if (sink_->AppendRaw(step, id, KeyOf(place), view)) ++counters_.raws;
+  if (sink_->AppendRaw(step, id, KeyOf(place), view, format::LossKind::kRaw)) ++counters_.raws;
 }
 
 void Recorder::FlushRows() {
-  if (rows_.empty() || state_ == State::kBetween) return;
-  sink_->AppendSummaries(state_ == State::kEnd ? step_ - 1 : step_, rows_, histograms_);
+  if ((rows_.empty() && derived_rows_.empty()) || state_ == State::kBetween) return;
+  const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
+  if (!rows_.empty()) sink_->AppendSummaries(step, rows_, histograms_);
+  for (const DerivedRow& row : derived_rows_) {
+    const TensorView view{derived_bytes_.data() + row.offset, row.dtype, {&row.length, 1}, {}};
+    sink_->AppendRaw(step, row.id, KeyOf(row.place), view, format::LossKind::kSummary);
+  }
   rows_.clear();
   histograms_.clear();
+  derived_rows_.clear();
+  derived_bytes_.clear();
   recorded_ = true;
 }
 
@@ -385,7 +460,7 @@ int64_t Recorder::EndStep(bool skipped) {
   const int64_t closed = step_;
   // A step in which something was due is a step of the run even if every tensor was absent: that is an
   // answer. One in which nothing was due is not, and only the heartbeat says that it passed.
-  if (due_ != 0 || recorded_ || !rows_.empty() || !scalars_.empty()) {
+  if (due_ != 0 || recorded_ || !rows_.empty() || !derived_rows_.empty() || !scalars_.empty()) {
     Commit(step_, mode_step(mode_), skipped ? format::kCommitSkipped : 0);
     recorded_ = false;
   } else {
@@ -406,6 +481,9 @@ void Recorder::BeginEnd() {
   constexpr auto kEnd = static_cast<uint16_t>(StepPoint::kEnd);
   for (format::SummaryRow& row : rows_) row.point = row.point == 0 ? kEnd : row.point;
   for (format::ScalarRow& row : scalars_) row.point = row.point == 0 ? kEnd : row.point;
+  for (DerivedRow& row : derived_rows_) {
+    if (row.place.point == StepPoint::kNone) row.place.point = StepPoint::kEnd;
+  }
   pending_raw_.clear();
   state_ = State::kEnd;
   due_ = !options_.inert && plan_.plan().record_end ? ~uint64_t{0} : 0;
@@ -414,7 +492,7 @@ void Recorder::BeginEnd() {
 void Recorder::FinishEnd() {
   if (state_ != State::kEnd) BeginEnd();
   // Definitions without a value after them would otherwise be a step half made, and counted as lost.
-  if (recorded_ || uncommitted_defs_ || !rows_.empty() || !scalars_.empty()) {
+  if (recorded_ || uncommitted_defs_ || !rows_.empty() || !derived_rows_.empty() || !scalars_.empty()) {
     Commit(step_ - 1, mode_ == ModeKey::kGlobal ? step_ - 1 : mode_steps_[static_cast<int>(mode_)] - 1,
            format::kCommitOutside);
     recorded_ = false;

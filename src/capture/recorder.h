@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "capture/sink.h"
 #include "plan/plan.h"
+#include "stats/unit_statistics.h"
 #include "tdbg/run.h"
 
 namespace tdbg::capture {
@@ -47,6 +48,8 @@ class Recorder {
   void Put(Id id, const TensorView& view, Place place);
   void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place);
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place);
+  std::vector<Statistic> Statistics(Id id) const;
+  void PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place);
   void PutScalar(Id id, double value, Place place);
   void PutContext(std::string_view topic, std::string_view json);
   /// Something else was appended to the sink that the step's end must make visible.
@@ -66,6 +69,10 @@ class Recorder {
 
  private:
   enum class State : uint8_t { kBetween, kOpen, kEnd };
+  struct Derived {
+    Statistic statistic;
+    Id id;  // of the tensor that it is recorded as
+  };
   struct Tensor {
     uint64_t summary_groups = 0;
     uint64_t raw_groups = 0;
@@ -76,13 +83,26 @@ class Recorder {
     bool scalar = false;
     std::vector<int64_t> shape;
     uint64_t bytes = 0;
+    int unit_axis = -1;
+    std::vector<Derived> derived;  // due with the statistics
   };
   struct Lane;  // what one thread needs to make rows
   struct PendingRaw;
+  struct DerivedRow {
+    Id id;
+    Place place;
+    DType dtype;
+    int64_t length;
+    size_t offset;  // in derived_bytes_
+  };
 
   const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
   Place Settle(Place place) const;
   bool WantsSummary(Id id, DType dtype);
+  bool HasStatisticsOrTold(Id id, DType dtype);
+  void Derive(Id id, const TensorView& view, Place place);
+  void AddDerivedRow(const Derived& derived, const StatisticValue& value, Place place);
+  void KeepForNextStep(Id id, const TensorView& view, Place place);
   static void FillRow(Lane* lane, Id id, const Tensor& tensor, const TensorView& view, Place place,
                       format::SummaryRow* row);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
@@ -110,6 +130,10 @@ class Recorder {
   std::vector<format::SummaryRow> rows_;
   std::vector<uint8_t> histograms_;
   std::vector<format::ScalarRow> scalars_;
+  std::vector<DerivedRow> derived_rows_;
+  std::vector<std::byte> derived_bytes_;
+  std::unique_ptr<stats::UnitStatistics> unit_statistics_;  // once a tensor has derived statistics
+  StatisticValue derived_value_;
   std::vector<PendingRaw> pending_raw_;
   uint64_t pending_raw_bytes_ = 0;
   std::vector<uint32_t> work_;  // indices of a batch that get a row

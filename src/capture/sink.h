@@ -18,8 +18,8 @@ class Sink {
   virtual void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows,
                                std::span<const uint8_t> histograms) = 0;
   virtual void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows) = 0;
-  virtual bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub,
-                         const TensorView& view) = 0;
+  virtual bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
+                         format::LossKind worth) = 0;
   virtual void AppendContext(const format::ContextRecord& record) = 0;
   virtual void Commit(const format::Commit& commit) = 0;
   virtual void Heartbeat(int64_t step, int64_t wall_nanos) = 0;

@@ -19,8 +19,9 @@ class WriterSink final : public Sink {
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows) override {
     writer_->AppendScalars(step, rows);
   }
-  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view) override {
-    return writer_->AppendRaw(step, tensor, sub, view);
+  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
+                 format::LossKind worth) override {
+    return writer_->AppendRaw(step, tensor, sub, view, worth);
   }
   void AppendContext(const format::ContextRecord& record) override { writer_->AppendContext(record); }
   void Commit(const format::Commit& commit) override { writer_->Commit(commit); }

@@ -96,7 +96,7 @@ Result<CompiledPlan> CompiledPlan::Compile(Plan plan) {
         return regex.status().Annotate(fmt::format("collection \"{}\": include_regex", c.name));
       compiled.regexes.push_back(std::move(*regex));
     }
-    if (c.keep && c.summaries && plan.summaries_every > 0) rep->statistics = true;
+    if (c.keep && (c.summaries || !c.statistics.empty()) && plan.summaries_every > 0) rep->statistics = true;
     RawSchedules raw;
     bool ever = false;
     for (int m = 1; m < kModes; ++m) {
@@ -141,7 +141,12 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
     if (!said && !c.name.starts_with("rule:")) out.collections.push_back(c.name);
     if (!c.keep) continue;
     out.raw_groups |= rep_->collections[i].raw_group;
-    if (c.summaries && plan_.summaries_every > 0) {
+    if (plan_.summaries_every == 0) continue;
+    for (const Statistic& statistic : c.statistics) {
+      if (std::find(out.statistics.begin(), out.statistics.end(), statistic) == out.statistics.end())
+        out.statistics.push_back(statistic);
+    }
+    if (c.summaries) {
       out.summary_groups |= 1;
       out.histogram |= c.histogram && plan_.histograms;
     }

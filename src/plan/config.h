@@ -60,6 +60,13 @@ Config MergeConfigs(Config earlier, const Config& later);
 /// "--collect NAME[:interval]". \error kInvalidArgument
 Result<CollectionConfig> ParseCollectFlag(const std::string& text);
 
+/// A derived statistic of the tensors of these collections, and of those that match a regex.
+struct StatisticNeed {
+  std::vector<std::string> collections = {};
+  std::vector<std::string> tensor_regex = {};
+  Statistic statistic = {};
+};
+
 /// What one rule needs captured, in the plan's words. Rules declare it (src/rules/rule.h), the command line
 /// passes it here.
 struct Need {
@@ -67,7 +74,8 @@ struct Need {
   std::vector<std::string> tensor_regex = {};  ///< and tensors by name
   bool raw = false;                            ///< it needs values, not only statistics
   std::optional<Schedule> raw_schedule = {};
-  std::string who = {};  ///< rule configuration name
+  std::vector<StatisticNeed> statistics = {};  ///< instead of summaries, for tensors of their own
+  std::string who = {};                        ///< rule configuration name
 };
 /// Built-in collections + the user's + the rules' needs -> the plan.
 /// \error kInvalidArgument  unknown collection without regex or names, bad regex, contradictions; with

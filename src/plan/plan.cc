@@ -108,6 +108,12 @@ Result<CollectionPlan> ReadCollection(const json& j, const std::string& where) {
   f.Bool("keep", &c.keep);
   f.Bool("summaries", &c.summaries);
   f.Bool("histogram", &c.histogram);
+  std::vector<std::string> statistics;
+  f.Texts("statistics", &statistics);
+  for (const std::string& id : statistics) {
+    // One that a newer tdbg knows is missing from the run then, and the rule that asked for it says so.
+    if (auto statistic = Statistic::FromId(id); statistic.ok()) c.statistics.push_back(*std::move(statistic));
+  }
   if (c.name.empty()) f.Fail("name", "a name");
   const json* raw = f.Find("raw");
   if (raw != nullptr && !raw->is_object()) f.Fail("raw", "an object of modes");
@@ -130,6 +136,7 @@ std::string Plan::ToJson() const {
     if (!c.include_regex.empty()) j["include_regex"] = c.include_regex;
     if (!c.tensor_names.empty()) j["tensor_names"] = c.tensor_names;
     if (!c.reductions.empty()) j["reductions"] = c.reductions;
+    for (const Statistic& statistic : c.statistics) j["statistics"].push_back(statistic.Id());
     for (int m = 1; m < kModes; ++m) {
       if (c.raw[m]) j["raw"][kModeNames[m]] = ScheduleJson(*c.raw[m]);
     }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tdbg/statistic.h"
 #include "tdbg/status.h"
 
 namespace tdbg::plan {
@@ -43,6 +44,8 @@ struct CollectionPlan {
   std::optional<Schedule> raw[kModes] = {};  ///< raw tensors; nothing: never
   std::vector<std::string> reductions =
       {};  ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
+  std::vector<Statistic> statistics =
+      {};  ///< kept: derived ones, at summaries_every, with or without summaries
 };
 
 struct Plan {
@@ -74,7 +77,8 @@ struct TensorPlan {
   uint64_t raw_groups = 0;
   bool histogram = false;
   std::vector<std::string> collections;  ///< sorted
-  bool wanted() const { return (summary_groups | raw_groups) != 0; }
+  std::vector<Statistic> statistics;     ///< due with group 0, each once
+  bool wanted() const { return (summary_groups | raw_groups) != 0 || !statistics.empty(); }
 };
 
 /// What the plan needs to know of a tensor.

@@ -56,6 +56,56 @@ TEST(PlanTest, DefaultKeepsStatisticsOfParametersGradientsAndLossesAtEveryStep) 
   for (int64_t step : {0, 1, 17}) EXPECT_EQ(plan.DueGroups(1, step), 1u);
 }
 
+TEST(PlanTest, StatisticsOfACollectionAreResolvedPerTensorEachOnce) {
+  Plan plan = Plan::Default();
+  for (const char* name : {"rule:A", "rule:B"}) {
+    CollectionPlan own;
+    own.name = name;
+    own.kinds = {"@relu_output"};
+    own.keep = true;
+    own.summaries = own.histogram = false;
+    own.statistics = {*Statistic::FromId("count_above(0)")};
+    plan.collections.push_back(own);
+  }
+  const auto again = Plan::FromJson(plan.ToJson());
+  ASSERT_TRUE(again.ok());
+  const CompiledPlan compiled = Compiled(*again);
+  const TensorPlan relu = compiled.Resolve(Facts("relu1_output_0", "output", "relu"));
+  EXPECT_TRUE(relu.wanted());
+  EXPECT_EQ(relu.summary_groups, 0u);
+  ASSERT_EQ(relu.statistics.size(), 1u);
+  EXPECT_EQ(relu.statistics[0].Id(), "count_above(0)");
+  EXPECT_TRUE(compiled.Resolve(Facts("conv1.weight", "weight")).statistics.empty());
+  EXPECT_EQ(compiled.DueGroups(1, 3), 1u);
+}
+
+TEST(PlanTest, AStatisticOfALaterVersionIsLeftOut) {
+  const auto plan = Plan::FromJson(R"json({"kind":"tdbg.plan","major":1,"minor":7,"collections":
+      [{"name":"a","keep":true,"statistics":["medians(1)","count_above(0)"]}]})json");
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  ASSERT_EQ(plan->collections[0].statistics.size(), 1u);
+}
+
+TEST(PlanTest, ANeedForAStatisticKeepsItAndNothingElse) {
+  Need need;
+  need.who = "DeadRelu";
+  need.statistics = {{{"relu_output"}, {"mine$"}, *Statistic::FromId("count_above(0)")}};
+  const auto plan = ResolvePlan({}, {need});
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  const CompiledPlan compiled = Compiled(*plan);
+  for (const auto& [name, module] : {std::pair{"relu1_output_0", "relu"}, {"mine", "elu"}}) {
+    const TensorPlan t = compiled.Resolve(Facts(name, "output", module));
+    EXPECT_EQ(t.summary_groups | t.raw_groups, 0u) << name;
+    EXPECT_EQ(t.statistics.size(), 1u) << name;
+    EXPECT_THAT(t.collections, Not(Contains(HasSubstr("rule:")))) << name;
+  }
+  Config off;
+  off.summaries_every = 0;
+  EXPECT_FALSE(ResolvePlan(off, {need}).ok());
+  need.statistics[0].collections = {"relu_outputs"};
+  EXPECT_THAT(ResolvePlan({}, {need}).status().message(), HasSubstr("relu_output"));
+}
+
 TEST(PlanTest, SmdebugsRegexesJudgeOnlyTensorsOfWhichNobodySaidTheKind) {
   const CompiledPlan plan = Compiled(Plan::Default());
   EXPECT_THAT(plan.Resolve(Facts("fc.weight", "")).collections, Contains("weights"));

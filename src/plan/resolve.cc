@@ -130,6 +130,22 @@ Status AddNeed(const Need& need, Plan* plan) {
   if (!need.raw && plan->summaries_every == 0) {
     return Refuse("", "rule " + need.who, "it judges statistics, and summaries.every: 0 switches them off");
   }
+  for (const StatisticNeed& wanted : need.statistics) {
+    TDBG_RETURN_IF_ERROR(CheckRegexes(wanted.tensor_regex, "rule " + need.who, "tensor_regex"));
+    CollectionPlan own;
+    own.name = "rule:" + need.who;
+    own.include_regex = wanted.tensor_regex;
+    for (const std::string& name : wanted.collections) {
+      if (FindCollection(plan, name) == nullptr) {
+        return Refuse("", "rule " + need.who, UnknownName("collection", name, CollectionNames(*plan)));
+      }
+      own.kinds.push_back("@" + name);
+    }
+    own.keep = true;
+    own.summaries = own.histogram = false;
+    own.statistics = {wanted.statistic};
+    plan->collections.push_back(std::move(own));
+  }
   CollectionPlan own;  // what the named collections do not keep by themselves
   own.name = "rule:" + need.who;
   own.include_regex = need.tensor_regex;

@@ -41,6 +41,7 @@ void Selector::Extend(const StepContext& step) {
   mask_.resize(count);
   for (TensorIndex i = first; i < count; ++i) {
     const TensorInfo& info = step.tensor(i);
+    if (info.kind == kStatisticKind) continue;  // named after a tensor, not one
     const bool named = std::any_of(collections_.begin(), collections_.end(), [&](const std::string& name) {
       return name == "all" ||
              std::find(info.collections.begin(), info.collections.end(), name) != info.collections.end();

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tdbg/trial.h"
 #include "trial/access.h"
@@ -49,6 +52,13 @@ class StepContext {
   /// The raw value (the step's own), where one was kept. It may be kept beyond Invoke: it has an owner.
   /// \error kNotFound, kDataLoss
   virtual Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const = 0;
+  /// Every raw value of one tensor: by rank, then as recorded, micro-steps and points included.
+  using RawValue = TrialAccess::Raw;
+  virtual std::vector<RawValue> RawsOf(TensorIndex tensor) const = 0;
+  /// \error kDataLoss
+  virtual Result<TensorValue> Read(const RawValue& raw) const = 0;
+  /// The tensor that a derived statistic of `tensor` is recorded as; nothing while none was seen.
+  virtual std::optional<TensorIndex> StatisticOf(TensorIndex tensor, std::string_view statistic_id) const = 0;
   /// Of a row of this step. \error kNotFound, kDataLoss
   virtual Result<Histogram> HistogramOf(const Row& row) const = 0;
 

@@ -109,6 +109,9 @@ class MemorySource : public StepSource {
     std::span<const Scalar> scalars() const override { return {}; }
     std::span<const WorkerIndex> raw_workers() const override { return {}; }
     Result<TensorValue> Raw(TensorIndex, WorkerIndex) const override { return NotFound("no raw values"); }
+    std::vector<RawValue> RawsOf(TensorIndex) const override { return {}; }
+    Result<TensorValue> Read(const RawValue&) const override { return NotFound("no raw values"); }
+    std::optional<TensorIndex> StatisticOf(TensorIndex, std::string_view) const override { return {}; }
     Result<Histogram> HistogramOf(const Row&) const override { return NotFound("no histograms"); }
 
    private:

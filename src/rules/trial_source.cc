@@ -53,6 +53,13 @@ Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worke
   return access_.ReadRaw(*raw);
 }
 
+std::vector<StepContext::RawValue> TrialSource::Step::RawsOf(TensorIndex tensor) const {
+  std::vector<RawValue> raws;
+  access_.RawsAt(tensor, position_, &raws);
+  if (!lost_->empty()) std::erase_if(raws, [&](const RawValue& raw) { return Drops(raw.worker); });
+  return raws;
+}
+
 // A step's own counter says that something was shed, not what; the run's losses say what, with a range of
 // steps. Together they are exact enough never to call a step complete that is not.
 bool TrialSource::StatisticsShed(const TrialAccess::Step& step) {

@@ -42,6 +42,11 @@ class TrialSource : public StepSource {
     std::span<const Scalar> scalars() const override;
     std::span<const WorkerIndex> raw_workers() const override;
     Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const override;
+    std::vector<RawValue> RawsOf(TensorIndex tensor) const override;
+    Result<TensorValue> Read(const RawValue& raw) const override { return access_.ReadRaw(raw); }
+    std::optional<TensorIndex> StatisticOf(TensorIndex tensor, std::string_view statistic_id) const override {
+      return access_.StatisticOf(tensor, statistic_id);
+    }
     Result<Histogram> HistogramOf(const Row& row) const override { return access_.HistogramOf(row); }
 
    private:

@@ -231,6 +231,14 @@ void Run::PutSummary(Id id, const Summary& summary, std::span<const HistogramBuc
   impl_->Do([&] { impl_->recorder.PutSummary(id, summary, histogram, place); });
 }
 
+std::vector<Statistic> Run::Statistics(Id id) const {
+  return impl_->Locked(std::vector<Statistic>(), [&] { return impl_->recorder.Statistics(id); });
+}
+
+void Run::PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place) {
+  impl_->Do([&] { impl_->recorder.PutStatistic(id, statistic, value, place); });
+}
+
 void Run::PutScalar(Id id, double value, Place place) {
   impl_->Do([&] { impl_->recorder.PutScalar(id, value, place); });
 }

@@ -206,6 +206,25 @@ std::optional<TrialAccess::Raw> TrialAccess::RawAt(TensorIndex tensor, size_t st
   return std::nullopt;
 }
 
+void TrialAccess::RawsAt(TensorIndex tensor, size_t step, std::vector<Raw>* append_to) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  const Step& at = impl.steps[step];
+  for (const WorkerIndex worker : impl.AttemptOf(at.attempt)->workers) {
+    const WorkerSlot& slot = *impl.slots[worker];
+    for (const format::TensorId id : slot.IdsOf(tensor)) {
+      const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
+                                           [](const store::RawRef& r) { return r.global_step; });
+      for (auto it = first; it != last; ++it) {
+        if (it->sub.point != Point::kEnd) append_to->push_back({tensor, worker, *it});
+      }
+    }
+  }
+}
+
+std::optional<TensorIndex> TrialAccess::StatisticOf(TensorIndex tensor, std::string_view statistic_id) const {
+  return Find(StatisticTensorName(statistic_id, this->tensor(tensor).name));
+}
+
 std::vector<int64_t> TrialAccess::RawSteps(TensorIndex tensor) const {
   const Trial::Impl& impl = *trial_->impl_;
   std::vector<int64_t> out;
@@ -276,8 +295,12 @@ void Selection::Update(const TrialAccess& access) {
   const size_t count = access.tensor_count();
   for (size_t i = mask_.size(); i < count; ++i) {
     const TensorInfo& info = access.tensor(static_cast<TensorIndex>(i));
-    bool in = collection_.empty() || collection_ == "all" ||
-              std::binary_search(info.collections.begin(), info.collections.end(), collection_);
+    const bool derived = info.kind == kStatisticKind;
+    bool in =
+        collection_ == kStatisticsCollection
+            ? derived
+            : !derived && (collection_.empty() || collection_ == "all" ||
+                           std::binary_search(info.collections.begin(), info.collections.end(), collection_));
     if (in && regex_) in = regex_->Search(info.name);
     mask_.push_back(in ? 1 : 0);
     if (in) tensors_.push_back(static_cast<TensorIndex>(i));

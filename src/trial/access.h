@@ -161,9 +161,15 @@ class TrialAccess {
   };
   std::optional<Raw> RawAt(TensorIndex tensor, size_t step, std::optional<WorkerIndex> worker = {},
                            SubKey sub = {}) const;
+  /// Appends all of a step: by rank, then in the order of recording; micro-steps and points, without
+  /// Point::kEnd.
+  void RawsAt(TensorIndex tensor, size_t step, std::vector<Raw>* append_to) const;
   /// Global steps of the overlay at which a raw value of the tensor (any worker, the step's own) is kept.
   std::vector<int64_t> RawSteps(TensorIndex tensor) const;
   Result<TensorValue> ReadRaw(const Raw& raw) const;
+
+  /// The tensor that a derived statistic of `tensor` is recorded as; nothing while none was.
+  std::optional<TensorIndex> StatisticOf(TensorIndex tensor, std::string_view statistic_id) const;
 
   // ---- Context -------------------------------------------------------------------------------------------
 
@@ -191,7 +197,7 @@ class TrialAccess {
 };
 
 /// The tensors a rule looks at: a collection, a regex, or both (a tensor must satisfy each that is given).
-/// Grows as tensors appear.
+/// Grows as tensors appear. Derived statistics are in the collection "statistics" and in no other selection.
 class Selection {
  public:
   /// Everything.

@@ -62,7 +62,10 @@ Result<uint32_t> TensorTable::Resolve(std::string_view name) const {
   if (infos_.empty()) return NotFound("no tensor '" + std::string(name) + "': the run has none yet");
   std::vector<std::string> candidates;
   candidates.reserve(infos_.size());
+  size_t tensors = 0;
   for (const TensorInfo& info : infos_) {
+    if (info.kind == kStatisticKind) continue;
+    ++tensors;
     candidates.push_back(info.name);
     if (!info.short_name.empty()) candidates.push_back(info.short_name);
   }
@@ -70,7 +73,7 @@ Result<uint32_t> TensorTable::Resolve(std::string_view name) const {
   if (const auto nearest = base::Nearest(name, candidates)) {
     message += ": did you mean '" + *nearest + "'?";
   } else {
-    message += " among " + std::to_string(infos_.size());
+    message += " among " + std::to_string(tensors);
   }
   return NotFound(std::move(message));
 }

@@ -86,6 +86,42 @@ TEST_F(TrialTest, StepsValuesSummariesAndSeriesAreWhatWasWritten) {
   EXPECT_EQ(trial->value("t1", 5)->shape, std::vector<int64_t>{16});
 }
 
+TEST_F(TrialTest, DerivedStatisticsAreReadOfTheirTensorAndListedOnlyOnRequest) {
+  Attempt(0);
+  auto worker = Worker(0, 0, {.raw_elements = 0});
+  const uint32_t above = worker->DefineStatistic(1, "count_above(0)");
+  const uint32_t within = worker->DefineStatistic(1, "count_within(-1,1)");
+  worker->AppendStatistic(0, above, "count_above(0)", {100, 4, {0, 7}});
+  worker->AppendStatistic(0, above, "count_above(0)", {50, 2, {0, 9}}, {3, format::Point::kNone});
+  worker->AppendStatistic(0, within, "count_within(-1,1)", {100, 4, {1, 2}});
+  worker->Step(0);
+  worker->Step(1);
+  for (const bool sealed : {false, true}) {
+    if (sealed) worker->End();
+    const auto trial = Open();
+    EXPECT_THAT(*trial->tensor_names(), ElementsAre("lr", "tensor/0", "tensor/1", "tensor/2"));
+    EXPECT_THAT(*trial->tensor_names("above"), IsEmpty());
+    EXPECT_THAT(*trial->tensor_names("", "all"), testing::SizeIs(4));
+    EXPECT_THAT(*trial->tensor_names("", "statistics"),
+                ElementsAre("statistic/count_above(0)/tensor/1", "statistic/count_within(-1,1)/tensor/1"));
+    EXPECT_THAT(*trial->statistics("t1"), ElementsAre("count_above(0)", "count_within(-1,1)"));
+    EXPECT_THAT(*trial->statistics("tensor/2"), IsEmpty());
+    EXPECT_EQ(*trial->statistic("t1", "count_above(0.0)", 0), (StatisticValue{100, 4, {0, 7}}));
+    EXPECT_EQ(trial->value("statistic/count_above(0)/tensor/1", 0)->dtype, DType::kInt32);
+    EXPECT_THAT(trial->statistic("t1", "count_above(1)", 0).status().message(),
+                HasSubstr("kept of it: count_above(0) count_within(-1,1)"));
+    EXPECT_EQ(trial->statistic("t1", "count_above(0)", 1).status().code(), Code::kNotFound);
+    EXPECT_EQ(trial->statistic("t1", "medians(0)", 0).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(trial->statistic("nobody", "count_above(0)", 0).status().code(), Code::kNotFound);
+    const TrialAccess access(*trial);
+    std::vector<TrialAccess::Raw> raws;
+    access.RawsAt(*access.StatisticOf(*access.Find("tensor/1"), "count_above(0)"), 0, &raws);
+    ASSERT_EQ(raws.size(), 2u);
+    EXPECT_EQ(raws[1].ref.sub.sub, 3);
+    EXPECT_FALSE(access.StatisticOf(*access.Find("tensor/2"), "count_above(0)"));
+  }
+}
+
 TEST_F(TrialTest, ErrorsSayWhatThereIs) {
   Attempt(0);
   auto worker = Worker(0, 0);

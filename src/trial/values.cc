@@ -299,6 +299,35 @@ Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std
                   "; raw values are kept at steps: " + Listed(finder.Steps(StepKind::kRaw)));
 }
 
+Result<std::vector<std::string>> Trial::statistics(std::string_view name) const {
+  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->tensors.Resolve(name));
+  std::vector<std::string> ids;
+  for (TensorIndex i = 0; i < impl_->tensors.size(); ++i) {
+    if (impl_->tensors.at(i).kind != kStatisticKind) continue;
+    const auto parts = ParseStatisticTensorName(impl_->tensors.at(i).name);
+    if (parts && parts->tensor == impl_->tensors.at(tensor).name) ids.emplace_back(parts->id);
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+Result<StatisticValue> Trial::statistic(std::string_view name, std::string_view statistic_id,
+                                        int64_t global_step, std::string_view worker) const {
+  TDBG_ASSIGN_OR_RETURN(const Statistic statistic, Statistic::FromId(statistic_id));
+  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->tensors.Resolve(name));
+  const std::string& canonical = impl_->tensors.at(tensor).name;
+  const std::string recorded = StatisticTensorName(statistic.Id(), canonical);
+  if (!impl_->tensors.Find(recorded)) {
+    TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> kept, statistics(canonical));
+    std::string message = statistic.Id() + " of '" + canonical + "' is not kept; kept of it:";
+    for (const std::string& id : kept) message += " " + id;
+    return NotFound(kept.empty() ? message + " no derived statistic" : message);
+  }
+  TDBG_ASSIGN_OR_RETURN(const TensorValue value, this->value(recorded, global_step, worker));
+  auto decoded = DecodeStatistic(value.view);
+  return decoded.ok() ? decoded : Result<StatisticValue>(decoded.status().Annotate(recorded));
+}
+
 Result<TensorValue> Trial::final_value(std::string_view name, std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   for (auto attempt = impl_->attempts.rbegin(); attempt != impl_->attempts.rend(); ++attempt) {

@@ -13,6 +13,7 @@
 #include "base/testing.h"
 #include "store/reader/worker_reader.h"
 #include "store/writer/worker_writer.h"
+#include "tdbg/statistic.h"
 
 namespace tdbg::store {
 
@@ -118,6 +119,25 @@ class WorkerFixture {
       writer->AppendRaw(step, static_cast<uint32_t>(t), sub, {values.data(), DType::kFloat32, shape, {}});
     }
   }
+  /// Defines a derived statistic of a tensor, and returns its id.
+  uint32_t DefineStatistic(int tensor, const std::string& statistic_id) {
+    format::TensorDef def;
+    def.id = static_cast<uint32_t>(options_.tensors + ++derived_);
+    def.name = StatisticTensorName(statistic_id, Definition(tensor).name);
+    def.kind = kStatisticKind;
+    def.dtype = DType::kInt32;
+    def.shape = {2};
+    def.variable_shape = true;
+    writer->AppendTensorDef(def);
+    return def.id;
+  }
+  void AppendStatistic(int64_t step, uint32_t id, const std::string& statistic_id,
+                       const StatisticValue& value, format::SubKey sub = {}) {
+    std::vector<std::byte> bytes;
+    const DType dtype = tdbg::AppendStatistic(*Statistic::FromId(statistic_id), value, &bytes);
+    const int64_t shape[] = {static_cast<int64_t>(2 + value.values.size())};
+    writer->AppendRaw(step, id, sub, {bytes.data(), dtype, shape, {}}, format::LossKind::kSummary);
+  }
   void Step(int64_t step, format::Mode mode = format::Mode::kTrain, uint32_t flags = 0) {
     Append(step);
     format::Commit commit;
@@ -148,6 +168,7 @@ class WorkerFixture {
  private:
   std::string directory_;
   Options options_;
+  int derived_ = 0;
 };
 
 /// What is readable must be right; returns how many summaries, scalars and raw values were.

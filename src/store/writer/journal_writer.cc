@@ -294,22 +294,23 @@ void JournalWriter::AppendScalars(int64_t step, std::span<const format::ScalarRo
 }
 
 bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub,
-                              const TensorView& view) {
+                              const TensorView& view, LossKind worth) {
+  const bool is_raw = worth == LossKind::kRaw;
   const uint64_t item = ItemSize(view.dtype);
   const uint64_t data_bytes = view.byte_count();
   if (item == 0 || (view.data == nullptr && data_bytes != 0)) {
-    Shed(LossKind::kRaw, step, 1, data_bytes, LossCause::kUnsupported);
+    Shed(worth, step, 1, data_bytes, LossCause::kUnsupported);
     return false;
   }
   const BudgetLevel level = budget_level();
-  if (level >= BudgetLevel::kNoRaw) {
+  if (level >= (is_raw ? BudgetLevel::kNoRaw : BudgetLevel::kNoRows)) {
     SayOnce(level);
-    Shed(LossKind::kRaw, step, 1, data_bytes, LossCause::kBudget);
+    Shed(worth, step, 1, data_bytes, LossCause::kBudget);
     return false;
   }
   const uint64_t payload_bytes = format::kRawDataOffset + data_bytes;
-  if (!FlushDefs() || !MakeRoom(payload_bytes, Class::kRaw)) {
-    Shed(LossKind::kRaw, step, 1, data_bytes, refusal_);
+  if (!FlushDefs() || !MakeRoom(payload_bytes, is_raw ? Class::kRaw : Class::kRows)) {
+    Shed(worth, step, 1, data_bytes, refusal_);
     return false;
   }
 

@@ -34,7 +34,8 @@ class JournalWriter {
   void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows,
                        std::span<const uint8_t> histograms);
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
-  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view);
+  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
+                 format::LossKind worth);
   /// A small record of JSON: context, acknowledgement, end. False if it did not fit (counted, except
   /// for definitions: those are asked for again).
   bool AppendJson(format::RecordType type, int64_t step, std::string_view json);

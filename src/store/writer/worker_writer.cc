@@ -49,8 +49,8 @@ void WorkerWriter::AppendScalars(int64_t step, std::span<const format::ScalarRow
 }
 
 bool WorkerWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub,
-                             const TensorView& view) {
-  return impl_ != nullptr && impl_->journal->AppendRaw(step, tensor, sub, view);
+                             const TensorView& view, format::LossKind worth) {
+  return impl_ != nullptr && impl_->journal->AppendRaw(step, tensor, sub, view, worth);
 }
 
 void WorkerWriter::AppendContext(const format::ContextRecord& record) {

@@ -67,8 +67,10 @@ class WorkerWriter {
   void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows,
                        std::span<const uint8_t> histograms);
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
-  /// Copies the tensor (C order). False if it was shed; the loss is counted.
-  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view);
+  /// Copies the tensor (C order). False if it was shed; the loss is counted. `worth` says when it is shed and
+  /// as what: kRaw before, or kSummary together with statistics (tensors that are statistics themselves).
+  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
+                 format::LossKind worth = format::LossKind::kRaw);
   void AppendContext(const format::ContextRecord& record);
   void AppendAck(int64_t step, std::string_view json);
 

@@ -350,6 +350,35 @@ TEST_F(WorkerWriterTest, TheBudgetStopsRawThenHistogramsThenRowsAndSaysSo) {
   EXPECT_EQ(Read().steps.size(), 2000u);
 }
 
+TEST_F(WorkerWriterTest, TensorsThatAreStatisticsStayAsLongAsStatisticsDo) {
+  options_.when_full = WhenFull::kDropRaw;
+  options_.files = &faulty_;
+  Open();
+  faulty_.fail = Code::kResourceExhausted;
+  Define(0, "w");
+  Define(1, "statistic/count_above(0)/w");
+  const std::string values = Values(0, 0, 20'000);
+  const int32_t counts[] = {100, 4, 0, 7};
+  const int64_t shape[] = {4};
+  for (int64_t s = 0; s < 100; ++s) {
+    Raw(s, 0, values);
+    EXPECT_TRUE(writer_->AppendRaw(s, 1, {}, {counts, DType::kInt32, shape, {}}, LossKind::kSummary));
+    Commit(s);
+    if (s == 30) {
+      ASSERT_TRUE(Eventually([this] { return faulty_.failures > 0; }));
+    }
+  }
+  EXPECT_GT(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kRaw), 50u);
+  int64_t s = 100;
+  ASSERT_TRUE(Eventually([&] {  // until there is no room for statistics either
+    const bool kept = writer_->AppendRaw(s, 1, {}, {counts, DType::kInt32, shape, {}}, LossKind::kSummary);
+    Commit(s++);
+    return !kept;
+  }));
+  EXPECT_EQ(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kSummary), 1u);
+  faulty_.fail = Code::kOk;
+}
+
 TEST_F(WorkerWriterTest, ADirectoryThatVanishesIsCountedAndOneThatReturnsIsUsed) {
   options_.journal_path = scratch_ / "elsewhere";
   options_.worker_directory = scratch_ / "w";
