@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,8 +20,42 @@ namespace tdbg {
 
 enum class ModeKey : uint8_t { kTrain = 1, kEval = 2, kPredict = 3, kGlobal = 4 };
 
-/// Which steps a call lists: those with a raw value, with statistics, or with either (semantics.md, 5).
-enum class StepKind : uint8_t { kAny = 0, kRaw = 1, kSummary = 2 };
+/// Which steps a call lists.
+enum class StepKind : uint8_t {
+  kAny = 0,      ///< with anything
+  kRaw = 1,      ///< with a raw value
+  kSummary = 2,  ///< with statistics or a number
+  /// What a SaveConfig made due: raw values, and reductions asked for by name. smdebug's calls see these.
+  /// Everything, where nothing in the run's plan has a SaveConfig.
+  kSaved = 3,
+};
+
+/// Steps, chosen.
+struct StepFilter {
+  /// kGlobal: steps of every mode, by their global numbers; another mode: its own steps, by its own numbers.
+  ModeKey mode = ModeKey::kGlobal;
+  StepKind kind = StepKind::kAny;
+  bool incomplete = false;  ///< also those that some worker is still to commit
+  /// Global steps from `begin` up to, not including, `end`.
+  int64_t begin = std::numeric_limits<int64_t>::min();
+  int64_t end = std::numeric_limits<int64_t>::max();
+};
+
+/// Tensors, chosen: those that satisfy everything that is given.
+struct TensorFilter {
+  std::string regex;                        ///< searched in the canonical name
+  std::string collection;                   ///< a collection's name
+  std::optional<int64_t> global_step = {};  ///< something is kept of it at this step
+  /// Something is kept of it at one of these. Looked at only where it is not the default.
+  StepFilter steps = {};
+};
+
+/// Whether a step can be read (smdebug's StepState).
+enum class StepState : uint8_t {
+  kUnavailable = 0,      ///< it was not kept, and never will be
+  kAvailable = 1,        ///< every worker has committed it, has ended, or was declared lost
+  kNotYetAvailable = 2,  ///< it may still come, or a worker's part of it may
+};
 
 /// One step of a run (of one attempt, all workers).
 struct StepInfo {
@@ -34,10 +70,18 @@ struct StepInfo {
 /// A value read from a run. `data` stays valid while `owner` (or a copy of it) lives.
 struct TensorValue {
   std::shared_ptr<const void> owner;
-  TensorView view;  ///< C order; its shape borrows `shape`
+  TensorView view;  ///< its shape borrows `shape`, its strides `strides`
   std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  ///< in elements; empty: C order, which is everything but Trial::slice's
   DType dtype = DType::kInvalid;
   const void* data = nullptr;
+};
+
+/// Elements of one axis: `count` of them from `begin`, every `stride`-th. What Python's slice.indices() says.
+struct AxisRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+  int64_t stride = 1;  ///< negative: backwards
 };
 
 struct TensorInfo {
@@ -48,6 +92,43 @@ struct TensorInfo {
   DType dtype = DType::kInvalid;
   std::vector<int64_t> shape;
   int unit_axis = -1;
+};
+
+/// When a collection's tensors are saved in one mode (smdebug's SaveConfigMode), on the mode's own steps:
+/// in save_steps, or start_step <= s < end_step and s a multiple of save_interval.
+struct SaveSchedule {
+  int64_t save_interval = 500;
+  int64_t start_step = 0;
+  int64_t end_step = -1;  ///< -1: none; 0: never
+  std::vector<int64_t> save_steps;
+};
+
+/// One collection, as the run's plan (or smdebug's collections file) has it.
+struct CollectionInfo {
+  std::string name;
+  std::vector<std::string> include_regex;
+  std::vector<std::string> tensor_names;  ///< canonical, sorted: its members so far
+  std::vector<std::string> reductions;    ///< saved for it, asked for by name: "mean", "abs_l2", ...
+  bool save_raw = false, save_shape = false, save_histogram = false;
+  std::optional<SaveSchedule> save[5];  ///< by ModeKey; nothing: its tensors' values are not saved
+};
+
+/// A reduction that was saved beside a tensor, or instead of it.
+struct Reduction {
+  std::string name;  ///< "min max mean std variance sum prod l1 l2", or one of these with "abs_"
+  TensorValue value;
+};
+
+/// Statistics of many tensors over many steps, as columns of equal length, by tensor, then step, then worker.
+struct Frame {
+  std::vector<std::string> names;    ///< of the tensors that are there, sorted; `tensor` points into it
+  std::vector<std::string> workers;  ///< `worker` points into it
+  std::vector<uint32_t> tensor, worker;
+  std::vector<int64_t> step;  ///< global
+  std::vector<ModeKey> mode;
+  std::vector<int64_t> mode_step;
+  std::vector<std::string> fields;
+  std::vector<std::vector<double>> values;  ///< one per field
 };
 
 /// What a run lost, in words and numbers.
@@ -114,6 +195,7 @@ class Trial {
   bool loaded_all_steps() const;
   std::vector<int64_t> attempts() const;
   std::vector<std::string> workers() const;  ///< of the latest attempt, sorted
+  int64_t world_size() const;                ///< workers the latest attempt was started with; 0: none yet
   std::vector<ModeKey> modes() const;        ///< seen, without kGlobal
   std::vector<LossInfo> losses() const;
   std::vector<std::string> damage() const;  ///< one line each
@@ -123,6 +205,19 @@ class Trial {
 
   /// Global steps (mode kGlobal: of any mode) or mode steps (other modes), ascending; complete ones only.
   std::vector<int64_t> steps(ModeKey mode = ModeKey::kGlobal) const;
+  std::vector<int64_t> steps(const StepFilter& filter) const;
+  /// Global: the greatest step up to which nothing is missing any more; -1: none.
+  int64_t last_complete_step() const;
+  /// Workers that have committed the step, and those it still waits for ("rank 3" where one was never seen);
+  /// both sorted, both empty for a step that is not there.
+  std::vector<std::string> step_workers(int64_t global_step) const;
+  std::vector<std::string> missing_workers(int64_t global_step) const;
+  /// As of the last Refresh. `step` is a step of filter.mode. A step that is not there is kUnavailable as
+  /// soon as a later one of the mode is complete or the run is over.
+  StepState step_state(int64_t step, const StepFilter& filter = {}) const;
+  /// Refreshes until step_state is not kNotYetAvailable and returns it. Uses no CPU while it waits.
+  /// \error kDeadlineExceeded  `timeout_millis` passed (0: do not wait, < 0: for ever)
+  Result<StepState> WaitForStep(int64_t step, const StepFilter& filter, int64_t timeout_millis);
   std::optional<StepInfo> step(int64_t global_step) const;
   std::optional<int64_t> global_step(ModeKey mode, int64_t mode_step) const;
 
@@ -130,16 +225,45 @@ class Trial {
   /// Derived statistics are recorded as tensors, too; only the collection "statistics" lists those.
   Result<std::vector<std::string>> tensor_names(std::string_view regex = {},
                                                 std::string_view collection = {}) const;
+  Result<std::vector<std::string>> tensor_names(const TensorFilter& filter) const;
+  /// The collections of the run's plan, and those that its tensors name, sorted by name.
+  std::vector<CollectionInfo> collections() const;
   /// By canonical, alias or unambiguous short name.
   /// \error kNotFound  names the nearest; kInvalidArgument  the short name is ambiguous (lists them)
   Result<TensorInfo> tensor(std::string_view name) const;
   Result<std::vector<int64_t>> tensor_steps(std::string_view name, StepKind kind = StepKind::kAny,
                                             ModeKey mode = ModeKey::kGlobal) const;
+  /// Of all workers, or of one.
+  Result<std::vector<int64_t>> tensor_steps(std::string_view name, const StepFilter& filter,
+                                            std::string_view worker = {}) const;
+  /// Something of that kind is kept of it at this step. A lookup, not a list.
+  Result<bool> is_kept(std::string_view name, int64_t global_step, StepKind kind,
+                       std::string_view worker = {}) const;
+  /// Names of the workers by which something of that kind is kept of it at this step, sorted.
+  Result<std::vector<std::string>> tensor_workers(std::string_view name, int64_t global_step,
+                                                  StepKind kind = StepKind::kAny) const;
 
   /// Raw value. Single-element tensors whose raw value was not kept are answered from their summary.
   /// \error kNotFound  no such tensor, step, or no raw value there (says what is kept, and at which steps).
   /// \error kDataLoss  damaged bytes.
   Result<TensorValue> value(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
+  /// A part of a raw value. Where a sealed segment holds it only the touched pages are read, and nothing is
+  /// verified: a checksum covers the whole. `ranges`: one per axis from the outermost; what is left out is
+  /// whole.
+  /// \error kInvalidArgument  a range outside the shape, more ranges than axes; and value()'s
+  Result<TensorValue> slice(std::string_view name, int64_t global_step, std::span<const AxisRange> ranges,
+                            std::string_view worker = {}) const;
+  /// The shape at this step: of the raw value, else the one that was saved or declared.
+  Result<std::vector<int64_t>> shape(std::string_view name, int64_t global_step,
+                                     std::string_view worker = {}) const;
+  /// Reductions that were asked for by name and saved at this step, by name. Empty: none were.
+  Result<std::vector<Reduction>> saved_reductions(std::string_view name, int64_t global_step,
+                                                  std::string_view worker = {}) const;
+  /// A reduction: the saved one, else from the statistics, else from the raw value. Element-wise norms,
+  /// variance and std with ddof 0, NaN where NumPy says so.
+  /// \error kInvalidArgument  no such reduction; kNotFound  nothing to compute it from
+  Result<TensorValue> reduction(std::string_view name, int64_t global_step, std::string_view reduction,
+                                std::string_view worker = {}) const;
   Result<Summary> summary(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
   /// kNotFound where none was kept (fewer than 256 elements, or shed).
   Result<Histogram> histogram(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
@@ -163,6 +287,11 @@ class Trial {
     std::vector<double> values;
   };
   Result<Series> series(std::string_view name, std::string_view field, std::string_view worker = {}) const;
+  /// Many series at once. `worker`: empty for the lowest rank that has a step, "*" for every worker.
+  /// A field that a row does not have (statistics of a plain number, a damaged column) is NaN.
+  /// \error kInvalidArgument  a field, regex or worker; kNotFound  a worker
+  Result<Frame> frame(const TensorFilter& tensors, std::span<const std::string> fields,
+                      std::string_view worker = {}) const;
 
   /// Structured context that holds at `global_step`: the latest record of `topic` up to there, as JSON.
   std::optional<std::string> context(std::string_view topic, int64_t global_step) const;

@@ -84,7 +84,8 @@ nb::tuple ArrayOf(TensorValue value) {
   // An empty array needs some address all the same.
   static const char kNothing[16] = {};
   const void* data = owner->data ? owner->data : kNothing;
-  const nb::ndarray<nb::numpy, nb::ro> array(data, shape.size(), shape.data(), keeper, nullptr,
+  const int64_t* const strides = owner->strides.empty() ? nullptr : owner->strides.data();
+  const nb::ndarray<nb::numpy, nb::ro> array(data, shape.size(), shape.data(), keeper, strides,
                                              DTypeOf(owner->dtype));
   return nb::make_tuple(array, nb::str(name.data(), name.size()));
 }
@@ -94,6 +95,20 @@ auto Array1D(std::vector<T> values) {
   auto* const owner = new std::vector<T>(std::move(values));
   const nb::capsule keeper(owner, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owner->data(), {owner->size()}, keeper);
+}
+
+/// (mode, kind, incomplete, begin, end)
+using FilterArgs = std::tuple<int, int, bool, int64_t, int64_t>;
+tdbg::StepFilter FilterOf(const FilterArgs& args) {
+  return {.mode = static_cast<ModeKey>(std::get<0>(args)),
+          .kind = static_cast<StepKind>(std::get<1>(args)),
+          .incomplete = std::get<2>(args),
+          .begin = std::get<3>(args),
+          .end = std::get<4>(args)};
+}
+tdbg::TensorFilter TensorFilterOf(const std::string& regex, const std::string& collection,
+                                  std::optional<int64_t> global_step, const FilterArgs& steps) {
+  return {.regex = regex, .collection = collection, .global_step = global_step, .steps = FilterOf(steps)};
 }
 
 nb::tuple HistogramOf(const tdbg::Histogram& histogram) {
@@ -175,6 +190,21 @@ void BindRecords(nb::module_& m) {
       .def_prop_ro("dtype", [](const tdbg::TensorInfo& t) { return std::string(tdbg::DTypeName(t.dtype)); })
       .def_ro("shape", &tdbg::TensorInfo::shape)
       .def_ro("unit_axis", &tdbg::TensorInfo::unit_axis);
+  nb::class_<tdbg::SaveSchedule>(m, "SaveSchedule")
+      .def_ro("save_interval", &tdbg::SaveSchedule::save_interval)
+      .def_ro("start_step", &tdbg::SaveSchedule::start_step)
+      .def_ro("end_step", &tdbg::SaveSchedule::end_step)
+      .def_ro("save_steps", &tdbg::SaveSchedule::save_steps);
+  nb::class_<tdbg::CollectionInfo>(m, "CollectionInfo")
+      .def_ro("name", &tdbg::CollectionInfo::name)
+      .def_ro("include_regex", &tdbg::CollectionInfo::include_regex)
+      .def_ro("tensor_names", &tdbg::CollectionInfo::tensor_names)
+      .def_ro("reductions", &tdbg::CollectionInfo::reductions)
+      .def_ro("save_raw", &tdbg::CollectionInfo::save_raw)
+      .def_ro("save_shape", &tdbg::CollectionInfo::save_shape)
+      .def_ro("save_histogram", &tdbg::CollectionInfo::save_histogram)
+      .def("save",
+           [](const tdbg::CollectionInfo& c, int mode) { return c.save[mode < 0 || mode > 4 ? 0 : mode]; });
 }
 
 void BindTrial(nb::module_& m) {
@@ -201,12 +231,36 @@ void BindTrial(nb::module_& m) {
       .def("last_seen_step", [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_step(); }); })
       .def("last_seen_wall_nanos",
            [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_wall_nanos(); }); })
+      .def("world_size", [](PyTrial& t) { return t.With([](Trial& x) { return x.world_size(); }); })
+      .def("last_complete_step",
+           [](PyTrial& t) { return t.With([](Trial& x) { return x.last_complete_step(); }); })
+      .def(
+          "wait_for_change",
+          [](PyTrial& t, int64_t timeout_millis) {
+            return t.With([&](Trial& x) { return x.WaitForChange(timeout_millis); });
+          },
+          "timeout_millis"_a)
       .def(
           "steps",
-          [](PyTrial& t, int mode) {
-            return t.With([&](Trial& x) { return x.steps(static_cast<ModeKey>(mode)); });
+          [](PyTrial& t, const FilterArgs& filter) {
+            return t.With([&](Trial& x) { return x.steps(FilterOf(filter)); });
           },
-          "mode"_a)
+          "filter"_a)
+      .def(
+          "step_state",
+          [](PyTrial& t, int64_t step, const FilterArgs& filter) {
+            return static_cast<int>(t.With([&](Trial& x) { return x.step_state(step, FilterOf(filter)); }));
+          },
+          "step"_a, "filter"_a)
+      .def(
+          "step_workers",
+          [](PyTrial& t, int64_t step) { return t.With([&](Trial& x) { return x.step_workers(step); }); },
+          "global_step"_a)
+      .def(
+          "missing_workers",
+          [](PyTrial& t, int64_t step) { return t.With([&](Trial& x) { return x.missing_workers(step); }); },
+          "global_step"_a)
+      .def("collections", [](PyTrial& t) { return t.With([](Trial& x) { return x.collections(); }); })
       .def(
           "step", [](PyTrial& t, int64_t step) { return t.With([&](Trial& x) { return x.step(step); }); },
           "global_step"_a)
@@ -218,10 +272,13 @@ void BindTrial(nb::module_& m) {
           "mode"_a, "mode_step"_a)
       .def(
           "tensor_names",
-          [](PyTrial& t, const std::string& regex, const std::string& collection) {
-            return ValueOrThrow(t.With([&](Trial& x) { return x.tensor_names(regex, collection); }));
+          [](PyTrial& t, const std::string& regex, const std::string& collection,
+             std::optional<int64_t> global_step, const FilterArgs& steps) {
+            return ValueOrThrow(t.With([&](Trial& x) {
+              return x.tensor_names(TensorFilterOf(regex, collection, global_step, steps));
+            }));
           },
-          "regex"_a, "collection"_a)
+          "regex"_a, "collection"_a, "global_step"_a, "filter"_a)
       .def(
           "tensor",
           [](PyTrial& t, const std::string& name) {
@@ -230,12 +287,72 @@ void BindTrial(nb::module_& m) {
           "name"_a)
       .def(
           "tensor_steps",
-          [](PyTrial& t, const std::string& name, int kind, int mode) {
-            return ValueOrThrow(t.With([&](Trial& x) {
-              return x.tensor_steps(name, static_cast<StepKind>(kind), static_cast<ModeKey>(mode));
-            }));
+          [](PyTrial& t, const std::string& name, const FilterArgs& filter, const std::string& worker) {
+            return ValueOrThrow(
+                t.With([&](Trial& x) { return x.tensor_steps(name, FilterOf(filter), worker); }));
           },
-          "name"_a, "kind"_a, "mode"_a)
+          "name"_a, "filter"_a, "worker"_a)
+      .def(
+          "is_kept",
+          [](PyTrial& t, const std::string& name, int64_t step, int kind, const std::string& worker) {
+            return ValueOrThrow(
+                t.With([&](Trial& x) { return x.is_kept(name, step, static_cast<StepKind>(kind), worker); }));
+          },
+          "name"_a, "global_step"_a, "kind"_a, "worker"_a)
+      .def(
+          "tensor_workers",
+          [](PyTrial& t, const std::string& name, int64_t step, int kind) {
+            return ValueOrThrow(
+                t.With([&](Trial& x) { return x.tensor_workers(name, step, static_cast<StepKind>(kind)); }));
+          },
+          "name"_a, "global_step"_a, "kind"_a)
+      .def(
+          "mapped",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.slice(name, step, {}, worker); })));
+          },
+          "name"_a, "global_step"_a, "worker"_a)
+      .def(
+          "shape",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) { return x.shape(name, step, worker); }));
+          },
+          "name"_a, "global_step"_a, "worker"_a)
+      .def(
+          "saved_reductions",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+            nb::list out;
+            for (tdbg::Reduction& r :
+                 ValueOrThrow(t.With([&](Trial& x) { return x.saved_reductions(name, step, worker); })))
+              out.append(nb::make_tuple(r.name, ArrayOf(std::move(r.value))));
+            return out;
+          },
+          "name"_a, "global_step"_a, "worker"_a)
+      .def(
+          "reduction",
+          [](PyTrial& t, const std::string& name, int64_t step, const std::string& reduction,
+             const std::string& worker) {
+            return ArrayOf(
+                ValueOrThrow(t.With([&](Trial& x) { return x.reduction(name, step, reduction, worker); })));
+          },
+          "name"_a, "global_step"_a, "reduction"_a, "worker"_a)
+      .def(
+          "frame",
+          [](PyTrial& t, const std::string& regex, const std::string& collection,
+             std::optional<int64_t> global_step, const FilterArgs& steps,
+             const std::vector<std::string>& fields, const std::string& worker) {
+            tdbg::Frame frame = ValueOrThrow(t.With([&](Trial& x) {
+              return x.frame(TensorFilterOf(regex, collection, global_step, steps), fields, worker);
+            }));
+            std::vector<uint8_t> modes;
+            for (const ModeKey mode : frame.mode) modes.push_back(static_cast<uint8_t>(mode));
+            nb::list values;
+            for (std::vector<double>& column : frame.values) values.append(Array1D(std::move(column)));
+            return nb::make_tuple(frame.names, frame.workers, Array1D(std::move(frame.tensor)),
+                                  Array1D(std::move(frame.worker)), Array1D(std::move(frame.step)),
+                                  Array1D(std::move(modes)), Array1D(std::move(frame.mode_step)), values);
+          },
+          "regex"_a, "collection"_a, "global_step"_a, "filter"_a, "fields"_a, "worker"_a)
       .def(
           "value",
           [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {

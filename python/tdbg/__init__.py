@@ -9,14 +9,19 @@ Nothing is imported before it is asked for: a training process loads the capturi
 
 from __future__ import annotations
 
-__all__ = ["attach", "open", "Trial", "TdbgError"]
+__all__ = ["attach", "open", "create_trial", "refresh", "no_refresh", "ModeKeys", "Trial", "TdbgError"]
 
 _WHERE = {
     "attach": ".adaptors",
     "open": ".trial",
+    "create_trial": ".trial",
+    "refresh": ".trial",
+    "no_refresh": ".trial",
     "Trial": ".trial",
     "Tensor": ".trial",
     "Cursor": ".trial",
+    "StepState": ".steps",
+    "ModeKeys": ".modes",
     "TdbgError": ".errors",
 }
 
@@ -28,7 +33,7 @@ def __getattr__(name: str):
         value = getattr(import_module(_WHERE[name], __name__), name)
         globals()[name] = value
         return value
-    if name in ("errors", "trial", "adaptors"):
+    if name in ("errors", "exceptions", "modes", "trial", "adaptors"):
         return import_module("." + name, __name__)
     raise AttributeError(f"module 'tdbg' has no attribute '{name}'")
 

@@ -1,190 +1,47 @@
-"""Reading a run: tdbg.open(path) and what it returns.
+"""Reading a run, while it trains or a year later.
 
-Steps are global steps unless a mode is given. Texts come as arrays of type "U". bfloat16 and float8 values come as
-ml_dtypes arrays where ml_dtypes can be imported, else as uint16 and uint8 arrays of their bits. Arrays are read-only:
-they show the run's own bytes.
+    trial = tdbg.open("tdbg-runs/mine")             # shows what the last refresh() saw; every step
+    trial = tdbg.create_trial("tdbg-runs/mine")     # smdebug's: looks for news by itself; the steps a SaveConfig made due
+
+Both are the same class, with smdebug's methods, arguments and defaults; they differ in `dynamic_refresh` and in which
+`kind` of steps a call sees that does not say. Steps are global steps unless a mode is given.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
+import os
+import re
 import time
-from typing import Iterator, NamedTuple
-
-import numpy as np
+from contextlib import ExitStack, contextmanager
+from typing import Iterator
 
 from . import _trial
-from .errors import FailedPreconditionError, DeadlineExceededError, InvalidArgumentError, NotFoundError
+from .collection import Collection
+from .errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, TdbgError
+from .exceptions import (
+    MissingCollectionFiles,
+    NoMoreData,
+    SMDebugNotImplementedError,
+    SMDebugTypeError,
+    SMDebugValueError,
+    StepUnavailable,
+    TensorUnavailable,
+)
+from .modes import ModeKeys
+from .steps import Step, StepState, mode_of, step_filter
+from .tensor import Histogram, Summary, Tensor, said
 
-MODES = {"train": 1, "eval": 2, "predict": 3, "global": 4}
-_MODE_NAMES = {number: name.upper() for name, number in MODES.items()}
-_KINDS = {"any": 0, "raw": 1, "summary": 2}
+__all__ = ["open", "create_trial", "Trial", "Tensor", "Cursor", "Step", "StepState", "Summary", "Histogram", "refresh",
+           "no_refresh"]
+
 _SLICE_MILLIS = 200  # how long a wait keeps ctrl-C waiting
-_ML_DTYPES = {
-    "bfloat16": "bfloat16",
-    "float8_e4m3fn": "float8_e4m3fn",
-    "float8_e5m2": "float8_e5m2",
-    "float8_e4m3fnuz": "float8_e4m3fnuz",
-    "float8_e5m2fnuz": "float8_e5m2fnuz",
-}
+_SAY_SECONDS = 20  # between two lines about a run that has not appeared
+_END_OF_JOB = "training_job_end.ts"  # smdebug's marker
 
-
-def _mode(mode) -> int:
-    if mode is None:
-        return MODES["global"]
-    if isinstance(mode, str):
-        try:
-            return MODES[mode.lower()]
-        except KeyError:
-            raise InvalidArgumentError(f"no mode '{mode}': one of {', '.join(MODES)}") from None
-    return int(getattr(mode, "value", mode))
-
-
-def _kind(kind) -> int:
-    try:
-        return _KINDS[kind or "any"]
-    except KeyError:
-        raise InvalidArgumentError(f"no kind '{kind}': one of {', '.join(_KINDS)}") from None
-
-
-def _array(pair):
-    array, dtype = pair
-    if dtype == "text":
-        width = array.shape[-1]
-        return array.view(f"<U{width}")[..., 0] if width else np.zeros(array.shape[:-1], "<U1")
-    if dtype in _ML_DTYPES:
-        try:
-            import ml_dtypes
-        except ImportError:
-            return array
-        extension = getattr(ml_dtypes, _ML_DTYPES[dtype], None)
-        return array if extension is None else array.view(extension)
-    return array
-
-
-class Step(NamedTuple):
-    """One step of a run."""
-
-    global_step: int
-    mode: str
-    mode_step: int
-    wall_time: float  #: seconds since 1970
-    skipped: bool  #: AMP skipped the update
-    complete: bool  #: every worker committed it, ended, or died
-
-    @classmethod
-    def _of(cls, info):
-        return cls(info.global_step, _MODE_NAMES[info.mode], info.mode_step, info.wall_nanos * 1e-9, info.skipped,
-                   info.complete)
-
-
-class Histogram(NamedTuple):
-    """Signed, logarithmic, exact counts of the finite, non-zero elements; ascending."""
-
-    lower: np.ndarray
-    upper: np.ndarray
-    value: np.ndarray  #: what stands for a bucket, within 1/9 of every element in it
-    count: np.ndarray
-
-
-class Summary:
-    """Statistics of one tensor at one step. Counts cover every element, everything else the finite ones."""
-
-    FIELDS = ("count", "nan_count", "pos_inf_count", "neg_inf_count", "zero_count", "min", "max", "mean", "variance",
-              "m3", "m4", "l1", "l2", "abs_min", "abs_max")
-    __slots__ = ("_raw", "_quantile")
-
-    def __init__(self, raw, quantile):
-        self._raw = raw
-        self._quantile = quantile
-
-    def __getattr__(self, name):
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._raw, name)
-
-    @property
-    def std(self) -> float:
-        return math.sqrt(self.variance)
-
-    @property
-    def kurtosis(self) -> float:
-        return self.m4 / self.variance**2 if self.variance else math.nan
-
-    @property
-    def nonfinite_count(self) -> int:
-        return self.count - self.finite_count
-
-    def quantile(self, q: float) -> float:
-        """The value below which a share `q` of the finite elements lies. NotFoundError without a histogram."""
-        return self._quantile(q)
-
-    def as_dict(self) -> dict:
-        return {name: getattr(self._raw, name) for name in self.FIELDS}
-
-    def __dir__(self):
-        return [*self.FIELDS, "mean_abs", "finite_count", "numpy_mean", "numpy_min", "numpy_max", "std", "kurtosis",
-                "nonfinite_count", "quantile", "as_dict"]
-
-    def __repr__(self):
-        return (f"Summary(count={self.count}, mean={self.mean:.6g}, std={self.std:.6g}, min={self.min:.6g}, "
-                f"max={self.max:.6g}, nan={self.nan_count}, inf={self.pos_inf_count + self.neg_inf_count})")
-
-
-class Tensor:
-    """One tensor of a run, by its canonical name."""
-
-    def __init__(self, trial: "Trial", info):
-        self._trial = trial
-        self._raw = trial._raw
-        self.name = info.name
-        self.short_name = info.short_name
-        self.kind = info.kind
-        self.module_kind = info.module_kind
-        self.collections = info.collections
-        self.aliases = info.aliases
-        self.dtype = info.dtype
-        self.shape = tuple(info.shape)
-        self.unit_axis = info.unit_axis
-
-    def steps(self, kind: str = "any", mode=None) -> list[int]:
-        """Steps with a raw value ("raw"), with statistics ("summary"), or with either; of a mode: its mode steps."""
-        return self._raw.tensor_steps(self.name, _kind(kind), _mode(mode))
-
-    def value(self, step: int, mode=None, worker: str | None = None) -> np.ndarray:
-        """The raw value, without a copy where a sealed segment holds it."""
-        return _array(self._raw.value(self.name, self._trial._global(step, mode), worker or ""))
-
-    def final_value(self, worker: str | None = None) -> np.ndarray:
-        """What was recorded when the run ended."""
-        return _array(self._raw.final_value(self.name, worker or ""))
-
-    def summary(self, step: int, mode=None, worker: str | None = None) -> Summary:
-        step = self._trial._global(step, mode)
-        return Summary(self._raw.summary(self.name, step, worker or ""),
-                       lambda q: self._raw.quantile(self.name, step, q, worker or ""))
-
-    def final_summary(self, worker: str | None = None) -> Summary:
-        def no_histogram(q):
-            raise NotFoundError("quantiles of final values are computed from final_value()")
-
-        return Summary(self._raw.final_summary(self.name, worker or ""), no_histogram)
-
-    def histogram(self, step: int, mode=None, worker: str | None = None) -> Histogram:
-        return Histogram(*self._raw.histogram(self.name, self._trial._global(step, mode), worker or ""))
-
-    def scalar(self, step: int, mode=None, worker: str | None = None) -> float:
-        """The number of a scalar or of a one-element tensor."""
-        return self._raw.scalar(self.name, self._trial._global(step, mode), worker or "")
-
-    def series(self, field: str = "value", worker: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(steps, values) of one statistic: "mean", "abs_max", "mean_abs", "nan_count", "value" ..."""
-        return self._raw.series(self.name, field, worker or "")
-
-    def __repr__(self):
-        shape = "x".join(map(str, self.shape)) or "scalar"
-        return f"<tdbg.Tensor {self.name} {self.dtype} {shape}>"
+_logger = logging.getLogger("smdebug")
 
 
 class Cursor:
@@ -195,19 +52,14 @@ class Cursor:
 
     def next(self, timeout: float | None = None) -> Step | None:
         """The next step; None if there is none within `timeout` seconds (None: wait). StopIteration at the end."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _SLICE_MILLIS
-            if deadline is not None:
-                left = max(0, min(left, math.ceil((deadline - time.monotonic()) * 1000)))
+        for millis in _slices(timeout):
             try:
-                info = self._raw.next(left)
+                info = self._raw.next(millis)
             except FailedPreconditionError:
                 raise StopIteration from None
             if info is not None:
                 return Step._of(info)
-            if deadline is not None and time.monotonic() >= deadline:
-                return None
+        return None
 
     def __iter__(self) -> Iterator[Step]:
         return self
@@ -216,20 +68,35 @@ class Cursor:
         return self.next()
 
 
+def _slices(timeout):
+    """Milliseconds to wait, again and again until `timeout` seconds (None: for ever) have passed; at least once."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _SLICE_MILLIS
+        if deadline is not None:
+            left = max(0, min(left, math.ceil((deadline - time.monotonic()) * 1000)))
+        yield left
+        if deadline is not None and time.monotonic() >= deadline:
+            return
+
+
 class Trial:
-    """One run, opened for reading. Shows what the last refresh() saw; a cursor refreshes as it goes."""
+    """One run, opened for reading. It never writes to it.
 
-    def __init__(self, raw):
+    :ivar dynamic_refresh: calls look for new data before they answer. `refresh(trial)` and `no_refresh(trial)` set it
+        for a while.
+    """
+
+    def __init__(self, raw, name=None, kind="any", dynamic_refresh=False, range_steps=None):
         self._raw = raw
+        self._name = name
+        self._kind = kind
+        self._range = (None, None) if range_steps is None else tuple(range_steps)
+        self._announced = False
+        self.dynamic_refresh = dynamic_refresh
+        self.range_steps = range_steps
 
-    def _global(self, step: int, mode) -> int:
-        number = _mode(mode)
-        if number == MODES["global"]:
-            return int(step)
-        found = self._raw.global_step(number, int(step))
-        if found is None:
-            raise NotFoundError(f"no step {step} of mode {_MODE_NAMES[number]}")
-        return found
+    # ---- the run
 
     @property
     def path(self) -> str:
@@ -237,7 +104,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        return self._raw.name
+        return self._name or self._raw.name
 
     @property
     def state(self) -> str:
@@ -246,15 +113,14 @@ class Trial:
 
     @property
     def loaded_all_steps(self) -> bool:
+        """No more steps will come, as of the last look."""
         return self._raw.loaded_all_steps()
 
     @property
-    def modes(self) -> list[str]:
-        return [_MODE_NAMES[mode] for mode in self._raw.modes()]
-
-    @property
-    def workers(self) -> list[str]:
-        return self._raw.workers()
+    def training_ended(self) -> bool:
+        """No more steps will come. Looks."""
+        self.refresh()
+        return self.loaded_all_steps
 
     @property
     def attempts(self) -> list[int]:
@@ -269,30 +135,29 @@ class Trial:
         """The last step the training process reported, also where nothing was due; -1: none."""
         return self._raw.last_seen_step()
 
-    def refresh(self) -> bool:
-        """Takes in what is new; True if there was anything."""
-        return self._raw.refresh()
+    @property
+    def last_complete_step(self) -> int:
+        """The global step up to which nothing is missing any more; -1: none."""
+        return self._raw.last_complete_step()
 
-    def steps(self, mode=None) -> list[int]:
-        """Complete steps: global ones, or a mode's own."""
-        return self._raw.steps(_mode(mode))
+    @property
+    def num_workers(self) -> int:
+        """Workers that the training was started with."""
+        return self._raw.world_size()
 
-    def step(self, global_step: int) -> Step | None:
-        info = self._raw.step(global_step)
-        return None if info is None else Step._of(info)
+    @property
+    def worker_set(self) -> set:
+        return set(self._raw.workers())
 
-    def global_step(self, mode, mode_step: int) -> int | None:
-        return self._raw.global_step(_mode(mode), mode_step)
+    def workers(self) -> list[str]:
+        """Names, sorted, of the latest attempt."""
+        self._look()
+        return self._raw.workers()
 
-    def tensor_names(self, regex: str | None = None, collection: str | None = None) -> list[str]:
-        return self._raw.tensor_names(regex or "", collection or "")
-
-    def tensor(self, name: str) -> Tensor:
-        """By canonical name, alias, or unambiguous short name."""
-        return Tensor(self, self._raw.tensor(name))
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.tensor(name)
+    def missing_workers(self, global_step) -> list[str]:
+        """Workers that the step still waits for."""
+        self._look()
+        return self._raw.missing_workers(global_step)
 
     def losses(self) -> list:
         """What the run lost while it was written, by cause."""
@@ -307,16 +172,282 @@ class Trial:
         text = self._raw.context(topic, step)
         return None if text is None else json.loads(text)
 
+    # ---- news
+
+    def refresh(self) -> bool:
+        """Takes in what is new; True if there was anything."""
+        return self._raw.refresh()
+
+    def maybe_refresh(self, name=None) -> None:
+        """What a call does before it answers: refresh(), if `dynamic_refresh` is on and the run may have news."""
+        self._look()
+
+    def _look(self) -> None:
+        if not self.dynamic_refresh or self._announced:
+            return
+        self._raw.refresh()
+        if not self._raw.loaded_all_steps():
+            return
+        _logger.info("Training has ended, will refresh one final time in 1 sec.")
+        self._wait_for_the_others()
+        self._raw.refresh()
+        self._announced = True
+        _logger.info("Loaded all steps")
+
+    def _wait_for_the_others(self) -> None:
+        # smdebug's marker is left by the first rank that closes; the others' last steps may still be on their way.
+        # A marker older than that second says that it has passed. Our own runs end when every worker has said so.
+        try:
+            age = time.time() - os.stat(os.path.join(self.path, _END_OF_JOB)).st_mtime
+        except OSError:
+            return
+        delay = float(os.environ.get("SMDEBUG_TRAINING_END_DELAY_REFRESH", 1))
+        time.sleep(min(max(0.0, delay - age), delay))
+
+    # ---- steps
+
+    def steps(self, mode=ModeKeys.GLOBAL, show_incomplete_steps=False, kind=None) -> list[int]:
+        """Complete steps: global ones of every mode, or a mode's own.
+
+        :param show_incomplete_steps: also those that some worker is still to commit
+        :param kind: "raw" (with raw values), "summary" (with statistics), "saved" (that a SaveConfig made due; all of
+            them where nothing has one), "any". Default: "any" of tdbg.open, "saved" of create_trial.
+        """
+        self._look()
+        return self._raw.steps(self._filter(mode, kind, show_incomplete_steps))
+
+    def step(self, global_step: int) -> Step | None:
+        info = self._raw.step(global_step)
+        return None if info is None else Step._of(info)
+
+    def modes(self):
+        """Modes seen, without GLOBAL: the keys of a dict, as in smdebug."""
+        self._look()
+        return dict.fromkeys(ModeKeys(mode) for mode in self._raw.modes()).keys()
+
+    def mode(self, global_step) -> ModeKeys | None:
+        return self.mode_modestep(global_step)[0]
+
+    def mode_step(self, global_step) -> int | None:
+        return self.mode_modestep(global_step)[1]
+
+    def mode_modestep(self, global_step) -> tuple:
+        """(mode, its own step); (None, None) for a step that is not there."""
+        info = self._raw.step(global_step)
+        if info is None:
+            self._look()
+            info = self._raw.step(global_step)
+        return (None, None) if info is None else (ModeKeys(info.mode), info.mode_step)
+
+    def global_step(self, mode, mode_step) -> int | None:
+        mode = mode_of(mode)
+        if mode == ModeKeys.GLOBAL:
+            return mode_step
+        step = self._find(mode_step, mode)
+        if step is None:
+            self._look()
+            step = self._find(mode_step, mode)
+        return step
+
+    def has_passed_step(self, step, mode=ModeKeys.GLOBAL) -> StepState:
+        """Whether a step can be read, may still come, or never will."""
+        self._look()
+        return self._state(step, mode_of(mode))
+
+    def wait_for_steps(self, required_steps, mode=ModeKeys.GLOBAL, timeout=None) -> None:
+        """Waits until each of the steps can be read.
+
+        :param timeout: seconds; None: as long as the training runs
+        :raises StepUnavailable: it was not saved, or a later step is complete without it
+        :raises NoMoreData: the training has ended before it
+        :raises DeadlineExceededError: the time has passed
+        """
+        mode = mode_of(mode)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with refresh(self):
+            for step in required_steps:
+                while (state := self.has_passed_step(step, mode)) == StepState.NOT_YET_AVAILABLE:
+                    left = _SLICE_MILLIS / 1000 if deadline is None else deadline - time.monotonic()
+                    if left <= 0:
+                        raise DeadlineExceededError(f"step {step} is not there after {timeout} s: {self.path}")
+                    self._raw.wait_for_change(min(_SLICE_MILLIS, math.ceil(left * 1000)))
+                if state == StepState.AVAILABLE:
+                    continue
+                there = self._raw.steps(self._filter(mode, None, True))
+                last = there[-1] if there else -1
+                if self.loaded_all_steps and step > last:
+                    raise NoMoreData(step, mode, last)
+                raise StepUnavailable(step, mode)
+
+    def _filter(self, mode, kind, incomplete=False) -> tuple:
+        return step_filter(mode, kind or self._kind, incomplete, *self._range)
+
+    def _find(self, step_num, mode) -> int | None:
+        """The global step, if the step is there: complete or not, of whatever kind."""
+        return self._raw.global_step(mode.value, int(step_num))
+
+    def _readable(self, step_num, mode) -> int | None:
+        """The global step, if it is there and the trial's kind of steps."""
+        step = self._find(step_num, mode)
+        if step is None or not self._has_step(step):
+            return None
+        if self._kind == "saved" and self._state(step_num, mode) == StepState.UNAVAILABLE:
+            return None
+        return step
+
+    def _has_step(self, global_step) -> bool:
+        begin, end = self._range
+        return (begin is None or global_step >= begin) and (end is None or global_step < end)
+
+    def _state(self, step_num, mode) -> StepState:
+        return StepState(self._raw.step_state(int(step_num), self._filter(mode, None)))
+
+    # ---- tensors
+
+    def tensor_names(self, show_prefixed_tensors=False, *, step=None, mode=ModeKeys.GLOBAL, regex=None, collection=None,
+                     kind=None) -> list[str]:
+        """Canonical names, sorted.
+
+        :param show_prefixed_tensors: taken and ignored, as in smdebug
+        :param step: only tensors that are there at this step (of `mode`, where one is given)
+        :param mode: only tensors that are there at a step of this mode
+        :param regex: searched in the names; or a list of them, any of which may be found
+        :param collection: of this collection, by name or itself; not together with `regex`
+        :param kind: see steps()
+        """
+        if isinstance(show_prefixed_tensors, (str, list)):
+            raise SMDebugTypeError("tensor_names takes keywords: regex=..., collection=..., step=..., mode=...")
+        if regex is not None and collection is not None:
+            raise SMDebugValueError("tensor_names takes regex or collection, not both")
+        self._look()
+        mode = mode_of(mode)
+        at = None
+        if step is not None:
+            at = self._find(step, mode)
+            if at is None or not self._has_step(at):
+                return []
+        everything = at is None and mode == ModeKeys.GLOBAL and self.range_steps is None
+        which = step_filter(mode, "any") if everything else self._filter(mode, kind, incomplete=True)
+        if collection is None:
+            return self._raw.tensor_names(_regex_of(regex), "", at, which)
+        if isinstance(collection, str):
+            return self._raw.tensor_names("", collection, at, which)
+        if not hasattr(collection, "tensor_names"):
+            raise SMDebugTypeError(f"collection: a name or a Collection, not {type(collection).__name__}")
+        names = set(self._raw.tensor_names("", "", at, which)).intersection(collection.tensor_names)
+        if patterns := list(collection.include_regex or []):
+            names.update(self._raw.tensor_names(_regex_of(patterns), "", at, which))
+        return sorted(names)
+
+    def has_tensor(self, name: str) -> bool:
+        try:
+            self._raw.tensor(name)
+            return True
+        except TdbgError:
+            self._look()
+        try:
+            self._raw.tensor(name)
+            return True
+        except TdbgError:
+            return False
+
+    def tensor(self, name: str) -> Tensor:
+        """By canonical name, alias, or unambiguous short name.
+
+        :raises TensorUnavailable: names the nearest
+        :raises InvalidArgumentError: several tensors have this short name; names them
+        """
+        try:
+            return Tensor(self, self._raw.tensor(name))
+        except NotFoundError:
+            self._look()
+        try:
+            return Tensor(self, self._raw.tensor(name))
+        except NotFoundError as error:
+            raise said(TensorUnavailable(name), error) from None
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensor(name)
+
+    def collections(self) -> dict[str, Collection]:
+        """Name -> what was to be saved of which tensors."""
+        self._look()
+        return {info.name: Collection._of(info) for info in self._raw.collections()}
+
+    def collection(self, coll_name: str) -> Collection:
+        """An unknown name is an empty collection, as in smdebug."""
+        return self.collections().get(coll_name) or Collection(coll_name)
+
+    def inputs(self, step, mode=ModeKeys.GLOBAL) -> list:
+        """Values of the collection "inputs" at this step, ordered by the number at the end of their names."""
+        return self._numbered(step, mode, collection="inputs")
+
+    def labels(self, step, mode=ModeKeys.GLOBAL) -> list:
+        return self._numbered(step, mode, regex="labels*")
+
+    def predictions(self, step, mode=ModeKeys.GLOBAL) -> list:
+        return self._numbered(step, mode, regex="predictions*")
+
+    def _numbered(self, step, mode, **which) -> list:
+        def number(name):
+            found = re.search(r"_(\d+)$", name)
+            return int(found.group(1)) if found else 0
+
+        names = sorted(self.tensor_names(step=step, mode=mode, **which), key=number)
+        return [self.tensor(name).value(step, mode) for name in names]
+
+    # ---- walking
+
     def cursor(self) -> Cursor:
         return Cursor(self._raw.cursor())
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.cursor())
 
+    def __eq__(self, other):
+        if not isinstance(other, Trial):
+            return NotImplemented
+        return (self.name, self.path) == (other.name, other.path)
+
+    def __hash__(self):
+        return hash((self.name, self.path))
+
     def __repr__(self):
         steps = self.steps()
         span = f"{len(steps)} steps" + (f" ({steps[0]} to {steps[-1]})" if steps else "")
-        return f"<tdbg.Trial {self.name}: {self.state}, {span}, {len(self.tensor_names())} tensors, {len(self.workers)} workers>"
+        return (f"<tdbg.Trial {self.name}: {self.state}, {span}, {len(self.tensor_names())} tensors, "
+                f"{len(self._raw.workers())} workers>")
+
+
+def _regex_of(regex) -> str:
+    """One pattern for a pattern or a (nested) list of them."""
+    if regex is None:
+        return ""
+    if isinstance(regex, str):
+        return regex
+    if isinstance(regex, (list, tuple, set)):
+        patterns = [_regex_of(r) for r in regex]
+        return "|".join(f"(?:{pattern})" for pattern in patterns) if patterns else "(?!)"
+    raise SMDebugTypeError(f"regex: a string or a list of them, not {type(regex).__name__}")
+
+
+@contextmanager
+def _refreshing(trials, on):
+    with ExitStack() as stack:
+        for trial in trials if isinstance(trials, (list, tuple)) else [trials]:
+            stack.callback(setattr, trial, "dynamic_refresh", trial.dynamic_refresh)
+            trial.dynamic_refresh = on
+        yield trials
+
+
+def refresh(trials):
+    """with refresh(trial): calls look for new data. Afterwards, or after an exception, as before."""
+    return _refreshing(trials, True)
+
+
+def no_refresh(trials):
+    """with no_refresh(trial): a view that does not move. Afterwards, or after an exception, as before."""
+    return _refreshing(trials, False)
 
 
 def open(path, wait: float | bool | None = None, attempt: int | None = None) -> Trial:  # noqa: A001
@@ -325,13 +456,65 @@ def open(path, wait: float | bool | None = None, attempt: int | None = None) -> 
     number = -1 if attempt is None else attempt
     if not wait:
         return Trial(_trial.open(path, number, 0))
-    deadline = None if wait is True else time.monotonic() + wait
-    while True:
-        left = _SLICE_MILLIS
-        if deadline is not None:
-            left = max(1, min(left, math.ceil((deadline - time.monotonic()) * 1000)))
+    for millis in _slices(None if wait is True else wait):
         try:
-            return Trial(_trial.open(path, number, left))
+            return Trial(_trial.open(path, number, max(1, millis)))
         except DeadlineExceededError:
-            if deadline is not None and time.monotonic() >= deadline:
-                raise DeadlineExceededError(f"no run appeared within {wait} s: {path}") from None
+            pass
+    raise DeadlineExceededError(f"no run appeared within {wait} s: {path}")
+
+
+def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing/outputs/", range_steps=None,
+                 parallel=True, check=False, index_mode=True, cache=False, timeout=None) -> Trial:
+    """smdebug's way to open a run, ours or smdebug's: waits for it, and looks for news by itself.
+
+    :param name: default: the last part of `path`
+    :param range_steps: (begin, end), global, end exclusive, either may be None: other steps are not there
+    :param timeout: seconds to wait for a run that is not there yet; None: until its job is known to have ended
+    :raises MissingCollectionFiles: the job has ended without leaving a run
+    :raises DeadlineExceededError: `timeout` has passed
+
+    `output_dir`, `parallel`, `check`, `index_mode` and `cache` are taken and have nothing to do here.
+    """
+    if profiler:
+        raise SMDebugNotImplementedError("profiler trials: tdbg does not profile; use the framework's own profiler")
+    path = str(path).strip()
+    _check_range(range_steps)
+    name = os.path.basename(path.rstrip("/")) if name is None else name
+    _say_to_people()
+    _logger.info("Loading trial %s at path %s", name, path)
+    said_last = time.monotonic() - _SAY_SECONDS + 1  # the first line after a second
+    for millis in _slices(timeout):
+        try:
+            raw = _trial.open(path, -1, max(1, millis))
+            return Trial(raw, name, kind="saved", dynamic_refresh=True, range_steps=range_steps)
+        except DeadlineExceededError:
+            pass
+        if os.path.exists(os.path.join(path, _END_OF_JOB)):
+            raise MissingCollectionFiles(f"the job has ended without leaving its collections: {path}")
+        if time.monotonic() - said_last > _SAY_SECONDS:
+            said_last = time.monotonic()
+            what = "which holds no run yet" if os.path.isdir(path) else "which does not exist yet"
+            _logger.warning("Waiting for the training to write to %s, %s; is it the right path?", path, what)
+    raise DeadlineExceededError(f"no run appeared within {timeout} s: {path}")
+
+
+def _check_range(range_steps) -> None:
+    if range_steps is None:
+        return
+    begin, end = range_steps
+    for bound in (begin, end):
+        assert bound is None or (isinstance(bound, int) and bound >= 0), f"range_steps: {bound!r} is no step"
+    assert begin is None or end is None or end > begin, f"range_steps: nothing lies in [{begin}, {end})"
+
+
+def _say_to_people() -> None:
+    """smdebug's lines are on the screen without any configuration of logging; so are ours."""
+    if _logger.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("[%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(filename)s:%(lineno)d] "
+                                           "%(message)s", "%Y-%m-%d %H:%M:%S"))
+    _logger.addHandler(handler)
+    _logger.setLevel(os.environ.get("SMDEBUG_LOG_LEVEL", "INFO").upper())
+    _logger.propagate = False

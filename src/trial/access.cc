@@ -245,8 +245,9 @@ std::vector<int64_t> TrialAccess::RawSteps(TensorIndex tensor) const {
   return out;
 }
 
-Result<TensorValue> WorkerSlot::ReadRaw(const store::RawRef& ref) const {
-  TDBG_ASSIGN_OR_RETURN(store::RawValue value, reader->ReadRaw(ref));
+namespace {
+
+TensorValue Handed(store::RawValue value) {
   TensorValue out;
   out.owner = std::move(value.owner);
   out.data = value.bytes.data();
@@ -254,6 +255,18 @@ Result<TensorValue> WorkerSlot::ReadRaw(const store::RawRef& ref) const {
   out.shape = std::move(value.shape);
   out.view = {out.data, out.dtype, out.shape, {}};
   return out;
+}
+
+}  // namespace
+
+Result<TensorValue> WorkerSlot::ReadRaw(const store::RawRef& ref) const {
+  TDBG_ASSIGN_OR_RETURN(store::RawValue value, reader->ReadRaw(ref));
+  return Handed(std::move(value));
+}
+
+Result<TensorValue> WorkerSlot::MapRaw(const store::RawRef& ref) const {
+  TDBG_ASSIGN_OR_RETURN(store::RawValue value, reader->MapRaw(ref));
+  return Handed(std::move(value));
 }
 
 Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {

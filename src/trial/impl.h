@@ -7,10 +7,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "format/run_files.h"
+#include "plan/plan.h"
 #include "store/reader/worker_reader.h"
 #include "tdbg/trial.h"
 #include "trial/access.h"
@@ -40,6 +42,8 @@ struct WorkerSlot {
 
   /// The raw value at `ref`, verified, as the trial hands it out.
   Result<TensorValue> ReadRaw(const store::RawRef& ref) const;
+  /// Neither read nor verified, where a segment holds it.
+  Result<TensorValue> MapRaw(const store::RawRef& ref) const;
 
   // Where each step's rows lie; brought up to date when first asked for after a change.
   uint64_t rows_resealed = 0;
@@ -74,6 +78,11 @@ struct Trial::Impl {
   format::RunInfo run;
   bool watched = false;
 
+  /// What was to be saved; nothing where no plan could be read.
+  std::optional<plan::Plan> plan;
+  size_t plan_attempts = 0;      ///< attempts there were when it was read: each start may bring a new one
+  bool has_save_config = false;  ///< the plan saves raw values or names reductions
+
   std::vector<AttemptSlot> attempts;  ///< ascending by number
   std::vector<std::unique_ptr<WorkerSlot>> slots;
   std::vector<TrialAccess::Worker> workers;
@@ -90,10 +99,33 @@ struct Trial::Impl {
   int64_t last_discovery_nanos = 0;
   base::ChangeWaiter waiter;
   mutable std::vector<TrialAccess::RowSpan> scratch_spans;
+  /// Complete steps by mode and the mode's own number, brought up to date when it is asked for.
+  struct ModeIndex {
+    uint64_t overlay_generation = 0;
+    size_t complete = 0;
+    std::vector<std::pair<int64_t, size_t>> of[5];
+  };
+  mutable ModeIndex mode_index;
 
   // discover.cc
   Status Discover(bool* news);
   bool Watch();  ///< true if there was something that was not watched yet
+  // collections.cc
+  void ReadPlan();
+  /// A collection of the tensor has reductions that were asked for by name.
+  bool SavesReductionsOf(const TensorInfo& info) const;
+  // steps.cc
+  int64_t LastCompleteStep() const {
+    return complete_count == 0 ? -1 : steps[complete_count - 1].info.global_step;
+  }
+  /// Where the mode's step of that number lies; of several (evaluations of two attempts) the latest.
+  std::optional<size_t> FindModeStep(ModeKey mode, int64_t mode_step) const;
+  /// The greatest number of a complete step of the mode.
+  std::optional<int64_t> LastCompleteOf(ModeKey mode) const;
+  void BringModeIndexUpToDate() const;
+  bool IsOfKind(const TrialAccess::Step& step, StepKind kind) const;
+  /// Sorted by name. \error kInvalidArgument  the regex
+  Result<std::vector<TensorIndex>> TensorsOf(const Trial& trial, const TensorFilter& filter) const;
   // overlay.cc
   void TakeCommits(WorkerSlot& slot);
   void ForgetCommits(AttemptSlot& attempt);

@@ -103,6 +103,7 @@ Result<bool> Trial::Impl::Refresh() {
     // have come since the last discovery: a verdict without that worker's data would be final.
   } while (!looked && !anyone_writing());
   if (news) {
+    ReadPlan();
     RebuildOverlay();
     ++generation;
   }
@@ -189,6 +190,10 @@ std::vector<std::string> Trial::workers() const {
   return out;
 }
 
+int64_t Trial::world_size() const {
+  return impl_->attempts.empty() ? 0 : TrialAccess(*this).world_size(impl_->attempts.back().number);
+}
+
 std::vector<ModeKey> Trial::modes() const {
   std::vector<ModeKey> out;
   for (int mode = 1; mode <= 3; ++mode) {
@@ -252,35 +257,10 @@ int64_t Trial::last_seen_wall_nanos() const {
   return nanos;
 }
 
-std::vector<int64_t> Trial::steps(ModeKey mode) const {
-  std::vector<int64_t> out;
-  for (size_t i = 0; i < impl_->complete_count; ++i) {
-    const StepInfo& info = impl_->steps[i].info;
-    if (mode == ModeKey::kGlobal) {
-      out.push_back(info.global_step);
-    } else if (info.mode == mode) {
-      out.push_back(info.mode_step);
-    }
-  }
-  return out;
-}
-
 std::optional<StepInfo> Trial::step(int64_t global_step) const {
   const auto at = impl_->FindStep(global_step);
   if (!at) return std::nullopt;
   return impl_->steps[*at].info;
-}
-
-std::optional<int64_t> Trial::global_step(ModeKey mode, int64_t mode_step) const {
-  if (mode == ModeKey::kGlobal) {
-    return impl_->FindStep(mode_step) ? std::optional<int64_t>(mode_step) : std::nullopt;
-  }
-  // A mode step is never greater than its global step, and grows with it inside an attempt.
-  for (size_t i = impl_->steps.size(); i-- > 0;) {
-    const StepInfo& info = impl_->steps[i].info;
-    if (info.mode == mode && info.mode_step == mode_step) return info.global_step;
-  }
-  return std::nullopt;
 }
 
 Result<StepInfo> Cursor::Next(int64_t timeout_millis) {

@@ -21,6 +21,7 @@ pytest.importorskip("tdbg._trial", reason="the extension modules are not built")
 
 import tdbg  # noqa: E402
 from tdbg import errors  # noqa: E402
+from tdbg import ModeKeys  # noqa: E402
 from tdbg._capture import Run  # noqa: E402
 
 PLAN = """{"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
@@ -135,13 +136,14 @@ def test_series_scalars_and_context(writer, tmp_path):
 def test_modes(writer, tmp_path):
     writer.steps(3).steps(2, EVAL)
     trial = tdbg.open(tmp_path / "run")
-    assert trial.modes == ["TRAIN", "EVAL"]
+    assert trial.modes() == {ModeKeys.TRAIN, ModeKeys.EVAL}
     assert trial.steps() == [0, 1, 2, 3, 4]
     assert trial.steps(mode="eval") == [0, 1]
     assert trial.global_step("EVAL", 1) == 4
     np.testing.assert_array_equal(trial.tensor("fc.weight").value(1, mode="eval"), Writer.value(4))
     assert trial.tensor("fc.weight").steps(mode="EVAL") == [0, 1]
-    assert trial.step(4).mode == "EVAL" and trial.step(4).mode_step == 1
+    assert trial.step(4).mode == ModeKeys.EVAL and trial.step(4).mode_step == 1
+    assert (trial.mode(4), trial.mode_step(4), trial.mode_modestep(9)) == (ModeKeys.EVAL, 1, (None, None))
     with pytest.raises(errors.InvalidArgumentError, match="no mode"):
         trial.steps(mode="evla")
 
@@ -151,7 +153,7 @@ def test_errors_are_types_of_their_own(writer, tmp_path):
     trial = tdbg.open(tmp_path / "run")
     with pytest.raises(errors.NotFoundError, match="did you mean 'Net_fc.weight'"):
         trial.tensor("Net_fc.wieght")
-    with pytest.raises(LookupError):
+    with pytest.raises(errors.UnavailableError):
         trial.tensor("loss").value(77)
     with pytest.raises(ValueError):
         trial.tensor_names(regex="(")

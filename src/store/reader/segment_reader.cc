@@ -416,13 +416,17 @@ const std::vector<int64_t>& SegmentReader::shape_of(uint32_t entry) const {
 }
 
 Result<RawValue> SegmentReader::ReadRaw(uint32_t entry, std::vector<Damage>* damage) {
+  TDBG_ASSIGN_OR_RETURN(RawValue value, MapRaw(entry));
+  if (Verify(entry, damage)) return value;
+  return DataLoss(header_.entries[entry].key + ": the bytes do not match their checksum, in " + file_name_);
+}
+
+Result<RawValue> SegmentReader::MapRaw(uint32_t entry) const {
   const auto it = std::lower_bound(raw_.begin(), raw_.end(), entry,
                                    [](const auto& item, uint32_t key) { return item.first < key; });
   if (it == raw_.end() || it->first != entry) return Internal("not a raw entry");
   const RawMeta& meta = it->second;
   const std::string& key = header_.entries[entry].key;
-  if (!Verify(entry, damage))
-    return DataLoss(key + ": the bytes do not match their checksum, in " + file_name_);
   if (meta.dtype == DType::kInvalid)
     return Unimplemented(key + ": a dtype of a newer tdbg, in " + file_name_);
   RawValue value;

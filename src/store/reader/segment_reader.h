@@ -66,6 +66,8 @@ class SegmentReader {
   std::optional<uint32_t> FindEntry(std::string_view key) const;
   const std::vector<int64_t>& shape_of(uint32_t entry) const;
   Result<RawValue> ReadRaw(uint32_t entry, std::vector<Damage>* damage);
+  /// Without verifying: no byte of it is touched.
+  Result<RawValue> MapRaw(uint32_t entry) const;
 
   /// Verifies an entry against its checksum, once; false is damage.
   bool Verify(uint32_t entry, std::vector<Damage>* damage);

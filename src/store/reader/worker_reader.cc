@@ -180,6 +180,11 @@ Result<Histogram> WorkerState::HistogramOf(WorkerReader::RowRef row) {
   return DecodeHistogram(batch.histograms.subspan(offset, bytes));
 }
 
+Result<RawValue> WorkerState::MapRaw(const RawRef& ref) {
+  if (ref.source < segments.size()) return segments[ref.source]->MapRaw(ref.entry);
+  return ReadRaw(ref);
+}
+
 Result<RawValue> WorkerState::ReadRaw(const RawRef& ref) {
   if (ref.source < segments.size()) {
     std::vector<Damage> found;
@@ -259,6 +264,7 @@ class RunWorkerReader final : public WorkerReader {
     return state_->raws.Of(tensor);
   }
   Result<RawValue> ReadRaw(const RawRef& ref) override { return state_->ReadRaw(ref); }
+  Result<RawValue> MapRaw(const RawRef& ref) override { return state_->MapRaw(ref); }
   std::span<const int64_t> ShapeOf(const RawRef& ref) const override {
     if (ref.source < state_->segments.size()) return state_->segments[ref.source]->shape_of(ref.entry);
     return state_->live.ShapeOf(ref);

@@ -149,6 +149,9 @@ class WorkerReader {
   virtual std::span<const RawRef> RawsOf(format::TensorId tensor) const = 0;  ///< in step order
   /// Reads and verifies. \error kDataLoss  the checksum does not match (the damage is recorded).
   virtual Result<RawValue> ReadRaw(const RawRef& ref) = 0;
+  /// The same without a look at the bytes where they lie in a mapped file: they are neither read nor verified
+  /// here, so that a part of a large value costs the pages that are touched.
+  virtual Result<RawValue> MapRaw(const RawRef& ref) { return ReadRaw(ref); }
   virtual std::span<const int64_t> ShapeOf(const RawRef& ref) const = 0;
 
   /// A number that was asked for by name and stored as it is (smdebug's reductions), for ReadRaw.

@@ -110,6 +110,7 @@ struct WorkerState {
   void EnsureRaws();
   Result<Histogram> HistogramOf(RowRef row);
   Result<RawValue> ReadRaw(const RawRef& ref);
+  Result<RawValue> MapRaw(const RawRef& ref);
   Result<RawValue> ReadSealedRaw(const RawRef& ref);
 };
 

@@ -149,8 +149,8 @@ def test_two_ranks_are_two_workers_of_one_run(tmp_path):
             mp.spawn(worker, nprocs=2)""".replace("file://rendezvous", f"file://{tmp_path}/rendezvous"),
         TDBG_ATTEMPT="0"))
     trial = tdbg.open(str(tmp_path / "run"))
-    assert len(trial.workers) == 2 and trial.steps() == [0, 1, 2]
-    a, b = (trial["gradient/Net_fc1.weight"].summary(2, worker=w).mean for w in trial.workers)
+    assert len(trial.workers()) == 2 and trial.steps() == [0, 1, 2]
+    a, b = (trial["gradient/Net_fc1.weight"].summary(2, worker=w).mean for w in trial.workers())
     assert a == b, "gradients are averaged before they are seen"
 
 

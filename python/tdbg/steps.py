@@ -1,0 +1,64 @@
+"""Which steps: modes, kinds, states, and how a choice of them is said to the library."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from .errors import InvalidArgumentError
+from .modes import ModeKeys
+
+KINDS = {"any": 0, "raw": 1, "summary": 2, "saved": 3}
+FIRST, LAST = -(2**63), 2**63 - 1
+
+
+class StepState(Enum):
+    UNAVAILABLE = 0  #: it was not kept, and never will be
+    AVAILABLE = 1  #: every worker has committed it, has ended, or was declared lost
+    NOT_YET_AVAILABLE = 2  #: it may still come, or a worker's part of it may
+
+
+class Step(NamedTuple):
+    """One step of a run."""
+
+    global_step: int
+    mode: ModeKeys
+    mode_step: int
+    wall_time: float  #: seconds since 1970
+    skipped: bool  #: AMP skipped the update
+    complete: bool  #: every worker committed it, ended, or died
+
+    @classmethod
+    def _of(cls, info):
+        return cls(info.global_step, ModeKeys(info.mode), info.mode_step, info.wall_nanos * 1e-9, info.skipped,
+                   info.complete)
+
+
+def mode_of(mode) -> ModeKeys:
+    """A mode by itself, its name in any case, or its number. None is GLOBAL."""
+    if isinstance(mode, ModeKeys):
+        return mode
+    if mode is None:
+        return ModeKeys.GLOBAL
+    if isinstance(mode, str):
+        try:
+            return ModeKeys[mode.upper()]
+        except KeyError:
+            names = ", ".join(key.name for key in ModeKeys)
+            raise InvalidArgumentError(f"no mode '{mode}': one of {names}") from None
+    try:
+        return ModeKeys(getattr(mode, "value", mode))
+    except ValueError:
+        raise InvalidArgumentError(f"no mode {mode!r}: one of {', '.join(key.name for key in ModeKeys)}") from None
+
+
+def kind_of(kind) -> str:
+    if kind in KINDS:
+        return kind
+    raise InvalidArgumentError(f"no kind '{kind}': one of {', '.join(KINDS)}")
+
+
+def step_filter(mode, kind, incomplete=False, begin=None, end=None) -> tuple:
+    """What the extension takes for tdbg::StepFilter."""
+    return (mode_of(mode).value, KINDS[kind_of(kind)], bool(incomplete), FIRST if begin is None else int(begin),
+            LAST if end is None else int(end))

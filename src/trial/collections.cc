@@ -1,0 +1,69 @@
+// What was to be saved, and for which tensors: the collections of the run's plan.
+#include <algorithm>
+#include <map>
+
+#include "base/text.h"
+#include "format/version.h"
+#include "tdbg/trial.h"
+#include "trial/impl.h"
+
+namespace tdbg {
+
+void Trial::Impl::ReadPlan() {
+  if (plan && plan_attempts == attempts.size()) return;
+  const auto json = base::LocalFileSystem().ReadFile(base::JoinPath(path, format::kPlanFile));
+  if (!json.ok()) return;  // not written yet, or a run without one
+  auto read = plan::Plan::FromJson(*json);
+  if (!read.ok()) {
+    const std::string line = std::string(format::kPlanFile) + ": " + read.status().message();
+    if (std::find(own_damage.begin(), own_damage.end(), line) == own_damage.end()) own_damage.push_back(line);
+    return;
+  }
+  plan = *std::move(read);
+  plan_attempts = attempts.size();
+  has_save_config = false;
+  for (const plan::CollectionPlan& collection : plan->collections) {
+    if (!collection.keep) continue;
+    has_save_config |= !collection.reductions.empty();
+    for (const auto& schedule : collection.raw) has_save_config |= schedule.has_value();
+  }
+}
+
+bool Trial::Impl::SavesReductionsOf(const TensorInfo& info) const {
+  if (!plan) return false;
+  return std::any_of(plan->collections.begin(), plan->collections.end(), [&](const plan::CollectionPlan& c) {
+    return !c.reductions.empty() &&
+           std::binary_search(info.collections.begin(), info.collections.end(), c.name);
+  });
+}
+
+std::vector<CollectionInfo> Trial::collections() const {
+  std::map<std::string, CollectionInfo> by_name;
+  if (impl_->plan) {
+    for (const plan::CollectionPlan& c : impl_->plan->collections) {
+      CollectionInfo& info = by_name[c.name];
+      info.include_regex = c.include_regex;
+      info.reductions = c.reductions;
+      info.save_histogram = c.keep && c.histogram;
+      for (int mode = 1; mode < plan::kModes; ++mode) {
+        const auto& schedule = c.raw[mode];
+        if (!c.keep || !schedule) continue;
+        info.save_raw = true;
+        info.save[mode] = {schedule->interval, schedule->start, schedule->end, schedule->steps};
+      }
+    }
+  }
+  for (size_t i = 0; i < impl_->tensors.size(); ++i) {
+    const TensorInfo& tensor = impl_->tensors.at(static_cast<TensorIndex>(i));
+    for (const std::string& name : tensor.collections) by_name[name].tensor_names.push_back(tensor.name);
+  }
+  std::vector<CollectionInfo> out;
+  for (auto& [name, info] : by_name) {
+    info.name = name;
+    std::sort(info.tensor_names.begin(), info.tensor_names.end());
+    out.push_back(std::move(info));
+  }
+  return out;
+}
+
+}  // namespace tdbg

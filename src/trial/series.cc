@@ -1,0 +1,338 @@
+// Whole series of statistics as columns, for one tensor or for many.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/text.h"
+#include "store/reader/columns.h"
+#include "tdbg/trial.h"
+#include "trial/elements.h"
+#include "trial/impl.h"
+#include "trial/value_finder.h"
+
+namespace tdbg {
+namespace {
+
+using store::ColumnBit;
+using store::SummaryBatch;
+using store::SummaryColumn;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr uint64_t kCounts = ColumnBit(SummaryColumn::k_count) | ColumnBit(SummaryColumn::k_nan_count) |
+                             ColumnBit(SummaryColumn::k_pos_inf_count) |
+                             ColumnBit(SummaryColumn::k_neg_inf_count);
+
+/// One number of a row. From the columns themselves: gathering a whole row for one of its numbers touches
+/// fifteen cache lines instead of one.
+struct Field {
+  std::string_view name;
+  double (*of)(const SummaryBatch&, size_t row);
+  uint64_t columns;          ///< that it is computed from
+  bool of_a_number = false;  ///< a plain number (a learning rate, a metric) has it, too
+};
+
+uint64_t FiniteCount(const SummaryBatch& b, size_t i) {
+  return b.count[i] - b.nan_count[i] - b.pos_inf_count[i] - b.neg_inf_count[i];
+}
+
+#define TDBG_PLAIN_FIELD(field)                                                              \
+  Field {                                                                                    \
+    #field, [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.field[i]); }, \
+        ColumnBit(SummaryColumn::k_##field)                                                  \
+  }
+#define TDBG_NUMBER_FIELD(field)                                                             \
+  Field {                                                                                    \
+    #field, [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.field[i]); }, \
+        ColumnBit(SummaryColumn::k_##field), true                                            \
+  }
+constexpr auto kFields = std::to_array<Field>({
+    TDBG_PLAIN_FIELD(count),
+    TDBG_PLAIN_FIELD(nan_count),
+    TDBG_PLAIN_FIELD(pos_inf_count),
+    TDBG_PLAIN_FIELD(neg_inf_count),
+    TDBG_PLAIN_FIELD(zero_count),
+    TDBG_NUMBER_FIELD(min),
+    TDBG_NUMBER_FIELD(max),
+    TDBG_NUMBER_FIELD(mean),
+    TDBG_PLAIN_FIELD(variance),
+    TDBG_PLAIN_FIELD(m3),
+    TDBG_PLAIN_FIELD(m4),
+    TDBG_PLAIN_FIELD(l1),
+    TDBG_PLAIN_FIELD(l2),
+    TDBG_PLAIN_FIELD(abs_min),
+    TDBG_PLAIN_FIELD(abs_max),
+    {"mean_abs",
+     [](const SummaryBatch& b, size_t i) {
+       if (b.mean_abs != nullptr && !std::isnan(b.mean_abs[i])) return b.mean_abs[i];
+       const uint64_t n = FiniteCount(b, i);
+       return n ? b.l1[i] / static_cast<double>(n) : kNaN;
+     },
+     kCounts | ColumnBit(SummaryColumn::k_l1)},
+    {"std", [](const SummaryBatch& b, size_t i) { return std::sqrt(b.variance[i]); },
+     ColumnBit(SummaryColumn::k_variance)},
+    {"nonfinite_count",
+     [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.count[i] - FiniteCount(b, i)); },
+     kCounts},
+    {"value",
+     [](const SummaryBatch& b, size_t i) { return OnlyElement(b.at(i), DType::kFloat64).value_or(kNaN); },
+     kCounts | ColumnBit(SummaryColumn::k_min), true},
+});
+#undef TDBG_PLAIN_FIELD
+#undef TDBG_NUMBER_FIELD
+
+Result<const Field*> FieldOf(std::string_view name) {
+  const auto* const f =
+      std::find_if(kFields.begin(), kFields.end(), [&](const Field& x) { return x.name == name; });
+  if (f != kFields.end()) return f;
+  std::vector<std::string> names;
+  std::string all;
+  for (const Field& x : kFields) {
+    names.emplace_back(x.name);
+    all += " " + names.back();
+  }
+  const auto nearest = base::Nearest(name, names);
+  return InvalidArgument("no field '" + std::string(name) + "'" +
+                         (nearest ? ": did you mean '" + *nearest + "'?" : std::string()) +
+                         " There are:" + all);
+}
+
+/// Where a tensor's numbers of one step are.
+struct Place {
+  int64_t step = 0;
+  uint32_t order = 0;  ///< of the worker: lowest rank first
+  int preference = 0;  ///< higher first: statistics before raw values, the step's own before a micro-step's
+  const WorkerSlot* slot = nullptr;
+  const SummaryBatch* batch = nullptr;  ///< a row of statistics
+  const store::RawRef* raw = nullptr;   ///< only a raw value: its statistics are computed
+  uint32_t batch_index = 0, row = 0;
+  double value = 0;  ///< neither: a plain number
+};
+constexpr int kRawsLast = -(1 << 22);
+
+/// A summary as a batch of one row. Borrows it.
+SummaryBatch BatchOf(const Summary& s) {
+  SummaryBatch b;
+  b.rows = 1;
+  b.count = &s.count;
+  b.nan_count = &s.nan_count;
+  b.pos_inf_count = &s.pos_inf_count;
+  b.neg_inf_count = &s.neg_inf_count;
+  b.zero_count = &s.zero_count;
+  b.min = &s.min;
+  b.max = &s.max;
+  b.mean = &s.mean;
+  b.variance = &s.variance;
+  b.m3 = &s.m3;
+  b.m4 = &s.m4;
+  b.l1 = &s.l1;
+  b.l2 = &s.l2;
+  b.abs_min = &s.abs_min;
+  b.abs_max = &s.abs_max;
+  return b;
+}
+
+/// All that is kept of one tensor, one place per step (or per step and worker), ascending.
+class SeriesCollector {
+ public:
+  SeriesCollector(const ValueFinder::Impl& impl, const StepFilter& filter, bool every_worker, bool numbers)
+      : ranges_(impl.Ranges()),
+        filter_(filter),
+        last_(filter.incomplete ? filter.end : std::min(filter.end, impl.LastCompleteStep() + 1)),
+        every_worker_(every_worker),
+        numbers_(numbers) {}
+
+  /// Rows whose `needed` columns are damaged are left out. Valid until the next call.
+  const std::vector<Place>& Collect(const ValueFinder& finder, uint64_t needed) {
+    places_.clear();
+    for (const ValueFinder::Impl::Range& range : ranges_) {
+      const int64_t begin = std::max(range.begin, filter_.begin), end = std::min(range.end, last_);
+      if (begin >= end) continue;
+      uint32_t order = 0;
+      for (const WorkerSlot* slot : finder.Of(*range.attempt)) {
+        const auto add = [&](int64_t step, SubKey key, Place place) {
+          if (key.point == Point::kEnd || step < begin || step >= end) return;
+          place.step = step;
+          place.order = order;
+          place.preference += Preference(key);
+          place.slot = slot;
+          places_.push_back(place);
+        };
+        for (const format::TensorId id : slot->IdsOf(finder.tensor())) CollectOf(*slot, id, needed, add);
+        ++order;
+      }
+    }
+    const auto before = [](const Place& a, const Place& b) {
+      if (a.step != b.step) return a.step < b.step;
+      return a.order != b.order ? a.order < b.order : a.preference > b.preference;
+    };
+    if (!std::is_sorted(places_.begin(), places_.end(), before))
+      std::stable_sort(places_.begin(), places_.end(), before);
+    const auto same = [this](const Place& a, const Place& b) {
+      return a.step == b.step && (!every_worker_ || a.order == b.order);
+    };
+    places_.erase(std::unique(places_.begin(), places_.end(), same), places_.end());
+    return places_;
+  }
+
+  /// Fills out[f] for each field. Damaged columns, and what a plain number does not have, are NaN.
+  Status Fill(const Place& place, std::span<const Field* const> fields, double* out) {
+    SummaryBatch computed;
+    Summary summary;
+    const SummaryBatch* batch = place.batch;
+    if (place.raw != nullptr) {
+      const auto value = place.slot->ReadRaw(*place.raw);
+      if (value.ok() && HasStatistics(value->dtype)) {
+        TDBG_RETURN_IF_ERROR(summarizer_.Summarize(value->view, &summary, nullptr));
+      } else if (!value.ok() && value.status().code() != Code::kDataLoss) {
+        return value.status();
+      }
+      computed = BatchOf(summary);
+      batch = &computed;
+    } else if (batch != nullptr) {
+      place.slot->reader->Prepare(place.batch_index, place.row, place.row + 1);
+    }
+    for (size_t f = 0; f < fields.size(); ++f) {
+      out[f] = kNaN;
+      if (batch == nullptr) {
+        if (fields[f]->of_a_number) out[f] = place.value;
+      } else if ((batch->damaged & fields[f]->columns) == 0) {
+        out[f] = fields[f]->of(*batch, place.row);
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  template <typename Add>
+  void CollectOf(const WorkerSlot& slot, format::TensorId id, uint64_t needed, const Add& add) {
+    const std::span<const SummaryBatch> batches = slot.reader->summaries();
+    const std::span<const store::WorkerReader::RowRef> rows = slot.reader->RowsOf(id);
+    for (const auto& ref : rows) {
+      const SummaryBatch& batch = batches[ref.batch];
+      if ((batch.damaged & needed) != 0) continue;
+      Place place;
+      place.batch = &batch;
+      place.batch_index = ref.batch;
+      place.row = ref.row;
+      add(batch.step_last[ref.row], {batch.sub[ref.row], static_cast<Point>(batch.point[ref.row])}, place);
+    }
+    if (numbers_) {
+      for (const auto& point : slot.reader->ScalarsOf(id)) {
+        Place place;
+        place.value = point.value;
+        add(point.global_step, point.sub, place);
+      }
+    }
+    // Where statistics are kept the raw values beside them have nothing to add, and reading them is dear.
+    const std::span<const store::RawRef> raws = slot.reader->RawsOf(id);
+    size_t next = 0;
+    for (const store::RawRef& ref : raws) {
+      while (next < rows.size() && batches[rows[next].batch].step_last[rows[next].row] < ref.global_step)
+        ++next;
+      if (next < rows.size() && batches[rows[next].batch].step_last[rows[next].row] == ref.global_step)
+        continue;
+      Place place;
+      place.raw = &ref;
+      place.preference = kRawsLast;
+      add(ref.global_step, ref.sub, place);
+    }
+  }
+
+  const std::vector<ValueFinder::Impl::Range> ranges_;
+  const StepFilter& filter_;
+  const int64_t last_;
+  const bool every_worker_, numbers_;
+  std::vector<Place> places_;
+  Summarizer summarizer_;
+};
+
+/// Position of the slot's name among `names`, added if it is new.
+class WorkerNames {
+ public:
+  explicit WorkerNames(std::vector<std::string>* names) : names_(names) {}
+  uint32_t IndexOf(const WorkerSlot& slot) {
+    if (&slot == last_) return last_index_;
+    const auto at = std::find(names_->begin(), names_->end(), slot.info.name);
+    last_index_ = static_cast<uint32_t>(at - names_->begin());
+    if (at == names_->end()) names_->push_back(slot.info.name);
+    last_ = &slot;
+    return last_index_;
+  }
+
+ private:
+  std::vector<std::string>* names_;
+  const WorkerSlot* last_ = nullptr;
+  uint32_t last_index_ = 0;
+};
+
+}  // namespace
+
+Result<Trial::Series> Trial::series(std::string_view name, std::string_view field,
+                                    std::string_view worker) const {
+  TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
+  TDBG_ASSIGN_OR_RETURN(const Field* const f, FieldOf(field));
+  const StepFilter filter;
+  SeriesCollector collector(*impl_, filter, false, f->of_a_number);
+  const std::vector<Place>& places = collector.Collect(finder, f->columns);
+  Series series;
+  series.steps.resize(places.size());
+  series.values.resize(places.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    series.steps[i] = places[i].step;
+    TDBG_RETURN_IF_ERROR(collector.Fill(places[i], {&f, 1}, &series.values[i]));
+  }
+  return series;
+}
+
+Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::string> fields,
+                           std::string_view worker) const {
+  std::vector<const Field*> columns;
+  bool numbers = false;
+  for (const std::string& field : fields) {
+    TDBG_ASSIGN_OR_RETURN(const Field* const f, FieldOf(field));
+    columns.push_back(f);
+    numbers |= f->of_a_number;
+  }
+  TDBG_ASSIGN_OR_RETURN(const std::vector<TensorIndex> chosen, impl_->TensorsOf(*this, tensors));
+  const bool every_worker = worker == "*";
+  if (!every_worker) TDBG_RETURN_IF_ERROR(ValueFinder::CheckWorker(*impl_, worker));
+  StepFilter filter = tensors.steps;
+  if (tensors.global_step) {
+    filter.begin = *tensors.global_step;
+    filter.end = *tensors.global_step + 1;
+  }
+  Frame frame;
+  frame.fields.assign(fields.begin(), fields.end());
+  frame.values.resize(fields.size());
+  WorkerNames workers(&frame.workers);
+  SeriesCollector collector(*impl_, filter, every_worker, numbers);
+  std::vector<double> row(fields.size());
+  for (const TensorIndex tensor : chosen) {
+    const ValueFinder finder(*impl_, tensor, every_worker ? std::string_view() : worker);
+    size_t at = 0;  // places ascend, and so do the steps
+    bool named = false;
+    for (const Place& place : collector.Collect(finder, store::kKeyColumns)) {
+      if (at >= impl_->steps.size() || impl_->steps[at].info.global_step != place.step) {
+        const auto found = impl_->FindStep(place.step);
+        if (!found) continue;
+        at = *found;
+      }
+      const StepInfo& step = impl_->steps[at].info;
+      if (filter.mode != ModeKey::kGlobal && step.mode != filter.mode) continue;
+      if (!named) frame.names.push_back(finder.info().name);
+      named = true;
+      frame.tensor.push_back(static_cast<uint32_t>(frame.names.size() - 1));
+      frame.worker.push_back(workers.IndexOf(*place.slot));
+      frame.step.push_back(place.step);
+      frame.mode.push_back(step.mode);
+      frame.mode_step.push_back(step.mode_step);
+      TDBG_RETURN_IF_ERROR(collector.Fill(place, columns, row.data()));
+      for (size_t c = 0; c < row.size(); ++c) frame.values[c].push_back(row[c]);
+      if (!every_worker) ++at;
+    }
+  }
+  return frame;
+}
+
+}  // namespace tdbg

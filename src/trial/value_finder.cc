@@ -1,0 +1,78 @@
+#include "trial/value_finder.h"
+
+namespace tdbg {
+
+template <typename F>
+void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
+  const int64_t last_complete = impl_.LastCompleteStep();
+  const bool saved = filter.kind == StepKind::kSaved;
+  const bool all = filter.kind == StepKind::kAny || (saved && !impl_.has_save_config);
+  const bool raw = all || saved || filter.kind == StepKind::kRaw;
+  const bool rest = all || filter.kind == StepKind::kSummary || (saved && SavesReductions());
+  for (const Trial::Impl::Range& range : impl_.Ranges()) {
+    const int64_t begin = std::max(range.begin, filter.begin);
+    int64_t end = std::min(range.end, filter.end);
+    if (!filter.incomplete && last_complete < end) end = last_complete + 1;
+    if (begin >= end) continue;
+    const auto wanted = [&](int64_t step) { return step >= begin && step < end; };
+    for (const WorkerSlot* slot : Of(*range.attempt)) {
+      for (const format::TensorId id : slot->IdsOf(tensor_)) {
+        if (raw) {
+          for (const store::RawRef& ref : slot->reader->RawsOf(id)) {
+            if (ref.sub.point != Point::kEnd && wanted(ref.global_step) && !f(ref.global_step)) return;
+          }
+        }
+        if (!rest) continue;
+        const std::span<const store::SummaryBatch> batches = slot->reader->summaries();
+        for (const auto& ref : slot->reader->RowsOf(id)) {
+          const store::SummaryBatch& batch = batches[ref.batch];
+          if (batch.point[ref.row] == static_cast<uint16_t>(Point::kEnd)) continue;
+          if (wanted(batch.step_last[ref.row]) && !f(batch.step_last[ref.row])) return;
+        }
+        for (const auto& point : slot->reader->ScalarsOf(id)) {
+          if (point.sub.point != Point::kEnd && wanted(point.global_step) && !f(point.global_step)) return;
+        }
+      }
+    }
+  }
+}
+
+std::vector<int64_t> ValueFinder::Steps(const StepFilter& filter) const {
+  std::vector<int64_t> out;
+  EachStep(filter, [&out](int64_t step) {
+    out.push_back(step);
+    return true;
+  });
+  if (!std::is_sorted(out.begin(), out.end())) std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  if (filter.mode == ModeKey::kGlobal) return out;
+  std::vector<int64_t> of_mode;
+  for (const int64_t step : out) {
+    const auto at = impl_.FindStep(step);
+    if (at && impl_.steps[*at].info.mode == filter.mode) of_mode.push_back(impl_.steps[*at].info.mode_step);
+  }
+  return of_mode;
+}
+
+bool ValueFinder::HasStep(const StepFilter& filter) const {
+  bool found = false;
+  EachStep(filter, [&](int64_t step) {
+    if (filter.mode != ModeKey::kGlobal) {
+      const auto at = impl_.FindStep(step);
+      if (!at || impl_.steps[*at].info.mode != filter.mode) return true;
+    }
+    found = true;
+    return false;
+  });
+  return found;
+}
+
+bool ValueFinder::Keeps(const WorkerSlot& slot, int64_t global_step, StepKind kind) const {
+  const bool saved = kind == StepKind::kSaved;
+  const bool all = kind == StepKind::kAny || (saved && !impl_.has_save_config);
+  if ((all || saved || kind == StepKind::kRaw) && RawOf(slot, global_step)) return true;
+  if (!all && kind != StepKind::kSummary && !(saved && SavesReductions())) return false;
+  return RowOf(slot, global_step).has_value() || ScalarOf(slot, global_step).has_value();
+}
+
+}  // namespace tdbg

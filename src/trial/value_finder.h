@@ -1,0 +1,192 @@
+// Looking for what is kept of one tensor, worker by worker. For the .cc files of this room.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/text.h"
+#include "tdbg/trial.h"
+#include "trial/elements.h"
+#include "trial/impl.h"
+#include "trial/lookup.h"
+
+namespace tdbg {
+
+/// Looks for one thing at one step (or among what was recorded at the end), worker by worker.
+class ValueFinder {
+ public:
+  using Impl = Trial::Impl;  // for this room: Trial keeps it to itself
+
+  /// `worker`: empty for all.
+  ValueFinder(const Trial::Impl& impl, TensorIndex tensor, std::string_view worker)
+      : impl_(impl), tensor_(tensor), worker_(worker) {}
+  /// \error TensorTable::Resolve's; kNotFound  the worker
+  static Result<ValueFinder> Make(const Trial::Impl& impl, std::string_view name, std::string_view worker) {
+    TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl.tensors.Resolve(name));
+    TDBG_RETURN_IF_ERROR(CheckWorker(impl, worker));
+    return ValueFinder(impl, tensor, worker);
+  }
+  /// \error kNotFound  no worker of that name; empty is every worker
+  static Status CheckWorker(const Trial::Impl& impl, std::string_view worker) {
+    if (worker.empty()) return OkStatus();
+    std::vector<std::string> names;
+    for (const auto& slot : impl.slots) {
+      if (slot->info.name == worker) return OkStatus();
+      names.push_back(slot->info.name);
+    }
+    const auto nearest = base::Nearest(worker, names);
+    return NotFound("no worker '" + std::string(worker) + "'" +
+                    (nearest ? ": did you mean '" + *nearest + "'?" : std::string()));
+  }
+
+  /// The workers to ask at a step of the overlay, by rank.
+  Result<std::vector<WorkerSlot*>> WorkersAt(int64_t global_step) const {
+    const auto at = impl_.FindStep(global_step);
+    if (!at) {
+      const int64_t last = impl_.steps.empty() ? -1 : impl_.steps.back().info.global_step;
+      if (global_step > last) {
+        return NotFound("step " + std::to_string(global_step) + " is not there (yet): the last is " +
+                        std::to_string(last));
+      }
+      return NotFound("step " + std::to_string(global_step) + " is not among the run's steps");
+    }
+    return Of(*impl_.AttemptOf(impl_.steps[*at].attempt));
+  }
+  std::vector<WorkerSlot*> Of(const AttemptSlot& attempt) const {
+    std::vector<WorkerSlot*> out;
+    for (const WorkerIndex w : attempt.workers) {
+      WorkerSlot* slot = impl_.slots[w].get();
+      if (worker_.empty() || slot->info.name == worker_) out.push_back(slot);
+    }
+    return out;
+  }
+
+  struct FoundRow {
+    store::WorkerReader::RowRef ref;
+    const store::SummaryBatch* batch;
+    DType dtype;
+    const std::vector<int64_t>* shape;
+    const WorkerSlot* slot;
+
+    /// The numbers, settled where storage computes them from values when they are first asked for.
+    Summary Read() const {
+      slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
+      return batch->at(ref.row);
+    }
+  };
+  std::optional<FoundRow> RowOf(const WorkerSlot& slot, int64_t global_step) const {
+    std::optional<FoundRow> best;
+    int best_preference = -2;
+    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+    for (const format::TensorId id : slot.IdsOf(tensor_)) {
+      const auto rows = slot.reader->RowsOf(id);
+      const auto step_of = [&](const store::WorkerReader::RowRef& r) {
+        return batches[r.batch].step_last[r.row];
+      };
+      const auto [first, last] = StepRange(rows, global_step, step_of);
+      for (auto it = first; it != last; ++it)
+        Offer(slot, id, *it, batches[it->batch], &best, &best_preference);
+    }
+    return best;
+  }
+  std::optional<FoundRow> FinalRowOf(const WorkerSlot& slot) const {
+    std::optional<FoundRow> best;
+    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+    for (const format::TensorId id : slot.IdsOf(tensor_)) {
+      for (const auto& ref : slot.reader->RowsOf(id)) {
+        const store::SummaryBatch& batch = batches[ref.batch];
+        if (batch.point[ref.row] != static_cast<uint16_t>(Point::kEnd)) continue;
+        const format::TensorDef& def = slot.reader->tensors()[id];
+        best = FoundRow{ref, &batch, def.dtype, &def.shape, &slot};
+      }
+    }
+    return best;
+  }
+
+  std::optional<store::RawRef> RawOf(const WorkerSlot& slot, int64_t global_step) const {
+    std::optional<store::RawRef> best;
+    int best_preference = -2;
+    for (const format::TensorId id : slot.IdsOf(tensor_)) {
+      const auto raws = slot.reader->RawsOf(id);
+      const auto [first, last] =
+          StepRange(raws, global_step, [](const store::RawRef& r) { return r.global_step; });
+      for (auto it = first; it != last; ++it) {
+        if (it->sub.point == Point::kEnd || Preference(it->sub) < best_preference) continue;
+        best_preference = Preference(it->sub);
+        best = *it;
+      }
+    }
+    return best;
+  }
+  std::optional<store::RawRef> FinalRawOf(const WorkerSlot& slot) const {
+    std::optional<store::RawRef> best;
+    for (const format::TensorId id : slot.IdsOf(tensor_)) {
+      for (const store::RawRef& ref : slot.reader->RawsOf(id)) {
+        if (ref.sub.point == Point::kEnd) best = ref;
+      }
+    }
+    return best;
+  }
+
+  std::optional<double> ScalarOf(const WorkerSlot& slot, int64_t global_step) const {
+    std::optional<double> best;
+    int best_preference = -2;
+    for (const format::TensorId id : slot.IdsOf(tensor_)) {
+      const auto points = slot.reader->ScalarsOf(id);
+      const auto [first, last] = StepRange(
+          points, global_step, [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
+      for (auto it = first; it != last; ++it) {
+        if (it->sub.point == Point::kEnd || Preference(it->sub) < best_preference) continue;
+        best_preference = Preference(it->sub);
+        best = it->value;
+      }
+    }
+    return best;
+  }
+
+  /// The only element of the row's tensor, as a tensor.
+  static std::optional<TensorValue> Element(const FoundRow& row) {
+    if (row.batch->damaged != 0) return std::nullopt;
+    const auto value = OnlyElement(row.Read(), row.dtype);
+    if (!value) return std::nullopt;
+    int64_t elements = 1;
+    for (const int64_t extent : *row.shape) elements *= extent;
+    return ElementValue(*value, row.dtype, elements == 1 ? *row.shape : std::vector<int64_t>());
+  }
+
+  TensorIndex tensor() const { return tensor_; }
+  const TensorInfo& info() const { return impl_.tensors.at(tensor_); }
+  const Trial::Impl& impl() const { return impl_; }
+
+  /// Steps of the overlay at which something that `filter` asks for is kept, by the filter's own numbers.
+  std::vector<int64_t> Steps(const StepFilter& filter) const;
+  /// The same as a question, answered at the first one found.
+  bool HasStep(const StepFilter& filter) const;
+  /// Something of that kind is kept of it by this worker at this step.
+  bool Keeps(const WorkerSlot& slot, int64_t global_step, StepKind kind) const;
+
+ private:
+  static void Offer(const WorkerSlot& slot, format::TensorId id, store::WorkerReader::RowRef ref,
+                    const store::SummaryBatch& batch, std::optional<FoundRow>* best, int* best_preference) {
+    const SubKey key{batch.sub[ref.row], static_cast<Point>(batch.point[ref.row])};
+    if (key.point == Point::kEnd || Preference(key) < *best_preference) return;
+    *best_preference = Preference(key);
+    const format::TensorDef& def = slot.reader->tensors()[id];
+    *best = FoundRow{ref, &batch, def.dtype, &def.shape, &slot};
+  }
+
+  /// Calls f(global step) for each kept item of the chosen kind, unsorted, with repetitions; false ends it.
+  template <typename F>
+  void EachStep(const StepFilter& filter, F&& f) const;
+  bool SavesReductions() const { return impl_.SavesReductionsOf(info()); }
+
+  const Trial::Impl& impl_;
+  TensorIndex tensor_;
+  std::string worker_;
+};
+
+}  // namespace tdbg
