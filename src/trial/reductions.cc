@@ -101,19 +101,25 @@ std::vector<std::string> NamesFor(const ValueFinder::Impl& impl, const TensorInf
 Result<std::vector<Reduction>> Trial::saved_reductions(std::string_view name, int64_t global_step,
                                                        std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
+  TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   std::vector<Reduction> out;
   const std::vector<std::string> names = NamesFor(*impl_, finder.info());
-  if (names.empty()) return out;
-  TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
-  if (std::none_of(workers.begin(), workers.end(), [&](const WorkerSlot* slot) {
-        return finder.Keeps(*slot, global_step, StepKind::kSaved);
-      })) {
-    return out;
-  }
-  TDBG_ASSIGN_OR_RETURN(const Summary of, summary(name, global_step, worker));
-  for (const std::string& r : names) {
-    const auto value = ReductionOf(of, r);
-    if (value) out.push_back({r, ElementValue(*value, DType::kFloat64, {})});
+  for (const WorkerSlot* slot : workers) {
+    for (const format::TensorId id : slot->IdsOf(finder.tensor())) {
+      for (const auto& saved : slot->reader->ReductionsOf(id, global_step)) {
+        TDBG_ASSIGN_OR_RETURN(TensorValue value, slot->ReadRaw(saved.ref));
+        out.push_back({(saved.absolute ? "abs_" : "") + std::string(saved.name), std::move(value)});
+      }
+    }
+    const auto row = finder.RowOf(*slot, global_step);
+    if (row && row->batch->damaged == 0) {
+      const Summary summary = names.empty() ? Summary() : row->Read();
+      for (const std::string& r : names) {
+        if (const auto value = ReductionOf(summary, r))
+          out.push_back({r, ElementValue(*value, DType::kFloat64, {})});
+      }
+    }
+    if (!out.empty()) break;
   }
   return out;
 }
@@ -122,6 +128,10 @@ Result<TensorValue> Trial::reduction(std::string_view name, int64_t global_step,
                                      std::string_view worker) const {
   const bool product = std::find(kFromValues.begin(), kFromValues.end(), reduction) != kFromValues.end();
   if (!product && !ReductionOf(Summary(), reduction)) return NoSuchReduction(reduction);
+  TDBG_ASSIGN_OR_RETURN(std::vector<Reduction> saved, saved_reductions(name, global_step, worker));
+  for (Reduction& r : saved) {
+    if (r.name == reduction) return std::move(r.value);
+  }
   if (product) {
     TDBG_ASSIGN_OR_RETURN(const TensorValue raw, value(name, global_step, worker));
     return ElementValue(Product(raw, reduction == "abs_prod"), DType::kFloat64, {});
