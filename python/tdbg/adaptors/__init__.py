@@ -2,7 +2,7 @@
 
 import importlib
 
-FRAMEWORKS = ("torch",)     # those with a folder here
+FRAMEWORKS = ("torch", "xgboost")     # those with a folder here
 
 
 def arm(framework):
@@ -12,7 +12,7 @@ def arm(framework):
 
 
 def attach(model=None, config=None, dir=None, framework="torch", **options):
-    """Records the training of `model`; see tdbg.adaptors.torch.attach."""
+    """Records the training of `model`; see attach of tdbg.adaptors.torch, or of the framework named."""
     if framework not in FRAMEWORKS:
         raise ValueError(f"no adaptor for {framework!r}; there are: {', '.join(FRAMEWORKS)}")
     module = importlib.import_module(f"{__name__}.{framework}")

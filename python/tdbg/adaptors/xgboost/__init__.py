@@ -1,0 +1,10 @@
+"""The XGBoost adaptor: one training call (`xgboost.train`, `xgboost.cv`, an estimator's `fit`) is one run, one boosting
+round is one TRAIN step.
+
+Order of reading: attach.py (how it starts), training.py (one training call, round by round), shap.py and trees.py (what
+takes arithmetic). Names are smdebug's. Knows nothing about rules, files and plans' insides.
+"""
+
+from .attach import Attached, arm, attach
+
+__all__ = ["Attached", "arm", "attach"]

@@ -1,0 +1,48 @@
+"""The trees of one boosting round as columns, one row per node: smdebug's `trees/*`."""
+
+import json
+
+import numpy as np
+
+#: Column -> type; the order is smdebug's.
+COLUMNS = {"Tree": np.int64, "Node": np.int64, "ID": str, "Feature": str, "Split": np.float64, "Yes": str, "No": str,
+           "Missing": str, "Gain": np.float64, "Cover": np.float64, "Category": str}
+
+
+def _nodes(tree):
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(node.get("children", ()))
+
+
+def columns(dumps, first_tree):
+    """{column: array} for the JSON dumps (with_stats=True) of consecutive trees, the first of them number
+    `first_tree`. Nodes are in ascending order of their numbers, tree by tree; a leaf's Gain is its value.
+    """
+    rows = {name: [] for name in COLUMNS}
+
+    def add(**values):
+        for name in COLUMNS:
+            rows[name].append(values[name])
+
+    for offset, dump in enumerate(dumps):
+        tree = first_tree + offset
+        for node in sorted(_nodes(json.loads(dump)), key=lambda n: n["nodeid"]):
+            common = {"Tree": tree, "Node": node["nodeid"], "ID": f"{tree}-{node['nodeid']}",
+                      "Cover": node.get("cover", np.nan)}
+            if "leaf" in node:
+                leaf = node["leaf"]
+                gain = leaf if isinstance(leaf, (int, float)) else np.nan      # vector leaves have no one value
+                add(**common, Feature="Leaf", Split=np.nan, Yes="nan", No="nan", Missing="nan", Gain=gain,
+                    Category="nan")
+                continue
+            condition = node.get("split_condition")
+            categories = condition if isinstance(condition, list) else None
+            add(**common, Feature=str(node["split"]),
+                Split=np.nan if categories is not None or condition is None else condition,
+                Yes=f"{tree}-{node['yes']}", No=f"{tree}-{node['no']}", Missing=f"{tree}-{node['missing']}",
+                Gain=node.get("gain", np.nan),
+                Category="nan" if categories is None else json.dumps(categories))
+    return {name: np.array(values, dtype=kind) for (name, kind), values in zip(COLUMNS.items(), rows.values())}

@@ -1,0 +1,249 @@
+"""Real XGBoost trainings, recorded by the real extension, against XGBoost's own numbers."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import xgboost as xgb
+
+import tdbg
+from tdbg._capture import Run
+from tdbg.adaptors import xgboost as adaptor
+
+ROUNDS = 6
+EVERYTHING = ("metrics", "losses", "feature_importance", "average_shap", "full_shap", "trees", "predictions", "labels",
+              "hyperparameters")
+
+
+def table(rows=200, features=4, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, features)).astype(np.float32)
+    return x, (x[:, 0] * 2 + np.sin(3 * x[:, 1]) + 0.1 * rng.normal(size=rows)).astype(np.float32)
+
+
+def plan(*collections, interval=1):
+    """plan.json that keeps these built-in collections, raw every `interval` rounds."""
+    kinds = {"metrics": "metric", "losses": "loss", "trees": "tree", "predictions": "prediction", "labels": "label",
+             "hyperparameters": "hyperparameter"}
+    return json.dumps({"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
+        {"name": name, "kinds": [kinds.get(name, name)], "keep": True,
+         "raw": {"train": {"interval": interval}}} for name in collections]})
+
+
+@pytest.fixture
+def record(tmp_path):
+    """record(function, plan) -> trial of what was recorded while function ran; .runs has all directories."""
+    directory = str(tmp_path / "run")
+
+    def run(train, plan_json=""):
+        with adaptor.attach(open_run=Run.open, directory=directory, plan_json=plan_json):
+            train()
+        return tdbg.open(directory)
+
+    run.directory = directory
+    return run
+
+
+def train(rounds=ROUNDS, evals=True, **options):
+    x, y = table()
+    xv, yv = table(60, seed=1)
+    data, validation = xgb.DMatrix(x, y), xgb.DMatrix(xv, yv)
+    log = {}
+    params = {"max_depth": 3, "eta": 0.3, "nthread": 1, **options.pop("params", {})}
+    booster = xgb.train(params, data, rounds, evals=[(data, "train"), (validation, "validation")] if evals else [],
+                        evals_result=log, verbose_eval=False, **options)
+    return booster, log, data, validation
+
+
+def test_metrics_are_kept_by_default_and_every_round_is_a_step(record):
+    made = []
+    trial = record(lambda: made.append(train()))
+    log = made[0][1]
+    assert trial.steps() == list(range(ROUNDS))
+    assert trial.tensor_names(collection="metrics") == ["train-rmse", "validation-rmse"]
+    assert trial.tensor_names(collection="losses") == ["train-rmse", "validation-rmse"]
+    for name, (data, metric) in {"train-rmse": ("train", "rmse"), "validation-rmse": ("validation", "rmse")}.items():
+        values = [trial.tensor(name).value(s) for s in range(ROUNDS)]
+        assert all(v.shape == (1,) and v.dtype == np.float64 for v in values)
+        assert [float(v[0]) for v in values] == log[data][metric]        # to the last bit
+    assert trial.tensor_names(regex="^(feature_importance|trees|full_shap|predictions)") == []
+    assert trial.context("hyperparameters", 0)["max_depth"] == 3
+
+
+def test_everything_equals_what_xgboost_says(record):
+    made = []
+    trial = record(lambda: made.append(train()), plan(*EVERYTHING))
+    booster, _, data, validation = made[0]
+    for step in range(ROUNDS):
+        model = booster[: step + 1]
+        assert np.array_equal(trial.tensor("predictions").value(step), model.predict(validation))
+        for kind in ("weight", "gain", "cover", "total_gain", "total_cover"):
+            scores = model.get_score(importance_type=kind)
+            total = sum(scores.values())
+            for feature in ("f0", "f1", "f2", "f3"):
+                name = f"feature_importance/{kind}/{feature}"
+                if feature in scores:
+                    assert trial.tensor(name).value(step)[0] == pytest.approx(scores[feature] / total, rel=1e-6)
+                elif trial.has_tensor(name) if hasattr(trial, "has_tensor") else name in trial.tensor_names():
+                    assert step not in trial.tensor(name).steps()
+        contributions = model.predict(data, pred_contribs=True)
+        for column, feature in enumerate(["f0", "f1", "f2", "f3", "bias"]):
+            average = trial.tensor(f"average_shap/{feature}").value(step)
+            assert average.shape == (1,) and average.dtype == np.float32
+            assert average[0] == pytest.approx(contributions[:, column].mean(), abs=2e-6)
+        np.testing.assert_allclose(trial.tensor("full_shap/f2").value(step), contributions, atol=2e-6)
+    assert np.array_equal(trial.tensor("labels").value(0), validation.get_label())
+    assert trial.tensor("hyperparameters/max_depth").value(0).tolist() == [3]
+
+
+def test_trees_are_those_of_trees_to_dataframe(record):
+    pytest.importorskip("pandas")
+    made = []
+    trial = record(lambda: made.append(train()), plan("trees"))
+    frame = made[0][0].trees_to_dataframe()
+    for step in range(ROUNDS):
+        rows = frame[frame.Tree == step].sort_values("Node")
+        for column in ("Tree", "Node", "ID", "Feature", "Split", "Gain", "Cover"):
+            recorded = trial.tensor(f"trees/{column}").value(step)
+            if recorded.dtype.kind == "f":
+                np.testing.assert_allclose(recorded, rows[column].to_numpy(), equal_nan=True)
+            else:
+                assert recorded.tolist() == rows[column].tolist()
+        for column in ("Yes", "No", "Missing"):
+            expected = ["nan" if not isinstance(v, str) else v for v in rows[column]]
+            assert trial.tensor(f"trees/{column}").value(step).tolist() == expected
+
+
+def test_intervals_are_the_plans(record):
+    trial = record(lambda: train(12), plan("metrics", "feature_importance", "average_shap", interval=5))
+    assert trial.tensor("average_shap/f0").steps(kind="raw") == [0, 5, 10]
+
+
+@pytest.mark.parametrize("params", [{"objective": "multi:softprob", "num_class": 3}, {"booster": "dart"},
+                                    {"booster": "gblinear"}, {"num_parallel_tree": 2}])
+def test_other_boosters_and_objectives(record, params):
+    def run():
+        x, y = table()
+        y = np.digitize(y, [-1, 1]) if "num_class" in params else y
+        data = xgb.DMatrix(x, y)
+        made.append((xgb.train({"nthread": 1, "max_depth": 2, **params}, data, 3, evals=[(data, "train")],
+                               verbose_eval=False), data))
+
+    made = []
+    trial = record(run, plan("metrics", "average_shap", "full_shap", "predictions", "feature_importance"))
+    booster, data = made[0]
+    assert trial.steps() == [0, 1, 2]
+    assert trial.losses() == []
+    expected = booster.predict(data, pred_contribs=True)
+    np.testing.assert_allclose(trial.tensor("full_shap/f1").value(2), expected, atol=1e-5)
+    np.testing.assert_allclose(trial.tensor("average_shap/f1").value(2),
+                               np.atleast_1d(expected.mean(axis=0)[..., 1]), atol=1e-5)
+
+
+def test_the_model_is_the_same_bit_for_bit(record):
+    made = []
+    record(lambda: made.append(train()), plan(*EVERYTHING))
+    bare = train()[0]
+    assert bytes(made[0][0].save_raw("ubj")) == bytes(bare.save_raw("ubj"))
+
+
+def test_a_continued_model_continues_the_steps(record, tmp_path):
+    first = train(3)[0]
+    trial = record(lambda: train(2, xgb_model=first), plan(*EVERYTHING))
+    assert trial.steps() == [3, 4]
+
+
+def test_early_stopping_and_its_last_round_are_recorded(record):
+    made = []
+
+    def run():
+        x, y = table(40)
+        data, noise = xgb.DMatrix(x, y), xgb.DMatrix(*table(40, seed=3))
+        made.append(xgb.train({"eta": 1.0, "max_depth": 6, "nthread": 1}, data, 50, evals=[(noise, "noise")],
+                              early_stopping_rounds=2, verbose_eval=False))
+
+    trial = record(run)
+    assert trial.steps() == list(range(made[0].num_boosted_rounds()))
+    assert len(trial.steps()) < 50
+
+
+def test_cv_records_its_means(record):
+    made = []
+
+    def run():
+        made.append(xgb.cv({"max_depth": 2, "nthread": 1}, xgb.DMatrix(*table()), 3, nfold=3, seed=1, as_pandas=False))
+
+    trial = record(run)
+    assert [float(trial.tensor("test-rmse").value(s)[0]) for s in trial.steps()] == made[0]["test-rmse-mean"]
+    assert [float(trial.tensor("test-rmse-std").value(s)[0]) for s in trial.steps()] == made[0]["test-rmse-std"]
+
+
+def test_an_estimator_and_a_second_training_have_runs_of_their_own(record):
+    sklearn = pytest.importorskip("sklearn")    # noqa: F841  XGBRegressor needs it
+    x, y = table()
+
+    def run():
+        for _ in range(2):
+            xgb.XGBRegressor(n_estimators=3, n_jobs=1).fit(x, y, eval_set=[(x, y)], verbose=False)
+
+    trial = record(run)
+    assert trial.tensor_names(collection="metrics") == ["validation_0-rmse"]
+    assert tdbg.open(record.directory + "-2").steps() == [0, 1, 2]
+
+
+def test_a_training_that_raises_ends_its_run_and_raises(record):
+    class Breaks(xgb.callback.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            if epoch == 2:
+                raise KeyError("the script's own mistake")
+            return False
+
+    def run():
+        with pytest.raises(KeyError):
+            train(callbacks=[Breaks()])
+
+    trial = record(run)
+    assert trial.steps() == [0, 1, 2]
+    assert trial.state == "ended"
+
+
+def test_wrong_calls_fail_as_they_did(record):
+    def run():
+        with pytest.raises(TypeError):
+            xgb.train()
+
+    with adaptor.attach(dir="unused", open_run=lambda **o: pytest.fail("nothing to open")):
+        run()
+
+
+def test_our_failures_do_not_reach_the_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("TDBG_STRICT")
+
+    def refuse(**options):
+        raise OSError("no room")
+
+    with adaptor.attach(open_run=refuse):
+        booster = train()[0]
+    assert booster.num_boosted_rounds() == ROUNDS
+    assert "nothing is captured: no room; training goes on" in capsys.readouterr().err
+
+
+def test_under_the_launcher_an_untouched_script_is_recorded(tmp_path):
+    tool = os.environ.get("TDBG_CLI") or os.environ.get("TDBG_BIN")
+    if not tool:
+        pytest.skip("no `tdbg` program: set TDBG_CLI")
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent("""
+        from xgboost import DMatrix, train
+        import numpy as np
+        x = np.random.default_rng(0).normal(size=(100, 3))
+        train({"nthread": 1}, DMatrix(x, x[:, 0]), 4, evals=[(DMatrix(x, x[:, 0]), "train")], verbose_eval=False)
+    """))
+    done = subprocess.run([tool, "run", "--dir", str(tmp_path / "run"), "--", sys.executable, str(script)],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert tdbg.open(str(tmp_path / "run")).tensor_names() == ["context/learning_rate", "train-rmse"]
