@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "capture/openmp_team.h"
+#include "stats/floating_point_mode.h"
 
 namespace tdbg::capture {
 namespace {
@@ -343,6 +344,7 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     FillRow(lane, ids[i], t, {data[i], t.dtype, t.shape, {}}, place, &rows_[first + k]);
   };
   if (lanes_.size() == 1 || bytes < options_.parallel_from_bytes || work_.size() == 1) {
+    const stats::FloatingPointMode once(true);
     Lane* lane = lanes_[0].get();
     lane->bytes.swap(histograms_);
     for (size_t k = 0; k < work_.size(); ++k) fill(lane, k);
@@ -360,6 +362,7 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     }
     for (auto& lane : lanes_) lane->bytes.clear();
     OpenMpTeam::Run(static_cast<int>(lanes_.size()), [&](int lane) {
+      const stats::FloatingPointMode once(true);
       for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
         for (size_t k = s == 0 ? 0 : shares[s - 1]; k < shares[s]; ++k) {
           fill(lanes_[static_cast<size_t>(lane)].get(), k);

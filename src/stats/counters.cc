@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "stats/buckets.h"
 
@@ -44,6 +45,7 @@ void FloatCounter::AddSubnormal(uint32_t bits) {
 }
 
 void CountFloats(const float* x, size_t n, bool with_subnormals, FloatCounter* counter) {
+  counter->any_single = true;
   size_t i = 0;
   for (; i + 4 <= n; i += 4) {
     ++counter->cells[BitsAt(x, i) >> 21][0];
@@ -87,11 +89,11 @@ void PairCounter::CountPending(size_t from) {
   pending = 0;
 }
 
-void PlaceWindow(float abs_max, PairCounter* pairs) {
+uint16_t WindowBase(float abs_max) {
   // One octave of headroom: later blocks rarely exceed the first one's largest by more, and every
   // bucket given to headroom is one taken from the small values.
   const int top = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21) + 4;
-  pairs->base = static_cast<uint16_t>(
+  return static_cast<uint16_t>(
       std::clamp<int>(top - PairCounter::kWindow, PairCounter::kSmallestBase, PairCounter::kLargestBase));
 }
 
@@ -122,25 +124,28 @@ void Fold(PairCounter* pairs, FloatCounter* counter) {
     const int place = i & 63;
     if (place != 0 && place != 63) counter->folded[(i >> 6) * 1024 + pairs->base + place] += low[i];
   }
-  counter->any_folded = true;
+  counter->WillFold(pairs->base + 1, pairs->base + 63);
   pairs->elements = 0;
 }
 
 void TakeFloats(FloatCounter* counter, float abs_min, float abs_max, uint64_t times, Histogram* h) {
-  const int lo =
-      std::max(static_cast<int>(std::bit_cast<uint32_t>(abs_min) >> 21), FloatCounter::kFirstNormal);
-  const int hi = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21);
-  const bool folded = counter->any_folded;
+  int lo = std::max(static_cast<int>(std::bit_cast<uint32_t>(abs_min) >> 21), FloatCounter::kFirstNormal);
+  int hi = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21);
+  const bool folded = counter->folded_to != 0;
+  const bool single = counter->any_single;
+  if (!single) {  // a tensor's smallest magnitude is often many octaves below its window
+    lo = std::max(lo, counter->folded_from);
+    hi = std::min(hi, counter->folded_to - 1);
+  }
   const auto take = [&](int sign, int cell) {
-    uint32_t* c = counter->cells[sign * 1024 + cell];
-    uint64_t count = uint64_t{c[0]} + c[1] + c[2] + c[3];
-    if (folded) {
-      count += counter->folded[sign * 1024 + cell];
-      counter->folded[sign * 1024 + cell] = 0;
+    uint64_t count = 0;
+    if (single) {
+      uint32_t* c = counter->cells[sign * 1024 + cell];
+      count = uint64_t{c[0]} + c[1] + c[2] + c[3];
+      if (count != 0) std::memset(c, 0, sizeof counter->cells[0]);
     }
-    if (count == 0) return;
-    std::memset(c, 0, sizeof counter->cells[0]);
-    Emit(cell - kFloatBias, sign != 0, count * times, h);
+    if (folded) count += std::exchange(counter->folded[sign * 1024 + cell], 0);
+    if (count != 0) Emit(cell - kFloatBias, sign != 0, count * times, h);
   };
   const auto take_subnormal = [&](int sign, int i) {
     uint64_t& count = counter->subnormal[sign][i];
@@ -155,7 +160,8 @@ void TakeFloats(FloatCounter* counter, float abs_min, float abs_max, uint64_t ti
     for (int i = 0; i < 4 * 23; ++i) take_subnormal(0, i);
   }
   for (int cell = lo; cell <= hi; ++cell) take(0, cell);
-  counter->any_folded = false;
+  counter->folded_to = 0;
+  counter->any_single = false;
   counter->any_subnormal = false;
 }
 

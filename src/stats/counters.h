@@ -21,10 +21,11 @@ struct FloatCounter {
   static constexpr int kFirstNonFinite = 1020;
   /// Four of each: with one, runs of equal values would wait for the store of the one before.
   uint32_t cells[kCells][4];
-  uint64_t folded[kCells];        ///< from the pair counter
+  uint64_t folded[kCells];        ///< from the counters of ids in a window
   uint64_t subnormal[2][4 * 23];  ///< [sign][k - 4 * -149]
   uint64_t outside_count;         ///< elements that missed the window, for the caller's use
-  bool any_folded;
+  int folded_from, folded_to;     ///< the places of either sign, [from, to), where `folded` may hold some
+  bool any_single;                ///< some of `cells` are
   bool any_subnormal;
 
   void AddSubnormal(uint32_t bits);
@@ -34,7 +35,12 @@ struct FloatCounter {
       AddSubnormal(bits);
     } else {
       ++cells[bits >> 21][turn & 3];
+      any_single = true;
     }
+  }
+  void WillFold(int from, int to) {
+    folded_from = folded_to == 0 || from < folded_from ? from : folded_from;
+    folded_to = to > folded_to ? to : folded_to;
   }
 };
 
@@ -82,8 +88,8 @@ struct PairCounter {
   void CountPending(size_t from);
 };
 
-/// Sets the window so that `abs_max` is near its top.
-void PlaceWindow(float abs_max, PairCounter* pairs);
+/// The `base` of a window near whose top `abs_max` is.
+uint16_t WindowBase(float abs_max);
 /// Moves all counts to `counter` and leaves `pairs` empty.
 void Fold(PairCounter* pairs, FloatCounter* counter);
 

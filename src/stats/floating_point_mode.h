@@ -21,21 +21,26 @@ class FloatingPointMode {
   explicit FloatingPointMode(bool flush_results) {
 #if defined(__SSE__)
     saved_ = _mm_getcsr();
-    _mm_setcsr(0x1f80u | (flush_results ? 0x8000u : 0u));
+    const uint32_t wanted = 0x1f80u | (flush_results ? 0x8000u : 0u);
+    // Writing it waits for everything in flight, twice per tensor; a batch's caller may have set it already.
+    changed_ = (saved_ & ~kStickyFlags) != wanted;
+    if (changed_) _mm_setcsr(wanted);
 #else
     (void)flush_results;
 #endif
   }
   ~FloatingPointMode() {
 #if defined(__SSE__)
-    _mm_setcsr(saved_);
+    if (changed_) _mm_setcsr(saved_);
 #endif
   }
   FloatingPointMode(const FloatingPointMode&) = delete;
   FloatingPointMode& operator=(const FloatingPointMode&) = delete;
 
  private:
+  static constexpr uint32_t kStickyFlags = 0x3f;
   uint32_t saved_ = 0;
+  bool changed_ = false;
 };
 
 }  // namespace tdbg::stats

@@ -6,8 +6,7 @@
 
 #include "stats/kernels.h"
 
-#include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
@@ -23,7 +22,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D64 = hn::ScalableTag<double>;
 using D32 = hn::ScalableTag<float>;
 using DU32 = hn::RebindToUnsigned<D32>;
+using DI32 = hn::RebindToSigned<D32>;
 using DU16 = hn::ScalableTag<uint16_t>;
+using DU8 = hn::ScalableTag<uint8_t>;
 using V64 = hn::Vec<D64>;
 using V32 = hn::Vec<D32>;
 using VU32 = hn::Vec<DU32>;
@@ -294,10 +295,16 @@ HWY_NOINLINE void CountRange(const typename Loader::Word* x, size_t n, uint32_t 
   }
 }
 
-template <bool kPairs, bool kCountPrevious, class Loader>
+// What becomes of a block's ids.
+enum class Ids { kNone, kPairs, kPairsCountingPrevious, kSlices };
+
+template <Ids kIds, class Loader>
 HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
-                      PairCounter* pairs, FloatCounter* outside, Extremes<typename Loader::Lane>& e,
-                      V64 (&total)[5]) {
+                      PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
+                      Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
+  constexpr bool kSlices = kIds == Ids::kSlices;
+  constexpr bool kCountPrevious = kIds == Ids::kPairsCountingPrevious;
+  constexpr bool kPairs = kIds == Ids::kPairs || kCountPrevious;
   const D32 d;
   const DU16 du16;
   const size_t step = 4 * hn::Lanes(d);
@@ -310,11 +317,14 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
   VU16 base = hn::Zero(du16);
   uint16_t* write = nullptr;
   const uint16_t* previous = nullptr;
-  if constexpr (kPairs) {
-    base = hn::Set(du16, pairs->base);
-    first_in = uint32_t{pairs->base} + 1;
+  if constexpr (kPairs || kSlices) {
+    const uint16_t window = kPairs ? pairs->base : slices->base;
+    base = hn::Set(du16, window);
+    first_in = uint32_t{window} + 1;
     below = hn::Set(Lane(), static_cast<hn::TFromD<Lane>>((first_in << Loader::kCellShift) - 1));
     first_in <<= LoadF32::kCellShift;
+  }
+  if constexpr (kPairs) {
     write = pairs->indices[pairs->current ^ 1];
     previous = pairs->indices[pairs->current];
   }
@@ -326,7 +336,7 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
     hn::Vec<Lane> smallest = below;
     {
       const Two two = Loader::Load(at);
-      if constexpr (kPairs) ids = WindowId(two.top, base);
+      if constexpr (kPairs || kSlices) ids = WindowId(two.top, base);
       smallest = Loader::Look(two, e);
       AddMoments(two.a, two.b, scale, pivot, s);
     }
@@ -350,11 +360,15 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
         ids = hn::Or(ids, hn::ShiftLeft<7>(WindowId(two.top, base)));
         hn::StoreU(ids, du16, write + i * indices);
       }
+      if constexpr (kSlices) {
+        ids = hn::Or(ids, hn::ShiftLeft<8>(WindowId(two.top, base)));
+        hn::StoreU(hn::BitCast(DU8(), ids), DU8(), slices->ids + i * step);
+      }
       smallest = hn::Min(smallest, Loader::Look(two, e));
       AddMoments(two.a, two.b, scale, pivot, s);
     }
     e.abs_min = hn::Min(e.abs_min, smallest);
-    if constexpr (kPairs) {
+    if constexpr (kPairs || kSlices) {
       // Of normal values one in some thousands is too small for the window. Asked here that costs one
       // comparison; asked once per block it cost a second look at every fourth block, 15 % of all time.
       if (HWY_UNLIKELY(!hn::AllFalse(Lane(), hn::Lt(smallest, below)))) {
@@ -369,9 +383,11 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
   total[4] = AddWidened(total[4], s.l1);
 }
 
-template <bool kPairs, class Loader>
-HWY_INLINE size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, float scale,
-                       PairCounter* pairs, FloatCounter* outside, Partial* out, bool* all_finite) {
+template <Ids kIds, class Loader>
+size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, float scale,
+            PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
+  constexpr bool kPairs = kIds == Ids::kPairs;
+  constexpr bool kSlices = kIds == Ids::kSlices;
   const D32 d;
   const D64 d64;
   using Lane = typename Loader::Lane;
@@ -381,6 +397,7 @@ HWY_INLINE size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, fl
   // for every instruction set.
   constexpr size_t kIterations = 32;
   static_assert(hn::MaxLanes(D32()) * 2 * kIterations <= PairCounter::kPending);
+  static_assert(hn::MaxLanes(D32()) * 4 * kIterations <= SliceCounter::kMost);
   const V32 v_scale = hn::Set(d, scale);
   const V32 v_pivot = hn::Set(d, pivot * scale);
   Extremes<Lane> e;
@@ -394,22 +411,27 @@ HWY_INLINE size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, fl
     if constexpr (kPairs) {
       const size_t made = iterations * indices;
       if (pairs->pending >= made) {
-        Block<true, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, outside, e, total);
+        Block<Ids::kPairsCountingPrevious, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices,
+                                                   outside, e, total);
         pairs->CountPending(made);
       } else {
         pairs->CountPending(0);
-        Block<true, false, Loader>(x + i, iterations, v_scale, v_pivot, pairs, outside, e, total);
+        Block<Ids::kPairs, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
       }
       pairs->current ^= 1;
       pairs->pending = static_cast<uint32_t>(made);
-      const uint32_t first_out = (uint32_t{pairs->base} + 1 + PairCounter::kWindow) << LoadF32::kCellShift;
+    } else {
+      Block<kIds, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
+      if constexpr (kSlices) slices->Count(iterations * step);
+    }
+    if constexpr (kPairs || kSlices) {
+      const uint32_t window = kPairs ? pairs->base : slices->base;
+      const uint32_t first_out = (window + 1 + PairCounter::kWindow) << LoadF32::kCellShift;
       if (HWY_UNLIKELY(Reduce(e).abs_max() >= first_out >> (LoadF32::kCellShift - Loader::kCellShift))) {
         CountRange<Loader>(x + i, iterations * step, first_out, 0x7f800000u, outside);
       }
       whole.AbsorbMaxima(e);
       e.ResetMaxima();
-    } else {
-      Block<false, false, Loader>(x + i, iterations, v_scale, v_pivot, pairs, outside, e, total);
     }
     i += iterations * step;
   }
@@ -443,100 +465,96 @@ HWY_INLINE size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, fl
   return done;
 }
 
+template <class Loader>
+HWY_INLINE size_t FastInto(const typename Loader::Word* x, size_t n, float pivot, float scale,
+                           PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out,
+                           bool* all_finite) {
+  const auto fast = slices != nullptr  ? Fast<Ids::kSlices, Loader>
+                    : pairs != nullptr ? Fast<Ids::kPairs, Loader>
+                                       : Fast<Ids::kNone, Loader>;
+  return fast(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
+}
+
 size_t FastF32Kernel(const float* x, size_t n, float pivot, float scale, PairCounter* pairs,
-                     FloatCounter* outside, Partial* out, bool* all_finite) {
-  if (pairs == nullptr) return Fast<false, LoadF32>(x, n, pivot, scale, pairs, outside, out, all_finite);
-  return Fast<true, LoadF32>(x, n, pivot, scale, pairs, outside, out, all_finite);
+                     SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
+  return FastInto<LoadF32>(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
 }
 
 size_t FastBF16Kernel(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
-                      FloatCounter* outside, Partial* out, bool* all_finite) {
-  if (pairs == nullptr) return Fast<false, LoadBF16>(x, n, pivot, scale, pairs, outside, out, all_finite);
-  return Fast<true, LoadBF16>(x, n, pivot, scale, pairs, outside, out, all_finite);
+                      SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
+  return FastInto<LoadBF16>(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
 }
 
-// ---------------------------------------------------------------- conversions
-
-// Plain loops: inside this namespace the compiler vectorises them for the target at hand.
-template <typename In, typename Out>
-HWY_INLINE void Convert(const void* in, size_t n, Out* HWY_RESTRICT out) {
-  const In* HWY_RESTRICT from = static_cast<const In*>(in);
-  for (size_t i = 0; i < n; ++i) out[i] = static_cast<Out>(from[i]);
+// The largest bits without the sign, of float32 (DU32) or bfloat16 (DU16).
+template <class DU>
+HWY_INLINE uint32_t LargestMagnitude(DU du, const void* data, size_t n) {
+  using T = hn::TFromD<DU>;
+  const auto* x = static_cast<const T*>(data);
+  const size_t lanes = hn::Lanes(du);
+  const T magnitude = hwy::LimitsMax<T>() >> 1;
+  auto most = hn::Zero(du);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hwy::Prefetch(reinterpret_cast<const char*>(x + i) + kAhead);
+    most = hn::Max(most, hn::And(hn::LoadU(du, x + i), hn::Set(du, magnitude)));
+  }
+  T r = hn::GetLane(hn::MaxOfLanes(du, most));
+  for (; i < n; ++i) {
+    T bits;
+    std::memcpy(&bits, x + i, sizeof bits);
+    r = HWY_MAX(r, static_cast<T>(bits & magnitude));
+  }
+  return r;
 }
 
-// Highway 1.0.3 promotes float16 without regard to infinity and NaN where the processor cannot
-// (65536 for infinity), so the bits are moved here, and the same way on every target.
-HWY_INLINE V32 WidenF16(const uint16_t* from) {
+uint32_t AbsMaxF32Kernel(const float* x, size_t n) { return LargestMagnitude(DU32(), x, n); }
+uint32_t AbsMaxBF16Kernel(const uint16_t* x, size_t n) { return LargestMagnitude(DU16(), x, n) << 16; }
+
+void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCounter* outside) {
   const D32 d;
   const DU32 du;
-  const hn::RebindToSigned<D32> di;
-  const hn::Rebind<uint16_t, D32> half;
-  const VU32 bits = hn::PromoteTo(du, hn::LoadU(half, from));
-  const VU32 magnitude = hn::And(bits, hn::Set(du, 0x7fff));
-  const VU32 sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
-  const VU32 rebias = hn::Set(du, 112u << 23);
-  const VU32 shifted = hn::Add(hn::ShiftLeft<13>(magnitude), rebias);
-  const VU32 non_finite = hn::Add(shifted, rebias);
-  const V32 subnormal = hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), hn::Set(d, 0x1p-24f));
-  VU32 r = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7bff)), non_finite, shifted);
-  r = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x400)), hn::BitCast(du, subnormal), r);
-  return hn::BitCast(d, hn::Or(r, sign));
-}
-
-HWY_INLINE void ConvertF16(const void* in, size_t n, float* out) {
-  const D32 d;
+  const DI32 di;
   const size_t lanes = hn::Lanes(d);
-  const auto* from = static_cast<const uint16_t*>(in);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(WidenF16(from + i), d, out + i);
-  if (i == n) return;
-  HWY_ALIGN uint16_t tail[hn::MaxLanes(D32())] = {};
-  HWY_ALIGN float wide[hn::MaxLanes(D32())];
-  std::memcpy(tail, from + i, (n - i) * sizeof *tail);
-  hn::StoreU(WidenF16(tail), d, wide);
-  std::memcpy(out + i, wide, (n - i) * sizeof *wide);
-}
-
-void ToFloatKernel(Source source, const void* in, size_t n, float* HWY_RESTRICT out) {
-  switch (source) {
-    case Source::kBool: {
-      const auto* from = static_cast<const uint8_t*>(in);
-      for (size_t i = 0; i < n; ++i) out[i] = from[i] != 0 ? 1.0f : 0.0f;
-      return;
+  const size_t step = 4 * lanes;
+  const VU16 base = hn::Set(DU16(), slices->base);
+  const uint32_t first_in = (uint32_t{slices->base} + 1) << LoadF32::kCellShift;
+  const uint32_t first_out = first_in + (uint32_t{PairCounter::kWindow} << LoadF32::kCellShift);
+  const VU32 v_first_in = hn::Set(du, first_in - 1);
+  const auto last_in = hn::Set(di, static_cast<int32_t>(first_out - 2));
+  const VU32 one = hn::Set(du, 1);
+  HWY_ALIGN float tail[4 * hn::MaxLanes(D32())] = {};
+  size_t made = 0;
+  for (size_t i = 0; i < n; i += step) {
+    const float* at = x + i;
+    if (i + step > n) {  // filled up with zeros, which are counted and thrown away
+      std::memcpy(tail, at, (n - i) * sizeof *x);
+      at = tail;
     }
-    case Source::kU8:
-      return Convert<uint8_t>(in, n, out);
-    case Source::kI8:
-      return Convert<int8_t>(in, n, out);
-    case Source::kU16:
-      return Convert<uint16_t>(in, n, out);
-    case Source::kI16:
-      return Convert<int16_t>(in, n, out);
-    case Source::kF16:
-      return ConvertF16(in, n, out);
-    case Source::kBF16: {
-      const auto* from = static_cast<const uint16_t*>(in);
-      auto* bits = reinterpret_cast<unsigned char*>(out);
-      for (size_t i = 0; i < n; ++i) {
-        const uint32_t wide = uint32_t{from[i]} << 16;
-        std::memcpy(bits + 4 * i, &wide, 4);
-      }
-      return;
+    const Two two[2] = {LoadF32::Load(at), LoadF32::Load(at + 2 * lanes)};
+    const VU16 ids = hn::Or(WindowId(two[0].top, base), hn::ShiftLeft<8>(WindowId(two[1].top, base)));
+    hn::StoreU(hn::BitCast(DU8(), ids), DU8(), slices->ids + made);
+    // Less one, so that a zero is larger than anything.
+    VU32 smallest = hn::Set(du, ~uint32_t{0});
+    auto largest = hn::Zero(di);
+    for (const Two& t : two) {
+      const VU32 a = hn::Sub(hn::BitCast(du, hn::Abs(t.a)), one);
+      const VU32 b = hn::Sub(hn::BitCast(du, hn::Abs(t.b)), one);
+      smallest = hn::Min(smallest, hn::Min(a, b));
+      largest = hn::Max(largest, hn::Max(hn::BitCast(di, a), hn::BitCast(di, b)));
+    }
+    if (HWY_UNLIKELY(!hn::AllFalse(du, hn::Lt(smallest, v_first_in)))) {
+      CountRange<LoadF32>(at, step, 1, first_in, outside);
+    }
+    if (HWY_UNLIKELY(!hn::AllFalse(di, hn::Gt(largest, last_in)))) {
+      CountRange<LoadF32>(at, step, first_out, 0x7f800000u, outside);
+    }
+    made += step;
+    if (made == SliceCounter::kMost) {
+      slices->Count(made);
+      made = 0;
     }
   }
-}
-
-void ToDoubleKernel(WideSource source, const void* in, size_t n, double* HWY_RESTRICT out) {
-  switch (source) {
-    case WideSource::kU32:
-      return Convert<uint32_t>(in, n, out);
-    case WideSource::kI32:
-      return Convert<int32_t>(in, n, out);
-    case WideSource::kU64:
-      return Convert<uint64_t>(in, n, out);
-    case WideSource::kI64:
-      return Convert<int64_t>(in, n, out);
-  }
+  if (made != 0) slices->Count(made);
 }
 
 }  // namespace tdbg::stats::HWY_NAMESPACE
@@ -549,8 +567,9 @@ HWY_EXPORT(ExactF32Kernel);
 HWY_EXPORT(ExactF64Kernel);
 HWY_EXPORT(FastF32Kernel);
 HWY_EXPORT(FastBF16Kernel);
-HWY_EXPORT(ToFloatKernel);
-HWY_EXPORT(ToDoubleKernel);
+HWY_EXPORT(AbsMaxF32Kernel);
+HWY_EXPORT(AbsMaxBF16Kernel);
+HWY_EXPORT(CountInWindowKernel);
 
 void ExactF32(const float* x, size_t n, double pivot, Partial* out) {
   HWY_DYNAMIC_DISPATCH(ExactF32Kernel)(x, n, pivot, out);
@@ -558,19 +577,22 @@ void ExactF32(const float* x, size_t n, double pivot, Partial* out) {
 void ExactF64(const double* x, size_t n, double pivot, double scale, Partial* out) {
   HWY_DYNAMIC_DISPATCH(ExactF64Kernel)(x, n, pivot, scale, out);
 }
-size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, FloatCounter* outside,
-               Partial* out, bool* all_finite) {
-  return HWY_DYNAMIC_DISPATCH(FastF32Kernel)(x, n, pivot, scale, pairs, outside, out, all_finite);
+size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, SliceCounter* slices,
+               FloatCounter* outside, Partial* out, bool* all_finite) {
+  return HWY_DYNAMIC_DISPATCH(FastF32Kernel)(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
 }
 size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
-                FloatCounter* outside, Partial* out, bool* all_finite) {
-  return HWY_DYNAMIC_DISPATCH(FastBF16Kernel)(x, n, pivot, scale, pairs, outside, out, all_finite);
+                SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
+  return HWY_DYNAMIC_DISPATCH(FastBF16Kernel)(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
 }
-void ToFloat(Source source, const void* in, size_t n, float* out) {
-  HWY_DYNAMIC_DISPATCH(ToFloatKernel)(source, in, n, out);
+float AbsMax(const float* x, size_t n) {
+  return std::bit_cast<float>(HWY_DYNAMIC_DISPATCH(AbsMaxF32Kernel)(x, n));
 }
-void ToDouble(WideSource source, const void* in, size_t n, double* out) {
-  HWY_DYNAMIC_DISPATCH(ToDoubleKernel)(source, in, n, out);
+float AbsMax(const uint16_t* x, size_t n) {
+  return std::bit_cast<float>(HWY_DYNAMIC_DISPATCH(AbsMaxBF16Kernel)(x, n));
+}
+void CountInWindow(const float* x, size_t n, SliceCounter* slices, FloatCounter* outside) {
+  HWY_DYNAMIC_DISPATCH(CountInWindowKernel)(x, n, slices, outside);
 }
 
 }  // namespace tdbg::stats

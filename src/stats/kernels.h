@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "stats/counters.h"
+#include "stats/slice_counter.h"
 
 namespace tdbg::stats {
 
@@ -33,21 +34,27 @@ inline constexpr size_t kSuperBlock = 16384;
 /// What is gathered or converted at a time.
 inline constexpr size_t kChunk = 2048;
 
+/// The element of the largest magnitude, without its sign: NaN if there is one, of the second form bfloat16.
+float AbsMax(const float* x, size_t n);
+float AbsMax(const uint16_t* x, size_t n);
+
 /// Any values, sums in double; non-finite ones are counted and left out.
 void ExactF32(const float* x, size_t n, double pivot, Partial* out);
 /// Sums are of x * scale; extrema stay in x's own unit. `pivot` is in the scaled unit.
 void ExactF64(const double* x, size_t n, double pivot, double scale, Partial* out);
 
-/// Sums in float32, flushed to double after 64 additions per lane. If `pairs` is not null the block
-/// is counted there, except for what lies outside its window, which goes to `outside`.
+/// Sums in float32, flushed to double after 64 additions per lane. If `pairs` or `slices` (one of them) is
+/// not null the block is counted there, except for what lies outside its window, which goes to `outside`.
 ///
 /// \pre x * scale and pivot * scale are far from overflow, scale is a power of two.
 /// \return elements looked at: n less a remainder shorter than one iteration. With a non-finite
-/// element among them, *all_finite is false and `out` is unchanged (`pairs` and `outside` are right).
-size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, FloatCounter* outside,
-               Partial* out, bool* all_finite);
+/// element among them, *all_finite is false and `out` is unchanged (the counters are right).
+size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, SliceCounter* slices,
+               FloatCounter* outside, Partial* out, bool* all_finite);
 size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
-                FloatCounter* outside, Partial* out, bool* all_finite);
+                SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite);
+/// The counting alone, of any values.
+void CountInWindow(const float* x, size_t n, SliceCounter* slices, FloatCounter* outside);
 
 /// Exact widening; the choice of type is ConvertsToFloat's.
 enum class Source : uint8_t { kBool, kU8, kI8, kU16, kI16, kF16, kBF16 };

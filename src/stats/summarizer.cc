@@ -1,5 +1,6 @@
 // Decides which kernel sees which block, and puts their answers together.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -18,6 +19,8 @@ using namespace stats;  // NOLINT: this file is the room's front door
 
 // Below this many elements folding 2 x 16,384 counters costs more than pairs save.
 constexpr int64_t kPairsFrom = 64 * 1024;
+// And below this many the fixed cost of slices is larger than that of one increment each.
+constexpr int64_t kSlicesFrom = 192;
 // Before 32-bit counters may wrap, whatever is in them goes to the histogram.
 constexpr uint64_t kSpillAfter = uint64_t{1} << 31;
 
@@ -81,9 +84,11 @@ struct Totals {
 }  // namespace
 
 struct Summarizer::Scratch {
-  PairCounter pairs;
-  DoubleCounter doubles;
-  FloatCounter floats;
+  const bool have_slices = HaveSliceCounter();
+  SliceCounter slices{};
+  PairCounter pairs{};
+  DoubleCounter doubles{};
+  FloatCounter floats{};
   alignas(64) float as_float[kChunk];
   alignas(64) double as_double[kChunk];
   alignas(64) std::byte gathered[kChunk * 8];
@@ -96,8 +101,12 @@ namespace {
 template <class Tables>
 class Pass {
  public:
-  Pass(Tables* tables, bool histogram, bool pairs, double scale)
-      : t_(tables), histogram_(histogram), use_pairs_(histogram && pairs), wide_scale_(scale) {}
+  Pass(Tables* tables, bool histogram, int64_t elements, double scale)
+      : t_(tables),
+        histogram_(histogram),
+        use_slices_(histogram && tables->have_slices && elements >= kSlicesFrom),
+        use_pairs_(histogram && !tables->have_slices && elements >= kPairsFrom),
+        wide_scale_(scale) {}
 
   const Totals& totals() const { return totals_; }
 
@@ -158,6 +167,7 @@ class Pass {
       TakeDoubles(&t_->doubles, totals_.abs_min_nonzero, totals_.abs_max, times, h);
       return;
     }
+    if (use_slices_) Fold(&t_->slices, &t_->floats);
     if (use_pairs_) Fold(&t_->pairs, &t_->floats);
     TakeFloats(&t_->floats, static_cast<float>(totals_.abs_min_nonzero), static_cast<float>(totals_.abs_max),
                times, h);
@@ -217,11 +227,12 @@ class Pass {
   }
 
   template <typename Word>
-  using FastKernel = size_t (*)(const Word*, size_t, float, float, PairCounter*, FloatCounter*, Partial*,
-                                bool*);
+  using FastKernel = size_t (*)(const Word*, size_t, float, float, PairCounter*, SliceCounter*, FloatCounter*,
+                                Partial*, bool*);
 
   template <typename Word, FastKernel<Word> kFast>
   void Floats(const Word* x, size_t n) {
+    if (!have_pivot_ && n > kChunk) Scout(x, std::min(n, kSuperBlock));
     while (n != 0) {
       const bool exact = !have_pivot_ || !have_scale_ || met_nonfinite_;
       const size_t m = std::min(exact ? kChunk : kSuperBlock, n);
@@ -236,14 +247,50 @@ class Pass {
     }
   }
 
+  // A look ahead over the first block: enough to begin with the fast kernel, which then looks at how good the
+  // pivot was. Not if it holds a non-finite element or zeros alone.
+  template <typename Word>
+  void Scout(const Word* x, size_t n) {
+    const float abs_max = AbsMax(x, n);
+    if (!std::isfinite(abs_max)) return;
+    SetScale(abs_max);
+    if (!have_scale_) return;
+    // The median of a few: one far outlier among them, and their mean would be a bad pivot for all others.
+    std::array<float, 9> sample;
+    for (size_t i = 0; i < sample.size(); ++i) sample[i] = *Widened(x + i * (n - 1) / (sample.size() - 1), 1);
+    std::nth_element(sample.begin(), sample.begin() + sample.size() / 2, sample.end());
+    pivot_ = sample[sample.size() / 2];
+    have_pivot_ = true;
+  }
+
   void ExactFloats(const float* x, size_t m, bool count) {
     if (!have_pivot_) pivot_ = FirstFiniteOr(x, m, 0.0);
     Partial p;
     ExactF32(x, m, pivot_, &p);
     Settle(&p, m, 0x1p20, [&](double pivot, Partial* again) { ExactF32(x, m, pivot, again); });
-    if (count) CountFloats(x, m, p.abs_min_nonzero < 0x1p-126, &t_->floats);
+    if (count) CountExact(x, m, p);
     met_nonfinite_ = p.nan + p.pos_inf + p.neg_inf != 0;
     SetScale(p.abs_max);
+  }
+
+  // A block of any values, about which `p` tells.
+  void CountExact(const float* x, size_t m, const Partial& p) {
+    if (p.abs_max == 0) return;
+    if (!use_slices_ || plain_blocks_ > 0) {
+      plain_blocks_ -= plain_blocks_ > 0 ? 1 : 0;
+      CountFloats(x, m, p.abs_min_nonzero < 0x1p-126, &t_->floats);
+      return;
+    }
+    SetWindow(p.abs_max);
+    t_->floats.outside_count = 0;
+    CountInWindow(x, m, &t_->slices, &t_->floats);
+    ReviewWindow(m, p.abs_max);
+  }
+
+  void SetWindow(double abs_max) {
+    if (have_window_) return;
+    have_window_ = true;
+    t_->slices.base = t_->pairs.base = WindowBase(static_cast<float>(abs_max));
   }
 
   void SetScale(double abs_max) {
@@ -252,26 +299,23 @@ class Pass {
     have_scale_ = abs_max > 0x1p-64 && abs_max < 0x1p100;
     if (!have_scale_) return;
     scale_ = static_cast<float>(ReciprocalPowerOfTwo(abs_max, 100));
-    if (use_pairs_ && !have_window_) {
-      PlaceWindow(static_cast<float>(abs_max), &t_->pairs);
-      have_window_ = true;
-    }
+    SetWindow(abs_max);
   }
 
   template <typename Word, FastKernel<Word> kFast>
   void FastFloats(const Word* x, size_t m) {
-    const bool pairs = use_pairs_ && have_window_ && plain_blocks_ == 0;
+    const bool window = (use_slices_ || use_pairs_) && have_window_ && plain_blocks_ == 0;
     if (plain_blocks_ > 0) --plain_blocks_;
     t_->floats.outside_count = 0;
     auto pivot = static_cast<float>(pivot_);
     Partial p;
     bool all_finite = true;
-    const size_t done =
-        kFast(x, m, pivot, scale_, pairs ? &t_->pairs : nullptr, &t_->floats, &p, &all_finite);
+    const size_t done = kFast(x, m, pivot, scale_, window && use_pairs_ ? &t_->pairs : nullptr,
+                              window && use_slices_ ? &t_->slices : nullptr, &t_->floats, &p, &all_finite);
     if (histogram_) {
-      if (!pairs) CountChunks(x, done, !(p.abs_min_nonzero >= 0x1p-126) || !all_finite);
+      if (!window) CountChunks(x, done, !(p.abs_min_nonzero >= 0x1p-126) || !all_finite);
       CountChunks(x + done, m - done, true);
-      if (pairs) ReviewWindow(done, p.abs_max);
+      if (window) ReviewWindow(done, p.abs_max);
     }
     const bool in_range = p.abs_max == 0 || (p.abs_max < 0x1p100 && p.abs_max > 0x1p-64);
     if (!all_finite || !in_range) {
@@ -288,7 +332,7 @@ class Pass {
       SetScale(p.abs_max);
       pivot = static_cast<float>(MeanOf(p, pivot, static_cast<double>(done), 1.0));
       p = Partial();
-      kFast(x, m, pivot, scale_, nullptr, nullptr, &p, &all_finite);
+      kFast(x, m, pivot, scale_, nullptr, nullptr, nullptr, &p, &all_finite);
     }
     if (done != m) {
       const float* tail = Widened(x + done, m - done);
@@ -308,23 +352,25 @@ class Pass {
     }
   }
 
-  // Pairs pay while nearly everything is inside the window. A window that has become a bad one is
-  // moved, at most every eighth block since a fold costs as much as half of one; data too wide for
-  // any window is counted one by one for a while.
+  // A window pays while nearly everything is inside it. One that has become a bad one is moved, pairs at most
+  // every eighth block since a fold costs as much as half of one; data too wide for any window is counted one
+  // by one for a while.
   void ReviewWindow(size_t n, double abs_max) {
     ++blocks_since_fold_;
     if (t_->pairs.elements >= PairCounter::kFoldAfter) Fold(&t_->pairs, &t_->floats);
     if (t_->floats.outside_count < n / 8) return;
     plain_blocks_ = 16;
-    if (blocks_since_fold_ < 8 || !std::isfinite(abs_max) || abs_max == 0) return;
-    Fold(&t_->pairs, &t_->floats);
-    PlaceWindow(static_cast<float>(abs_max), &t_->pairs);
+    if (blocks_since_fold_ < (use_slices_ ? 2 : 8) || !std::isfinite(abs_max) || abs_max == 0) return;
+    if (use_slices_) Fold(&t_->slices, &t_->floats);
+    if (use_pairs_) Fold(&t_->pairs, &t_->floats);
+    t_->slices.base = t_->pairs.base = WindowBase(static_cast<float>(abs_max));
     blocks_since_fold_ = 0;
     plain_blocks_ = 0;
   }
 
   Tables* t_;
   const bool histogram_;
+  const bool use_slices_;
   const bool use_pairs_;
   const double wide_scale_;
   Totals totals_;
@@ -380,7 +426,13 @@ Status Summarizer::Summarize(const TensorView& x, Summary* summary, Histogram* h
   if (histogram != nullptr) histogram->clear();
   if (x.element_count() == 0) return OkStatus();
 
-  const UnorderedWalk walk = MakeUnorderedWalk(x);
+  UnorderedWalk walk;
+  if (x.strides.empty()) {  // most tensors, and of small ones the walk would be a good part
+    walk.data = static_cast<const std::byte*>(x.data);
+    walk.axes.push_back({x.element_count(), 1});
+  } else {
+    walk = MakeUnorderedWalk(x);
+  }
   const size_t item_size = ItemSize(x.dtype);
   const int64_t elements = walk.element_count();
   const auto times = static_cast<uint64_t>(walk.multiplicity);
@@ -405,14 +457,14 @@ Status Summarizer::Summarize(const TensorView& x, Summary* summary, Histogram* h
     }
   };
 
-  Pass<Scratch> pass(scratch_.get(), histogram != nullptr, elements >= kPairsFrom, 1.0);
+  Pass<Scratch> pass(scratch_.get(), histogram != nullptr, elements, 1.0);
   run(&pass);
   if (histogram != nullptr) pass.TakeHistogram(times, histogram);
   const double abs_max = pass.totals().abs_max;
   if (x.dtype == DType::kFloat64 && abs_max != 0 && (abs_max > 0x1p240 || abs_max < 0x1p-240)) {
     // Fourth powers of these leave the range of a double; in a unit near their own they do not.
     const double scale = ReciprocalPowerOfTwo(abs_max, 1022);
-    Pass<Scratch> again(scratch_.get(), false, false, scale);
+    Pass<Scratch> again(scratch_.get(), false, elements, scale);
     run(&again);
     Fill(again.totals(), times, scale, summary);
     return OkStatus();

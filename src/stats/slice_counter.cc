@@ -1,0 +1,210 @@
+// g++ 12 takes the undefined operand of its own intrinsics for a mistake of ours.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+#include "stats/slice_counter.h"
+
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include <cstring>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define TDBG_SLICES 1
+#else
+#define TDBG_SLICES 0
+#endif
+
+namespace tdbg::stats {
+
+#if TDBG_SLICES
+namespace {
+
+#define TDBG_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vpopcntdq,gfni")))
+#define TDBG_INLINE TDBG_TARGET __attribute__((always_inline)) inline
+
+struct Planes {
+  __m512i p[7];
+};
+
+// Bit j of 512 ids. The order of the ids within a plane is of no interest, only that all planes have the
+// same.
+TDBG_INLINE Planes Slice(const uint8_t* ids) {
+  // Row i of the matrix is the unit vector i: the product with eight ids is their transpose.
+  const __m512i identity = _mm512_set1_epi64(static_cast<int64_t>(0x8040201008040201u));
+  const __m512i gather =
+      _mm512_set_epi8(63, 55, 47, 39, 31, 23, 15, 7, 62, 54, 46, 38, 30, 22, 14, 6, 61, 53, 45, 37, 29, 21,
+                      13, 5, 60, 52, 44, 36, 28, 20, 12, 4, 59, 51, 43, 35, 27, 19, 11, 3, 58, 50, 42, 34, 26,
+                      18, 10, 2, 57, 49, 41, 33, 25, 17, 9, 1, 56, 48, 40, 32, 24, 16, 8, 0);
+  __m512i u[8];  // quadword j of u[r]: plane j of ids 64 r .. 64 r + 63
+  for (int r = 0; r < 8; ++r) {
+    const __m512i bytes = _mm512_loadu_si512(ids + 64 * r);
+    u[r] = _mm512_permutexvar_epi8(gather, _mm512_gf2p8affine_epi64_epi8(identity, bytes, 0));
+  }
+  // And the 8 x 8 quadwords transposed, in three rounds of pairs 1, 2 and 4 apart.
+  __m512i a[8], b[8];
+  for (int r = 0; r < 8; r += 2) {
+    a[r] = _mm512_unpacklo_epi64(u[r], u[r + 1]);      // planes 0 2 4 6
+    a[r + 1] = _mm512_unpackhi_epi64(u[r], u[r + 1]);  // planes 1 3 5 7
+  }
+  for (int r = 0; r < 8; r += 4) {
+    for (int odd = 0; odd < 2; ++odd) {
+      b[r + odd] = _mm512_shuffle_i64x2(a[r + odd], a[r + 2 + odd], 0x44);      // planes 0 2, 0 2
+      b[r + 2 + odd] = _mm512_shuffle_i64x2(a[r + odd], a[r + 2 + odd], 0xee);  // planes 4 6, 4 6
+    }
+  }
+  Planes out;
+  for (int odd = 0; odd < 2; ++odd) {
+    out.p[0 + odd] = _mm512_shuffle_i64x2(b[0 + odd], b[4 + odd], 0x88);
+    out.p[2 + odd] = _mm512_shuffle_i64x2(b[0 + odd], b[4 + odd], 0xdd);
+    out.p[4 + odd] = _mm512_shuffle_i64x2(b[2 + odd], b[6 + odd], 0x88);
+    if (odd == 0) out.p[6] = _mm512_shuffle_i64x2(b[2], b[6], 0xdd);
+  }
+  return out;
+}
+
+// mask AND (high == bit 1 of kBits) AND (low == bit 0 of kBits), as a truth table over (mask, high, low).
+template <int kBits>
+TDBG_INLINE __m512i And(__m512i mask, __m512i high, __m512i low) {
+  return _mm512_ternarylogic_epi64(mask, high, low, 1 << (4 + kBits));
+}
+
+template <int kBlocks, int kLow>
+TDBG_INLINE void Leaf(const __m512i (&mask)[kBlocks], const Planes* planes, uint64_t* lanes) {
+  __m512i sum = _mm512_load_si512(lanes);
+  for (int b = 0; b < kBlocks; ++b) {
+    sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(And<kLow>(mask[b], planes[b].p[1], planes[b].p[0])));
+  }
+  _mm512_store_si512(lanes, sum);
+}
+
+template <int kBlocks, int kMiddle>
+TDBG_INLINE void Octave(const __m512i (&group)[kBlocks], const Planes* planes, uint64_t (*lanes)[8]) {
+  __m512i mask[kBlocks];
+  for (int b = 0; b < kBlocks; ++b) mask[b] = And<kMiddle>(group[b], planes[b].p[3], planes[b].p[2]);
+  Leaf<kBlocks, 0>(mask, planes, lanes[0]);
+  Leaf<kBlocks, 1>(mask, planes, lanes[1]);
+  Leaf<kBlocks, 2>(mask, planes, lanes[2]);
+  Leaf<kBlocks, 3>(mask, planes, lanes[3]);
+}
+
+// 16 ids. Most tensors leave some of the eight groups empty: those far below the largest value, or of one
+// sign.
+template <int kBlocks, int kHigh>
+TDBG_INLINE void Group(const __m512i (&sign)[kBlocks], const Planes* planes, int number,
+                       SliceCounter* counter) {
+  __m512i group[kBlocks];
+  __m512i any = _mm512_setzero_si512();
+  for (int b = 0; b < kBlocks; ++b) {
+    group[b] = And<kHigh>(sign[b], planes[b].p[5], planes[b].p[4]);
+    any = _mm512_or_si512(any, group[b]);
+  }
+  if (_mm512_test_epi64_mask(any, any) == 0) return;
+  counter->used = static_cast<uint8_t>(counter->used | 1u << number);
+  uint64_t(*lanes)[8] = counter->lanes + 16 * number;
+  Octave<kBlocks, 0>(group, planes, lanes);
+  Octave<kBlocks, 1>(group, planes, lanes + 4);
+  Octave<kBlocks, 2>(group, planes, lanes + 8);
+  Octave<kBlocks, 3>(group, planes, lanes + 12);
+}
+
+template <int kBlocks>
+TDBG_TARGET void CountBlocks(const uint8_t* ids, SliceCounter* counter) {
+  Planes planes[kBlocks];
+  for (int b = 0; b < kBlocks; ++b) planes[b] = Slice(ids + SliceCounter::kBlock * static_cast<size_t>(b));
+  const __m512i ones = _mm512_set1_epi64(-1);
+  for (int negative = 0; negative < 2; ++negative) {
+    __m512i sign[kBlocks];
+    for (int b = 0; b < kBlocks; ++b) {
+      sign[b] = negative != 0 ? planes[b].p[6] : _mm512_xor_si512(planes[b].p[6], ones);
+    }
+    Group<kBlocks, 0>(sign, planes, 4 * negative, counter);
+    Group<kBlocks, 1>(sign, planes, 4 * negative + 1, counter);
+    Group<kBlocks, 2>(sign, planes, 4 * negative + 2, counter);
+    Group<kBlocks, 3>(sign, planes, 4 * negative + 3, counter);
+  }
+}
+
+// Of the even quadwords of each 128-bit lane `a`'s pair sum, of the odd ones `b`'s.
+TDBG_INLINE __m512i PairSums(__m512i a, __m512i b) {
+  return _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+
+// The sums over the lanes of 8 ids; empties them.
+TDBG_INLINE __m512i TakeSums(uint64_t (*lanes)[8]) {
+  __m512i v[8];
+  for (int i = 0; i < 8; ++i) {
+    v[i] = _mm512_load_si512(lanes[i]);
+    _mm512_store_si512(lanes[i], _mm512_setzero_si512());
+  }
+  __m512i pair[4];  // lane L: ids 2 i, 2 i + 1, a quarter of each
+  for (int i = 0; i < 4; ++i) pair[i] = PairSums(v[2 * i], v[2 * i + 1]);
+  __m512i four[2];  // lanes: ids 4 i + 0 1, 0 1, 2 3, 2 3; a half of each
+  for (int i = 0; i < 2; ++i) {
+    four[i] = _mm512_add_epi64(_mm512_shuffle_i64x2(pair[2 * i], pair[2 * i + 1], 0x44),
+                               _mm512_shuffle_i64x2(pair[2 * i], pair[2 * i + 1], 0xee));
+  }
+  return _mm512_add_epi64(_mm512_shuffle_i64x2(four[0], four[1], 0x88),
+                          _mm512_shuffle_i64x2(four[0], four[1], 0xdd));
+}
+
+TDBG_TARGET void TakeGroup(uint64_t (*lanes)[8], uint64_t* counts) {
+  _mm512_storeu_si512(counts, TakeSums(lanes));
+  _mm512_storeu_si512(counts + 8, TakeSums(lanes + 8));
+}
+
+}  // namespace
+
+void SliceCounter::Count(size_t n) {
+  const size_t blocks = (n + kBlock - 1) / kBlock;
+  // With an id that is thrown away, of the group that is least often empty.
+  std::memset(ids + n, 63, blocks * kBlock - n);
+  switch (blocks) {
+    case 1:
+      return CountBlocks<1>(ids, this);
+    case 2:
+      return CountBlocks<2>(ids, this);
+    case 3:
+      CountBlocks<2>(ids, this);
+      return CountBlocks<1>(ids + 2 * kBlock, this);
+    case 4:
+      return CountBlocks<4>(ids, this);
+    default:
+      return;
+  }
+}
+
+bool HaveSliceCounter() {
+  static const bool have = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+                           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
+  // Highway's list, so that who switches AVX-512 off there (a test) switches this off as well.
+  return have && (hwy::SupportedTargets() & HWY_AVX3) != 0;
+}
+
+#else
+
+void SliceCounter::Count(size_t) {}
+bool HaveSliceCounter() { return false; }
+static void TakeGroup(uint64_t (*)[8], uint64_t*) {}
+
+#endif
+
+void Fold(SliceCounter* slices, FloatCounter* counter) {
+  if (slices->used == 0) return;
+  for (int group = 0; group < 8; ++group) {
+    if ((slices->used >> group & 1) == 0) continue;
+    uint64_t counts[16];
+    TakeGroup(slices->lanes + 16 * group, counts);
+    const int first = (group & 3) * 16;
+    uint64_t* const folded = counter->folded + (group >> 2) * 1024 + slices->base + first;
+    for (int i = first == 0 ? 1 : 0; i < (first == 48 ? 15 : 16); ++i) folded[i] += counts[i];
+  }
+  slices->used = 0;
+  counter->WillFold(slices->base + 1, slices->base + 63);
+}
+
+}  // namespace tdbg::stats

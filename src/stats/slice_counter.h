@@ -1,0 +1,34 @@
+// Counting 7-bit ids without counters in memory: 512 of them are turned into seven 512-bit planes (plane j
+// holds bit j of every id), an id's members are the AND of the planes or their complements, and a population
+// count says how many there are. All 128 ids together cost about as much as 100 increments of a counter.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stats/counters.h"
+
+namespace tdbg::stats {
+
+/// An id is that of PairCounter: a sign and a place in a window of buckets. Ids 0, 63, 64 and 127 are
+/// counted and thrown away.
+struct SliceCounter {
+  static constexpr size_t kBlock = 512;
+  static constexpr size_t kMost = 4 * kBlock;
+  alignas(64) uint64_t lanes[128][8];  ///< empty between tensors
+  alignas(64) uint8_t ids[kMost];      ///< filled by the caller
+  uint16_t base;                       ///< WindowBase's
+  uint8_t used;                        ///< bit g: some of ids 16g..16g+15 were counted
+
+  /// Counts the first `n` of `ids`. \pre n <= kMost. Overwrites up to kBlock ids behind them.
+  void Count(size_t n);
+};
+
+/// Whether this processor has the instructions (AVX-512 with VBMI, VPOPCNTDQ and GFNI: Intel since 2019, AMD
+/// since 2022). Elsewhere Count must not be called.
+bool HaveSliceCounter();
+
+/// Moves all counts to `counter` and leaves `slices` empty.
+void Fold(SliceCounter* slices, FloatCounter* counter);
+
+}  // namespace tdbg::stats
