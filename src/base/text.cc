@@ -161,6 +161,18 @@ std::string JsonNumber(double value) {
   return std::string(digits, end);
 }
 
+void AppendUtf8(char32_t c, std::string* out) {
+  if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
+  if (c < 0x80) {
+    out->push_back(static_cast<char>(c));
+    return;
+  }
+  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  constexpr char32_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
+  out->push_back(static_cast<char>(kLead[more] | (c >> (6 * more))));
+  for (int i = more - 1; i >= 0; --i) out->push_back(static_cast<char>(0x80 | ((c >> (6 * i)) & 0x3f)));
+}
+
 std::string JsonPointerStep(std::string_view key) {
   std::string out = "/";
   for (const char c : key) {

@@ -26,6 +26,8 @@ std::optional<std::string> Nearest(std::string_view name, std::span<const std::s
 bool IsValidName(std::string_view text);
 /// Invalid bytes become U+FFFD.
 std::string ToValidUtf8(std::string_view text);
+/// Appends a code point; one that is none becomes U+FFFD.
+void AppendUtf8(char32_t c, std::string* out);
 /// "/key" as a JSON pointer spells it ('~' and '/' escaped, RFC 6901).
 std::string JsonPointerStep(std::string_view key);
 /// A double as JSON text: shortest round trip; NaN and infinities as the strings "NaN" "Infinity" "-Infinity"

@@ -3,19 +3,64 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "base/clock.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
+#include "cli/json_output.h"
 #include "cli/run_path.h"
+#include "cli/terminal.h"
 #include "cli/verdicts.h"
 #include "jobs/run_directory.h"
 #include "watch/replay.h"
+#include "watch/report_files.h"
 
 namespace tdbg::cli {
 namespace {
+
+struct NotRun {
+  std::string rule, why;
+};
+
+// Every built-in rule that is not among `configs` yet, by its defaults. Some take parameters that have none.
+void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* not_run) {
+  const size_t own = configs->size();
+  for (const rules::RuleInfo* info : rules::BuiltinRules().All()) {
+    const auto same = [&](const plan::RuleConfig& config) {
+      return config.rule == info->class_name || config.rule == info->snake_name ||
+             config.name == info->class_name;
+    };
+    if (std::any_of(configs->begin(), configs->begin() + static_cast<ptrdiff_t>(own), same)) continue;
+    plan::RuleConfig config;
+    config.rule = info->class_name;
+    if (const auto made = rules::Engine::Create({config}); !made.ok()) {
+      std::string why = made.status().message();
+      const std::string prefix = "rule " + info->class_name + ": ";
+      if (why.starts_with(prefix)) why = why.substr(prefix.size());
+      not_run->push_back({info->class_name, std::move(why)});
+    } else {
+      configs->push_back(std::move(config));
+    }
+  }
+}
+
+// Of rules that nobody asked for by name, those that found nothing to look at have no verdict.
+void SetAside(std::vector<rules::RuleStatus>* statuses, size_t own, std::vector<NotRun>* not_run) {
+  std::vector<rules::RuleStatus> kept;
+  for (size_t i = 0; i < statuses->size(); ++i) {
+    rules::RuleStatus& status = (*statuses)[i];
+    const bool unjudged = status.steps_judged == 0 && status.findings.empty();
+    if (i < own || !unjudged) {
+      kept.push_back(std::move(status));
+    } else {
+      not_run->push_back({status.name, status.details.empty() ? "nothing to judge so far" : status.details});
+    }
+  }
+  *statuses = std::move(kept);
+}
 
 class CheckCommand : public Command {
  public:
@@ -24,10 +69,12 @@ class CheckCommand : public Command {
   void Define(CLI::App& app) override {
     app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
     app.add_option("--rule", rules_,
-                   "a rule and its key=value parameters; repeatable; default: the run's own")
+                   "a rule and its key=value parameters; repeatable; default: the run's own, and every other "
+                   "rule whose inputs are there")
         ->type_name("RULE [KEY=VALUE ...]")
         ->allow_extra_args(false);
     app.add_option("--attempt", attempt_, "only this attempt; default: all, the latest wins")->type_name("N");
+    app.add_flag("--own", own_, "only the rules that the run was started with");
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer("\nexit code: 0 no issues, 1 issues found, 8 some rule could not be judged");
   }
@@ -39,21 +86,41 @@ class CheckCommand : public Command {
       TDBG_ASSIGN_OR_RETURN(plan::RuleConfig rule, ParseRuleFlag(text));
       configs.push_back(std::move(rule));
     }
+    if (own_ && !configs.empty()) return InvalidArgument("check: --own and --rule exclude each other");
+    std::vector<NotRun> not_run;
+    const bool every = configs.empty() && !own_;
     if (configs.empty()) {
       TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(path));
       if (recorded) configs = *recorded;
-      if (configs.empty())
-        return InvalidArgument("check: no rule given and none recorded in the run; add --rule RULE");
+      if (configs.empty() && own_)
+        return InvalidArgument("check: no rule is recorded in the run; leave out --own, or add --rule RULE");
     }
+    const size_t own_count = configs.size();
+    if (every) AddEveryOther(&configs, &not_run);
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path, attempt_));
-    TDBG_ASSIGN_OR_RETURN(const std::vector<rules::RuleStatus> statuses,
-                          watch::Replay(*trial, configs, base::SystemClock().WallNanos()));
+    std::vector<std::pair<size_t, rules::Report>> reports;
+    TDBG_ASSIGN_OR_RETURN(std::vector<rules::RuleStatus> statuses,
+                          watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports));
+    const std::vector<std::string> written = WriteReports(path, statuses, reports);
+    if (every) SetAside(&statuses, own_count, &not_run);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
     if (json_) {
-      PrintJson({{"run", path}, {"last_step", last_step}, {"rules", VerdictsToJson(statuses)}});
+      Json aside = Json::array();
+      for (const NotRun& rule : not_run) aside.push_back({{"rule", rule.rule}, {"why", rule.why}});
+      PrintJson({{"run", path},
+                 {"last_step", last_step},
+                 {"rules", VerdictsToJson(statuses)},
+                 {"not_run", aside},
+                 {"reports", written}});
     } else {
-      fmt::print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
+      const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+      fmt::print("{}", FormatVerdicts(statuses, terminal));
+      for (const std::string& report : written) fmt::print("report  {}\n", Printable(report));
+      if (!not_run.empty()) fmt::print("\n{}\n", Paint(terminal, Colour::kBold, "could not run"));
+      Table table({"RULE", "WHY"});
+      for (const NotRun& rule : not_run) table.Add({rule.rule, Printable(rule.why)});
+      if (!table.empty()) fmt::print("{}", table.Format(terminal));
       if (jobs::LauncherAlive(path) || trial->state() == RunState::kRunning) {
         fmt::print(stderr, "tdbg: the run goes on; judged up to step {}\n", last_step);
       }
@@ -62,10 +129,26 @@ class CheckCommand : public Command {
   }
 
  private:
+  static std::vector<std::string> WriteReports(const std::string& run,
+                                               const std::vector<rules::RuleStatus>& statuses,
+                                               const std::vector<std::pair<size_t, rules::Report>>& reports) {
+    std::vector<std::string> written;
+    for (const auto& [rule, report] : reports) {
+      const auto path = watch::WriteReport(run, statuses[rule].name, report);
+      if (path.ok()) {
+        written.push_back(*path);
+      } else {  // a run may be read-only; its verdicts are what was asked for
+        fmt::print(stderr, "tdbg: the report of {} cannot be written: {}\n", statuses[rule].name,
+                   path.status().message());
+      }
+    }
+    return written;
+  }
+
   std::string run_;
   std::vector<std::string> rules_;
   int64_t attempt_ = -1;
-  bool json_ = false;
+  bool own_ = false, json_ = false;
 };
 
 }  // namespace

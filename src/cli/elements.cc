@@ -39,25 +39,13 @@ Json FloatJson(float value) {
   return Json::parse(fmt::format("{}", value));
 }
 
-void AppendUtf8(char32_t c, std::string* out) {
-  if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-    return;
-  }
-  const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-  constexpr char32_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
-  out->push_back(static_cast<char>(kLead[more] | (c >> (6 * more))));
-  for (int i = more - 1; i >= 0; --i) out->push_back(static_cast<char>(0x80 | ((c >> (6 * i)) & 0x3f)));
-}
-
 /// The text whose code points begin at element `offset`.
 std::string TextAt(const void* data, int64_t offset, int64_t width) {
   std::string out;
   for (int64_t i = 0; i < width; ++i) {
     const auto c = static_cast<char32_t>(At<uint32_t>(data, offset + i));
     if (c == 0) break;
-    AppendUtf8(c, &out);
+    base::AppendUtf8(c, &out);
   }
   return out;
 }

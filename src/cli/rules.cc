@@ -1,4 +1,4 @@
-// tdbg rules: which rules there are, and what one takes.
+// tdbg rules: which rules there are, what one takes, and its page.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,7 +7,9 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/markdown.h"
 #include "cli/terminal.h"
+#include "rules/pages.h"
 #include "rules/rule.h"
 
 namespace tdbg::cli {
@@ -50,25 +52,41 @@ void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
 class RulesCommand : public Command {
  public:
   std::string name() const override { return "rules"; }
-  std::string help() const override { return "list the rules; with NAME, one rule's parameters"; }
+  std::string help() const override { return "list the rules; show NAME: explain one"; }
   void Define(CLI::App& app) override {
-    app.add_option("NAME", name_, "a rule: VanishingGradient or vanishing_gradient");
+    app.add_option("NAME", words_,
+                   "a rule: VanishingGradient or vanishing_gradient, for its parameters; show "
+                   "NAME for its page")
+        ->type_name("[show] NAME")
+        ->expected(0, 2);
     app.add_flag("--json", json_, "one JSON document on stdout");
+    app.footer("\nexample: tdbg rules show vanishing_gradient");
   }
 
   Result<int> Run() override {
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
     const rules::RuleRegistry& registry = rules::BuiltinRules();
-    if (!name_.empty()) {
-      const auto info = registry.Find(name_);
+    const bool show = !words_.empty() && words_[0] == "show";
+    if (words_.size() > (show ? 2u : 1u) || (show && words_.size() == 1)) {
+      return InvalidArgument(show ? "rules show: which rule? tdbg rules lists them"
+                                  : "rules: '" + words_[0] +
+                                        "' is no subcommand; accepted: show NAME, or NAME");
+    }
+    if (!words_.empty()) {
+      const auto info = registry.Find(words_.back());
       if (!info.ok()) {
         // A misspelt name is a usage error here as it is in --rule.
         return InvalidArgument(info.status().message());
       }
-      if (json_)
-        PrintJson(InfoToJson(**info));
-      else
+      if (json_) {
+        Json json = InfoToJson(**info);
+        if (show) json["page"] = std::string(rules::RulePage((*info)->snake_name));
+        PrintJson(json);
+      } else if (show) {
+        fmt::print("{}", FormatMarkdown(rules::RulePage((*info)->snake_name), terminal));
+      } else {
         PrintOne(**info, terminal);
+      }
       return kExitOk;
     }
     Table table({"RULE", "NAME", "SEES"});
@@ -85,7 +103,7 @@ class RulesCommand : public Command {
   }
 
  private:
-  std::string name_;
+  std::vector<std::string> words_;
   bool json_ = false;
 };
 

@@ -140,7 +140,9 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
     // What a rule needs is not a collection that anybody asked for by name (resolve.cc).
     if (!said && !c.name.starts_with("rule:")) out.collections.push_back(c.name);
     if (!c.keep) continue;
-    out.raw_groups |= rep_->collections[i].raw_group;
+    // 0 elements: a shape that varies, so nobody can promise that it stays small.
+    const bool small = facts.element_count > 0 && facts.element_count <= c.raw_max_elements;
+    if (c.raw_max_elements < 0 || small) out.raw_groups |= rep_->collections[i].raw_group;
     if (plan_.summaries_every == 0) continue;
     for (const Statistic& statistic : c.statistics) {
       if (std::find(out.statistics.begin(), out.statistics.end(), statistic) == out.statistics.end())

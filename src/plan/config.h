@@ -72,7 +72,11 @@ struct StatisticNeed {
 struct Need {
   std::vector<std::string> collections = {};   ///< built-in or user's collections whose statistics it reads
   std::vector<std::string> tensor_regex = {};  ///< and tensors by name
-  bool raw = false;                            ///< it needs values, not only statistics
+  bool raw = false;                            ///< it needs values of all these, not only statistics
+  /// Beside the statistics above: values of these collections' tensors, of at most `raw_max_elements` (-1:
+  /// any).
+  std::vector<std::string> raw_collections = {};
+  int64_t raw_max_elements = -1;
   std::optional<Schedule> raw_schedule = {};
   std::vector<StatisticNeed> statistics = {};  ///< instead of summaries, for tensors of their own
   std::string who = {};                        ///< rule configuration name

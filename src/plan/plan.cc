@@ -114,6 +114,7 @@ Result<CollectionPlan> ReadCollection(const json& j, const std::string& where) {
     // One that a newer tdbg knows is missing from the run then, and the rule that asked for it says so.
     if (auto statistic = Statistic::FromId(id); statistic.ok()) c.statistics.push_back(*std::move(statistic));
   }
+  f.Int("raw_max_elements", &c.raw_max_elements);
   if (c.name.empty()) f.Fail("name", "a name");
   const json* raw = f.Find("raw");
   if (raw != nullptr && !raw->is_object()) f.Fail("raw", "an object of modes");
@@ -137,6 +138,7 @@ std::string Plan::ToJson() const {
     if (!c.tensor_names.empty()) j["tensor_names"] = c.tensor_names;
     if (!c.reductions.empty()) j["reductions"] = c.reductions;
     for (const Statistic& statistic : c.statistics) j["statistics"].push_back(statistic.Id());
+    if (c.raw_max_elements >= 0) j["raw_max_elements"] = c.raw_max_elements;
     for (int m = 1; m < kModes; ++m) {
       if (c.raw[m]) j["raw"][kModeNames[m]] = ScheduleJson(*c.raw[m]);
     }

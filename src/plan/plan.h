@@ -42,6 +42,7 @@ struct CollectionPlan {
   bool summaries = true;  ///< kept: statistics at summaries_every
   bool histogram = true;
   std::optional<Schedule> raw[kModes] = {};  ///< raw tensors; nothing: never
+  int64_t raw_max_elements = -1;             ///< of tensors with at most so many elements; -1: of all
   std::vector<std::string> reductions =
       {};  ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
   std::vector<Statistic> statistics =

@@ -164,12 +164,26 @@ Status AddNeed(const Need& need, Plan* plan) {
     // By membership, not by the collection's own patterns: what an adaptor puts there counts too.
     if (need.raw) own.kinds.push_back("@" + name);
   }
-  if (!need.raw && own.include_regex.empty()) return OkStatus();
-  own.keep = true;
-  if (need.raw) {
-    for (int m = 1; m < kModes; ++m) own.raw[m] = need.raw_schedule.value_or(Schedule{});
+  const auto keep_values = [&](CollectionPlan* c) {
+    for (int m = 1; m < kModes; ++m) c->raw[m] = need.raw_schedule.value_or(Schedule{});
+  };
+  if (need.raw || !own.include_regex.empty()) {
+    own.keep = true;
+    if (need.raw) keep_values(&own);
+    plan->collections.push_back(own);
   }
-  plan->collections.push_back(std::move(own));
+  if (need.raw_collections.empty()) return OkStatus();
+  CollectionPlan values;
+  values.name = own.name + ":values";
+  values.keep = true;
+  values.raw_max_elements = need.raw_max_elements;
+  for (const std::string& name : need.raw_collections) {
+    if (FindCollection(plan, name) == nullptr)
+      return Refuse("", "rule " + need.who, UnknownName("collection", name, CollectionNames(*plan)));
+    values.kinds.push_back("@" + name);
+  }
+  keep_values(&values);
+  plan->collections.push_back(std::move(values));
   return OkStatus();
 }
 

@@ -36,9 +36,12 @@ struct Engine::Impl {
   };
 
   const RuleRegistry* registry = nullptr;
+  RuleEnvironment environment;
   std::vector<Running> rules;
   std::vector<RuleStatus> statuses;
   std::vector<LostWorker> lost;
+  std::vector<Stall> stalls;
+  size_t next_stall = 0;
   size_t next = 0;  // position of the first step not judged yet
   int64_t last_judged_step = -1;
   uint64_t overlay_generation = 0;
@@ -57,6 +60,7 @@ struct Engine::Impl {
                       info->class_name, running.end_step, running.start_step));
     }
     TDBG_ASSIGN_OR_RETURN(running.rule, registry->Make(config.rule, config.parameters));
+    running.rule->Enter(environment);
     RuleStatus status;
     status.name = config.name.empty() ? info->class_name : config.name;
     status.rule = info->class_name;
@@ -84,11 +88,28 @@ struct Engine::Impl {
       if (rules[i].done) continue;
       // It was made of the same strings before, so it can be made again.
       auto fresh = registry->Make(rules[i].config.rule, rules[i].config.parameters);
-      if (fresh.ok()) rules[i].rule = *std::move(fresh);
+      if (fresh.ok()) {
+        rules[i].rule = *std::move(fresh);
+        rules[i].rule->Enter(environment);
+      }
       statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
     }
-    next = 0;
+    next = next_stall = 0;
     last_judged_step = -1;
+  }
+
+  // Stalls that were found before `step` was there.
+  void JudgeStalls(int64_t step, int64_t wall_nanos, std::vector<size_t>* changed) {
+    for (; next_stall < stalls.size() && stalls[next_stall].after_step < step; ++next_stall) {
+      for (size_t i = 0; i < rules.size(); ++i) {
+        if (!rules[i].Sees(std::max<int64_t>(stalls[next_stall].after_step, 0))) continue;
+        const auto judge = [&](Rule& rule, std::vector<Finding>* findings) {
+          rule.OnStall(stalls[next_stall], findings);
+          return Result<Judged>(Judged::kNotDue);
+        };
+        if (Invoke(i, judge, wall_nanos)) changed->push_back(i);
+      }
+    }
   }
 
   // True if the rule's status changed.
@@ -135,6 +156,7 @@ struct Engine::Impl {
     const size_t count = steps.step_count();
     for (; next < count && (all || Ready(steps, next)); ++next) {
       const int64_t s = steps.Info(next).global_step;
+      JudgeStalls(s, wall_nanos, changed);
       const StepContext* context = nullptr;  // looked up only where somebody still looks
       for (size_t i = 0; i < rules.size(); ++i) {
         if (!rules[i].Sees(s)) continue;
@@ -146,6 +168,7 @@ struct Engine::Impl {
       }
       last_judged_step = s;
     }
+    JudgeStalls(all ? std::numeric_limits<int64_t>::max() : last_judged_step + 1, wall_nanos, changed);
   }
 
   // What the run lost of this rule's steps, in words; empty if nothing.
@@ -218,9 +241,11 @@ Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::Create(const std::vector<plan::RuleConfig>& rules,
-                                               const RuleRegistry& registry) {
+                                               const RuleRegistry& registry,
+                                               const RuleEnvironment& environment) {
   auto impl = std::make_unique<Impl>();
   impl->registry = &registry;
+  impl->environment = environment;
   for (const plan::RuleConfig& config : rules) {
     Status status = impl->Add(config);
     if (!status.ok()) {
@@ -265,6 +290,29 @@ Result<std::vector<size_t>> Engine::Finish(Trial& trial, JobEnd end, int64_t wal
 }
 
 void Engine::DeclareLost(LostWorker worker) { impl_->lost.push_back(std::move(worker)); }
+void Engine::DeclareStalled(const Stall& stall) { impl_->stalls.push_back(stall); }
+
+std::optional<double> Engine::StallThreshold() const {
+  std::optional<double> least;
+  for (const Impl::Running& running : impl_->rules) {
+    const auto threshold = running.done ? std::nullopt : running.rule->StallThreshold();
+    if (threshold && (!least || *threshold < *least)) least = threshold;
+  }
+  return least;
+}
+
+bool Engine::StopsJob(size_t rule) const { return impl_->rules[rule].rule->StopsJob(); }
+
+std::vector<std::pair<size_t, Report>> Engine::TakeReports() {
+  std::vector<std::pair<size_t, Report>> reports;
+  for (size_t i = 0; i < impl_->rules.size(); ++i) {
+    // A rule that failed may be in any state.
+    if (impl_->statuses[i].state == RuleState::kError) continue;
+    if (auto report = impl_->rules[i].rule->MakeReport()) reports.emplace_back(i, *std::move(report));
+  }
+  return reports;
+}
+
 const std::vector<RuleStatus>& Engine::statuses() const { return impl_->statuses; }
 int64_t Engine::last_judged_step() const { return impl_->last_judged_step; }
 

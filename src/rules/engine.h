@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/config.h"
@@ -44,7 +46,8 @@ class Engine {
   /// \error kInvalidArgument  unknown rule, bad parameters, two rules of one name; names where they were
   /// written
   static Result<std::unique_ptr<Engine>> Create(const std::vector<plan::RuleConfig>& rules,
-                                                const RuleRegistry& registry = BuiltinRules());
+                                                const RuleRegistry& registry = BuiltinRules(),
+                                                const RuleEnvironment& environment = {});
   ~Engine();
 
   std::vector<plan::Need> Needs() const;
@@ -62,6 +65,15 @@ class Engine {
   /// judged. Whoever calls this live writes it down, so that a replay can call it, too, before its first
   /// Advance.
   void DeclareLost(LostWorker worker);
+  /// The heartbeat stood still. Rules that wait for that judge it before the step behind `after_step`, live
+  /// and in replay. Whoever calls this live writes it down; in the order in which they were found.
+  void DeclareStalled(const Stall& stall);
+  /// The fewest seconds of standstill that a rule in progress wants to hear of.
+  std::optional<double> StallThreshold() const;
+  /// Does this rule, by its parameters, ask for the job to be stopped at a finding?
+  bool StopsJob(size_t rule) const;
+  /// Documents that are new since the last call.
+  std::vector<std::pair<size_t, Report>> TakeReports();
   const std::vector<RuleStatus>& statuses() const;  ///< in the order given
   int64_t last_judged_step() const;
 

@@ -10,6 +10,9 @@ namespace tdbg::rules {
 /// The distance that Amazon's defaults implied in deep learning (semantics.md, 19).
 inline constexpr int64_t kDefaultInterval = 500;
 
+/// And in XGBoost, whose metrics come once a round.
+inline constexpr int64_t kDefaultMetricInterval = 10;
+
 /// How `interval` was configured; the same for all series of a rule.
 struct Interval {
   int64_t steps = kDefaultInterval;

@@ -1,6 +1,16 @@
 #include "rules/loss_values.h"
 
+#include <algorithm>
+
 namespace tdbg::rules {
+
+Interval IntervalOf(const Interval& configured, const TensorInfo& series) {
+  Interval interval = configured;
+  const bool of_rounds =
+      std::ranges::count(series.collections, "metrics") > 0 && series.name.find('-') != std::string::npos;
+  if (of_rounds && !interval.given) interval.steps = kDefaultMetricInterval;
+  return interval;
+}
 
 void LossReader::Add(TensorIndex tensor, WorkerIndex worker, SubKey sub, double value) {
   Sum& sum = sums_[{tensor, worker}];

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "rules/interval_means.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
 
@@ -16,6 +17,10 @@ struct LossValue {
   WorkerIndex worker = 0;
   double value = 0;  ///< NaN or infinite if an element was
 };
+
+/// The interval of one series: metrics of XGBoost (`train-rmse`, in the collection metrics) come once a
+/// round, and have a default of their own.
+Interval IntervalOf(const Interval& configured, const TensorInfo& series);
 
 /// Reads inspected losses, tensors and numeric series alike. A loss of several elements counts with their
 /// mean; under gradient accumulation a step's loss is the mean over its micro-steps.

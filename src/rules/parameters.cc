@@ -12,8 +12,15 @@ namespace tdbg::rules {
 namespace {
 
 // What SageMaker and smdebug send along with every rule. The engine and the launcher read them; no rule does.
-constexpr const char* kOfEveryRule[] = {"rule_to_invoke", "start_step",   "end_step",
-                                        "base_trial",     "other_trials", "action_json"};
+constexpr const char* kOfEveryRule[] = {"rule_to_invoke", "start_step",  "end_step",     "base_trial",
+                                        "other_trials",   "action_json", "source_s3_uri"};
+constexpr std::string_view kOtherTrial = "other_trial_";
+
+// other_trial_0, other_trial_1, ...: how SageMaker's clients hand over paths of other runs.
+std::optional<int64_t> OtherTrialNumber(std::string_view name) {
+  if (!name.starts_with(kOtherTrial)) return std::nullopt;
+  return base::ParseInt(name.substr(kOtherTrial.size()));
+}
 
 std::string Bound(double bound) {
   return std::abs(bound) < 1e15 && bound == std::floor(bound) ? fmt::format("{:.0f}", bound)
@@ -96,7 +103,7 @@ Result<Parameters> Parameters::Parse(const RuleInfo& info, const std::map<std::s
 
   Parameters parsed;
   for (const auto& [name, value] : given) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
+    if (std::find(names.begin(), names.end(), name) == names.end() && !OtherTrialNumber(name)) {
       std::string known;
       for (const ParameterSpec& spec : specs) known += (known.empty() ? "" : ", ") + spec.name;
       const auto nearest = base::Nearest(name, names);
@@ -154,6 +161,16 @@ bool Parameters::Bool(const std::string& name) const {
 std::string Parameters::Text(const std::string& name) const {
   const auto found = values_.find(name);
   return found == values_.end() ? std::string() : found->second;
+}
+
+std::vector<std::string> Parameters::OtherTrials() const {
+  std::vector<std::string> trials = List("other_trials");
+  std::map<int64_t, std::string> numbered;
+  for (const auto& [name, value] : values_) {
+    if (const auto number = OtherTrialNumber(name)) numbered[*number] = std::string(base::Trim(value));
+  }
+  for (auto& [number, path] : numbered) trials.push_back(std::move(path));
+  return trials;
 }
 
 std::vector<std::string> Parameters::List(const std::string& name) const {

@@ -57,7 +57,7 @@ struct RuleInfo {
 class Parameters {
  public:
   /// Besides the rule's own, every rule accepts rule_to_invoke, start_step, end_step (exclusive), base_trial,
-  /// other_trials and action_json.
+  /// other_trials, other_trial_<number>, source_s3_uri and action_json.
   /// \error kInvalidArgument  unknown (names the nearest), malformed, missing: names rule, parameter, what
   /// was found, accepted form
   static Result<Parameters> Parse(const RuleInfo& info, const std::map<std::string, std::string>& given);
@@ -67,6 +67,8 @@ class Parameters {
   std::string Text(const std::string& name) const;
   std::vector<std::string> List(const std::string& name) const;
   bool Has(const std::string& name) const;  ///< given, or has a default
+  /// What other_trials lists and, by their numbers, what other_trial_0, other_trial_1, ... name.
+  std::vector<std::string> OtherTrials() const;
 
  private:
   std::map<std::string, std::string> values_;
@@ -74,6 +76,26 @@ class Parameters {
 
 /// What a rule may look at while it judges: the trial up to `step` (semantics.md, 18), never beyond.
 class StepContext;  // src/rules/step_context.h
+
+/// What a rule may reach beyond its run's steps, given by whoever runs the engine.
+struct RuleEnvironment {
+  /// Opens another run: by its path, or by the name of a run that lies beside the judged one. Empty: no other
+  /// run can be had. \error kNotFound
+  std::function<Result<std::unique_ptr<Trial>>(const std::string& path)> open_trial = {};
+};
+
+/// The heartbeat of a run stood still. Found by a clock, so it is an event, and replay obeys the event.
+struct Stall {
+  int64_t attempt = 0;
+  int64_t after_step = -1;  ///< global; -1: before the first
+  double seconds = 0;       ///< how long it had stood still when it was found
+};
+
+/// A document that a rule made of what it has seen so far.
+struct Report {
+  std::string file_name;  ///< "xgboost_report.html"
+  std::string text;
+};
 
 /// How the judging of one step went.
 enum class Judged : uint8_t {
@@ -85,6 +107,8 @@ enum class Judged : uint8_t {
 class Rule {
  public:
   virtual ~Rule() = default;
+  /// Called once, before anything else.
+  virtual void Enter(const RuleEnvironment& environment) { (void)environment; }
   /// What must be captured for it. Called before training.
   virtual plan::Need Needs() const = 0;
   /// Called for every complete step in order, live and in replay alike. Appends findings; the engine ends the
@@ -96,6 +120,16 @@ class Rule {
     (void)findings;
     return Judged::kNotDue;
   }
+  /// After so many seconds without a heartbeat the rule wants to hear of it; nothing: never.
+  virtual std::optional<double> StallThreshold() const { return std::nullopt; }
+  virtual void OnStall(const Stall& stall, std::vector<Finding>* findings) {
+    (void)stall;
+    (void)findings;
+  }
+  /// Its parameters ask for the job to be stopped at a finding, whatever the configuration says.
+  virtual bool StopsJob() const { return false; }
+  /// Asked now and then while the run grows, and at its end. Nothing: no document, or none that is new.
+  virtual std::optional<Report> MakeReport() { return std::nullopt; }
   /// For a rule never judged: what it would have needed, as a sentence (semantics.md, 20).
   virtual std::string WouldHaveNeeded() const = 0;
 };

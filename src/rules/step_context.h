@@ -33,6 +33,8 @@ class StepContext {
   int64_t mode_step() const { return info().mode_step; }
   ModeKey mode() const { return info().mode; }
   bool skipped() const { return info().skipped; }
+  /// Which start of the job the step is of.
+  virtual int64_t attempt() const { return 0; }
 
   /// Statistics that were due here were shed or cannot be read: what rows() shows is not all there was. A
   /// rule that finds no reason to hit answers kIncomplete then.

@@ -32,6 +32,7 @@ class TrialSource : public StepSource {
    public:
     explicit Step(const TrialAccess& access) : access_(access) {}
     const StepInfo& info() const override { return step_->info; }
+    int64_t attempt() const override { return step_->attempt; }
     bool statistics_incomplete() const override { return incomplete_; }
     size_t tensor_count() const override { return access_.tensor_count(); }
     const TensorInfo& tensor(TensorIndex tensor) const override { return access_.tensor(tensor); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -148,6 +149,14 @@ std::string WorkerLostFields(const rules::LostWorker& worker) {
   return Dump(json);
 }
 
+std::string StalledFields(const rules::Stall& stall) {
+  Json json;
+  json["attempt"] = stall.attempt;
+  json["after_step"] = stall.after_step;
+  json["seconds"] = stall.seconds;
+  return Dump(json);
+}
+
 std::string ActionFields(const ActionOutcome& outcome) {
   Json json;
   json["name"] = outcome.rule;
@@ -185,22 +194,29 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
 }
 
 Result<Decisions> ReadDecisions(const std::string& run_path) {
-  Decisions decisions;
+  // On the heap: gcc 12 takes the optional in it for uninitialized when it is moved from the stack.
+  const auto decisions = std::make_unique<Decisions>();
   TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Json& json) {
     if (kind == "worker_lost") {
-      decisions.lost.push_back({IntOf(json, "attempt"), TextOf(json, "worker"), IntOf(json, "from_step")});
+      decisions->lost.push_back({IntOf(json, "attempt"), TextOf(json, "worker"), IntOf(json, "from_step")});
+    } else if (kind == "stalled") {
+      decisions->stalls.push_back(
+          {IntOf(json, "attempt"), IntOf(json, "after_step"), NumberOf(json, "seconds")});
+    } else if (kind == "rule_status") {
+      decisions->stalls_were_watched |= TextOf(json, "rule") == "StalledTrainingRule";
     } else if (kind == "job_started") {
-      decisions.end.reset();
+      decisions->end.reset();
     } else if (kind == "job_ended") {
       const std::string stop = TextOf(json, "stop");
+      decisions->end_wall_nanos = IntOf(json, "wall_nanos");
       if (!stop.empty() && stop != "none") {
-        decisions.end = rules::JobEnd::kStopped;
+        decisions->end = rules::JobEnd::kStopped;
       } else {
-        decisions.end = IntOf(json, "exit_code") == 0 ? rules::JobEnd::kCompleted : rules::JobEnd::kFailed;
+        decisions->end = IntOf(json, "exit_code") == 0 ? rules::JobEnd::kCompleted : rules::JobEnd::kFailed;
       }
     }
   }));
-  return decisions;
+  return std::move(*decisions);
 }
 
 }  // namespace tdbg::watch

@@ -12,8 +12,8 @@
 
 namespace tdbg::watch {
 
-/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, job_ended,
-/// watch_error. \param fields_json  an object; its members follow kind, wall_nanos and time
+/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, stalled,
+/// job_ended, watch_error. \param fields_json  an object; its members follow kind, wall_nanos and time
 std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
 
 /// Statuses as `tdbg status` shows them for a run that is or was watched: the latest of each rule in
@@ -23,8 +23,11 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
 /// What was decided by a clock while the run was watched. A replay that obeys it reaches the same verdicts.
 struct Decisions {
   std::vector<rules::LostWorker> lost;
-  std::optional<rules::JobEnd>
-      end;  ///< of the job's last ending; nothing while it runs or where nobody launched it
+  std::vector<rules::Stall> stalls;
+  bool stalls_were_watched = false;  ///< a rule that waits for stalls was watching: there were no others
+  /// Of the job's last ending; nothing while it runs or where nobody launched it.
+  std::optional<rules::JobEnd> end = {};
+  int64_t end_wall_nanos = 0;  ///< of `end`
 };
 Result<Decisions> ReadDecisions(const std::string& run_path);
 
@@ -34,6 +37,7 @@ Result<Decisions> ReadDecisions(const std::string& run_path);
 /// \param run  named in it where not empty: for receivers who do not hold the file in their hands
 std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, const std::string& run = {});
 std::string WorkerLostFields(const rules::LostWorker& worker);
+std::string StalledFields(const rules::Stall& stall);
 struct ActionOutcome {
   std::string rule, action, target, output;
   int64_t global_step = 0, millis = 0;

@@ -1,7 +1,10 @@
 #include "watch/replay.h"
 
+#include <algorithm>
 #include <memory>
 
+#include "base/file.h"
+#include "trial/access.h"
 #include "watch/events.h"
 
 namespace tdbg::watch {
@@ -10,20 +13,62 @@ rules::JobEnd EndOf(RunState state) {
   return state == RunState::kCrashed ? rules::JobEnd::kFailed : rules::JobEnd::kCompleted;
 }
 
+rules::RuleEnvironment EnvironmentOf(const std::string& run) {
+  rules::RuleEnvironment environment;
+  environment.open_trial = [run](const std::string& path) {
+    auto opened = Trial::Open(path);
+    if (opened.ok() || opened.status().code() != Code::kNotFound || path.starts_with('/')) return opened;
+    const size_t slash = run.find_last_not_of('/') == std::string::npos
+                             ? std::string::npos
+                             : run.rfind('/', run.find_last_not_of('/'));
+    auto beside = Trial::Open(base::JoinPath(slash == std::string::npos ? "." : run.substr(0, slash), path));
+    return beside.ok() ? std::move(beside) : std::move(opened);
+  };
+  return environment;
+}
+
+namespace {
+
+// Nobody watched for stalls: then the run's own stamps say how long the job lived on after its last
+// heartbeat.
+void DeclareStallAtEnd(const Trial& trial, const Decisions& decisions, rules::Engine* engine) {
+  const auto threshold = engine->StallThreshold();
+  if (!threshold || decisions.stalls_were_watched || !decisions.end) return;
+  const TrialAccess access(trial);
+  rules::Stall stall;
+  int64_t last_wall_nanos = trial.last_seen_wall_nanos();
+  if (!access.steps().empty()) {
+    const TrialAccess::Step& last = access.steps().back();
+    stall.attempt = last.attempt;
+    stall.after_step = last.info.global_step;
+    last_wall_nanos = std::max(last_wall_nanos, last.info.wall_nanos);
+  }
+  if (last_wall_nanos <= 0) return;
+  stall.seconds = static_cast<double>(decisions.end_wall_nanos - last_wall_nanos) / 1e9;
+  if (stall.seconds >= *threshold) engine->DeclareStalled(stall);
+}
+
+}  // namespace
+
 Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<plan::RuleConfig>& rules,
-                                              int64_t wall_nanos) {
-  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine, rules::Engine::Create(rules));
+                                              int64_t wall_nanos,
+                                              std::vector<std::pair<size_t, rules::Report>>* reports) {
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine,
+                        rules::Engine::Create(rules, rules::BuiltinRules(), EnvironmentOf(trial.path())));
   TDBG_ASSIGN_OR_RETURN(const Decisions decisions, ReadDecisions(trial.path()));
   for (const rules::LostWorker& worker : decisions.lost) engine->DeclareLost(worker);
+  for (const rules::Stall& stall : decisions.stalls) engine->DeclareStalled(stall);
   auto refreshed = trial.Refresh();
   if (!refreshed.ok()) return refreshed.status();
   auto judged = engine->Advance(trial, wall_nanos);
   if (!judged.ok()) return judged.status();
+  DeclareStallAtEnd(trial, decisions, engine.get());
   // A job that ended before any worker wrote (kWaiting) has ended all the same, if its launcher says so.
   if (decisions.end || trial.loaded_all_steps()) {
     judged = engine->Finish(trial, decisions.end.value_or(EndOf(trial.state())), wall_nanos);
     if (!judged.ok()) return judged.status();
   }
+  if (reports) *reports = engine->TakeReports();
   return engine->statuses();
 }
 

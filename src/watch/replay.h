@@ -1,6 +1,8 @@
 // Judging a run again: `tdbg check`, and what a test compares a watcher with.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/config.h"
@@ -13,8 +15,13 @@ namespace tdbg::watch {
 /// One pass over what the run holds, obeying what was decided by a clock while it was watched. With the rules
 /// it was watched with, the statuses are those of its watcher. A run that is still going on is judged as far
 /// as it got; rules without a hit are InProgress then. \error kInvalidArgument  the rules
-Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<plan::RuleConfig>& rules,
-                                              int64_t wall_nanos);
+/// \param reports  if given: what rules made of the whole run, for the caller to write (report_files.h)
+Result<std::vector<rules::RuleStatus>> Replay(
+    Trial& trial, const std::vector<plan::RuleConfig>& rules, int64_t wall_nanos,
+    std::vector<std::pair<size_t, rules::Report>>* reports = nullptr);
+
+/// How rules open other runs: by path, or by the name of a run beside `run`.
+rules::RuleEnvironment EnvironmentOf(const std::string& run);
 
 /// How the run ended, for rules in progress, where no launcher wrote it down.
 rules::JobEnd EndOf(RunState state);

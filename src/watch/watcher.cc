@@ -14,6 +14,7 @@
 #include "trial/access.h"
 #include "watch/action_runner.h"
 #include "watch/replay.h"
+#include "watch/report_files.h"
 
 namespace tdbg::watch {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 constexpr int64_t kLookMillis = 1000;
 constexpr int64_t kOpenMillis = 100;
 constexpr size_t kStepsBackForLoss = 64;
+// A report is made of everything seen so far; more often than a person reloads it would be waste.
+constexpr int64_t kReportMillis = 5000;
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
 int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
@@ -57,6 +60,12 @@ struct Watcher::Impl {
   std::vector<rules::LostWorker> declared_lost;
   int64_t stalled_step = -1;  // the first step that waits for a worker, and since when
   int64_t stalled_since_millis = 0;
+  // The heartbeat as last seen, and since when it is that.
+  int64_t heartbeat_step = -1;
+  size_t heartbeat_steps = 0;
+  int64_t heartbeat_since_millis = 0;
+  int64_t reported_millis = 0;
+  bool report_failed = false;
   bool events_failed = false;
 
   mutable std::mutex mutex;
@@ -70,8 +79,12 @@ struct Watcher::Impl {
 
   Status ParseActions() {
     for (const plan::RuleConfig& rule : options.rules) {
+      const size_t index = actions.size();
       auto& list = actions.emplace_back();
-      for (const std::string& text : rule.on_issue) {
+      std::vector<std::string> texts = rule.on_issue;
+      if (engine->StopsJob(index) && std::find(texts.begin(), texts.end(), "stop") == texts.end())
+        texts.push_back("stop");
+      for (const std::string& text : texts) {
         std::function<Status(const actions::Notice&)> stop;
         if (options.stop) stop = [this](const actions::Notice& notice) { return options.stop(notice.rule); };
         auto action = actions::ParseAction(text, std::move(stop));
@@ -196,6 +209,38 @@ struct Watcher::Impl {
     return declared ? Judge() : OkStatus();
   }
 
+  // A training that hangs is told by a clock. The watcher's own: stamps of another host may be off.
+  Status DeclareStalled() {
+    const TrialAccess access(*trial);
+    const int64_t seen = trial->last_seen_step(), now = MillisNow();
+    if (heartbeat_since_millis == 0 || seen != heartbeat_step || access.steps().size() != heartbeat_steps) {
+      heartbeat_step = seen;
+      heartbeat_steps = access.steps().size();
+      heartbeat_since_millis = now;
+      return OkStatus();
+    }
+    const auto threshold = engine->StallThreshold();
+    const double seconds = static_cast<double>(now - heartbeat_since_millis) / 1e3;
+    if (!threshold || seconds < *threshold || trial->loaded_all_steps()) return OkStatus();
+    rules::Stall stall;
+    stall.after_step = engine->last_judged_step();
+    stall.attempt = access.steps().empty() ? 0 : access.steps().back().attempt;
+    stall.seconds = seconds;
+    engine->DeclareStalled(stall);
+    Event("stalled", WallNow(), StalledFields(stall));
+    return Judge();
+  }
+
+  void WriteReports() {
+    reported_millis = MillisNow();
+    for (const auto& [rule, report] : engine->TakeReports()) {
+      const auto written = WriteReport(options.run, engine->statuses()[rule].name, report);
+      if (!written.ok() && !std::exchange(report_failed, true))
+        Log("the report of rule " + engine->statuses()[rule].name +
+            " cannot be written: " + written.status().message());
+    }
+  }
+
   double LatestLoss() {
     const TrialAccess access(*trial);
     losses.Update(access);
@@ -225,6 +270,8 @@ struct Watcher::Impl {
     if (!refreshed.ok()) return refreshed.status();
     TDBG_RETURN_IF_ERROR(Judge());
     TDBG_RETURN_IF_ERROR(DeclareLost());
+    TDBG_RETURN_IF_ERROR(DeclareStalled());
+    if (MillisNow() - reported_millis >= kReportMillis) WriteReports();
     TellProgress();
     return OkStatus();
   }
@@ -233,6 +280,7 @@ struct Watcher::Impl {
     const int64_t now = WallNow();
     TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Finish(*trial, end, now));
     Tell(changed, now, true);
+    WriteReports();
     TellProgress();
     return OkStatus();
   }
@@ -277,7 +325,8 @@ Watcher::~Watcher() = default;
 
 Result<std::unique_ptr<Watcher>> Watcher::Create(WatchOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));
-  TDBG_ASSIGN_OR_RETURN(impl->engine, rules::Engine::Create(impl->options.rules));
+  TDBG_ASSIGN_OR_RETURN(impl->engine, rules::Engine::Create(impl->options.rules, rules::BuiltinRules(),
+                                                            EnvironmentOf(impl->options.run)));
   TDBG_RETURN_IF_ERROR(impl->ParseActions());
   TDBG_ASSIGN_OR_RETURN(impl->losses, Selection::Make("losses", ""));
   impl->snapshot = impl->engine->statuses();

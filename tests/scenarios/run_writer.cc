@@ -1,9 +1,56 @@
 #include "run_writer.h"
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "format/run_files.h"
 
 namespace tdbg::scenarios {
+namespace {
+
+struct Elements {
+  std::vector<std::byte> bytes;
+  std::vector<int64_t> shape;
+  DType dtype = DType::kFloat64;
+  TensorView View() const { return {bytes.data(), dtype, shape}; }
+};
+
+template <typename T>
+void Append(T value, Elements* to) {
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+  to->bytes.insert(to->bytes.end(), bytes, bytes + sizeof value);
+}
+
+// Doubles unless the scenario names a type, so that its thresholds can be exact.
+Elements ElementsOf(const Assignment& assignment, DType dtype, int64_t mode_step) {
+  Elements elements;
+  elements.dtype = dtype;
+  size_t width = 0;
+  for (const Value& value : assignment.values) width = std::max(width, value.text.size());
+  for (const Value& value : assignment.values) {
+    const double number = value.At(mode_step);
+    if (dtype == DType::kText) {
+      for (size_t i = 0; i < width; ++i)
+        Append(static_cast<uint32_t>(i < value.text.size() ? value.text[i] : 0), &elements);
+    } else if (dtype == DType::kInt64) {
+      Append(static_cast<int64_t>(number), &elements);
+    } else if (dtype == DType::kFloat32) {
+      Append(static_cast<float>(number), &elements);
+    } else if (dtype == DType::kComplex64) {
+      Append(static_cast<float>(number), &elements);
+      Append(0.0f, &elements);
+    } else {
+      Append(number, &elements);
+    }
+  }
+  const auto count = static_cast<int64_t>(assignment.values.size());
+  elements.shape = {count};
+  if (assignment.columns > 0) elements.shape = {count / assignment.columns, assignment.columns};
+  if (dtype == DType::kText) elements.shape.push_back(static_cast<int64_t>(width));
+  return elements;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& directory, const Scenario& scenario) {
   base::FileSystem& files = base::LocalFileSystem();
@@ -29,6 +76,7 @@ Result<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& director
     options.worker_directory = base::JoinPath(attempt_directory, options.worker.worker);
     options.journal_path = base::JoinPath(options.worker_directory, "journal");
     options.run_id = info.id;
+    // Large enough that blocking is rare, small enough that allocating it is not what a test waits for.
     options.journal_bytes = 4u << 20;
     options.durable = false;
     options.when_full = store::WhenFull::kBlock;  // a test that is fast must not lose what a slow one keeps
@@ -42,7 +90,8 @@ Result<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& director
       def.name = tensor.name;
       def.kind = tensor.scalar ? "scalar" : tensor.kind;
       def.collections = tensor.collections;
-      def.dtype = tensor.scalar ? DType::kFloat64 : DType::kFloat32;
+      // Most tensors of a training are; scenarios that name another type want that one.
+      def.dtype = tensor.scalar || tensor.dtype != DType::kFloat64 ? tensor.dtype : DType::kFloat32;
       def.variable_shape = !tensor.scalar;
       (*writer)->AppendTensorDef(def);
       run->ids_[tensor.name] = def.id;
@@ -72,21 +121,18 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
       scalars.push_back(row);
       continue;
     }
-    // Doubles, so that a scenario's thresholds can be exact.
-    std::vector<double> values;
-    for (const Value& value : assignment.values) values.push_back(value.At(step.mode_step));
-    const int64_t shape[] = {static_cast<int64_t>(values.size())};
-    Summary summary;
-    TDBG_RETURN_IF_ERROR(summarizer.Summarize({values.data(), DType::kFloat64, shape}, &summary, &histogram));
+    const Elements elements = ElementsOf(assignment, tensors_[found->second].dtype, step.mode_step);
     const format::SubKey sub{assignment.sub, format::Point::kNone};
+    if (step.raw) writer.AppendRaw(step.global_step, found->second, sub, elements.View());
+    if (!HasStatistics(elements.dtype)) continue;
+    Summary summary;
+    TDBG_RETURN_IF_ERROR(summarizer.Summarize(elements.View(), &summary, &histogram));
     rows.push_back(format::ToRow(found->second, sub, summary));
-    if (values.size() >= 256) {  // of smaller tensors a run has none
+    if (assignment.values.size() >= 256) {  // of smaller tensors a run has none
       rows.back().histogram_offset = static_cast<uint32_t>(histograms.size());
       EncodeHistogram(histogram, &histograms);
       rows.back().histogram_bytes = static_cast<uint32_t>(histograms.size() - rows.back().histogram_offset);
     }
-    if (step.raw)
-      writer.AppendRaw(step.global_step, found->second, sub, {values.data(), DType::kFloat64, shape});
   }
   writer.AppendSummaries(step.global_step, rows, histograms);
   if (!scalars.empty()) writer.AppendScalars(step.global_step, scalars);
@@ -99,7 +145,7 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
   commit.global_step = step.global_step;
   commit.mode_step = step.mode_step;
   commit.mode = static_cast<uint16_t>(step.mode);
-  commit.wall_nanos = 1'700'000'000'000'000'000 + step.global_step * 1'000'000;
+  commit.wall_nanos = 1'700'000'000'000'000'000 + step.wall_millis * 1'000'000;
   commit.monotonic_nanos = step.global_step * 1'000'000;
   if (step.skipped) commit.flags |= format::kCommitSkipped;
   writer.Commit(commit);
@@ -109,6 +155,30 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
 void RunWriter::End() {
   for (const auto& writer : workers_) writer->End(R"({"reason":"completed"})", 10'000'000'000);
   workers_.clear();
+}
+
+namespace {
+
+Status WriteSteps(const Scenario& scenario, const std::vector<Step>& steps, const std::string& directory) {
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<RunWriter> writer, RunWriter::Create(directory, scenario));
+  for (const Step& step : steps) {
+    for (int64_t worker = 0; worker < scenario.workers; ++worker)
+      TDBG_RETURN_IF_ERROR(writer->Write(worker, step));
+  }
+  writer->End();
+  return OkStatus();
+}
+
+}  // namespace
+
+Status WriteOther(const Scenario& scenario, const std::string& directory) {
+  if (scenario.other_steps.empty()) return OkStatus();
+  return WriteSteps(scenario, scenario.other_steps, directory.substr(0, directory.rfind('/')) + "/other");
+}
+
+Status WriteRuns(const Scenario& scenario, const std::string& directory) {
+  TDBG_RETURN_IF_ERROR(WriteOther(scenario, directory));
+  return WriteSteps(scenario, scenario.steps, directory);
 }
 
 }  // namespace tdbg::scenarios

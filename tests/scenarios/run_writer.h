@@ -33,4 +33,9 @@ class RunWriter {
   std::vector<std::unique_ptr<store::WorkerWriter>> workers_;
 };
 
+/// All of a scenario: its run, and the other one beside it where there is one.
+Status WriteRuns(const Scenario& scenario, const std::string& directory);
+/// Only the other one, as `other` beside `directory`.
+Status WriteOther(const Scenario& scenario, const std::string& directory);
+
 }  // namespace tdbg::scenarios

@@ -85,8 +85,7 @@ class Parser {
       TDBG_RETURN_IF_ERROR(Flush());
       scenarios_.emplace_back();
       scenarios_.back().name = std::string(base::Trim(content.substr(verb.size())));
-      for (int64_t& next : next_mode_step_) next = 0;
-      next_global_step_ = 0;
+      StartRun();
       return OkStatus();
     }
     if (scenarios_.empty()) return InvalidArgument("nothing may come before the first 'scenario:'");
@@ -97,9 +96,38 @@ class Parser {
       return OkStatus();
     }
     if (verb == "step" || verb == "steps") return Steps(words);
+    if (verb == "other" && words.size() == 1) return Other();
+    if (verb == "stalled") return Stalled(words);
     if (verb == "job" && words.size() == 2) return JobEnd(words[1]);
     if (verb == "expect") return Expect(content, words);
     return InvalidArgument("unknown statement '" + verb + "'");
+  }
+
+  void StartRun() {
+    for (int64_t& next : next_mode_step_) next = 0;
+    next_global_step_ = 0;
+    wall_millis_ = 0;
+    in_other_ = false;
+  }
+
+  // What follows, up to the expectation, is the other run's.
+  Status Other() {
+    StartRun();
+    in_other_ = true;
+    return OkStatus();
+  }
+
+  // "stalled after 9 for 1800"
+  Status Stalled(const std::vector<std::string>& words) {
+    const auto after = words.size() == 5 ? base::ParseInt(words[2]) : std::nullopt;
+    const auto seconds = words.size() == 5 ? base::ParseDouble(words[4]) : std::nullopt;
+    if (!after || !seconds) return InvalidArgument("stalled after STEP for SECONDS");
+    scenarios_.back().stalls.push_back({0, *after, *seconds});
+    return OkStatus();
+  }
+
+  std::vector<Step>& RunSteps() {
+    return in_other_ ? scenarios_.back().other_steps : scenarios_.back().steps;
   }
 
   Status Rule(const std::vector<std::string>& words) {
@@ -123,8 +151,12 @@ class Parser {
         tensor.kind = words[i + 1];
       } else if (words[i] == "in") {
         tensor.collections = base::SplitList(words[i + 1]);
+      } else if (words[i] == "dtype") {
+        const auto dtype = DTypeFromName(words[i + 1]);
+        if (!dtype) return InvalidArgument("no such dtype: " + words[i + 1]);
+        tensor.dtype = *dtype;
       } else {
-        return InvalidArgument("a tensor has a kind and is in collections, not '" + words[i] + "'");
+        return InvalidArgument("a tensor has a kind, a dtype and is in collections, not '" + words[i] + "'");
       }
     }
     scenarios_.back().tensors.push_back(std::move(tensor));
@@ -146,8 +178,14 @@ class Parser {
         model.raw = true;
       } else if (words[i] == "raw-shed") {
         model.raw_shed = true;
+      } else if (words[i] == "at" && i + 1 < words.size() && words[i + 1].ends_with('s')) {
+        const auto seconds = base::ParseDouble(words[i + 1].substr(0, words[i + 1].size() - 1));
+        if (!seconds) return InvalidArgument("at SECONDSs, not '" + words[i + 1] + "'");
+        wall_millis_ = static_cast<int64_t>(*seconds * 1000);
+        ++i;
       } else {
-        return InvalidArgument("a step is of a mode, skipped, shed, raw or raw-shed, not '" + words[i] + "'");
+        return InvalidArgument("a step is of a mode, skipped, shed, raw, raw-shed, at SECONDSs, not '" +
+                               words[i] + "'");
       }
     }
     block_.clear();
@@ -160,8 +198,9 @@ class Parser {
       step.mode_step = next + (s - next_global_step_);
       next = step.mode_step + 1;
       next_global_step_ = s + 1;
-      block_.push_back(scenarios_.back().steps.size());
-      scenarios_.back().steps.push_back(std::move(step));
+      step.wall_millis = wall_millis_++;
+      block_.push_back(RunSteps().size());
+      RunSteps().push_back(std::move(step));
     }
     in_expectation_ = false;
     return OkStatus();
@@ -229,8 +268,10 @@ class Parser {
         assignment.worker = *number;
       } else if (left[i] == "micro") {
         assignment.sub = static_cast<uint16_t>(*number + 1);
+      } else if (left[i] == "columns") {
+        assignment.columns = *number;
       } else {
-        return InvalidArgument("NAME [worker N] [micro N] = VALUES");
+        return InvalidArgument("NAME [worker N] [micro N] [columns N] = VALUES");
       }
     }
     for (const std::string& word : Words(content.substr(equals + 2))) {
@@ -242,11 +283,14 @@ class Parser {
                                  assignment.values.back());
         continue;
       }
-      const auto value = ValueOf(word);
+      auto value = ValueOf(word);
+      if (word.starts_with('"') && word.ends_with('"') && word.size() > 1) {
+        value = Value{0, 0, word.substr(1, word.size() - 2)};
+      }
       if (!value) return InvalidArgument("not a value: " + word);
       assignment.values.push_back(*value);
     }
-    for (const size_t step : block_) scenarios_.back().steps[step].assignments.push_back(assignment);
+    for (const size_t step : block_) RunSteps()[step].assignments.push_back(assignment);
     return OkStatus();
   }
 
@@ -264,6 +308,8 @@ class Parser {
   bool in_expectation_ = false, seen_expectation_ = false;
   int64_t next_mode_step_[5] = {};
   int64_t next_global_step_ = 0;
+  int64_t wall_millis_ = 0;
+  bool in_other_ = false;
   int line_ = 0;
 };
 
@@ -272,9 +318,10 @@ class Parser {
 Result<std::vector<Scenario>> ParseScenarios(const std::string& text) { return Parser().Parse(text); }
 
 std::string FindingText(const rules::Finding& finding) {
-  std::string text = fmt::format("{} {} {:g} {} {:g}", finding.tensor, finding.measure, finding.value,
-                                 finding.comparison, finding.threshold);
-  if (finding.worker != "worker_0") text += " " + finding.worker;
+  std::string text = finding.tensor.empty() ? "" : finding.tensor + " ";
+  text +=
+      fmt::format("{} {:g} {} {:g}", finding.measure, finding.value, finding.comparison, finding.threshold);
+  if (!finding.worker.empty() && finding.worker != "worker_0") text += " " + finding.worker;
   return text;
 }
 

@@ -13,9 +13,10 @@
 
 namespace tdbg::scenarios {
 
-/// `offset + slope * mode_step`: most are constants, losses have a slope.
+/// `offset + slope * mode_step`: most are constants, losses have a slope. Or a text.
 struct Value {
   double offset = 0, slope = 0;
+  std::string text = {};
   double At(int64_t mode_step) const { return offset + slope * static_cast<double>(mode_step); }
 };
 
@@ -24,6 +25,7 @@ struct Assignment {
   std::string tensor;
   int64_t worker = -1;  ///< -1: all
   uint16_t sub = 0;     ///< n: micro-step n-1
+  int64_t columns = 0;  ///< n: the values are rows of n; 0: one axis
   std::vector<Value> values;
 };
 
@@ -32,6 +34,7 @@ struct Step {
   ModeKey mode = ModeKey::kTrain;
   bool skipped = false, shed = false;
   bool raw = false, raw_shed = false;  ///< raw values were kept beside the statistics, or due and lost
+  int64_t wall_millis = 0;             ///< of its commit, since the run began
   std::vector<Assignment> assignments;
 };
 
@@ -39,6 +42,7 @@ struct Tensor {
   std::string name, kind;
   std::vector<std::string> collections;
   bool scalar = false;  ///< a numeric series, not a tensor
+  DType dtype = DType::kFloat64;
 };
 
 struct Expectation {
@@ -57,6 +61,8 @@ struct Scenario {
   int64_t workers = 1;
   std::vector<Tensor> tensors;
   std::vector<Step> steps;
+  std::vector<Step> other_steps;  ///< of a finished run beside this one, called "other"; empty: there is none
+  std::vector<rules::Stall> stalls;
   rules::JobEnd end = rules::JobEnd::kCompleted;
   Expectation expected;
 };

@@ -8,6 +8,7 @@
 #include "base/testing.h"
 #include "run_writer.h"
 #include "scenario.h"
+#include "watch/replay.h"
 
 namespace tdbg::scenarios {
 namespace {
@@ -21,7 +22,9 @@ class ScenarioTest : public testing::Test {
     plan::RuleConfig config;
     config.rule = scenario_.rule;
     config.parameters = scenario_.parameters;
-    auto engine = rules::Engine::Create({config});
+    base::ScratchDirectory scratch;
+    const std::string run = scratch / "run";
+    auto engine = rules::Engine::Create({config}, rules::BuiltinRules(), watch::EnvironmentOf(run));
     if (expected.refused) {
       ASSERT_FALSE(engine.ok()) << "was accepted";
       EXPECT_EQ(engine.status().code(), Code::kInvalidArgument);
@@ -30,10 +33,8 @@ class ScenarioTest : public testing::Test {
       return;
     }
     TDBG_ASSERT_OK(engine);
-    base::ScratchDirectory scratch;
-    const std::string run = scratch / "run";
-    WriteAll(run);
-    if (HasFatalFailure()) return;
+    TDBG_ASSERT_OK(WriteRuns(scenario_, run));
+    for (const rules::Stall& stall : scenario_.stalls) (*engine)->DeclareStalled(stall);
     auto trial = Trial::Open(run);
     TDBG_ASSERT_OK(trial);
     TDBG_ASSERT_OK((*trial)->Refresh());
@@ -43,16 +44,6 @@ class ScenarioTest : public testing::Test {
   }
 
  private:
-  void WriteAll(const std::string& run) {
-    auto writer = RunWriter::Create(run, scenario_);
-    TDBG_ASSERT_OK(writer);
-    for (const Step& step : scenario_.steps) {
-      for (int64_t worker = 0; worker < scenario_.workers; ++worker)
-        TDBG_ASSERT_OK((*writer)->Write(worker, step));
-    }
-    (*writer)->End();
-  }
-
   void Compare(const rules::RuleStatus& status) {
     const Expectation& expected = scenario_.expected;
     EXPECT_EQ(rules::RuleStateName(status.state), rules::RuleStateName(expected.state)) << status.details;

@@ -4,17 +4,24 @@
 namespace tdbg::rules {
 
 // A rule is a folder and its line here. The names are those of smdebug's and SageMaker's configurations.
-#define TDBG_BUILTIN_RULES(RULE) \
-  RULE(VanishingGradient)        \
-  RULE(ExplodingTensor)          \
-  RULE(LossNotDecreasing)        \
-  RULE(AllZero)                  \
-  RULE(TensorVariance)           \
-  RULE(Overfit)                  \
-  RULE(Overtraining)             \
-  RULE(WeightUpdateRatio)        \
-  RULE(UnchangedTensor)          \
-  RULE(PoorWeightInitialization)
+#define TDBG_BUILTIN_RULES(RULE)    \
+  RULE(VanishingGradient)           \
+  RULE(ExplodingTensor)             \
+  RULE(LossNotDecreasing)           \
+  RULE(AllZero)                     \
+  RULE(TensorVariance)              \
+  RULE(Overfit)                     \
+  RULE(Overtraining)                \
+  RULE(WeightUpdateRatio)           \
+  RULE(UnchangedTensor)             \
+  RULE(PoorWeightInitialization)    \
+  RULE(ClassImbalance)              \
+  RULE(SimilarAcrossRuns)           \
+  RULE(StalledTrainingRule)         \
+  RULE(Confusion)                   \
+  RULE(FeatureImportanceOverweight) \
+  RULE(TreeDepth)                   \
+  RULE(CreateXgboostReport)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)

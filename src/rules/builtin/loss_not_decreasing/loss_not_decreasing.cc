@@ -28,14 +28,21 @@ class LossNotDecreasing : public Rule {
   plan::Need Needs() const override { return losses_.selector().Need(); }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
-    for (const LossValue& loss : losses_.Read(step)) series_[{loss.tensor, loss.worker}].now = loss.value;
+    for (const LossValue& loss : losses_.Read(step)) {
+      const auto [at, is_new] = series_.try_emplace({loss.tensor, loss.worker});
+      at->second.now = loss.value;
+      if (!is_new) continue;
+      at->second.cadence = cadence_;
+      at->second.cadence.interval = IntervalOf(cadence_.interval, step.tensor(loss.tensor));
+    }
     gaps_are_losses_ |= step.statistics_incomplete();
     bool judged = false;
     for (auto& [key, followed] : series_) {
       const std::optional<double> value = followed.now;
       followed.now.reset();
       // Most series have a value at most steps, and none is due: Take is then a handful of additions.
-      for (const LossCheck& check : followed.series.Take(step.info(), value, cadence_, gaps_are_losses_)) {
+      for (const LossCheck& check :
+           followed.series.Take(step.info(), value, followed.cadence, gaps_are_losses_)) {
         judged = true;
         if (auto finding = Compare(check)) {
           finding->global_step = step.global_step();
@@ -52,7 +59,7 @@ class LossNotDecreasing : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
-    const int64_t interval = cadence_.interval.steps;
+    const int64_t interval = (series_.empty() ? cadence_ : series_.begin()->second.cadence).interval.steps;
     const int64_t distance = (cadence_.num_steps + interval - 1) / interval * interval;
     int64_t longest = 0;
     for (const auto& [key, followed] : series_) longest = std::max(longest, followed.series.values());
@@ -66,6 +73,7 @@ class LossNotDecreasing : public Rule {
  private:
   struct Followed {
     LossSeries series;
+    LossCadence cadence;
     std::optional<double> now;
   };
   static constexpr const char* kModes[] = {"", "TRAIN", "EVAL", "PREDICT", "GLOBAL"};
@@ -150,7 +158,8 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
                       "An increase beyond this is a hit and reported as one."),
       mode,
       IntervalParameter(
-          "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
+          "Losses are averaged over so many steps, and compared at their ends; 500 without it (XGBoost's "
+          "metrics: 10)."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     std::vector<std::string> collections = parameters.List("collection_names");

@@ -27,6 +27,7 @@ struct Limits {
 // One loss of one worker in one mode.
 struct Followed {
   IntervalMeans means;
+  Interval interval;
   std::optional<double> now;
   std::optional<IntervalEnd> best;
   int64_t without_improvement = 0;
@@ -42,8 +43,11 @@ class Overtraining : public Rule {
     gaps_are_losses_ |= step.statistics_incomplete();
     // A loss of predictions is no reason to stop a training.
     if (step.mode() == ModeKey::kPredict) return Judged::kNotDue;
-    for (const LossValue& loss : losses_.Read(step))
-      followed_[{loss.tensor, loss.worker, step.mode()}].now = loss.value;
+    for (const LossValue& loss : losses_.Read(step)) {
+      const auto [at, is_new] = followed_.try_emplace({loss.tensor, loss.worker, step.mode()});
+      at->second.now = loss.value;
+      if (is_new) at->second.interval = IntervalOf(limits_.interval, step.tensor(loss.tensor));
+    }
     const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
     bool judged = false;
     for (auto& [key, followed] : followed_) {
@@ -51,7 +55,7 @@ class Overtraining : public Rule {
       const std::optional<double> value = followed.now;
       followed.now.reset();
       for (const IntervalEnd& end :
-           followed.means.Take(position, step.global_step(), value, limits_.interval, gaps_are_losses_)) {
+           followed.means.Take(position, step.global_step(), value, followed.interval, gaps_are_losses_)) {
         judged |= followed.best.has_value() || !std::isfinite(end.mean);
         auto finding = Compare(step.mode(), end, &followed);
         if (!finding) continue;

@@ -61,6 +61,13 @@ class PoorWeightInitialization : public Rule {
   plan::Need Needs() const override {
     plan::Need need = inputs_.inspected().Need();
     need.collections = {"gradients", "losses"};
+    if (limits_.range > 0) {
+      // Gradients too small for a histogram are judged by their values, which cost next to nothing.
+      need.raw_collections = {"gradients"};
+      need.raw_max_elements = 255;
+      need.raw_schedule.emplace().end = limits_.steps;
+      need.raw_schedule->interval = 1;
+    }
     return need;
   }
 
@@ -80,9 +87,8 @@ class PoorWeightInitialization : public Rule {
 
   std::string WouldHaveNeeded() const override {
     return fmt::format(
-        "statistics of activation inputs {}, histograms of the gradients (raw values of those of fewer than "
-        "256 "
-        "elements: --collect gradients:1), or losses over {} intervals of {} steps",
+        "statistics of activation inputs {}, histograms of the gradients (values of those of fewer than 256 "
+        "elements), or losses over {} intervals of {} steps",
         inputs_.inspected().Describe(), limits_.patience + 1, limits_.interval.steps);
   }
 

@@ -1,0 +1,13 @@
+# cmake -DPAGES=DIR -DOUTPUT=FILE -P embed_pages.cmake: every DIR/<rule>/README.md as a string of a C++ file.
+file(GLOB pages ${PAGES}/*/README.md)
+list(SORT pages)
+set(text "// Made from src/rules/builtin/*/README.md by cmake/embed_pages.cmake.\n#include \"rules/pages.h\"\n\n")
+string(APPEND text "namespace tdbg::rules {\n\nstd::string_view RulePage(std::string_view snake_name) {\n")
+foreach(page IN LISTS pages)
+  get_filename_component(folder ${page} DIRECTORY)
+  get_filename_component(name ${folder} NAME)
+  file(READ ${page} content)
+  string(APPEND text "  if (snake_name == \"${name}\")\n    return R\"tdbg_page(${content})tdbg_page\";\n")
+endforeach()
+string(APPEND text "  return {};\n}\n\n}  // namespace tdbg::rules\n")
+file(WRITE ${OUTPUT} "${text}")

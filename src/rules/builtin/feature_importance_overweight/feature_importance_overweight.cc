@@ -1,0 +1,106 @@
+// A few features that decide nearly everything. README.md beside this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "rules/loss_values.h"
+#include "rules/parameter_specs.h"
+#include "rules/rule.h"
+#include "rules/selector.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+namespace {
+
+constexpr char kDefaultRegex[] = ".*feature_importance/weight";
+
+class FeatureImportanceOverweight : public Rule {
+ public:
+  FeatureImportanceOverweight(Selector selector, double threshold, int64_t features)
+      : importances_(std::move(selector)), threshold_(threshold), features_(static_cast<size_t>(features)) {}
+
+  plan::Need Needs() const override {
+    plan::Need need = importances_.selector().Need();
+    need.collections.push_back("feature_importance");
+    return need;
+  }
+
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
+    // "feature_importance/weight/f3" is of kind "feature_importance/weight".
+    std::map<std::pair<WorkerIndex, std::string>, std::vector<LossValue>> kinds;
+    for (const LossValue& importance : importances_.Read(step)) {
+      const std::string& name = step.tensor(importance.tensor).name;
+      kinds[{importance.worker, name.substr(0, name.rfind('/'))}].push_back(importance);
+    }
+    bool judged = false;
+    for (auto& [key, values] : kinds) {
+      const double total = std::accumulate(values.begin(), values.end(), 0.0,
+                                           [](double sum, const LossValue& v) { return sum + v.value; });
+      if (!std::isfinite(total) || total <= 0) continue;
+      judged = true;
+      std::ranges::stable_sort(values, std::ranges::greater(), &LossValue::value);
+      const size_t shown = std::min(features_, values.size());
+      double sum = 0;
+      std::string which;
+      for (size_t i = 0; i < shown; ++i) {
+        sum += values[i].value;
+        const std::string& name = step.tensor(values[i].tensor).name;
+        which += fmt::format("{}{} {:g}", i ? ", " : "", name.substr(name.rfind('/') + 1), values[i].value);
+      }
+      if (!(sum / total > threshold_)) continue;
+      Finding finding;
+      finding.global_step = step.global_step();
+      finding.tensor = key.second;
+      finding.worker = step.worker_name(key.first);
+      finding.measure = "share_of_largest";
+      finding.value = sum / total;
+      finding.comparison = ">";
+      finding.threshold = threshold_;
+      finding.text = fmt::format("{} of {} features: {}", shown, values.size(), which);
+      findings->push_back(std::move(finding));
+    }
+    if (!findings->empty()) return Judged::kJudged;
+    if (step.statistics_incomplete()) return Judged::kIncomplete;
+    return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
+  std::string WouldHaveNeeded() const override {
+    return "importances of features: tensors " + importances_.selector().Describe();
+  }
+
+ private:
+  LossReader importances_;  // one number per feature and step, as losses are
+  double threshold_;
+  size_t features_;
+};
+
+}  // namespace
+
+void RegisterFeatureImportanceOverweight(RuleRegistry* registry) {
+  RuleInfo info;
+  info.class_name = "FeatureImportanceOverweight";
+  info.snake_name = "feature_importance_overweight";
+  info.scope = "xgboost";
+  info.summary = "A few features hold nearly all of the importance.";
+  ParameterSpec regex = TensorRegexParameter("The importances, by name.");
+  regex.default_value = kDefaultRegex;
+  ParameterSpec threshold = NumberParameter("threshold", "float", "0.8", 0, "share of the kind's total",
+                                            "A larger share of the largest importances is a hit.");
+  threshold.maximum = 1;
+  info.parameters = {
+      threshold,
+      NumberParameter("nfeatures", "int", "3", 1, "features", "So many of the largest are added up."),
+      regex,
+  };
+  registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
+    TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({}, parameters.List("tensor_regex")));
+    return std::unique_ptr<Rule>(std::make_unique<FeatureImportanceOverweight>(
+        std::move(selector), parameters.Float("threshold"), parameters.Int("nfeatures")));
+  });
+}
+
+}  // namespace tdbg::rules

@@ -1,0 +1,104 @@
+// A training that makes no progress. README.md beside this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "rules/parameter_specs.h"
+#include "rules/rule.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+namespace {
+
+class StalledTrainingRule : public Rule {
+ public:
+  StalledTrainingRule(double threshold, bool stop) : threshold_(threshold), stop_(stop) {}
+
+  plan::Need Needs() const override {
+    plan::Need need;
+    need.collections = {"losses"};
+    return need;
+  }
+
+  std::optional<double> StallThreshold() const override { return threshold_; }
+  bool StopsJob() const override { return stop_; }
+
+  // Found by the watcher's clock, while nothing came.
+  void OnStall(const Stall& stall, std::vector<Finding>* findings) override {
+    if (stall.seconds < threshold_) return;
+    Finding finding = Standstill(stall.seconds);
+    finding.global_step = std::max<int64_t>(stall.after_step, 0);
+    finding.text = stall.after_step < 0 ? "no step was made" : fmt::format("after step {}", stall.after_step);
+    findings->push_back(std::move(finding));
+  }
+
+  // Told by the steps' own stamps: where nobody watched, or looked away.
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
+    const StepInfo now = step.info();
+    // Between two starts of a job nothing was meant to happen.
+    if (last_ && last_attempt_ == step.attempt() && now.wall_nanos > last_->wall_nanos) {
+      const double seconds = static_cast<double>(now.wall_nanos - last_->wall_nanos) / 1e9;
+      // Of steps between that were not recorded one, at least, took an equal share.
+      const auto steps = static_cast<double>(std::max<int64_t>(now.global_step - last_->global_step, 1));
+      if (seconds / steps >= threshold_) {
+        Finding finding = Standstill(seconds);
+        finding.global_step = now.global_step;
+        finding.worker = "";
+        finding.text = fmt::format("between steps {} and {}", last_->global_step, now.global_step);
+        findings->push_back(std::move(finding));
+      }
+    }
+    last_ = now;
+    last_attempt_ = step.attempt();
+    return Judged::kJudged;
+  }
+
+  std::string WouldHaveNeeded() const override { return "a step of the training"; }
+
+ private:
+  Finding Standstill(double seconds) const {
+    Finding finding;
+    finding.measure = "seconds_without_progress";
+    finding.value = seconds;
+    finding.comparison = ">=";
+    finding.threshold = threshold_;
+    return finding;
+  }
+
+  double threshold_;
+  bool stop_;
+  std::optional<StepInfo> last_;
+  int64_t last_attempt_ = 0;
+};
+
+}  // namespace
+
+void RegisterStalledTrainingRule(RuleRegistry* registry) {
+  RuleInfo info;
+  info.class_name = "StalledTrainingRule";
+  info.snake_name = "stalled_training_rule";
+  info.scope = "any";
+  info.summary = "The training made no progress for a long time.";
+  ParameterSpec stop;
+  stop.name = "stop_training_on_fire";
+  stop.type = "bool";
+  stop.default_value = "False";
+  stop.help = "Stop the job at a finding, as on_issue: [stop] does.";
+  ParameterSpec prefix;
+  prefix.name = "training_job_name_prefix";
+  prefix.type = "string";
+  prefix.help = "Accepted and not needed: the job that is stopped is the one that is watched.";
+  info.parameters = {
+      NumberParameter("threshold", "float", "1800", 0, "seconds", "So long without a heartbeat is a hit."),
+      stop,
+      prefix,
+  };
+  info.parameters[0].minimum = 0.001;
+  registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
+    return std::unique_ptr<Rule>(std::make_unique<StalledTrainingRule>(
+        parameters.Float("threshold"), parameters.Bool("stop_training_on_fire")));
+  });
+}
+
+}  // namespace tdbg::rules

@@ -1,0 +1,17 @@
+// Texts and numbers of a small tensor as a rule reads them: node ids of a tree are texts, their numbers are
+// not.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tdbg/trial.h"
+
+namespace tdbg::rules {
+
+/// The texts of a tensor of dtype text (code points, the last axis is their width), as UTF-8. Nothing for
+/// other types.
+std::optional<std::vector<std::string>> TextElements(const TensorValue& value);
+
+}  // namespace tdbg::rules
