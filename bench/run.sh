@@ -20,6 +20,8 @@ say "A step with nothing due (bench/idle_steps.cc)"
 bench/idle_instructions.sh
 say "From the end of a faulty step to the event (bench/latency.py)"
 "$python" bench/latency.py --json "$out/latency.json"
+say "What judging costs: replay, check, watcher (bench/rules.py)"
+"$python" bench/rules.py --json "$out/rules.json" ${QUICK:+--quick}
 say "Time per training step (bench/training/overhead.py)"
 "$python" bench/training/overhead.py --rounds "$rounds" --json "$out/overhead.json"
 printf '\nall figures: %s\n' "$out"

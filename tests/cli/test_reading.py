@@ -53,7 +53,22 @@ def test_check_judges_again_and_its_exit_code_says_what(tdbg, golden):
     assert json.loads(clean.stdout)["rules"][0]["RuleEvaluationStatus"] == "NoIssuesFound" and clean.returncode == 0
     unjudged = tdbg("check", golden, "--rule", "loss_not_decreasing")
     assert unjudged.returncode == 8, unjudged.stdout
-    tdbg.fails(2, "check", golden)
+    tdbg.fails(2, "check", golden, "--own")
+    tdbg.fails(2, "check", golden, "--own", "--rule", "vanishing_gradient")
+
+
+def test_check_without_a_rule_runs_every_rule_and_says_which_could_not(tdbg, golden):
+    done = tdbg("check", golden, "--json")
+    answer = json.loads(done.stdout)
+    judged = {rule["RuleConfigurationName"]: rule["RuleEvaluationStatus"] for rule in answer["rules"]}
+    not_run = {rule["rule"]: rule["why"] for rule in answer["not_run"]}
+    assert "VanishingGradient" in judged and "StalledTrainingRule" in judged
+    assert "what to inspect" in not_run["AllZero"] and "other_trials" in not_run["SimilarAcrossRuns"]
+    assert "trees/ID" in not_run["TreeDepth"]
+    assert set(judged) | set(not_run) == {rule["class_name"] for rule in tdbg.json("rules")}
+    assert not set(judged) & set(not_run)
+    text = tdbg("check", golden).stdout
+    assert "could not run" in text and "TreeDepth" in text
 
 
 def test_ls_lists_the_unreadable_beside_the_others(tdbg, golden):
@@ -78,6 +93,17 @@ def test_rules_lists_and_explains(tdbg):
     one = tdbg.json("rules", "VanishingGradient")
     assert one["parameters"][0]["name"] == "threshold" and one["parameters"][0]["default"] == "1e-7"
     assert "threshold" in tdbg.ok("rules", "vanishing_gradient").stdout
+
+
+def test_a_rules_page_is_shown_on_the_terminal(tdbg):
+    page = tdbg.ok("rules", "show", "vanishing_gradient").stdout
+    assert page.startswith("VanishingGradient (vanishing_gradient)\n") and "**" not in page and "\033" not in page
+    assert "What to do next." in page and "mean(|g|)" in page
+    document = tdbg.json("rules", "show", "VanishingGradient")
+    assert document["page"].startswith("# VanishingGradient") and document["parameters"][0]["default"] == "1e-7"
+    assert "did you mean vanishing_gradient?" in tdbg.fails(2, "rules", "show", "vanishing_gradien")
+    tdbg.fails(2, "rules", "show")
+    tdbg.fails(2, "rules", "explain", "vanishing_gradient")
 
 
 def test_plan_lays_out_a_run_that_nobody_has_started(tdbg):

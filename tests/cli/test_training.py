@@ -53,7 +53,7 @@ def test_a_fault_is_caught_stopped_explained_and_judged_alike_again(tdbg, script
     assert vanishing["findings"][0]["global_step"] == 30
     assert report["losses"] == [] and report["damage"] == []
 
-    again = tdbg("check", "r", "--json")
+    again = tdbg("check", "r", "--own", "--json")
     assert again.returncode == 1
     for live, replayed in zip(report["rules"], json.loads(again.stdout)["rules"], strict=True):
         live.pop("LastModifiedTime"), replayed.pop("LastModifiedTime")

@@ -15,6 +15,7 @@
 #include "base/testing.h"
 #include "run_writer.h"
 #include "scenario.h"
+#include "verdict_text.h"
 #include "watch/replay.h"
 #include "watch/watcher.h"
 
@@ -28,18 +29,6 @@ Scenario Parsed(const std::string& text) {
   auto scenarios = ParseScenarios(text);
   EXPECT_TRUE(scenarios.ok()) << scenarios.status().ToString();
   return scenarios.ok() ? scenarios->at(0) : Scenario{};
-}
-
-// Everything but when it was said.
-std::string Verdict(const std::vector<rules::RuleStatus>& statuses) {
-  std::string text;
-  for (const rules::RuleStatus& status : statuses) {
-    text += status.name + " " + std::string(rules::RuleStateName(status.state)) + " judged " +
-            std::to_string(status.steps_judged) + " incomplete " + std::to_string(status.steps_incomplete) +
-            "\n" + status.details + "\n";
-    for (const rules::Finding& finding : status.findings) text += FindingText(finding) + "\n";
-  }
-  return text;
 }
 
 std::vector<nlohmann::json> Events(const std::string& run, const std::string& kind) {
@@ -82,7 +71,7 @@ class WatchTest : public testing::Test {
     EXPECT_TRUE(trial.ok()) << trial.status().ToString();
     auto statuses = watch::Replay(**trial, configs, 1);
     EXPECT_TRUE(statuses.ok()) << statuses.status().ToString();
-    return Verdict(*statuses);
+    return VerdictText(*statuses);
   }
 
   base::ScratchDirectory scratch_;
@@ -150,14 +139,14 @@ TEST_F(WatchTest, LiveEqualsReplayWhateverTheTiming) {
     (*writer)->End();
     watching.join();
     TDBG_EXPECT_OK(followed);
-    const std::string live = Verdict(watcher->statuses());
+    const std::string live = VerdictText(watcher->statuses());
     EXPECT_EQ(live, Replayed(kRules)) << "seed " << seed;
     EXPECT_THAT(live, HasSubstr("VanishingGradient IssuesFound"));
     EXPECT_THAT(live, HasSubstr("nan_count 1 > 0 worker_1"));
     EXPECT_THAT(live, HasSubstr("gradient/a unchanged_values 3 >= 3\n"));
     auto read_back = watch::ReadStatuses(run_);
     TDBG_ASSERT_OK(read_back);
-    EXPECT_EQ(live, Verdict(*read_back)) << "events carry everything";
+    EXPECT_EQ(live, VerdictText(*read_back)) << "events carry everything";
   }
 }
 
@@ -297,9 +286,46 @@ TEST_F(WatchTest, AWorkerThatNeverComesIsDeclaredLostAndReplayObeys) {
   ASSERT_EQ(lost.size(), 1u);
   EXPECT_EQ(lost[0].at("worker"), "rank 1");
   EXPECT_EQ(lost[0].at("from_step"), 0);
-  const std::string live = Verdict(watcher->statuses());
+  const std::string live = VerdictText(watcher->statuses());
   EXPECT_THAT(live, HasSubstr("VanishingGradient NoIssuesFound judged 10"));
   EXPECT_EQ(live, Replayed({Rule("VanishingGradient")}));
+}
+
+TEST_F(WatchTest, AStandstillIsFoundByTheClockAndReplayObeys) {
+  const Scenario scenario = Parsed(
+      "scenario: x\nrule StalledTrainingRule\ntensor loss in losses\nsteps 0..9\n  loss = 1\n"
+      "expect NoIssuesFound\n");
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = {Rule("StalledTrainingRule", {{"threshold", "0.3"}, {"stop_training_on_fire", "True"}}),
+                   Rule("VanishingGradient")};
+  std::atomic<int> asked{0};
+  options.stop = [&](const std::string& rule) {
+    EXPECT_EQ(rule, "StalledTrainingRule");
+    ++asked;
+    return OkStatus();
+  };
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  const auto watcher = Watch(options);
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  for (size_t i = 0; i < 5; ++i) TDBG_EXPECT_OK((*writer)->Write(0, scenario.steps[i]));
+  for (int i = 0; i < 500 && asked == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  // It moves again, too late.
+  for (size_t i = 5; i < 10; ++i) TDBG_EXPECT_OK((*writer)->Write(0, scenario.steps[i]));
+  (*writer)->End();
+  watcher->JobEnded(rules::JobEnd::kCompleted);
+  watching.join();
+  EXPECT_EQ(asked, 1);
+  const auto stalled = Events(run_, "stalled");
+  ASSERT_EQ(stalled.size(), 1u);
+  EXPECT_EQ(stalled[0].at("after_step"), 4);
+  EXPECT_GE(stalled[0].at("seconds").get<double>(), 0.3);
+  const std::string live = VerdictText(watcher->statuses());
+  EXPECT_THAT(live, HasSubstr("StalledTrainingRule IssuesFound"));
+  EXPECT_THAT(live, HasSubstr("at step 4 resulted"));
+  EXPECT_EQ(live, Replayed(options.rules));
+  EXPECT_THAT(Replayed({Rule("StalledTrainingRule", {{"threshold", "3600"}})}), HasSubstr("NoIssuesFound"));
 }
 
 TEST_F(WatchTest, AWorkerFoundOnlyAtTheVeryEndIsStillJudged) {
@@ -318,7 +344,7 @@ TEST_F(WatchTest, AWorkerFoundOnlyAtTheVeryEndIsStillJudged) {
   }
   (*writer)->End();
   watching.join();
-  const std::string live = Verdict(watcher->statuses());
+  const std::string live = VerdictText(watcher->statuses());
   EXPECT_THAT(live, HasSubstr("VanishingGradient IssuesFound judged 1"));
   EXPECT_EQ(live, Replayed({Rule("VanishingGradient")}));
 }

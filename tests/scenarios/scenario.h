@@ -25,8 +25,8 @@ struct Assignment {
   std::string tensor;
   int64_t worker = -1;  ///< -1: all
   uint16_t sub = 0;     ///< n: micro-step n-1
-  int64_t columns = 0;  ///< n: the values are rows of n; 0: one axis
   std::vector<Value> values;
+  int64_t columns = 0;  ///< n: the values are rows of n; 0: one axis
 };
 
 struct Step {

@@ -166,10 +166,10 @@ void RegisterSimilarAcrossRuns(RuleRegistry* registry) {
       TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
-    TDBG_ASSIGN_OR_RETURN(Selector selector, RequiredSelector(parameters));
     std::vector<std::string> paths = parameters.OtherTrials();
     if (paths.empty())
       return InvalidArgument("other_trials (or other_trial_0) must name a finished run to compare with");
+    TDBG_ASSIGN_OR_RETURN(Selector selector, RequiredSelector(parameters));
     return std::unique_ptr<Rule>(std::make_unique<SimilarAcrossRuns>(std::move(selector), std::move(paths)));
   });
 }

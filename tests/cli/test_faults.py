@@ -1,0 +1,59 @@
+"""The demonstrations of examples/faults: each fault trips its rules on a real training, and its healthy twin does not."""
+
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch in this Python")
+
+from conftest import ROOT  # noqa: E402
+
+FAULTS = ROOT / "examples" / "faults"
+# Script -> rules with their parameters. `interval` where the default would take a longer training.
+TRAININGS = {
+    "vanishing": [["vanishing_gradient"]],
+    "exploding": [["exploding_tensor"]],
+    "unchanged": [["unchanged_tensor", "collection_names=weights", "interval=10"]],
+    "overfit": [["overfit"]],
+    "plateau": [["loss_not_decreasing", "interval=40"], ["overtraining", "interval=20"],
+                ["weight_update_ratio", "interval=20"]],
+    "initialisation": [["poor_weight_initialization"],
+                       ["tensor_variance", "tensor_regex=relu.*_input", "min_threshold=0.01"]],
+    "imbalance": [["class_imbalance", "labels_regex=CrossEntropyLoss_input_1",
+                   "predictions_regex=CrossEntropyLoss_input_0", "argmax=True", "threshold_misprediction=1"]],
+    "cut_off": [["all_zero", "collection_names=gradients"]],
+}
+
+
+@pytest.fixture
+def captures(tdbg):
+    probe = tdbg("doctor", "--python", sys.executable, "--json")
+    capture = next((f for f in json.loads(probe.stdout) if f["what"] == "tdbg._capture"), {"answer": "no Python"})
+    if capture.get("verdict") != "good":
+        pytest.skip(f"the extension does not load here: {capture['answer']}")
+
+
+def train(tdbg, name, rules, *arguments):
+    flags = [word for rule in rules for word in ("--rule", *rule)]
+    done = tdbg("run", "--dir", "r", *flags, "--", sys.executable, FAULTS / f"{name}.py", *arguments, timeout=240)
+    assert done.returncode == 0, done.stderr
+    report = tdbg.json("status", "r")
+    assert report["losses"] == [], report["losses"]
+    return report["rules"]
+
+
+@pytest.mark.parametrize("twin", ["faulty", "healthy"])
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_fault_trips_its_rules_and_the_healthy_twin_does_not(tdbg, captures, name, twin):
+    statuses = train(tdbg, name, TRAININGS[name], *(["--healthy"] if twin == "healthy" else []))
+    expected = "IssuesFound" if twin == "faulty" else "NoIssuesFound"
+    for status in statuses:
+        assert status["RuleEvaluationStatus"] == expected, (status["RuleConfigurationName"], status["StatusDetails"])
+        if twin == "faulty":
+            assert status["findings"] and status["StatusDetails"].startswith("RuleEvaluationConditionMet: ")
+
+
+def test_every_demonstration_is_run():
+    scripts = {path.stem for path in FAULTS.glob("*.py")} - {"data"}
+    assert scripts == set(TRAININGS), "a script without a test, or a test without a script"
