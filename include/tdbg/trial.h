@@ -62,9 +62,11 @@ struct StepInfo {
   int64_t global_step = 0;
   ModeKey mode = ModeKey::kGlobal;
   int64_t mode_step = 0;
-  int64_t wall_nanos = 0;  ///< of the first worker that committed it
-  bool skipped = false;    ///< AMP skipped the update
-  bool complete = false;   ///< every worker committed it, ended, or was declared lost
+  int64_t wall_nanos = 0;   ///< of the first worker that committed it
+  uint32_t raw_values = 0;  ///< kept in it, of all workers together
+  uint32_t summaries = 0;   ///< rows of statistics and plain numbers
+  bool skipped = false;     ///< AMP skipped the update
+  bool complete = false;    ///< every worker committed it, ended, or was declared lost
 };
 
 /// A value read from a run. `data` stays valid while `owner` (or a copy of it) lives.
@@ -92,6 +94,7 @@ struct TensorInfo {
   DType dtype = DType::kInvalid;
   std::vector<int64_t> shape;
   int unit_axis = -1;
+  uint32_t order = 0;  ///< in which the run came to know its tensors, from 0: a model's own order, mostly
 };
 
 /// When a collection's tensors are saved in one mode (smdebug's SaveConfigMode), on the mode's own steps:

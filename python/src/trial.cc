@@ -144,6 +144,8 @@ void BindRecords(nb::module_& m) {
       .def_prop_ro("mode", [](const StepInfo& s) { return static_cast<int>(s.mode); })
       .def_ro("mode_step", &StepInfo::mode_step)
       .def_ro("wall_nanos", &StepInfo::wall_nanos)
+      .def_ro("raw_values", &StepInfo::raw_values)
+      .def_ro("summaries", &StepInfo::summaries)
       .def_ro("skipped", &StepInfo::skipped)
       .def_ro("complete", &StepInfo::complete);
   nb::class_<Summary>(m, "Summary")
@@ -189,7 +191,8 @@ void BindRecords(nb::module_& m) {
       .def_ro("aliases", &tdbg::TensorInfo::aliases)
       .def_prop_ro("dtype", [](const tdbg::TensorInfo& t) { return std::string(tdbg::DTypeName(t.dtype)); })
       .def_ro("shape", &tdbg::TensorInfo::shape)
-      .def_ro("unit_axis", &tdbg::TensorInfo::unit_axis);
+      .def_ro("unit_axis", &tdbg::TensorInfo::unit_axis)
+      .def_ro("order", &tdbg::TensorInfo::order);
   nb::class_<tdbg::SaveSchedule>(m, "SaveSchedule")
       .def_ro("save_interval", &tdbg::SaveSchedule::save_interval)
       .def_ro("start_step", &tdbg::SaveSchedule::start_step)

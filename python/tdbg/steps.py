@@ -27,11 +27,13 @@ class Step(NamedTuple):
     wall_time: float  #: seconds since 1970
     skipped: bool  #: AMP skipped the update
     complete: bool  #: every worker committed it, ended, or died
+    raw_values: int  #: kept in it, of all workers together
+    summaries: int  #: rows of statistics and plain numbers
 
     @classmethod
     def _of(cls, info):
         return cls(info.global_step, ModeKeys(info.mode), info.mode_step, info.wall_nanos * 1e-9, info.skipped,
-                   info.complete)
+                   info.complete, info.raw_values, info.summaries)
 
 
 def mode_of(mode) -> ModeKeys:

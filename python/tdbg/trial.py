@@ -30,7 +30,9 @@ from .exceptions import (
     StepUnavailable,
     TensorUnavailable,
 )
+from .frame import Frame
 from .modes import ModeKeys
+from .plot import Plots
 from .steps import Step, StepState, mode_of, step_filter
 from .tensor import Histogram, Summary, Tensor, said
 
@@ -396,6 +398,56 @@ class Trial:
         names = sorted(self.tensor_names(step=step, mode=mode, **which), key=number)
         return [self.tensor(name).value(step, mode) for name in names]
 
+    # ---- many at once
+
+    def frame(self, tensors=None, fields=("mean_abs",), *, regex=None, mode=ModeKeys.GLOBAL, steps=None,
+              worker=None) -> Frame:
+        """Whole series of many tensors at once, as columns that the library fills; every step that has statistics.
+
+            trial.frame("gradients", ["mean_abs", "nan_count"]).pandas()
+
+        :param tensors: a collection, a tensor, or a list of tensors; None: all, or those of `regex`
+        :param fields: of Summary.FIELDS, or mean_abs, std, nonfinite_count, value (of losses and other single numbers)
+        :param steps: (begin, end), global, end exclusive, either may be None
+        :param worker: its rows; None: of the lowest rank that has a step; "*": every worker's rows
+        :raises NotFoundError: no such collection or tensor; names the nearest
+        """
+        self._look()
+        fields = [fields] if isinstance(fields, str) else list(fields)
+        begin, end = self._range if steps is None else steps
+        which = step_filter(mode, "any", False, begin, end)
+        collection, pattern = self._which(tensors, regex)
+        return Frame(self._raw.frame(pattern, collection, None, which, fields, worker or ""), fields)
+
+    def _which(self, tensors, regex) -> tuple[str, str]:
+        """(collection, pattern) for what a caller may say."""
+        if tensors is None:
+            return "", _regex_of(regex)
+        if regex is not None:
+            raise SMDebugValueError("tensors or regex, not both")
+        if isinstance(tensors, Tensor):
+            tensors = [tensors.name]
+        if isinstance(tensors, str):
+            if tensors == "all" or self._raw.tensor_names("", tensors, None, step_filter(None, "any")):
+                return tensors, ""
+            try:
+                tensors = [self.tensor(tensors).name]
+            except NotFoundError as error:
+                known = ", ".join(sorted(self.collections()))
+                raise NotFoundError(f"{error}; nor is it a collection with tensors; collections: {known}") from None
+        names = [name.name if isinstance(name, Tensor) else self.tensor(name).name for name in tensors]
+        return "", "^(?:" + "|".join(re.escape(name) for name in names) + ")$" if names else "(?!)"
+
+    def _in_order(self, names) -> list[int]:
+        """Positions of the names, in the order in which the run came to know the tensors: a model's, mostly."""
+        order = [self._raw.tensor(name).order for name in names]
+        return sorted(range(len(names)), key=order.__getitem__)
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures: plot.series, plot.heatmap, plot.histograms, plot.images. Needs matplotlib."""
+        return Plots(self)
+
     # ---- walking
 
     def cursor(self) -> Cursor:
@@ -483,7 +535,7 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
     name = os.path.basename(path.rstrip("/")) if name is None else name
     _say_to_people()
     _logger.info("Loading trial %s at path %s", name, path)
-    said_last = time.monotonic() - _SAY_SECONDS + 1  # the first line after a second
+    say_at = time.monotonic() + min(1, _SAY_SECONDS)
     for millis in _slices(timeout):
         try:
             raw = _trial.open(path, -1, max(1, millis))
@@ -492,8 +544,8 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
             pass
         if os.path.exists(os.path.join(path, _END_OF_JOB)):
             raise MissingCollectionFiles(f"the job has ended without leaving its collections: {path}")
-        if time.monotonic() - said_last > _SAY_SECONDS:
-            said_last = time.monotonic()
+        if time.monotonic() >= say_at:
+            say_at = time.monotonic() + _SAY_SECONDS
             what = "which holds no run yet" if os.path.isdir(path) else "which does not exist yet"
             _logger.warning("Waiting for the training to write to %s, %s; is it the right path?", path, what)
     raise DeadlineExceededError(f"no run appeared within {timeout} s: {path}")

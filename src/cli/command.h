@@ -36,6 +36,8 @@ std::unique_ptr<Command> MakeLsCommand();
 std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeTensorsCommand();
 std::unique_ptr<Command> MakeShowCommand();
+std::unique_ptr<Command> MakeStepsCommand();
+std::unique_ptr<Command> MakeDiffCommand();
 std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeRulesCommand();
 std::unique_ptr<Command> MakeWatchCommand();

@@ -75,8 +75,7 @@ class TrialAccess {
   struct Step {
     StepInfo info;
     int64_t attempt = 0;
-    uint32_t shed = 0;                  ///< what its workers lost in it, summed
-    bool raw = false, summary = false;  ///< some worker kept a raw value; a row of statistics or a number
+    uint32_t shed = 0;  ///< what its workers lost in it, summed
   };
   /// Every step of the overlay, ascending by global step, incomplete ones (at the end) included. Positions in
   /// this list are what the calls below take; they are stable while overlay_generation() is.

@@ -21,6 +21,7 @@ uint32_t TensorTable::Add(const format::TensorDef& def) {
   if (is_new) {
     infos_.emplace_back();
     infos_.back().name = def.name;
+    infos_.back().order = it->second;
   }
   const uint32_t index = it->second;
   TensorInfo& info = infos_[index];

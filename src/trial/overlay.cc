@@ -50,8 +50,8 @@ void Trial::Impl::TakeCommits(WorkerSlot& slot) {
     step.info.skipped |= (commit.flags & format::kCommitSkipped) != 0;
     if (commit.wall_nanos != 0) step.info.wall_nanos = std::min(step.info.wall_nanos, commit.wall_nanos);
     step.shed += commit.shed;
-    step.raw |= commit.raw_tensors != 0;
-    step.summary |= commit.summary_rows != 0 || commit.scalar_rows != 0;
+    step.info.raw_values += commit.raw_tensors;
+    step.info.summaries += commit.summary_rows + commit.scalar_rows;
     attempt.first_changed = std::min(attempt.first_changed, at);
     slot.info.last_step = std::max(slot.info.last_step, commit.global_step);
     modes_seen[static_cast<int>(step.info.mode)] = true;

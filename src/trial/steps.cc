@@ -23,16 +23,16 @@ bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
     case StepKind::kAny:
       return true;
     case StepKind::kRaw:
-      return step.raw;
+      return step.info.raw_values != 0;
     case StepKind::kSummary:
-      return step.summary;
+      return step.info.summaries != 0;
     case StepKind::kSaved:
       break;
   }
-  if (!has_save_config || step.raw) return true;
+  if (!has_save_config || step.info.raw_values != 0) return true;
   for (const plan::CollectionPlan& collection : plan->collections) {
     if (!collection.keep) continue;
-    if (!collection.reductions.empty() && step.summary) return true;
+    if (!collection.reductions.empty() && step.info.summaries != 0) return true;
     // Due, and all of it was shed: it is a step at which something should have been.
     const auto& schedule = collection.raw[static_cast<int>(step.info.mode)];
     if (step.shed != 0 && schedule && schedule->Due(step.info.mode_step)) return true;

@@ -1,0 +1,109 @@
+"""Statistics of many tensors over many steps, as columns: NumPy's, pandas' or Arrow's."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .modes import ModeKeys
+
+KEYS = ("tensor", "worker", "step", "mode", "mode_step")
+
+
+def needed(module: str, what: str, package: str | None = None):
+    """Imports what tdbg does not depend on, or says how to get it."""
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = package or module.partition(".")[0]
+        raise ImportError(f"{what} needs {package}: pip install {package}") from error
+
+
+class Frame:
+    """Columns of equal length, one row per tensor, step and worker, ascending.
+
+    :ivar names: of the tensors, sorted; `tensor_index` points into it
+    :ivar workers: `worker_index` points into it
+    :ivar step: global steps, int64
+    :ivar mode_index: ModeKeys as numbers, uint8
+    :ivar fields: name -> float64 column. NaN: this row does not have it, or it is NaN.
+
+    `frame["mean_abs"]`, `frame["step"]` and so on are the columns as arrays.
+    """
+
+    def __init__(self, raw, fields):
+        self.names, self.workers = raw[0], raw[1]
+        self.tensor_index, self.worker_index, self.step, self.mode_index, self.mode_step = raw[2:7]
+        self.fields = dict(zip(fields, raw[7]))
+
+    def __len__(self):
+        return len(self.step)
+
+    @property
+    def columns(self) -> list[str]:
+        return [*KEYS, *self.fields]
+
+    def __getitem__(self, column) -> np.ndarray:
+        if column in self.fields:
+            return self.fields[column]
+        if column == "tensor":
+            return np.array(self.names, dtype=object)[self.tensor_index]
+        if column == "worker":
+            return np.array(self.workers, dtype=object)[self.worker_index]
+        if column == "mode":
+            return np.array([None, *(mode.name for mode in ModeKeys)], dtype=object)[self.mode_index]
+        if column in ("step", "mode_step"):
+            return getattr(self, column)
+        raise KeyError(f"no column {column!r}: one of {', '.join(self.columns)}")
+
+    def pivot(self, field: str, worker: str | None = None):
+        """(names, steps, matrix): one row per tensor, one column per step, NaN where there is nothing.
+
+        With several workers in the frame, `worker` chooses one; default: the first.
+        """
+        values = self[field]
+        chosen = slice(None)
+        if len(self.workers) > 1:
+            chosen = self.worker_index == self.workers.index(self.workers[0] if worker is None else worker)
+        steps, column = np.unique(self.step[chosen], return_inverse=True)
+        matrix = np.full((len(self.names), len(steps)), np.nan)
+        matrix[self.tensor_index[chosen], column] = values[chosen]
+        return self.names, steps, matrix
+
+    def pandas(self):
+        """A DataFrame in long form; tensor, worker and mode are categories. The numbers are not copied."""
+        pd = needed("pandas", "Frame.pandas()")
+        modes = [mode.name for mode in ModeKeys]
+        return pd.DataFrame(
+            {
+                "tensor": pd.Categorical.from_codes(self.tensor_index.astype(np.int32), self.names),
+                "worker": pd.Categorical.from_codes(self.worker_index.astype(np.int32), self.workers),
+                "step": self.step,
+                "mode": pd.Categorical.from_codes(self.mode_index.astype(np.int8) - 1, modes),
+                "mode_step": self.mode_step,
+                **self.fields,
+            },
+            copy=False,
+        )
+
+    def arrow(self):
+        """A pyarrow.Table in long form; tensor, worker and mode are dictionary-encoded."""
+        pa = needed("pyarrow", "Frame.arrow()")
+
+        def words(index, names):
+            return pa.DictionaryArray.from_arrays(pa.array(index.astype(np.int32)), pa.array(names, pa.string()))
+
+        modes = [mode.name for mode in ModeKeys]
+        return pa.table({
+            "tensor": words(self.tensor_index, self.names),
+            "worker": words(self.worker_index, self.workers),
+            "step": pa.array(self.step),
+            "mode": words(self.mode_index.astype(np.int32) - 1, modes),
+            "mode_step": pa.array(self.mode_step),
+            **{name: pa.array(values, from_pandas=False) for name, values in self.fields.items()},
+        })
+
+    def __repr__(self):
+        return (f"<tdbg.Frame {len(self)} rows: {len(self.names)} tensors, {len(np.unique(self.step))} steps, "
+                f"{len(self.workers)} workers; {', '.join(self.fields)}>")

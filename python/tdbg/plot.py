@@ -1,0 +1,338 @@
+"""Pictures of a run: `trial.plot.series(...)`, `.heatmap(...)`, `.histograms(...)`, `.images(...)`.
+
+Each draws with matplotlib and returns the Figure; nothing is shown by itself outside a notebook. Colours are chosen
+for people who do not see them all: viridis for sizes, and what is not finite is never left to look like a small number.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+
+from .errors import InvalidArgumentError, NotFoundError
+from .frame import needed
+from .modes import ModeKeys
+
+_NAN, _INF, _ABSENT, _ZERO = "#d62728", "#ff7f0e", "#f0f0f0", "#000000"
+_NUMBER, _IS_NAN, _IS_INF, _IS_ABSENT, _IS_ZERO = range(5)  # what a cell of a heat map is
+_MOST_LEGEND = 12
+_MOST_ROWS = 60  # a label needs some height
+
+
+def _pyplot():
+    return needed("matplotlib.pyplot", "trial.plot", "matplotlib")
+
+
+def _short(names) -> list[str]:
+    """What tells the names apart, without what all of them begin or end with."""
+    if len(names) < 2:
+        return list(names)
+    begin = len(os.path.commonprefix(names))
+    while begin and names[0][begin - 1] not in "/._":
+        begin -= 1
+    return [name[begin:] for name in names]
+
+
+class Plots:
+    """What `trial.plot` is."""
+
+    def __init__(self, trial):
+        self._trial = trial
+
+    def series(self, tensors, field="mean_abs", *, mode=ModeKeys.GLOBAL, steps=None, log=None, worker=None, ax=None):
+        """One line per tensor over the steps.
+
+        :param tensors: a collection, a tensor, or a list of tensors
+        :param field: any of Trial.frame's; "value" for losses and other single numbers
+        :param steps: (begin, end), global, end exclusive, either may be None
+        :param log: logarithmic axis; default: where the values span more than a factor of 1000
+        """
+        plt = _pyplot()
+        frame = self._trial.frame(tensors, [field], mode=mode, steps=steps, worker=worker)
+        if not len(frame):
+            raise NotFoundError(f"nothing of {tensors!r} is kept at any step of this mode")
+        names, steps, matrix = frame.pivot(field)
+        figure = ax.figure if ax is not None else plt.figure(figsize=(8, 4), layout="constrained")
+        ax = ax or figure.add_subplot()
+        labels = _short(names)
+        colours = plt.get_cmap("viridis")(np.linspace(0, 0.92, max(len(names), 2))) if len(names) > 10 else None
+        for row, label in enumerate(labels):
+            kept = np.isin(steps, frame.step[frame.tensor_index == row])
+            finite = np.isfinite(matrix[row])
+            # A line runs through steps at which nothing was kept, and breaks where what was kept is no number.
+            line, = ax.plot(steps[kept], np.where(finite, matrix[row], np.nan)[kept], label=label, linewidth=1.4,
+                            color=None if colours is None else colours[row],
+                            marker="o" if (kept & finite).sum() < 2 else None)
+            lost = steps[kept & ~finite]  # crosses at the top
+            if len(lost):
+                ax.plot(lost, np.full(len(lost), 0.985), "x", color=line.get_color(), markersize=6, clip_on=False,
+                        transform=ax.get_xaxis_transform())
+        finite = np.abs(matrix[np.isfinite(matrix) & (matrix != 0)])
+        positive = not (matrix[np.isfinite(matrix)] < 0).any()
+        if log is None:
+            log = positive and finite.size > 0 and finite.max() > 1000 * finite.min()
+        if log:
+            ax.set_yscale("log" if positive else "symlog")
+        ax.set_xlabel("step" if mode in (None, ModeKeys.GLOBAL) else f"step of the run ({getattr(mode, 'name', mode)})")
+        ax.set_ylabel(field)
+        ax.margins(x=0.01)
+        ax.grid(True, color="#e6e6e6", linewidth=0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        if len(labels) == 1:
+            ax.set_title(names[0], fontsize=10, loc="left")
+        elif len(labels) <= _MOST_LEGEND:
+            ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+        else:
+            ax.set_title(f"{len(labels)} tensors: {labels[0]} (dark) to {labels[-1]} (light)", fontsize=9, loc="left")
+        return figure
+
+    def heatmap(self, tensors="gradients", field="mean_abs", *, mode=ModeKeys.GLOBAL, steps=None, worker=None,
+                most_steps=1000, ax=None):
+        """Layers by steps: the first layer on top, brighter is larger, on a logarithmic scale where values span decades.
+
+        A cell whose tensor holds a NaN is red, one with an infinity orange, an exact zero black, one where nothing is
+        kept light grey. Counts (`nan_count`, `zero_count` ...) are drawn on a linear scale.
+
+        :param steps: (begin, end), global, end exclusive, either may be None
+        :param most_steps: more are thinned to about as many, a stretch showing the worst of its steps
+        """
+        plt = _pyplot()
+        frame = self._trial.frame(tensors, [field, "nan_count", "nonfinite_count"], mode=mode, steps=steps,
+                                  worker=worker)
+        if not len(frame):
+            raise NotFoundError(f"nothing of {tensors!r} is kept at any step of this mode")
+        names, steps, matrix = frame.pivot(field)
+        nan, lost = frame.pivot("nan_count")[2], frame.pivot("nonfinite_count")[2]
+        there = np.zeros(matrix.shape, bool)
+        there[frame.tensor_index, np.searchsorted(steps, frame.step)] = True
+        order = self._trial._in_order(names)
+        names = [names[i] for i in order]
+        matrix, nan, lost, there = matrix[order], nan[order], lost[order], there[order]
+        kind = np.where(there, _NUMBER, _IS_ABSENT)
+        numbers = matrix[there & np.isfinite(matrix)]
+        decades = not field.endswith("count") and not (numbers < 0).any() and (numbers > 0).any()
+        if decades:  # a zero has no logarithm, and is no small number either
+            kind[there & (matrix == 0)] = _IS_ZERO
+        if not field.endswith("count"):
+            kind[there & ((lost > 0) | np.isinf(matrix))] = _IS_INF
+            kind[there & ((nan > 0) | (np.isnan(matrix) & ~(lost > 0)))] = _IS_NAN
+        if len(steps) > most_steps:
+            steps, matrix, kind = _thin(steps, matrix, kind, most_steps)
+
+        from matplotlib.colors import ListedColormap, LogNorm, Normalize
+        from matplotlib.patches import Patch
+
+        height = min(0.9 + 0.22 * min(len(names), _MOST_ROWS), 12)
+        figure = ax.figure if ax is not None else plt.figure(figsize=(9, max(height, 1.8)), layout="constrained")
+        ax = ax or figure.add_subplot()
+        numbers = np.ma.masked_where((kind != _NUMBER) | ~np.isfinite(matrix), matrix)
+        norm = Normalize()
+        if decades and numbers.count():
+            norm = LogNorm(numbers.min(), max(numbers.max(), numbers.min() * 1.0001))
+        edges = _edges(steps)
+        rows = np.arange(len(names) + 1) - 0.5
+        mesh = ax.pcolormesh(edges, rows, numbers, cmap="viridis", norm=norm, rasterized=True)
+        rest = np.ma.masked_equal(kind, _NUMBER)
+        if rest.count():
+            ax.pcolormesh(edges, rows, rest, cmap=ListedColormap([_NAN, _INF, _ABSENT, _ZERO]), vmin=0.5, vmax=4.5,
+                          rasterized=True)
+        ax.set_ylim(len(names) - 0.5, -0.5)
+        ticks = np.arange(len(names)) if len(names) <= _MOST_ROWS else np.linspace(0, len(names) - 1, _MOST_ROWS).astype(int)
+        labels = _short(names)
+        ax.set_yticks(ticks, [labels[i] for i in ticks], fontsize=8)
+        ax.set_xlabel("step")
+        ax.tick_params(length=2)
+        ax.spines[:].set_visible(False)
+        what = tensors if isinstance(tensors, str) else f"{len(names)} tensors"
+        ax.set_title(f"{field} of {what}", fontsize=10, loc="left")
+        if numbers.count():
+            figure.colorbar(mesh, ax=ax, pad=0.01, aspect=30)
+        keys = [Patch(color=colour, label=text)
+                for number, colour, text in [(_IS_NAN, _NAN, "NaN"), (_IS_INF, _INF, "infinite"), (_IS_ZERO, _ZERO, "zero"),
+                                             (_IS_ABSENT, _ABSENT, "not kept")]
+                if (kind == number).any()]
+        if keys:
+            ax.legend(handles=keys, fontsize=8, frameon=False, ncols=len(keys), loc="lower right",
+                      bbox_to_anchor=(1, 1), borderpad=0, handlelength=1)
+        return figure
+
+    def histograms(self, tensor, steps=None, *, mode=ModeKeys.GLOBAL, worker=None, most=40, bins=80, ax=None):
+        """How the elements of one tensor are distributed, over the steps: position is value, brightness is share.
+
+        From the kept histograms (value within 1/9), and from raw values where there is no histogram.
+
+        :param steps: default: all that have one, thinned to `most`
+        """
+        plt = _pyplot()
+        tensor = self._trial.tensor(tensor) if isinstance(tensor, str) else tensor
+        steps = list(tensor.steps(mode=mode) if steps is None else steps)
+        if len(steps) > most:
+            steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, most).astype(int))]
+        found = [(step, *self._distribution(tensor, step, mode, worker)) for step in steps]
+        found = [(step, lower, upper, count) for step, lower, upper, count in found if len(count)]
+        if not found:
+            raise NotFoundError(f"neither histograms nor raw values of '{tensor.name}' are kept at these steps")
+        # Between the outermost thousandths: one wild element must not squeeze the rest into a line.
+        low = min(_quantile(lower, count, 0.001) for _, lower, _, count in found)
+        high = max(_quantile(upper, count, 0.999) for _, _, upper, count in found)
+        if not low < high:
+            low, high = low - 0.5 - abs(low) * 0.1, high + 0.5 + abs(high) * 0.1
+        # Where it leaves its range by decades, a linear axis would show the rest as one line.
+        usual = min(np.median(np.abs(upper + lower) / 2) for _, lower, upper, _ in found)
+        wide = usual > 0 and max(-low, high) > 200 * usual
+        if wide:
+            edges = usual * np.sinh(np.linspace(np.arcsinh(low / usual), np.arcsinh(high / usual), bins + 1))
+        else:
+            edges = np.linspace(low, high, bins + 1)
+        image = np.stack([_rebin(lower, upper, count, edges) / count.sum() for _, lower, upper, count in found], axis=1)
+        figure = ax.figure if ax is not None else plt.figure(figsize=(8, 4), layout="constrained")
+        ax = ax or figure.add_subplot()
+        from matplotlib.colors import PowerNorm
+
+        at = np.array([step for step, *_ in found])
+        mesh = ax.pcolormesh(_edges(at), edges, image, cmap="viridis", norm=PowerNorm(0.5), rasterized=True)
+        if wide:
+            ax.set_yscale("asinh", linear_width=usual)
+            # The scale's own choice writes labels over one another around 0.
+            from matplotlib.ticker import FixedLocator, FuncFormatter
+
+            powers = 10.0 ** np.arange(math.ceil(math.log10(3 * usual)), math.ceil(math.log10(max(-low, high))) + 1)
+            ax.yaxis.set_major_locator(FixedLocator([*-powers[::-1], 0, *powers]))
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+            ax.yaxis.set_minor_locator(FixedLocator([]))
+            ax.set_ylim(low, high)
+        if low < 0 < high:
+            ax.axhline(0, color="white", linewidth=0.5, alpha=0.5)
+        ax.set_xlabel("step")
+        ax.set_ylabel("value")
+        ax.set_title(tensor.name, fontsize=10, loc="left")
+        ax.tick_params(length=2)
+        ax.spines[:].set_visible(False)
+        figure.colorbar(mesh, ax=ax, pad=0.01, aspect=30, label="share of the elements")
+        return figure
+
+    def _distribution(self, tensor, step, mode, worker):
+        try:
+            histogram = tensor.histogram(step, mode, worker)
+            zeros = tensor.summary(step, mode, worker).zero_count
+            lower, upper, count = histogram.lower, histogram.upper, histogram.count.astype(float)
+            if zeros:
+                lower, upper, count = (np.append(a, b) for a, b in ((lower, 0.0), (upper, 0.0), (count, zeros)))
+            return lower, upper, count
+        except NotFoundError:
+            pass
+        try:
+            values = np.asarray(tensor.value(step, mode, worker), dtype=np.float64).ravel()
+        except (NotFoundError, ValueError, TypeError):
+            return np.empty(0), np.empty(0), np.empty(0)
+        values = values[np.isfinite(values)]
+        return values, values, np.ones(len(values))
+
+    def images(self, tensor, steps=None, *, item=0, most=8, most_rows=8, mode=ModeKeys.GLOBAL, worker=None):
+        """Maps of a convolution (its outputs, or its kernels) as grey pictures: a column per step, titled with it.
+
+        A value of four axes is taken as (item, channel, height, width); of kernels (out, in, height, width), a row is
+        one output channel's kernel for input `item`. Three axes are (channel, height, width), two one picture.
+
+        :param steps: default: those with a raw value, thinned to `most`
+        :param item: which of the batch (outputs), or which input channel (kernels)
+        """
+        plt = _pyplot()
+        tensor = self._trial.tensor(tensor) if isinstance(tensor, str) else tensor
+        steps = list(tensor.steps(mode=mode, kind="raw") if steps is None else steps)
+        if not steps:
+            raise NotFoundError(f"no raw values of '{tensor.name}' are kept: keep them with --collect NAME:INTERVAL")
+        if len(steps) > most:
+            steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, most).astype(int))]
+        kernels = tensor.kind in ("weight", "gradient")
+        columns = [_maps(tensor, tensor.value(step, mode, worker), item, kernels)[:most_rows] for step in steps]
+        rows = max(len(column) for column in columns)
+        high, wide = columns[0][0].shape
+        cell = 1.1
+        size = (max(cell * len(steps), 2.2), max(cell * rows * min(high / wide, 2), 1) + 0.5)
+        figure, axes = plt.subplots(rows, len(steps), figsize=size, squeeze=False,
+                                    gridspec_kw={"wspace": 0.06, "hspace": 0.06})
+        for column, (step, maps) in enumerate(zip(steps, columns)):
+            for row in range(rows):
+                ax = axes[row][column]
+                ax.set_xticks([])
+                ax.set_yticks([])
+                ax.spines[:].set_visible(False)
+                if row >= len(maps):
+                    continue
+                _grey(ax, maps[row])
+            axes[0][column].set_title(step, fontsize=9)
+        figure.suptitle(tensor.name, fontsize=10, x=0.5, y=0.985, va="top")
+        figure.subplots_adjust(left=0.02, right=0.98, bottom=0.02, top=1 - 0.55 / size[1])
+        return figure
+
+
+def _grey(ax, picture):
+    finite = picture[np.isfinite(picture)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0, 1)
+    ax.imshow(np.where(np.isfinite(picture), picture, np.nan), cmap="gray", vmin=low, vmax=high if high > low else low + 1,
+              interpolation="nearest", aspect="equal")
+    bad = ~np.isfinite(picture)
+    if bad.any():
+        marks = np.zeros((*picture.shape, 4))
+        marks[bad] = (0.84, 0.15, 0.16, 1)
+        ax.imshow(marks, interpolation="nearest", aspect="equal")
+
+
+def _maps(tensor, value, item, kernels):
+    value = np.asarray(value)
+    if not np.issubdtype(value.dtype, np.number):
+        value = value.astype(np.float32)
+    if value.ndim == 4:
+        axis = 1 if kernels else 0
+        if not -value.shape[axis] <= item < value.shape[axis]:
+            raise InvalidArgumentError(f"item {item}: '{tensor.name}' has {value.shape[axis]} "
+                                       f"{'input channels' if kernels else 'items'}")
+        return value[:, item] if kernels else value[item]
+    if value.ndim == 3:
+        return value
+    if value.ndim == 2:
+        return value[None]
+    raise InvalidArgumentError(f"'{tensor.name}' has {value.ndim} axes: pictures need 2 to 4")
+
+
+def _edges(steps):
+    """Borders of cells around ascending steps, half way between neighbours."""
+    steps = np.asarray(steps, dtype=float)
+    if len(steps) == 1:
+        return np.array([steps[0] - 0.5, steps[0] + 0.5])
+    middle = (steps[1:] + steps[:-1]) / 2
+    return np.concatenate([[steps[0] - (middle[0] - steps[0])], middle, [steps[-1] + (steps[-1] - middle[-1])]])
+
+
+def _thin(steps, matrix, kind, most):
+    """Stretches of neighbouring steps become one: its largest number, and the worst of what is none."""
+    starts = np.unique(np.linspace(0, len(steps), most + 1).astype(int)[:-1])
+    numbers = np.where((kind == _NUMBER) & np.isfinite(matrix), matrix, -np.inf)
+    numbers = np.maximum.reduceat(numbers, starts, axis=1)
+    by_severity = np.array([_IS_ABSENT, _IS_ZERO, _NUMBER, _IS_INF, _IS_NAN])
+    severity = np.argsort(by_severity)[kind]
+    kind = by_severity[np.maximum.reduceat(severity, starts, axis=1)]
+    return steps[starts], np.where(np.isinf(numbers), np.nan, numbers), kind
+
+
+def _quantile(values, count, q):
+    order = np.argsort(values)
+    below = np.cumsum(count[order])
+    return values[order][min(np.searchsorted(below, q * below[-1]), len(values) - 1)]
+
+
+def _rebin(lower, upper, count, edges):
+    """Counts of buckets spread evenly over bins; what lies outside goes to the outermost."""
+    lower = np.clip(lower, edges[0], edges[-1])
+    upper = np.clip(upper, edges[0], edges[-1])
+    point = upper <= lower
+    out = np.histogram(lower[point], edges, weights=count[point])[0].astype(float)
+    if (~point).any():
+        low, high, n = lower[~point], upper[~point], count[~point]
+        # The cumulative count at an edge: each bucket rises linearly from its lower to its upper border.
+        share = np.clip((edges[:, None] - low) / (high - low), 0, 1)
+        out += np.diff(share @ n)
+    return out

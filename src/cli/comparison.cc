@@ -1,0 +1,184 @@
+#include "cli/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <limits>
+
+#include "trial/access.h"
+#include "trial/elements.h"
+
+namespace tdbg::cli {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+template <typename T>
+std::vector<T> Without(const std::vector<T>& a, const std::vector<T>& b) {
+  std::vector<T> out;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
+template <typename T>
+std::vector<T> Common(const std::vector<T>& a, const std::vector<T>& b) {
+  std::vector<T> out;
+  std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out));
+  return out;
+}
+
+std::string ShapeText(DType dtype, std::span<const int64_t> shape) {
+  return fmt::format("{} [{}]", DTypeName(dtype), fmt::join(shape, ", "));
+}
+
+/// The larger, the farther apart; a number against NaN or infinity is farthest.
+double Distance(double a, double b) {
+  const double difference = std::fabs(a - b);
+  if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+  const double scale = std::fabs(b);
+  return scale > 0 ? difference / scale : difference;
+}
+
+/// True if they differ; `*out` then says how.
+bool DifferentValues(const TensorValue& a, const TensorValue& b, const Tolerance& tolerance,
+                     Difference* out) {
+  if (a.dtype != b.dtype || a.shape != b.shape) {
+    out->shape_a = ShapeText(a.dtype, a.shape);
+    out->shape_b = ShapeText(b.dtype, b.shape);
+    return true;
+  }
+  const size_t bytes = a.view.byte_count();
+  if (bytes == 0 || std::memcmp(a.data, b.data, bytes) == 0) return false;
+  const int64_t n = a.view.element_count();
+  out->elements = n;
+  const size_t item = ItemSize(a.dtype);
+  double farthest = -1;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const auto x = ElementAsDouble(a, at), y = ElementAsDouble(b, at);
+    if (!x || !y) {  // complex, float8, text: equal bytes or not
+      out->different += std::memcmp(static_cast<const std::byte*>(a.data) + at * item,
+                                    static_cast<const std::byte*>(b.data) + at * item, item) != 0;
+      continue;
+    }
+    if (tolerance.Holds(*x, *y)) continue;
+    ++out->different;
+    const double difference = std::fabs(*x - *y);
+    if (!(difference <= out->max_abs)) out->max_abs = std::isfinite(difference) ? difference : kNaN;
+    if (const double d = Distance(*x, *y); d > farthest) {
+      farthest = d;
+      out->a = *x;
+      out->b = *y;
+      out->index = i;
+    }
+  }
+  return out->different != 0;
+}
+
+bool DifferentStatistics(const Summary& a, const Summary& b, const Tolerance& tolerance, Difference* out) {
+  // What the values' tolerance says about a statistic differs from one to the next; the same relative bound
+  // on each is what people mean, and counts are compared exactly unless they were given room.
+  const std::pair<const char*, double Summary::*> numbers[] = {
+      {"min", &Summary::min},           {"max", &Summary::max},        {"mean", &Summary::mean},
+      {"variance", &Summary::variance}, {"l1", &Summary::l1},          {"l2", &Summary::l2},
+      {"abs_min", &Summary::abs_min},   {"abs_max", &Summary::abs_max}};
+  const std::pair<const char*, uint64_t Summary::*> counts[] = {{"count", &Summary::count},
+                                                                {"nan_count", &Summary::nan_count},
+                                                                {"pos_inf_count", &Summary::pos_inf_count},
+                                                                {"neg_inf_count", &Summary::neg_inf_count},
+                                                                {"zero_count", &Summary::zero_count}};
+  double farthest = -1;
+  const auto look = [&](const char* field, double x, double y) {
+    if (tolerance.Holds(x, y)) return;
+    if (const double d = Distance(x, y); d > farthest) {
+      farthest = d;
+      out->field = field;
+      out->a = x;
+      out->b = y;
+      out->max_abs = std::isfinite(x - y) ? std::fabs(x - y) : kNaN;
+    }
+  };
+  for (const auto& [field, member] : numbers) look(field, a.*member, b.*member);
+  for (const auto& [field, member] : counts)
+    look(field, static_cast<double>(a.*member), static_cast<double>(b.*member));
+  return farthest >= 0;
+}
+
+}  // namespace
+
+bool Tolerance::Holds(double a, double b) const {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return true;
+  return std::fabs(a - b) <= atol + rtol * std::fabs(b) && std::isfinite(a) && std::isfinite(b);
+}
+
+bool Comparison::same() const {
+  return tensors_only_a.empty() && tensors_only_b.empty() && workers_only_a.empty() &&
+         workers_only_b.empty() && steps_only_a.empty() && steps_only_b.empty() && shapes.empty() &&
+         first.empty();
+}
+
+Result<Comparison> Compare(const Trial& a, const Trial& b, const TensorFilter& which,
+                           const Tolerance& tolerance, const std::function<void(int64_t)>& progress) {
+  Comparison out;
+  TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names_a, a.tensor_names(which));
+  TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names_b, b.tensor_names(which));
+  out.tensors_only_a = Without(names_a, names_b);
+  out.tensors_only_b = Without(names_b, names_a);
+  out.workers_only_a = Without(a.workers(), b.workers());
+  out.workers_only_b = Without(b.workers(), a.workers());
+  std::vector<std::string> workers = Common(a.workers(), b.workers());
+  if (workers.empty()) workers.emplace_back();  // of other names: the first of each
+
+  std::vector<std::string> names = Common(names_a, names_b);
+  for (const std::string& name : names) {
+    TDBG_ASSIGN_OR_RETURN(const TensorInfo in_a, a.tensor(name));
+    TDBG_ASSIGN_OR_RETURN(const TensorInfo in_b, b.tensor(name));
+    if (in_a.dtype != in_b.dtype || in_a.shape != in_b.shape)
+      out.shapes.push_back({name, ShapeText(in_a.dtype, in_a.shape), ShapeText(in_b.dtype, in_b.shape)});
+  }
+  const TrialAccess order(a);
+  std::sort(names.begin(), names.end(), [&](const std::string& x, const std::string& y) {
+    return order.Find(x).value_or(0) < order.Find(y).value_or(0);
+  });
+
+  const StepFilter steps{.begin = which.steps.begin, .end = which.steps.end};
+  const std::vector<int64_t> steps_a = a.steps(steps), steps_b = b.steps(steps);
+  out.steps_only_a = Without(steps_a, steps_b);
+  out.steps_only_b = Without(steps_b, steps_a);
+  for (const int64_t step : Common(steps_a, steps_b)) {
+    progress(step);
+    ++out.steps;
+    for (const std::string& name : names) {
+      for (const std::string& worker : workers) {
+        Difference difference;
+        difference.step = *a.step(step);
+        difference.tensor = name;
+        difference.worker = worker;
+        const auto value_a = a.value(name, step, worker);
+        const auto value_b = value_a.ok() ? b.value(name, step, worker) : value_a;
+        for (const auto* value : {&value_a, &value_b}) {
+          if (!value->ok() && value->status().code() != Code::kNotFound) return value->status();
+        }
+        if (value_a.ok() && value_b.ok()) {
+          ++out.values;
+          difference.by_values = true;
+          if (DifferentValues(*value_a, *value_b, tolerance, &difference)) out.first.push_back(difference);
+          continue;
+        }
+        const auto summary_a = a.summary(name, step, worker);
+        const auto summary_b = summary_a.ok() ? b.summary(name, step, worker) : summary_a;
+        if (!summary_a.ok() || !summary_b.ok()) continue;  // nothing of it at this step in one of them
+        ++out.statistics;
+        if (DifferentStatistics(*summary_a, *summary_b, tolerance, &difference))
+          out.first.push_back(difference);
+      }
+    }
+    if (!out.first.empty()) break;
+  }
+  return out;
+}
+
+}  // namespace tdbg::cli

@@ -1,0 +1,53 @@
+// Two runs side by side: where they part, and by how much.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tdbg/status.h"
+#include "tdbg/trial.h"
+
+namespace tdbg::cli {
+
+/// Equal: both NaN, or |a - b| <= atol + rtol * |b|. Both 0: a == b.
+struct Tolerance {
+  double rtol = 0, atol = 0;
+  bool exact() const { return rtol == 0 && atol == 0; }
+  bool Holds(double a, double b) const;
+};
+
+/// One tensor of one worker at one step, different in the two runs.
+struct Difference {
+  StepInfo step;
+  std::string tensor, worker;
+  bool by_values = false;  ///< else by statistics: one of the two has no raw value there
+  double max_abs = 0;      ///< of |a - b|; NaN where one of them is not finite. Statistics: of `field`
+  double a = 0, b = 0;     ///< where the difference is largest, relative to |b|
+  int64_t elements = 0, different = 0;  ///< by values
+  int64_t index = -1;                   ///< by values: of a and b, in C order; -1: no numbers (complex, text)
+  std::string field;                    ///< by statistics
+  std::string shape_a, shape_b;  ///< set where dtype or shape differ at this step: nothing was compared
+};
+
+struct Comparison {
+  struct Declared {
+    std::string tensor, a, b;  ///< "float32 [3, 4]"
+  };
+  std::vector<std::string> tensors_only_a, tensors_only_b, workers_only_a, workers_only_b;
+  std::vector<int64_t> steps_only_a, steps_only_b;  ///< global
+  std::vector<Declared> shapes;                     ///< declared dtype or shape differ
+  int64_t steps = 0, values = 0, statistics = 0;    ///< compared
+  std::vector<Difference> first;  ///< of the first step with any: all of its differences, in the order in
+                                  ///< which the first run came to know its tensors
+  bool same() const;
+};
+
+/// Complete steps both have, ascending, up to the first that differs. Values are compared where both kept
+/// them, else statistics. `progress(step)` is called now and then.
+/// \error kInvalidArgument  the regex; kDataLoss  damaged bytes
+Result<Comparison> Compare(const Trial& a, const Trial& b, const TensorFilter& which,
+                           const Tolerance& tolerance, const std::function<void(int64_t)>& progress);
+
+}  // namespace tdbg::cli

@@ -1,0 +1,206 @@
+// tdbg diff: the first step and tensor at which two runs part, and by how much.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+
+#include "cli/command.h"
+#include "cli/comparison.h"
+#include "cli/elements.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/run_path.h"
+#include "cli/terminal.h"
+#include "format/keys.h"
+
+namespace tdbg::cli {
+namespace {
+
+constexpr size_t kMostNames = 5;
+constexpr size_t kMostDifferences = 12;
+
+std::string Number(double value) { return fmt::format("{:.9g}", value); }
+
+template <typename T>
+std::string Some(const std::vector<T>& items) {
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), kMostNames); ++i) {
+    text += i == 0 ? "" : ", ";
+    if constexpr (std::is_same_v<T, std::string>) {
+      text += Printable(items[i]);
+    } else {
+      text += std::to_string(items[i]);
+    }
+  }
+  if (items.size() > kMostNames) text += fmt::format(" and {} more", items.size() - kMostNames);
+  return text;
+}
+
+std::string_view ModeText(ModeKey mode) { return format::ModeName(static_cast<format::Mode>(mode)); }
+
+Json DifferenceJson(const Difference& d) {
+  Json json = {{"global_step", d.step.global_step},
+               {"mode", ModeText(d.step.mode)},
+               {"mode_step", d.step.mode_step},
+               {"tensor", d.tensor},
+               {"worker", d.worker},
+               {"by", d.by_values ? "values" : "statistics"}};
+  if (!d.shape_a.empty()) {
+    json["a"] = d.shape_a;
+    json["b"] = d.shape_b;
+    return json;
+  }
+  if (!d.field.empty()) json["field"] = d.field;
+  if (d.by_values) {
+    json["elements"] = d.elements;
+    json["different"] = d.different;
+    if (d.index < 0) return json;
+    json["index"] = d.index;
+  }
+  json["a"] = JsonOf(d.a);
+  json["b"] = JsonOf(d.b);
+  json["max_abs_difference"] = JsonOf(d.max_abs);
+  return json;
+}
+
+std::string How(const Difference& d) {
+  if (!d.shape_a.empty()) return fmt::format("{} against {}", d.shape_a, d.shape_b);
+  if (!d.by_values) return fmt::format("{}: {} against {}", d.field, Number(d.a), Number(d.b));
+  const std::string share = fmt::format("{} of {} elements", d.different, d.elements);
+  if (d.index < 0) return share;
+  return fmt::format("{}, by up to {}; [{}]: {} against {}", share, Number(d.max_abs), d.index, Number(d.a),
+                     Number(d.b));
+}
+
+class DiffCommand : public Command {
+ public:
+  std::string name() const override { return "diff"; }
+  std::string help() const override { return "the first step and tensor at which two runs part"; }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN_A", run_a_, "a path, a name under ./tdbg-runs, or last")->required();
+    app.add_option("RUN_B", run_b_, "the run it is compared with")->required();
+    app.add_option("REGEX", which_.regex, "only tensors in whose names it is found");
+    app.add_option("--collection", which_.collection, "only tensors of this collection")->type_name("NAME");
+    app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
+    app.add_option("--rtol", tolerance_.rtol,
+                   "relative tolerance: |a - b| <= atol + rtol * |b|; default 0: exact")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--atol", tolerance_.atol, "absolute tolerance; default 0")->check(CLI::NonNegativeNumber);
+    app.add_flag("--common", common_,
+                 "only what both have: other tensors, steps and workers are no difference");
+    app.add_flag("--json", json_, "one JSON document on stdout");
+  }
+
+  Result<int> Run() override {
+    TDBG_ASSIGN_OR_RETURN(const StepRange range, ParseStepRange(steps_));
+    which_.steps.begin = range.begin;
+    if (range.end >= 0) which_.steps.end = range.end;
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> a, OpenRun(run_a_));
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> b, OpenRun(run_b_));
+    TDBG_ASSIGN_OR_RETURN(Comparison found, Compare(*a, *b, which_, tolerance_, Progress()));
+    if (showing_progress_) fmt::print(stderr, "\r\x1b[K");
+    if (common_) {
+      found.tensors_only_a.clear();
+      found.tensors_only_b.clear();
+      found.workers_only_a.clear();
+      found.workers_only_b.clear();
+      found.steps_only_a.clear();
+      found.steps_only_b.clear();
+    }
+    // Two runs that share nothing are not the same, however little was asked for.
+    if (found.values + found.statistics == 0 && found.same()) {
+      return NotFound(
+          fmt::format("{} and {} share no tensor at any step that was asked for; `tdbg tensors` lists them",
+                      DisplayPath(a->path()), DisplayPath(b->path())));
+    }
+    if (json_) {
+      Print(found, *a, *b);
+    } else {
+      Print(found);
+    }
+    return found.same() ? kExitOk : kExitDifferent;
+  }
+
+ private:
+  std::function<void(int64_t)> Progress() {
+    using Clock = std::chrono::steady_clock;
+    const bool terminal = !json_ && Terminal::Of(STDERR_FILENO).is_terminal;
+    return [this, terminal, last = Clock::now()](int64_t step) mutable {
+      if (!terminal || Clock::now() - last < std::chrono::seconds(1)) return;
+      last = Clock::now();
+      showing_progress_ = true;
+      fmt::print(stderr, "\rthe same up to step {}", step);
+    };
+  }
+
+  void Print(const Comparison& found, const Trial& a, const Trial& b) const {
+    Json shapes = Json::array(), differences = Json::array();
+    for (const auto& s : found.shapes) shapes.push_back({{"tensor", s.tensor}, {"a", s.a}, {"b", s.b}});
+    for (const Difference& d : found.first) differences.push_back(DifferenceJson(d));
+    const auto only = [](const auto& tensors, const auto& steps, const auto& workers) {
+      return Json{{"tensors", tensors}, {"steps", steps}, {"workers", workers}};
+    };
+    PrintJson(
+        {{"same", found.same()},
+         {"a", a.path()},
+         {"b", b.path()},
+         {"rtol", tolerance_.rtol},
+         {"atol", tolerance_.atol},
+         {"compared", {{"steps", found.steps}, {"values", found.values}, {"statistics", found.statistics}}},
+         {"first", differences.empty() ? Json() : differences.front()},
+         {"differences", differences},
+         {"shapes", shapes},
+         {"only_in_a", only(found.tensors_only_a, found.steps_only_a, found.workers_only_a)},
+         {"only_in_b", only(found.tensors_only_b, found.steps_only_b, found.workers_only_b)}});
+  }
+
+  void Print(const Comparison& found) const {
+    const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+    const std::string how = tolerance_.exact()
+                                ? "exactly"
+                                : fmt::format("within rtol {} and atol {}", tolerance_.rtol, tolerance_.atol);
+    const std::string by = fmt::format("{} values and {} statistics of {} steps were compared", found.values,
+                                       found.statistics, found.steps);
+    if (found.first.empty()) {
+      fmt::print("{} {}: {}\n", Paint(terminal, found.same() ? Colour::kGreen : Colour::kYellow, "the same"),
+                 how, by);
+    } else {
+      const StepInfo& step = found.first.front().step;
+      const std::string where =
+          step.mode == ModeKey::kGlobal
+              ? fmt::format("step {}", step.global_step)
+              : fmt::format("step {} ({} {})", step.global_step, ModeText(step.mode), step.mode_step);
+      fmt::print("{} at {}: {} differs ({}); {}\n", Paint(terminal, Colour::kRed, "they part"), where,
+                 Paint(terminal, Colour::kBold, Printable(found.first.front().tensor)), how, by);
+      Table table({"TENSOR", "WORKER", "BY", "DIFFERENCE"});
+      for (size_t i = 0; i < std::min(found.first.size(), kMostDifferences); ++i) {
+        const Difference& d = found.first[i];
+        table.Add({Printable(d.tensor), d.worker, d.by_values ? "values" : "statistics", How(d)});
+      }
+      fmt::print("{}", table.Format(terminal));
+      if (found.first.size() > kMostDifferences)
+        fmt::print("and {} more at this step; --json lists them\n", found.first.size() - kMostDifferences);
+    }
+    for (const auto& s : found.shapes)
+      fmt::print("{}: {} in the first, {} in the second\n", Printable(s.tensor), s.a, s.b);
+    const auto only = [](const char* what, const auto& in_a, const auto& in_b) {
+      if (!in_a.empty()) fmt::print("{} only in the first: {}\n", what, Some(in_a));
+      if (!in_b.empty()) fmt::print("{} only in the second: {}\n", what, Some(in_b));
+    };
+    only("tensors", found.tensors_only_a, found.tensors_only_b);
+    only("steps", found.steps_only_a, found.steps_only_b);
+    only("workers", found.workers_only_a, found.workers_only_b);
+  }
+
+  std::string run_a_, run_b_, steps_;
+  TensorFilter which_;
+  Tolerance tolerance_;
+  bool common_ = false, json_ = false, showing_progress_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeDiffCommand() { return std::make_unique<DiffCommand>(); }
+
+}  // namespace tdbg::cli

@@ -1,0 +1,140 @@
+// tdbg steps: which steps a run has, what is kept of each, and whom it still waits for.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/command.h"
+#include "cli/elements.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/run_path.h"
+#include "cli/terminal.h"
+#include "format/keys.h"
+
+namespace tdbg::cli {
+namespace {
+
+// On a terminal, more rows than this push the head off the screen.
+constexpr size_t kMostRowsOnTerminal = 24;
+
+std::string_view ModeText(ModeKey mode) { return format::ModeName(static_cast<format::Mode>(mode)); }
+
+class StepsCommand : public Command {
+ public:
+  std::string name() const override { return "steps"; }
+  std::string help() const override {
+    return "steps by mode, global and the mode's own, and what is kept of each";
+  }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
+    app.add_option("--mode", mode_, "only steps of this mode: train, eval or predict")->type_name("MODE");
+    app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
+    app.add_option("--kind", kind_,
+                   "only steps with these: raw values, summary (statistics), saved (by a SaveConfig)")
+        ->check(CLI::IsMember({"any", "raw", "summary", "saved"}));
+    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
+    app.add_flag("--json", json_, "one JSON document on stdout");
+  }
+
+  Result<int> Run() override {
+    StepFilter filter{.incomplete = true};
+    TDBG_ASSIGN_OR_RETURN(const StepRange range, ParseStepRange(steps_));
+    filter.begin = range.begin;
+    if (range.end >= 0) filter.end = range.end;
+    if (kind_ == "raw") filter.kind = StepKind::kRaw;
+    if (kind_ == "summary") filter.kind = StepKind::kSummary;
+    if (kind_ == "saved") filter.kind = StepKind::kSaved;
+    ModeKey wanted = ModeKey::kGlobal;
+    if (!mode_.empty()) {
+      bool known = false;
+      for (const ModeKey mode : {ModeKey::kTrain, ModeKey::kEval, ModeKey::kPredict}) {
+        if (!CLI::detail::to_lower(mode_).compare(CLI::detail::to_lower(std::string(ModeText(mode))))) {
+          wanted = mode;
+          known = true;
+        }
+      }
+      if (!known) return InvalidArgument("--mode: found \"" + mode_ + "\", accepted: train, eval, predict");
+    }
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
+    std::vector<StepInfo> steps;
+    for (const int64_t step : trial->steps(filter)) {
+      const auto info = trial->step(step);
+      if (info && (wanted == ModeKey::kGlobal || info->mode == wanted)) steps.push_back(*info);
+    }
+    if (steps.empty() && !trial->steps(StepFilter{.incomplete = true}).empty()) {
+      return NotFound(
+          fmt::format("none of the run's steps is asked for; `tdbg steps {}` lists them", ShellWord(run_)));
+    }
+    if (json_) {
+      Print(*trial, steps);
+    } else if (steps.empty()) {
+      fmt::print(stderr, "tdbg: the run holds no steps yet; tdbg status {} says why\n", ShellWord(run_));
+    } else {
+      PrintTable(*trial, steps);
+    }
+    return kExitOk;
+  }
+
+ private:
+  static void Print(const Trial& trial, const std::vector<StepInfo>& steps) {
+    Json modes = Json::object(), list = Json::array();
+    for (const ModeKey mode : trial.modes()) {
+      const std::vector<int64_t> own = trial.steps(mode);
+      modes[std::string(ModeText(mode))] = {{"steps", own.size()},
+                                            {"first", own.empty() ? Json() : Json(own.front())},
+                                            {"last", own.empty() ? Json() : Json(own.back())}};
+    }
+    for (const StepInfo& s : steps) {
+      Json entry = {{"global_step", s.global_step}, {"mode", ModeText(s.mode)},
+                    {"mode_step", s.mode_step},     {"time", JsonTime(s.wall_nanos)},
+                    {"raw_values", s.raw_values},   {"statistics", s.summaries},
+                    {"skipped", s.skipped},         {"complete", s.complete}};
+      if (!s.complete) entry["missing_workers"] = trial.missing_workers(s.global_step);
+      list.push_back(std::move(entry));
+    }
+    PrintJson({{"modes", modes}, {"last_complete_step", trial.last_complete_step()}, {"steps", list}});
+  }
+
+  static void PrintTable(const Trial& trial, const std::vector<StepInfo>& steps) {
+    const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+    for (const ModeKey mode : trial.modes()) {
+      const std::vector<int64_t> own = trial.steps(mode);
+      if (!own.empty())
+        fmt::print("{}: {} steps, {} to {}\n", Paint(terminal, Colour::kBold, ModeText(mode)), own.size(),
+                   own.front(), own.back());
+    }
+    Table table({"STEP", "MODE", "MODE_STEP", "RAW", "STATISTICS", "REMARKS"});
+    for (const size_t column : {0, 2, 3, 4}) table.AlignRight(column);
+    size_t left_out = 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const bool shown = !terminal.is_terminal || steps.size() <= kMostRowsOnTerminal ||
+                         i < kMostRowsOnTerminal / 2 || i >= steps.size() - kMostRowsOnTerminal / 2;
+      if (!shown) {
+        if (left_out++ == 0) table.Add({"..."});
+        continue;
+      }
+      const StepInfo& s = steps[i];
+      std::string remarks = s.skipped ? "skipped by AMP" : "";
+      if (!s.complete) {
+        remarks += (remarks.empty() ? "" : "; ") +
+                   fmt::format("waits for {}", fmt::join(trial.missing_workers(s.global_step), ", "));
+      }
+      table.Add({std::to_string(s.global_step), std::string(ModeText(s.mode)), std::to_string(s.mode_step),
+                 std::to_string(s.raw_values), std::to_string(s.summaries), remarks});
+    }
+    fmt::print("{}", table.Format(terminal));
+    if (left_out > 0)
+      fmt::print(stderr, "{} steps left out; --steps A:B shows a part, | cat shows all\n", left_out);
+  }
+
+  std::string run_, mode_, steps_, kind_ = "any";
+  int64_t attempt_ = -1;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeStepsCommand() { return std::make_unique<StepsCommand>(); }
+
+}  // namespace tdbg::cli
