@@ -20,6 +20,7 @@
 
 #include "base/hash.h"
 #include "tdbg/run.h"
+#include "torch_tensors.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -33,6 +34,9 @@ using tdbg::Run;
 using tdbg::StepPoint;
 using tdbg::TensorSpec;
 using tdbg::TensorView;
+using tdbg::python::ParameterBatch;
+using tdbg::python::TensorReader;
+using tdbg::python::TensorSlot;
 
 /// The one place where a Status becomes an exception.
 struct CaptureError : std::runtime_error {
@@ -54,38 +58,6 @@ DType DTypeOf(const std::string& name) {
 DType DTypeOf(const std::variant<std::string, int>& dtype) {
   if (const auto* name = std::get_if<std::string>(&dtype)) return DTypeOf(*name);
   return static_cast<DType>(std::get<int>(dtype));
-}
-
-DType DTypeOf(nb::dlpack::dtype t) {
-  if (t.lanes != 1) return DType::kInvalid;
-  const int size = t.bits / 8;
-  const auto by_size = [&](DType d1, DType d2, DType d4, DType d8) {
-    return size == 1 ? d1 : size == 2 ? d2 : size == 4 ? d4 : size == 8 ? d8 : DType::kInvalid;
-  };
-  switch (t.code) {  // DLPack's numbers; the later ones have no names in nanobind
-    case 0:
-      return by_size(DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64);
-    case 1:
-      return by_size(DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64);
-    case 2:
-      return by_size(DType::kInvalid, DType::kFloat16, DType::kFloat32, DType::kFloat64);
-    case 4:
-      return DType::kBFloat16;
-    case 5:
-      return size == 8 ? DType::kComplex64 : size == 16 ? DType::kComplex128 : DType::kInvalid;
-    case 6:
-      return DType::kBool;
-    case 10:
-      return DType::kFloat8E4M3FN;
-    case 11:
-      return DType::kFloat8E4M3FNUZ;
-    case 12:
-      return DType::kFloat8E5M2;
-    case 13:
-      return DType::kFloat8E5M2FNUZ;
-    default:
-      return DType::kInvalid;
-  }
 }
 
 Place PlaceOf(int sub, int point) { return {static_cast<uint16_t>(sub), static_cast<StepPoint>(point)}; }
@@ -186,6 +158,11 @@ void PutMany(Run& run, nb::handle ids_object, nb::handle ptrs_object, int sub, i
   run.PutMany(ids, {reinterpret_cast<const void* const*>(ptrs.data()), ptrs.size()}, PlaceOf(sub, point));
 }
 
+void PutBatch(Run& run, const ParameterBatch& batch, nb::handle more_ids, nb::handle more_addresses, int sub,
+              int point) {
+  batch.Put(&run, Integers<uint32_t>(more_ids), Integers<uint64_t>(more_addresses), PlaceOf(sub, point));
+}
+
 void PutPtr(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string, int>& dtype,
             const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int sub, int point) {
   const TensorView view{reinterpret_cast<const void*>(ptr), DTypeOf(dtype), shape, strides};
@@ -201,7 +178,7 @@ void PutArray(Run& run, uint32_t id, const nb::ndarray<nb::ro>& array, int sub, 
     shape[i] = static_cast<int64_t>(array.shape(i));
     strides[i] = array.stride(i);
   }
-  const TensorView view{array.data(), DTypeOf(array.dtype()), shape, strides};
+  const TensorView view{array.data(), tdbg::python::DTypeOf(array.dtype()), shape, strides};
   nb::gil_scoped_release unlocked;
   run.Put(id, view, PlaceOf(sub, point));
 }
@@ -230,6 +207,42 @@ void PutScalars(Run& run, nb::handle ids_object, const std::vector<double>& valu
   const std::vector<uint32_t> ids = Integers<uint32_t>(ids_object);
   if (ids.size() != values.size()) throw nb::value_error("put_scalars: as many values as ids, please");
   for (size_t i = 0; i < ids.size(); ++i) run.PutScalar(ids[i], values[i], PlaceOf(sub, 0));
+}
+
+void BindTensors(nb::module_& m) {
+  nb::class_<TensorReader>(m, "TensorReader", "Reads tensors of a framework through DLPack's exchange table.")
+      .def(nb::init<nb::type_object, nb::type_object>(), "tensor_type"_a, "parameter_type"_a);
+  nb::class_<ParameterBatch>(m, "ParameterBatch", "Where an optimizer's parameters and their gradients are.")
+      .def(
+          "__init__",
+          [](ParameterBatch* self, const TensorReader* reader, nb::list parameters, nb::handle weight_ids,
+             nb::handle gradient_ids) {
+            new (self) ParameterBatch(reader, std::move(parameters), Integers<uint32_t>(weight_ids),
+                                      Integers<uint32_t>(gradient_ids));
+          },
+          "reader"_a, "parameters"_a, "weight_ids"_a, "gradient_ids"_a, nb::keep_alive<1, 2>())
+      .def_prop_ro_static("ODD", [](nb::handle) { return ParameterBatch::kOdd; })
+      .def_prop_ro_static("MOVED", [](nb::handle) { return ParameterBatch::kMoved; })
+      .def("gather", &ParameterBatch::Gather, "parameters"_a)
+      .def("absent", &ParameterBatch::absent)
+      .def_prop_ro("ids", [](const ParameterBatch& b) { return b.ids(); })
+      .def_prop_ro("addresses", [](const ParameterBatch& b) {
+        std::vector<uintptr_t> out;
+        for (const void* a : b.addresses()) out.push_back(reinterpret_cast<uintptr_t>(a));
+        return out;
+      });
+  nb::class_<TensorSlot>(m, "TensorSlot",
+                         "A name whose tensors arrive one by one, such as a module's output.")
+      .def(nb::init<const TensorReader*>(), "reader"_a, nb::keep_alive<1, 2>())
+      .def("remember", &TensorSlot::Remember, "id"_a, "tensor"_a)
+      .def(
+          "match",
+          [](TensorSlot& slot, nb::handle tensor) {
+            uint32_t id;
+            TensorView view;
+            return slot.Match(tensor, &id, &view) ? std::optional(id) : std::nullopt;
+          },
+          "tensor"_a, "The id under which put_tensor would record it, or None.");
 }
 
 nb::list Losses(const Run& run) {
@@ -268,6 +281,7 @@ NB_MODULE(_capture, m) {
   nb::exception<CaptureError>(m, "Error", PyExc_RuntimeError);
   m.def("fingerprint", &Fingerprint, "pointer"_a, "bytes"_a,
         "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");
+  BindTensors(m);
   nb::class_<Run>(m, "Run")
       .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
                   "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",
@@ -295,6 +309,13 @@ NB_MODULE(_capture, m) {
       .def(
           "due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
       .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_batch", &PutBatch, "batch"_a, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0)
+      .def(
+          "put_tensor",
+          [](Run& r, TensorSlot& slot, nb::handle tensor, int sub) {
+            return slot.Put(&r, tensor, PlaceOf(sub, 0));
+          },
+          "slot"_a, "tensor"_a, "sub"_a = 0)
       .def("put_ptr", &PutPtr, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_array", &PutArray, "id"_a, "array"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_summaries", &PutSummaries, "ids"_a, "summaries"_a, "sub"_a = 0, "point"_a = 0)

@@ -104,6 +104,10 @@ class RecordingRun:
             data = ctypes.string_at(ptr, count * dtype.itemsize)
             self._target()[spec["name"], sub, point] = np.frombuffer(data, dtype).reshape(spec["shape"]).copy()
 
+    def put_batch(self, batch, ids, ptrs, sub=0, point=0):
+        self.batches = getattr(self, "batches", 0) + 1
+        self.put_many(list(batch.ids) + list(ids), list(batch.addresses) + list(ptrs), sub, point)
+
     def put_ptr(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
         spec = self.specs[ident]
         kind = dtype_of(dtype)

@@ -1,0 +1,98 @@
+"""Tensors read through DLPack's exchange table: the same values as torch's own methods tell, and a way back for the rest."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tdbg import _capture
+from tdbg.adaptors.torch import params
+
+WANTED = 7
+pytestmark = pytest.mark.skipif(params.READER is None, reason="this torch has no exchange table")
+
+
+def batch_of(parameters):
+    return _capture.ParameterBatch(params.READER, parameters, [WANTED] * len(parameters), [WANTED] * len(parameters))
+
+
+def with_gradients(*shapes):
+    parameters = [nn.Parameter(torch.randn(shape)) for shape in shapes]
+    for p in parameters:
+        p.grad = torch.randn_like(p)
+    return parameters
+
+
+def test_addresses_are_torchs_own():
+    parameters = with_gradients((3, 4), (5,), (), (2, 1, 3))
+    batch = batch_of(parameters)
+    assert batch.gather(parameters) == 0 and batch.absent() == []
+    assert batch.addresses == [p.data_ptr() for p in parameters] + [p.grad.data_ptr() for p in parameters]
+
+
+def test_new_gradients_are_found_and_absent_ones_said():
+    parameters = with_gradients((3,), (4,), (5,))
+    batch = batch_of(parameters)
+    parameters[0].grad = torch.ones(3)
+    parameters[1].grad = None
+    assert batch.gather(parameters) == 1 and batch.absent() == [1]
+    assert batch.addresses[3:] == [parameters[0].grad.data_ptr(), 0, parameters[2].grad.data_ptr()]
+
+
+@pytest.mark.parametrize("move", [
+    lambda p: setattr(p, "data", p.data.clone()), lambda p: setattr(p, "data", p.data.double()),
+    lambda p: setattr(p, "data", torch.randn(7))])
+def test_a_parameter_that_moved_is_noticed(move):
+    parameters = with_gradients((3, 4), (5,))
+    batch = batch_of(parameters)
+    parameters[1].grad = None
+    keep = parameters[1].data        # else the allocator may give the same address again
+    move(parameters[1])
+    assert batch.gather(parameters) == _capture.ParameterBatch.MOVED
+    assert keep is not None
+
+
+@pytest.mark.parametrize("odd", [
+    lambda p: torch.randn(4, 3).t(), lambda p: torch.zeros(3, 4).to_sparse(), lambda p: torch.randn(3, 8)[:, ::2]])
+def test_an_odd_gradient_goes_the_other_way(odd):
+    parameters = with_gradients((5,), (3, 4))
+    batch = batch_of(parameters)
+    parameters[1].grad = odd(parameters[1])
+    assert batch.gather(parameters) == _capture.ParameterBatch.ODD
+
+
+@pytest.mark.parametrize("strange", [torch.zeros(3, 3).t()[1:], torch.zeros(2).to_sparse(), torch.zeros(2, device="meta")])
+def test_a_parameter_that_is_not_plain_is_refused(strange):
+    with pytest.raises(TypeError):
+        batch_of([strange])
+
+
+def train(watch, **options):
+    torch.manual_seed(5)
+    session = watch(**options)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    frozen = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD([*model.parameters(), *frozen.parameters()], lr=0.1)
+    for n in range(6):
+        optimizer.zero_grad()
+        out = model(torch.randn(5, 3))
+        (frozen(out) if n % 2 else out).square().sum().backward()
+        if n == 4:
+            model[0].weight.data = model[0].weight.data.clone()
+        optimizer.step()
+    session.finish("completed")
+    return session.made[0]
+
+
+def test_both_ways_record_the_same(watch, monkeypatch):
+    fast = train(watch)
+    assert fast.batches == 5, "all steps but the one in which a parameter had moved"
+    monkeypatch.setattr(params, "READER", None)
+    slow = train(watch)
+    assert not hasattr(slow, "batches")
+    assert len(fast.train) == len(slow.train) == 6
+    for a, b in zip(fast.train, slow.train):
+        assert a.values.keys() == b.values.keys() and a.scalars == b.scalars
+        for key in a.values:
+            np.testing.assert_array_equal(a.values[key], b.values[key])
+    assert fast.contexts["gradients_absent"] == slow.contexts["gradients_absent"]
