@@ -20,7 +20,7 @@ from typing import Iterator
 
 from . import _trial
 from .collection import Collection
-from .errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, TdbgError
+from .errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, TdbgError, UnimplementedError
 from .exceptions import (
     MissingCollectionFiles,
     NoMoreData,
@@ -41,6 +41,7 @@ __all__ = ["open", "create_trial", "Trial", "Tensor", "Cursor", "Step", "StepSta
 
 _SLICE_MILLIS = 200  # how long a wait keeps ctrl-C waiting
 _SAY_SECONDS = 20  # between two lines about a run that has not appeared
+_AFTER_THE_END_SECONDS = 1.0  # between two looks at a run that is over
 _END_OF_JOB = "training_job_end.ts"  # smdebug's marker
 
 _logger = logging.getLogger("smdebug")
@@ -94,7 +95,8 @@ class Trial:
         self._name = name
         self._kind = kind
         self._range = (None, None) if range_steps is None else tuple(range_steps)
-        self._announced = False
+        self._announced = False  # that all steps are there
+        self._looked_at = 0.0
         self.dynamic_refresh = dynamic_refresh
         self.range_steps = range_steps
 
@@ -185,7 +187,14 @@ class Trial:
         self._look()
 
     def _look(self) -> None:
-        if not self.dynamic_refresh or self._announced:
+        if not self.dynamic_refresh:
+            return
+        if self._announced:
+            # A requeued job may begin its next attempt in the same run, but nobody needs to hear of it at each call.
+            if time.monotonic() - self._looked_at > _AFTER_THE_END_SECONDS:
+                self._looked_at = time.monotonic()
+                self._raw.refresh()
+                self._announced = self._raw.loaded_all_steps()
             return
         self._raw.refresh()
         if not self._raw.loaded_all_steps():
@@ -194,6 +203,7 @@ class Trial:
         self._wait_for_the_others()
         self._raw.refresh()
         self._announced = True
+        self._looked_at = time.monotonic()
         _logger.info("Loaded all steps")
 
     def _wait_for_the_others(self) -> None:
@@ -504,7 +514,7 @@ def no_refresh(trials):
 
 def open(path, wait: float | bool | None = None, attempt: int | None = None) -> Trial:  # noqa: A001
     """Opens a run. `wait`: for one that does not exist yet, seconds to wait for it (True: for ever)."""
-    path = str(path)
+    path = _local(path)
     number = -1 if attempt is None else attempt
     if not wait:
         return Trial(_trial.open(path, number, 0))
@@ -530,7 +540,7 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
     """
     if profiler:
         raise SMDebugNotImplementedError("profiler trials: tdbg does not profile; use the framework's own profiler")
-    path = str(path).strip()
+    path = _local(path)
     _check_range(range_steps)
     name = os.path.basename(path.rstrip("/")) if name is None else name
     _say_to_people()
@@ -549,6 +559,13 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
             what = "which holds no run yet" if os.path.isdir(path) else "which does not exist yet"
             _logger.warning("Waiting for the training to write to %s, %s; is it the right path?", path, what)
     raise DeadlineExceededError(f"no run appeared within {timeout} s: {path}")
+
+
+def _local(path) -> str:
+    path = str(path).strip().removeprefix("file://")
+    if re.match(r"[a-z][a-z0-9+.-]+://", path):
+        raise UnimplementedError(f"only directories are read; copy the run to this machine first: {path}")
+    return path
 
 
 def _check_range(range_steps) -> None:

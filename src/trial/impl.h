@@ -106,6 +106,10 @@ struct Trial::Impl {
     std::vector<std::pair<int64_t, size_t>> of[5];
   };
   mutable ModeIndex mode_index;
+  /// Steps of all raw entries that hold derived statistics, ascending, brought up to date when it is asked
+  /// for.
+  mutable std::vector<int64_t> derived_steps;
+  mutable uint64_t derived_generation = 0;
 
   // discover.cc
   Status Discover(bool* news);
@@ -124,6 +128,8 @@ struct Trial::Impl {
   std::optional<int64_t> LastCompleteOf(ModeKey mode) const;
   void BringModeIndexUpToDate() const;
   bool IsOfKind(const TrialAccess::Step& step, StepKind kind) const;
+  /// Entries of the step that are stored like raw values and are statistics.
+  uint32_t DerivedIn(int64_t global_step) const;
   /// Sorted by name. \error kInvalidArgument  the regex
   Result<std::vector<TensorIndex>> TensorsOf(const Trial& trial, const TensorFilter& filter) const;
   // overlay.cc

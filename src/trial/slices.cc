@@ -29,7 +29,7 @@ Status Cut(std::span<const AxisRange> ranges, TensorValue* value) {
     // The last index by division first: count * stride may not fit.
     const bool fits = range.count == 0 ||
                       (range.count > 0 && range.count <= extent && inside(range.begin) && range.stride != 0 &&
-                       (range.count == 1 || (std::abs(range.stride) < extent &&
+                       (range.count == 1 || (range.stride > -extent && range.stride < extent &&
                                              inside(range.begin + (range.count - 1) * range.stride))));
     if (!fits) {
       return InvalidArgument("axis " + std::to_string(axis) + " has " + std::to_string(extent) +

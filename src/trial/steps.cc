@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "tdbg/statistic.h"
 #include "tdbg/trial.h"
 #include "trial/impl.h"
 #include "trial/value_finder.h"
@@ -18,18 +19,40 @@ std::optional<int64_t> NumberIn(ModeKey mode, const StepInfo& info) {
 
 }  // namespace
 
+uint32_t Trial::Impl::DerivedIn(int64_t global_step) const {
+  if (derived_generation != generation) {
+    derived_generation = generation;
+    derived_steps.clear();
+    for (const Range& range : Ranges()) {
+      for (const WorkerIndex worker : range.attempt->workers) {
+        const WorkerSlot& slot = *slots[worker];
+        for (const format::TensorDef& def : slot.reader->tensors()) {
+          if (def.kind != kStatisticKind) continue;
+          for (const store::RawRef& ref : slot.reader->RawsOf(def.id)) {
+            if (ref.global_step >= range.begin && ref.global_step < range.end)
+              derived_steps.push_back(ref.global_step);
+          }
+        }
+      }
+    }
+    std::sort(derived_steps.begin(), derived_steps.end());
+  }
+  const auto [first, last] = std::equal_range(derived_steps.begin(), derived_steps.end(), global_step);
+  return static_cast<uint32_t>(last - first);
+}
+
 bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
   switch (kind) {
     case StepKind::kAny:
       return true;
     case StepKind::kRaw:
-      return step.info.raw_values != 0;
+      return step.info.raw_values > DerivedIn(step.info.global_step);
     case StepKind::kSummary:
       return step.info.summaries != 0;
     case StepKind::kSaved:
       break;
   }
-  if (!has_save_config || step.info.raw_values != 0) return true;
+  if (!has_save_config || step.info.raw_values > DerivedIn(step.info.global_step)) return true;
   for (const plan::CollectionPlan& collection : plan->collections) {
     if (!collection.keep) continue;
     if (!collection.reductions.empty() && step.info.summaries != 0) return true;
@@ -38,6 +61,16 @@ bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
     if (step.shed != 0 && schedule && schedule->Due(step.info.mode_step)) return true;
   }
   return false;
+}
+
+std::optional<StepInfo> Trial::step(int64_t global_step) const {
+  const auto at = impl_->FindStep(global_step);
+  if (!at) return std::nullopt;
+  StepInfo info = impl_->steps[*at].info;
+  const uint32_t derived = std::min(impl_->DerivedIn(global_step), info.raw_values);
+  info.raw_values -= derived;
+  info.summaries += derived;
+  return info;
 }
 
 std::vector<int64_t> Trial::steps(ModeKey mode) const { return steps(StepFilter{.mode = mode}); }

@@ -257,12 +257,6 @@ int64_t Trial::last_seen_wall_nanos() const {
   return nanos;
 }
 
-std::optional<StepInfo> Trial::step(int64_t global_step) const {
-  const auto at = impl_->FindStep(global_step);
-  if (!at) return std::nullopt;
-  return impl_->steps[*at].info;
-}
-
 Result<StepInfo> Cursor::Next(int64_t timeout_millis) {
   Trial::Impl& impl = *trial_->impl_;
   const int64_t deadline = NowNanos() + timeout_millis * 1'000'000;

@@ -33,9 +33,9 @@ EVERY_STEP = """{"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
 class Worker:
     """One rank: weight w (4 x 5), bias b (3), loss."""
 
-    def __init__(self, directory, plan=PLAN, rank=0, world_size=1):
+    def __init__(self, directory, plan=PLAN, rank=0, world_size=1, **options):
         self.rank = rank
-        self.run = Run.open(directory=str(directory), plan_json=plan, rank=rank, world_size=world_size)
+        self.run = Run.open(directory=str(directory), plan_json=plan, rank=rank, world_size=world_size, **options)
         self.weight = self.run.define("Net_fc.weight", "fc.weight", "weight", "linear", "float32", [4, 5])
         self.bias = self.run.define("Net_fc.bias", "fc.bias", "bias", "linear", "float32", [3])
         self.loss = self.run.define("Loss_output_0", "loss", "loss", "", "float32", [])
@@ -341,6 +341,22 @@ def test_a_trial_gives_up_after_its_timeout_or_when_the_job_has_ended(path):
     (path / "training_job_end.ts").touch()
     with pytest.raises(exceptions.MissingCollectionFiles):
         create_trial(path)
+
+
+def test_a_requeued_job_is_seen_by_a_trial_that_had_loaded_all_steps(path, monkeypatch):
+    monkeypatch.setattr(tdbg.trial, "_AFTER_THE_END_SECONDS", 0)
+    Worker(path, EVERY_STEP).steps(2).end()
+    trial = create_trial(path)
+    assert trial.steps() == [0, 1] and trial.loaded_all_steps
+    again = Worker(path, EVERY_STEP, attempt=1, step_base=2).steps(3)
+    assert trial.steps() == [0, 1, 2, 3, 4] and not trial.loaded_all_steps
+    again.end()
+
+
+@pytest.mark.parametrize("opens", [tdbg.open, create_trial])
+def test_what_is_no_directory_is_refused_and_not_waited_for(opens):
+    with pytest.raises(NotImplementedError, match="s3://bucket/run"):
+        opens("s3://bucket/run")
 
 
 def test_a_range_of_steps_hides_the_others(path):
