@@ -57,6 +57,9 @@ struct TensorSpec {
   std::vector<std::string> aliases = {};
   std::vector<std::string> collections =
       {};  ///< the adaptor's or user's explicit memberships, on top of the plan's
+  /// A script hands it over by name, where it wants it kept: its values are recorded at every Put, whatever
+  /// the plan says (include_workers excepted).
+  bool always = false;
 };
 
 /// Place inside the step (docs/format.md): micro-step n is `sub = n + 1`; 0 is the step itself.

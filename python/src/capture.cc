@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -13,12 +14,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/hash.h"
+#include "plan/hook_config.h"
 #include "tdbg/run.h"
 #include "torch_tensors.h"
 
@@ -134,7 +137,7 @@ bool Wants(const Run& run, std::string name, std::string kind, std::string modul
 
 uint32_t Define(Run& run, std::string name, std::string short_name, std::string kind, std::string module_kind,
                 const std::string& dtype, std::vector<int64_t> shape, bool variable_shape, int unit_axis,
-                std::vector<std::string> aliases, std::vector<std::string> collections) {
+                std::vector<std::string> aliases, std::vector<std::string> collections, bool always) {
   TensorSpec spec;
   spec.name = std::move(name);
   spec.short_name = std::move(short_name);
@@ -146,6 +149,7 @@ uint32_t Define(Run& run, std::string name, std::string short_name, std::string 
   spec.unit_axis = unit_axis;
   spec.aliases = std::move(aliases);
   spec.collections = std::move(collections);
+  spec.always = always;
   return run.Define(spec);
 }
 
@@ -245,6 +249,29 @@ void BindTensors(nb::module_& m) {
           "tensor"_a, "The id under which put_tensor would record it, or None.");
 }
 
+std::pair<std::string, std::vector<std::string>> ParseHook(const std::string& text, const std::string& source,
+                                                           const std::string& framework) {
+  const nlohmann::json document = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (document.is_discarded()) throw nb::value_error((source + ": not JSON").c_str());
+  std::vector<std::string> warnings;
+  const auto hook = ValueOrThrow(tdbg::plan::ParseSmdebugConfig(document, {source}, framework, &warnings));
+  return {tdbg::plan::HookToJson(hook).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+          warnings};
+}
+
+std::string HookDefaults(const std::string& framework) {
+  return tdbg::plan::HookToJson(ValueOrThrow(tdbg::plan::DefaultHook(framework))).dump();
+}
+
+std::string HookPlan(const std::string& hook_json, const std::string& plan_json) {
+  tdbg::plan::Plan plan = tdbg::plan::EmptyPlan();
+  if (!plan_json.empty()) plan = ValueOrThrow(tdbg::plan::Plan::FromJson(plan_json));
+  const auto hook = ValueOrThrow(tdbg::plan::HookFromJson(hook_json));
+  if (const tdbg::Status status = tdbg::plan::ApplyHook(hook, &plan); !status.ok())
+    throw CaptureError(status.message());
+  return plan.ToJson();
+}
+
 nb::list Losses(const Run& run) {
   nb::list out;
   for (const tdbg::LossInfo& loss : run.losses()) {
@@ -282,6 +309,11 @@ NB_MODULE(_capture, m) {
   m.def("fingerprint", &Fingerprint, "pointer"_a, "bytes"_a,
         "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");
   BindTensors(m);
+  m.def("hook_defaults", &HookDefaults, "framework"_a, "A hook of smdebug with nothing configured, as JSON.");
+  m.def("parse_hook", &ParseHook, "text"_a, "source"_a, "framework"_a,
+        "smdebug's configuration file: (the hook as JSON, warnings). ValueError where it is no JSON.");
+  m.def("hook_plan", &HookPlan, "hook_json"_a, "plan_json"_a = "",
+        "What a hook saves, on top of a plan (none: nothing of its own): plan.json's text.");
   nb::class_<Run>(m, "Run")
       .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
                   "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",
@@ -297,7 +329,7 @@ NB_MODULE(_capture, m) {
       .def("wants", &Wants, "name"_a, "kind"_a, "module_kind"_a = "", "element_count"_a = 0)
       .def("define", &Define, "name"_a, "short_name"_a, "kind"_a, "module_kind"_a, "dtype"_a, "shape"_a,
            "variable_shape"_a = false, "unit_axis"_a = -1, "aliases"_a = std::vector<std::string>(),
-           "collections"_a = std::vector<std::string>())
+           "collections"_a = std::vector<std::string>(), "always"_a = false)
       .def(
           "define_scalar",
           [](Run& r, const std::string& name, const std::string& collection) {

@@ -90,13 +90,14 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,
                                 spec.variable_shape ? 0 : CountElements(spec.shape)};
   plan::TensorPlan wanted = plan_.Resolve(facts);
-  if (!wanted.wanted()) return Run::kNotWanted;
+  if (!wanted.wanted() && !spec.always) return Run::kNotWanted;
 
   Tensor tensor;
   tensor.summary_groups = wanted.summary_groups;
   tensor.raw_groups = wanted.raw_groups;
   tensor.dtype = spec.dtype;
   tensor.histogram = wanted.histogram;
+  tensor.always = spec.always;
   tensor.variable_shape = spec.variable_shape;
   tensor.shape = spec.shape;
   tensor.unit_axis = spec.unit_axis;
@@ -176,7 +177,7 @@ bool Recorder::BeginStep(ModeKey mode) {
   }
   if (!pending_raw_.empty()) {
     for (const PendingRaw& p : pending_raw_) {
-      if (tensors_[p.id].raw_groups & due_) PutRaw(p.id, {p.bytes.data(), p.dtype, p.shape, {}}, p.place);
+      if (RawDue(tensors_[p.id])) PutRaw(p.id, {p.bytes.data(), p.dtype, p.shape, {}}, p.place);
     }
     pending_raw_.clear();
     pending_raw_bytes_ = 0;
@@ -243,9 +244,9 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
     if (histograms_.size() > kFlushHistogramsAt) FlushRows();
   }
   if (!tensors_[id].derived.empty()) Derive(id, view, place);
-  if (tensors_[id].raw_groups & due_) {
+  if (RawDue(tensors_[id])) {
     PutRaw(id, view, place);
-  } else if (state_ == State::kBetween && tensors_[id].raw_groups != 0) {
+  } else if (state_ == State::kBetween && (tensors_[id].raw_groups != 0 || tensors_[id].always)) {
     KeepForNextStep(id, view, place);
   }
 }
@@ -314,8 +315,8 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
       work_.push_back(static_cast<uint32_t>(i));
       bytes += tensors_[id].bytes;
     }
-    raw |=
-        (tensors_[id].raw_groups & due_) != 0 || (state_ == State::kBetween && tensors_[id].raw_groups != 0);
+    raw |= RawDue(tensors_[id]) ||
+           (state_ == State::kBetween && (tensors_[id].raw_groups != 0 || tensors_[id].always));
   }
   if (!work_.empty()) FillRows(ids, data, place, bytes);
   const bool derived = unit_statistics_ != nullptr;
@@ -325,9 +326,9 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     const Tensor& t = tensors_[ids[i]];
     const TensorView view{data[i], t.dtype, t.shape, {}};
     if (!t.derived.empty()) Derive(ids[i], view, place);
-    if (t.raw_groups & due_) {
+    if (RawDue(t)) {
       PutRaw(ids[i], view, place);
-    } else if (state_ == State::kBetween && t.raw_groups != 0) {
+    } else if (state_ == State::kBetween && (t.raw_groups != 0 || t.always)) {
       KeepForNextStep(ids[i], view, place);  // it must outlive the call
     }
   }
@@ -463,7 +464,7 @@ int64_t Recorder::EndStep(bool skipped) {
   const int64_t closed = step_;
   // A step in which something was due is a step of the run even if every tensor was absent: that is an
   // answer. One in which nothing was due is not, and only the heartbeat says that it passed.
-  if (due_ != 0 || recorded_ || !rows_.empty() || !derived_rows_.empty() || !scalars_.empty()) {
+  if ((due_ != 0 && plan_.plan().empty_steps) || recorded_ || !rows_.empty() || !derived_rows_.empty() || !scalars_.empty()) {
     Commit(step_, mode_step(mode_), skipped ? format::kCommitSkipped : 0);
     recorded_ = false;
   } else {

@@ -81,6 +81,7 @@ class Recorder {
     bool variable_shape = false;
     bool told_unsupported = false;
     bool scalar = false;
+    bool always = false;
     std::vector<int64_t> shape;
     uint64_t bytes = 0;
     int unit_axis = -1;
@@ -98,6 +99,9 @@ class Recorder {
 
   const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
   Place Settle(Place place) const;
+  bool RawDue(const Tensor& t) const {
+    return (t.raw_groups & due_) != 0 || (t.always && state_ != State::kBetween);
+  }
   bool WantsSummary(Id id, DType dtype);
   bool HasStatisticsOrTold(Id id, DType dtype);
   void Derive(Id id, const TensorView& view, Place place);

@@ -326,6 +326,48 @@ TEST_F(RecorderTest, RawTensorsComeAfterTheStatisticsAndOnlyWhenDue) {
   EXPECT_EQ(recorder_->counters().raws, 2u);
 }
 
+TEST_F(RecorderTest, AScriptsOwnTensorIsKeptWheneverItIsPut) {
+  Start(plan::Plan{});
+  const auto mine =
+      recorder_->Define({.name = "mine", .dtype = DType::kFloat32, .shape = {2}, .always = true});
+  EXPECT_EQ(Define("other", "weight", {2}), Run::kNotWanted);
+  PutFloats(mine, {1, 2});  // before the first step: belongs to it
+  Step(ModeKey::kTrain);
+  Step(ModeKey::kTrain);
+  Step(ModeKey::kTrain, [&] { PutFloats(mine, {5, 6}); });
+  const float values[] = {3, 4};
+  const void* data[] = {values};
+  Step(ModeKey::kTrain, [&] { recorder_->PutMany(std::span(&mine, 1), data, {}); });
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, mine), std::pair(2, mine), std::pair(3, mine)));
+  EXPECT_THAT(sink_.summaries, IsEmpty());
+}
+
+TEST_F(RecorderTest, StatisticsMayBeTakenAtTheSavedStepsOnlyAndWithoutValues) {
+  plan::Plan plan = PlanWithRaw("weights", 2);
+  for (plan::CollectionPlan& c : plan.collections) {
+    c.summaries = c.raw_values = false;
+    c.summaries_when_saved = true;
+  }
+  Start(plan);
+  const auto w = Define("w", "weight", {2});
+  for (int i = 0; i < 4; ++i) Step(ModeKey::kTrain, [&] { PutFloats(w, {1, 2}); });
+  EXPECT_EQ(sink_.summaries.size(), 2u);
+  EXPECT_THAT(sink_.raws, IsEmpty());
+}
+
+// smdebug: a step in which nothing was written does not exist.
+TEST_F(RecorderTest, AnEmptyStepIsNoneWhereThePlanSaysSo) {
+  plan::Plan plan = PlanWithRaw("weights", 1);
+  Start(plan);
+  Step(ModeKey::kTrain);
+  EXPECT_EQ(sink_.commits.size(), 1u);
+  plan.empty_steps = false;
+  Start(plan);
+  Step(ModeKey::kTrain);
+  EXPECT_EQ(sink_.commits.size(), 1u);
+  EXPECT_THAT(sink_.heartbeats, ElementsAre(0));
+}
+
 TEST_F(RecorderTest, TensorsThatAreAbsentOrNotWantedAreSkipped) {
   Start(plan::Plan::Default());
   const auto w = Define("w", "weight", {1});

@@ -22,6 +22,15 @@ Result<plan::Config> ConfigOfDocument(const Document& document) {
   return plan::ParseConfig(document.value, document.source());
 }
 
+/// $SMDEBUG_CONFIG_FILE_PATH, smdebug's own variable. A program whose hook reads the same file says it again.
+Result<plan::Config> ConfigOfSmdebug() {
+  const char* path = ::getenv("SMDEBUG_CONFIG_FILE_PATH");
+  if (!path || !*path) return plan::Config();
+  auto document = ReadDocument(path);
+  if (!document.ok()) return document.status().Annotate("$SMDEBUG_CONFIG_FILE_PATH");
+  return ConfigOfDocument(*document);
+}
+
 Result<plan::Config> ConfigOfEnvironment() {
   const char* text = ::getenv("TDBG_CONFIG");
   if (!text || !*text) return plan::Config();
@@ -74,12 +83,15 @@ void ConfigFlags::Define(CLI::App& app) {
 }
 
 Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
-  TDBG_ASSIGN_OR_RETURN(plan::Config config, ConfigOfEnvironment());
+  TDBG_ASSIGN_OR_RETURN(plan::Config config, ConfigOfSmdebug());
+  TDBG_ASSIGN_OR_RETURN(const plan::Config environment, ConfigOfEnvironment());
+  config = plan::MergeConfigs(std::move(config), environment);
   if (!flags.config_file.empty()) {
     TDBG_ASSIGN_OR_RETURN(const Document document, ReadDocument(flags.config_file));
     TDBG_ASSIGN_OR_RETURN(const plan::Config parsed, ConfigOfDocument(document));
     config = plan::MergeConfigs(std::move(config), parsed);
   }
+  for (const std::string& warning : config.warnings) fmt::print(stderr, "tdbg: {}\n", warning);
   plan::Config from_flags;
   from_flags.dir = flags.dir;
   for (const std::string& text : flags.rules) {
@@ -113,7 +125,7 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
 
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
   std::vector<plan::RuleConfig> rules = config.rules;
-  if (rules.empty() && !config.rules_said) {
+  if (rules.empty() && !config.rules_said && config.hook == nullptr) {
     plan::RuleConfig exploding;
     exploding.rule = "ExplodingTensor";
     exploding.where = "the default rule";

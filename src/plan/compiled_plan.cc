@@ -142,7 +142,12 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
     if (!c.keep) continue;
     // 0 elements: a shape that varies, so nobody can promise that it stays small.
     const bool small = facts.element_count > 0 && facts.element_count <= c.raw_max_elements;
-    if (c.raw_max_elements < 0 || small) out.raw_groups |= rep_->collections[i].raw_group;
+    const uint64_t saved = rep_->collections[i].raw_group;
+    if (c.raw_values && (c.raw_max_elements < 0 || small)) out.raw_groups |= saved;
+    if (c.summaries_when_saved && saved != 0) {
+      out.summary_groups |= saved;
+      out.histogram |= c.histogram && plan_.histograms;
+    }
     if (plan_.summaries_every == 0) continue;
     for (const Statistic& statistic : c.statistics) {
       if (std::find(out.statistics.begin(), out.statistics.end(), statistic) == out.statistics.end())

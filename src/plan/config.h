@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -38,8 +39,13 @@ struct CollectionConfig {
   std::string where;
 };
 
+struct HookConfig;  // plan/hook_config.h
+
 struct Config {
   std::string dir;
+  /// The document was smdebug's: exactly what it says is kept, and no default rule judges.
+  std::shared_ptr<const HookConfig> hook;
+  std::vector<std::string> warnings;  ///< what was passed over in smdebug's documents
   std::optional<int64_t> summaries_every;
   std::optional<bool> histograms, context, record_end;
   std::optional<std::string> step_by, when_full, journal_directory;
@@ -52,7 +58,8 @@ struct Config {
 };
 
 /// Strict: an unknown key, wrong type, bad number or contradiction is an error that names source, line where
-/// known, key, what was found, what is accepted, and the nearest valid name.
+/// known, key, what was found, what is accepted, and the nearest valid name. A hook configuration of smdebug
+/// is recognised by its keys and read as smdebug reads it.
 Result<Config> ParseConfig(const nlohmann::json& document, const Source& source);
 /// `later` wins key by key; lists (rules, collections, on_issue) are appended, a collection of the same name
 /// merged.

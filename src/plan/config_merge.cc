@@ -32,6 +32,8 @@ void MergeCollection(CollectionConfig* earlier, const CollectionConfig& later) {
 
 Config MergeConfigs(Config earlier, const Config& later) {
   Override(&earlier.dir, later.dir);
+  if (later.hook) earlier.hook = later.hook;
+  Append(&earlier.warnings, later.warnings);
   Override(&earlier.summaries_every, later.summaries_every);
   Override(&earlier.histograms, later.histograms);
   Override(&earlier.context, later.context);

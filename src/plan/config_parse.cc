@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "plan/config.h"
 #include "plan/config_reader.h"
+#include "plan/hook_config.h"
 
 namespace tdbg::plan {
 namespace {
@@ -116,6 +117,21 @@ RuleConfig ReadRule(const ConfigNode& node) {
   return r;
 }
 
+Result<Config> ParseHookDocument(const nlohmann::json& document, const Source& source) {
+  for (const auto& [key, unused] : document.items()) {
+    if (std::find(kTopKeys.begin(), kTopKeys.end(), key) == kTopKeys.end()) continue;
+    return InvalidArgument(fmt::format(
+        "{}: \"{}\" is tdbg's, beside keys of an smdebug hook configuration; put it into a file of its own "
+        "($TDBG_CONFIG and --config are merged)",
+        source.name, key));
+  }
+  Config c;
+  TDBG_ASSIGN_OR_RETURN(HookConfig hook, ParseSmdebugConfig(document, source, "", &c.warnings));
+  c.dir = hook.out_dir;
+  c.hook = std::make_shared<const HookConfig>(std::move(hook));
+  return c;
+}
+
 }  // namespace
 
 Result<Config> ParseConfig(const nlohmann::json& document, const Source& source) {
@@ -123,6 +139,7 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   Config c;
   const ConfigNode root(document, source, &status);
   if (root.is_null()) return c;  // an empty file
+  if (IsSmdebugConfig(document)) return ParseHookDocument(document, source);
   if (!root.CheckKeys(kTopKeys)) return status;
   root.At("dir", [&](const ConfigNode& n) { c.dir = n.Text(); });
   root.At("summaries", [&](const ConfigNode& n) {

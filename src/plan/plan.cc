@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kPlanMajor = 1;
-constexpr int kPlanMinor = 0;
+constexpr int kPlanMinor = 1;
 constexpr const char* kModeNames[kModes] = {"", "train", "eval", "predict", "global"};
 
 json ScheduleJson(const Schedule& s) {
@@ -115,6 +115,8 @@ Result<CollectionPlan> ReadCollection(const json& j, const std::string& where) {
     if (auto statistic = Statistic::FromId(id); statistic.ok()) c.statistics.push_back(*std::move(statistic));
   }
   f.Int("raw_max_elements", &c.raw_max_elements);
+  f.Bool("raw_values", &c.raw_values);
+  f.Bool("summaries_when_saved", &c.summaries_when_saved);
   if (c.name.empty()) f.Fail("name", "a name");
   const json* raw = f.Find("raw");
   if (raw != nullptr && !raw->is_object()) f.Fail("raw", "an object of modes");
@@ -139,6 +141,8 @@ std::string Plan::ToJson() const {
     if (!c.reductions.empty()) j["reductions"] = c.reductions;
     for (const Statistic& statistic : c.statistics) j["statistics"].push_back(statistic.Id());
     if (c.raw_max_elements >= 0) j["raw_max_elements"] = c.raw_max_elements;
+    if (!c.raw_values) j["raw_values"] = false;
+    if (c.summaries_when_saved) j["summaries_when_saved"] = true;
     for (int m = 1; m < kModes; ++m) {
       if (c.raw[m]) j["raw"][kModeNames[m]] = ScheduleJson(*c.raw[m]);
     }
@@ -159,6 +163,7 @@ std::string Plan::ToJson() const {
       {"include_workers", include_workers},
       {"record_end", record_end},
       {"allow_stop", allow_stop},
+      {"empty_steps", empty_steps},
       {"collections", std::move(list)},
   };
   return document.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
@@ -191,6 +196,7 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   f.Int("include_workers", &plan.include_workers);
   f.Bool("record_end", &plan.record_end);
   f.Bool("allow_stop", &plan.allow_stop);
+  f.Bool("empty_steps", &plan.empty_steps);
   if (plan.summaries_every < 0) f.Fail("summaries_every", "an integer of at least 0");
   if (plan.step_by != "optimizer" && plan.step_by != "forward") f.Fail("step_by", "optimizer or forward");
   if (plan.when_full != "drop_raw" && plan.when_full != "block") f.Fail("when_full", "drop_raw or block");

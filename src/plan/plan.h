@@ -41,8 +41,10 @@ struct CollectionPlan {
   bool keep = false;      ///< its tensors are captured (else it is only a label)
   bool summaries = true;  ///< kept: statistics at summaries_every
   bool histogram = true;
-  std::optional<Schedule> raw[kModes] = {};  ///< raw tensors; nothing: never
-  int64_t raw_max_elements = -1;             ///< of tensors with at most so many elements; -1: of all
+  std::optional<Schedule> raw[kModes] = {};  ///< the steps that are saved; nothing: never
+  bool raw_values = true;                    ///< kept: the tensor itself, at the steps that are saved
+  bool summaries_when_saved = false;         ///< kept: statistics at the steps that are saved
+  int64_t raw_max_elements = -1;             ///< values of tensors with at most so many elements; -1: of all
   std::vector<std::string> reductions =
       {};  ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
   std::vector<Statistic> statistics =
@@ -61,6 +63,9 @@ struct Plan {
   int64_t include_workers = -1;  ///< -1: all; 0: only rank 0 (smdebug's "one")
   bool record_end = true;        ///< final weights at point "end"
   bool allow_stop = true;
+  /// A step in which something was due and nothing came is a step all the same. Off, as with smdebug: it
+  /// is not.
+  bool empty_steps = true;
   std::vector<CollectionPlan> collections;  ///< built-in ones first, then the user's
 
   std::string ToJson() const;
@@ -72,7 +77,8 @@ struct Plan {
 };
 
 /// What the plan says of one tensor, computed once when its name is first seen.
-/// Bits are schedule groups of the CompiledPlan: group 0 is "statistics", others are distinct raw schedules.
+/// Bits are schedule groups of the CompiledPlan: group 0 is "statistics at summaries_every", others are
+/// distinct save schedules.
 struct TensorPlan {
   uint64_t summary_groups = 0;
   uint64_t raw_groups = 0;

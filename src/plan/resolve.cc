@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "plan/config.h"
 #include "plan/config_reader.h"
+#include "plan/hook_config.h"
 
 namespace tdbg::plan {
 namespace {
@@ -154,6 +155,7 @@ Status AddNeed(const Need& need, Plan* plan) {
     if (named == nullptr) {
       return Refuse("", "rule " + need.who, UnknownName("collection", name, CollectionNames(*plan)));
     }
+    if (!plan->empty_steps) named->summaries |= !need.raw;  // smdebug's configuration does not speak of them
     if (!need.raw && !named->summaries) {
       return Refuse("", "rule " + need.who,
                     fmt::format("it judges statistics of \"{}\", and collections.{}.summaries: "
@@ -191,6 +193,12 @@ Status AddNeed(const Need& need, Plan* plan) {
 
 Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs) {
   Plan plan = Plan::Default();
+  if (config.hook) {
+    plan = EmptyPlan();
+    plan.collections = BuiltinCollections();
+    const Status applied = ApplyHook(*config.hook, &plan);
+    if (!applied.ok()) return applied.Annotate("smdebug's configuration");
+  }
   plan.summaries_every = config.summaries_every.value_or(plan.summaries_every);
   plan.histograms = config.histograms.value_or(plan.histograms);
   plan.context = config.context.value_or(plan.context);

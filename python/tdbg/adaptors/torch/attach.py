@@ -37,6 +37,15 @@ def _start(session):
     return session
 
 
+def stand_down(why):
+    """A hook that the script made watches from here on: what was armed without it must not record the same again."""
+    global _session
+    if _session is not None and _session.state is OPEN:
+        _session.finish("closed", why)
+    elif _session is not None:
+        _session.disarm()
+
+
 def attach(model=None, config=None, dir=None, open_run=None, **options):
     """Records this training; returns an `Attached`. Raises on bad configuration, never later.
 

@@ -1,0 +1,450 @@
+"""What smdebug's hooks have in common: what to save, said in its words, and a script's own values.
+
+A framework's hook (torch.py) says when steps begin and hands tensors over. A hook configures, the plan decides
+(src/plan/hook_plan.cc), the run records. Knows no framework.
+"""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import json
+import logging
+import os
+import sys
+
+import numpy as np
+
+from .._capture import Error as CaptureError
+from .._capture import Run, hook_defaults, hook_plan, parse_hook
+from ..exceptions import (
+    InvalidCollectionConfiguration,
+    SMDebugRuntimeError,
+    SMDebugTypeError,
+    SMDebugValueError,
+)
+from ..modes import ModeKeys
+from .collection import Collection, CollectionKeys, CollectionManager
+from .reduction_config import ReductionConfig
+from .save_config import SaveConfig
+from .singleton import set_hook
+
+CONFIG_FILE_PATH_ENV_STR = "SMDEBUG_CONFIG_FILE_PATH"
+DEFAULT_SAGEMAKER_CONFIG = "/opt/ml/input/config/debughookconfig.json"
+TENSORBOARD_CONFIG_FILE_PATH_ENV_STR = "TENSORBOARD_CONFIG_FILE_PATH"
+DEFAULT_SAGEMAKER_TENSORBOARD_CONFIG = "/opt/ml/input/config/tensorboardoutputconfig.json"
+DEFAULT_SAGEMAKER_OUTDIR = "/opt/ml/output/tensors"
+
+logger = logging.getLogger("smdebug")
+
+
+class BaseHook:
+    """Saves what it is told to in a run directory. Constructing one makes it the process's hook.
+
+    :param out_dir: the run directory, `~` expanded. Under `tdbg run` the launcher's run is used, and `out_dir` becomes
+        a link to it. One that holds a finished run is refused.
+    :param export_tensorboard, tensorboard_dir: also as TensorBoard files (there, or in <out_dir>/tensorboard)
+    :param dry_run: everything but saving tensors
+    :param reduction_config: what is saved instead of values; a collection's own wins
+    :param save_config: when; a SaveConfig, a SaveConfigMode, or a dict of modes; a collection's own wins
+    :param include_regex: tensors by name; they join the collection `default`
+    :param include_collections: names of collections to save, besides those that always are
+    :param save_all: every tensor
+    :param include_workers: "all", else only the first one saves
+
+    Nothing is on disk before the first step. Configuration that can mean nothing raises, here or in the first step;
+    afterwards failures are counted, said once on stderr, and training goes on.
+    """
+
+    framework = ""
+    _collection_class = Collection
+
+    def __init__(self, out_dir=None, export_tensorboard=False, tensorboard_dir=None, dry_run=False,
+                 reduction_config=None, save_config=None, include_regex=None, include_collections=None, save_all=False,
+                 include_workers="one"):
+        defaults = json.loads(hook_defaults(self.framework))
+        self._launched = os.environ.get("TDBG_RUN") or None
+        self.out_dir = self._check_out_dir(out_dir)
+        self.export_tensorboard = bool(export_tensorboard) or bool(tensorboard_dir)
+        self.tensorboard_dir = tensorboard_dir or (
+            os.path.join(self.out_dir, "tensorboard") if export_tensorboard else None)
+        self.dry_run = bool(dry_run)
+        self.save_all = bool(save_all)
+        self.include_workers = include_workers
+        self.reduction_config = (ReductionConfig(save_raw_tensor=True) if reduction_config is None
+                                 else ReductionConfig.parse(reduction_config))
+        default_save = SaveConfig.from_dict(defaults["save_config"])
+        given = SaveConfig.parse(save_config) or default_save
+        self.save_config = SaveConfig.from_dict(given.to_json_dict())     # a copy: the caller's stays as it is
+        self.save_config.merge_default_save_config(default_save)
+        self._default_collections = set(defaults["include_collections"])
+        self.include_collections = set(include_collections or ()) | self._default_collections
+        self._include_regex = [include_regex] if isinstance(include_regex, str) else list(include_regex or [])
+        self.collection_manager = CollectionManager(
+            self._collection_class(c["name"], c["include_regex"]) for c in defaults["collections"])
+        self.collection_manager._collection = self._collection_class
+        if self._include_regex:
+            self.get_collection(CollectionKeys.DEFAULT).include(self._include_regex)
+            self.include_collections.add(CollectionKeys.DEFAULT)
+        if self.save_all:
+            self.get_collection(CollectionKeys.ALL).include(".*")
+            self.include_collections.add(CollectionKeys.ALL)
+        for name in self.include_collections:
+            self.collection_manager.create_collection(name)
+
+        self.init_step = -1
+        self.step = -1
+        self.mode = ModeKeys.GLOBAL
+        self.mode_steps = {ModeKeys.GLOBAL: -1}
+        self.last_saved_step = None
+        self.training_run = 0
+        self.worker = self.chief_worker = "worker_0"
+        self.writer = None
+        self.prepared_collections = False
+
+        self._run = None
+        self._closed = False
+        self._open = False          # a step is
+        self._due = False           # anything in it
+        self._scalars, self._tensors = {}, {}    # the script's own, of the open step or the next one
+        self._ids = {}
+        set_hook(self)
+        atexit.register(self._at_exit)
+
+    # Configuration --------------------------------------------------------------------------------------------
+
+    def _check_out_dir(self, out_dir):
+        if out_dir is None:
+            if self._launched:
+                return self._launched
+            if os.environ.get("TRAINING_JOB_NAME"):
+                out_dir = DEFAULT_SAGEMAKER_OUTDIR
+            else:
+                raise SMDebugRuntimeError("a hook needs out_dir: the directory that is to hold the run")
+        out_dir = str(out_dir)
+        if out_dir.startswith("s3://"):
+            raise SMDebugValueError(f"out_dir is {out_dir}: a training writes locally; give a directory here, and "
+                                    "have it shipped")
+        out_dir = os.path.abspath(os.path.expanduser(out_dir))
+        if not self._launched and (os.path.exists(os.path.join(out_dir, "training_job_end.ts"))
+                                   or glob.glob(os.path.join(glob.escape(out_dir), "*", "worker_*", "ended.json"))):
+            raise SMDebugRuntimeError(f"{out_dir} holds a run that has ended; choose another directory, or remove it")
+        return out_dir
+
+    @classmethod
+    def create_from_json_file(cls, json_file_path=None):
+        """From smdebug's JSON: the path given, else $SMDEBUG_CONFIG_FILE_PATH, else where SageMaker puts it.
+
+        :raises FileNotFoundError: no such file
+        :raises json.JSONDecodeError: not JSON
+        :raises SMDebugValueError: a value that means nothing; the message names the key
+        """
+        path = json_file_path or os.environ.get(CONFIG_FILE_PATH_ENV_STR) or DEFAULT_SAGEMAKER_CONFIG
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        json.loads(text)  # for its error, which says where
+        try:
+            document, warnings = parse_hook(text, str(path), cls.framework)
+        except CaptureError as error:
+            raise SMDebugValueError(str(error)) from None
+        for warning in warnings:
+            logger.warning("%s", warning)
+        config = json.loads(document)
+        reductions = config["reduction_config"]
+        hook = cls(out_dir=config["out_dir"] or (None if os.environ.get("TDBG_RUN") else DEFAULT_SAGEMAKER_OUTDIR),
+                   dry_run=config["dry_run"], save_all=config["save_all"], include_workers=config["include_workers"],
+                   include_regex=config["include_regex"], include_collections=config["include_collections"],
+                   reduction_config=reductions, save_config=SaveConfig.from_dict(config["save_config"]),
+                   **_tensorboard(config))
+        for c in config["collections"]:
+            collection = hook.collection_manager.get(c["name"])
+            for pattern in c["include_regex"]:
+                if pattern not in collection.include_regex:
+                    collection.include(pattern)
+            if any(c["save_config"].values()):
+                collection.save_config = c["save_config"]
+            collection.reduction_config = c["reduction_config"]
+            collection.save_histogram = c["save_histogram"]
+        return hook
+
+    hook_from_config = create_from_json_file
+
+    def get_collection(self, name, create=True) -> Collection:
+        """The collection of that name, to be changed before the first step; created where it is not there."""
+        collection = self.collection_manager.get(name, create)
+        if collection.save_config is None:
+            # So that `hook.get_collection("losses").save_config.end_step = 0`, which guides tell people to write, works.
+            collection.save_config = SaveConfig.from_dict(self.save_config.to_json_dict())
+        return collection
+
+    def get_collections(self) -> dict:
+        return self.collection_manager.get_collections()
+
+    def add_collection(self, collection):
+        if not isinstance(collection, Collection):
+            raise SMDebugTypeError(f"add_collection({collection!r}): a Collection is accepted")
+        self.collection_manager.add(collection)
+
+    def has_default_hook_configuration(self) -> bool:
+        return self.include_collections == self._default_collections
+
+    has_default_configuration = has_default_hook_configuration
+
+    def _document(self) -> dict:
+        return {
+            "framework": self.framework, "out_dir": self.out_dir, "dry_run": self.dry_run,
+            "save_all": self.save_all, "include_workers": str(self.include_workers),
+            "export_tensorboard": self.export_tensorboard, "tensorboard_dir": self.tensorboard_dir or "",
+            "include_regex": [], "include_collections": sorted(self.include_collections),
+            "reduction_config": _reductions(self.reduction_config),
+            "save_config": self.save_config.to_json_dict(),
+            "collections": [{"name": c.name, "include_regex": c.include_regex, "tensor_names": sorted(c.tensor_names),
+                             "reduction_config": _reductions(c.reduction_config),
+                             "save_config": {} if c.save_config is None else c.save_config.to_json_dict(),
+                             "save_histogram": c.save_histogram} for c in self.get_collections().values()],
+        }
+
+    def _prepare(self):
+        """Once, at the first step: what the collections say by then holds. Raises on what can mean nothing."""
+        if self.prepared_collections:
+            return
+        known = {c["name"] for c in json.loads(hook_defaults(self.framework))["collections"]}
+        for c in self.get_collections().values():
+            if c.name not in known and not c.include_regex and not c.tensor_names:
+                raise InvalidCollectionConfiguration(c.name)
+        base = ""
+        if self._launched:
+            try:
+                with open(os.path.join(self._launched, "plan.json"), encoding="utf-8") as file:
+                    base = file.read()
+            except OSError:
+                pass
+        try:
+            self._plan_text = hook_plan(json.dumps(self._document()), base)
+        except CaptureError as error:
+            raise SMDebugValueError(str(error)) from None
+        self._plan = json.loads(self._plan_text)
+        for c in self.get_collections().values():
+            if c.save_config is None:
+                c.save_config = SaveConfig.from_dict(self.save_config.to_json_dict())
+            else:
+                c.save_config.merge_default_save_config(self.save_config)
+            if c.reduction_config is None:
+                c.reduction_config = self.reduction_config
+        self.prepared_collections = True
+
+    # Modes and steps ------------------------------------------------------------------------------------------
+
+    def set_mode(self, mode):
+        """The mode of the steps from the next one on."""
+        if not isinstance(mode, ModeKeys):
+            raise SMDebugValueError(f"set_mode({mode!r}): one of {', '.join(map(str, ModeKeys))} is accepted")
+        self.mode = mode
+        self.mode_steps.setdefault(mode, self.init_step)
+
+    def _begin_step(self):
+        """Closes the open step, opens the next one of the current mode. True if anything is due in it."""
+        self._end_step()
+        self._due = self._run.begin_step(self.mode.value)
+        self._open = True
+        self.step = self._run.global_step
+        self.mode_steps[self.mode] = self._run.mode_step(self.mode.value)
+        self.mode_steps[ModeKeys.GLOBAL] = self.step
+        return self._due
+
+    def _end_step(self):
+        if not self._open:
+            return
+        self._put_own()
+        self._open = self._due = False
+        self._run.end_step()
+        request = self._run.take_request()
+        if request is not None:
+            self._obey(request)
+
+    def _obey(self, request):
+        raise NotImplementedError
+
+    # A script's own values ------------------------------------------------------------------------------------
+
+    def save_scalar(self, name, value, sm_metric=False, timestamp=None):
+        """One number, as `scalar/<name>`, in the step that is open (before the first: in that one).
+
+        The last one of a step counts. `timestamp` is not kept: a step has its own.
+        """
+        number = np.asarray(self._to_numpy(value))
+        if number.size != 1 or number.dtype.kind not in "biuf":
+            raise SMDebugTypeError(f"save_scalar({name!r}): a single number is accepted, this is {_describe(number)}")
+        if self._still_open("save_scalar"):
+            self._scalars["scalar/" + name] = (float(number.reshape(-1)[0]), "sm_metrics" if sm_metric else "scalars")
+
+    def save_tensor(self, tensor_name, tensor_value, collections_to_write=CollectionKeys.DEFAULT):
+        """A tensor of the script's, in the step that is open, whatever the schedules say: it asks for it here and now.
+
+        The last one of a name and step counts. What is no array of numbers or truth values is passed over with a
+        warning.
+        """
+        names = [collections_to_write] if isinstance(collections_to_write, str) else list(collections_to_write)
+        array = np.asarray(self._to_numpy(tensor_value))
+        if array.dtype.kind not in "biufc" or not array.size:
+            logger.warning("save_tensor(%r): %s cannot be kept", tensor_name, _describe(array))
+            return
+        if self._still_open("save_tensor"):
+            for name in names:
+                self.collection_manager.create_collection(name).add_tensor_name(tensor_name)
+            self._tensors[tensor_name] = (np.array(array, order="C"), names)    # a copy: the script goes on writing
+
+    def _to_numpy(self, value):
+        return value
+
+    def _still_open(self, what):
+        if self._closed:
+            logger.warning("%s after close(): not kept", what)
+        return not self._closed
+
+    def _put_own(self):
+        """What save_scalar and save_tensor left, into the open step."""
+        if self._scalars:
+            scalars, self._scalars = self._scalars, {}
+            ids = [self._id(("scalar", name), lambda: self._run.define_scalar(name, collection))
+                   for name, (_, collection) in scalars.items()]
+            self._run.put_scalars(ids, [value for value, _ in scalars.values()], 0)
+        if self._tensors:
+            tensors, self._tensors = self._tensors, {}
+            for name, (array, collections) in tensors.items():
+                key = (name, array.dtype.str, array.ndim)
+                ident = self._id(key, lambda: self._run.define(
+                    name, name, "", "", array.dtype.name, list(array.shape), True, -1, [], collections, True))
+                strides = [s // array.itemsize for s in array.strides]
+                self._run.put_ptr(ident, array.ctypes.data, array.dtype.name, list(array.shape), strides, 0, 0)
+
+    def _id(self, key, make):
+        ident = self._ids.get(key)
+        if ident is None:
+            ident = self._ids[key] = make()
+        return ident
+
+    # Questions ------------------------------------------------------------------------------------------------
+
+    def _collections_due(self):
+        if not self.prepared_collections:
+            return []
+        everything = CollectionKeys.ALL in self.include_collections
+        evaluates = self.mode in (ModeKeys.EVAL, ModeKeys.PREDICT)
+        due = []
+        for c in self.get_collections().values():
+            if not everything and c.name not in self.include_collections:
+                continue
+            if evaluates and c.name in (CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES):
+                continue
+            if c.save_config.should_save_step(self.mode, self.mode_steps.get(self.mode, self.init_step)):
+                due.append(c)
+        return due
+
+    def should_save_tensor_or_collection(self, tensor_name, collection_name) -> bool:
+        """Is the collection saved in this step, or any collection that holds the tensor? False before the first."""
+        return any(c.name == collection_name or c.matches(tensor_name) for c in self._collections_due())
+
+    def export_collections(self):
+        """Nothing to do: what a run keeps, and under which collections, is in it from the first step on."""
+
+    def record_trace_events(self, timestamp, training_phase="", op_name="", phase="X", duration=1, **kwargs):
+        """Accepted, not kept: system profiling is no business of a run's (docs/migrating-from-smdebug.md)."""
+
+    # The end --------------------------------------------------------------------------------------------------
+
+    def _ensure_run(self):
+        """Opens the run; False where this process writes none."""
+        if self._run is not None:
+            return True
+        if self._closed:
+            return False
+        rank, world_size = self._rank()
+        self.worker = f"worker_{rank}"
+        self._prepare()
+        if self._plan["include_workers"] >= 0:
+            if rank != self._plan["include_workers"]:
+                self._closed = True
+                return False
+            world_size = 1 if not self._launched else world_size
+        directory = self._launched or self.out_dir
+        self._run = Run.open(directory=directory, plan_json=self._plan_text, rank=rank, world_size=world_size,
+                             adaptor=self._adaptor(), command=list(sys.orig_argv), sibling_if_locked=bool(self._launched))
+        if self._launched:
+            self._link(self._run.directory)
+        return True
+
+    def _link(self, directory):
+        """Under a launcher the run is where the launcher watches it; programs look for it in out_dir."""
+        if os.path.realpath(self.out_dir) == os.path.realpath(directory):
+            return
+        try:
+            if os.path.isdir(self.out_dir) and not os.path.islink(self.out_dir) and not os.listdir(self.out_dir):
+                os.rmdir(self.out_dir)
+            elif os.path.islink(self.out_dir):
+                os.unlink(self.out_dir)
+            os.makedirs(os.path.dirname(self.out_dir), exist_ok=True)
+            os.symlink(directory, self.out_dir)
+        except OSError as error:
+            logger.warning("the run is in %s, and out_dir could not be made a link to it: %s", directory, error)
+
+    def _rank(self):
+        return 0, 1
+
+    def _adaptor(self):
+        return self.framework
+
+    def close(self, reason="completed", message=""):
+        """Ends the run. Later calls do nothing."""
+        if self._closed:
+            return
+        try:
+            if not self._open and (self._scalars or self._tensors) and self._ensure_run():
+                self._begin_step()
+            self._end_step()
+        finally:
+            self._closed = True
+            if self._run is not None:
+                self._run.end(reason, message)
+
+    cleanup = close
+
+    def _at_exit(self):
+        error = getattr(sys, "last_value", None)
+        try:
+            if error is not None and not hasattr(sys, "ps1"):
+                self.close("exception", f"{type(error).__name__}: {error}")
+            else:
+                self.close()
+        except Exception as failure:
+            logger.error("while ending the run: %s", failure)
+
+    def __getstate__(self):
+        return {}  # models that carry hooks are saved; what watches them is not
+
+    def __repr__(self):
+        return (f"<{type(self).__module__}.{type(self).__name__} {self.out_dir}: "
+                f"{', '.join(sorted(self.include_collections))}>")
+
+
+def _reductions(config):
+    if config is None:
+        return None
+    return {"reductions": config.names(), "save_raw_tensor": config.save_raw_tensor, "save_shape": config.save_shape}
+
+
+def _tensorboard(config):
+    """In a SageMaker job the platform's own file decides, elsewhere the hook's parameters."""
+    if os.environ.get("TRAINING_JOB_NAME"):
+        path = os.environ.get(TENSORBOARD_CONFIG_FILE_PATH_ENV_STR, DEFAULT_SAGEMAKER_TENSORBOARD_CONFIG)
+        try:
+            with open(path, encoding="utf-8") as file:
+                directory = json.load(file).get("LocalPath")
+        except OSError:
+            return {}
+        return {"export_tensorboard": bool(directory), "tensorboard_dir": directory}
+    return {"export_tensorboard": config["export_tensorboard"], "tensorboard_dir": config["tensorboard_dir"] or None}
+
+
+def _describe(array):
+    return f"{array.dtype} of shape {array.shape}"

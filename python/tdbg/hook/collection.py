@@ -1,0 +1,224 @@
+"""Collections: sets of tensors that are saved alike. smdebug's Collection and CollectionManager."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from ..exceptions import SMDebugError, SMDebugTypeError, SMDebugValueError
+from .reduction_config import ReductionConfig
+from .save_config import SaveConfig
+
+
+class CollectionKeys:
+    DEFAULT = "default"
+    ALL = "all"
+    INPUTS = "inputs"
+    OUTPUTS = "outputs"
+    WEIGHTS = "weights"
+    GRADIENTS = "gradients"
+    LOSSES = "losses"
+    BIASES = "biases"
+    LAYERS = "layers"
+    SM_METRICS = "sm_metrics"
+    OPTIMIZER_VARIABLES = "optimizer_variables"
+    TENSORFLOW_SUMMARIES = "tensorflow_summaries"
+    METRICS = "metrics"
+    HYPERPARAMETERS = "hyperparameters"
+    PREDICTIONS = "predictions"
+    LABELS = "labels"
+    FEATURE_IMPORTANCE = "feature_importance"
+    AVERAGE_SHAP = "average_shap"
+    FULL_SHAP = "full_shap"
+    TREES = "trees"
+
+
+_C = CollectionKeys
+SUMMARIES_COLLECTIONS = {_C.TENSORFLOW_SUMMARIES}
+SCALAR_COLLECTIONS = {_C.METRICS, _C.LOSSES, _C.FEATURE_IMPORTANCE, _C.AVERAGE_SHAP, _C.SM_METRICS}
+NON_REDUCTION_COLLECTIONS = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
+NON_HISTOGRAM_COLLECTIONS = SCALAR_COLLECTIONS | SUMMARIES_COLLECTIONS
+SM_METRIC_COLLECTIONS = {_C.LOSSES, _C.METRICS, _C.SM_METRICS}
+DEFAULT_TF_COLLECTIONS = {_C.ALL, _C.DEFAULT, _C.WEIGHTS, _C.BIASES, _C.GRADIENTS, _C.LOSSES, _C.METRICS, _C.INPUTS,
+                          _C.OUTPUTS, _C.LAYERS, _C.SM_METRICS, _C.OPTIMIZER_VARIABLES}
+DEFAULT_PYTORCH_COLLECTIONS = {_C.ALL, _C.DEFAULT, _C.WEIGHTS, _C.BIASES, _C.GRADIENTS, _C.LOSSES}
+DEFAULT_MXNET_COLLECTIONS = DEFAULT_PYTORCH_COLLECTIONS
+DEFAULT_XGBOOST_COLLECTIONS = {_C.ALL, _C.DEFAULT, _C.HYPERPARAMETERS, _C.METRICS, _C.LOSSES, _C.PREDICTIONS, _C.LABELS,
+                               _C.FEATURE_IMPORTANCE, _C.AVERAGE_SHAP, _C.FULL_SHAP, _C.TREES}
+ALLOWED_PARAMS = ["name", "include_regex", "tensor_names", "reduction_config", "save_config", "save_histogram"]
+
+
+class Collection:
+    """Tensors named in `tensor_names`, or whose name one of `include_regex` matches (searched).
+
+    save_config and reduction_config: None inherits the hook's.
+    """
+
+    def __init__(self, name, include_regex=None, tensor_names=None, reduction_config=None, save_config=None,
+                 save_histogram=True):
+        self._name = name
+        self._include_regex = [include_regex] if isinstance(include_regex, str) else list(include_regex or [])
+        self._tensor_names = set(tensor_names or ())
+        self.reduction_config = reduction_config
+        self.save_config = save_config
+        self.save_histogram = save_histogram
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def include_regex(self) -> list:
+        return self._include_regex
+
+    @property
+    def tensor_names(self) -> set:
+        return self._tensor_names
+
+    @tensor_names.setter
+    def tensor_names(self, names):
+        if not isinstance(names, (list, set, tuple)):
+            raise SMDebugTypeError(f"tensor_names is {names!r}: a list or set is accepted")
+        self._tensor_names = set(names)
+
+    @property
+    def save_config(self):
+        return self._save_config
+
+    @save_config.setter
+    def save_config(self, value):
+        self._save_config = SaveConfig.parse(value)
+
+    @property
+    def reduction_config(self):
+        return self._reduction_config
+
+    @reduction_config.setter
+    def reduction_config(self, value):
+        self._reduction_config = ReductionConfig.parse(value)
+
+    def include(self, patterns):
+        """Adds a regex, or a list of them."""
+        if isinstance(patterns, str):
+            patterns = [patterns]
+        if not isinstance(patterns, (list, tuple)) or not all(isinstance(p, str) for p in patterns):
+            raise SMDebugTypeError(f"include({patterns!r}): a regex or a list of them is accepted")
+        self._include_regex.extend(patterns)
+
+    def add_tensor_name(self, name):
+        self._tensor_names.add(name)
+
+    def remove_tensor_name(self, name):
+        self._tensor_names.discard(name)
+
+    def has_tensor_name(self, name) -> bool:
+        return name in self._tensor_names
+
+    def matches(self, name) -> bool:
+        return name in self._tensor_names or any(re.search(p, name) for p in self._include_regex)
+
+    def to_json_dict(self) -> dict:
+        return {"name": self.name, "include_regex": self.include_regex, "tensor_names": sorted(self.tensor_names),
+                "reduction_config": None if self.reduction_config is None else self.reduction_config.to_json_dict(),
+                "save_config": None if self.save_config is None else self.save_config.to_json_dict(),
+                "save_histogram": self.save_histogram}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_json_dict())
+
+    @classmethod
+    def from_dict(cls, params):
+        """:param params: of ALLOWED_PARAMS, `name` required; others are passed over, as in newer files."""
+        if not isinstance(params, dict) or "name" not in params:
+            raise SMDebugValueError(f"a collection is {params!r}: a dict with a name is accepted")
+        return cls(**{key: params[key] for key in ALLOWED_PARAMS if key in params})
+
+    @classmethod
+    def from_json(cls, text: str):
+        return cls.from_dict(json.loads(text))
+
+    def __eq__(self, other):
+        return isinstance(other, Collection) and self.to_json_dict() == other.to_json_dict()
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __repr__(self):
+        return f"<Collection {self.name}: include_regex={self.include_regex}, {len(self.tensor_names)} tensor names>"
+
+
+class CollectionManager:
+    """The collections of a hook or a trial, by name. `default` and `all` exist from the beginning."""
+
+    _collection = Collection
+
+    def __init__(self, collections=()):
+        self.collections = {}
+        self._meta = {"num_workers": 1}
+        for name in (CollectionKeys.DEFAULT, CollectionKeys.ALL):
+            self.create_collection(name)
+        for collection in collections:
+            self.add(collection)
+
+    def create_collection(self, name):
+        if name not in self.collections:
+            self.collections[name] = self._collection(name)
+        return self.collections[name]
+
+    def add(self, collection):
+        """A Collection replaces the one of its name; a name is created if it is not there."""
+        if isinstance(collection, Collection):
+            self.collections[collection.name] = collection
+        elif isinstance(collection, str):
+            self.create_collection(collection)
+        else:
+            raise SMDebugTypeError(f"{collection!r}: a Collection or a name is accepted")
+
+    def get(self, name, create=True):
+        if name not in self.collections:
+            if not create:
+                raise SMDebugError(f"no collection {name!r}: there are {', '.join(sorted(self.collections))}")
+            return self.create_collection(name)
+        return self.collections[name]
+
+    def get_collections(self) -> dict:
+        return self.collections
+
+    def set_num_workers(self, count: int):
+        self._meta["num_workers"] = int(count)
+
+    def get_num_workers(self) -> int:
+        return self._meta["num_workers"]
+
+    def to_json_dict(self) -> dict:
+        return {"collections": {name: c.to_json_dict() for name, c in self.collections.items()}, "_meta": self._meta}
+
+    def export(self, out_dir, filename):
+        """Writes smdebug's collections file: <out_dir>/collections/000000000/<filename>."""
+        folder = os.path.join(out_dir, "collections", "000000000")
+        os.makedirs(folder, exist_ok=True)
+        path = os.path.join(folder, filename)
+        with open(path + ".tmp", "w", encoding="utf-8") as file:
+            json.dump(self.to_json_dict(), file)
+        os.replace(path + ".tmp", path)
+
+    @classmethod
+    def load_from_string(cls, text: str):
+        document = json.loads(text)
+        unknown = set(document) - {"collections", "_meta"}
+        if unknown:
+            raise SMDebugValueError(f"a collections file holds {sorted(unknown)}: collections and _meta are accepted")
+        manager = cls(cls._collection.from_dict(c) for c in document.get("collections", {}).values())
+        manager._meta.update(document.get("_meta", {}))
+        return manager
+
+    @classmethod
+    def load(cls, filename):
+        with open(filename, encoding="utf-8") as file:
+            return cls.load_from_string(file.read())
+
+    def __eq__(self, other):
+        return isinstance(other, CollectionManager) and self.collections == other.collections
+
+    __hash__ = None

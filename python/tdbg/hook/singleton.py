@@ -1,0 +1,49 @@
+"""The process's hook: one at a time, as in smdebug."""
+
+from __future__ import annotations
+
+import os
+
+from ..exceptions import SMDebugTypeError
+
+_hook = None
+
+
+def opted_out() -> bool:
+    """USE_SMDEBUG=0 (or false, off, no, n, f): nothing is to be captured."""
+    return os.environ.get("USE_SMDEBUG", "").strip().lower() in ("0", "false", "off", "no", "n", "f")
+
+
+def current():
+    return _hook
+
+
+def set_hook(hook):
+    global _hook
+    from .base import BaseHook
+
+    if not isinstance(hook, BaseHook):
+        raise SMDebugTypeError(f"set_hook({hook!r}): a hook is accepted")
+    _hook = hook
+
+
+def del_hook():
+    """Forgets the hook; it goes on saving until it is closed."""
+    global _hook
+    _hook = None
+
+
+def get_hook(hook_class, json_config_path=None, create=False):
+    """The process's hook if it is of that class, whatever the path; else, with `create`, one made from the
+    configuration file. None where there is no such file, or under USE_SMDEBUG=0."""
+    global _hook
+    if _hook is not None and not isinstance(_hook, hook_class):
+        _hook = None
+    if opted_out():
+        return None
+    if _hook is None and create:
+        try:
+            return hook_class.create_from_json_file(json_config_path)
+        except FileNotFoundError:
+            return None
+    return _hook

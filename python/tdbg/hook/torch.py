@@ -1,0 +1,367 @@
+"""smdebug's hook for PyTorch: a step is a forward of a registered module.
+
+    forward of a root begins   the step before ends, a step begins; parameters, as its gradients will be computed with
+    forward of a module ends   its inputs, then its outputs
+    backward                   gradients, as backward makes them: scaled, not accumulated, not clipped, local
+
+Names are smdebug's. Values are read, on the host, inside the hook: what overwrites them in place comes later.
+A subclass may override `forward_hook` and call `_write_inputs`, `_write_outputs`, `backward_hook`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import threading
+import weakref
+
+import torch
+
+from ..adaptors.torch.attach import stand_down
+from ..adaptors.guard import Guard, say
+from ..adaptors.torch.losses import in_backward
+from ..adaptors.torch.modules import _tensors
+from ..adaptors.torch.names import module_kind, output_unit_axis, parameter_kind, parameter_unit_axis
+from ..adaptors.torch.params import NOT_WANTED, dtype_name, is_plain
+from ..adaptors.torch.session import _rank
+from ..exceptions import SMDebugError, SMDebugTypeError
+from .base import BaseHook
+from .collection import Collection
+
+logger = logging.getLogger("smdebug")
+_is_compiling = torch.compiler.is_compiling
+_data_ptr = torch.Tensor.data_ptr
+_PROBES = 3    # numbers k of `<module>_output_<k>` that a pattern is tried on before a module is left alone
+
+
+class _Watcher:
+    """A hook on a module that pickles, and is deep-copied, as something inert that needs no tdbg to load."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def __reduce__(self):
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+    def __deepcopy__(self, memo):
+        return contextlib.nullcontext().__exit__
+
+
+class _RootPre(_Watcher):
+    def __call__(self, module, inputs):
+        if not _is_compiling():
+            self.hook._root_begins(module, inputs)
+
+
+class _ModulePost(_Watcher):
+    def __call__(self, module, args, kwargs, outputs):
+        hook = self.hook
+        if hook._due and not _is_compiling() and in_backward() == -1:    # else: recomputed by checkpointing
+            hook._watched("output of " + getattr(module, "_module_name", "?"), hook.forward_hook, module,
+                          args + tuple(kwargs.values()) if kwargs else args, outputs)
+
+
+class TorchCollection(Collection):
+    def add_module_tensors(self, module, inputs=False, outputs=True):
+        """Inputs and outputs of a module, which must be (part of) a registered one."""
+        name = getattr(module, "_module_name", None)
+        if name is None:
+            raise SMDebugError("add_module_tensors: register the module, or the model it is part of, first")
+        if inputs:
+            self.include(f"{name}_input_")
+        if outputs:
+            self.include(f"{name}_output_")
+
+
+class _Root:
+    """A registered module: its parameters, handed over in one call per step."""
+
+    def __init__(self, hook, module):
+        self.hook = hook
+        self.module = weakref.ref(module)     # a model that the script drops must be freed
+        self.label = module._get_name()
+        self.ptrs = None
+
+    def put(self):
+        """All parameters as they are now."""
+        hook, run, module = self.hook, self.hook._run, self.module()
+        if self.ptrs is None or list(map(_data_ptr, self.fast)) != self.ptrs or self.count != _count(module):
+            self._define(module)
+        if self.fast:
+            run.put_many(self.ids, self.ptrs, 0, 0)
+        for parameter, ident in self.odd:
+            hook._put(ident, parameter)
+
+    def _define(self, module):
+        hook, seen = self.hook, set()
+        self.fast, self.ids, self.odd = [], [], []
+        self.count = _count(module)
+        for prefix, owner in module.named_modules():
+            for own, parameter in owner._parameters.items():
+                if parameter is None or id(parameter) in seen:
+                    continue
+                seen.add(id(parameter))
+                short = f"{prefix}.{own}" if prefix else own
+                kind = parameter_kind(short)
+                ident = hook._run.define(
+                    f"{self.label}_{short}", short, kind, module_kind(owner), dtype_name(parameter.dtype),
+                    list(parameter.shape), False, parameter_unit_axis(owner, kind, parameter.dim()), [], [])
+                if ident == NOT_WANTED:
+                    continue
+                if is_plain(parameter):
+                    self.fast.append(parameter)
+                    self.ids.append(ident)
+                else:
+                    self.odd.append((parameter, ident))
+        self.ptrs = list(map(_data_ptr, self.fast))
+
+
+def _count(module):
+    return sum(len(m._parameters) for m in module.modules())
+
+
+class Hook(BaseHook):
+    """Saves what a PyTorch training does. Its arguments are BaseHook's.
+
+    Threads: forwards of other threads than the first one's (replicas of DataParallel) are passed over.
+    """
+
+    framework = "pytorch"
+    _collection_class = TorchCollection
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._guard = Guard(self._count_error, self._give_up)
+        self._roots = {}        # id(module) -> _Root
+        self._losses = {}       # id(loss module) -> it
+        self._known = {}        # id(module) -> kind, of modules with a hook
+        self._numbers = {}      # (name, "input") -> how many in this step
+        self._gradients = {}    # gradient's name -> how many in this step
+        self._thread = None
+        self._watching = False
+        stand_down("the script has a hook of its own")
+
+    # Registering ----------------------------------------------------------------------------------------------
+
+    def register_module(self, module):
+        """Watches a model: parameters, gradients, and what its modules take and return, as far as it is saved."""
+        if not isinstance(module, torch.nn.Module):
+            raise SMDebugTypeError(f"register_module({type(module).__name__}): a torch.nn.Module is accepted")
+        if id(module) in self._roots:
+            logger.warning("register_module: %s is registered already", module._get_name())
+            return
+        root = self._roots[id(module)] = _Root(self, module)
+        for name, child in module.named_modules():
+            child._module_name = name or root.label
+        module.register_forward_pre_hook(_RootPre(self))
+        if self._watching:
+            self._watch_root(root)
+
+    register_hook = register_module
+
+    def register_loss(self, loss_module):
+        """Watches a loss: its inputs and outputs, under the name of its class."""
+        if not isinstance(loss_module, torch.nn.modules.loss._Loss):
+            raise SMDebugTypeError(f"register_loss({type(loss_module).__name__}): a loss module of torch.nn is accepted; "
+                                   "for a function, record_tensor_value")
+        if id(loss_module) in self._losses:
+            return
+        loss_module._module_name = loss_module._get_name()
+        self._losses[id(loss_module)] = loss_module
+        self._watch_module(loss_module)
+
+    def record_tensor_value(self, tensor_name, tensor_value):
+        """A value of the script's, such as a functional loss: saved as `<name>_output_<k>` where a collection wants it."""
+        if not isinstance(tensor_value, torch.Tensor):
+            raise SMDebugTypeError(f"record_tensor_value({tensor_name!r}): a torch.Tensor is accepted")
+        if self._due:
+            self._watched("record_tensor_value", self._write_outputs, tensor_name, tensor_value)
+
+    @staticmethod
+    def count_parameters(model) -> int:
+        return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+    def close(self, reason="completed", message=""):
+        super().close(reason, message)
+        self._due = False
+
+    # Installing, in the first step: only then is it known what is wanted ---------------------------------------
+
+    def _start(self):
+        if self._watching or not self._ensure_run():
+            return self._watching
+        self._watching = True
+        self._thread = threading.get_ident()
+        self._run.share_threads(torch.get_num_threads())
+        # Patterns of one's own may ask for any number of an output; those of built-in collections for all or none.
+        self._any_module = any(c.get("keep") and c.get("include_regex") and c["name"] not in
+                               ("weights", "biases", "gradients", "losses") for c in self._plan["collections"])
+        for root in self._roots.values():
+            self._watch_root(root)
+        return True
+
+    def _watch_root(self, root):
+        module = root.module()
+        if module is None:
+            return
+        overridden = type(self).forward_hook is not Hook.forward_hook
+        for name, child in module.named_modules():
+            if overridden or self._any_module or self._wants(name or root.label, child):
+                self._watch_module(child)
+        for name, parameter in module.named_parameters():
+            full = f"{root.label}_{name}"
+            if parameter.requires_grad and self._run.wants("gradient/" + full, "gradient", "", parameter.numel()):
+                parameter.register_hook(self.backward_hook(full))
+
+    def _wants(self, name, module):
+        kind, run = module_kind(module), self._run
+        return any(run.wants(f"{name}_{what}_{k}", what, kind, 0) for what in ("input", "output") for k in range(_PROBES))
+
+    def _watch_module(self, module):
+        if id(module) not in self._known:
+            self._known[id(module)] = module_kind(module)
+            module.register_forward_hook(_ModulePost(self), with_kwargs=True)
+
+    # Events ---------------------------------------------------------------------------------------------------
+
+    def _root_begins(self, module, inputs):
+        if self._closed or in_backward() != -1 or (self._thread is not None and self._thread != threading.get_ident()):
+            return
+        self._prepare()         # what cannot be meant is raised here, in the first step
+        self._watched("forward of " + self._roots[id(module)].label, self.forward_pre_hook, module, inputs)
+
+    def forward_pre_hook(self, module, inputs):
+        """A registered module is called: a step begins."""
+        if not self._start():
+            return
+        self._numbers.clear()
+        if self._begin_step():
+            self.last_saved_step = self.step
+            self._roots[id(module)].put()
+        self._gradients.clear()
+
+    def forward_hook(self, module, inputs, outputs):
+        """A module has returned `outputs` in a step that is saved."""
+        name = module._module_name
+        self._write_inputs(name, inputs)
+        self._write_outputs(name, outputs)
+
+    def backward_hook(self, tname):
+        """What to register on a tensor so that its gradient is saved as `gradient/<tname>`."""
+        name = "gradient/" + tname
+
+        def back(grad):
+            if self._due:
+                self._watched(name, self._write_gradient, name, grad)
+
+        back.__torch_unserializable__ = True    # torch.save says nothing about it
+        return back
+
+    def _write_inputs(self, name, inputs):
+        self._write(name, "input", inputs)
+
+    def _write_outputs(self, name, outputs):
+        self._write(name, "output", outputs)
+
+    def _write(self, name, what, values):
+        key = (name, what)
+        number = self._numbers.get(key, 0)
+        for tensor in _tensors(values):
+            spec = (name, what, number, tensor.dtype, tensor.dim())
+            ident = self._ids.get(spec)
+            if ident is None:
+                kind = self._kind_of(name)
+                role = "loss" if what == "output" and kind == "loss" else what
+                full = f"{name}_{what}_{number}"
+                ident = self._ids[spec] = self._run.define(
+                    full, full, role, kind, dtype_name(tensor.dtype), list(tensor.shape), True,
+                    output_unit_axis(kind, tensor.dim()), [], [])
+            number += 1
+            if ident != NOT_WANTED:
+                self._put(ident, tensor)
+        self._numbers[key] = number
+
+    def _write_gradient(self, name, grad):
+        if not isinstance(grad, torch.Tensor):
+            return
+        count = self._gradients.get(name, 0)
+        self._gradients[name] = count + 1
+        spec = (name, grad.dtype, grad.shape)
+        ident = self._ids.get(spec)
+        if ident is None:
+            ident = self._ids[spec] = self._run.define(
+                name, name, "gradient", "", dtype_name(grad.dtype), list(grad.shape), False,
+                0 if grad.dim() else -1, [], [])
+        if ident != NOT_WANTED:
+            self._put(ident, grad, count + 1 if count else 0)    # a second backward of this step: a place of its own
+
+    def _write_raw_tensor_simple(self, tensor_name, tensor_value, tensor_ref=None, timestamp=None):
+        """Saves `tensor_value` in the open step, whatever the schedules say."""
+        self.save_tensor(tensor_name, tensor_value)
+
+    def _kind_of(self, name):
+        if not hasattr(self, "_kinds"):
+            self._kinds = {}
+            for root in self._roots.values():
+                for child in (() if root.module() is None else root.module().modules()):
+                    self._kinds[getattr(child, "_module_name", "")] = module_kind(child)
+            self._kinds.update({loss._get_name(): "loss" for loss in self._losses.values()})
+        return self._kinds.get(name, "")
+
+    def _put(self, ident, tensor, sub=0):
+        tensor = getattr(tensor, "_local_tensor", tensor).detach()
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            self._run.count_loss("unsupported", 1, f"layout {tensor.layout}")
+            return
+        if tensor.is_conj() or tensor.is_neg():
+            tensor = tensor.resolve_conj().resolve_neg()
+        if tensor.device.type != "cpu":
+            tensor = tensor.cpu()
+        if tensor.numel():
+            self._run.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
+                              list(tensor.stride()), sub, 0)
+
+    def _to_numpy(self, value):
+        if isinstance(value, torch.Tensor):
+            value = value.detach().cpu()
+            return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
+        return value
+
+    # Failures and requests ------------------------------------------------------------------------------------
+
+    def _watched(self, site, function, *args):
+        try:
+            function(*args)
+        except Exception as error:
+            self._guard.failed(site, error)
+
+    def _count_error(self, text):
+        if self._run is not None:
+            self._run.count_loss("adaptor_error", 1, text)
+
+    def _give_up(self):
+        self._due = False
+        self._closed = True
+        if self._run is not None:
+            self._run.end("exception", "the hook failed too often")
+
+    def _obey(self, request):
+        if json.loads(request).get("action") == "stop":
+            say("stopping, as asked")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _rank(self):
+        return _rank()
+
+    def _adaptor(self):
+        return f"torch {torch.__version__}, smdebug hook"
+
+
+def get_hook(json_config_path=None, create_if_not_exists=False):
+    """The process's hook; with `create_if_not_exists`, one from the configuration file where there is one."""
+    from .singleton import get_hook as get
+
+    return get(Hook, json_config_path, create_if_not_exists)
