@@ -70,10 +70,20 @@ bool Recorder::Wants(const TensorSpec& spec) const {
 
 Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   def.id = static_cast<Id>(tensors_.size());
+  const Id id = def.id;
   tensors_.push_back(std::move(tensor));
-  sink_->AppendTensorDef(def);
+  tensors_.back().unannounced = std::make_unique<format::TensorDef>(std::move(def));
+  // A run of smdebug's knows no tensor of which nothing was ever saved.
+  if (plan_.plan().empty_steps) Announce(&tensors_.back());
+  return id;
+}
+
+/// Before the first row of it.
+void Recorder::Announce(Tensor* tensor) {
+  if (tensor->unannounced == nullptr) return;
+  sink_->AppendTensorDef(*tensor->unannounced);
+  tensor->unannounced.reset();
   uncommitted_defs_ = true;
-  return def.id;
 }
 
 Recorder::Id Recorder::Define(const TensorSpec& spec) {
@@ -236,6 +246,7 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
   if (id >= tensors_.size() || tensors_[id].scalar) return;
   const Place place = Settle(place_given);
   if (WantsSummary(id, view.dtype)) {
+    Announce(&tensors_[id]);
     Lane* lane = lanes_[0].get();
     lane->bytes.swap(histograms_);
     FillRow(lane, id, tensors_[id], view, place, &rows_.emplace_back());
@@ -281,6 +292,7 @@ void Recorder::AddDerivedRow(const Derived& derived, const StatisticValue& value
                  (derived_bytes_.size() + 7) / 8 * 8};
   derived_bytes_.resize(row.offset);
   row.dtype = AppendStatistic(derived.statistic, value, &derived_bytes_);
+  Announce(&tensors_[derived.id]);
   derived_rows_.push_back(row);
   if (derived_bytes_.size() > kFlushHistogramsAt) FlushRows();
 }
@@ -312,6 +324,7 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     const Id id = ids[i];
     if (id >= tensors_.size() || data[i] == nullptr || tensors_[id].scalar) continue;
     if (WantsSummary(id, tensors_[id].dtype)) {
+      Announce(&tensors_[id]);
       work_.push_back(static_cast<uint32_t>(i));
       bytes += tensors_[id].bytes;
     }
@@ -390,6 +403,7 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
   if (id >= tensors_.size() || tensors_[id].scalar) return;
   const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
   if (!(tensors_[id].summary_groups & due)) return;
+  Announce(&tensors_[id]);
   format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Settle(place_given)), summary));
   ++counters_.summaries;
   if (histogram.empty() || !tensors_[id].histogram) return;
@@ -406,6 +420,7 @@ void Recorder::PutScalar(Id id, double value, Place place_given) {
   row.sub = place.sub;
   row.point = static_cast<uint16_t>(place.point);
   row.value = value;
+  Announce(&tensors_[id]);
   scalars_.push_back(row);
   ++counters_.scalars;
 }
@@ -420,6 +435,7 @@ void Recorder::PutContext(std::string_view topic, std::string_view json) {
 }
 
 void Recorder::PutRaw(Id id, const TensorView& view, Place place) {
+  Announce(&tensors_[id]);
   // Statistics are worth more than raw bytes: they must not find the journal full of those.
   FlushRows();
   recorded_ = true;  // shed or not: the step says what is missing
@@ -464,7 +480,8 @@ int64_t Recorder::EndStep(bool skipped) {
   const int64_t closed = step_;
   // A step in which something was due is a step of the run even if every tensor was absent: that is an
   // answer. One in which nothing was due is not, and only the heartbeat says that it passed.
-  if ((due_ != 0 && plan_.plan().empty_steps) || recorded_ || !rows_.empty() || !derived_rows_.empty() || !scalars_.empty()) {
+  if ((due_ != 0 && plan_.plan().empty_steps) || recorded_ || !rows_.empty() || !derived_rows_.empty() ||
+      !scalars_.empty()) {
     Commit(step_, mode_step(mode_), skipped ? format::kCommitSkipped : 0);
     recorded_ = false;
   } else {

@@ -82,6 +82,7 @@ class Recorder {
     bool told_unsupported = false;
     bool scalar = false;
     bool always = false;
+    std::unique_ptr<format::TensorDef> unannounced;  // nothing of it was recorded yet
     std::vector<int64_t> shape;
     uint64_t bytes = 0;
     int unit_axis = -1;
@@ -114,6 +115,7 @@ class Recorder {
   void FlushRows();
   void Commit(int64_t step, int64_t mode_step, uint32_t flags);
   Id Add(format::TensorDef def, Tensor tensor);
+  void Announce(Tensor* tensor);
 
   const plan::CompiledPlan plan_;
   Sink* const sink_;

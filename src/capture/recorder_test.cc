@@ -366,6 +366,13 @@ TEST_F(RecorderTest, AnEmptyStepIsNoneWhereThePlanSaysSo) {
   Step(ModeKey::kTrain);
   EXPECT_EQ(sink_.commits.size(), 1u);
   EXPECT_THAT(sink_.heartbeats, ElementsAre(0));
+  // Nor is a tensor of which nothing was ever saved.
+  const auto w = Define("w", "weight", {2});
+  Define("b", "weight", {2});
+  EXPECT_THAT(sink_.defs, IsEmpty());
+  Step(ModeKey::kTrain, [&] { PutFloats(w, {1, 2}); });
+  ASSERT_EQ(sink_.defs.size(), 1u);
+  EXPECT_EQ(sink_.defs[0].name, "w");
 }
 
 TEST_F(RecorderTest, TensorsThatAreAbsentOrNotWantedAreSkipped) {

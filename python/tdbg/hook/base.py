@@ -106,7 +106,7 @@ class BaseHook:
         self._closed = False
         self._open = False          # a step is
         self._due = False           # anything in it
-        self._scalars, self._tensors = {}, {}    # the script's own, of the open step or the next one
+        self._own = {}              # the script's scalars and tensors, of the open step or the next one
         self._ids = {}
         set_hook(self)
         atexit.register(self._at_exit)
@@ -276,7 +276,7 @@ class BaseHook:
         if number.size != 1 or number.dtype.kind not in "biuf":
             raise SMDebugTypeError(f"save_scalar({name!r}): a single number is accepted, this is {_describe(number)}")
         if self._still_open("save_scalar"):
-            self._scalars["scalar/" + name] = (float(number.reshape(-1)[0]), "sm_metrics" if sm_metric else "scalars")
+            self._keep("scalar/" + name, "scalar", number.reshape(1), ["sm_metrics" if sm_metric else "scalars"])
 
     def save_tensor(self, tensor_name, tensor_value, collections_to_write=CollectionKeys.DEFAULT):
         """A tensor of the script's, in the step that is open, whatever the schedules say: it asks for it here and now.
@@ -292,7 +292,10 @@ class BaseHook:
         if self._still_open("save_tensor"):
             for name in names:
                 self.collection_manager.create_collection(name).add_tensor_name(tensor_name)
-            self._tensors[tensor_name] = (np.array(array, order="C"), names)    # a copy: the script goes on writing
+            self._keep(tensor_name, "", array, names)
+
+    def _keep(self, name, kind, array, collections):
+        self._own[name] = (kind, np.array(array, order="C"), collections)    # a copy: the script goes on writing
 
     def _to_numpy(self, value):
         return value
@@ -304,19 +307,12 @@ class BaseHook:
 
     def _put_own(self):
         """What save_scalar and save_tensor left, into the open step."""
-        if self._scalars:
-            scalars, self._scalars = self._scalars, {}
-            ids = [self._id(("scalar", name), lambda: self._run.define_scalar(name, collection))
-                   for name, (_, collection) in scalars.items()]
-            self._run.put_scalars(ids, [value for value, _ in scalars.values()], 0)
-        if self._tensors:
-            tensors, self._tensors = self._tensors, {}
-            for name, (array, collections) in tensors.items():
-                key = (name, array.dtype.str, array.ndim)
-                ident = self._id(key, lambda: self._run.define(
-                    name, name, "", "", array.dtype.name, list(array.shape), True, -1, [], collections, True))
-                strides = [s // array.itemsize for s in array.strides]
-                self._run.put_ptr(ident, array.ctypes.data, array.dtype.name, list(array.shape), strides, 0, 0)
+        own, self._own = self._own, {}
+        for name, (kind, array, collections) in own.items():
+            ident = self._id((name, array.dtype.str, array.ndim), lambda: self._run.define(
+                name, name, kind, "", array.dtype.name, list(array.shape), kind != "scalar", -1, [], collections, True))
+            strides = [s // array.itemsize for s in array.strides]
+            self._run.put_ptr(ident, array.ctypes.data, array.dtype.name, list(array.shape), strides, 0, 0)
 
     def _id(self, key, make):
         ident = self._ids.get(key)
@@ -399,7 +395,7 @@ class BaseHook:
         if self._closed:
             return
         try:
-            if not self._open and (self._scalars or self._tensors) and self._ensure_run():
+            if not self._open and self._own and self._ensure_run():
                 self._begin_step()
             self._end_step()
         finally:

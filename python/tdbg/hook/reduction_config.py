@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from ..exceptions import SMDebugTypeError, SMDebugValueError
 
@@ -91,3 +92,19 @@ class ReductionConfig:
     def __repr__(self):
         return (f"ReductionConfig({','.join(self.names())}, save_raw_tensor={self.save_raw_tensor}, "
                 f"save_shape={self.save_shape})")
+
+
+REDUCTIONS_PREFIX = "smdebug/reductions/"
+
+
+def get_reduction_tensor_name(tensorname, reduction_name, abs, remove_colon_index=True) -> str:
+    """Under which name smdebug's files hold one reduction: smdebug/reductions/abs_mean/conv1.weight."""
+    if remove_colon_index:
+        tensorname = re.sub(r":\d+", "", tensorname)
+    return f"{REDUCTIONS_PREFIX}{'abs_' if abs else ''}{reduction_name}/{tensorname}"
+
+
+def reverse_reduction_tensor_name(reduction_tensor_name):
+    """(tensor's name, reduction, of absolute values?) of such a name."""
+    op, _, name = reduction_tensor_name.split(REDUCTIONS_PREFIX, 1)[1].partition("/")
+    return name, op.removeprefix("abs_"), op.startswith("abs_")

@@ -14,6 +14,7 @@ from ..modes import ModeKeys
 
 DEFAULT_SAVE_CONFIG_INTERVAL = 500
 DEFAULT_SAVE_CONFIG_START_STEP = 0
+DEFAULT_SAVE_CONFIG_END_STEP = None
 DEFAULT_SAVE_CONFIG_SAVE_STEPS: list = []
 ALLOWED_PARAMS = ["save_interval", "save_steps", "start_step", "end_step"]
 

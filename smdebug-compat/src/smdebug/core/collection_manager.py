@@ -1,0 +1,1 @@
+from tdbg.hook.collection import CollectionManager

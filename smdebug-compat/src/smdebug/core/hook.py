@@ -1,0 +1,3 @@
+from tdbg.hook.base import BaseHook
+
+CallbackHook = BaseHook

@@ -1,0 +1,1 @@
+from tdbg.hook.locations import EventFileLocation, IndexFileLocationUtils, TensorboardFileLocation, TensorFileLocation

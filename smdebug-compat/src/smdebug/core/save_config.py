@@ -1,0 +1,9 @@
+from tdbg.hook.save_config import (
+    ALLOWED_PARAMS,
+    DEFAULT_SAVE_CONFIG_END_STEP,
+    DEFAULT_SAVE_CONFIG_INTERVAL,
+    DEFAULT_SAVE_CONFIG_SAVE_STEPS,
+    DEFAULT_SAVE_CONFIG_START_STEP,
+    SaveConfig,
+    SaveConfigMode,
+)

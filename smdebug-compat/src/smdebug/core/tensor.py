@@ -1,0 +1,2 @@
+from tdbg.steps import StepState
+from tdbg.tensor import Tensor

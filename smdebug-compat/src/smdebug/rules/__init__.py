@@ -1,0 +1,1 @@
+from tdbg.rule import RequiredTensors, RequiredTensorsForTrial, Rule, invoke_rule

@@ -1,0 +1,3 @@
+from tdbg.rule import Actions
+
+ALLOWED_ACTIONS = list(Actions.KNOWN)

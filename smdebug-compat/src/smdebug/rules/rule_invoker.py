@@ -1,0 +1,1 @@
+from tdbg.rule import invoke_rule

@@ -1,0 +1,8 @@
+from tdbg.hook import Collection, CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
+from tdbg.hook.absent import KerasHook, SessionHook, tensorflow_hook
+from tdbg.hook.singleton import del_hook, set_hook
+from tdbg.modes import ModeKeys as modes
+from tdbg.trial import create_trial
+
+EstimatorHook = SessionHook
+get_hook = tensorflow_hook

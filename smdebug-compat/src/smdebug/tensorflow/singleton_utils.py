@@ -1,0 +1,1 @@
+from . import del_hook, get_hook, set_hook

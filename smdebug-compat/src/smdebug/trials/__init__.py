@@ -1,0 +1,3 @@
+from tdbg.trial import Trial, create_trial
+
+LocalTrial = S3Trial = Trial

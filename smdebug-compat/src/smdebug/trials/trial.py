@@ -1,0 +1,1 @@
+from . import LocalTrial, S3Trial, Trial

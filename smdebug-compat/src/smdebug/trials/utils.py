@@ -1,0 +1,1 @@
+from tdbg.trial import create_trial
