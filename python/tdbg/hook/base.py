@@ -58,6 +58,8 @@ class BaseHook:
 
     framework = ""
     _collection_class = Collection
+    GRADIENT_PREFIX, SCALAR_PREFIX = "gradient/", "scalar/"
+    INPUT_TENSOR_SUFFIX, OUTPUT_TENSOR_SUFFIX = "_input_", "_output_"
 
     def __init__(self, out_dir=None, export_tensorboard=False, tensorboard_dir=None, dry_run=False,
                  reduction_config=None, save_config=None, include_regex=None, include_collections=None, save_all=False,

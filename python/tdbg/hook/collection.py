@@ -149,15 +149,13 @@ class Collection:
 
 
 class CollectionManager:
-    """The collections of a hook or a trial, by name. `default` and `all` exist from the beginning."""
+    """The collections of a hook, by name."""
 
     _collection = Collection
 
     def __init__(self, collections=()):
         self.collections = {}
         self._meta = {"num_workers": 1}
-        for name in (CollectionKeys.DEFAULT, CollectionKeys.ALL):
-            self.create_collection(name)
         for collection in collections:
             self.add(collection)
 
@@ -190,6 +188,9 @@ class CollectionManager:
 
     def get_num_workers(self) -> int:
         return self._meta["num_workers"]
+
+    def update_meta(self, meta: dict):
+        self._meta.update(meta)
 
     def to_json_dict(self) -> dict:
         return {"collections": {name: c.to_json_dict() for name, c in self.collections.items()}, "_meta": self._meta}

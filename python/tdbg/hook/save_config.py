@@ -127,12 +127,16 @@ class SaveConfig:
         return cls(mode_save_configs=modes)
 
     @classmethod
+    def from_save_config_mode(cls, save_config_mode):
+        return cls(mode_save_configs={mode: save_config_mode for mode in ModeKeys})
+
+    @classmethod
     def parse(cls, value):
         """None, a SaveConfig, a SaveConfigMode (for all modes), or a dict by mode."""
         if value is None or isinstance(value, SaveConfig):
             return value
         if isinstance(value, SaveConfigMode):
-            return cls(mode_save_configs={mode: value for mode in ModeKeys})
+            return cls.from_save_config_mode(value)
         if isinstance(value, dict):
             return cls.from_dict(value)
         raise SMDebugTypeError(f"a save config is {value!r}: SaveConfig, SaveConfigMode or a dict by mode is accepted")

@@ -44,8 +44,7 @@ found = {
               list(reverse_reduction_tensor_name("smdebug/reductions/abs_l2/gradient/x"))],
     "text": [parse_list_from_str("a, b,c"), parse_bool("True", False), parse_bool(None, True)],
     "manager": sorted(CollectionManager().get_collections()),
-    "exceptions": {name: sorted(b.__name__ for b in value.__mro__ if b.__module__ in ("builtins", "smdebug.exceptions")
-                                and b.__name__ in ("ValueError", "TypeError", "RuntimeError", "SMDebugError"))
+    "exceptions": {name: sorted(b.__name__ for b in value.__mro__ if b.__name__ in ("ValueError", "TypeError", "RuntimeError", "SMDebugError"))
                    for name, value in vars(exceptions).items()
                    if isinstance(value, type) and issubclass(value, Exception) and name.startswith("SMDebug")},
     "attributes": [vars(exceptions.NoMoreData(3, modes.TRAIN, 2)).get("last_step"),
