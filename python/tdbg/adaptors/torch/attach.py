@@ -9,6 +9,9 @@ from ..guard import say
 from ..plan import resolve_plan
 from .params import NOT_WANTED
 from .session import ARMED, OFF, OPEN, Session
+from .steps import EVAL, PREDICT, TRAIN
+
+_MODES = {"TRAIN": TRAIN, "EVAL": EVAL, "PREDICT": PREDICT}
 
 _session = None       # this process's; a second one would record everything twice
 
@@ -109,6 +112,13 @@ class Attached:
     def global_step(self):
         run = self._session.run
         return -1 if run is None else run.global_step
+
+    def set_mode(self, mode):
+        """The mode of the steps to come: "eval", "predict" (of forwards that train nothing), "train" (where steps are
+        forwards); None: as the adaptor sees it."""
+        if mode is not None and getattr(mode, "name", str(mode)).upper() not in _MODES:
+            raise ValueError(f"no mode {mode!r}: one of {', '.join(_MODES)}, or None")
+        self._session.mode_wanted = None if mode is None else _MODES[getattr(mode, "name", str(mode)).upper()]
 
     def record(self, name, tensor, collection="default"):
         """Records `tensor` (torch or NumPy) in the open step, or the next one, where the plan keeps `collection`."""

@@ -93,12 +93,13 @@ class Losses:
             self.session.lost("unsupported", 1, f"{name}: " + (
                 "losses without an optimizer step" if len(pending) >= MAX_PENDING else "too large to copy"))
             return
+        version = -1 if value.is_inference() else value._version     # those count no writes
         # backward() is usually called on what a loss function has just returned: one copy serves both.
-        if self._last() is value and pending and pending[-1][2] == micro and value._version == self._version:
+        if self._last() is value and pending and pending[-1][2] == micro and version == self._version >= 0:
             copy = pending[-1][1]
         else:
             copy = value.detach().clone()
-        self._last, self._version = weakref.ref(value), value._version   # weakly: it holds the graph
+        self._last, self._version = weakref.ref(value), version   # weakly: it holds the graph
         pending.append((name, copy, micro))
 
     def evaluation_was_training(self):

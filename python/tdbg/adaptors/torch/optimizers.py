@@ -99,7 +99,7 @@ class Optimizers:
             return None
         # LBFGS, and Lightning with every optimizer, run forward and backward inside step(): gradients exist
         # only when the closure returns, and the weights are still those they were computed with.
-        if self.prepare(entry, optimizer):
+        if self.session.forward is None and self.prepare(entry, optimizer):
             self.session.clock.about_to_step(entry.serial)
 
         def watched(*a, **k):
@@ -147,6 +147,9 @@ class Optimizers:
         return True
 
     def _capture(self, entry, optimizer, closure=False, skipped=False):
+        if self.session.forward is not None:
+            self.session.forward.optimizer_steps(entry, optimizer, skipped)
+            return
         if not self.prepare(entry, optimizer):
             return
         evaluation = self.evaluation
@@ -202,7 +205,7 @@ class Optimizers:
     def _stepped(self, entry, skipped):
         self._inside = None
         self.evaluation = 0
-        if self.session.clock.mode != TRAIN:
+        if self.session.clock.mode != TRAIN or self.session.forward is not None:
             return                          # nothing was captured: an error, counted already
         alone = self.session.clock.expected is None and self._nobody_left(entry)
         if not self.session.clock.has_stepped(entry.serial, skipped, alone):

@@ -21,12 +21,13 @@ from . import losses as _losses
 from . import scaler as _scaler
 from .context import Context
 from .cuda import Final, Lane
+from .forward import ForwardSteps
 from .forecast import Forecast
 from .modules import Entries, ModuleTensors
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .params import NOT_WANTED, dtype_name
-from .steps import EVAL, TRAIN, Clock
+from .steps import EVAL, PREDICT, TRAIN, Clock
 
 ARMED, OPEN, OFF = "armed", "open", "off"
 BEFORE_CLIP = 2
@@ -53,14 +54,16 @@ class Session:
         self.losses = _losses.Losses(self)
         self.clock = Clock(self._begin, self._end)
         self.optimizers = Optimizers(self)
+        self.forward = None            # where the plan says step_by: forward
+        self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
         self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
-        self._eval_with_grad = False
+        self._eval_with_grad = self._inferring = False
         self.needs_device_lane = force_lane
         self._sizes = {}
         self._thread = None
         self._ended = False            # or not ours to end
         self._clip_wanted = False
-        self.idle = {TRAIN: False, EVAL: False}    # nothing will be due in the next step of this mode
+        self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
         self._steps_closed = 0
         self._soon = []                # values recorded by the script while no step was open
         self.state_wanted = False
@@ -137,13 +140,13 @@ class Session:
         self.state = OPEN
         self.context.enabled = bool(self.plan.get("context", True))
         self._forecast = Forecast(self.plan)
-        self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL)}
+        self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT)}
         self._look_ahead()
         self._clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
                                 for c in self.plan.get("collections", []))
         self.state_wanted = self.run.wants("optimizer/x/exp_avg", "optimizer", "", 0)
-        if self.plan.get("step_by", "optimizer") != "optimizer":
-            say("step_by: forward is not supported by the torch adaptor; steps are optimizer steps")
+        if self.plan.get("step_by", "optimizer") == "forward":
+            self.forward = ForwardSteps(self)
         self.context.started()
         self.modules.install(self.names)
         if 0 <= workers != rank:
@@ -248,7 +251,7 @@ class Session:
 
     def sub(self):
         """Sub-key of what happens now: 0 for the first micro-step or evaluation of a step, n + 1 for later ones."""
-        if self.clock.mode == EVAL:
+        if self.clock.evaluates or self.forward is not None:
             return 0
         n = self.optimizers.evaluation or self.losses.micro
         return n + 1 if n else 0
@@ -257,10 +260,10 @@ class Session:
         return self._steps_closed, self.clock.mode, self.losses.micro, self.optimizers.evaluation
 
     def close_evaluation(self):
-        if not self.evaluating:
+        if not self.evaluating or self.forward is not None:
             return
         self.evaluating = False
-        due = self.clock.due if self.clock.mode == EVAL else self.clock.evaluate()
+        due = self.clock.due if self.clock.evaluates else self.clock.evaluate(self._kind_of_evaluation())
         if due:
             self.losses.flush_eval()
             self.context.add_batch()
@@ -269,20 +272,30 @@ class Session:
         self.context.discard()
         self.clock.close()
 
+    def _kind_of_evaluation(self):
+        """EVAL, or PREDICT where the script said so, or computed no loss in torch's inference mode."""
+        if self._mode_said in (EVAL, PREDICT):
+            return self._mode_said
+        return PREDICT if self._inferring and not self.losses.eval else EVAL
+
     # Events: forward and backward ---------------------------------------------------------------------------
 
     def forward_begins(self, module, args, kwargs):
         if not self.ensure_open() or self.elsewhere():
+            return
+        if self.forward is not None:
+            self.forward.begins(module, args, kwargs)
             return
         self.optimizers.left_by_exception()
         self.close_evaluation()
         grad = torch.is_grad_enabled()
         if not module.training:
             self.evaluating, self._eval_with_grad = True, grad
+            self._inferring, self._mode_said = torch.is_inference_mode_enabled(), self.mode_wanted
             if not self.idle[EVAL]:
                 self.context.saw_batch(args, kwargs)
-            if self.modules.active:
-                self.modules.arm(self.clock.evaluate())
+            if self.modules.active:       # whether a loss will follow is not known yet
+                self.modules.arm(self.clock.evaluate(PREDICT if self.mode_wanted == PREDICT else EVAL))
         elif grad:
             if not self.idle[TRAIN]:
                 self.context.saw_batch(args, kwargs)
@@ -300,11 +313,14 @@ class Session:
             return
         if self.elsewhere():
             return
+        if self.forward is not None:
+            self.losses.backward(tensors)
+            return
         self.optimizers.left_by_exception()
         if self.evaluating and self._eval_with_grad:
             self.evaluating = False
             self.losses.evaluation_was_training()
-            if self.clock.mode == EVAL:
+            if self.clock.evaluates:
                 self.clock.close()
         self.close_evaluation()
         self.losses.backward(tensors)
@@ -313,7 +329,7 @@ class Session:
 
     def before_clipping(self):
         """Gradients before clipping (point 2), where the plan keeps a collection `gradients_before_clip`."""
-        if not self._clip_wanted or self.state is not OPEN or self.elsewhere():
+        if not self._clip_wanted or self.forward is not None or self.state is not OPEN or self.elsewhere():
             return
         for entry in list(self.optimizers.entries.values()):
             optimizer = entry.ref()
@@ -344,6 +360,8 @@ class Session:
             run.end(reason, message)
 
     def _last_words(self, run):
+        if self.forward is not None:
+            self.forward.close()
         self.close_evaluation()
         self.clock.close()
         if self.port is not run:
@@ -363,6 +381,8 @@ class Session:
         self._handles = []
         self.entries.remove()
         self.modules.remove()
+        if self.forward is not None:
+            self.forward.remove()
 
     def forked(self):
         """In the child of a fork: it is not the run's worker. One that has not opened may still train."""

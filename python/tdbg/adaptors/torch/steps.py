@@ -4,7 +4,7 @@
            stepped in the previous TRAIN step has stepped, or when one is about to step a second time. The first one
            closes on a second step or at the end, or at once when its optimizer holds every trainable parameter:
            then nobody else has anything left to step, and a fault in step 0 is seen in step 0.
-    EVAL   one root forward in evaluation mode.
+    EVAL   one root forward in evaluation mode; PREDICT the same in torch's inference mode, where no loss follows.
 
 One step is open at a time. An evaluation that begins inside an open training step closes it: that happens
 between two optimizers of one step, or where outputs are recorded and the last batches of an epoch were
@@ -34,16 +34,24 @@ class Clock:
             self.due = self._begin(TRAIN)
         return self.due
 
-    def evaluate(self):
-        """Opens an EVAL step, closing whatever is open."""
+    def evaluate(self, mode=EVAL):
+        """Opens an EVAL (or PREDICT) step, closing whatever is open."""
+        return self.forward(mode)
+
+    def forward(self, mode):
+        """Opens a step of any mode, closing whatever is open."""
         self.close()
-        self.mode = EVAL
-        self.due = self._begin(EVAL)
+        self.mode = mode
+        self.due = self._begin(mode)
         return self.due
+
+    @property
+    def evaluates(self):
+        return self.mode in (EVAL, PREDICT)
 
     def about_to_step(self, optimizer):
         """`optimizer` (a number) is going to step; closes a step in which it already has."""
-        if self.mode == EVAL or optimizer in self.begun:
+        if self.evaluates or optimizer in self.begun:
             self.close()
         due = self.train()
         self.begun.add(optimizer)

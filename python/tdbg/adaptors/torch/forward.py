@@ -1,0 +1,170 @@
+"""`step_by: forward`: a step is a forward of a root, as smdebug counts (semantics.md 1).
+
+    forward of a root begins   the open step ends, the next one begins; parameters, as they are now
+    its modules, its losses    where the plan wants them
+    backward                   gradients as backward makes them: scaled, not accumulated, not clipped, local
+    an optimizer steps         learning rates and the like, in the step that is open; it ends nothing
+
+Modes: TRAIN is a forward in training mode with gradients, PREDICT one in torch's inference mode, anything else EVAL; or
+what the script said (Attached.set_mode).
+"""
+
+import torch
+
+from .params import NOT_WANTED, dtype_name, is_plain
+from .steps import EVAL, PREDICT, TRAIN
+
+_data_ptr = torch.Tensor.data_ptr
+
+
+def mode_of(module):
+    if module.training and torch.is_grad_enabled():
+        return TRAIN
+    return PREDICT if torch.is_inference_mode_enabled() and not module.training else EVAL
+
+
+class RootTensors:
+    """A root's parameters, handed over in one call per step.
+
+    :param module: () -> the root
+    :param parameters: () -> [(parameter, NamedParameter)]
+    :param define: Run.define, or what takes the same arguments
+    :param put_odd: called with (id, parameter) for what is no plain host memory
+    """
+
+    def __init__(self, module, parameters, define, put_odd):
+        self.module, self.parameters, self.define, self.put_odd = module, parameters, define, put_odd
+        self.ptrs = self.count = None
+
+    def put(self, port):
+        """All parameters as they are now. Defines them again where memory or their number has changed."""
+        count = sum(len(m._parameters) for m in self.module().modules())
+        if self.ptrs is None or count != self.count or list(map(_data_ptr, self.fast)) != self.ptrs:
+            self._define(count)
+        if self.fast:
+            port.put_many(self.ids, self.ptrs, 0, 0)
+        for ident, parameter in self.odd:
+            self.put_odd(ident, parameter)
+
+    def _define(self, count):
+        self.fast, self.ids, self.odd, self.count = [], [], [], count
+        for parameter, named in self.parameters():
+            ident = self.define(named.name, named.short_name, named.kind, named.module_kind,
+                                dtype_name(parameter.dtype), list(parameter.shape), False, named.unit_axis, named.aliases,
+                                [])
+            if ident == NOT_WANTED:
+                continue
+            if is_plain(parameter):
+                self.fast.append(parameter)
+                self.ids.append(ident)
+            else:
+                self.odd.append((ident, parameter))
+        self.ptrs = list(map(_data_ptr, self.fast))
+
+
+class ForwardSteps:
+    """Drives a session's clock by forwards."""
+
+    def __init__(self, session):
+        self.session = session
+        self._roots = {}         # label -> RootTensors
+        self._hooked = set()     # id()s of parameters with a gradient hook
+        self._handles = []
+        self._ids = {}
+        self._counts = {}
+
+    def begins(self, module, args, kwargs):
+        """A root is called: the next step."""
+        session = self.session
+        self.close()
+        mode = session.mode_wanted or mode_of(module)
+        session.evaluating = mode != TRAIN
+        self._counts.clear()
+        due = session.clock.forward(mode)
+        session.modules.arm(due)
+        roots = [r for r in session.names.roots if module in (r.entry, r.module)] or session.names.roots
+        for root in roots:
+            if mode == TRAIN:
+                self._hook_gradients(root)
+            if due:
+                self._tensors_of(root).put(session.run)
+        if due:
+            session.context.saw_batch(args, kwargs)
+            session.context.add_batch()
+
+    def _tensors_of(self, root):
+        tensors = self._roots.get(root.label)
+        if tensors is None:
+            def put(ident, parameter):
+                self.session.put_value(ident, parameter.detach())
+
+            tensors = self._roots[root.label] = RootTensors(lambda: root.module, root.parameters,
+                                                            self.session.run.define, put)
+        return tensors
+
+    def _hook_gradients(self, root):
+        for parameter, named in root.parameters():
+            if id(parameter) in self._hooked or not parameter.requires_grad:
+                continue
+            self._hooked.add(id(parameter))
+            if self.session.run.wants("gradient/" + named.name, "gradient", named.module_kind, parameter.numel()):
+                self._handles.append(parameter.register_hook(self._gradient_hook(named)))
+
+    def _gradient_hook(self, named):
+        def back(grad):
+            session = self.session
+            if session.listening and session.clock.due:
+                try:
+                    self._gradient(named, grad.detach())
+                except Exception as error:
+                    session.guard.failed("gradient/" + named.name, error)
+
+        back.__torch_unserializable__ = True
+        return back
+
+    def _gradient(self, named, grad):
+        key = (named.name, grad.dtype, grad.shape)
+        ident = self._ids.get(key)
+        if ident is None:
+            ident = self._ids[key] = self.session.run.define(
+                "gradient/" + named.name, "gradient/" + named.short_name, "gradient", named.module_kind,
+                dtype_name(grad.dtype), list(grad.shape), False, named.unit_axis,
+                ["gradient/" + a for a in named.aliases], [])
+        count = self._counts.get(named.name, 0)
+        self._counts[named.name] = count + 1
+        if ident != NOT_WANTED and grad.numel() and grad.layout is torch.strided:
+            value = grad if grad.device.type == "cpu" else grad.cpu()
+            self.session.run.put_ptr(ident, value.data_ptr(), dtype_name(value.dtype), list(value.shape),
+                                     list(value.stride()), count + 1 if count else 0, 0)
+
+    def optimizer_steps(self, entry, optimizer, skipped):
+        """An optimizer is about to step, in whatever step is open."""
+        session = self.session
+        if not session.clock.due:
+            return
+        session.clock.skipped |= skipped
+        entry.refresh(optimizer)
+        absent = [named.name for p, named in zip(entry.params, entry.named) if p.grad is None]
+        session.context.optimizer_step(entry, optimizer, session.losses.micro, absent, skipped)
+
+    def close(self):
+        """Ends the open step, with the losses that came up in it."""
+        session = self.session
+        if session.clock.mode is None:
+            return
+        if session.clock.due:
+            ids, pointers, keep = session.losses.flush_train()
+            if ids:
+                session.port.put_many(ids, pointers, 0, 0)
+            session.losses.flush_eval()
+            session.context.flush()
+            del keep                     # the values lived until here
+        session.losses.discard()
+        session.losses.eval.clear()
+        session.context.discard()
+        session.clock.close()
+
+    def remove(self):
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []

@@ -1,0 +1,267 @@
+"""smdebug's hook, beyond what the programs of tests/python/smdebug compare with the real one."""
+
+import copy
+import io
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("tdbg._capture", reason="the extension modules are not built (TDBG_PYTHON=ON)")
+tdbg = pytest.importorskip("tdbg")
+pytest.importorskip("tdbg._trial")
+
+from tdbg.exceptions import InvalidCollectionConfiguration, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError  # noqa: E402
+from tdbg.hook import Collection, SaveConfig, SaveConfigMode, singleton  # noqa: E402
+from tdbg.hook.torch import Hook, get_hook  # noqa: E402
+from tdbg.modes import ModeKeys as modes  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    for name in ("TDBG_RUN", "TDBG_ATTEMPT", "USE_SMDEBUG", "SMDEBUG_CONFIG_FILE_PATH", "TRAINING_JOB_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    if singleton.current() is not None:
+        singleton.current().close()
+    singleton.del_hook()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.norm = nn.Linear(4, 3), nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.fc(x)))
+
+
+def every(**kwargs):
+    return {"save_config": SaveConfig(save_interval=1), **kwargs}
+
+
+def train(net, hook, steps=2):
+    for _ in range(steps):
+        hook.set_mode(modes.TRAIN)
+        net.zero_grad()
+        net(torch.randn(5, 4)).sum().backward()
+
+
+def test_a_subclass_may_say_itself_what_a_module_gives(tmp_path):
+    class Own(Hook):
+        def forward_hook(self, module, inputs, outputs):
+            name = module._module_name
+            self._write_inputs(name, inputs)
+            if self.mode == modes.EVAL:
+                outputs.register_hook(self.backward_hook(name + "_output"))
+                if isinstance(module, nn.BatchNorm1d):
+                    self._write_outputs(name + ".running_mean", module.running_mean)
+            self._write_outputs(name, outputs)
+            self.last_saved_step = self.step
+
+    hook = Own(str(tmp_path / "run"), **every(include_regex=["running_mean", "norm_output", "gradient/norm"]))
+    net = Net()
+    hook.register_module(net)
+    train(net, hook)
+    hook.set_mode(modes.EVAL)
+    net(torch.randn(5, 4)).sum().backward()
+    hook.close()
+    trial = tdbg.open(tmp_path / "run")
+    assert trial.tensor_names() == ["gradient/norm_output", "norm.running_mean_output_0", "norm_output_0"]
+    assert trial["norm_output_0"].steps() == [0, 1, 2]
+    assert trial["norm.running_mean_output_0"].steps(mode="eval") == [0]
+    assert trial["gradient/norm_output"].steps() == [2]
+
+
+def test_a_second_backward_of_a_step_has_a_place_of_its_own(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(include_collections=["gradients"]))
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    out = net(torch.ones(1, 2))
+    out.sum().backward(retain_graph=True)
+    (3 * out).sum().backward()
+    hook.close()
+    value = tdbg.open(tmp_path / "run")["gradient/Linear_weight"].value(0)
+    np.testing.assert_array_equal(value, np.ones((1, 2), np.float32))
+
+
+def test_a_scripts_own_values_are_kept_in_the_step_they_were_said_in(tmp_path):
+    hook = Hook(str(tmp_path / "run"), save_config=SaveConfig(save_interval=100))
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    hook.save_scalar("early", 5)
+    for n in range(3):
+        net(torch.ones(1, 2))
+        value = np.full(3, n, np.int16)
+        hook.save_tensor("mine", value, ["a", "b"])
+        hook.save_tensor("mine", value + 1)
+        value[:] = -1
+        hook.save_scalar("lr", torch.tensor(n, dtype=torch.bfloat16))
+        hook.save_tensor("text", "not numbers")
+    hook.close()
+    hook.save_scalar("late", 1)
+    hook.close()
+    trial = tdbg.create_trial(str(tmp_path / "run"))
+    assert trial.steps() == [0, 1, 2]
+    np.testing.assert_array_equal(trial.tensor("mine").value(1), np.array([2, 2, 2], np.int16))
+    assert [float(trial.tensor("scalar/lr").value(s)[0]) for s in trial.steps()] == [0, 1, 2]
+    assert trial.tensor("scalar/early").steps() == [0]
+    assert not trial.has_tensor("scalar/late")
+
+
+def test_values_without_a_step_are_a_step(tmp_path):
+    hook = Hook(str(tmp_path / "run"))
+    hook.save_scalar("only", 2.5)
+    hook.close()
+    assert tdbg.create_trial(str(tmp_path / "run")).tensor("scalar/only").value(0)[0] == 2.5
+
+
+def test_what_smdebug_cannot_keep_is_kept(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights"], include_regex=["Linear_output"]))
+    net = nn.Linear(2, 2).to(torch.bfloat16)
+    hook.register_module(net)
+    net(torch.ones(1, 2, dtype=torch.bfloat16))
+    net(torch.ones(0, 2, dtype=torch.bfloat16))
+    hook.close()
+    trial = tdbg.open(tmp_path / "run")
+    assert trial["Linear_weight"].dtype == "bfloat16"
+    assert trial["Linear_output_0"].steps() == [0]
+
+
+def test_saved_models_and_copies_carry_no_hook(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights", "gradients"], include_regex=["fc"]))
+    net = Net()
+    hook.register_module(net)
+    train(net, hook, 1)
+    file = io.BytesIO()
+    torch.save(net, file)
+    file.seek(0)
+    torch.load(file, weights_only=False)(torch.randn(5, 4))
+    copy.deepcopy(net)(torch.randn(5, 4))
+    assert hook.step == 0
+
+
+def test_configuration_that_can_mean_nothing_is_said(tmp_path):
+    out = str(tmp_path / "run")
+    with pytest.raises(SMDebugRuntimeError, match="out_dir"):
+        Hook()
+    with pytest.raises(SMDebugValueError, match="s3://"):
+        Hook("s3://bucket/prefix")
+    with pytest.raises(SMDebugTypeError, match="SaveConfigMode"):
+        Hook(out, save_config=5)
+    hook = Hook(out, include_regex=["("])
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    with pytest.raises(SMDebugValueError, match="include_regex"):
+        net(torch.ones(1, 2))
+    hook.close()
+    hook = Hook(out, include_collections=["mine"])
+    for wrong in (lambda: hook.register_module(5), lambda: hook.register_loss(nn.Linear(1, 1)),
+                  lambda: hook.record_tensor_value("x", 3), lambda: hook.save_scalar("x", [1, 2]),
+                  lambda: hook.add_collection("x")):
+        with pytest.raises(SMDebugTypeError):
+            wrong()
+    with pytest.raises(SMDebugValueError, match="TRAIN"):
+        hook.set_mode("train")
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    with pytest.raises(InvalidCollectionConfiguration, match="mine"):
+        net(torch.ones(1, 2))
+    hook.add_collection(Collection("mine", include_regex=["weight"]))
+    net(torch.ones(1, 2))
+    hook.close()
+    assert "Linear_weight" in tdbg.open(out).tensor_names(collection="mine")
+    with pytest.raises(SMDebugRuntimeError, match="has ended"):
+        Hook(out)
+
+
+def test_the_documented_way_to_switch_losses_off_works(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights"]))
+    hook.get_collection("losses").save_config.end_step = 0
+    net, criterion = nn.Linear(2, 1), nn.MSELoss()
+    hook.register_module(net)
+    hook.register_loss(criterion)
+    criterion(net(torch.ones(1, 2)), torch.ones(1, 1))
+    hook.close()
+    assert tdbg.open(tmp_path / "run").tensor_names() == ["Linear_weight"]
+
+
+def test_modes_that_a_save_config_leaves_out_have_the_default(tmp_path):
+    hook = Hook(str(tmp_path / "run"), include_collections=["weights"],
+                save_config={modes.TRAIN: SaveConfigMode(save_interval=2)})
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    for mode in (modes.TRAIN, modes.EVAL):
+        hook.set_mode(mode)
+        for _ in range(3):
+            net(torch.ones(1, 2))
+    hook.close()
+    trial = tdbg.create_trial(str(tmp_path / "run"))
+    assert trial.steps(mode=modes.TRAIN) == [0, 2] and trial.steps(mode=modes.EVAL) == [0]
+
+
+def test_opting_out(tmp_path, monkeypatch):
+    config = tmp_path / "hook.json"
+    config.write_text(json.dumps({"LocalPath": str(tmp_path / "run")}))
+    monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(config))
+    assert get_hook() is None
+    monkeypatch.setenv("USE_SMDEBUG", "Off")
+    assert get_hook(create_if_not_exists=True) is None
+    monkeypatch.delenv("USE_SMDEBUG")
+    hook = get_hook(create_if_not_exists=True)
+    assert hook is get_hook("/nowhere.json", create_if_not_exists=True) and hook.has_default_configuration()
+    hook.close()
+    singleton.del_hook()
+    assert get_hook(str(tmp_path / "absent.json"), create_if_not_exists=True) is None
+    with pytest.raises(FileNotFoundError):
+        Hook.create_from_json_file(str(tmp_path / "absent.json"))
+    config.write_text("{")
+    with pytest.raises(json.JSONDecodeError):
+        Hook.create_from_json_file()
+    config.write_text('{"HookParameters": {"save_interval": "often"}}')
+    with pytest.raises(SMDebugValueError, match="HookParameters.save_interval"):
+        Hook.create_from_json_file()
+
+
+SCRIPT = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+import smdebug.pytorch as smd
+hook = smd.Hook(out_dir="out", save_config=smd.SaveConfig(save_interval=2), include_collections=["gradients"])
+net = nn.Linear(4, 2)
+hook.register_module(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for n in range(6):
+    optimizer.zero_grad()
+    F.mse_loss(net(torch.ones(3, 4)), torch.zeros(3, 2)).backward()
+    optimizer.step()
+hook.close()
+print(smd.create_trial("out").tensor("gradient/Linear_weight").steps())
+"""
+
+
+def test_under_a_launcher_the_hook_takes_over_and_out_dir_leads_to_the_run(tmp_path):
+    import pathlib
+
+    home = pathlib.Path(tdbg.__file__).resolve().parents[1]
+    compat = pathlib.Path(__file__).resolve().parents[3] / "smdebug-compat" / "src"
+    (tmp_path / "script.py").write_text(SCRIPT)
+    env = {**os.environ, "TDBG_RUN": str(tmp_path / "run"), "TDBG_HOME": str(home), "TDBG_STRICT": "1",
+           "PYTHONPATH": os.pathsep.join([str(home / "tdbg" / "boot"), str(home), str(compat)])}
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=env, text=True, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "[0, 2, 4]" in done.stdout
+    assert not (tmp_path / "run-2").exists(), "captured twice"
+    assert os.path.realpath(tmp_path / "out") == str(tmp_path / "run")
+    assert tdbg.open(tmp_path / "run").tensor_names() == ["gradient/Linear_bias", "gradient/Linear_weight"]
+    silent = subprocess.run([sys.executable, "-c", "import torch; l = torch.nn.Linear(2, 1); o = torch.optim.SGD(l.parameters(), lr=1); "
+                             "l(torch.ones(1, 2)).backward(); o.step()"], cwd=tmp_path, text=True, capture_output=True,
+                            env={**env, "TDBG_RUN": str(tmp_path / "none"), "USE_SMDEBUG": "0"}, timeout=120)
+    assert silent.returncode == 0 and "nothing is captured" in silent.stderr
+    assert not (tmp_path / "none").exists()
