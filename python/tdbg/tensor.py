@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .errors import InvalidArgumentError, NotFoundError
+from .errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from .exceptions import (
     InvalidWorker,
     ShapeUnavailableForStep,
@@ -41,6 +41,17 @@ def _array(pair):
         extension = getattr(ml_dtypes, dtype, None)
         return array if extension is None else array.view(extension)
     return array
+
+
+def _number(array):
+    """What was computed is a number; what was saved stays the array that it was."""
+    return array[()] if array.ndim == 0 and array.dtype == np.float64 else array
+
+
+def _reduced(x, name):
+    """Element-wise, as the library does it for the types it has statistics of."""
+    by_name = {"l1": lambda: np.abs(x).sum(), "l2": lambda: np.sqrt((np.abs(x) ** 2).sum()), "variance": lambda: np.var(x)}
+    return by_name.get(name, lambda: getattr(np, name)(x))()
 
 
 def said(error, message):
@@ -136,7 +147,7 @@ class Tensor:
         self.collections = info.collections
         self.aliases = info.aliases
         self.dtype = info.dtype
-        self._extents = tuple(info.shape)
+        self._extents = self._without_width(info.shape)
         self.unit_axis = info.unit_axis
 
     # ---- steps
@@ -154,7 +165,10 @@ class Tensor:
 
     def workers(self, step_num, mode=ModeKeys.GLOBAL) -> list[str]:
         """Those that have it at this step, sorted."""
-        step = self._saved(step_num, mode, None)
+        try:
+            step = self._saved(step_num, mode, None)
+        except (StepUnavailable, StepNotYetAvailable) as error:
+            raise said(TensorUnavailableForStep(self.name, step_num, mode_of(mode)), error) from None
         return self._raw.tensor_workers(self.name, step, KINDS[self._trial._kind])
 
     # ---- values
@@ -193,15 +207,15 @@ class Tensor:
         """step -> shape."""
         return {step: self._shape_at(step, mode, worker) for step in self.steps(mode=mode, worker=worker)}
 
+    def _without_width(self, shape) -> tuple:
+        # The library keeps texts as a last axis of code points; NumPy counts them as elements.
+        return tuple(shape[:-1] if self.dtype == "text" else shape)
+
     def _shape_at(self, step_num, mode, worker) -> tuple:
+        step = self._saved(step_num, mode, worker)
         try:
-            step = self._saved(step_num, mode, worker)
-            return tuple(self._raw.shape(self.name, step, worker or ""))
-        except InvalidWorker:
-            raise
-        except (TensorUnavailableForStep, NotFoundError) as error:
-            if isinstance(error, StepUnavailable):
-                raise
+            return self._without_width(self._raw.shape(self.name, step, worker or ""))
+        except NotFoundError as error:
             raise said(ShapeUnavailableForStep(self.name, step_num, mode_of(mode)), error) from None
 
     # ---- reductions and statistics
@@ -216,17 +230,30 @@ class Tensor:
         step = self._saved(step_num, mode, worker)
         name = ("abs_" if abs else "") + str(reduction_name)
         try:
-            return _array(self._raw.reduction(self.name, step, name, worker or ""))[()]
-        except NotFoundError as error:
-            raise said(TensorUnavailableForStep(reduction_name, step_num, mode_of(mode)), error) from None
+            return _number(_array(self._raw.reduction(self.name, step, name, worker or "")))
         except InvalidArgumentError as error:
-            raise SMDebugValueError(str(error)) from None
+            if self._raw.is_kept(self.name, step, KINDS["raw"], worker or ""):
+                raise SMDebugValueError(str(error)) from None
+            missing = error
+        except (NotFoundError, UnimplementedError) as error:
+            missing = error
+            # No statistics are kept of its type; NumPy may know what to do with it.
+            value = self._complex_value(step, worker)
+            if value is not None:
+                return _reduced(np.abs(value) if abs else value, reduction_name)
+        raise said(TensorUnavailableForStep(reduction_name, step_num, mode_of(mode)), missing)
+
+    def _complex_value(self, step, worker):
+        if not self._raw.is_kept(self.name, step, KINDS["raw"], worker or ""):
+            return None
+        value = _array(self._raw.value(self.name, step, worker or ""))
+        return value if value.dtype.kind == "c" else None
 
     def reduction_values(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> dict:
-        """(name, abs) -> value, of the reductions that were saved by name."""
+        """(name, abs) -> value, of the reductions that were saved by name, as they were saved."""
         step = self._saved(step_num, mode, worker)
         saved = self._raw.saved_reductions(self.name, step, worker or "")
-        return {(name.removeprefix("abs_"), name.startswith("abs_")): _array(pair)[()] for name, pair in saved}
+        return {(name.removeprefix("abs_"), name.startswith("abs_")): _array(pair) for name, pair in saved}
 
     def summary(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> Summary:
         step = self._global(step_num, mode)
@@ -276,10 +303,13 @@ class Tensor:
         """The global step, if the trial's kind of thing is there of this tensor, by this worker."""
         step = self._global(step_num, mode)
         kind = KINDS[self._trial._kind]
-        if self._raw.is_kept(self.name, step, kind, self._known(worker)):
-            return step
+        try:
+            if self._raw.is_kept(self.name, step, kind, worker or ""):
+                return step
+        except NotFoundError:
+            pass  # no such worker
         there = self._raw.tensor_workers(self.name, step, kind)
-        if worker and there:
+        if there:
             raise said(InvalidWorker(worker), f"worker '{worker}' has nothing of '{self.name}' at step {step}; "
                                               f"it is there of: {', '.join(there)}")
         raise self._unavailable(step_num, step, mode)
@@ -290,11 +320,6 @@ class Tensor:
         if error is None:
             return missing
         return said(missing, f"{error}" + ("; ask for summary() or reduction_value()" if has_reductions else ""))
-
-    def _known(self, worker) -> str:
-        if worker and worker not in self._raw.workers():
-            raise said(InvalidWorker(worker), f"no worker '{worker}'; there are: {', '.join(self._raw.workers())}")
-        return worker or ""
 
     def __repr__(self):
         shape = "x".join(map(str, self._extents)) or "scalar"

@@ -29,12 +29,24 @@ void Trial::Impl::ReadPlan() {
   }
 }
 
-bool Trial::Impl::SavesReductionsOf(const TensorInfo& info) const {
+bool Trial::Impl::ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step) {
+  if (!collection.keep || collection.reductions.empty()) return false;
+  const bool scheduled = std::any_of(std::begin(collection.raw), std::end(collection.raw),
+                                     [](const auto& schedule) { return schedule.has_value(); });
+  // Without steps of their own they are due wherever statistics are.
+  if (!scheduled) return true;
+  const auto& schedule = collection.raw[static_cast<int>(step.mode)];
+  return schedule && schedule->Due(step.mode_step);
+}
+
+bool Trial::Impl::SavesReductionsOf(const TensorInfo& info, int64_t global_step) const {
   if (!plan) return false;
-  return std::any_of(plan->collections.begin(), plan->collections.end(), [&](const plan::CollectionPlan& c) {
-    return !c.reductions.empty() &&
-           std::binary_search(info.collections.begin(), info.collections.end(), c.name);
-  });
+  const auto at = FindStep(global_step);
+  return at &&
+         std::any_of(plan->collections.begin(), plan->collections.end(), [&](const plan::CollectionPlan& c) {
+           return ReductionsDue(c, steps[*at].info) &&
+                  std::binary_search(info.collections.begin(), info.collections.end(), c.name);
+         });
 }
 
 std::vector<CollectionInfo> Trial::collections() const {
@@ -48,7 +60,7 @@ std::vector<CollectionInfo> Trial::collections() const {
       for (int mode = 1; mode < plan::kModes; ++mode) {
         const auto& schedule = c.raw[mode];
         if (!c.keep || !schedule) continue;
-        info.save_raw = true;
+        info.save_raw = c.raw_values;
         info.save[mode] = {schedule->interval, schedule->start, schedule->end, schedule->steps};
       }
     }

@@ -116,8 +116,10 @@ struct Trial::Impl {
   bool Watch();  ///< true if there was something that was not watched yet
   // collections.cc
   void ReadPlan();
-  /// A collection of the tensor has reductions that were asked for by name.
-  bool SavesReductionsOf(const TensorInfo& info) const;
+  /// Reductions of the collection were asked for by name, and are due at this step.
+  static bool ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step);
+  /// The same of a tensor's collections, at a step of the overlay.
+  bool SavesReductionsOf(const TensorInfo& info, int64_t global_step) const;
   // steps.cc
   int64_t LastCompleteStep() const {
     return complete_count == 0 ? -1 : steps[complete_count - 1].info.global_step;

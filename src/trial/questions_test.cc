@@ -34,12 +34,13 @@ class QuestionsTest : public testing::Test {
   }
   /// Weights' raw values at every third TRAIN step are what a SaveConfig asks for, and two reductions of
   /// nothing.
-  void Configure(int64_t interval, std::vector<std::string> reductions = {}) {
+  void Configure(int64_t interval, std::vector<std::string> reductions = {}, bool raw_values = true) {
     plan::Plan plan;
     plan::CollectionPlan weights;
     weights.name = "weights";
     weights.keep = true;
     weights.reductions = std::move(reductions);
+    weights.raw_values = raw_values;
     if (interval > 0) weights.raw[1] = plan::Schedule{.interval = interval};
     plan.collections.push_back(weights);
     base::Spill(path_ + "/plan.json", plan.ToJson());
@@ -117,6 +118,22 @@ TEST_F(QuestionsTest, ReductionsAreDueWhereStatisticsAre) {
   EXPECT_EQ(trial->reduction("t1", 0, "prod").status().code(), Code::kNotFound);
   EXPECT_THAT(trial->reduction("t1", 0, "maen").status().message(), HasSubstr("did you mean 'mean'"));
   EXPECT_THAT(trial->collections().back().reductions, ElementsAre("mean", "abs_l1"));
+}
+
+TEST_F(QuestionsTest, ReductionsWithASaveConfigAreDueAtItsSteps) {
+  Configure(3, {"mean"}, false);
+  auto worker = Worker(0, {.raw_elements = 0});
+  worker->Steps(0, 5);
+  const auto trial = Open();
+  EXPECT_THAT(trial->steps({.kind = StepKind::kSaved}), ElementsAre(0, 3));
+  EXPECT_THAT(*trial->tensor_steps("t1", StepFilter{.kind = StepKind::kSaved}), ElementsAre(0, 3));
+  EXPECT_THAT(*trial->tensor_steps("t0", StepFilter{.kind = StepKind::kSaved}), IsEmpty())
+      << "of another collection";
+  EXPECT_TRUE(*trial->is_kept("t1", 3, StepKind::kSaved));
+  EXPECT_FALSE(*trial->is_kept("t1", 2, StepKind::kSaved));
+  EXPECT_EQ(trial->saved_reductions("t1", 3)->size(), 1u);
+  EXPECT_THAT(*trial->saved_reductions("t1", 2), IsEmpty());
+  EXPECT_FALSE(trial->collections().back().save_raw);
 }
 
 TEST_F(QuestionsTest, AStepMayStillComeUntilALaterOneIsCompleteOrTheRunIsOver) {

@@ -83,11 +83,15 @@ double Product(const TensorValue& value, bool absolute) {
   return product;
 }
 
-/// The collections' reductions, each once, in the order in which the plan names them.
-std::vector<std::string> NamesFor(const ValueFinder::Impl& impl, const TensorInfo& info) {
+/// The collections' reductions that are due at this step, each once, in the order in which the plan names
+/// them.
+std::vector<std::string> NamesFor(const ValueFinder::Impl& impl, const TensorInfo& info,
+                                  int64_t global_step) {
   std::vector<std::string> names;
-  if (!impl.plan) return names;
+  const auto at = impl.FindStep(global_step);
+  if (!impl.plan || !at) return names;
   for (const plan::CollectionPlan& c : impl.plan->collections) {
+    if (!ValueFinder::Impl::ReductionsDue(c, impl.steps[*at].info)) continue;
     if (!std::binary_search(info.collections.begin(), info.collections.end(), c.name)) continue;
     for (const std::string& name : c.reductions) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -103,7 +107,7 @@ Result<std::vector<Reduction>> Trial::saved_reductions(std::string_view name, in
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   std::vector<Reduction> out;
-  const std::vector<std::string> names = NamesFor(*impl_, finder.info());
+  const std::vector<std::string> names = NamesFor(*impl_, finder.info(), global_step);
   for (const WorkerSlot* slot : workers) {
     for (const format::TensorId id : slot->IdsOf(finder.tensor())) {
       for (const auto& saved : slot->reader->ReductionsOf(id, global_step)) {

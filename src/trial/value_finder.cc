@@ -8,13 +8,17 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
   const bool saved = filter.kind == StepKind::kSaved;
   const bool all = filter.kind == StepKind::kAny || (saved && !impl_.has_save_config);
   const bool raw = all || saved || filter.kind == StepKind::kRaw;
-  const bool rest = all || filter.kind == StepKind::kSummary || (saved && SavesReductions());
+  const bool reductions = saved && !all;  // only steps at which those are due
+  const bool rest = all || reductions || filter.kind == StepKind::kSummary;
   for (const Trial::Impl::Range& range : impl_.Ranges()) {
     const int64_t begin = std::max(range.begin, filter.begin);
     int64_t end = std::min(range.end, filter.end);
     if (!filter.incomplete && last_complete < end) end = last_complete + 1;
     if (begin >= end) continue;
     const auto wanted = [&](int64_t step) { return step >= begin && step < end; };
+    const auto statistics_wanted = [&](int64_t step) {
+      return wanted(step) && (!reductions || SavesReductions(step));
+    };
     for (const WorkerSlot* slot : Of(*range.attempt)) {
       for (const format::TensorId id : slot->IdsOf(tensor_)) {
         if (raw) {
@@ -27,10 +31,11 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
         for (const auto& ref : slot->reader->RowsOf(id)) {
           const store::SummaryBatch& batch = batches[ref.batch];
           if (batch.point[ref.row] == static_cast<uint16_t>(Point::kEnd)) continue;
-          if (wanted(batch.step_last[ref.row]) && !f(batch.step_last[ref.row])) return;
+          if (statistics_wanted(batch.step_last[ref.row]) && !f(batch.step_last[ref.row])) return;
         }
         for (const auto& point : slot->reader->ScalarsOf(id)) {
-          if (point.sub.point != Point::kEnd && wanted(point.global_step) && !f(point.global_step)) return;
+          if (point.sub.point != Point::kEnd && statistics_wanted(point.global_step) && !f(point.global_step))
+            return;
         }
       }
     }
@@ -71,7 +76,7 @@ bool ValueFinder::Keeps(const WorkerSlot& slot, int64_t global_step, StepKind ki
   const bool saved = kind == StepKind::kSaved;
   const bool all = kind == StepKind::kAny || (saved && !impl_.has_save_config);
   if ((all || saved || kind == StepKind::kRaw) && RawOf(slot, global_step)) return true;
-  if (!all && kind != StepKind::kSummary && !(saved && SavesReductions())) return false;
+  if (!all && kind != StepKind::kSummary && !(saved && SavesReductions(global_step))) return false;
   return RowOf(slot, global_step).has_value() || ScalarOf(slot, global_step).has_value();
 }
 

@@ -182,7 +182,7 @@ class ValueFinder {
   /// Calls f(global step) for each kept item of the chosen kind, unsorted, with repetitions; false ends it.
   template <typename F>
   void EachStep(const StepFilter& filter, F&& f) const;
-  bool SavesReductions() const { return impl_.SavesReductionsOf(info()); }
+  bool SavesReductions(int64_t global_step) const { return impl_.SavesReductionsOf(info(), global_step); }
 
   const Trial::Impl& impl_;
   TensorIndex tensor_;
