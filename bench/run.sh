@@ -1,27 +1,60 @@
 #!/usr/bin/env bash
-# Every number the project promises, side by side with its rival, as ratios. QUICK=1 for a look, about 4 minutes;
-# the whole takes about 40 on 2 cores. Rivals' environments are made once (bench/setup_rivals.sh; RIVALS=0: without).
+# Every number the project promises, side by side with its rival, as ratios.
+#
+#   bench/run.sh [SECTION...]     sections: summary idle latency rules cnn-1 cnn-2 transformer-1 transformer-2 mlp-1 mlp-2
+#
+# Without a section: all of them, 25 minutes at most on 2 cores, no section longer than 4. OUT=DIR continues in the
+# folder of an earlier run: the table at the end has the newest figure of every section that ever ran there.
+# QUICK=1 for a look. Rivals' environments are made once (bench/setup_rivals.sh; RIVALS=0: without them).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-out=bench/out/$(date +%Y%m%d-%H%M%S)
+all="summary idle latency rules cnn-1 cnn-2 transformer-1 transformer-2 mlp-1 mlp-2"
+out=${OUT:-bench/out/$(date +%Y%m%d-%H%M%S)}
+rounds=25 seconds=150
+[ -n "${QUICK:-}" ] && rounds=6 seconds=30
+
+sections=${*:-$all}
+for section in $sections; do
+  case " $all " in
+    *" $section "*) ;;
+    *) echo "bench: no section \"$section\"; there are: $all" >&2; exit 2 ;;
+  esac
+done
 mkdir -p "$out"
-rounds=25
-[ -n "${QUICK:-}" ] && rounds=6
 [ "${RIVALS:-1}" = 0 ] || bench/setup_rivals.sh
 
 say() { printf '\n== %s\n' "$*"; }
-cmake -S . -B build-bench -G Ninja -DCMAKE_CXX_COMPILER=g++ -DTDBG_BENCH=ON -DTDBG_TESTS=OFF -DTDBG_CLI=OFF >/dev/null
-ninja -C build-bench >/dev/null
+built=
+build() {  # what the C++ sections run, once
+  [ -n "$built" ] && return
+  cmake -S . -B build-bench -G Ninja -DCMAKE_CXX_COMPILER=g++ -DTDBG_BENCH=ON -DTDBG_TESTS=OFF -DTDBG_CLI=OFF >/dev/null
+  ninja -C build-bench >/dev/null
+  built=1
+}
 
-say "One pass over memory, one core (bench/summary_bench.cc)"
-build-bench/bench/summary_bench --json "$out/summary.json"
-say "A step with nothing due (bench/idle_steps.cc)"
-bench/idle_instructions.sh
-say "From the end of a faulty step to the event (bench/latency.py)"
-"$python" bench/latency.py --json "$out/latency.json"
-say "What judging costs: replay, check, watcher (bench/rules.py)"
-"$python" bench/rules.py --json "$out/rules.json" ${QUICK:+--quick}
-say "Time per training step (bench/training/overhead.py)"
-"$python" bench/training/overhead.py --rounds "$rounds" --json "$out/overhead.json"
-printf '\nall figures: %s\n' "$out"
+for section in $sections; do
+  case $section in
+    summary)
+      say "One pass over memory, one core (bench/summary_bench.cc)"
+      build
+      build-bench/bench/summary_bench --json "$out/summary.json" ;;
+    idle)
+      say "A step with nothing due (bench/idle_steps.cc)"
+      build
+      bench/idle_instructions.sh | tee "$out/idle.txt" ;;
+    latency)
+      say "From the end of a faulty step to the event (bench/latency.py)"
+      "$python" bench/latency.py --json "$out/latency.json" ;;
+    rules)
+      say "What judging costs: replay, check, watcher (bench/rules.py)"
+      build
+      "$python" bench/rules.py --json "$out/rules.json" ${QUICK:+--quick} ;;
+    *)
+      say "Time per training step: ${section%-*}, ${section##*-} torch thread(s) (bench/training/overhead.py)"
+      "$python" bench/training/overhead.py --models "${section%-*}" --threads "${section##*-}" --rounds "$rounds" \
+        --seconds "$seconds" --json "$out/overhead-$section.json" ;;
+  esac
+done
+say "The bars, from what has been measured in $out"
+"$python" bench/table.py "$out"

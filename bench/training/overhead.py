@@ -132,22 +132,24 @@ def verify(run, expected):
     return rows, len(trial.steps()), compared, worst, trial.losses()
 
 
-def measure(model, threads, variants, rounds, block_seconds, scratch):
+def measure(model, threads, variants, rounds, seconds, block_seconds, scratch):
     folder = scratch / f"{model}-{threads}"
     processes = {v: Process(v, model, threads, folder / v.replace(" ", "_")) for v in variants}
     for process in processes.values():
-        process.ask("run 5")
-    steps = max(5, int(block_seconds / (processes["bare"].ask("run 10")["wall"] / 10)))
-    for process in processes.values():
-        process.ask("run 10")
+        process.ask("run 5")        # they start side by side; this waits for each
+    # A block of every variant takes about as long: a slow rival gets fewer steps in it, not more time.
+    steps = {v: max(3, int(block_seconds / (p.ask("run 5")["wall"] / 5))) for v, p in processes.items()}
     walls, cpus = {v: [] for v in variants}, {v: [] for v in variants}
     order = list(variants)
+    deadline = time.monotonic() + seconds
     for i in range(rounds):
+        if time.monotonic() > deadline and i >= 3:
+            break
         order = order[1:] + order[:1]
         for v in order:
-            answer = processes[v].ask(f"run {steps}")
-            walls[v].append(answer["wall"] / steps)
-            cpus[v].append(answer["cpu"] / steps)
+            answer = processes[v].ask(f"run {steps[v]}")
+            walls[v].append(answer["wall"] / steps[v])
+            cpus[v].append(answer["cpu"] / steps[v])
         print(f"\rbench: {model}, {threads} thread(s): round {i + 1} of {rounds}", end="", file=sys.stderr)
     print(file=sys.stderr)
     expected = {v: [processes[v].ask("verify") for _ in range(3)] for v in variants if ALL[v][1] is not None}
@@ -202,6 +204,7 @@ def main():
     parser.add_argument("--models", default="cnn,transformer,mlp")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--seconds", type=float, default=600, help="no further round of a table after this time")
     parser.add_argument("--block-seconds", type=float, default=0.35)
     parser.add_argument("--only", default="", help="comma list of variants beside bare")
     parser.add_argument("--scratch", default="", help="where the runs lie; default: a temporary folder in bench/out")
@@ -225,7 +228,7 @@ def main():
             if missing:
                 print(f"bench: without {', '.join(missing)}: bench/setup_rivals.sh was not run", file=sys.stderr)
                 variants = [v for v in variants if v not in missing]
-            rows = measure(model, threads, variants, args.rounds, args.block_seconds, scratch)
+            rows = measure(model, threads, variants, args.rounds, args.seconds, args.block_seconds, scratch)
             show(rows)
             everything += rows
             shutil.rmtree(scratch / f"{model}-{threads}", ignore_errors=True)

@@ -8,6 +8,7 @@ import ctypes
 import json
 
 import numpy as np
+import torch
 
 NOT_WANTED = 0xFFFFFFFF
 ALWAYS = ("weight", "bias", "gradient", "loss")
@@ -107,6 +108,17 @@ class RecordingRun:
     def put_batch(self, batch, ids, ptrs, sub=0, point=0):
         self.batches = getattr(self, "batches", 0) + 1
         self.put_many(list(batch.ids) + list(ids), list(batch.addresses) + list(ptrs), sub, point)
+
+    def put_tensor(self, slot, tensor, sub=0):
+        ident = slot.match(tensor)
+        if ident is None:
+            return False
+        self.slot_puts = getattr(self, "slot_puts", 0) + 1
+        if ident != NOT_WANTED and tensor.numel():
+            bits = tensor.detach()
+            bits = bits.view(torch.uint16) if bits.dtype == torch.bfloat16 else bits
+            self._target()[self.specs[ident]["name"], sub, 0] = bits.numpy().copy()
+        return True
 
     def put_ptr(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
         spec = self.specs[ident]

@@ -67,6 +67,62 @@ def test_a_parameter_that_is_not_plain_is_refused(strange):
         batch_of([strange])
 
 
+def slot_for(tensor):
+    slot = _capture.TensorSlot(params.READER)
+    slot.remember(WANTED, tensor)
+    return slot
+
+
+def test_a_slot_takes_what_it_has_seen_and_nothing_else():
+    slot = slot_for(torch.randn(2, 3))
+    assert slot.match(torch.randn(5, 6).t()) == WANTED, "another shape, and not in C order"
+    assert slot.match(torch.randn(2, 3, requires_grad=True) * 1) == WANTED
+    for other in (torch.randn(2), torch.randn(2, 3).double(), torch.randn(2, 3).to_sparse(), torch.randn(2, 3, device="meta"),
+                  torch.zeros(2, 3, dtype=torch.complex64).conj().imag, [1]):
+        assert slot.match(other) is None
+    seen = []
+    torch.func.vmap(lambda x: seen.append(slot.match(x)) or x)(torch.randn(4, 2, 3))
+    assert seen == [None], "a functorch wrapper has no memory"
+    assert slot_for(torch.zeros(3, dtype=torch.complex64)).match(torch.zeros(3, dtype=torch.complex64)) is None
+
+
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.relu = nn.Linear(3, 4), nn.Linear(4, 4), nn.ReLU(inplace=True)
+        self.norm = nn.LayerNorm(4)
+
+    def forward(self, x, n):
+        x = self.relu(self.norm(self.a(x)))
+        x = self.relu(self.b(x.t().contiguous().t()))
+        return {"sum": x.sum(), "pair": (x, x.t()), "long": n, "odd": torch.complex(x, x).conj().imag, "half": x.bfloat16()}
+
+
+def test_outputs_are_the_same_both_ways(watch, monkeypatch):
+    def run():
+        torch.manual_seed(2)
+        session = watch(kinds=("output", "input"))
+        model = Odd()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for n in range(4):
+            optimizer.zero_grad()
+            rows = 5 if n < 2 else 0 if n == 2 else 6
+            model(torch.randn(rows, 3), torch.tensor(n))["sum"].backward()
+            optimizer.step()
+        session.finish("completed")
+        return session.made[0]
+
+    fast = run()
+    monkeypatch.setattr(params, "READER", None)
+    monkeypatch.setattr("tdbg.adaptors.torch.modules.READER", None)
+    slow = run()
+    assert fast.slot_puts > 20 and not hasattr(slow, "slot_puts")
+    for a, b in zip(fast.train, slow.train, strict=True):
+        assert a.values.keys() == b.values.keys() and len(a.values) >= 3
+        for key in a.values:
+            np.testing.assert_array_equal(a.values[key], b.values[key])
+
+
 def train(watch, **options):
     torch.manual_seed(5)
     session = watch(**options)

@@ -18,9 +18,11 @@ import weakref
 
 import torch
 
+from tdbg import _capture
+
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
-from .params import NOT_WANTED, dtype_name
+from .params import NOT_WANTED, READER, dtype_name
 
 _is_compiling = torch.compiler.is_compiling
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -60,6 +62,8 @@ class _ModuleHook(_Hook):
         self.owner, self.name, self.kind = owner, name, kind
         self.wants_input, self.wants_output = wants_input, wants_output
         self.armed, self.sink = owner.armed, owner.sink
+        self.keys = {what: (name, what) for what in ("input", "output")}
+        self.slots = {"input": [], "output": []}    # by number: where the tensors of one name go
 
     def __call__(self, module, args, output):
         if not self.armed:
@@ -156,7 +160,7 @@ class ModuleTensors:
         self._ids = {}
         self._hooks = {}
         self._counts = {}
-        self._place = None
+        self._place, self._sub = None, 0
 
     def install(self, names):
         """Hooks what is wanted of the roots that are known. Before the first compiled call, or it is ignored."""
@@ -214,30 +218,45 @@ class ModuleTensors:
 
     def _put(self, hook, what, value):
         session = self.session
-        sub = session.sub()
-        if self._place != session.place():
-            self._place = session.place()
+        place = session.place()
+        if self._place != place:
+            self._place, self._sub = place, session.sub()
             self._counts.clear()
-        key = (hook.name, what)
+        sub, key, slots = self._sub, hook.keys[what], hook.slots[what]
+        put_tensor = getattr(session.port, "put_tensor", None)
+        if put_tensor is not None and type(value) is torch.Tensor:
+            number = self._counts.get(key, 0)
+            if number < len(slots) and put_tensor(slots[number], value, sub):
+                self._counts[key] = number + 1
+                return
         for tensor in _tensors(value):
             number = self._counts.get(key, 0)
             self._counts[key] = number + 1
-            rank = tensor.dim()
-            spec = (key, number, tensor.dtype, rank)
-            ident = self._ids.get(spec)
-            if ident is None:
-                name = f"{hook.name}_{what}_{number}"
-                axis = output_unit_axis(hook.kind, rank)
-                ident = self._ids[spec] = session.define(
-                    name, name, what, hook.kind, tensor.dtype, tensor.shape, True, axis)
-            if ident == NOT_WANTED or not tensor.numel():
-                continue
-            tensor = tensor.detach()
-            if session.on_device(tensor):
-                session.put_device([ident], [tensor], sub, 0)
-            else:
-                session.port.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
-                                     list(tensor.stride()), sub, 0)
+            if put_tensor is None or number >= len(slots) or not put_tensor(slots[number], tensor, sub):
+                self._put_one(hook, what, number, tensor, sub)
+
+    def _put_one(self, hook, what, number, tensor, sub):
+        session, rank = self.session, tensor.dim()
+        spec = (hook.keys[what], number, tensor.dtype, rank)
+        ident = self._ids.get(spec)
+        if ident is None:
+            name = f"{hook.name}_{what}_{number}"
+            axis = output_unit_axis(hook.kind, rank)
+            ident = self._ids[spec] = session.define(
+                name, name, what, hook.kind, tensor.dtype, tensor.shape, True, axis)
+        if READER is not None:
+            slots = hook.slots[what]
+            while len(slots) <= number:
+                slots.append(_capture.TensorSlot(READER))
+            slots[number].remember(ident, tensor)
+        if ident == NOT_WANTED or not tensor.numel():
+            return
+        tensor = tensor.detach()
+        if session.on_device(tensor):
+            session.put_device([ident], [tensor], sub, 0)
+        else:
+            session.port.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
+                                 list(tensor.stride()), sub, 0)
 
 
 def _tensors(value):

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""The promised numbers and what was measured of them: reads the figures that bench/run.sh left in a folder.
+
+  .venv/bin/python bench/table.py bench/out/<time>
+"""
+
+import json
+import pathlib
+import sys
+
+ONE_PASS = {"float32": 0.8, "float32 + histogram": 0.35, "bfloat16": 0.55, "bfloat16 + histogram": 0.25}
+
+
+def read(folder, name):
+    path = folder / name
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def line(what, measured, bar, met, note=""):
+    verdict = "" if met is None else "met" if met else "MISSED"
+    print(f"{what:66} {measured:>9} {bar:>9}  {verdict:7}{note}")
+
+
+def training(folder):
+    """{(model, threads): {variant: row}}"""
+    tables = {}
+    for path in sorted(folder.glob("overhead-*.json")):
+        for row in json.loads(path.read_text()):
+            tables.setdefault((row["model"], row["threads"]), {})[row["variant"]] = row
+    return tables
+
+
+def show_training(tables):
+    for (model, threads), rows in tables.items():
+        for variant, row in rows.items():
+            if row["bar"]:
+                lost = sum(x["count"] for x in row.get("losses", []))
+                note = f"  noise {rows['bare again']['ratio']:.3f}" if "bare again" in rows else ""
+                note += f"  {lost} LOST: does not count" if lost else ""
+                line(f"{model}, {threads} thread(s): {variant}, against bare", f"{row['ratio']:.3f}", f"{row['bar']:.2f}",
+                     row["ratio"] <= row["bar"] and not lost, note)
+        for ours, theirs, bar in (("raw", "smdebug_raw", 1 / 3), ("default", "smdebug_parameters", 1 / 50)):
+            if ours in rows and theirs in rows:
+                share = rows[ours]["added_ms"] / rows[theirs]["added_ms"]
+                line(f"{model}, {threads} thread(s): {ours}, of the time that {theirs} adds", f"{share:.3f}", f"{bar:.3f}",
+                     share <= bar)
+        if "idle" in rows:
+            added = rows["idle"]["added_ms"] * 1e3
+            line(f"{model}, {threads} thread(s): idle, us added a step", f"{added:.0f}", "20", added <= 20)
+        for rival in ("hand_rolled", "wandb", "tensorboard", "trainscope_every_step"):
+            if rival in rows and "default" in rows:
+                line(f"{model}, {threads} thread(s): {rival}, against bare", f"{rows[rival]['ratio']:.3f}", "above us",
+                     rows[rival]["ratio"] > rows["default"]["ratio"])
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    tables = training(folder)
+    show_training(tables)
+    idle = folder / "idle.txt"
+    if idle.exists():
+        counts = [int(text.split(": ")[1].split()[0]) for text in idle.read_text().splitlines()]
+        line("nothing due: instructions a step, 10 and 10,000 tensors", "/".join(map(str, counts)), "equal",
+             len(set(counts)) == 1)
+    for row in (read(folder, "summary.json") or {"large": []})["large"]:
+        if row["name"] in ONE_PASS:
+            bar = ONE_PASS[row["name"]]
+            line(f"one pass: {row['name']}, of the best read loop", f"{row['ratio']:.2f}", f"{bar:.2f}", row["ratio"] >= bar)
+    if latency := read(folder, "latency.json"):
+        line("faulty step to event, median, ms", f"{latency['median_ms']:.1f}", "20", latency["median_ms"] <= 20)
+        line("faulty step to event, 99th percentile, ms", f"{latency['p99_ms']:.1f}", "100", latency["p99_ms"] <= 100)
+    peaks = [r["peak_mib_added"] for rows in tables.values() for v, r in rows.items() if v in ("default", "outputs", "raw")]
+    if peaks:
+        line("extra peak memory, MiB (journal 256 + 32)", f"{max(peaks):.0f}", "288", max(peaks) <= 288)
+
+
+if __name__ == "__main__":
+    main()
