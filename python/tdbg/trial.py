@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Iterator
 
 from . import _trial
-from .collection import Collection
+from .collection import Collection, collection_of
 from .errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, TdbgError, UnimplementedError
 from .exceptions import (
     MissingCollectionFiles,
@@ -384,7 +384,7 @@ class Trial:
     def collections(self) -> dict[str, Collection]:
         """Name -> what was to be saved of which tensors."""
         self._look()
-        return {info.name: Collection._of(info) for info in self._raw.collections()}
+        return {info.name: collection_of(info) for info in self._raw.collections()}
 
     def collection(self, coll_name: str) -> Collection:
         """An unknown name is an empty collection, as in smdebug."""

@@ -90,6 +90,11 @@ class SaveConfig:
             raise SMDebugValueError(f"nothing is set for {mode} in {self!r}: it inherits when the hook prepares")
         return config
 
+    __getitem__ = get_save_config
+
+    def __contains__(self, mode) -> bool:
+        return self.mode_save_configs.get(mode) is not None
+
     def set_save_config(self, mode, save_config_mode):
         if not isinstance(save_config_mode, SaveConfigMode):
             raise SMDebugValueError(f"{save_config_mode!r}: a SaveConfigMode is accepted")
