@@ -125,13 +125,14 @@ std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t 
   return ValueOrThrow(std::move(run));
 }
 
-bool Wants(const Run& run, std::string name, std::string kind, std::string module_kind,
-           int64_t element_count) {
+bool Wants(const Run& run, std::string name, std::string kind, std::string module_kind, int64_t element_count,
+           std::vector<std::string> collections) {
   TensorSpec spec;
   spec.name = std::move(name);
   spec.kind = std::move(kind);
   spec.module_kind = std::move(module_kind);
   spec.shape = {element_count};
+  spec.collections = std::move(collections);
   return run.Wants(spec);
 }
 
@@ -205,6 +206,27 @@ void PutSummaries(Run& run, nb::handle ids_object, const SummaryTable& table, in
     s.l1 = f[11], s.l2 = f[12], s.abs_min = f[13], s.abs_max = f[14];
     run.PutSummary(ids[i], s, {}, PlaceOf(sub, point));
   }
+}
+
+/// {"id", "kind", "parameters", "axis"}: what a device's lane needs to compute them itself.
+nb::list Statistics(const Run& run, uint32_t id, int unit_axis, size_t rank) {
+  constexpr const char* kKinds[] = {"count_above", "count_within", "sums", "value_counts"};
+  nb::list out;
+  for (const tdbg::Statistic& statistic : run.Statistics(id)) {
+    nb::dict d;
+    d["id"] = statistic.Id();
+    d["kind"] = kKinds[static_cast<size_t>(statistic.kind)];
+    d["parameters"] = statistic.parameters;
+    d["axis"] = statistic.AxisOf(unit_axis, rank);
+    out.append(d);
+  }
+  return out;
+}
+
+void PutStatistic(Run& run, uint32_t id, const std::string& statistic_id, uint64_t elements, uint64_t samples,
+                  std::vector<double> values, int sub, int point) {
+  const auto statistic = ValueOrThrow(tdbg::Statistic::FromId(statistic_id));
+  run.PutStatistic(id, statistic, {elements, samples, std::move(values)}, PlaceOf(sub, point));
 }
 
 void PutScalars(Run& run, nb::handle ids_object, const std::vector<double>& values, int sub) {
@@ -326,7 +348,8 @@ NB_MODULE(_capture, m) {
       .def(
           "mode_step", [](const Run& r, int mode) { return r.mode_step(ModeOf(mode)); }, "mode"_a)
       .def("plan", [](const Run& r) { return r.plan_json(); })
-      .def("wants", &Wants, "name"_a, "kind"_a, "module_kind"_a = "", "element_count"_a = 0)
+      .def("wants", &Wants, "name"_a, "kind"_a, "module_kind"_a = "", "element_count"_a = 0,
+           "collections"_a = std::vector<std::string>())
       .def("define", &Define, "name"_a, "short_name"_a, "kind"_a, "module_kind"_a, "dtype"_a, "shape"_a,
            "variable_shape"_a = false, "unit_axis"_a = -1, "aliases"_a = std::vector<std::string>(),
            "collections"_a = std::vector<std::string>(), "always"_a = false)
@@ -351,6 +374,9 @@ NB_MODULE(_capture, m) {
       .def("put_ptr", &PutPtr, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_array", &PutArray, "id"_a, "array"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_summaries", &PutSummaries, "ids"_a, "summaries"_a, "sub"_a = 0, "point"_a = 0)
+      .def("statistics", &Statistics, "id"_a, "unit_axis"_a, "rank"_a)
+      .def("put_statistic", &PutStatistic, "id"_a, "statistic"_a, "elements"_a, "samples"_a, "values"_a, "sub"_a = 0,
+           "point"_a = 0)
       .def("put_scalars", &PutScalars, "ids"_a, "values"_a, "sub"_a = 0)
       .def(
           "put_context",

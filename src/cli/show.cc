@@ -76,7 +76,7 @@ class ShowCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(range_, ParseStepRange(steps_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
     TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
-    if (raw_) return ShowRaw(*trial, info);
+    if (raw_ || info.kind == kStatisticKind) return ShowRaw(*trial, info);
     if (!field_.empty()) return ShowField(*trial, info);
     return ShowStatistics(*trial, info);
   }

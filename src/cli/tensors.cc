@@ -27,13 +27,19 @@ class TensorsCommand : public Command {
     app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
     app.add_option("REGEX", regex_, "searched in the names");
     app.add_option("--collection", collection_, "only tensors of this collection")->type_name("NAME");
+    app.add_flag("--all", all_, "derived statistics (counts per unit, ...) as well");
     app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
-    TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names, trial->tensor_names(regex_, collection_));
+    TDBG_ASSIGN_OR_RETURN(std::vector<std::string> names, trial->tensor_names(regex_, collection_));
+    if (all_) {
+      TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> derived,
+                            trial->tensor_names(regex_, kStatisticsCollection));
+      names.insert(names.end(), derived.begin(), derived.end());
+    }
     Table table({"TENSOR", "COLLECTIONS", "DTYPE", "SHAPE", "STATISTICS", "RAW"});
     Json list = Json::array();
     for (const std::string& name : names) {
@@ -80,7 +86,7 @@ class TensorsCommand : public Command {
  private:
   std::string run_, regex_, collection_;
   int64_t attempt_ = -1;
-  bool json_ = false;
+  bool all_ = false, json_ = false;
 };
 
 }  // namespace

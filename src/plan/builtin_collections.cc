@@ -31,6 +31,9 @@ std::vector<CollectionPlan> MakeAll() {
       Make("relu_input", {"input:relu", "input?.*relu_input|.*ReLU_input", "?.*relu_input|.*ReLU_input"}));
   all.push_back(Make("tanh_input", {"input:tanh", "input?.*[Tt]anh_input", "?.*[Tt]anh_input"}));
   all.push_back(Make("sigmoid_input", {"input:sigmoid", "input?.*[Ss]igmoid_input", "?.*[Ss]igmoid_input"}));
+  // What a model and its first embedding take, as the adaptor says; else as Amazon's rules look for it.
+  all.push_back(Make("model_input", {"input?.*hybridsequential0_input_0", "?.*hybridsequential0_input_0"}));
+  all.push_back(Make("embedding_input", {"input?.*embedding0_input_0", "?.*embedding0_input_0"}));
   all.push_back(Make("optimizer_variables", {"optimizer"}));
   all.push_back(Make("metrics", {"metric", "?^[a-zA-Z]+-[a-zA-Z0-9]+$"}, false));
   all.push_back(Make("sm_metrics", {"sm_metric"}, false));

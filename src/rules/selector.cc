@@ -23,6 +23,22 @@ ParameterSpec TensorRegexParameter(std::string help) {
   return spec;
 }
 
+ParameterSpec DocumentedRegexParameter(std::string name, std::string_view documented, std::string help) {
+  ParameterSpec spec = TensorRegexParameter(std::move(help));
+  spec.name = std::move(name);
+  spec.default_value = documented;
+  return spec;
+}
+
+Result<Selector> Selector::MakeDocumented(const Parameters& parameters, const std::string& parameter,
+                                          std::string_view documented, std::vector<std::string> collections) {
+  const bool is_default = parameters.Text(parameter) == documented;
+  if (!is_default) collections.clear();
+  TDBG_ASSIGN_OR_RETURN(Selector selector, Make(std::move(collections), parameters.List(parameter)));
+  selector.regexes_for_unknown_kinds_ = is_default;
+  return selector;
+}
+
 Result<Selector> Selector::Make(std::vector<std::string> collections,
                                 const std::vector<std::string>& regexes) {
   Selector selector;
@@ -46,8 +62,9 @@ void Selector::Extend(const StepContext& step) {
       return name == "all" ||
              std::find(info.collections.begin(), info.collections.end(), name) != info.collections.end();
     });
-    mask_[i] = named || std::any_of(regexes_.begin(), regexes_.end(),
-                                    [&](const base::Regex& regex) { return regex.Search(info.name); });
+    const bool by_name = !regexes_for_unknown_kinds_ || info.module_kind.empty();
+    mask_[i] = named || (by_name && std::any_of(regexes_.begin(), regexes_.end(),
+                                    [&](const base::Regex& regex) { return regex.Search(info.name); }));
     found_any_ |= mask_[i] != 0;
   }
 }
@@ -55,6 +72,7 @@ void Selector::Extend(const StepContext& step) {
 plan::Need Selector::Need() const {
   plan::Need need;
   need.collections = collections_;
+  if (regexes_for_unknown_kinds_) return need;  // its collections go by these regexes themselves
   for (const base::Regex& regex : regexes_) need.tensor_regex.push_back(regex.pattern());
   return need;
 }

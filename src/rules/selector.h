@@ -13,6 +13,8 @@
 
 namespace tdbg::rules {
 
+/// A parameter of Selector::MakeDocumented.
+ParameterSpec DocumentedRegexParameter(std::string name, std::string_view documented, std::string help);
 /// The two parameters every rule with a selector has.
 ParameterSpec CollectionNamesParameter(std::string help);
 ParameterSpec TensorRegexParameter(std::string help);
@@ -23,6 +25,11 @@ class Selector {
   Selector() = default;
   /// \error kInvalidArgument  a regex
   static Result<Selector> Make(std::vector<std::string> collections, const std::vector<std::string>& regexes);
+  /// A regex list that Amazon documents a default for. As long as it is that default, tensors of `collections` are
+  /// inspected, to which adaptors say what belongs, and the regexes judge only tensors of which nobody said the
+  /// module's kind. What a user wrote instead judges alone.
+  static Result<Selector> MakeDocumented(const Parameters& parameters, const std::string& parameter,
+                                         std::string_view documented, std::vector<std::string> collections);
 
   /// Looks at tensors that are new since the last call; one comparison where there are none.
   void Update(const StepContext& step) {
@@ -42,6 +49,7 @@ class Selector {
 
   std::vector<std::string> collections_;
   std::vector<base::Regex> regexes_;
+  bool regexes_for_unknown_kinds_ = false;
   std::vector<uint8_t> mask_;
   bool found_any_ = false;
 };

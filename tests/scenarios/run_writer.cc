@@ -1,6 +1,8 @@
 #include "run_writer.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "base/file.h"
 #include "format/run_files.h"
@@ -22,7 +24,8 @@ void Append(T value, Elements* to) {
 }
 
 // Doubles unless the scenario names a type, so that its thresholds can be exact.
-Elements ElementsOf(const Assignment& assignment, DType dtype, int64_t mode_step) {
+Result<Elements> ElementsOf(const Assignment& assignment, const Tensor& tensor, int64_t mode_step) {
+  const DType dtype = tensor.dtype;
   Elements elements;
   elements.dtype = dtype;
   size_t width = 0;
@@ -46,6 +49,10 @@ Elements ElementsOf(const Assignment& assignment, DType dtype, int64_t mode_step
   const auto count = static_cast<int64_t>(assignment.values.size());
   elements.shape = {count};
   if (assignment.columns > 0) elements.shape = {count / assignment.columns, assignment.columns};
+  const std::vector<int64_t>& shape = assignment.shape.empty() ? tensor.shape : assignment.shape;
+  if (!shape.empty()) elements.shape = shape;
+  if (std::accumulate(elements.shape.begin(), elements.shape.end(), int64_t{1}, std::multiplies<>()) != count)
+    return InvalidArgument("as many values as the shape has elements, please: " + assignment.tensor);
   if (dtype == DType::kText) elements.shape.push_back(static_cast<int64_t>(width));
   return elements;
 }
@@ -89,12 +96,29 @@ Result<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& director
       def.id = static_cast<format::TensorId>(i);
       def.name = tensor.name;
       def.kind = tensor.scalar ? "scalar" : tensor.kind;
+      def.module_kind = tensor.module_kind;
       def.collections = tensor.collections;
       // Most tensors of a training are; scenarios that name another type want that one.
       def.dtype = tensor.scalar || tensor.dtype != DType::kFloat64 ? tensor.dtype : DType::kFloat32;
+      def.shape = tensor.shape;
       def.variable_shape = !tensor.scalar;
+      def.unit_axis = tensor.unit_axis;
       (*writer)->AppendTensorDef(def);
       run->ids_[tensor.name] = def.id;
+    }
+    auto next = static_cast<format::TensorId>(scenario.tensors.size());
+    for (const Tensor& tensor : scenario.tensors) {
+      for (const std::string& id : tensor.statistics) {
+        format::TensorDef def;
+        def.id = next++;
+        def.name = StatisticTensorName(id, tensor.name);
+        def.kind = kStatisticKind;
+        def.dtype = DType::kInt32;
+        def.shape = {2};
+        def.variable_shape = true;
+        (*writer)->AppendTensorDef(def);
+        run->ids_[def.name] = def.id;
+      }
     }
     run->workers_.push_back(*std::move(writer));
   }
@@ -121,7 +145,20 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
       scalars.push_back(row);
       continue;
     }
-    const Elements elements = ElementsOf(assignment, tensors_[found->second].dtype, step.mode_step);
+    if (assignment.statistic) {
+      const Statistic& statistic = *assignment.statistic;
+      StatisticValue recorded{assignment.per, assignment.samples, {}};
+      for (const Value& value : assignment.values) recorded.values.push_back(value.At(step.mode_step));
+      std::vector<std::byte> bytes;
+      const DType dtype = AppendStatistic(statistic, recorded, &bytes);
+      const int64_t length[] = {static_cast<int64_t>(2 + recorded.values.size())};
+      writer.AppendRaw(step.global_step, ids_.at(StatisticTensorName(statistic.Id(), assignment.tensor)),
+                       {assignment.sub, format::Point::kNone}, {bytes.data(), dtype, length, {}},
+                       format::LossKind::kSummary);
+      continue;
+    }
+    const Tensor& tensor = tensors_[found->second];
+    TDBG_ASSIGN_OR_RETURN(const Elements elements, ElementsOf(assignment, tensor, step.mode_step));
     const format::SubKey sub{assignment.sub, format::Point::kNone};
     if (step.raw) writer.AppendRaw(step.global_step, found->second, sub, elements.View());
     if (!HasStatistics(elements.dtype)) continue;

@@ -40,6 +40,17 @@ std::optional<Value> ValueOf(const std::string& word) {
   return Value{*offset, *slope};
 }
 
+// "2x3"
+std::optional<std::vector<int64_t>> ShapeOf(const std::string& word) {
+  std::vector<int64_t> shape;
+  for (const std::string& extent : base::SplitList(word, 'x')) {
+    const auto n = base::ParseInt(extent);
+    if (!n || *n < 0) return std::nullopt;
+    shape.push_back(*n);
+  }
+  return shape;
+}
+
 struct StepRange {
   int64_t first = 0, last = 0, stride = 1;
 };
@@ -142,7 +153,8 @@ class Parser {
   }
 
   Status DefineTensor(const std::vector<std::string>& words) {
-    if (words.size() < 2 || words.size() % 2 != 0) return InvalidArgument("tensor NAME [kind KIND] [in A,B]");
+    constexpr const char* kForm = "tensor NAME [kind KIND] [of MODULE] [axis N] [shape 2x3] [dtype D] [in A,B]";
+    if (words.size() < 2 || words.size() % 2 != 0) return InvalidArgument(kForm);
     Tensor tensor;
     tensor.scalar = words[0] == "scalar";
     tensor.name = words[1];
@@ -151,12 +163,16 @@ class Parser {
         tensor.kind = words[i + 1];
       } else if (words[i] == "in") {
         tensor.collections = base::SplitList(words[i + 1]);
-      } else if (words[i] == "dtype") {
-        const auto dtype = DTypeFromName(words[i + 1]);
-        if (!dtype) return InvalidArgument("no such dtype: " + words[i + 1]);
-        tensor.dtype = *dtype;
+      } else if (words[i] == "of") {
+        tensor.module_kind = words[i + 1];
+      } else if (words[i] == "axis" && base::ParseInt(words[i + 1])) {
+        tensor.unit_axis = static_cast<int>(*base::ParseInt(words[i + 1]));
+      } else if (words[i] == "shape" && ShapeOf(words[i + 1])) {
+        tensor.shape = *ShapeOf(words[i + 1]);
+      } else if (words[i] == "dtype" && DTypeFromName(words[i + 1])) {
+        tensor.dtype = *DTypeFromName(words[i + 1]);
       } else {
-        return InvalidArgument("a tensor has a kind, a dtype and is in collections, not '" + words[i] + "'");
+        return InvalidArgument(kForm);
       }
     }
     scenarios_.back().tensors.push_back(std::move(tensor));
@@ -262,6 +278,16 @@ class Parser {
     Assignment assignment;
     assignment.tensor = left[0];
     for (size_t i = 1; i + 1 < left.size(); i += 2) {
+      if (left[i] == "shape") {
+        const auto shape = ShapeOf(left[i + 1]);
+        if (!shape) return InvalidArgument("a shape is 2x3, not " + left[i + 1]);
+        assignment.shape = *shape;
+        continue;
+      }
+      if (left[i] == "statistic") {
+        TDBG_ASSIGN_OR_RETURN(assignment.statistic, Statistic::FromId(left[i + 1]));
+        continue;
+      }
       const auto number = base::ParseInt(left[i + 1]);
       if (!number) return InvalidArgument("expected a number behind " + left[i]);
       if (left[i] == "worker") {
@@ -270,9 +296,23 @@ class Parser {
         assignment.sub = static_cast<uint16_t>(*number + 1);
       } else if (left[i] == "columns") {
         assignment.columns = *number;
+      } else if (left[i] == "per") {
+        assignment.per = static_cast<uint64_t>(*number);
+      } else if (left[i] == "samples") {
+        assignment.samples = static_cast<uint64_t>(*number);
       } else {
-        return InvalidArgument("NAME [worker N] [micro N] [columns N] = VALUES");
+        return InvalidArgument(
+            "NAME [worker N] [micro N] [columns N] [shape 2x3] [statistic ID per N [samples N]] = VALUES");
       }
+    }
+    if (assignment.statistic) {
+      auto& tensors = scenarios_.back().tensors;
+      const auto owner = std::find_if(tensors.begin(), tensors.end(),
+                                      [&](const Tensor& t) { return t.name == assignment.tensor; });
+      if (owner == tensors.end()) return InvalidArgument("no such tensor: " + assignment.tensor);
+      const std::string id = assignment.statistic->Id();
+      if (std::find(owner->statistics.begin(), owner->statistics.end(), id) == owner->statistics.end())
+        owner->statistics.push_back(id);
     }
     for (const std::string& word : Words(content.substr(equals + 2))) {
       if (word == "empty") continue;

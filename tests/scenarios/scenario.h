@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rules/engine.h"
+#include "tdbg/statistic.h"
 #include "tdbg/status.h"
 #include "tdbg/trial.h"
 
@@ -25,6 +27,9 @@ struct Assignment {
   std::string tensor;
   int64_t worker = -1;  ///< -1: all
   uint16_t sub = 0;     ///< n: micro-step n-1
+  std::vector<int64_t> shape;          ///< empty: of rank 1
+  std::optional<Statistic> statistic;  ///< `values` are a derived statistic's entries
+  uint64_t per = 0, samples = 1;       ///< of the statistic: elements per entry, extent of the first axis
   std::vector<Value> values;
   int64_t columns = 0;  ///< n: the values are rows of n; 0: one axis
 };
@@ -39,10 +44,13 @@ struct Step {
 };
 
 struct Tensor {
-  std::string name, kind;
+  std::string name, kind, module_kind;
   std::vector<std::string> collections;
   bool scalar = false;  ///< a numeric series, not a tensor
+  int unit_axis = -1;
+  std::vector<int64_t> shape = {};  ///< as it is first seen; empty: of rank 1
   DType dtype = DType::kFloat64;
+  std::vector<std::string> statistics = {};  ///< ids of the derived ones that its assignments name
 };
 
 struct Expectation {

@@ -15,6 +15,10 @@ namespace tdbg::rules {
   RULE(WeightUpdateRatio)           \
   RULE(UnchangedTensor)             \
   RULE(PoorWeightInitialization)    \
+  RULE(DeadRelu)                    \
+  RULE(SaturatedActivation)         \
+  RULE(CheckInputImages)            \
+  RULE(NLPSequenceRatio)            \
   RULE(ClassImbalance)              \
   RULE(SimilarAcrossRuns)           \
   RULE(StalledTrainingRule)         \

@@ -53,13 +53,13 @@ class RecordingRun:
     def plan(self):
         return json.dumps(self.plan_value)
 
-    def wants(self, name, kind, module_kind="", element_count=0):
-        return kind in self.kinds or name in self.names
+    def wants(self, name, kind, module_kind="", element_count=0, collections=()):
+        return kind in self.kinds or name in self.names or bool(self.names.intersection(collections))
 
     def define(self, name, short_name, kind, module_kind, dtype, shape, variable_shape=False, unit_axis=-1,
                aliases=[], collections=[]):
         assert isinstance(name, str) and isinstance(dtype, str) and all(isinstance(d, int) for d in shape)
-        if not self.wants(name, kind):
+        if not self.wants(name, kind, collections=collections):
             return NOT_WANTED
         key = (name, dtype, None if variable_shape else tuple(shape))
         if key not in self.ids:

@@ -66,6 +66,32 @@ def summarize(tensor):
     return torch.where((finite == 0) & (torch.arange(15, device=tensor.device) >= 5), float("nan"), row)
 
 
+def _floor(threshold, dtype):
+    """The largest number of a float type that is not above `threshold`: comparing with it is comparing with that."""
+    with numpy.errstate(over="ignore"):
+        near = dtype(threshold)
+    return float(near if float(near) <= threshold else numpy.nextafter(near, dtype("-inf")))
+
+
+def derive(tensor, statistic):
+    """A derived statistic's entries as a vector on the tensor's device (include/tdbg/statistic.h says what they mean)."""
+    x, kind, p = tensor.detach(), statistic["kind"], statistic["parameters"]
+    wide = torch.float32 if tensor.device.type == "mps" else torch.float64
+    if kind == "value_counts":
+        x = x.to(wide)
+        return torch.stack([(x == value).sum() for value in p]).to(wide)
+    others = [d for d in range(x.dim()) if d != statistic["axis"]]
+    if kind == "sums":
+        return x.sum(dim=others, dtype=wide) if others else x.to(wide)
+    if x.dtype not in (torch.float32, torch.float64):
+        x = x.to(torch.float32 if x.dtype in (torch.float16, torch.bfloat16, torch.bool) else wide)
+    dtype = numpy.float32 if x.dtype == torch.float32 else numpy.float64
+    counted = x > _floor(p[0], dtype)
+    if kind == "count_within":
+        counted &= x <= _floor(float(numpy.nextafter(p[1], -numpy.inf)), dtype)
+    return (counted.sum(dim=others) if others else counted).to(wide)
+
+
 class _Copy:
     """One buffer on its way to the host."""
 
@@ -114,8 +140,9 @@ class _Step:
 class Lane:
     """Stands in for a Run while values are on their way: the same calls, replayed in order."""
 
-    def __init__(self, run, plan, sizes):
+    def __init__(self, run, plan, sizes, derived=None):
         self._run, self._sizes = run, sizes
+        self._derived = derived if derived is not None else {}
         self._forecast = Forecast(plan)
         self._mode_steps = {mode: run.mode_step(mode) for mode in (1, 2, 3, 4)}
         self._step = None
@@ -167,6 +194,11 @@ class Lane:
                 step.calls.append(("raw", ident, host, sub, point))
             else:
                 step.calls.append(("summary", ident, step.pack(summarize(tensor)), sub, point))
+                for statistic in self._derived.get(ident, ()):
+                    axis = statistic["axis"]
+                    step.calls.append(("statistic", ident, step.pack(derive(tensor, statistic)), statistic["id"],
+                                       tensor.numel() // (1 if axis < 0 else tensor.shape[axis]), tensor.shape[0],
+                                       sub, point))
 
     def put_device_scalar(self, ident, tensor, sub=0):
         self._step.calls.append(("scalar", ident, self._step.pack(tensor.detach().reshape(-1)[:1].to(
@@ -240,6 +272,10 @@ class Lane:
             elif kind == "summary":
                 _, ident, where, sub, point = call
                 run.put_summaries([ident], self._numbers(step, where).double().reshape(1, 15).numpy(), sub, point)
+            elif kind == "statistic":
+                _, ident, where, name, elements, samples, sub, point = call
+                run.put_statistic(ident, name, elements, samples, self._numbers(step, where).double().tolist(), sub,
+                                  point)
             elif kind == "scalar":
                 _, ident, where, sub = call
                 run.put_scalars([ident], [float(self._numbers(step, where)[0])], sub)

@@ -58,8 +58,9 @@ class _EntryPost(_Hook):
 class _ModuleHook(_Hook):
     """Picks up one module's inputs and outputs; `armed` and `sink` are lists shared by all hooks."""
 
-    def __init__(self, owner, name, kind, wants_input, wants_output):
+    def __init__(self, owner, name, kind, wants_input, wants_output, input_collections):
         self.owner, self.name, self.kind = owner, name, kind
+        self.input_collections = input_collections
         self.wants_input, self.wants_output = wants_input, wants_output
         self.armed, self.sink = owner.armed, owner.sink
         self.keys = {what: (name, what) for what in ("input", "output")}
@@ -169,12 +170,18 @@ class ModuleTensors:
             if root.label in self._roots or root.module is None:
                 continue
             self._roots.add(root.label)
+            first_embedding = True
             for name, module in root.modules():
                 kind = module_kind(module)
-                wants_input = run.wants(f"{name}_input_0", "input", kind, 0)
+                # What rules about a model's data look at: positions and segments are embedded later than words.
+                said = ["model_input"] if module is root.module else []
+                if kind == "embedding" and first_embedding:
+                    first_embedding = False
+                    said.append("embedding_input")
+                wants_input = run.wants(f"{name}_input_0", "input", kind, 0, said)
                 wants_output = run.wants(f"{name}_output_0", "output", kind, 0)
                 if (wants_input or wants_output) and module not in self._hooked:
-                    hook = _ModuleHook(self, name, kind, wants_input, wants_output)
+                    hook = _ModuleHook(self, name, kind, wants_input, wants_output, said)
                     self._hooked.add(module)
                     self._hooks[name] = hook
                     self._handles.append(module.register_forward_hook(hook))
@@ -243,7 +250,8 @@ class ModuleTensors:
             name = f"{hook.name}_{what}_{number}"
             axis = output_unit_axis(hook.kind, rank)
             ident = self._ids[spec] = session.define(
-                name, name, what, hook.kind, tensor.dtype, tensor.shape, True, axis)
+                name, name, what, hook.kind, tensor.dtype, tensor.shape, True, axis, (),
+                hook.input_collections if what == "input" else ())
         if READER is not None:
             slots = hook.slots[what]
             while len(slots) <= number:

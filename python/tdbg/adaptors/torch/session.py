@@ -60,7 +60,9 @@ class Session:
         self._eval_with_grad = self._inferring = False
         self.needs_device_lane = force_lane
         self._sizes = {}
+        self._derived = {}             # id -> derived statistics that the plan wants of it
         self._thread = None
+        self._derives = False          # the plan wants derived statistics of anything
         self._ended = False            # or not ours to end
         self._clip_wanted = False
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
@@ -144,6 +146,7 @@ class Session:
         self._look_ahead()
         self._clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
                                 for c in self.plan.get("collections", []))
+        self._derives = any(c.get("statistics") for c in self.plan.get("collections", []))
         self.state_wanted = self.run.wants("optimizer/x/exp_avg", "optimizer", "", 0)
         if self.plan.get("step_by", "optimizer") == "forward":
             self.forward = ForwardSteps(self)
@@ -164,6 +167,8 @@ class Session:
             for d in shape:
                 size *= d
             self._sizes[ident] = size
+            if self._derives and (statistics := self.run.statistics(ident, unit_axis, len(shape))):
+                self._derived[ident] = statistics
         return ident
 
     def elsewhere(self):
@@ -223,7 +228,7 @@ class Session:
     def _begin(self, mode):
         self._mode_steps[mode] += 1
         if self.needs_device_lane and self.port is self.run:
-            self.port = Lane(self.run, self.plan, self._sizes)
+            self.port = Lane(self.run, self.plan, self._sizes, self._derived)
         due = self.port.begin_step(mode)
         if self._soon:
             waiting, self._soon = self._soon, []

@@ -1,0 +1,130 @@
+// Images that were not brought to a mean of zero. README.md beside this file.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "rules/derived_values.h"
+#include "rules/parameter_specs.h"
+#include "rules/rule.h"
+#include "rules/selector.h"
+#include "rules/step_context.h"
+
+namespace tdbg::rules {
+namespace {
+
+constexpr const char* kDocumented = ".*hybridsequential0_input_0";
+
+/// What one worker has seen of one input.
+struct Seen {
+  std::vector<double> sums;  // per channel
+  double elements = 0;       // per channel
+  uint64_t images = 0;
+};
+
+class CheckInputImages : public Rule {
+ public:
+  CheckInputImages(DerivedValues values, plan::StatisticNeed need, double threshold, int64_t least_images)
+      : values_(std::move(values)), need_(std::move(need)), threshold_(threshold), least_images_(least_images) {}
+
+  plan::Need Needs() const override {
+    plan::Need need;
+    need.statistics = {need_};
+    return need;
+  }
+
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
+    bool judged = false;
+    const bool readable =
+        values_.ForEach(step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t, const StatisticValue& value) {
+          if (value.elements == 0 || value.values.empty()) return;
+          for (const double sum : value.values) {
+            if (!std::isfinite(sum)) return;  // ExplodingTensor sees those; here they would hide all that follow
+          }
+          Seen& seen = seen_[{tensor, worker, value.values.size()}];
+          seen.sums.resize(value.values.size());
+          for (size_t c = 0; c < value.values.size(); ++c) seen.sums[c] += value.values[c];
+          seen.elements += static_cast<double>(value.elements);
+          // Along the first axis there are channels and not images: then it is one.
+          seen.images += need_.statistic.parameters[0] == 0 ? 1 : value.samples;
+          most_images_ = std::max(most_images_, seen.images);
+          if (seen.images < static_cast<uint64_t>(least_images_)) return;
+          judged = true;
+          Judge(step, tensor, worker, seen, findings);
+        });
+    if (!findings->empty()) return Judged::kJudged;
+    if (!readable || step.statistics_incomplete()) return Judged::kIncomplete;
+    return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
+  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>*) override {
+    TDBG_RETURN_IF_ERROR(values_.AllHadValues(last));
+    return Judged::kNotDue;
+  }
+
+  std::string WouldHaveNeeded() const override {
+    return fmt::format("{}, or raw values, of {} images ({}); {} finite ones were seen", need_.statistic.Id(),
+                       least_images_, values_.inspected().Describe(), most_images_);
+  }
+
+ private:
+  void Judge(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const Seen& seen,
+             std::vector<Finding>* findings) const {
+    for (size_t c = 0; c < seen.sums.size(); ++c) {
+      const double mean = seen.sums[c] / seen.elements;
+      if (!(std::abs(mean) > threshold_)) continue;
+      Finding finding;
+      finding.global_step = step.global_step();
+      finding.tensor = step.tensor(tensor).name;
+      finding.worker = step.worker_name(worker);
+      finding.measure = "abs_channel_mean";
+      finding.value = std::abs(mean);
+      finding.comparison = ">";
+      finding.threshold = threshold_;
+      finding.text = fmt::format("mean {:g} of channel {} of {} over {} images", mean, c, seen.sums.size(), seen.images);
+      findings->push_back(std::move(finding));
+    }
+  }
+
+  DerivedValues values_;
+  plan::StatisticNeed need_;
+  double threshold_;
+  int64_t least_images_;
+  uint64_t most_images_ = 0;
+  std::map<std::tuple<TensorIndex, WorkerIndex, size_t>, Seen> seen_;  // by channels: grey images are not colour ones
+};
+
+}  // namespace
+
+void RegisterCheckInputImages(RuleRegistry* registry) {
+  RuleInfo info;
+  info.class_name = "CheckInputImages";
+  info.snake_name = "check_input_images";
+  info.scope = "deep learning";
+  info.summary = "A channel of the input images has a mean far from zero.";
+  ParameterSpec channel =
+      NumberParameter("channel", "int", "1", -8, "", "The axis of the channels; negative ones count from the last.");
+  channel.maximum = 8;
+  info.parameters = {
+      NumberParameter("threshold_mean", "float", "0.2", 0, "of the input",
+                      "A channel whose mean is farther from zero is a hit."),
+      NumberParameter("threshold_samples", "int", "500", 1, "images", "Judged from so many images on."),
+      DocumentedRegexParameter("regex", kDocumented, "Inputs to inspect by name; the default means the collection "
+                                                     "model_input."),
+      channel,
+  };
+  registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
+    TDBG_ASSIGN_OR_RETURN(Selector selector,
+                          Selector::MakeDocumented(parameters, "regex", kDocumented, {"model_input"}));
+    const Statistic sums{Statistic::Kind::kSums, {static_cast<double>(parameters.Int("channel"))}};
+    const plan::Need inspected = selector.Need();
+    return std::unique_ptr<Rule>(std::make_unique<CheckInputImages>(
+        DerivedValues(std::move(selector), [sums](const TensorInfo&) { return sums; }),
+        plan::StatisticNeed{inspected.collections, inspected.tensor_regex, sums},
+        parameters.Float("threshold_mean"), parameters.Int("threshold_samples")));
+  });
+}
+
+}  // namespace tdbg::rules
