@@ -375,8 +375,8 @@ NB_MODULE(_capture, m) {
       .def("put_array", &PutArray, "id"_a, "array"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_summaries", &PutSummaries, "ids"_a, "summaries"_a, "sub"_a = 0, "point"_a = 0)
       .def("statistics", &Statistics, "id"_a, "unit_axis"_a, "rank"_a)
-      .def("put_statistic", &PutStatistic, "id"_a, "statistic"_a, "elements"_a, "samples"_a, "values"_a, "sub"_a = 0,
-           "point"_a = 0)
+      .def("put_statistic", &PutStatistic, "id"_a, "statistic"_a, "elements"_a, "samples"_a, "values"_a,
+           "sub"_a = 0, "point"_a = 0)
       .def("put_scalars", &PutScalars, "ids"_a, "values"_a, "sub"_a = 0)
       .def(
           "put_context",

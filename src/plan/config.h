@@ -94,7 +94,8 @@ struct Need {
 Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs);
 
 /// The built-in collections: weights, biases, gradients, losses, outputs, inputs, relu_output, relu_input,
-/// tanh_input, sigmoid_input, model_input, embedding_input, optimizer_variables, metrics, scalars, labels, predictions, all, default ...
+/// tanh_input, sigmoid_input, model_input, embedding_input, optimizer_variables, metrics, scalars, labels,
+/// predictions, all, default ...
 const std::vector<CollectionPlan>& BuiltinCollections();
 
 }  // namespace tdbg::plan

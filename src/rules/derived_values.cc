@@ -10,7 +10,8 @@ namespace {
 /// Why a tensor that was inspected has no value of its statistic.
 std::string Missing(const StepContext& step, const TensorInfo& info, const Statistic& statistic) {
   const std::string id = statistic.Id();
-  if (!HasStatistics(info.dtype)) return fmt::format("{} of {}: no statistics of {}", id, info.name, DTypeName(info.dtype));
+  if (!HasStatistics(info.dtype))
+    return fmt::format("{} of {}: no statistics of {}", id, info.name, DTypeName(info.dtype));
   if (statistic.per_unit() && statistic.AxisOf(info.unit_axis, info.shape.size()) < 0) {
     if (statistic.kind == Statistic::Kind::kSums)
       return fmt::format("{} of {}: it has {} axes", id, info.name, info.shape.size());
@@ -32,7 +33,8 @@ void DerivedValues::Update(const StepContext& step) {
   inspected_.Update(step);
   for (; seen_ < step.tensor_count(); ++seen_) {
     const auto tensor = static_cast<TensorIndex>(seen_);
-    if (inspected_.contains(tensor)) followed_.push_back({tensor, statistic_of_(step.tensor(tensor)), {}, 0, false});
+    if (inspected_.contains(tensor))
+      followed_.push_back({tensor, statistic_of_(step.tensor(tensor)), {}, 0, false});
   }
 }
 

@@ -1,4 +1,5 @@
-// Derived statistics of inspected tensors at a step: as they were recorded, or computed from raw values that were kept.
+// Derived statistics of inspected tensors at a step: as they were recorded, or computed from raw values that
+// were kept.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace tdbg::rules {
 
-/// What a rule about units or tokens looks at. Micro-steps and repeated calls are values of their own; what a run
-/// recorded under a point (before clipping, at the end) is not looked at.
+/// What a rule about units or tokens looks at. Micro-steps and repeated calls are values of their own; what a
+/// run recorded under a point (before clipping, at the end) is not looked at.
 class DerivedValues {
  public:
   /// The statistic that one inspected tensor is judged by, or why there is none.
@@ -29,8 +30,8 @@ class DerivedValues {
 
   const Selector& inspected() const { return inspected_; }
 
-  /// Calls f(tensor, worker, sub, const StatisticValue&) for every value of the step, tensor by tensor. False if one
-  /// that was kept cannot be read.
+  /// Calls f(tensor, worker, sub, const StatisticValue&) for every value of the step, tensor by tensor. False
+  /// if one that was kept cannot be read.
   template <typename F>
   bool ForEach(const StepContext& step, F&& f) {
     Update(step);
@@ -43,7 +44,8 @@ class DerivedValues {
   }
 
   /// For Rule::AtEnd: a tensor that was inspected and never had a value makes a clean verdict impossible.
-  /// \error kFailedPrecondition  names it and what is missing: a unit axis, statistics of its type, the statistic
+  /// \error kFailedPrecondition  names it and what is missing: a unit axis, statistics of its type, the
+  /// statistic
   Status AllHadValues(const StepContext& last) const;
 
  private:

@@ -7,8 +7,8 @@
 
 namespace tdbg::rules {
 
-InactiveUnits::InactiveUnits(DerivedValues values, std::vector<plan::StatisticNeed> needs, const Limits& limits,
-                             Words words)
+InactiveUnits::InactiveUnits(DerivedValues values, std::vector<plan::StatisticNeed> needs,
+                             const Limits& limits, Words words)
     : values_(std::move(values)), needs_(std::move(needs)), limits_(limits), words_(std::move(words)) {}
 
 plan::Need InactiveUnits::Needs() const {
@@ -19,9 +19,10 @@ plan::Need InactiveUnits::Needs() const {
 
 Result<Judged> InactiveUnits::Invoke(const StepContext& step, std::vector<Finding>* findings) {
   bool judged = false;
-  const bool readable =
-      values_.ForEach(step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t sub, const StatisticValue& value) {
-        if (value.elements == 0 || value.values.empty()) return;  // of no elements, none is counted and none is not
+  const bool readable = values_.ForEach(
+      step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t sub, const StatisticValue& value) {
+        if (value.elements == 0 || value.values.empty())
+          return;  // of no elements, none is counted and none is not
         judged = true;
         // Multiplied before they are compared: 1 of 100 is then exactly 1 %.
         const double least = limits_.inactivity_percent * static_cast<double>(value.elements);
@@ -38,8 +39,9 @@ Result<Judged> InactiveUnits::Invoke(const StepContext& step, std::vector<Findin
         finding.value = percent;
         finding.comparison = ">";
         finding.threshold = limits_.layer_percent;
-        finding.text = fmt::format("{} of {} units are {} in less than {:g} % of {} elements each", inactive,
-                                   value.values.size(), words_.counted, limits_.inactivity_percent, value.elements);
+        finding.text =
+            fmt::format("{} of {} units are {} in less than {:g} % of {} elements each", inactive,
+                        value.values.size(), words_.counted, limits_.inactivity_percent, value.elements);
         if (sub != 0) finding.text += ", " + MicroStepText(sub);
         findings->push_back(std::move(finding));
       });
@@ -60,7 +62,8 @@ std::string InactiveUnits::WouldHaveNeeded() const {
   return fmt::format("{}, or raw values, of {} ({})", ids, words_.inspects, values_.inspected().Describe());
 }
 
-std::vector<ParameterSpec> InactiveUnits::LimitParameters(std::string inactivity_help, std::string layer_help) {
+std::vector<ParameterSpec> InactiveUnits::LimitParameters(std::string inactivity_help,
+                                                          std::string layer_help) {
   std::vector<ParameterSpec> specs = {
       NumberParameter("threshold_inactivity", "float", "1.0", 0, "percent", std::move(inactivity_help)),
       NumberParameter("threshold_layer", "float", "50.0", 0, "percent", std::move(layer_help)),

@@ -9,8 +9,9 @@
 
 namespace tdbg::rules {
 
-/// A unit is inactive if the share of its elements that its statistic counts is below `inactivity`; a layer is a hit if
-/// more than `layer` of its units are. Judged at every step at which an inspected tensor has values.
+/// A unit is inactive if the share of its elements that its statistic counts is below `inactivity`; a layer
+/// is a hit if more than `layer` of its units are. Judged at every step at which an inspected tensor has
+/// values.
 class InactiveUnits : public Rule {
  public:
   struct Words {
@@ -23,7 +24,8 @@ class InactiveUnits : public Rule {
     double layer_percent = 50;
   };
 
-  InactiveUnits(DerivedValues values, std::vector<plan::StatisticNeed> needs, const Limits& limits, Words words);
+  InactiveUnits(DerivedValues values, std::vector<plan::StatisticNeed> needs, const Limits& limits,
+                Words words);
 
   plan::Need Needs() const override;
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override;

@@ -63,8 +63,9 @@ void Selector::Extend(const StepContext& step) {
              std::find(info.collections.begin(), info.collections.end(), name) != info.collections.end();
     });
     const bool by_name = !regexes_for_unknown_kinds_ || info.module_kind.empty();
-    mask_[i] = named || (by_name && std::any_of(regexes_.begin(), regexes_.end(),
-                                    [&](const base::Regex& regex) { return regex.Search(info.name); }));
+    mask_[i] =
+        named || (by_name && std::any_of(regexes_.begin(), regexes_.end(),
+                                         [&](const base::Regex& regex) { return regex.Search(info.name); }));
     found_any_ |= mask_[i] != 0;
   }
 }

@@ -25,9 +25,9 @@ class Selector {
   Selector() = default;
   /// \error kInvalidArgument  a regex
   static Result<Selector> Make(std::vector<std::string> collections, const std::vector<std::string>& regexes);
-  /// A regex list that Amazon documents a default for. As long as it is that default, tensors of `collections` are
-  /// inspected, to which adaptors say what belongs, and the regexes judge only tensors of which nobody said the
-  /// module's kind. What a user wrote instead judges alone.
+  /// A regex list that Amazon documents a default for. As long as it is that default, tensors of
+  /// `collections` are inspected, to which adaptors say what belongs, and the regexes judge only tensors of
+  /// which nobody said the module's kind. What a user wrote instead judges alone.
   static Result<Selector> MakeDocumented(const Parameters& parameters, const std::string& parameter,
                                          std::string_view documented, std::vector<std::string> collections);
 

@@ -153,7 +153,8 @@ class Parser {
   }
 
   Status DefineTensor(const std::vector<std::string>& words) {
-    constexpr const char* kForm = "tensor NAME [kind KIND] [of MODULE] [axis N] [shape 2x3] [dtype D] [in A,B]";
+    constexpr const char* kForm =
+        "tensor NAME [kind KIND] [of MODULE] [axis N] [shape 2x3] [dtype D] [in A,B]";
     if (words.size() < 2 || words.size() % 2 != 0) return InvalidArgument(kForm);
     Tensor tensor;
     tensor.scalar = words[0] == "scalar";

@@ -25,8 +25,8 @@ struct Value {
 /// One line of a step: a tensor's elements there.
 struct Assignment {
   std::string tensor;
-  int64_t worker = -1;  ///< -1: all
-  uint16_t sub = 0;     ///< n: micro-step n-1
+  int64_t worker = -1;                 ///< -1: all
+  uint16_t sub = 0;                    ///< n: micro-step n-1
   std::vector<int64_t> shape;          ///< empty: of rank 1
   std::optional<Statistic> statistic;  ///< `values` are a derived statistic's entries
   uint64_t per = 0, samples = 1;       ///< of the statistic: elements per entry, extent of the first axis

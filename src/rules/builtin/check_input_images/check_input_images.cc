@@ -27,7 +27,10 @@ struct Seen {
 class CheckInputImages : public Rule {
  public:
   CheckInputImages(DerivedValues values, plan::StatisticNeed need, double threshold, int64_t least_images)
-      : values_(std::move(values)), need_(std::move(need)), threshold_(threshold), least_images_(least_images) {}
+      : values_(std::move(values)),
+        need_(std::move(need)),
+        threshold_(threshold),
+        least_images_(least_images) {}
 
   plan::Need Needs() const override {
     plan::Need need;
@@ -37,11 +40,12 @@ class CheckInputImages : public Rule {
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool judged = false;
-    const bool readable =
-        values_.ForEach(step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t, const StatisticValue& value) {
+    const bool readable = values_.ForEach(
+        step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t, const StatisticValue& value) {
           if (value.elements == 0 || value.values.empty()) return;
           for (const double sum : value.values) {
-            if (!std::isfinite(sum)) return;  // ExplodingTensor sees those; here they would hide all that follow
+            if (!std::isfinite(sum))
+              return;  // ExplodingTensor sees those; here they would hide all that follow
           }
           Seen& seen = seen_[{tensor, worker, value.values.size()}];
           seen.sums.resize(value.values.size());
@@ -83,7 +87,8 @@ class CheckInputImages : public Rule {
       finding.value = std::abs(mean);
       finding.comparison = ">";
       finding.threshold = threshold_;
-      finding.text = fmt::format("mean {:g} of channel {} of {} over {} images", mean, c, seen.sums.size(), seen.images);
+      finding.text =
+          fmt::format("mean {:g} of channel {} of {} over {} images", mean, c, seen.sums.size(), seen.images);
       findings->push_back(std::move(finding));
     }
   }
@@ -93,7 +98,8 @@ class CheckInputImages : public Rule {
   double threshold_;
   int64_t least_images_;
   uint64_t most_images_ = 0;
-  std::map<std::tuple<TensorIndex, WorkerIndex, size_t>, Seen> seen_;  // by channels: grey images are not colour ones
+  std::map<std::tuple<TensorIndex, WorkerIndex, size_t>, Seen>
+      seen_;  // by channels: grey images are not colour ones
 };
 
 }  // namespace
@@ -104,15 +110,16 @@ void RegisterCheckInputImages(RuleRegistry* registry) {
   info.snake_name = "check_input_images";
   info.scope = "deep learning";
   info.summary = "A channel of the input images has a mean far from zero.";
-  ParameterSpec channel =
-      NumberParameter("channel", "int", "1", -8, "", "The axis of the channels; negative ones count from the last.");
+  ParameterSpec channel = NumberParameter("channel", "int", "1", -8, "",
+                                          "The axis of the channels; negative ones count from the last.");
   channel.maximum = 8;
   info.parameters = {
       NumberParameter("threshold_mean", "float", "0.2", 0, "of the input",
                       "A channel whose mean is farther from zero is a hit."),
       NumberParameter("threshold_samples", "int", "500", 1, "images", "Judged from so many images on."),
-      DocumentedRegexParameter("regex", kDocumented, "Inputs to inspect by name; the default means the collection "
-                                                     "model_input."),
+      DocumentedRegexParameter("regex", kDocumented,
+                               "Inputs to inspect by name; the default means the collection "
+                               "model_input."),
       channel,
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {

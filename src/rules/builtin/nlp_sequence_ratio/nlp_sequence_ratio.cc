@@ -37,8 +37,8 @@ class NLPSequenceRatio : public Rule {
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool judged = false;
-    const bool readable =
-        values_.ForEach(step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t, const StatisticValue& value) {
+    const bool readable = values_.ForEach(
+        step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t, const StatisticValue& value) {
           if (value.elements == 0 || value.values.size() != thresholds_.size()) return;
           Seen& seen = seen_[{tensor, worker}];
           seen.counts.resize(thresholds_.size());
@@ -119,8 +119,8 @@ Result<std::vector<double>> ThresholdsOf(const Parameters& parameters) {
   for (const std::string& text : parameters.List("token_thresholds_percent")) {
     const auto percent = base::ParseDouble(text);
     if (!percent || !(*percent >= 0 && *percent <= 100)) {
-      return InvalidArgument(
-          fmt::format("parameter token_thresholds_percent: '{}' is not a number from 0 to 100 (percent)", text));
+      return InvalidArgument(fmt::format(
+          "parameter token_thresholds_percent: '{}' is not a number from 0 to 100 (percent)", text));
     }
     thresholds.push_back(*percent);
   }
@@ -136,11 +136,14 @@ void RegisterNLPSequenceRatio(RuleRegistry* registry) {
   info.scope = "deep learning";
   info.summary = "One token, such as padding, makes up too much of the sequences.";
   info.parameters = {
-      DocumentedRegexParameter("tensor_regex", kDocumented,
-                               "Inputs to inspect by name; the default means the collection embedding_input."),
-      ListParameter("token_values", "0", "", "The tokens that are counted: whole numbers, separated by commas."),
-      ListParameter("token_thresholds_percent", "50", "percent",
-                    "A token with a larger share is a hit: as many numbers as token_values, in the same order."),
+      DocumentedRegexParameter(
+          "tensor_regex", kDocumented,
+          "Inputs to inspect by name; the default means the collection embedding_input."),
+      ListParameter("token_values", "0", "",
+                    "The tokens that are counted: whole numbers, separated by commas."),
+      ListParameter(
+          "token_thresholds_percent", "50", "percent",
+          "A token with a larger share is a hit: as many numbers as token_values, in the same order."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(std::vector<double> tokens, TokensOf(parameters));

@@ -35,8 +35,8 @@ Result<Statistic> Inside(const Parameters& parameters, const std::string& functi
   const std::string low = "threshold_" + function + "_min", high = "threshold_" + function + "_max";
   Statistic statistic{Statistic::Kind::kCountWithin, {parameters.Float(low), parameters.Float(high)}};
   if (statistic.parameters[0] < statistic.parameters[1]) return statistic;
-  return InvalidArgument(fmt::format("parameter {}: {:g} is not below {} {:g}: every unit would be saturated", low,
-                                     statistic.parameters[0], high, statistic.parameters[1]));
+  return InvalidArgument(fmt::format("parameter {}: {:g} is not below {} {:g}: every unit would be saturated",
+                                     low, statistic.parameters[0], high, statistic.parameters[1]));
 }
 
 }  // namespace
@@ -69,14 +69,16 @@ void RegisterSaturatedActivation(RuleRegistry* registry) {
                                                                       {"tanh_input", "sigmoid_input"}));
     const plan::Need inspected = selector.Need();
     std::vector<plan::StatisticNeed> needs = {{{"tanh_input"}, {}, tanh}, {{"sigmoid_input"}, {}, sigmoid}};
-    if (inspected.collections.empty()) {  // which of the two a name stands for is known only when the tensor is there
+    if (inspected.collections
+            .empty()) {  // which of the two a name stands for is known only when the tensor is there
       needs = {{{}, inspected.tensor_regex, tanh}, {{}, inspected.tensor_regex, sigmoid}};
     }
     DerivedValues values(std::move(selector),
                          [=](const TensorInfo& tensor) { return InsideOf(tensor, tanh, sigmoid); });
     return std::unique_ptr<Rule>(std::make_unique<InactiveUnits>(
         std::move(values), std::move(needs), InactiveUnits::LimitsOf(parameters),
-        InactiveUnits::Words{"saturated_units_percent", "between the bounds", "at least one tanh's or sigmoid's inputs"}));
+        InactiveUnits::Words{"saturated_units_percent", "between the bounds",
+                             "at least one tanh's or sigmoid's inputs"}));
   });
 }
 
