@@ -375,6 +375,21 @@ void BindTrial(nb::module_& m) {
           },
           "name"_a, "global_step"_a, "worker"_a)
       .def(
+          "statistic",
+          [](PyTrial& t, const std::string& name, const std::string& id, int64_t step,
+             const std::string& worker) {
+            const tdbg::StatisticValue value =
+                ValueOrThrow(t.With([&](Trial& x) { return x.statistic(name, id, step, worker); }));
+            return nb::make_tuple(value.values, value.elements, value.samples);
+          },
+          "name"_a, "statistic"_a, "global_step"_a, "worker"_a)
+      .def(
+          "statistics",
+          [](PyTrial& t, const std::string& name) {
+            return ValueOrThrow(t.With([&](Trial& x) { return x.statistics(name); }));
+          },
+          "name"_a)
+      .def(
           "final_summary",
           [](PyTrial& t, const std::string& name, const std::string& worker) {
             return ValueOrThrow(t.With([&](Trial& x) { return x.final_summary(name, worker); }));

@@ -266,6 +266,16 @@ class Tensor:
 
         return Summary(self._raw.final_summary(self.name, worker or ""), no_histogram)
 
+    def statistics(self) -> list[str]:
+        """Ids of the derived statistics that the run keeps of this tensor: "count_above(0)"."""
+        self._trial._look()
+        return self._raw.statistics(self.name)
+
+    def statistic(self, statistic: str, step_num, mode=ModeKeys.GLOBAL, worker=None) -> tuple[np.ndarray, int, int]:
+        """(entries, elements each was taken over, samples) of one derived statistic; docs/statistics.md lists them."""
+        values, elements, samples = self._raw.statistic(self.name, statistic, self._global(step_num, mode), worker or "")
+        return np.asarray(values), elements, samples
+
     def histogram(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> Histogram:
         return Histogram(*self._raw.histogram(self.name, self._global(step_num, mode), worker or ""))
 
