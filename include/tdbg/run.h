@@ -42,6 +42,8 @@ struct RunOptions {
   /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2"
   /// instead of failing.
   bool sibling_if_locked = true;
+  /// The directory may hold other files, as smdebug's out_dir may. Else one that is no run is refused.
+  bool among_other_files = false;
 };
 
 /// What an adaptor knows about a tensor when it first sees it.

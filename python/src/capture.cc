@@ -107,7 +107,7 @@ uint32_t Fingerprint(uintptr_t pointer, uint64_t bytes) {
 
 std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
                           int64_t attempt, int64_t step_base, std::string adaptor,
-                          std::vector<std::string> command, bool sibling_if_locked) {
+                          std::vector<std::string> command, bool sibling_if_locked, bool among_other_files) {
   tdbg::RunOptions options;
   options.directory = std::move(directory);
   options.plan_json = std::move(plan_json);
@@ -118,6 +118,7 @@ std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t 
   options.adaptor = std::move(adaptor);
   options.command = std::move(command);
   options.sibling_if_locked = sibling_if_locked;
+  options.among_other_files = among_other_files;
   auto run = [&] {
     nb::gil_scoped_release unlocked;  // populates the journal
     return Run::Open(options);
@@ -339,7 +340,8 @@ NB_MODULE(_capture, m) {
   nb::class_<Run>(m, "Run")
       .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
                   "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",
-                  "command"_a = std::vector<std::string>(), "sibling_if_locked"_a = true)
+                  "command"_a = std::vector<std::string>(), "sibling_if_locked"_a = true,
+                  "among_other_files"_a = false)
       .def_prop_ro_static("NOT_WANTED", [](nb::handle) { return Run::kNotWanted; })
       .def_prop_ro("directory", [](const Run& r) { return r.directory(); })
       .def_prop_ro("attempt", [](const Run& r) { return r.attempt(); })

@@ -235,7 +235,7 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const
   for (int n = 1; n <= kMaxSiblings; ++n) {
     place.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
     TDBG_RETURN_IF_ERROR(files.CreateDirectories(place.directory));
-    if (!files.Exists(Path(place.directory, format::kRunFile))) {
+    if (!options.among_other_files && !files.Exists(Path(place.directory, format::kRunFile))) {
       Status foreign = RefuseForeignDirectory(place.directory, files);
       if (!foreign.ok() && files.Exists(Path(place.directory, kOpeningLock))) {
         // Another rank may be making it a run at this moment; run.json comes last. Looked at again when it is

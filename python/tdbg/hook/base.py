@@ -70,6 +70,8 @@ class BaseHook:
         self.export_tensorboard = bool(export_tensorboard) or bool(tensorboard_dir)
         self.tensorboard_dir = tensorboard_dir or (
             os.path.join(self.out_dir, "tensorboard") if export_tensorboard else None)
+        if self.export_tensorboard:
+            logger.warning("TensorBoard's files are not written by the training itself: tdbg export --to tensorboard")
         self.dry_run = bool(dry_run)
         self.save_all = bool(save_all)
         self.include_workers = include_workers
@@ -364,11 +366,11 @@ class BaseHook:
             if rank != self._plan["include_workers"]:
                 self._closed = True
                 return False
-            world_size = 1 if not self._launched else world_size
+            world_size = 1
         directory = self._launched or self.out_dir
         self._run = Run.open(directory=directory, plan_json=self._plan_text, rank=rank, world_size=world_size,
-                             adaptor=self._adaptor(), command=list(sys.orig_argv), sibling_if_locked=bool(self._launched))
-        if self._launched:
+                             adaptor=self._adaptor(), command=list(sys.orig_argv), sibling_if_locked=bool(self._launched), among_other_files=not self._launched)
+        if self._launched and rank == 0:
             self._link(self._run.directory)
         return True
 

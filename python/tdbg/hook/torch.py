@@ -118,9 +118,9 @@ class Hook(BaseHook):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self._guard = Guard(self._count_error, self._give_up)
-        self._roots = {}        # id(module) -> _Root
+        self._roots = weakref.WeakKeyDictionary()    # module -> _Root
         self._losses = {}       # id(loss module) -> it
-        self._known = {}        # id(module) -> kind, of modules with a hook
+        self._known = weakref.WeakSet()              # modules with a hook
         self._numbers = {}      # (name, "input") -> how many in this step
         self._gradients = {}    # gradient's name -> how many in this step
         self._thread = None
@@ -133,10 +133,10 @@ class Hook(BaseHook):
         """Watches a model: parameters, gradients, and what its modules take and return, as far as it is saved."""
         if not isinstance(module, torch.nn.Module):
             raise SMDebugTypeError(f"register_module({type(module).__name__}): a torch.nn.Module is accepted")
-        if id(module) in self._roots:
+        if module in self._roots:
             logger.warning("register_module: %s is registered already", module._get_name())
             return
-        root = self._roots[id(module)] = _Root(self, module)
+        root = self._roots[module] = _Root(self, module)
         for name, child in module.named_modules():
             child._module_name = name or root.label
         module.register_forward_pre_hook(_RootPre(self))
@@ -182,7 +182,7 @@ class Hook(BaseHook):
         # Patterns of one's own may ask for any number of an output; those of built-in collections for all or none.
         self._any_module = any(c.get("keep") and c.get("include_regex") and c["name"] not in
                                ("weights", "biases", "gradients", "losses") for c in self._plan["collections"])
-        for root in self._roots.values():
+        for root in list(self._roots.values()):
             self._watch_root(root)
         return True
 
@@ -204,8 +204,8 @@ class Hook(BaseHook):
         return any(run.wants(f"{name}_{what}_{k}", what, kind, 0) for what in ("input", "output") for k in range(_PROBES))
 
     def _watch_module(self, module):
-        if id(module) not in self._known:
-            self._known[id(module)] = module_kind(module)
+        if module not in self._known:
+            self._known.add(module)
             module.register_forward_hook(_ModulePost(self), with_kwargs=True)
 
     # Events ---------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Hook(BaseHook):
         if self._closed or in_backward() != -1 or (self._thread is not None and self._thread != threading.get_ident()):
             return
         self._prepare()         # what cannot be meant is raised here, in the first step
-        self._watched("forward of " + self._roots[id(module)].label, self.forward_pre_hook, module, inputs)
+        self._watched("forward of " + self._roots[module].label, self.forward_pre_hook, module, inputs)
 
     def forward_pre_hook(self, module, inputs):
         """A registered module is called: a step begins."""
@@ -223,7 +223,7 @@ class Hook(BaseHook):
         self._numbers.clear()
         if self._begin_step():
             self.last_saved_step = self.step
-            self._roots[id(module)].put()
+            self._roots[module].put()
         self._gradients.clear()
 
     def forward_hook(self, module, inputs, outputs):
@@ -288,7 +288,7 @@ class Hook(BaseHook):
     def _kind_of(self, name):
         if not hasattr(self, "_kinds"):
             self._kinds = {}
-            for root in self._roots.values():
+            for root in list(self._roots.values()):
                 for child in (() if root.module() is None else root.module().modules()):
                     self._kinds[getattr(child, "_module_name", "")] = module_kind(child)
             self._kinds.update({loss._get_name(): "loss" for loss in self._losses.values()})

@@ -180,6 +180,17 @@ def test_configuration_that_can_mean_nothing_is_said(tmp_path):
         Hook(out)
 
 
+def test_out_dir_may_hold_other_files(tmp_path):
+    (tmp_path / "model.pt").write_text("mine")
+    hook = Hook(str(tmp_path), **every(include_collections=["weights"]))
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    net(torch.ones(1, 2))
+    hook.close()
+    assert tdbg.open(tmp_path).tensor_names() == ["Linear_weight"]
+    assert (tmp_path / "model.pt").read_text() == "mine"
+
+
 def test_the_documented_way_to_switch_losses_off_works(tmp_path):
     hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights"]))
     hook.get_collection("losses").save_config.end_step = 0
