@@ -1,6 +1,7 @@
-"""The three trainings that every overhead is measured on. Seeded; data neither constant nor different between runs.
+"""The trainings that every overhead is measured on. Seeded; data neither constant nor different between runs.
 
 cnn          FashionMNIST, 8 parameters, 1.7 MB: few, large tensors; arithmetic dominates
+units        the same data, ReLU and tanh: what rules about units and changes cost
 transformer  245 parameters, about 3 MB, more than 200 modules: the common middle
 mlp          1,200 parameters of 64 and 8 floats: the cost per tensor and nothing else
 """
@@ -50,6 +51,24 @@ class Net(nn.Module):
         return self.fc2(self.relu2(self.fc1(x.flatten(1))))
 
 
+class UnitNet(nn.Module):
+    """What rules about units look at: convolutions under ReLU, a wide layer under tanh."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.relu1 = nn.Conv2d(1, 20, 5), nn.ReLU()
+        self.conv2, self.relu2 = nn.Conv2d(20, 50, 5), nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+        self.fc1, self.tanh1 = nn.Linear(800, 500), nn.Tanh()
+        self.fc2, self.relu3 = nn.Linear(500, 100), nn.ReLU()
+        self.fc3 = nn.Linear(100, 10)
+
+    def forward(self, x):
+        x = self.pool(self.relu1(self.conv1(x)))
+        x = self.pool(self.relu2(self.conv2(x)))
+        return self.fc3(self.relu3(self.fc2(self.tanh1(self.fc1(x.flatten(1))))))
+
+
 class Transformer(nn.Module):
     def __init__(self, width=64, layers=20, vocabulary=1000, length=24):
         super().__init__()
@@ -87,8 +106,8 @@ class Training:
         self.name = name
         self.position = 0
         self.before_update, self.after_update = [], []  # rivals that want to be called: f(loss)
-        if name == "cnn":
-            self.model, self.criterion = Net(), nn.CrossEntropyLoss()
+        if name in ("cnn", "units"):
+            self.model, self.criterion = (Net if name == "cnn" else UnitNet)(), nn.CrossEntropyLoss()
             self.inputs, self.targets = fashion_mnist(8192, seed)
             self.batch = 64
             self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
@@ -105,7 +124,7 @@ class Training:
             self.batch = 16
             self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
         else:
-            raise SystemExit(f"bench: no model {name!r}; there are cnn, transformer, mlp")
+            raise SystemExit(f"bench: no model {name!r}; there are cnn, units, transformer, mlp")
 
     def forward_backward(self):
         start = self.position % (len(self.inputs) - self.batch)

@@ -41,6 +41,14 @@ ALL = {
         + [a for c in ("weights", "biases", "gradients", "losses", "relu_output") for a in ("--collect", c + ":1")],
         "the same and raw weights, biases, gradients, losses, relu outputs, every step, policy block",
     ),
+    "units": (
+        "", ["--rule", "dead_relu", "--rule", "saturated_activation"],
+        "tdbg: statistics, losses, context; DeadRelu and SaturatedActivation, every step; no raw values",
+    ),
+    "changes": (
+        "", ["--rule", "weight_update_ratio", "--rule", "unchanged_tensor", "collection_names=weights"],
+        "tdbg: the same; WeightUpdateRatio and UnchangedTensor at their interval",
+    ),
     "smdebug_raw": ("smdebug", None, "smdebug 1.0.34: the same raw tensors, every step"),
     "smdebug_parameters": ("smdebug", None, "smdebug 1.0.34: raw parameters and gradients, every step"),
     "hand_rolled": ("", None, "mean, std, norm, abs-max by torch and .item()"),
@@ -54,12 +62,14 @@ TABLES = {
         "bare", "bare again", "idle", "default", "outputs", "raw", "smdebug_raw", "hand_rolled", "wandb",
         "tensorboard", "trainscope", "trainscope_every_step",
     ],
+    "units": ["bare", "bare again", "default", "units", "changes"],
     "transformer": ["bare", "bare again", "idle", "default", "outputs", "hand_rolled", "wandb", "trainscope_every_step"],
     "mlp": ["bare", "bare again", "idle", "default", "smdebug_parameters", "hand_rolled", "wandb"],
 }  # fmt: skip
 # (model, variant) -> bar on the ratio to bare, as the project promises it
 BARS = {
     ("cnn", "default"): 1.03, ("transformer", "default"): 1.03, ("mlp", "default"): 1.05,
+    ("units", "units"): 1.08, ("units", "changes"): 1.02,
     ("cnn", "outputs"): 1.08, ("transformer", "outputs"): 1.10, ("cnn", "raw"): 1.20,
 }  # fmt: skip
 CONFIGS = {
