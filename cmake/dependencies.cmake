@@ -4,6 +4,7 @@ find_package(PkgConfig REQUIRED)
 find_package(hwy CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(fmt CONFIG REQUIRED)
+find_package(simdjson CONFIG REQUIRED)  # of the reading side only
 # Static, so that the extension module that training loads brings no shared object of its own.
 find_library(TDBG_PCRE2_STATIC libpcre2-8.a REQUIRED)
 find_path(TDBG_PCRE2_INCLUDE pcre2.h REQUIRED)

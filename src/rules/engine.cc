@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "rules/details.h"
+#include "rules/selector.h"
 #include "rules/trial_source.h"
+#include "trial/columns.h"
 
 namespace tdbg::rules {
 namespace {
@@ -29,6 +31,9 @@ struct Engine::Impl {
     int64_t start_step = 0;
     int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
     bool done = false;
+    Selector needed;       // the tensors of its Needs()
+    uint64_t unknown = 0;  // columns it reads that rows of those tensors did not know
+    std::string unknown_of;  // the first such tensor
 
     bool Sees(int64_t global_step) const {
       return !done && global_step >= start_step && global_step < end_step;
@@ -61,6 +66,8 @@ struct Engine::Impl {
     }
     TDBG_ASSIGN_OR_RETURN(running.rule, registry->Make(config.rule, config.parameters));
     running.rule->Enter(environment);
+    const plan::Need need = running.rule->Needs();
+    TDBG_ASSIGN_OR_RETURN(running.needed, Selector::Make(need.collections, need.tensor_regex));
     RuleStatus status;
     status.name = config.name.empty() ? info->class_name : config.name;
     status.rule = info->class_name;
@@ -93,6 +100,8 @@ struct Engine::Impl {
         rules[i].rule->Enter(environment);
       }
       statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
+      rules[i].unknown = 0;
+      rules[i].unknown_of.clear();
     }
     next = next_stall = 0;
     last_judged_step = -1;
@@ -107,16 +116,33 @@ struct Engine::Impl {
           rule.OnStall(stalls[next_stall], findings);
           return Result<Judged>(Judged::kNotDue);
         };
-        if (Invoke(i, judge, wall_nanos)) changed->push_back(i);
+        if (Invoke(i, nullptr, judge, wall_nanos)) changed->push_back(i);
       }
     }
   }
 
-  // True if the rule's status changed.
+  // A tensor the rule inspects has a row at this step that does not say what the rule reads: a clean verdict would
+  // speak for a tensor that was not looked at.
+  bool NeededSomethingHidden(size_t i, const StepContext& context) {
+    bool needed = false;
+    Running& running = rules[i];
+    if (context.hidden_rows().empty()) return false;
+    running.needed.Update(context);
+    for (const StepContext::HiddenRow& row : context.hidden_rows()) {
+      if (!running.needed.contains(row.tensor)) continue;
+      needed = true;
+      running.unknown |= row.unknown;
+      if (running.unknown_of.empty()) running.unknown_of = context.tensor(row.tensor).name;
+    }
+    return needed;
+  }
+
+  // `context`: the step at hand, where there is one. True if the rule's status changed.
   template <typename Judge>
-  bool Invoke(size_t i, Judge&& judge, int64_t wall_nanos) {
+  bool Invoke(size_t i, const StepContext* context, Judge&& judge, int64_t wall_nanos) {
     RuleStatus& status = statuses[i];
     std::vector<Finding> findings;
+    if (context) context->ShowRowsThatKnow(rules[i].rule->Columns());
     Result<Judged> judged = Judged::kNotDue;
     try {
       judged = judge(*rules[i].rule, &findings);
@@ -129,6 +155,7 @@ struct Engine::Impl {
       Settle(i, RuleState::kError, judged.status().ToString(), wall_nanos);
       return true;
     }
+    if (findings.empty() && context && NeededSomethingHidden(i, *context)) judged = Judged::kIncomplete;
     status.steps_judged += *judged == Judged::kJudged || !findings.empty();
     status.steps_incomplete += *judged == Judged::kIncomplete;
     if (findings.empty()) return false;
@@ -164,7 +191,7 @@ struct Engine::Impl {
         const auto judge = [&](Rule& rule, std::vector<Finding>* findings) {
           return rule.Invoke(*context, findings);
         };
-        if (Invoke(i, judge, wall_nanos)) changed->push_back(i);
+        if (Invoke(i, context, judge, wall_nanos)) changed->push_back(i);
       }
       last_judged_step = s;
     }
@@ -180,6 +207,10 @@ struct Engine::Impl {
       text +=
           fmt::format("{} of {} steps lacked {}; ", statuses[i].steps_incomplete,
                       statuses[i].steps_incomplete + statuses[i].steps_judged, raw ? "values" : "statistics");
+    }
+    if (rules[i].unknown != 0) {
+      text += fmt::format("{} cannot be known from the reductions that were saved of {}; ",
+                          columns::Names(rules[i].unknown), rules[i].unknown_of);
     }
     for (const LossInfo& loss : losses) {
       if (loss.kind != "summary" && loss.kind != "step" && !(raw && loss.kind == "raw")) continue;
@@ -213,7 +244,8 @@ struct Engine::Impl {
         const auto judge = [&](Rule& rule, std::vector<Finding>* findings) {
           return rule.AtEnd(last, findings);
         };
-        if (Invoke(i, judge, wall_nanos)) continue;
+        last.ShowRowsThatKnow(rules[i].rule->Columns());
+        if (Invoke(i, nullptr, judge, wall_nanos)) continue;
       }
       if (!asked) {
         losses = steps.losses();

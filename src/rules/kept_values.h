@@ -10,6 +10,7 @@
 #include "rules/interval_means.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
+#include "trial/columns.h"
 #include "trial/elements.h"
 
 namespace tdbg::rules {
@@ -78,6 +79,7 @@ bool ForEachKeptValue(const StepContext& step, const Selector& inspected, Wanted
   }
   step.ForEachRow([&](const StepContext::Row& row) {
     if (row.count() != 1 || row.sub != SubKey{} || !inspected.contains(row.tensor)) return;
+    if (!columns::IsKnown(*row.batch, row.ref.row, ~uint64_t{0})) return;
     const DType dtype = step.tensor(row.tensor).dtype;
     const auto element = OnlyElement(row.summary(), dtype);
     if (element && wanted(row.tensor, row.worker))

@@ -1,4 +1,5 @@
 #include "rules/loss_values.h"
+#include "trial/columns.h"
 
 #include <algorithm>
 
@@ -32,7 +33,7 @@ const std::vector<LossValue>& LossReader::Read(const StepContext& step) {
     const store::SummaryBatch& batch = *span.batch;
     for (uint32_t i = span.begin; i < span.end; ++i) {
       const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
-      if (!inspected[tensor] || batch.point[i] != 0 || batch.count[i] == 0) continue;
+      if (!inspected[tensor] || batch.point[i] != 0 || columns::IsEmpty(batch, i)) continue;
       const bool finite = (batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) == 0;
       Add(tensor, span.worker, {batch.sub[i], Point::kNone}, finite ? batch.mean[i] : NumpyMean(batch.at(i)));
     }

@@ -8,6 +8,7 @@
 #include "rules/interval_means.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
+#include "trial/columns.h"
 
 namespace tdbg::rules {
 
@@ -30,6 +31,7 @@ class LossReader {
   explicit LossReader(Selector selector) : selector_(std::move(selector)) {}
 
   const Selector& selector() const { return selector_; }
+  static constexpr uint64_t kColumns = columns::kFinite | columns::kMean;  ///< that Read reads, for Rule::Columns
   /// Valid until the next call.
   const std::vector<LossValue>& Read(const StepContext& step);
 

@@ -25,6 +25,7 @@ class StepContext {
   using Row = TrialAccess::Row;
   using RowSpan = TrialAccess::RowSpan;
   using Scalar = TrialAccess::Scalar;
+  using HiddenRow = TrialAccess::HiddenRow;
 
   virtual ~StepContext() = default;
 
@@ -44,6 +45,10 @@ class StepContext {
   virtual size_t tensor_count() const = 0;
   virtual const TensorInfo& tensor(TensorIndex tensor) const = 0;
   virtual const std::string& worker_name(WorkerIndex worker) const = 0;
+
+  /// Called by the engine before each rule, with its Columns(): rows() shows what knows these, hidden_rows() the rest.
+  virtual void ShowRowsThatKnow(uint64_t columns) const { (void)columns; }
+  virtual std::span<const HiddenRow> hidden_rows() const { return {}; }
 
   /// Every worker's statistics of this step, by rank: micro-steps and points included.
   virtual std::span<const RowSpan> rows() const = 0;

@@ -76,21 +76,33 @@ bool TrialSource::StatisticsShed(const TrialAccess::Step& step) {
   return !explained;
 }
 
-const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker>& lost) {
+void TrialSource::Step::ShowRowsThatKnow(uint64_t columns) const {
+  if (columns == columns_ || all_known_) return;
   uint64_t unreadable = 0;
+  columns_ = columns;
+  hidden_.clear();
+  rows_ = access_.RowSpansOf(position_, &unreadable, columns, &hidden_);
+  if (!lost_->empty()) {
+    kept_.clear();
+    for (const StepContext::RowSpan& span : rows_) {
+      if (!Drops(span.worker)) kept_.push_back(span);
+    }
+    rows_ = kept_;
+    std::erase_if(hidden_, [this](const HiddenRow& row) { return Drops(row.worker); });
+  }
+  incomplete_ = unreadable != 0 || shed_;
+}
+
+const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker>& lost) {
   step_.step_ = &access_.steps()[position];
   step_.position_ = position;
   step_.lost_ = &lost;
   step_.scalars_read_ = false;
-  step_.rows_ = access_.RowSpansOf(position, &unreadable);
-  if (!lost.empty()) {
-    step_.kept_.clear();
-    for (const StepContext::RowSpan& span : step_.rows_) {
-      if (!step_.Drops(span.worker)) step_.kept_.push_back(span);
-    }
-    step_.rows_ = step_.kept_;
-  }
-  step_.incomplete_ = unreadable != 0 || StatisticsShed(*step_.step_);
+  step_.shed_ = StatisticsShed(*step_.step_);
+  step_.all_known_ = false;
+  step_.columns_ = 0;
+  step_.ShowRowsThatKnow(~uint64_t{0});
+  step_.all_known_ = step_.hidden_.empty();
   return step_;
 }
 

@@ -39,6 +39,8 @@ class TrialSource : public StepSource {
     const std::string& worker_name(WorkerIndex worker) const override {
       return access_.workers()[worker].name;
     }
+    void ShowRowsThatKnow(uint64_t columns) const override;
+    std::span<const HiddenRow> hidden_rows() const override { return hidden_; }
     std::span<const RowSpan> rows() const override { return rows_; }
     std::span<const Scalar> scalars() const override;
     std::span<const WorkerIndex> raw_workers() const override;
@@ -57,10 +59,14 @@ class TrialSource : public StepSource {
     const TrialAccess& access_;
     const TrialAccess::Step* step_ = nullptr;
     size_t position_ = 0;
-    bool incomplete_ = false;
+    bool shed_ = false;
+    mutable bool incomplete_ = false;
     const std::vector<LostWorker>* lost_ = nullptr;
-    std::span<const RowSpan> rows_;
-    std::vector<RowSpan> kept_;  // rows_ without lost workers'
+    mutable uint64_t columns_ = 0;
+    mutable bool all_known_ = true;  // no row of the step lacks a column
+    mutable std::span<const RowSpan> rows_;
+    mutable std::vector<RowSpan> kept_;  // rows_ without lost workers'
+    mutable std::vector<HiddenRow> hidden_;
     mutable std::vector<Scalar> scalars_;
     mutable bool scalars_read_ = false;
     mutable std::vector<WorkerIndex> raw_workers_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trial/columns.h"
 #include "trial/elements.h"
 #include "trial/impl.h"
 #include "trial/lookup.h"
@@ -67,7 +68,8 @@ std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {
   return out;
 }
 
-std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint64_t* lost_rows) const {
+std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint64_t* lost_rows, uint64_t wanted,
+                                                              std::vector<HiddenRow>* hidden) const {
   const Trial::Impl& impl = *trial_->impl_;
   std::vector<RowSpan>& spans = impl.scratch_spans;
   spans.clear();
@@ -80,11 +82,38 @@ std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint6
     const auto [first, last] =
         StepRange(slot.rows, at.info.global_step, [](const StepRows& r) { return r.global_step; });
     for (auto it = first; it != last; ++it) {
-      if (batches[it->batch].damaged != 0) {
+      const store::SummaryBatch& batch = batches[it->batch];
+      if (batch.damaged != 0) {
         if (lost_rows) *lost_rows += it->end - it->begin;
         continue;
       }
-      spans.push_back({worker, it->batch, &batches[it->batch], it->begin, it->end, slot.tensor_of});
+      slot.reader->Prepare(it->batch, it->begin, it->end);
+      if (batch.unknown == nullptr) {
+        spans.push_back({worker, it->batch, &batch, it->begin, it->end, slot.tensor_of});
+        continue;
+      }
+      // Runs of rows that know what is asked for.
+      const uint64_t barring = wanted | store::kUnreadable | store::kNoStatistics;
+      const bool finiteness_first = (wanted & columns::kFinite) == columns::kFinite && wanted != ~uint64_t{0};
+      const auto shown = [&](uint32_t row) {
+        if ((batch.unknown[row] & barring) == 0) return true;
+        return finiteness_first && (batch.unknown[row] & (columns::kFinite | store::kUnreadable)) == 0 &&
+               (batch.nan_count[row] | batch.pos_inf_count[row] | batch.neg_inf_count[row]) != 0;
+      };
+      for (uint32_t i = it->begin; i < it->end;) {
+        const uint32_t begin = i;
+        while (i < it->end && shown(i)) ++i;
+        if (i != begin) spans.push_back({worker, it->batch, &batch, begin, i, slot.tensor_of});
+        for (; i < it->end && !shown(i); ++i) {
+          const uint64_t unknown = batch.unknown[i];
+          if ((unknown & store::kNoStatistics) != 0) continue;
+          if ((unknown & store::kUnreadable) != 0) {
+            if (lost_rows) ++*lost_rows;
+          } else if (hidden) {
+            hidden->push_back({slot.tensor_of[batch.tensor[i]], worker, unknown & wanted});
+          }
+        }
+      }
     }
   }
   return spans;
@@ -124,7 +153,9 @@ std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t st
       for (auto it = first; it != last; ++it) {
         const store::SummaryBatch& batch = batches[it->batch];
         const SubKey key{batch.sub[it->row], static_cast<Point>(batch.point[it->row])};
-        if (key == sub && batch.damaged == 0) return Row{tensor, candidate, key, &batch, *it};
+        if (key != sub || batch.damaged != 0) continue;
+        slot.reader->Prepare(it->batch, it->row, it->row + 1);
+        if (batch.unknown == nullptr || batch.unknown[it->row] == 0) return Row{tensor, candidate, key, &batch, *it};
       }
     }
   }
@@ -179,6 +210,8 @@ std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
       for (auto it = row; it != row_end; ++it) {
         const store::SummaryBatch& batch = batches[it->batch];
         if (batch.damaged != 0) continue;
+        slot.reader->Prepare(it->batch, it->row, it->row + 1);
+        if (batch.unknown != nullptr && batch.unknown[it->row] != 0) continue;
         const auto value = OnlyElement(batch.at(it->row), slot.reader->tensors()[id].dtype);
         if (value) offer({batch.sub[it->row], static_cast<Point>(batch.point[it->row])}, *value);
       }
@@ -271,6 +304,37 @@ Result<TensorValue> WorkerSlot::MapRaw(const store::RawRef& ref) const {
 
 Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {
   return trial_->impl_->slots[raw.worker]->ReadRaw(raw.ref);
+}
+
+std::vector<TrialAccess::SavedReduction> TrialAccess::ReductionsAt(TensorIndex tensor, size_t step,
+                                                                   std::optional<WorkerIndex> worker) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  const Step& at = impl.steps[step];
+  std::vector<SavedReduction> out;
+  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
+    if ((worker && candidate != *worker) || !out.empty()) continue;
+    const WorkerSlot& slot = *impl.slots[candidate];
+    for (const format::TensorId id : slot.IdsOf(tensor)) {
+      for (const auto& saved : slot.reader->ReductionsOf(id, at.info.global_step)) {
+        out.push_back({std::string(saved.name), saved.absolute, {tensor, candidate, saved.ref}});
+      }
+    }
+  }
+  return out;
+}
+
+std::optional<std::vector<int64_t>> TrialAccess::SavedShapeAt(TensorIndex tensor, size_t step,
+                                                              std::optional<WorkerIndex> worker) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  const Step& at = impl.steps[step];
+  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
+    if (worker && candidate != *worker) continue;
+    const WorkerSlot& slot = *impl.slots[candidate];
+    for (const format::TensorId id : slot.IdsOf(tensor)) {
+      if (auto shape = slot.reader->SavedShapeOf(id, at.info.global_step)) return shape;
+    }
+  }
+  return std::nullopt;
 }
 
 const format::ContextRecord* TrialAccess::ContextAt(std::string_view topic, int64_t global_step) const {

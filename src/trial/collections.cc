@@ -51,6 +51,7 @@ bool Trial::Impl::SavesReductionsOf(const TensorInfo& info, int64_t global_step)
 
 std::vector<CollectionInfo> Trial::collections() const {
   std::map<std::string, CollectionInfo> by_name;
+  impl_->SmdebugCollections(&by_name);
   if (impl_->plan) {
     for (const plan::CollectionPlan& c : impl_->plan->collections) {
       CollectionInfo& info = by_name[c.name];

@@ -17,7 +17,27 @@ void AddOnce(std::string line, std::vector<std::string>* list) {
 
 }  // namespace
 
+WorkerIndex Trial::Impl::AddWorker(size_t attempt_index, std::unique_ptr<store::WorkerReader> reader,
+                                   std::string name, std::string directory) {
+  AttemptSlot& attempt = attempts[attempt_index];
+  auto slot = std::make_unique<WorkerSlot>();
+  slot->reader = std::move(reader);
+  slot->directory = std::move(directory);
+  slot->attempt_index = attempt_index;
+  slot->info.name = std::move(name);
+  slot->info.attempt = attempt.number;
+  slot->info.rank = slot->reader->info().rank;
+  const auto index = static_cast<WorkerIndex>(slots.size());
+  slots.push_back(std::move(slot));
+  attempt.workers.push_back(index);
+  std::stable_sort(attempt.workers.begin(), attempt.workers.end(), [this](WorkerIndex a, WorkerIndex b) {
+    return slots[a]->info.rank < slots[b]->info.rank;
+  });
+  return index;
+}
+
 Status Trial::Impl::Discover(bool* news) {
+  if (smdebug) return DiscoverSmdebug(news);
   TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> entries, Files().List(path));
   for (const base::DirEntry& entry : entries) {
     const auto number = base::ParseInt(entry.name);
@@ -75,19 +95,9 @@ Status Trial::Impl::Discover(bool* news) {
                 &own_damage);
         continue;
       }
-      auto slot = std::make_unique<WorkerSlot>();
-      slot->reader = std::move(*reader);
-      slot->directory = directory;
-      slot->attempt_index = i;
-      slot->info.name = slot->reader->info().worker.empty() ? entry.name : slot->reader->info().worker;
-      slot->info.attempt = attempt.number;
-      slot->info.rank = slot->reader->info().rank;
-      const auto index = static_cast<WorkerIndex>(slots.size());
-      slots.push_back(std::move(slot));
-      attempt.workers.push_back(index);
-      std::stable_sort(attempt.workers.begin(), attempt.workers.end(), [this](WorkerIndex a, WorkerIndex b) {
-        return slots[a]->info.rank < slots[b]->info.rank;
-      });
+      const std::string& told = (*reader)->info().worker;
+      std::string name = told.empty() ? entry.name : told;
+      AddWorker(i, std::move(*reader), std::move(name), directory);
       *news = true;
     }
   }
@@ -96,6 +106,7 @@ Status Trial::Impl::Discover(bool* news) {
 }
 
 bool Trial::Impl::Watch() {
+  if (smdebug) return WatchSmdebug();
   bool added = !watched;
   if (!watched) waiter.Watch(path);
   watched = true;

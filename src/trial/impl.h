@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +21,10 @@
 #include "trial/names.h"
 
 namespace tdbg {
+
+namespace compat::smdebug {
+class Run;
+}
 
 /// Rows [begin, end) of a batch that belong to one step.
 struct StepRows {
@@ -76,6 +82,8 @@ struct Trial::Impl {
   std::string path;
   TrialOptions options;
   format::RunInfo run;
+  /// Set where the directory is one that smdebug wrote; discover_smdebug.cc is what knows of it.
+  std::shared_ptr<compat::smdebug::Run> smdebug;
   bool watched = false;
 
   /// What was to be saved; nothing where no plan could be read.
@@ -98,6 +106,7 @@ struct Trial::Impl {
 
   int64_t last_discovery_nanos = 0;
   base::ChangeWaiter waiter;
+  std::set<std::string> smdebug_watched;
   mutable std::vector<TrialAccess::RowSpan> scratch_spans;
   /// Complete steps by mode and the mode's own number, brought up to date when it is asked for.
   struct ModeIndex {
@@ -114,6 +123,16 @@ struct Trial::Impl {
   // discover.cc
   Status Discover(bool* news);
   bool Watch();  ///< true if there was something that was not watched yet
+  WorkerIndex AddWorker(size_t attempt_index, std::unique_ptr<store::WorkerReader> reader, std::string name,
+                        std::string directory);
+  // discover_smdebug.cc
+  Status OpenSmdebug();
+  Status DiscoverSmdebug(bool* news);
+  bool WatchSmdebug();
+  void SmdebugCollections(std::map<std::string, CollectionInfo>* by_name) const;
+  std::vector<std::string> SmdebugDamage() const;
+  uint64_t SmdebugIndexBytes() const;
+  bool SmdebugEndedEmpty() const;
   // collections.cc
   void ReadPlan();
   /// Reductions of the collection were asked for by name, and are due at this step.

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "store/reader/columns.h"
 #include "tdbg/trial.h"
+#include "trial/columns.h"
 #include "trial/elements.h"
 #include "trial/impl.h"
 #include "trial/value_finder.h"
@@ -95,6 +96,14 @@ Result<const Field*> FieldOf(std::string_view name) {
   return InvalidArgument("no field '" + std::string(name) + "'" +
                          (nearest ? ": did you mean '" + *nearest + "'?" : std::string()) +
                          " There are:" + all);
+}
+
+/// False where only reductions were saved and they do not say it, where the row is damaged, or of a type without
+/// statistics. \pre the row is prepared
+bool Knows(const SummaryBatch& batch, uint32_t row, const Field& field) {
+  constexpr uint64_t kNothing = store::kUnreadable | store::kNoStatistics;
+  const uint64_t needed = field.name == "mean_abs" ? columns::kMeanAbs : field.columns;
+  return columns::IsKnown(batch, row, needed | kNothing);
 }
 
 /// Where a tensor's numbers of one step are.
@@ -196,7 +205,7 @@ class SeriesCollector {
       out[f] = kNaN;
       if (batch == nullptr) {
         if (fields[f]->of_a_number) out[f] = place.value;
-      } else if ((batch->damaged & fields[f]->columns) == 0) {
+      } else if ((batch->damaged & fields[f]->columns) == 0 && Knows(*batch, place.row, *fields[f])) {
         out[f] = fields[f]->of(*batch, place.row);
       }
     }
@@ -278,10 +287,14 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
   Series series;
   series.steps.resize(places.size());
   series.values.resize(places.size());
-  for (size_t i = 0; i < places.size(); ++i) {
-    series.steps[i] = places[i].step;
-    TDBG_RETURN_IF_ERROR(collector.Fill(places[i], {&f, 1}, &series.values[i]));
+  size_t n = 0;
+  for (const Place& place : places) {
+    series.steps[n] = place.step;
+    TDBG_RETURN_IF_ERROR(collector.Fill(place, {&f, 1}, &series.values[n]));
+    n += place.batch == nullptr || Knows(*place.batch, place.row, *f);
   }
+  series.steps.resize(n);
+  series.values.resize(n);
   return series;
 }
 

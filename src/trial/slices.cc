@@ -73,6 +73,9 @@ Result<std::vector<int64_t>> Trial::shape(std::string_view name, int64_t global_
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   for (const WorkerSlot* slot : workers) {
+    for (const format::TensorId id : slot->IdsOf(finder.tensor())) {
+      if (auto saved = slot->reader->SavedShapeOf(id, global_step)) return *std::move(saved);
+    }
     if (const auto ref = finder.RawOf(*slot, global_step)) {
       const std::span<const int64_t> shape = slot->reader->ShapeOf(*ref);
       return std::vector<int64_t>(shape.begin(), shape.end());

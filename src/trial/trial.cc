@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "format/version.h"
 #include "trial/impl.h"
+#include "trial/run_kind.h"
 
 namespace tdbg {
 namespace {
@@ -25,8 +26,7 @@ std::string WhatIsThere(const std::string& path) {
   std::vector<std::string> runs, names;
   for (const base::DirEntry& entry : *entries) {
     names.push_back(entry.name);
-    if (entry.is_directory &&
-        files.Exists(base::JoinPath(base::JoinPath(path, entry.name), format::kRunFile))) {
+    if (entry.is_directory && RunKindAt(base::JoinPath(path, entry.name)) != RunKind::kNone) {
       runs.push_back(entry.name);
     }
   }
@@ -50,7 +50,8 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
   impl->options = options;
   const std::string run_file = base::JoinPath(impl->path, format::kRunFile);
   const int64_t deadline = NowNanos() + options.wait_millis * 1'000'000;
-  while (!files.Exists(run_file)) {
+  RunKind kind = RunKindAt(impl->path);
+  for (; kind == RunKind::kNone; kind = RunKindAt(impl->path)) {
     if (options.wait_millis == 0) {
       if (!files.Exists(impl->path)) return NotFound("no run there: " + impl->path);
       return NotFound("not a run (no " + std::string(format::kRunFile) + "; " + WhatIsThere(impl->path) +
@@ -63,14 +64,18 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
     impl->waiter.Watch(run_file);  // does not exist: polled
     (void)impl->waiter.Wait(100);
   }
-  TDBG_ASSIGN_OR_RETURN(const std::string json, files.ReadFile(run_file));
-  auto run = format::RunInfo::FromJson(json);
-  if (run.ok()) {
-    impl->run = *run;
-  } else if (run.status().code() == Code::kUnimplemented) {
-    return run.status().Annotate(run_file);
+  if (kind == RunKind::kSmdebug) {
+    TDBG_RETURN_IF_ERROR(impl->OpenSmdebug());
   } else {
-    impl->own_damage.push_back(std::string(format::kRunFile) + ": " + run.status().message());
+    TDBG_ASSIGN_OR_RETURN(const std::string json, files.ReadFile(run_file));
+    auto run = format::RunInfo::FromJson(json);
+    if (run.ok()) {
+      impl->run = *run;
+    } else if (run.status().code() == Code::kUnimplemented) {
+      return run.status().Annotate(run_file);
+    } else {
+      impl->own_damage.push_back(std::string(format::kRunFile) + ": " + run.status().message());
+    }
   }
   TDBG_RETURN_IF_ERROR(impl->Refresh().status());
   if (options.attempt >= 0 && impl->attempts.empty()) {
@@ -88,7 +93,7 @@ Result<bool> Trial::Impl::Refresh() {
   };
   bool looked = false;
   do {
-    looked = !anyone_writing() || NowNanos() - last_discovery_nanos > kDiscoveryNanos;
+    looked = smdebug || !anyone_writing() || NowNanos() - last_discovery_nanos > kDiscoveryNanos;
     if (looked) TDBG_RETURN_IF_ERROR(Discover(&news));
     for (const auto& slot : slots) {
       TDBG_ASSIGN_OR_RETURN(const bool changed, slot->reader->Refresh());
@@ -134,6 +139,7 @@ void Trial::Impl::DescribeWorker(WorkerSlot& slot) {
 }
 
 RunState Trial::Impl::State() const {
+  if (SmdebugEndedEmpty()) return RunState::kEnded;
   if (attempts.empty() || attempts.back().workers.empty()) return RunState::kWaiting;
   bool all_ended = true;
   for (const WorkerIndex worker : attempts.back().workers) {
@@ -225,6 +231,7 @@ std::vector<LossInfo> Trial::losses() const {
 
 std::vector<std::string> Trial::damage() const {
   std::vector<std::string> out = impl_->own_damage;
+  for (std::string& line : impl_->SmdebugDamage()) out.push_back(std::move(line));
   for (const auto& slot : impl_->slots) {
     for (const store::Damage& damage : slot->reader->damage()) {
       std::string line =
@@ -237,7 +244,7 @@ std::vector<std::string> Trial::damage() const {
 }
 
 uint64_t Trial::bytes_on_disk() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = impl_->SmdebugIndexBytes();
   for (const auto& slot : impl_->slots) bytes += slot->reader->bytes_on_disk();
   return bytes;
 }

@@ -77,6 +77,11 @@ class ValueFinder {
       slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
       return batch->at(ref.row);
     }
+    /// Which of them are not known: bits of SummaryBatch::unknown, settled.
+    uint64_t Unknown() const {
+      slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
+      return batch->unknown == nullptr ? 0 : batch->unknown[ref.row];
+    }
   };
   std::optional<FoundRow> RowOf(const WorkerSlot& slot, int64_t global_step) const {
     std::optional<FoundRow> best;
@@ -150,7 +155,7 @@ class ValueFinder {
 
   /// The only element of the row's tensor, as a tensor.
   static std::optional<TensorValue> Element(const FoundRow& row) {
-    if (row.batch->damaged != 0) return std::nullopt;
+    if (row.batch->damaged != 0 || row.Unknown() != 0) return std::nullopt;
     const auto value = OnlyElement(row.Read(), row.dtype);
     if (!value) return std::nullopt;
     int64_t elements = 1;

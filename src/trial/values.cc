@@ -3,6 +3,7 @@
 
 #include "store/reader/columns.h"
 #include "tdbg/trial.h"
+#include "trial/columns.h"
 #include "trial/elements.h"
 #include "trial/impl.h"
 #include "trial/value_finder.h"
@@ -36,7 +37,17 @@ Result<std::vector<std::string>> Trial::tensor_names(std::string_view regex,
 
 Result<TensorInfo> Trial::tensor(std::string_view name) const {
   TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->tensors.Resolve(name));
-  return impl_->tensors.at(tensor);
+  TensorInfo info = impl_->tensors.at(tensor);
+  // Where only a value tells.
+  for (auto slot = impl_->slots.begin(); info.dtype == DType::kInvalid && slot != impl_->slots.end(); ++slot) {
+    for (const format::TensorId id : (*slot)->IdsOf(tensor)) {
+      const format::TensorDef def = (*slot)->reader->Describe(id);
+      if (def.dtype == DType::kInvalid) continue;
+      info.dtype = def.dtype;
+      info.shape = def.shape;
+    }
+  }
+  return info;
 }
 
 Result<std::vector<std::string>> Trial::tensor_names(const TensorFilter& filter) const {
@@ -81,11 +92,11 @@ Result<std::vector<std::string>> Trial::tensor_workers(std::string_view name, in
 Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
-  bool has_summary = false;
+  const char* instead = "";
   for (WorkerSlot* slot : workers) {
     if (const auto ref = finder.RawOf(*slot, global_step)) return slot->ReadRaw(*ref);
     if (const auto row = finder.RowOf(*slot, global_step)) {
-      has_summary = true;
+      instead = row->Unknown() == 0 ? " (its summary is there)" : " (reductions of it were saved)";
       if (auto element = ValueFinder::Element(*row)) return std::move(*element);
     }
     if (const auto scalar = finder.ScalarOf(*slot, global_step))
@@ -140,8 +151,24 @@ Result<TensorValue> Trial::final_value(std::string_view name, std::string_view w
 
 namespace {
 
+// The numbers of a summary, without what only says whose row it is.
+constexpr uint64_t kNumbers =
+    ((ColumnBit(SummaryColumn::kCount) - 1) | columns::kMeanAbs) &
+    ~(store::kKeyColumns | ColumnBit(SummaryColumn::k_flags) | ColumnBit(SummaryColumn::k_histogram_offset) |
+      ColumnBit(SummaryColumn::k_histogram_bytes));
+
 Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& name) {
-  if (row.batch->damaged == 0) return row.Read();
+  const uint64_t unknown = row.Unknown();
+  if (row.batch->damaged == 0 && unknown == 0) return row.batch->at(row.ref.row);
+  if ((unknown & store::kUnreadable) != 0) return DataLoss("'" + name + "' is damaged at this step");
+  if ((unknown & store::kNoStatistics) != 0) {
+    return InvalidArgument("'" + name + "' has no statistics: its elements are no real numbers");
+  }
+  if (unknown != 0) {
+    const std::string known = columns::Names(kNumbers & ~unknown);
+    return NotFound("of '" + name + "' only reductions were saved at this step; known of its summary: " +
+                    (known.empty() ? "nothing" : known));
+  }
   std::string columns;
   for (int c = 0; c < static_cast<int>(SummaryColumn::kCount); ++c) {
     const auto column = static_cast<SummaryColumn>(c);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -163,6 +164,11 @@ class WorkerReader {
   virtual std::vector<SavedReduction> ReductionsOf(format::TensorId tensor, int64_t global_step) const {
     (void)tensor, (void)global_step;
     return {};
+  }
+  /// The shape that was saved beside or instead of the value (smdebug's save_shape).
+  virtual std::optional<std::vector<int64_t>> SavedShapeOf(format::TensorId tensor, int64_t global_step) const {
+    (void)tensor, (void)global_step;
+    return std::nullopt;
   }
 };
 

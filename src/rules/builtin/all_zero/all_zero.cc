@@ -3,6 +3,7 @@
 #include "rules/selector.h"
 #include "rules/state_values.h"
 #include "rules/step_context.h"
+#include "trial/columns.h"
 
 namespace tdbg::rules {
 namespace {
@@ -12,6 +13,7 @@ class AllZero : public Rule {
   AllZero(StateValues values, double threshold) : values_(std::move(values)), threshold_(threshold) {}
 
   plan::Need Needs() const override { return values_.inspected().Need(); }
+  uint64_t Columns() const override { return columns::kCount | columns::kZeroCount; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool judged = false;

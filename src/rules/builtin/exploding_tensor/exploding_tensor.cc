@@ -4,6 +4,7 @@
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
+#include "trial/columns.h"
 
 namespace tdbg::rules {
 namespace {
@@ -13,6 +14,7 @@ class ExplodingTensor : public Rule {
   ExplodingTensor(Selector selector, bool only_nan) : selector_(std::move(selector)), only_nan_(only_nan) {}
 
   plan::Need Needs() const override { return selector_.Need(); }
+  uint64_t Columns() const override { return columns::kFinite; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     selector_.Update(step);
@@ -92,7 +94,9 @@ class ExplodingTensor : public Rule {
     finding.value = static_cast<double>(count);
     finding.comparison = ">";
     finding.threshold = 0;
-    finding.text = "of " + std::to_string(of) + (of == 1 ? " element" : " elements");
+    // Of saved reductions nothing says how many elements there were.
+    finding.text = of == 0 ? "of those a saved reduction tells of"
+                           : "of " + std::to_string(of) + (of == 1 ? " element" : " elements");
     findings->push_back(std::move(finding));
   }
 

@@ -26,6 +26,7 @@ class LossNotDecreasing : public Rule {
       : losses_(std::move(selector)), cadence_(cadence), thresholds_(thresholds) {}
 
   plan::Need Needs() const override { return losses_.selector().Need(); }
+  uint64_t Columns() const override { return LossReader::kColumns; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     for (const LossValue& loss : losses_.Read(step)) {

@@ -39,6 +39,7 @@ class Overfit : public Rule {
       : losses_(std::move(selector)), patience_(patience), threshold_(threshold) {}
 
   plan::Need Needs() const override { return losses_.selector().Need(); }
+  uint64_t Columns() const override { return LossReader::kColumns; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     // A TRAIN step ends the block whether or not its own loss was kept.

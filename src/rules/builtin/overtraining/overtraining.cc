@@ -38,6 +38,7 @@ class Overtraining : public Rule {
   Overtraining(Selector selector, const Limits& limits) : losses_(std::move(selector)), limits_(limits) {}
 
   plan::Need Needs() const override { return losses_.selector().Need(); }
+  uint64_t Columns() const override { return LossReader::kColumns; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     gaps_are_losses_ |= step.statistics_incomplete();

@@ -8,6 +8,7 @@
 #include "rules/selector.h"
 #include "rules/state_values.h"
 #include "rules/step_context.h"
+#include "trial/columns.h"
 
 namespace tdbg::rules {
 namespace {
@@ -21,6 +22,7 @@ class TensorVariance : public Rule {
   TensorVariance(StateValues values, Bounds bounds) : values_(std::move(values)), bounds_(bounds) {}
 
   plan::Need Needs() const override { return values_.inspected().Need(); }
+  uint64_t Columns() const override { return columns::kFinite | columns::kVariance; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool judged = false;
@@ -28,7 +30,7 @@ class TensorVariance : public Rule {
         step, [&](TensorIndex tensor, WorkerIndex worker, const store::SummaryBatch& batch, uint32_t i) {
           // NumPy's variance is NaN then, and NaN is neither above nor below.
           if ((batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) != 0) return;
-          if (batch.count[i] == 0) return;
+          if (columns::IsEmpty(batch, i)) return;
           judged = true;
           Judge(step, tensor, worker, batch.variance[i], batch.count[i], batch.sub[i], findings);
         });

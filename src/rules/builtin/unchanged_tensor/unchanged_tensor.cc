@@ -49,6 +49,7 @@ class UnchangedTensor : public Rule {
   UnchangedTensor(Selector selector, int64_t num_steps, const Tolerance& tolerance, const Interval& interval)
       : selector_(std::move(selector)), num_steps_(num_steps), tolerance_(tolerance), interval_(interval) {}
 
+  uint64_t Columns() const override { return 0; }  // values, not statistics
   plan::Need Needs() const override {
     plan::Need need = selector_.Need();
     need.raw = true;

@@ -2,6 +2,7 @@
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
+#include "trial/columns.h"
 
 namespace tdbg::rules {
 namespace {
@@ -12,6 +13,7 @@ class VanishingGradient : public Rule {
       : selector_(std::move(selector)), threshold_(threshold) {}
 
   plan::Need Needs() const override { return selector_.Need(); }
+  uint64_t Columns() const override { return columns::kFinite | columns::kMeanAbs; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     // Where AMP saw an overflow the gradients are inf or NaN by design, and the update was not made.
@@ -42,9 +44,9 @@ class VanishingGradient : public Rule {
       if (!inspected[tensor] || (batch.sub[i] | batch.point[i]) != 0) continue;
       // ExplodingTensor's business; here the mean of what is left would only mislead.
       if ((batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) != 0) continue;
-      if (batch.count[i] == 0) continue;
+      if (columns::IsEmpty(batch, i)) continue;
       judged = true;
-      const double mean_abs = batch.l1[i] / static_cast<double>(batch.count[i]);
+      const double mean_abs = columns::MeanAbs(batch, i);
       // All zero is a hit even where somebody set the threshold to 0.
       if (mean_abs >= threshold_ && mean_abs != 0) continue;
       Finding finding;

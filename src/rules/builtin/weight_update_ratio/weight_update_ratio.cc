@@ -39,6 +39,7 @@ class WeightUpdateRatio : public Rule {
   WeightUpdateRatio(Selector selector, const Limits& limits)
       : selector_(std::move(selector)), limits_(limits) {}
 
+  uint64_t Columns() const override { return 0; }  // values, not statistics
   plan::Need Needs() const override {
     plan::Need need = selector_.Need();
     need.raw = true;

@@ -1,0 +1,37 @@
+// One record of an event file as a value: opened below the run's directory, read with one pread, held against what the
+// index said of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "compat/smdebug/reader/root.h"
+#include "store/reader/worker_reader.h"
+#include "tdbg/status.h"
+
+namespace tdbg::compat::smdebug {
+
+struct Record {
+  std::string tag;  ///< the tensor's name in the file
+  double wall_time = 0;
+  store::RawValue value;
+};
+
+/// Keeps the last event file open: a step's tensors lie in one. \threadsafety one thread
+class RecordReader {
+ public:
+  explicit RecordReader(const Root& root) : root_(root) {}
+
+  /// Memory: the record's bytes, which the file must hold. Texts come as kText.
+  /// \error kNotFound  no such file; kDataLoss  the bytes are not there, or are no record or tensor; kUnimplemented
+  ///     a type without counterpart; kInvalidArgument  the path leads out of the run's directory
+  Result<Record> Read(const std::string& event_file, uint64_t offset, uint64_t bytes);
+
+ private:
+  const Root& root_;
+  std::string open_name_;
+  OpenFile open_;
+};
+
+}  // namespace tdbg::compat::smdebug

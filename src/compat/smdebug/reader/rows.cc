@@ -1,0 +1,261 @@
+#include "compat/smdebug/reader/rows.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "compat/smdebug/reader/reductions.h"
+#include "store/reader/columns.h"
+
+namespace tdbg::compat::smdebug {
+namespace {
+
+using store::SummaryBatch;
+
+constexpr uint32_t kNone = ~uint32_t{0};
+// A batch takes whole steps until it has so many rows; the second bounds the constants below.
+constexpr size_t kEnoughRows = 256, kMostRows = 4096;
+
+// What a column reads as before its rows are prepared, and where it is the same for all.
+struct Constants {
+  std::array<uint64_t, kMostRows> zeros{};
+  std::array<double, kMostRows> nans{};
+  std::array<uint64_t, kMostRows> unprepared{};
+  Constants() {
+    nans.fill(std::numeric_limits<double>::quiet_NaN());
+    unprepared.fill(~uint64_t{0});
+  }
+};
+const Constants& Same() {
+  static const Constants constants;
+  return constants;
+}
+
+}  // namespace
+
+struct Rows::Batch {
+  std::vector<uint32_t> tensor, raw, file_commit;  // raw: entry, or kNone; file_commit: of the row's step
+  std::vector<int64_t> step;
+  // Allocated by the first Prepare.
+  std::vector<uint64_t> count, nan_count, pos_inf_count, neg_inf_count, zero_count, unknown;
+  std::vector<double> min, max, mean, variance, m3, m4, l1, l2, abs_min, abs_max, mean_abs;
+  std::vector<uint32_t> histogram_bytes;
+  std::vector<uint8_t> prepared;
+
+  SummaryBatch View(size_t first_commit) const {
+    SummaryBatch batch;
+    const Constants& same = Same();
+    batch.first_commit = static_cast<int64_t>(first_commit);
+    batch.rows = tensor.size();
+    batch.tensor = tensor.data();
+    batch.step_first = batch.step_last = step.data();
+    batch.level = batch.flags = reinterpret_cast<const uint32_t*>(same.zeros.data());
+    batch.sub = batch.point = reinterpret_cast<const uint16_t*>(same.zeros.data());
+    batch.histogram_offset = same.zeros.data();
+    if (prepared.empty()) {
+      batch.count = batch.nan_count = batch.pos_inf_count = batch.neg_inf_count = batch.zero_count =
+          same.zeros.data();
+      batch.min = batch.max = batch.mean = batch.variance = batch.m3 = batch.m4 = batch.l1 = batch.l2 =
+          batch.abs_min = batch.abs_max = batch.mean_abs = same.nans.data();
+      batch.histogram_bytes = reinterpret_cast<const uint32_t*>(same.zeros.data());
+      batch.unknown = same.unprepared.data();
+      return batch;
+    }
+    batch.count = count.data();
+    batch.nan_count = nan_count.data();
+    batch.pos_inf_count = pos_inf_count.data();
+    batch.neg_inf_count = neg_inf_count.data();
+    batch.zero_count = zero_count.data();
+    batch.min = min.data();
+    batch.max = max.data();
+    batch.mean = mean.data();
+    batch.variance = variance.data();
+    batch.m3 = m3.data();
+    batch.m4 = m4.data();
+    batch.l1 = l1.data();
+    batch.l2 = l2.data();
+    batch.abs_min = abs_min.data();
+    batch.abs_max = abs_max.data();
+    batch.mean_abs = mean_abs.data();
+    batch.histogram_bytes = histogram_bytes.data();
+    batch.unknown = unknown.data();
+    return batch;
+  }
+
+  void Allocate() {
+    const size_t n = tensor.size();
+    for (auto* column : {&count, &nan_count, &pos_inf_count, &neg_inf_count, &zero_count}) column->assign(n, 0);
+    unknown.assign(n, ~uint64_t{0});
+    for (auto* column : {&min, &max, &mean, &variance, &m3, &m4, &l1, &l2, &abs_min, &abs_max, &mean_abs}) {
+      column->assign(n, Summary::kNaN);
+    }
+    histogram_bytes.assign(n, 0);
+    prepared.assign(n, 0);
+  }
+
+  void Set(size_t i, const Summary& s) {
+    count[i] = s.count;
+    nan_count[i] = s.nan_count;
+    pos_inf_count[i] = s.pos_inf_count;
+    neg_inf_count[i] = s.neg_inf_count;
+    zero_count[i] = s.zero_count;
+    min[i] = s.min;
+    max[i] = s.max;
+    mean[i] = s.mean;
+    variance[i] = s.variance;
+    m3[i] = s.m3;
+    m4[i] = s.m4;
+    l1[i] = s.l1;
+    l2[i] = s.l2;
+    abs_min[i] = s.abs_min;
+    abs_max[i] = s.abs_max;
+  }
+};
+
+Rows::Rows(const Part& part, Read read) : part_(part), read_(std::move(read)) {}
+Rows::~Rows() = default;
+
+void Rows::BringUpToDate() {
+  if (reordered_ != part_.reordered()) {
+    reordered_ = part_.reordered();
+    commits_done_ = 0;
+    storage_.clear();
+    batches_.clear();
+    rows_of_.clear();
+  }
+  const size_t commits = part_.commits().size();
+  if (commits_done_ == commits) return;
+  rows_of_.resize(part_.tensors().size());
+  std::vector<uint32_t> row_of(part_.tensors().size(), kNone);  // in the step at hand
+  while (commits_done_ < commits) {
+    auto batch = std::make_unique<Batch>();
+    const size_t first_commit = commits_done_;
+    for (; commits_done_ < commits && batch->tensor.size() < kEnoughRows; ++commits_done_) {
+      const StepFile& file = part_.file_of(commits_done_);
+      const std::span<const Entry> entries = part_.entries_of(file);
+      const size_t step_begin = batch->tensor.size();
+      for (const Entry& entry : entries) {
+        if (entry.kind == EntryKind::kShape) continue;
+        uint32_t& row = row_of[entry.tensor];
+        if (row == kNone) {
+          row = static_cast<uint32_t>(batch->tensor.size());
+          batch->tensor.push_back(entry.tensor);
+          batch->raw.push_back(kNone);
+          batch->step.push_back(file.step);
+          batch->file_commit.push_back(static_cast<uint32_t>(commits_done_));
+        }
+        // Of one name several times in a step the last counts.
+        if (entry.kind == EntryKind::kRaw) batch->raw[row] = part_.index_of(entry);
+      }
+      for (size_t i = step_begin; i < batch->tensor.size(); ++i) row_of[batch->tensor[i]] = kNone;
+    }
+    // A step of more tensors than a batch may have rows goes on in the next batches.
+    const size_t rows = batch->tensor.size();
+    for (size_t begin = 0; begin < rows || begin == 0; begin += kMostRows) {
+      const size_t end = std::min(rows, begin + kMostRows);
+      auto piece = std::make_unique<Batch>();
+      const auto cut = [&](const auto& from, auto* to) {
+        to->assign(from.begin() + static_cast<ptrdiff_t>(begin), from.begin() + static_cast<ptrdiff_t>(end));
+      };
+      cut(batch->tensor, &piece->tensor);
+      cut(batch->raw, &piece->raw);
+      cut(batch->file_commit, &piece->file_commit);
+      cut(batch->step, &piece->step);
+      for (size_t i = 0; i < piece->tensor.size(); ++i) {
+        rows_of_[piece->tensor[i]].push_back(
+            {static_cast<uint32_t>(batches_.size()), static_cast<uint32_t>(i)});
+      }
+      batches_.push_back(piece->View(first_commit));
+      storage_.push_back(std::move(piece));
+    }
+  }
+}
+
+std::span<const SummaryBatch> Rows::batches() {
+  BringUpToDate();
+  return batches_;
+}
+
+std::span<const store::WorkerReader::RowRef> Rows::Of(format::TensorId tensor) {
+  BringUpToDate();
+  return tensor < rows_of_.size() ? std::span<const store::WorkerReader::RowRef>(rows_of_[tensor])
+                                  : std::span<const store::WorkerReader::RowRef>();
+}
+
+void Rows::Prepare(uint32_t batch_index, uint32_t begin, uint32_t end) {
+  BringUpToDate();
+  if (batch_index >= storage_.size()) return;
+  Batch& batch = *storage_[batch_index];
+  if (batch.prepared.empty()) {
+    batch.Allocate();
+    batches_[batch_index] = batch.View(static_cast<size_t>(batches_[batch_index].first_commit));
+  }
+  for (uint32_t row = begin; row < end && row < batch.tensor.size(); ++row) {
+    if (!batch.prepared[row]) PrepareRow(batch, row);
+  }
+}
+
+void Rows::PrepareRow(Batch& batch, uint32_t row) {
+  batch.prepared[row] = 1;
+  if (!summarizer_) summarizer_ = std::make_unique<Summarizer>();
+  const StepFile& file = part_.file_of(batch.file_commit[row]);
+  if (batch.raw[row] != kNone) {
+    const auto value = read_(file, part_.entry(batch.raw[row]));
+    if (!value.ok()) {
+      batch.unknown[row] = store::kUnreadable;
+      return;
+    }
+    if (!HasStatistics(value->dtype)) {
+      batch.unknown[row] = store::kNoStatistics;
+      return;
+    }
+    Summary summary;
+    const Status status =
+        summarizer_->Summarize({value->bytes.data(), value->dtype, value->shape, {}}, &summary, nullptr);
+    batch.unknown[row] = status.ok() ? 0 : store::kNoStatistics;
+    if (!status.ok()) return;
+    batch.Set(row, summary);
+    batch.mean_abs[row] = summary.mean_abs();
+    // As in a run of ours: small tensors have none. It is counted when somebody asks.
+    batch.histogram_bytes[row] = summary.count >= 256 ? 1 : 0;
+    return;
+  }
+  SavedNumbers saved;
+  bool readable = true;
+  for (const Entry& entry : part_.entries_of(file)) {
+    if (entry.tensor != batch.tensor[row]) continue;
+    if (entry.kind == EntryKind::kShape) {
+      saved.shape = &part_.shape(entry.offset);
+    } else if (entry.kind != EntryKind::kRaw) {
+      const auto value = read_(file, entry);
+      readable &= value.ok();
+      if (value.ok()) saved.Add(part_.operation(entry.kind), *value, summarizer_.get());
+    }
+  }
+  if (!readable) {
+    batch.unknown[row] = store::kUnreadable;
+    return;
+  }
+  Summary summary;
+  batch.unknown[row] = saved.ToSummary(&summary, &batch.mean_abs[row]);
+  batch.Set(row, summary);
+}
+
+Result<Histogram> Rows::HistogramOf(store::WorkerReader::RowRef ref) {
+  BringUpToDate();
+  if (ref.batch >= storage_.size() || ref.row >= storage_[ref.batch]->tensor.size()) {
+    return Internal("histogram of a row that does not exist");
+  }
+  const Batch& batch = *storage_[ref.batch];
+  if (batch.raw[ref.row] == kNone) return NotFound("no histogram: only reductions were saved");
+  TDBG_ASSIGN_OR_RETURN(const store::RawValue value,
+                        read_(part_.file_of(batch.file_commit[ref.row]), part_.entry(batch.raw[ref.row])));
+  if (!summarizer_) summarizer_ = std::make_unique<Summarizer>();
+  Summary summary;
+  Histogram histogram;
+  TDBG_RETURN_IF_ERROR(
+      summarizer_->Summarize({value.bytes.data(), value.dtype, value.shape, {}}, &summary, &histogram));
+  return histogram;
+}
+
+}  // namespace tdbg::compat::smdebug

@@ -1,0 +1,222 @@
+#include "compat/smdebug/reader/worker.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "compat/smdebug/reader/names.h"
+#include "compat/smdebug/reader/record_reader.h"
+#include "compat/smdebug/reader/rows.h"
+
+namespace tdbg::compat::smdebug {
+namespace {
+
+class SmdebugWorker final : public store::WorkerReader {
+ public:
+  SmdebugWorker(std::shared_ptr<Run> run, size_t worker)
+      : run_(std::move(run)),
+        index_(worker),
+        part_(run_->part(worker)),
+        records_(run_->root()),
+        rows_(part_, [this](const StepFile& file, const Entry& entry) { return ReadEntry(file, entry); }) {
+    info_.worker = part_.name();
+    info_.rank = part_.rank();
+    info_.adaptor = "smdebug";
+  }
+
+  Result<bool> Refresh() override {
+    const size_t commits = part_.commits().size();
+    const bool ended = run_->ended(index_);
+    const bool news = commits != commits_seen_ || ended != ended_;
+    commits_seen_ = commits;
+    ended_ = ended;
+    return news;
+  }
+  const format::WorkerInfo& info() const override { return info_; }
+  // Nothing tells a run that goes on from one whose process was killed.
+  bool alive() const override { return !ended_; }
+  bool ended() const override { return ended_; }
+  std::string end_json() const override { return {}; }
+  int64_t last_seen_step() const override {
+    return part_.commits().empty() ? -1 : part_.commits().back().global_step;
+  }
+  int64_t last_seen_wall_nanos() const override { return part_.last_wall_nanos(); }
+  std::span<const format::Commit> commits() const override { return part_.commits(); }
+  std::span<const format::TensorDef> tensors() const override { return part_.tensors(); }
+  format::TensorDef Describe(format::TensorId tensor) override;
+  std::span<const format::ContextRecord> context() const override { return {}; }
+  std::span<const std::string> acks() const override { return {}; }
+  std::vector<format::Loss> losses() const override { return {}; }
+  std::span<const store::Damage> damage() const override { return damage_; }
+  uint64_t bytes_on_disk() const override { return part_.event_bytes(); }
+  std::vector<std::string> doorbells() const override { return {}; }  // the run's, not a worker's
+  uint64_t resealed() const override { return part_.reordered(); }
+  uint64_t rewrites() const override { return part_.reordered(); }
+  std::span<const store::SummaryBatch> summaries() const override { return rows_.batches(); }
+  void Prepare(uint32_t batch, uint32_t begin, uint32_t end) const override { rows_.Prepare(batch, begin, end); }
+  std::span<const RowRef> RowsOf(format::TensorId tensor) const override { return rows_.Of(tensor); }
+  Result<Histogram> HistogramOf(RowRef row) const override { return rows_.HistogramOf(row); }
+  std::span<const ScalarPoint> ScalarsOf(format::TensorId) const override { return {}; }
+  std::span<const store::RawRef> RawsOf(format::TensorId tensor) const override;
+  Result<store::RawValue> ReadRaw(const store::RawRef& ref) override;
+  std::span<const int64_t> ShapeOf(const store::RawRef& ref) const override;
+  std::vector<SavedReduction> ReductionsOf(format::TensorId tensor, int64_t global_step) const override;
+  std::optional<std::vector<int64_t>> SavedShapeOf(format::TensorId tensor, int64_t global_step) const override;
+
+ private:
+  struct Place {
+    uint32_t commit, entry;
+  };
+
+  store::RawRef RefTo(uint32_t commit, const Entry& entry) const;
+  Result<store::RawValue> ReadEntry(const StepFile& file, const Entry& entry);
+  void BringPlacesUpToDate() const;
+  /// The step's entries of one tensor, in file order.
+  template <typename F>
+  void ForEachEntry(format::TensorId tensor, int64_t global_step, F&& f) const;
+
+  std::shared_ptr<Run> run_;
+  size_t index_;
+  const Part& part_;
+  format::WorkerInfo info_;
+  size_t commits_seen_ = 0;
+  bool ended_ = false;
+  RecordReader records_;
+  mutable Rows rows_;
+  std::vector<store::Damage> damage_;
+  std::unordered_set<std::string> damage_seen_;
+  std::map<format::TensorId, format::TensorDef> described_;
+
+  // Where the values of each tensor lie, and the refs of those somebody asked for.
+  mutable std::vector<std::vector<Place>> places_;
+  mutable size_t places_commits_ = 0;
+  mutable uint64_t places_reordered_ = 0;
+  mutable std::map<format::TensorId, std::vector<store::RawRef>> raws_;
+  mutable std::vector<int64_t> asked_shape_;
+};
+
+store::RawRef SmdebugWorker::RefTo(uint32_t commit, const Entry& entry) const {
+  store::RawRef ref;
+  ref.tensor = entry.tensor;
+  ref.global_step = part_.commits()[commit].global_step;
+  ref.commit = commit;
+  ref.offset = entry.offset;
+  ref.bytes = entry.bytes;
+  ref.entry = part_.index_of(entry);
+  return ref;
+}
+
+void SmdebugWorker::BringPlacesUpToDate() const {
+  if (places_reordered_ != part_.reordered()) {
+    places_reordered_ = part_.reordered();
+    places_.clear();
+    raws_.clear();
+    places_commits_ = 0;
+  }
+  const size_t commits = part_.commits().size();
+  if (places_commits_ == commits) return;
+  places_.resize(part_.tensors().size());
+  for (; places_commits_ < commits; ++places_commits_) {
+    for (const Entry& entry : part_.entries_of(part_.file_of(places_commits_))) {
+      if (entry.kind != EntryKind::kRaw) continue;
+      places_[entry.tensor].push_back({static_cast<uint32_t>(places_commits_), part_.index_of(entry)});
+    }
+  }
+}
+
+std::span<const store::RawRef> SmdebugWorker::RawsOf(format::TensorId tensor) const {
+  BringPlacesUpToDate();
+  if (tensor >= places_.size() || places_[tensor].empty()) return {};
+  std::vector<store::RawRef>& refs = raws_[tensor];
+  const std::vector<Place>& places = places_[tensor];
+  refs.reserve(places.size());
+  for (size_t i = refs.size(); i < places.size(); ++i) {
+    refs.push_back(RefTo(places[i].commit, part_.entry(places[i].entry)));
+  }
+  return refs;
+}
+
+Result<store::RawValue> SmdebugWorker::ReadEntry(const StepFile& file, const Entry& entry) {
+  const std::string event_file = part_.EventFileOf(file);
+  auto record = records_.Read(event_file, entry.offset, entry.bytes);
+  Status status = record.status();
+  // The payload has no checksum that would tell that it is another tensor's.
+  if (record.ok() && !part_.IsNameOf(record->tag, entry)) {
+    status = DataLoss(event_file + ": the index leads to a record of '" + record->tag.substr(0, 200) + "'");
+  }
+  if (status.ok()) return std::move(record->value);
+  if (status.code() != Code::kUnimplemented && damage_seen_.insert(status.message()).second) {
+    damage_.push_back({event_file, status.message(), entry.bytes});
+  }
+  return status.Annotate(part_.tensors()[entry.tensor].name + " at step " + std::to_string(file.step));
+}
+
+Result<store::RawValue> SmdebugWorker::ReadRaw(const store::RawRef& ref) {
+  if (ref.commit < 0 || static_cast<size_t>(ref.commit) >= part_.commits().size()) {
+    return Internal("a raw value of no step");
+  }
+  return ReadEntry(part_.file_of(static_cast<size_t>(ref.commit)), part_.entry(ref.entry));
+}
+
+format::TensorDef SmdebugWorker::Describe(format::TensorId tensor) {
+  if (const auto known = described_.find(tensor); known != described_.end()) return known->second;
+  format::TensorDef def = part_.tensors()[tensor];
+  const std::span<const store::RawRef> raws = RawsOf(tensor);
+  if (raws.empty()) return def;
+  const auto value = ReadRaw(raws.front());
+  if (value.ok()) {
+    def.dtype = value->dtype;
+    def.shape = value->shape;
+  }
+  return described_[tensor] = def;
+}
+
+template <typename F>
+void SmdebugWorker::ForEachEntry(format::TensorId tensor, int64_t global_step, F&& f) const {
+  const auto commits = part_.commits();
+  const auto at = std::lower_bound(commits.begin(), commits.end(), global_step,
+                                   [](const format::Commit& c, int64_t step) { return c.global_step < step; });
+  if (at == commits.end() || at->global_step != global_step) return;
+  const auto commit = static_cast<uint32_t>(at - commits.begin());
+  for (const Entry& entry : part_.entries_of(part_.file_of(commit))) {
+    if (entry.tensor == tensor) f(commit, entry);
+  }
+}
+
+std::vector<store::WorkerReader::SavedReduction> SmdebugWorker::ReductionsOf(format::TensorId tensor,
+                                                                             int64_t global_step) const {
+  std::vector<SavedReduction> out;
+  ForEachEntry(tensor, global_step, [&](uint32_t commit, const Entry& entry) {
+    if (entry.kind == EntryKind::kRaw || entry.kind == EntryKind::kShape) return;
+    const Operation& operation = part_.operation(entry.kind);
+    out.push_back({operation.name, operation.absolute, RefTo(commit, entry)});
+  });
+  return out;
+}
+
+std::optional<std::vector<int64_t>> SmdebugWorker::SavedShapeOf(format::TensorId tensor, int64_t global_step) const {
+  std::optional<std::vector<int64_t>> shape;
+  ForEachEntry(tensor, global_step, [&](uint32_t, const Entry& entry) {
+    if (entry.kind == EntryKind::kShape) shape = part_.shape(entry.offset);
+  });
+  return shape;
+}
+
+std::span<const int64_t> SmdebugWorker::ShapeOf(const store::RawRef& ref) const {
+  if (const auto saved = SavedShapeOf(ref.tensor, ref.global_step)) {
+    asked_shape_ = *saved;
+  } else {
+    // Only the value itself tells.
+    auto value = const_cast<SmdebugWorker*>(this)->ReadRaw(ref);
+    asked_shape_ = value.ok() ? std::move(value->shape) : std::vector<int64_t>();
+  }
+  return asked_shape_;
+}
+
+}  // namespace
+
+std::unique_ptr<store::WorkerReader> MakeWorkerReader(std::shared_ptr<Run> run, size_t worker) {
+  return std::make_unique<SmdebugWorker>(std::move(run), worker);
+}
+
+}  // namespace tdbg::compat::smdebug

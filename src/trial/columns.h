@@ -1,0 +1,41 @@
+// What of a row a rule reads (Rule::Columns): rows of saved reductions know some columns and not others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "store/reader/columns.h"
+#include "store/reader/worker_reader.h"
+
+namespace tdbg::columns {
+
+constexpr uint64_t Bit(store::SummaryColumn column) { return store::ColumnBit(column); }
+
+inline constexpr uint64_t kCount = Bit(store::SummaryColumn::k_count);
+inline constexpr uint64_t kZeroCount = Bit(store::SummaryColumn::k_zero_count);
+inline constexpr uint64_t kMean = Bit(store::SummaryColumn::k_mean);
+inline constexpr uint64_t kVariance = Bit(store::SummaryColumn::k_variance);
+/// Whether all elements are finite.
+inline constexpr uint64_t kFinite = Bit(store::SummaryColumn::k_nan_count) |
+                                    Bit(store::SummaryColumn::k_pos_inf_count) |
+                                    Bit(store::SummaryColumn::k_neg_inf_count);
+/// MeanAbs(); it may be known where neither l1 nor count is.
+inline constexpr uint64_t kMeanAbs = store::kMeanAbsUnknown;
+
+/// "zero_count, mean_abs"
+std::string Names(uint64_t columns);
+
+inline bool IsKnown(const store::SummaryBatch& batch, uint32_t row, uint64_t columns) {
+  return batch.unknown == nullptr || (batch.unknown[row] & columns) == 0;
+}
+/// Of no elements, as far as is known.
+inline bool IsEmpty(const store::SummaryBatch& batch, uint32_t row) {
+  return batch.count[row] == 0 && IsKnown(batch, row, kCount);
+}
+/// Of the finite elements, where there are only such.
+inline double MeanAbs(const store::SummaryBatch& batch, uint32_t row) {
+  return batch.mean_abs != nullptr ? batch.mean_abs[row]
+                                   : batch.l1[row] / static_cast<double>(batch.count[row]);
+}
+
+}  // namespace tdbg::columns
