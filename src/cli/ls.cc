@@ -54,7 +54,7 @@ class LsCommand : public Command {
     Table table({"RUN", "STATE", "ATTEMPTS", "STEPS", "SIZE", "FINDINGS"});
     for (const size_t column : {2, 3, 4}) table.AlignRight(column);
     Json list = Json::array();
-    for (const std::string& path : jobs::ListRuns(root_)) {
+    for (const std::string& path : ListRuns(root_)) {
       // A run that cannot be read is listed as such: one bad directory must not hide the others.
       const auto report = [&]() -> Result<Report> {
         TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(path));
@@ -76,7 +76,9 @@ class LsCommand : public Command {
     if (json_) {
       PrintJson(list);
     } else if (table.empty()) {
-      fmt::print(stderr, "tdbg: no run in {}; runs are the directories that hold a run.json\n", root_);
+      fmt::print(stderr,
+                 "tdbg: no run in {}; runs are the directories that hold a run.json, or that smdebug wrote\n",
+                 root_);
     } else {
       fmt::print("{}", table.Format(terminal));
     }

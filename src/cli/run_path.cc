@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "jobs/run_directory.h"
+#include "trial/run_kind.h"
 
 namespace tdbg::cli {
 
@@ -40,6 +41,17 @@ Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt)
   TDBG_ASSIGN_OR_RETURN(const bool news, trial->Refresh());
   (void)news;
   return trial;
+}
+
+std::vector<std::string> ListRuns(const std::string& root) {
+  if (RunKindAt(root) == RunKind::kSmdebug) return {root};
+  std::vector<std::string> runs = jobs::ListRuns(root);
+  const auto entries = base::LocalFileSystem().List(root);
+  for (const base::DirEntry& entry : entries.ok() ? *entries : std::vector<base::DirEntry>()) {
+    const std::string path = base::JoinPath(root, entry.name);
+    if (entry.is_directory && RunKindAt(path) == RunKind::kSmdebug) runs.push_back(path);
+  }
+  return runs;
 }
 
 std::string DisplayPath(const std::string& path) {

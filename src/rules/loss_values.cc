@@ -1,4 +1,5 @@
 #include "rules/loss_values.h"
+
 #include "trial/columns.h"
 
 #include <algorithm>

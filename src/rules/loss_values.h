@@ -31,7 +31,8 @@ class LossReader {
   explicit LossReader(Selector selector) : selector_(std::move(selector)) {}
 
   const Selector& selector() const { return selector_; }
-  static constexpr uint64_t kColumns = columns::kFinite | columns::kMean;  ///< that Read reads, for Rule::Columns
+  static constexpr uint64_t kColumns =
+      columns::kFinite | columns::kMean;  ///< that Read reads, for Rule::Columns
   /// Valid until the next call.
   const std::vector<LossValue>& Read(const StepContext& step);
 

@@ -111,10 +111,11 @@ class Rule {
   virtual void Enter(const RuleEnvironment& environment) { (void)environment; }
   /// What must be captured for it. Called before training.
   virtual plan::Need Needs() const = 0;
-  /// The numbers of a row it reads, as bits of store::SummaryBatch::unknown. In a directory of smdebug's with saved
-  /// reductions not all are known: rows without one of these are not among StepContext::rows(), and where a tensor of
-  /// Needs() has such a row the step is incomplete. Whoever names columns::kFinite looks at that first: a row that is
-  /// known not to be finite is shown whatever else of it is unknown. By default all of a row.
+  /// The numbers of a row it reads, as bits of store::SummaryBatch::unknown. In a directory of smdebug's with
+  /// saved reductions not all are known: rows without one of these are not among StepContext::rows(), and
+  /// where a tensor of Needs() has such a row the step is incomplete. Whoever names columns::kFinite looks at
+  /// that first: a row that is known not to be finite is shown whatever else of it is unknown. By default all
+  /// of a row.
   virtual uint64_t Columns() const { return ~uint64_t{0}; }
   /// Called for every complete step in order, live and in replay alike. Appends findings; the engine ends the
   /// rule at its first hit.

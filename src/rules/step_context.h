@@ -46,7 +46,8 @@ class StepContext {
   virtual const TensorInfo& tensor(TensorIndex tensor) const = 0;
   virtual const std::string& worker_name(WorkerIndex worker) const = 0;
 
-  /// Called by the engine before each rule, with its Columns(): rows() shows what knows these, hidden_rows() the rest.
+  /// Called by the engine before each rule, with its Columns(): rows() shows what knows these, hidden_rows()
+  /// the rest.
   virtual void ShowRowsThatKnow(uint64_t columns) const { (void)columns; }
   virtual std::span<const HiddenRow> hidden_rows() const { return {}; }
 

@@ -68,7 +68,8 @@ std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {
   return out;
 }
 
-std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint64_t* lost_rows, uint64_t wanted,
+std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint64_t* lost_rows,
+                                                              uint64_t wanted,
                                                               std::vector<HiddenRow>* hidden) const {
   const Trial::Impl& impl = *trial_->impl_;
   std::vector<RowSpan>& spans = impl.scratch_spans;
@@ -155,7 +156,8 @@ std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t st
         const SubKey key{batch.sub[it->row], static_cast<Point>(batch.point[it->row])};
         if (key != sub || batch.damaged != 0) continue;
         slot.reader->Prepare(it->batch, it->row, it->row + 1);
-        if (batch.unknown == nullptr || batch.unknown[it->row] == 0) return Row{tensor, candidate, key, &batch, *it};
+        if (batch.unknown == nullptr || batch.unknown[it->row] == 0)
+          return Row{tensor, candidate, key, &batch, *it};
       }
     }
   }

@@ -122,10 +122,11 @@ class TrialAccess {
     uint64_t unknown = 0;  ///< of the columns that were asked for (SummaryBatch::unknown)
   };
   /// Every worker's rows of the step, by rank, without those of Point::kEnd. The span is scratch of the
-  /// trial: valid until the next call. Unreadable (damaged) rows are left out and counted in `*lost_rows`; rows that
-  /// do not know all of `columns` (bits of SummaryBatch::unknown) are left out and appended to `*hidden`.
-  /// Costs a lookup per worker, nothing per row, where summaries are what is stored.
-  std::span<const RowSpan> RowSpansOf(size_t step, uint64_t* lost_rows = nullptr, uint64_t columns = ~uint64_t{0},
+  /// trial: valid until the next call. Unreadable (damaged) rows are left out and counted in `*lost_rows`;
+  /// rows that do not know all of `columns` (bits of SummaryBatch::unknown) are left out and appended to
+  /// `*hidden`. Costs a lookup per worker, nothing per row, where summaries are what is stored.
+  std::span<const RowSpan> RowSpansOf(size_t step, uint64_t* lost_rows = nullptr,
+                                      uint64_t columns = ~uint64_t{0},
                                       std::vector<HiddenRow>* hidden = nullptr) const;
   /// Rows recorded outside steps (final weights), of the latest attempt.
   std::span<const RowSpan> FinalRowSpans() const;
@@ -140,8 +141,8 @@ class TrialAccess {
     for (const RowSpan& span : FinalRowSpans()) Walk(span, f);
   }
 
-  /// One tensor's row; by default that of the lowest rank that has one and the step's own (sub 0, no point). All of
-  /// it is known: a row of which only some columns are is none.
+  /// One tensor's row; by default that of the lowest rank that has one and the step's own (sub 0, no point).
+  /// All of it is known: a row of which only some columns are is none.
   std::optional<Row> RowAt(TensorIndex tensor, size_t step, std::optional<WorkerIndex> worker = {},
                            SubKey sub = {}) const;
   /// \error kNotFound none was kept; kDataLoss damaged
@@ -180,8 +181,8 @@ class TrialAccess {
   /// The tensor that a derived statistic of `tensor` is recorded as; nothing while none was.
   std::optional<TensorIndex> StatisticOf(TensorIndex tensor, std::string_view statistic_id) const;
 
-  /// Numbers that were asked for by name and stored as they are (smdebug's reductions), of the lowest rank that has
-  /// any, in the order in which they were saved; of one name several times the last counts.
+  /// Numbers that were asked for by name and stored as they are (smdebug's reductions), of the lowest rank
+  /// that has any, in the order in which they were saved; of one name several times the last counts.
   struct SavedReduction {
     std::string name;       ///< "mean", "l2", ...
     bool absolute = false;  ///< of the absolute values

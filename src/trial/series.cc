@@ -98,8 +98,8 @@ Result<const Field*> FieldOf(std::string_view name) {
                          " There are:" + all);
 }
 
-/// False where only reductions were saved and they do not say it, where the row is damaged, or of a type without
-/// statistics. \pre the row is prepared
+/// False where only reductions were saved and they do not say it, where the row is damaged, or of a type
+/// without statistics. \pre the row is prepared
 bool Knows(const SummaryBatch& batch, uint32_t row, const Field& field) {
   constexpr uint64_t kNothing = store::kUnreadable | store::kNoStatistics;
   const uint64_t needed = field.name == "mean_abs" ? columns::kMeanAbs : field.columns;

@@ -39,7 +39,8 @@ Result<TensorInfo> Trial::tensor(std::string_view name) const {
   TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->tensors.Resolve(name));
   TensorInfo info = impl_->tensors.at(tensor);
   // Where only a value tells.
-  for (auto slot = impl_->slots.begin(); info.dtype == DType::kInvalid && slot != impl_->slots.end(); ++slot) {
+  for (auto slot = impl_->slots.begin(); info.dtype == DType::kInvalid && slot != impl_->slots.end();
+       ++slot) {
     for (const format::TensorId id : (*slot)->IdsOf(tensor)) {
       const format::TensorDef def = (*slot)->reader->Describe(id);
       if (def.dtype == DType::kInvalid) continue;
@@ -103,7 +104,7 @@ Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std
       return ElementValue(*scalar, DType::kFloat64, {});
   }
   return NotFound("no raw value of '" + finder.info().name + "' at step " + std::to_string(global_step) +
-                  (has_summary ? " (its summary is there)" : "") +
+                  instead +
                   "; raw values are kept at steps: " + Listed(finder.Steps({.kind = StepKind::kRaw})));
 }
 

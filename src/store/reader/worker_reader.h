@@ -166,7 +166,8 @@ class WorkerReader {
     return {};
   }
   /// The shape that was saved beside or instead of the value (smdebug's save_shape).
-  virtual std::optional<std::vector<int64_t>> SavedShapeOf(format::TensorId tensor, int64_t global_step) const {
+  virtual std::optional<std::vector<int64_t>> SavedShapeOf(format::TensorId tensor,
+                                                           int64_t global_step) const {
     (void)tensor, (void)global_step;
     return std::nullopt;
   }

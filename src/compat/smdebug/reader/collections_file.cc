@@ -24,13 +24,15 @@ Status Texts(const object& from, const char* key, std::vector<std::string>* out)
   if (value.get(items) != simdjson::SUCCESS) return DataLoss(fmt::format("\"{}\" is not a list", key));
   for (const element item : items) {
     std::string_view text;
-    if (item.get(text) != simdjson::SUCCESS) return DataLoss(fmt::format("\"{}\" holds what is no text", key));
+    if (item.get(text) != simdjson::SUCCESS)
+      return DataLoss(fmt::format("\"{}\" holds what is no text", key));
     out->emplace_back(text);
   }
   return OkStatus();
 }
 
-// How it was to be saved: told to whoever asks, never needed to read, so what is not as expected is left as it is.
+// How it was to be saved: told to whoever asks, never needed to read, so what is not as expected is left as
+// it is.
 void Configuration(const object& body, CollectionsFile::Collection* out) {
   const auto number = [](const object& from, const char* key, int64_t* to) {
     int64_t value = 0;
@@ -102,8 +104,9 @@ Result<CollectionsFile> DecodeCollectionsFile(std::string_view text) {
 std::vector<std::string> Collections::Add(const CollectionsFile& file) {
   std::vector<std::string> complaints;
   for (const CollectionsFile::Collection& added : file.collections) {
-    auto at = std::lower_bound(collections_.begin(), collections_.end(), added.name,
-                               [](const Collection& c, const std::string& name) { return c.told.name < name; });
+    auto at =
+        std::lower_bound(collections_.begin(), collections_.end(), added.name,
+                         [](const Collection& c, const std::string& name) { return c.told.name < name; });
     if (at == collections_.end() || at->told.name != added.name) {
       at = collections_.insert(at, Collection{added, {}});
       at->told.include_regex.clear();

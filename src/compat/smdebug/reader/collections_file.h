@@ -37,12 +37,12 @@ Result<CollectionsFile> DecodeCollectionsFile(std::string_view text);
 /// The collections of all workers' files together.
 class Collections {
  public:
-  /// Adds up: names and patterns of a collection that is known already join it. Returns patterns that are no regular
-  /// expressions, with the reason; they match nothing.
+  /// Adds up: names and patterns of a collection that is known already join it. Returns patterns that are no
+  /// regular expressions, with the reason; they match nothing.
   std::vector<std::string> Add(const CollectionsFile& file);
 
-  /// Sorted names of the collections that list the tensor or have a pattern that is found in its name. The file stops
-  /// listing names after the first saved step, so the patterns are what finds later ones.
+  /// Sorted names of the collections that list the tensor or have a pattern that is found in its name. The
+  /// file stops listing names after the first saved step, so the patterns are what finds later ones.
   std::vector<std::string> Of(std::string_view tensor) const;
 
   /// As first seen, with the patterns of all files; by name.

@@ -61,11 +61,13 @@ Status IndexDecoder::Impl::Payloads(const object& root) {
   for (const element item : items) {
     object fields;
     IndexFile::Payload payload;
-    if (item.get(fields) != simdjson::SUCCESS || fields["tensorname"].get(payload.tensor) != simdjson::SUCCESS ||
+    if (item.get(fields) != simdjson::SUCCESS ||
+        fields["tensorname"].get(payload.tensor) != simdjson::SUCCESS ||
         fields["start_idx"].get(payload.offset) != simdjson::SUCCESS ||
         fields["length"].get(payload.bytes) != simdjson::SUCCESS) {
-      return DataLoss(fmt::format("tensor_payload[{}]: \"tensorname\", \"start_idx\" and \"length\" are needed",
-                                  file.payloads.size()));
+      return DataLoss(
+          fmt::format("tensor_payload[{}]: \"tensorname\", \"start_idx\" and \"length\" are needed",
+                      file.payloads.size()));
     }
     file.payloads.push_back(payload);
   }
@@ -79,7 +81,8 @@ Status IndexDecoder::Impl::Shapes(const object& root) {
     object fields;
     array extents;
     IndexFile::Shape shape;
-    if (item.get(fields) != simdjson::SUCCESS || fields["tensorname"].get(shape.tensor) != simdjson::SUCCESS ||
+    if (item.get(fields) != simdjson::SUCCESS ||
+        fields["tensorname"].get(shape.tensor) != simdjson::SUCCESS ||
         fields["shape"].get(extents) != simdjson::SUCCESS) {
       return DataLoss(
           fmt::format("shape_payload[{}]: \"tensorname\" and \"shape\" are needed", file.shapes.size()));
@@ -89,7 +92,8 @@ Status IndexDecoder::Impl::Shapes(const object& root) {
     for (const element extent : extents) {
       int64_t value = 0;
       if (extent.get(value) != simdjson::SUCCESS || value < 0) {
-        return DataLoss(fmt::format("shape_payload[{}]: an extent that is no number from 0 on", file.shapes.size()));
+        return DataLoss(
+            fmt::format("shape_payload[{}]: an extent that is no number from 0 on", file.shapes.size()));
       }
       file.extents.push_back(value);
     }
@@ -106,8 +110,8 @@ Result<const IndexFile*> IndexDecoder::Decode(std::string_view text) {
   file.extents.clear();
   Result<object> parsed = ParseObject(&impl_->parser, text);
   if (!parsed.ok()) {
-    // smdebug opens its temporary file for appending: what a killed writer left there stands in front of the next
-    // one's document, which is the one that belongs to the event file.
+    // smdebug opens its temporary file for appending: what a killed writer left there stands in front of the
+    // next one's document, which is the one that belongs to the event file.
     const size_t last = text.rfind(R"({"meta")");
     if (last == std::string_view::npos || last == 0) return parsed.status();
     parsed = ParseObject(&impl_->parser, text.substr(last));

@@ -1,5 +1,5 @@
-// One index file: where each tensor of one step of one worker lies in that step's event file, and the shapes that
-// were saved instead of values.
+// One index file: where each tensor of one step of one worker lies in that step's event file, and the shapes
+// that were saved instead of values.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,8 @@ class IndexDecoder {
 
   /// Readable bytes that Decode wants behind the text.
   static size_t Padding();
-  /// Unknown keys are ignored. \param text  followed by Padding() readable bytes. The result lives in the decoder.
+  /// Unknown keys are ignored. \param text  followed by Padding() readable bytes. The result lives in the
+  /// decoder.
   /// \error kDataLoss  not JSON, or not what an index file holds: says which key, and what was found
   Result<const IndexFile*> Decode(std::string_view text);
 

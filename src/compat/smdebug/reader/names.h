@@ -18,8 +18,8 @@ struct StepFileName {
   int64_t step = 0;
   std::string_view worker;  ///< as it stands in the name; DecodeWorker makes it readable
 };
-/// "000000000003_worker_0.json" -> step 3 of worker_0. Only the file's own name is looked at: smdebug looks at the
-/// whole path and takes a run directory with two underscores in its name for a device.
+/// "000000000003_worker_0.json" -> step 3 of worker_0. Only the file's own name is looked at: smdebug looks
+/// at the whole path and takes a run directory with two underscores in its name for a device.
 std::optional<StepFileName> ParseStepFileName(std::string_view name, std::string_view suffix);
 
 /// "worker_0_collections.json" -> "worker_0"; empty for "collections.json"; nothing for other names.

@@ -1,5 +1,5 @@
-// One worker's part of an smdebug run, as a table that grows with its index files: which tensor of which step lies
-// where. 24 bytes an entry; no event file is touched.
+// One worker's part of an smdebug run, as a table that grows with its index files: which tensor of which step
+// lies where. 24 bytes an entry; no event file is touched.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kAlignment = 64;
 
 std::shared_ptr<std::byte> Allocate(size_t bytes) {
-  auto* const memory = static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), std::align_val_t(kAlignment)));
+  auto* const memory =
+      static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), std::align_val_t(kAlignment)));
   return {memory, [](std::byte* p) { ::operator delete(p, std::align_val_t(kAlignment)); }};
 }
 
@@ -28,7 +29,11 @@ std::vector<uint32_t> CodePoints(std::string_view text) {
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t length = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+    const size_t length = lead < 0x80       ? 1
+                          : lead >> 5 == 6  ? 2
+                          : lead >> 4 == 14 ? 3
+                          : lead >> 3 == 30 ? 4
+                                            : 0;
     uint32_t point = length == 1 ? lead : lead & (0x7fu >> length);
     bool good = length != 0 && i + length <= text.size();
     for (size_t k = 1; good && k < length; ++k) {
@@ -54,15 +59,16 @@ Status LayOutTexts(const tfevents::TensorProto& tensor, size_t record_bytes, sto
   constexpr size_t kAlwaysAllowed = size_t{64} << 20;
   const size_t limit = std::max(kAlwaysAllowed, record_bytes * 16) / sizeof(uint32_t);
   if (!texts.empty() && width > limit / texts.size()) {
-    return ResourceExhausted(fmt::format("{} texts of which one has {} characters: too uneven to lay out as an array",
-                                         texts.size(), width));
+    return ResourceExhausted(fmt::format(
+        "{} texts of which one has {} characters: too uneven to lay out as an array", texts.size(), width));
   }
   const size_t bytes = texts.size() * width * sizeof(uint32_t);
   const auto memory = Allocate(bytes);
   std::memset(memory.get(), 0, bytes);
   for (size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].empty()) continue;
-    std::memcpy(memory.get() + i * width * sizeof(uint32_t), texts[i].data(), texts[i].size() * sizeof(uint32_t));
+    std::memcpy(memory.get() + i * width * sizeof(uint32_t), texts[i].data(),
+                texts[i].size() * sizeof(uint32_t));
   }
   value->bytes = {memory.get(), bytes};
   value->owner = memory;
@@ -82,8 +88,8 @@ Result<Record> RecordReader::Read(const std::string& event_file, uint64_t offset
   }
   const uint64_t file_bytes = open_.signature.bytes;
   if (offset > file_bytes || bytes > file_bytes - offset) {
-    return DataLoss(fmt::format("{}: the index says {} bytes at {}, the file has {}", event_file, bytes, offset,
-                                file_bytes));
+    return DataLoss(fmt::format("{}: the index says {} bytes at {}, the file has {}", event_file, bytes,
+                                offset, file_bytes));
   }
   const auto size = static_cast<size_t>(bytes);
   const std::shared_ptr<std::byte> memory = Allocate(size);

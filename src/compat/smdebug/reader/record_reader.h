@@ -1,5 +1,5 @@
-// One record of an event file as a value: opened below the run's directory, read with one pread, held against what the
-// index said of it.
+// One record of an event file as a value: opened below the run's directory, read with one pread, held against
+// what the index said of it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class RecordReader {
   explicit RecordReader(const Root& root) : root_(root) {}
 
   /// Memory: the record's bytes, which the file must hold. Texts come as kText.
-  /// \error kNotFound  no such file; kDataLoss  the bytes are not there, or are no record or tensor; kUnimplemented
+  /// \error kNotFound  no such file; kDataLoss  the bytes are not there, or are no record or tensor;
+  /// kUnimplemented
   ///     a type without counterpart; kInvalidArgument  the path leads out of the run's directory
   Result<Record> Read(const std::string& event_file, uint64_t offset, uint64_t bytes);
 

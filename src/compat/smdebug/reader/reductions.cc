@@ -43,8 +43,8 @@ void SavedNumbers::Add(const Operation& operation, const store::RawValue& value,
 
 uint64_t SavedNumbers::ToSummary(Summary* summary, double* mean_abs) const {
   uint64_t unknown = (uint64_t{1} << static_cast<int>(SummaryColumn::kCount)) - 1;
-  unknown &= ~(store::kKeyColumns | ColumnBit(SummaryColumn::k_flags) | ColumnBit(SummaryColumn::k_histogram_offset) |
-               ColumnBit(SummaryColumn::k_histogram_bytes));
+  unknown &= ~(store::kKeyColumns | ColumnBit(SummaryColumn::k_flags) |
+               ColumnBit(SummaryColumn::k_histogram_offset) | ColumnBit(SummaryColumn::k_histogram_bytes));
   unknown |= store::kMeanAbsUnknown;
   const auto known = [&unknown](SummaryColumn column) { unknown &= ~ColumnBit(column); };
 
@@ -67,7 +67,8 @@ uint64_t SavedNumbers::ToSummary(Summary* summary, double* mean_abs) const {
   }
 
   bool finite = false;
-  for (const auto& number : {mean_, sum_, l1_, l2_, abs_mean_, abs_max_}) finite |= number && std::isfinite(*number);
+  for (const auto& number : {mean_, sum_, l1_, l2_, abs_mean_, abs_max_})
+    finite |= number && std::isfinite(*number);
   finite |= min_ && max_ && std::isfinite(*min_) && std::isfinite(*max_);
   bool nan = false, pos_inf = false, neg_inf = false;
   for (const auto& number : {mean_, l1_, l2_, abs_mean_, abs_min_, abs_max_, min_, max_, sum_}) {
@@ -109,7 +110,9 @@ uint64_t SavedNumbers::ToSummary(Summary* summary, double* mean_abs) const {
     *mean_abs = *l1_ / static_cast<double>(*count);
     unknown &= ~store::kMeanAbsUnknown;
   }
-  const auto is = [](const std::optional<double>& number, double value) { return number && *number == value; };
+  const auto is = [](const std::optional<double>& number, double value) {
+    return number && *number == value;
+  };
   const bool no_zero = (abs_min_ && *abs_min_ > 0) || (min_ && *min_ > 0) || (max_ && *max_ < 0);
   const bool all_zero = is(abs_max_, 0) || is(l1_, 0) || (is(min_, 0) && is(max_, 0));
   if (no_zero || (all_zero && count)) {

@@ -1,4 +1,5 @@
-// What the reductions that smdebug saved of one tensor at one step say about its summary, and what they do not.
+// What the reductions that smdebug saved of one tensor at one step say about its summary, and what they do
+// not.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,10 @@ struct SavedNumbers {
   /// Fills what follows from the numbers without a doubt; returns SummaryBatch::unknown for the rest.
   ///
   /// A finite mean, sum, norm, minimum or maximum was computed over every element, so there was no NaN and no
-  /// infinity; one that is not finite is kept out of the moments (they cover finite elements) and counted once. PyTorch's
-  /// hook saves std and variance with n - 1 in the denominator and as arrays of no axes; the others divide by n and
-  /// save arrays of one element: Summary::variance divides by n, so PyTorch's need the count.
+  /// infinity; one that is not finite is kept out of the moments (they cover finite elements) and counted
+  /// once. PyTorch's hook saves std and variance with n - 1 in the denominator and as arrays of no axes; the
+  /// others divide by n and save arrays of one element: Summary::variance divides by n, so PyTorch's need the
+  /// count.
   uint64_t ToSummary(Summary* summary, double* mean_abs) const;
 
  private:

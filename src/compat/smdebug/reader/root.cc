@@ -26,7 +26,8 @@ Status LeadsOutside(const std::string& relative) {
   return InvalidArgument("leads out of the run's directory: " + relative);
 }
 
-// Where the kernel cannot be asked to stay below a directory: component by component, following no link at all.
+// Where the kernel cannot be asked to stay below a directory: component by component, following no link at
+// all.
 int OpenStepwise(int directory, const std::string& relative, int flags) {
   base::UniqueFd at;
   int from = directory;

@@ -30,11 +30,12 @@ class Root {
  public:
   static Result<Root> Open(const std::string& path);
 
-  /// Paths are relative to the directory. A symbolic link inside it may lead to another place inside it; whatever
-  /// leads outside, and whatever is no regular file (a pipe would block), is refused.
+  /// Paths are relative to the directory. A symbolic link inside it may lead to another place inside it;
+  /// whatever leads outside, and whatever is no regular file (a pipe would block), is refused.
   /// \error kNotFound; kInvalidArgument  leads outside, or is no file
   Result<OpenFile> OpenRegular(const std::string& relative) const;
-  /// Reads a whole file into `buffer`, which keeps its memory for the next one, with `padding` bytes behind it.
+  /// Reads a whole file into `buffer`, which keeps its memory for the next one, with `padding` bytes behind
+  /// it.
   Result<Signature> Read(const std::string& relative, size_t padding, std::vector<char>* buffer) const;
 
   struct Entry {

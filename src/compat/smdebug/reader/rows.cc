@@ -84,7 +84,8 @@ struct Rows::Batch {
 
   void Allocate() {
     const size_t n = tensor.size();
-    for (auto* column : {&count, &nan_count, &pos_inf_count, &neg_inf_count, &zero_count}) column->assign(n, 0);
+    for (auto* column : {&count, &nan_count, &pos_inf_count, &neg_inf_count, &zero_count})
+      column->assign(n, 0);
     unknown.assign(n, ~uint64_t{0});
     for (auto* column : {&min, &max, &mean, &variance, &m3, &m4, &l1, &l2, &abs_min, &abs_max, &mean_abs}) {
       column->assign(n, Summary::kNaN);

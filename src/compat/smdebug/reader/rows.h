@@ -13,7 +13,8 @@
 
 namespace tdbg::compat::smdebug {
 
-/// 20 bytes a row (a tensor at a step, with a value or at least one reduction) until it is prepared, 150 then.
+/// 20 bytes a row (a tensor at a step, with a value or at least one reduction) until it is prepared, 150
+/// then.
 class Rows {
  public:
   /// Reads an entry of the step file. Whoever provides it reports damage.

@@ -15,8 +15,8 @@ namespace {
 
 // Index folders hold no folders; a little more is forgiven, a loop of mounts is not.
 constexpr int kMostDepth = 4;
-// Some file systems tell times by the second or two: a folder that changed so shortly before it was listed may have
-// changed again without showing it.
+// Some file systems tell times by the second or two: a folder that changed so shortly before it was listed
+// may have changed again without showing it.
 constexpr int64_t kTimeGrainNanos = 2'000'000'000;
 // A worker that is slower than this behind the one that wrote the end marker is taken for dead.
 constexpr int64_t kStragglerNanos = 60'000'000'000;
@@ -56,8 +56,8 @@ Result<bool> Run::Refresh() {
   return news;
 }
 
-// The first index file comes shortly before the collections file, and a tensor's collections are settled when it is
-// first seen. Whoever dies in between still has its steps read, a minute later.
+// The first index file comes shortly before the collections file, and a tensor's collections are settled when
+// it is first seen. Whoever dies in between still has its steps read, a minute later.
 bool Run::TooEarly() const {
   if (num_workers_ != 0 || end_marker_) return false;
   const Signature index = root_.SignatureOf(std::string(kIndexDir));
@@ -68,7 +68,8 @@ bool Run::ReadCollections() {
   const std::string folder(kCollectionsDir);
   const Signature signature = root_.SignatureOf(folder);
   Folder& seen = folders_[folder];
-  if (seen.signature == signature && seen.listed_nanos - signature.modified_nanos > kTimeGrainNanos) return false;
+  if (seen.signature == signature && seen.listed_nanos - signature.modified_nanos > kTimeGrainNanos)
+    return false;
   seen = {signature, NowNanos()};
   const auto entries = root_.List(folder);
   if (!entries.ok()) return false;
@@ -179,7 +180,9 @@ int64_t Run::world_size() const {
 
 bool Run::ended(size_t worker) const {
   if (!end_marker_) return false;
-  const auto last = [](const Part& part) { return part.commits().empty() ? -1 : part.commits().back().global_step; };
+  const auto last = [](const Part& part) {
+    return part.commits().empty() ? -1 : part.commits().back().global_step;
+  };
   int64_t furthest = -1;
   for (const auto& part : parts_) furthest = std::max(furthest, last(*part));
   return last(*parts_[worker]) == furthest || NowNanos() - newest_nanos_ > kStragglerNanos;
@@ -187,13 +190,16 @@ bool Run::ended(size_t worker) const {
 
 std::vector<store::Damage> Run::damage() const {
   std::vector<store::Damage> out;
-  for (const auto& [file, rejected] : rejected_) out.push_back({file, rejected.what, rejected.signature.bytes});
-  for (const std::string& complaint : complaints_) out.push_back({std::string(kCollectionsDir), complaint, 0});
+  for (const auto& [file, rejected] : rejected_)
+    out.push_back({file, rejected.what, rejected.signature.bytes});
+  for (const std::string& complaint : complaints_)
+    out.push_back({std::string(kCollectionsDir), complaint, 0});
   return out;
 }
 
 std::vector<std::string> Run::doorbells() const {
-  std::vector<std::string> out{root_.path(), Below(root_.path(), kCollectionsDir), Below(root_.path(), kIndexDir)};
+  std::vector<std::string> out{root_.path(), Below(root_.path(), kCollectionsDir),
+                               Below(root_.path(), kIndexDir)};
   // Steps are written in order: the newest folder is where news comes.
   for (auto it = folders_.rbegin(); it != folders_.rend(); ++it) {
     if (it->first.starts_with(std::string(kIndexDir) + "/")) {

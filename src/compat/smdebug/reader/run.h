@@ -1,4 +1,5 @@
-// An smdebug run's directory: its workers as they appear, their index files as they come, and whether it has ended.
+// An smdebug run's directory: its workers as they appear, their index files as they come, and whether it has
+// ended.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace tdbg::compat::smdebug {
 
-/// Shared by the readers of its workers. Refresh is the only call that looks for news. Never writes, reads no event
-/// file. \threadsafety one thread
+/// Shared by the readers of its workers. Refresh is the only call that looks for news. Never writes, reads no
+/// event file. \threadsafety one thread
 class Run : public std::enable_shared_from_this<Run> {
  public:
   /// Is there anything that only smdebug makes? A path that does not exist is none.
@@ -26,7 +27,8 @@ class Run : public std::enable_shared_from_this<Run> {
   /// \error kNotFound
   static Result<std::shared_ptr<Run>> Open(const std::string& path);
 
-  /// Takes in index files that came since. Costs a look at each folder of a thousand steps, and reading what is new.
+  /// Takes in index files that came since. Costs a look at each folder of a thousand steps, and reading what
+  /// is new.
   Result<bool> Refresh();
 
   /// In order of first sight: those with a collections file or an index file.
@@ -36,8 +38,8 @@ class Run : public std::enable_shared_from_this<Run> {
 
   /// As the collections files say; at least those seen.
   int64_t world_size() const;
-  /// smdebug's end marker is written by whoever ends first. A worker has ended when the marker is there and it has as
-  /// many steps as the furthest, or when nothing has come for a minute.
+  /// smdebug's end marker is written by whoever ends first. A worker has ended when the marker is there and
+  /// it has as many steps as the furthest, or when nothing has come for a minute.
   bool ended(size_t worker) const;
   bool end_marker() const { return end_marker_; }
   const Root& root() const { return root_; }

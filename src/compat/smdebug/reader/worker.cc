@@ -53,7 +53,9 @@ class SmdebugWorker final : public store::WorkerReader {
   uint64_t resealed() const override { return part_.reordered(); }
   uint64_t rewrites() const override { return part_.reordered(); }
   std::span<const store::SummaryBatch> summaries() const override { return rows_.batches(); }
-  void Prepare(uint32_t batch, uint32_t begin, uint32_t end) const override { rows_.Prepare(batch, begin, end); }
+  void Prepare(uint32_t batch, uint32_t begin, uint32_t end) const override {
+    rows_.Prepare(batch, begin, end);
+  }
   std::span<const RowRef> RowsOf(format::TensorId tensor) const override { return rows_.Of(tensor); }
   Result<Histogram> HistogramOf(RowRef row) const override { return rows_.HistogramOf(row); }
   std::span<const ScalarPoint> ScalarsOf(format::TensorId) const override { return {}; }
@@ -61,7 +63,8 @@ class SmdebugWorker final : public store::WorkerReader {
   Result<store::RawValue> ReadRaw(const store::RawRef& ref) override;
   std::span<const int64_t> ShapeOf(const store::RawRef& ref) const override;
   std::vector<SavedReduction> ReductionsOf(format::TensorId tensor, int64_t global_step) const override;
-  std::optional<std::vector<int64_t>> SavedShapeOf(format::TensorId tensor, int64_t global_step) const override;
+  std::optional<std::vector<int64_t>> SavedShapeOf(format::TensorId tensor,
+                                                   int64_t global_step) const override;
 
  private:
   struct Place {
@@ -174,8 +177,9 @@ format::TensorDef SmdebugWorker::Describe(format::TensorId tensor) {
 template <typename F>
 void SmdebugWorker::ForEachEntry(format::TensorId tensor, int64_t global_step, F&& f) const {
   const auto commits = part_.commits();
-  const auto at = std::lower_bound(commits.begin(), commits.end(), global_step,
-                                   [](const format::Commit& c, int64_t step) { return c.global_step < step; });
+  const auto at =
+      std::lower_bound(commits.begin(), commits.end(), global_step,
+                       [](const format::Commit& c, int64_t step) { return c.global_step < step; });
   if (at == commits.end() || at->global_step != global_step) return;
   const auto commit = static_cast<uint32_t>(at - commits.begin());
   for (const Entry& entry : part_.entries_of(part_.file_of(commit))) {
@@ -194,7 +198,8 @@ std::vector<store::WorkerReader::SavedReduction> SmdebugWorker::ReductionsOf(for
   return out;
 }
 
-std::optional<std::vector<int64_t>> SmdebugWorker::SavedShapeOf(format::TensorId tensor, int64_t global_step) const {
+std::optional<std::vector<int64_t>> SmdebugWorker::SavedShapeOf(format::TensorId tensor,
+                                                                int64_t global_step) const {
   std::optional<std::vector<int64_t>> shape;
   ForEachEntry(tensor, global_step, [&](uint32_t, const Entry& entry) {
     if (entry.kind == EntryKind::kShape) shape = part_.shape(entry.offset);

@@ -9,7 +9,8 @@
 
 namespace tdbg::compat::smdebug {
 
-/// The reader answers from what the run's last Refresh saw; its own only tells whether that was anything of its.
+/// The reader answers from what the run's last Refresh saw; its own only tells whether that was anything of
+/// its.
 std::unique_ptr<store::WorkerReader> MakeWorkerReader(std::shared_ptr<Run> run, size_t worker);
 
 }  // namespace tdbg::compat::smdebug

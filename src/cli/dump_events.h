@@ -1,0 +1,18 @@
+// The records of an event file, TensorBoard's or smdebug's, for `tdbg dump`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tdbg/status.h"
+
+namespace tdbg::cli {
+
+/// Does the file begin like a file of records (a length and its checksum)?
+bool IsEventFile(const std::string& path);
+
+/// Each record with its place, its footer's kind, and what it holds; of a tensor at most `max_elements` (-1:
+/// all). What is damaged ends the list and is said. \error kNotFound
+Result<std::string> DumpEvents(const std::string& path, bool json, int64_t max_elements);
+
+}  // namespace tdbg::cli
