@@ -5,15 +5,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 
-environment() {  # environment NAME PACKAGES...: creates .venv-NAME once
+environment() {  # environment NAME PACKAGES...: creates .venv-NAME once, or adds to what tools/setup.sh made
   local dir=.venv-$1
   shift
-  [ -e "$dir/.complete" ] && return
+  [ -e "$dir/.complete-bench" ] && return
   printf 'bench: making %s (%s)\n' "$dir" "$*" >&2
   "$python" -m venv "$dir"
   "$dir/bin/pip" install -q torch==2.13.0
   "$dir/bin/pip" install -q "$@"
-  touch "$dir/.complete"
+  touch "$dir/.complete" "$dir/.complete-bench"
 }
 
 # smdebug's wheel does not name what it needs.

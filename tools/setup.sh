@@ -2,7 +2,7 @@
 # Makes a fresh Debian 12 (or a relative of it) able to build, test and demonstrate tdbg. Run as often as you
 # like: with everything in place it prints nothing and takes under a second.
 #
-#   tools/setup.sh          system packages and .venv
+#   tools/setup.sh          system packages, .venv, and .venv-smdebug (the real smdebug, which tests read and write with)
 #   tools/setup.sh --ci     and clang-19 with its formatter and libFuzzer, which CI uses
 #
 # Environment:
@@ -82,9 +82,23 @@ install_python() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
+# It wants an old numpy and an old protobuf, so it has a place of its own. What tests need of it needs no torch;
+# bench/setup_rivals.sh adds that.
+install_smdebug() {
+  local python=${TDBG_PYTHON:-python3} venv=.venv-smdebug
+  [[ -e $venv/.complete ]] && return 0
+  say "creating $venv"
+  "$python" -m venv "$venv" || die "cannot create $venv"
+  # Its wheel names neither pandas nor requests nor psutil.
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check setuptools smdebug==1.0.34 'protobuf<3.21' \
+    'numpy<2' 'pandas<2.2' requests psutil packaging || die "pip failed"
+  touch "$venv/.complete"
+}
+
 if command -v dpkg-query >/dev/null; then
   install_packages
 else
   say "no dpkg here: please install the equivalents of: ${packages[*]}"
 fi
 install_python
+install_smdebug

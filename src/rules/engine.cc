@@ -31,8 +31,8 @@ struct Engine::Impl {
     int64_t start_step = 0;
     int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
     bool done = false;
-    Selector needed;       // the tensors of its Needs()
-    uint64_t unknown = 0;  // columns it reads that rows of those tensors did not know
+    Selector needed;         // the tensors of its Needs()
+    uint64_t unknown = 0;    // columns it reads that rows of those tensors did not know
     std::string unknown_of;  // the first such tensor
 
     bool Sees(int64_t global_step) const {
@@ -121,8 +121,8 @@ struct Engine::Impl {
     }
   }
 
-  // A tensor the rule inspects has a row at this step that does not say what the rule reads: a clean verdict would
-  // speak for a tensor that was not looked at.
+  // A tensor the rule inspects has a row at this step that does not say what the rule reads: a clean verdict
+  // would speak for a tensor that was not looked at.
   bool NeededSomethingHidden(size_t i, const StepContext& context) {
     bool needed = false;
     Running& running = rules[i];

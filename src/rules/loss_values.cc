@@ -1,8 +1,8 @@
 #include "rules/loss_values.h"
 
-#include "trial/columns.h"
-
 #include <algorithm>
+
+#include "trial/columns.h"
 
 namespace tdbg::rules {
 

@@ -30,10 +30,11 @@ std::string Below(std::string_view folder, std::string_view name) { return base:
 bool Run::IsAt(const std::string& path) {
   auto root = Root::Open(path);
   if (!root.ok()) return false;
-  for (const std::string_view name : {kCollectionsDir, kIndexDir, kEndFile, kClaimFile}) {
-    if (root->SignatureOf(std::string(name)) != Signature()) return true;
-  }
-  return false;
+  const auto has = [&root](std::string_view name) {
+    return root->SignatureOf(std::string(name)) != Signature();
+  };
+  // A folder called index is anybody's; beside one called events it is smdebug's.
+  return has(kCollectionsDir) || has(kEndFile) || has(kClaimFile) || (has(kIndexDir) && has(kEventsDir));
 }
 
 Result<std::shared_ptr<Run>> Run::Open(const std::string& path) {

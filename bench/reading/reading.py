@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""What reading costs beside smdebug on the same data: a run of a million (tensor, step) entries, written in both formats.
+
+Every figure is of a fresh process; tdbg's and smdebug's take turns, and the best of the rounds counts. Opening ends when
+the steps are listed. Resident: what opening adds to the process, mapped files included.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SMDEBUG_PYTHON = ROOT / ".venv-smdebug" / "bin" / "python"
+sys.path.insert(0, str(HERE))
+READ = 1000  # values read one by one
+
+
+def resident():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+
+def child(kind, path, name, step):
+    """Runs in the reader's own Python; prints one JSON line."""
+    if kind == "smdebug":
+        os.environ["SMDEBUG_TRAINING_END_DELAY_REFRESH"] = "0"
+        import logging
+
+        logging.disable(logging.INFO)
+        from smdebug.trials import create_trial as open_trial
+    else:
+        import tdbg
+
+        open_trial = tdbg.open
+    import numpy as np
+
+    before, start = resident(), time.perf_counter()
+    trial = open_trial(path)
+    steps = trial.steps()
+    opened = time.perf_counter()
+    after = resident()
+    tensor = trial.tensor(name)
+    value = tensor.value(step)
+    first = time.perf_counter()
+    if kind == "smdebug":
+        means = [float(tensor.reduction_value(s, "mean")) for s in steps]
+    else:
+        means = trial.frame(name, ["mean"])["mean"]
+    series = time.perf_counter()
+    some = steps[:: max(1, len(steps) // READ)][:READ]
+    begin = time.perf_counter()
+    total = sum(float(tensor.value(s)[0]) for s in some)
+    read = time.perf_counter()
+    print(json.dumps({"open": opened - start, "resident": after - before, "value": first - opened,
+                      "open_and_value": first - start, "series": series - first, "read": (read - begin) / len(some),
+                      "check": [len(steps), float(value.sum()), float(np.sum(means)), total]}))
+
+
+def run_child(kind, path, name, step):
+    python = SMDEBUG_PYTHON if kind == "smdebug" else sys.executable
+    done = subprocess.run([python, __file__, "--child", kind, str(path), name, str(step)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{kind} failed: {done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--tensors", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--runs", help="where the runs are, or are to be kept; default: a temporary folder")
+    parser.add_argument("--json")
+    args = parser.parse_args()
+    if args.child:
+        return child(args.child[0], args.child[1], args.child[2], int(args.child[3]))
+
+    import runs
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(args.runs or scratch)
+        for kind, write in (("tdbg", runs.write_tdbg), ("smdebug", runs.write_smdebug)):
+            if not (folder / kind).exists():
+                write(folder / kind, args.steps, args.tensors)
+        name, step = runs.name_of(args.tensors // 3), random.Random(1).randrange(args.steps)
+        # The third: smdebug's directory through our trial.
+        readers = {"smdebug": folder / "smdebug", "tdbg": folder / "tdbg", "through": folder / "smdebug"}
+        best = {}
+        for _ in range(args.rounds):
+            for reader, path in readers.items():
+                figures = run_child(reader, path, name, step)
+                old = best.setdefault(reader, figures)
+                for i, x in enumerate(figures["check"]):
+                    assert abs(x - best["smdebug"]["check"][i]) <= 1e-3 * max(1, abs(x)), (reader, figures["check"])
+                best[reader] = {key: old[key] if key == "check" else min(old[key], x) for key, x in figures.items()}
+    entries = args.steps * args.tensors
+    rows = [
+        ("opening, our format", best["tdbg"]["open"] / best["smdebug"]["open"], 1 / 50),
+        ("opening, smdebug's directory through our trial", best["through"]["open"] / best["smdebug"]["open"], 1 / 5),
+        ("a raw tensor at a random step, reader open", best["tdbg"]["value"] / best["smdebug"]["value"], 1 / 20),
+        ("the same with opening", best["tdbg"]["open_and_value"] / best["smdebug"]["open_and_value"], 1 / 20),
+        ("one statistic over all steps", best["tdbg"]["series"] / best["smdebug"]["series"], 1 / 500),
+        ("values one by one, smdebug's directory", best["through"]["read"] / best["smdebug"]["read"], 1 / 5),
+        ("one statistic over all steps, smdebug's directory", best["through"]["series"] / best["smdebug"]["series"], 1 / 5),
+    ]
+    print(f"{entries:,} entries ({args.steps:,} steps of {args.tensors} tensors); smdebug opens in {best['smdebug']['open']:.1f} s")
+    failed = 0
+    for text, ratio, bar in rows:
+        failed += ratio > bar
+        print(f"  {text:52} 1/{1 / ratio:<8.1f} bar 1/{1 / bar:.0f}  {'ok' if ratio <= bar else 'MISSED'}")
+    for reader in ("tdbg", "through"):
+        per_entry = best[reader]["resident"] / entries
+        failed += per_entry > 200
+        print(f"  {'resident after opening, ' + reader:52} {per_entry:<10.0f} bar 200 bytes an entry")
+    if args.json:
+        pathlib.Path(args.json).write_text(json.dumps({"entries": entries, **best}, indent=1))
+    return failed and 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
