@@ -11,6 +11,7 @@
 #include "cli/json_output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "trial/elements.h"
 
 namespace tdbg::cli {
 namespace {
@@ -114,7 +115,8 @@ Result<std::vector<int64_t>> ShowCommand::StepsOf(Trial& trial, const TensorInfo
 }
 
 void ShowCommand::PrintHead(const TensorInfo& info, const Terminal& terminal) const {
-  fmt::print("{}  {} [{}]  {}\n", Paint(terminal, Colour::kBold, Printable(info.name)), DTypeName(info.dtype),
+  fmt::print("{}  {} [{}]  {}\n", Paint(terminal, Colour::kBold, Printable(info.name)),
+             info.dtype == DType::kInvalid ? "no values," : DTypeName(info.dtype),
              fmt::join(info.shape, ", "), fmt::join(info.collections, ","));
 }
 
@@ -135,6 +137,8 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   for (size_t column = 2; column < 12; ++column) table.AlignRight(column);
   Table scalars({"STEP", "MODE", "VALUE"});
   scalars.AlignRight(2);
+  Table reductions({"STEP", "MODE", "SAVED", "VALUE"});  // where these are all there is (smdebug's)
+  reductions.AlignRight(3);
   Json list = Json::array();
   std::vector<double> picture;
   bool as_scalar = false;
@@ -165,7 +169,18 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
       }
       if (!summary.ok() && summary.status().code() != Code::kNotFound) return summary.status();
     }
-    if (!summary.ok()) continue;  // only raw values there: --raw shows them
+    if (!summary.ok()) {
+      TDBG_ASSIGN_OR_RETURN(const std::vector<Reduction> saved,
+                            trial.saved_reductions(info.name, step, worker_));
+      if (saved.empty()) continue;  // only raw values there: --raw shows them
+      for (const Reduction& reduction : saved) {
+        const double number = ElementAsDouble(reduction.value, 0).value_or(std::nan(""));
+        entry["reductions"][reduction.name] = JsonOf(number);
+        if (shown) reductions.Add({std::to_string(step), mode, reduction.name, Number(number)});
+      }
+      list.push_back(std::move(entry));
+      continue;
+    }
     const Summary& s = *summary;
     picture.push_back(s.mean_abs());
     entry.update(SummaryJson(s));
@@ -182,6 +197,10 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
     return kExitOk;
   }
   PrintHead(info, terminal);
+  if (picture.empty() && !reductions.empty()) {
+    fmt::print("{}", reductions.Format(terminal));
+    return kExitOk;
+  }
   if (picture.empty()) {
     fmt::print(stderr, "tdbg: only raw values are kept of it; add --raw to see them\n");
     return kExitOk;

@@ -163,7 +163,7 @@ Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& n
   if (row.batch->damaged == 0 && unknown == 0) return row.batch->at(row.ref.row);
   if ((unknown & store::kUnreadable) != 0) return DataLoss("'" + name + "' is damaged at this step");
   if ((unknown & store::kNoStatistics) != 0) {
-    return InvalidArgument("'" + name + "' has no statistics: its elements are no real numbers");
+    return NotFound("'" + name + "' has no statistics: its elements are no real numbers");
   }
   if (unknown != 0) {
     const std::string known = columns::Names(kNumbers & ~unknown);

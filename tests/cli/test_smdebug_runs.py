@@ -43,6 +43,14 @@ def test_status_tensors_and_show_agree_with_smdebug(tdbg, name):
     assert shown > 0 or name == "pt_reductions_only"
 
 
+def test_show_prints_saved_reductions_exactly(tdbg):
+    told = expected("pt_reductions_only")["tensors"]["Net_fc1.weight"]
+    shown = tdbg.json("show", GOLDEN / "pt_reductions_only", "Net_fc1.weight")["steps"]
+    assert {str(s["global_step"]): s["reductions"] for s in shown} == {
+        step: workers["worker_0"]["saved_reductions"] for step, workers in told.items()}
+    assert "abs_l1" in tdbg.ok("show", GOLDEN / "pt_reductions_only", "Net_fc1.weight").stdout
+
+
 def test_ls_lists_them_beside_ours(tdbg, tmp_path):
     shutil.copytree(GOLDEN / "pt_modes", tmp_path / "runs" / "old")
     shutil.copytree(ROOT / "tests" / "golden" / "v1.0", tmp_path / "runs" / "new")

@@ -42,7 +42,7 @@ def main(path, workers):
                 writer.write_tensor(tdata=value, tname=name, mode=mode, mode_step=step // 3 if mode == ModeKeys.EVAL
                                     else step - step // 3)
             writer.close()
-        print(step, flush=True)
+        print("wrote", step, flush=True)
     open(f"{path}/training_job_end.ts", "w").close()
 
 
