@@ -74,16 +74,23 @@ Result<std::vector<int64_t>> Trial::shape(std::string_view name, int64_t global_
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   for (const WorkerSlot* slot : workers) {
     for (const format::TensorId id : slot->IdsOf(finder.tensor())) {
-      if (auto saved = slot->reader->SavedShapeOf(id, global_step)) return *std::move(saved);
+      auto saved = slot->reader->SavedShapeOf(id, global_step);
+      if (!saved) continue;
+      // Of texts it counts the texts; their width, the last axis, was not saved with it.
+      if (finder.info().dtype == DType::kText) saved->push_back(1);
+      return *std::move(saved);
     }
     if (const auto ref = finder.RawOf(*slot, global_step)) {
       const std::span<const int64_t> shape = slot->reader->ShapeOf(*ref);
       return std::vector<int64_t>(shape.begin(), shape.end());
     }
-    if (const auto row = finder.RowOf(*slot, global_step)) return *row->shape;
+    // smdebug's reductions do not say of how many elements they are.
+    const auto row = finder.RowOf(*slot, global_step);
+    if (row && !impl_->smdebug) return *row->shape;
     if (finder.ScalarOf(*slot, global_step)) return std::vector<int64_t>();
   }
-  return NotFound("nothing of '" + finder.info().name + "' is kept at step " + std::to_string(global_step));
+  return NotFound("neither a value nor the shape of '" + finder.info().name + "' is kept at step " +
+                  std::to_string(global_step));
 }
 
 }  // namespace tdbg
