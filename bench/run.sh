@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every number the project promises, side by side with its rival, as ratios.
 #
-#   bench/run.sh [SECTION...]     sections: summary idle latency rules reading cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
+#   bench/run.sh [SECTION...]     sections: summary idle latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
 #
 # Without a section: all of them, 25 minutes at most on 2 cores, no section longer than 4. OUT=DIR continues in the
 # folder of an earlier run: the table at the end has the newest figure of every section that ever ran there.
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-all="summary idle latency rules reading cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2"
+all="summary idle latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2"
 out=${OUT:-bench/out/$(date +%Y%m%d-%H%M%S)}
 rounds=25 seconds=150
 [ -n "${QUICK:-}" ] && rounds=6 seconds=30
@@ -54,6 +54,9 @@ for section in $sections; do
       say "What reading costs: a run of a million entries (bench/reading/reading.py)"
       # A missed bar is in what it prints; the other sections run all the same.
       "$python" bench/reading/reading.py --json "$out/reading.json" ${QUICK:+--steps 2000 --rounds 1} || true ;;
+    export)
+      say "10,000 histograms as TensorBoard files (bench/export_histograms.py)"
+      "$python" bench/export_histograms.py ${QUICK:+--rounds 1} --json "$out/export_histograms.json" ;;
     *)
       say "Time per training step: ${section%-*}, ${section##*-} torch thread(s) (bench/training/overhead.py)"
       "$python" bench/training/overhead.py --models "${section%-*}" --threads "${section##*-}" --rounds "$rounds" \

@@ -147,7 +147,8 @@ Result<Child> Child::Spawn(const SpawnOptions& options) {
   if (!options.working_directory.empty()) prepared.working_directory = options.working_directory.c_str();
   prepared.output_fd = options.output_fd;
   prepared.own_group = options.own_group;
-  prepared.give_terminal = options.own_group && !options.pipe_stdin && OwnsTerminal();
+  prepared.give_terminal = options.own_group && !options.pipe_stdin && options.input_fd < 0 && OwnsTerminal();
+  prepared.stdin_fd = options.input_fd;
   UniqueFd stdin_fd;
   if (options.pipe_stdin) {
     TDBG_ASSIGN_OR_RETURN(stdin_fd, StdinOf(options.stdin_text));

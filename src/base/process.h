@@ -20,6 +20,8 @@ struct SpawnOptions {
   std::string working_directory = {};               ///< empty: the caller's
   std::string stdin_text = {};                      ///< with pipe_stdin: what the child reads
   bool pipe_stdin = false;
+  int input_fd = -1;   ///< becomes the child's stdin; -1: see pipe_stdin. Not for a child that may have the
+                       ///< terminal: it is not given it
   int output_fd = -1;  ///< becomes the child's stdout and stderr; -1: the caller's
   /// The child leads its own process group; on a terminal it is made the foreground group, so that
   /// ctrl-C and job control reach it as they would without us.

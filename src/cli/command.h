@@ -38,6 +38,7 @@ std::unique_ptr<Command> MakeTensorsCommand();
 std::unique_ptr<Command> MakeShowCommand();
 std::unique_ptr<Command> MakeStepsCommand();
 std::unique_ptr<Command> MakeDiffCommand();
+std::unique_ptr<Command> MakeExportCommand();
 std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeRulesCommand();
 std::unique_ptr<Command> MakeWatchCommand();

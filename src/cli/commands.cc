@@ -11,6 +11,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeShowCommand());
   commands.push_back(MakeStepsCommand());
   commands.push_back(MakeDiffCommand());
+  commands.push_back(MakeExportCommand());
   commands.push_back(MakeCheckCommand());
   commands.push_back(MakeRulesCommand());
   commands.push_back(MakeWatchCommand());

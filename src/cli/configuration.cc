@@ -79,6 +79,10 @@ void ConfigFlags::Define(CLI::App& app) {
   app.add_option("--journal", journal, "size of each worker's journal; default 256MiB")->type_name("SIZE");
   app.add_option("--when-full", when_full, "when the disk cannot keep up: drop_raw (default) or block")
       ->type_name("POLICY");
+  app.add_option("--tensorboard", tensorboard, "also write TensorBoard's files, while it trains")
+      ->type_name("DIR");
+  app.add_option("--format", format, "smdebug: also write smdebug's layout, to RUN/smdebug or DIR")
+      ->type_name("tdbg|smdebug[:DIR]");
   app.add_option("--budget", budget, "disk space for each worker; default 8GiB")->type_name("SIZE");
 }
 
@@ -120,6 +124,9 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
   if (flags.when_full)
     TDBG_RETURN_IF_ERROR(TakeFlag("--when-full", {{"when_full", *flags.when_full}}, &from_flags));
   if (flags.budget) TDBG_RETURN_IF_ERROR(TakeFlag("--budget", {{"budget", *flags.budget}}, &from_flags));
+  if (flags.tensorboard)
+    TDBG_RETURN_IF_ERROR(TakeFlag("--tensorboard", {{"tensorboard", *flags.tensorboard}}, &from_flags));
+  if (flags.format) TDBG_RETURN_IF_ERROR(TakeFlag("--format", {{"format", *flags.format}}, &from_flags));
   return plan::MergeConfigs(std::move(config), from_flags);
 }
 

@@ -19,7 +19,7 @@ namespace tdbg::cli {
 struct ConfigFlags {
   std::string dir, config_file;
   std::vector<std::string> rules, on_issue, collect;
-  std::optional<std::string> summaries, journal, when_full, budget;
+  std::optional<std::string> summaries, journal, when_full, budget, tensorboard, format;
 
   void Define(CLI::App& app);
   /// Only --rule, --on-issue.

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
+#include "cli/exporters.h"
 #include "cli/json_output.h"
 #include "cli/prepared_rules.h"
 #include "cli/version.h"
@@ -39,7 +40,9 @@ class PlanCommand : public Command {
     prepare.tdbg_version = kVersion;
     prepare.start_attempt = false;
     TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
-    PrintJson({{"directory", prepared.run_directory}, {"attempt", prepared.attempt}});
+    PrintJson({{"directory", prepared.run_directory},
+               {"attempt", prepared.attempt},
+               {"exports", ExportArguments(config, prepared.run_directory)}});
     return kExitOk;
   }
 

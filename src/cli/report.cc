@@ -36,6 +36,7 @@ Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses)
   report.losses = trial.losses();
   report.damage = trial.damage();
   report.ending = LastJobEnding(report.path);
+  if (!report.attempts.empty()) report.exports = ReadExports(report.path, report.attempts.back());
   if (statuses.empty()) {
     auto read = watch::ReadStatuses(report.path);
     if (read.ok()) {
@@ -167,6 +168,11 @@ Json ReportToJson(const Report& report) {
   }
   json["losses"] = std::move(losses);
   json["damage"] = report.damage;
+  Json exports = Json::array();
+  for (const ExportOutcome& done : report.exports) {
+    exports.push_back({{"to", done.to}, {"path", done.path}, {"ok", done.ok}, {"text", done.text}});
+  }
+  json["exports"] = std::move(exports);
   if (!report.why_nothing.empty()) json["nothing_captured"] = report.why_nothing;
   return json;
 }

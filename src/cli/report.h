@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/exporters.h"
 #include "cli/json_output.h"
 #include "cli/terminal.h"
 #include "rules/engine.h"
@@ -38,6 +39,7 @@ struct Report {
   uint64_t bytes = 0;
   std::vector<LossInfo> losses;
   std::vector<std::string> damage;
+  std::vector<ExportOutcome> exports;  ///< of the latest attempt, written while it trained
   std::vector<rules::RuleStatus> rules;
   std::string why_nothing;  ///< set where nothing was captured
 };

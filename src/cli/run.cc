@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
+#include "cli/exporters.h"
 #include "cli/live_status.h"
 #include "cli/prepared_rules.h"
 #include "cli/report.h"
@@ -26,6 +27,8 @@ namespace tdbg::cli {
 namespace {
 
 constexpr int64_t kDrawMillis = 200;
+// For what reads the run while it trains to write the rest, once the job is gone.
+constexpr int64_t kExportGraceMillis = 60'000;
 
 // The watcher exists before the job (a bad rule must stop us before anything starts) and may ask for a stop
 // only once there is one.
@@ -166,6 +169,8 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
     return job.status().code() == Code::kNotFound ? kExitNoCommand : kExitNotExecutable;
   }
   stopper.Set(job->get());
+  Exporters exporters;
+  exporters.Start(config, prepared.run_directory, prepared.attempt);
   Status events = AppendEvent(prepared.run_directory, "job_started",
                               {{"attempt", prepared.attempt}, {"command", command_}, {"pid", (*job)->pid()}});
   const jobs::JobResult result = (*job)->Wait();
@@ -185,6 +190,7 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   const sigset_t signals = jobs::ForwardedSignals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   end_watching(EndOf(result));
+  exporters.Finish(kExportGraceMillis);
 
   if (result.killed) Note("the command outlived its grace and was killed");
   if (!watched.ok()) Note("watching failed, verdicts may be missing: " + watched.message());

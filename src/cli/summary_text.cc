@@ -11,7 +11,7 @@ namespace tdbg::cli {
 namespace {
 
 constexpr size_t kMostTensorsShown = 3;
-constexpr int kLabelColumns = 10;
+constexpr int kLabelColumns = 13;
 constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
 std::string Steps(int64_t n) { return fmt::format("{} step{}", n, n == 1 ? "" : "s"); }
@@ -121,6 +121,10 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
     text += Labelled("lost", LostWords(report));
   }
   for (const std::string& damage : report.damage) text += Labelled("damaged", Printable(damage));
+  for (const ExportOutcome& done : report.exports) {
+    text += Labelled(done.to, done.ok ? fmt::format("{}: {}", Printable(DisplayPath(done.path)), done.text)
+                                      : Paint(terminal, Colour::kYellow, "stopped: ") + Printable(done.text));
+  }
   text += Commands(report);
   text += Labelled("run", DisplayPath(report.path));
   return text;

@@ -55,6 +55,11 @@ struct Config {
   bool rules_said = false;            ///< `rules:` was written, if only as an empty list: no default rule
   std::vector<std::string> on_issue;  ///< for all rules
   std::optional<int64_t> stop_grace_seconds;
+  /// TensorBoard files during the run: their directory; "" for <run>/tensorboard.
+  std::optional<std::string> tensorboard_directory;
+  std::optional<int64_t> tensorboard_every;  ///< per-tensor statistics at such mode steps
+  /// smdebug's layout during the run: its directory; "" for <run>/smdebug.
+  std::optional<std::string> smdebug_directory;
 };
 
 /// Strict: an unknown key, wrong type, bad number or contradiction is an error that names source, line where

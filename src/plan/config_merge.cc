@@ -44,6 +44,9 @@ Config MergeConfigs(Config earlier, const Config& later) {
   Override(&earlier.journal_bytes, later.journal_bytes);
   Override(&earlier.budget_bytes, later.budget_bytes);
   Override(&earlier.stop_grace_seconds, later.stop_grace_seconds);
+  Override(&earlier.tensorboard_directory, later.tensorboard_directory);
+  Override(&earlier.tensorboard_every, later.tensorboard_every);
+  Override(&earlier.smdebug_directory, later.smdebug_directory);
   Append(&earlier.rules, later.rules);
   earlier.rules_said |= later.rules_said;
   Append(&earlier.on_issue, later.on_issue);

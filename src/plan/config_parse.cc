@@ -14,9 +14,11 @@ using Names = std::vector<std::string>;
 
 const Names kTopKeys = {"dir",         "summaries", "context",  "record_end",
                         "step_by",     "when_full", "journal",  "budget",
-                        "collections", "rules",     "on_issue", "stop_grace_seconds"};
+                        "collections", "rules",     "on_issue", "stop_grace_seconds",
+                        "tensorboard", "format"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
+const Names kTensorBoardKeys = {"dir", "every"};
 const Names kRuleKeys = {"rule", "name", "parameters", "on_issue"};
 const Names kStepBy = {"optimizer", "forward"};
 const Names kWhenFull = {"drop_raw", "block"};
@@ -95,6 +97,37 @@ CollectionConfig ReadCollectionItem(const ConfigNode& node) {
   return *std::move(parsed);
 }
 
+// A directory, true (in the run directory), or a mapping.
+void ReadTensorBoard(const ConfigNode& node, Config* c) {
+  if (node.value().is_string()) {
+    c->tensorboard_directory = node.Text();
+    if (c->tensorboard_directory->empty()) node.Fail("expected a directory, or true for RUN/tensorboard");
+    return;
+  }
+  if (node.value().is_boolean()) {
+    if (node.Bool()) c->tensorboard_directory = "";
+    return;
+  }
+  if (!node.CheckKeys(kTensorBoardKeys)) return;
+  c->tensorboard_directory = "";
+  node.At("dir", [&](const ConfigNode& n) { c->tensorboard_directory = n.Text(); });
+  node.At("every", [&](const ConfigNode& n) { c->tensorboard_every = n.Int(1); });
+}
+
+void ReadFormat(const ConfigNode& node, Config* c) {
+  const std::string text = node.Text();
+  if (text == "smdebug") {
+    c->smdebug_directory = "";
+  } else if (text.starts_with("smdebug:") && text.size() > 8) {
+    c->smdebug_directory = text.substr(8);
+  } else if (text != "tdbg") {
+    node.Fail(
+        fmt::format("found \"{}\". Accepted: tdbg, smdebug (beside the run's own files, in "
+                    "RUN/smdebug), smdebug:DIR",
+                    text));
+  }
+}
+
 RuleConfig ReadRule(const ConfigNode& node) {
   RuleConfig r;
   r.where = node.Where();
@@ -161,6 +194,8 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   });
   root.At("budget", [&](const ConfigNode& n) { c.budget_bytes = n.Bytes(); });
   root.At("stop_grace_seconds", [&](const ConfigNode& n) { c.stop_grace_seconds = n.Int(0); });
+  root.At("tensorboard", [&](const ConfigNode& n) { ReadTensorBoard(n, &c); });
+  root.At("format", [&](const ConfigNode& n) { ReadFormat(n, &c); });
   root.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &c.on_issue); });
   root.At("collections", [&](const ConfigNode& n) {
     if (n.value().is_array()) {

@@ -6,6 +6,7 @@
 #include "format/version.h"
 #include "tdbg/trial.h"
 #include "trial/impl.h"
+#include "trial/reductions.h"
 
 namespace tdbg {
 
@@ -56,7 +57,7 @@ std::vector<CollectionInfo> Trial::collections() const {
     for (const plan::CollectionPlan& c : impl_->plan->collections) {
       CollectionInfo& info = by_name[c.name];
       info.include_regex = c.include_regex;
-      info.reductions = c.reductions;
+      for (const std::string& name : c.reductions) info.reductions.push_back(ReductionName(name));
       info.save_histogram = c.keep && c.histogram;
       for (int mode = 1; mode < plan::kModes; ++mode) {
         const auto& schedule = c.raw[mode];

@@ -1,4 +1,6 @@
 // Reductions of one tensor at one step: as they were saved, else from the statistics, else from the values.
+#include "trial/reductions.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -67,13 +69,6 @@ Status NoSuchReduction(std::string_view name) {
                          " There are:" + all);
 }
 
-std::optional<double> ReductionOf(const Summary& summary, std::string_view name) {
-  const auto* const r = std::find_if(kFromSummary.begin(), kFromSummary.end(),
-                                     [&](const FromSummary& x) { return x.name == name; });
-  if (r == kFromSummary.end()) return std::nullopt;
-  return r->of(summary);
-}
-
 double Product(const TensorValue& value, bool absolute) {
   double product = 1;
   for (int64_t i = 0; i < value.view.element_count(); ++i) {
@@ -93,14 +88,28 @@ std::vector<std::string> NamesFor(const ValueFinder::Impl& impl, const TensorInf
   for (const plan::CollectionPlan& c : impl.plan->collections) {
     if (!ValueFinder::Impl::ReductionsDue(c, impl.steps[*at].info)) continue;
     if (!std::binary_search(info.collections.begin(), info.collections.end(), c.name)) continue;
-    for (const std::string& name : c.reductions) {
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    for (const std::string& configured : c.reductions) {
+      std::string name = ReductionName(configured);
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
     }
   }
   return names;
 }
 
 }  // namespace
+
+std::optional<double> ReductionOf(const Summary& summary, std::string_view name) {
+  const auto* const r = std::find_if(kFromSummary.begin(), kFromSummary.end(),
+                                     [&](const FromSummary& x) { return x.name == name; });
+  if (r == kFromSummary.end()) return std::nullopt;
+  return r->of(summary);
+}
+
+std::string ReductionName(std::string_view configured) {
+  constexpr std::string_view kNorm = "_norm";
+  if (configured.ends_with(kNorm)) configured.remove_suffix(kNorm.size());
+  return std::string(configured);
+}
 
 Result<std::vector<Reduction>> Trial::saved_reductions(std::string_view name, int64_t global_step,
                                                        std::string_view worker) const {

@@ -6,7 +6,11 @@ import shutil
 import subprocess
 import time
 
+from .guard import say
+
 PLAN_SECONDS = 60
+
+_exports = []  # kept: their standard input tells them that this process lives
 
 
 def resolve_plan(directory=None, config=None):
@@ -39,9 +43,23 @@ def resolve_plan(directory=None, config=None):
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PLAN_SECONDS, env=environment)
     if done.returncode != 0:
         raise ValueError(done.stderr.strip() or f"{tool} plan failed with {done.returncode}")
-    directory = json.loads(done.stdout)["directory"]
+    answer = json.loads(done.stdout)
+    directory = answer["directory"]
+    _start_exports(tool, answer, environment)
     with open(os.path.join(directory, "plan.json"), encoding="utf-8") as file:
         return directory, file.read()
+
+
+def _start_exports(tool, answer, environment):
+    """What the configuration wants written while it trains (TensorBoard's files, smdebug's layout) is written by
+    processes that read the run like anybody else. They end when this process is gone: it holds their standard input."""
+    for arguments in answer.get("exports", ()):
+        command = [tool, "export", answer["directory"], "--follow", "--launched", "--quiet", "--attempt", str(answer["attempt"])]
+        try:
+            _exports.append(subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                             env=environment, start_new_session=True))
+        except OSError as error:
+            say(f"{arguments[1]} files will not be written: {error}")
 
 
 def _wait_for(path):

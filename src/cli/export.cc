@@ -1,0 +1,371 @@
+// tdbg export: a run's content for other programs, once or while the run goes on.
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/posix.h"
+#include "base/process.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/elements.h"
+#include "cli/exit_codes.h"
+#include "cli/exporters.h"
+#include "cli/json_output.h"
+#include "cli/run_events.h"
+#include "cli/run_path.h"
+#include "cli/terminal.h"
+#include "jobs/home.h"
+#include "jobs/interrupts.h"
+#include "jobs/run_directory.h"
+#include "ship/follow.h"
+#include "ship/output.h"
+#include "ship/smdebug.h"
+#include "ship/tables.h"
+#include "ship/tensorboard.h"
+
+namespace tdbg::cli {
+namespace {
+
+const std::vector<std::string> kFormats = {"tensorboard", "smdebug", "csv", "parquet", "npz", "safetensors"};
+constexpr int kNoPyarrow = 3;                      // python/tdbg/export.py says so
+constexpr int64_t kProgressNanos = 1'000'000'000;  // nothing is said of what is done sooner
+constexpr int64_t kProgressEveryNanos = 200'000'000;
+// A launched exporter gives way to whatever else wants the processor: it has all the time of the training.
+constexpr int kNiceness = 10;
+
+std::atomic<int> interrupted_by{0};
+
+std::string CountWords(const ship::Shipped& shipped) {
+  std::string text;
+  for (const auto& [what, count] : shipped.counts)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  return text;
+}
+
+Status Convert(const std::string& python, const std::string& rows, const std::string& parquet) {
+  const std::string home = jobs::FindHome();
+  if (home.empty()) {
+    return NotFound(
+        "--to parquet needs tdbg's Python part, which cannot be found; set TDBG_HOME to the directory that "
+        "holds the package, or use --to csv");
+  }
+  base::SpawnOptions spawn;
+  spawn.argv = {python, base::JoinPath(home, "tdbg/export.py"), rows, parquet};
+  spawn.own_group = false;
+  auto child = base::Child::Spawn(spawn);
+  if (!child.ok())
+    return child.status().Annotate("--to parquet needs a Python with pyarrow (--python COMMAND)");
+  const auto exit = child->Wait(-1);
+  if (exit && exit->shell_code() == 0) return OkStatus();
+  if (exit && exit->shell_code() == kNoPyarrow) {
+    return FailedPrecondition(
+        fmt::format("--to parquet needs pyarrow, and {} has none: install it there (pip install "
+                    "pyarrow), name another Python (--python COMMAND), or use --to csv",
+                    ShellWord(python)));
+  }
+  return Unavailable(
+      fmt::format("{} could not write the Parquet file (exit code {}); --to csv needs no Python",
+                  ShellWord(python), exit ? exit->shell_code() : -1));
+}
+
+/// "exporting: step 120 of 1000", on a terminal, once it takes longer than a second.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : shown_(!quiet && Terminal::Of(STDERR_FILENO).is_terminal) {}
+  ~Progress() {
+    if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  }
+  Status operator()(size_t done, size_t total) {
+    if (interrupted_by != 0) return Unavailable("interrupted; nothing was written");
+    if (!shown_) return OkStatus();
+    const int64_t now = base::SystemClock().MonotonicNanos();
+    if (now < next_) return OkStatus();
+    next_ = now + kProgressEveryNanos;
+    fmt::print(stderr, "\r\x1b[Kexporting: {} of {}", done, total);
+    drawn_ = true;
+    return OkStatus();
+  }
+
+ private:
+  const bool shown_;
+  bool drawn_ = false;
+  int64_t next_ = base::SystemClock().MonotonicNanos() + kProgressNanos;
+};
+
+class ExportCommand : public Command {
+ public:
+  std::string name() const override { return "export"; }
+  std::string help() const override { return "write a run's content for other programs"; }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
+    app.add_option("PATH", path_, "the file or directory to make")->required();
+    app.add_option("REGEX", choice_.regex, "only tensors in whose name it is found");
+    app.add_option("--to", to_, "tensorboard, smdebug, csv, parquet, npz, safetensors")
+        ->type_name("FORMAT")
+        ->required();
+    app.add_option("--collection", choice_.collection, "only tensors of this collection")->type_name("NAME");
+    app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
+    app.add_option("--every", choice_.every, "only mode steps that are multiples of N; default 1")
+        ->type_name("N");
+    app.add_option("--statistics-every", statistics_every_,
+                   "tensorboard: statistics of large tensors at every Nth mode step only; default 1")
+        ->type_name("N");
+    app.add_option("--fields", fields_,
+                   "csv, parquet, npz, safetensors: these statistics; default: the usual ones")
+        ->type_name("F,F,...");
+    app.add_flag("--raw", raw_,
+                 "csv, npz, safetensors: the values, where they were kept, instead of statistics");
+    app.add_option("--python", python_,
+                   "parquet: a Python that has pyarrow; default: $TDBG_PYTHON, else python3")
+        ->type_name("COMMAND");
+    app.add_option("--worker", choice_.worker, "only this worker; default: all")->type_name("NAME");
+    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
+    app.add_flag("--force", force_, "replace what an earlier export wrote");
+    app.add_flag("--follow", follow_, "tensorboard, smdebug: go on until the run has ended");
+    app.add_flag("--quiet", quiet_, "no progress");
+    app.add_flag("--json", json_, "the result as one JSON document on stdout");
+    // Of `tdbg run`: the job lives for as long as standard input is open.
+    app.add_flag("--launched", launched_, "")->group("");
+  }
+
+  Result<int> Run() override {
+    if (std::find(kFormats.begin(), kFormats.end(), to_) == kFormats.end()) {
+      const auto nearest = base::Nearest(to_, kFormats);
+      return InvalidArgument(fmt::format("--to {}: no such format{}; accepted: {}", to_,
+                                         nearest ? ", did you mean " + *nearest + "?" : "",
+                                         fmt::join(kFormats, ", ")));
+    }
+    TDBG_ASSIGN_OR_RETURN(const StepRange range, ParseStepRange(steps_));
+    choice_.begin = range.begin;
+    choice_.end = range.end;
+    path_ = jobs::AbsolutePath(path_);
+    TDBG_RETURN_IF_ERROR(CheckFlags());
+    if (follow_) return Follow();
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
+    TDBG_RETURN_IF_ERROR(CheckChoice(*trial));
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction action = {};
+      action.sa_handler = [](int signal_number) { interrupted_by = signal_number; };
+      ::sigaction(number, &action, nullptr);
+    }
+    Progress progress(quiet_);
+    const auto tell = [&](size_t done, size_t total) { return progress(done, total); };
+    return IsStream() ? ExportSteps(*trial, tell) : ExportTable(*trial, tell);
+  }
+
+ private:
+  using Tell = std::function<Status(size_t done, size_t total)>;
+
+  /// Steps go into a directory as they come; the others are files made from all of them.
+  bool IsStream() const { return to_ == "tensorboard" || to_ == "smdebug"; }
+  Status CheckFlags() const;
+  Status CheckChoice(const Trial& trial) const;
+  Result<int> ExportSteps(Trial& trial, const Tell& tell);
+  Result<int> ExportTable(const Trial& trial, const Tell& tell);
+  Result<ship::Shipped> ExportParquet(const Trial& trial, const ship::TableOptions& options, const Tell& tell,
+                                      const ship::OutputFile& output) const;
+  Result<int> Follow();
+  Result<std::unique_ptr<ship::Destination>> MakeDestination(const std::string& directory) const;
+  bool IsOurs(const std::string& file) const {
+    return to_ == "smdebug" ? ship::IsSmdebugFile(file) : ship::IsTensorBoardFile(file);
+  }
+  Status CheckShipped(const ship::Shipped& shipped) const;
+  void Print(const ship::Shipped& shipped) const;
+
+  std::string run_, path_, to_, steps_, fields_, python_;
+  ship::Choice::Options choice_;
+  int64_t statistics_every_ = 1, attempt_ = -1;
+  bool force_ = false, follow_ = false, quiet_ = false, json_ = false, launched_ = false, raw_ = false;
+};
+
+Result<std::unique_ptr<ship::Destination>> ExportCommand::MakeDestination(
+    const std::string& directory) const {
+  const bool restart = follow_ && attempt_ > 0;
+  if (to_ == "smdebug") return ship::MakeSmdebug({directory, choice_, restart});
+  ship::TensorBoardOptions options;
+  options.directory = directory;
+  options.choice = choice_;
+  options.statistics_every = statistics_every_;
+  options.restart = restart;
+  return ship::MakeTensorBoard(options);
+}
+
+Status ExportCommand::CheckFlags() const {
+  if (follow_ && !IsStream()) {
+    return InvalidArgument(
+        fmt::format("--follow: {} files are written once; tensorboard and smdebug can follow a run", to_));
+  }
+  if (IsStream() && (raw_ || !fields_.empty())) {
+    return InvalidArgument(fmt::format("{}: is for csv, parquet, npz and safetensors, and says nothing to {}",
+                                       raw_ ? "--raw" : "--fields", to_));
+  }
+  if (raw_ && !fields_.empty())
+    return InvalidArgument("--raw and --fields exclude each other; leave one out");
+  if (raw_ && to_ == "parquet") {
+    return InvalidArgument("--raw: parquet holds statistics; npz, safetensors and csv hold values");
+  }
+  return OkStatus();
+}
+
+Status ExportCommand::CheckChoice(const Trial& trial) const {
+  TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        trial.tensor_names(choice_.regex, choice_.collection));
+  if (!names.empty()) return OkStatus();
+  return NotFound(fmt::format(
+      "nothing to export: no tensor of the run is chosen; `tdbg tensors {}` lists them", ShellWord(run_)));
+}
+
+Status ExportCommand::CheckShipped(const ship::Shipped& shipped) const {
+  if (shipped.steps == 0) {
+    return NotFound(
+        fmt::format("nothing to export: the run holds no {} of these tensors at these steps; `tdbg tensors "
+                    "{}` says what it holds",
+                    raw_ ? "values" : "data", ShellWord(run_)));
+  }
+  return OkStatus();
+}
+
+void ExportCommand::Print(const ship::Shipped& shipped) const {
+  if (json_) {
+    Json json = {{"to", to_}, {"path", path_}, {"steps", shipped.steps}, {"bytes", shipped.bytes}};
+    for (const auto& [what, count] : shipped.counts) json[what] = count;
+    PrintJson(json);
+  } else if (!quiet_) {
+    fmt::print("{}: {} of {} steps, {}\n", DisplayPath(path_), CountWords(shipped), shipped.steps,
+               base::FormatBytes(shipped.bytes));
+  }
+}
+
+Result<int> ExportCommand::ExportSteps(Trial& trial, const Tell& tell) {
+  TDBG_ASSIGN_OR_RETURN(
+      ship::OutputDirectory output,
+      ship::OutputDirectory::Create(path_, force_, [this](const std::string& file) { return IsOurs(file); }));
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<ship::Destination> destination,
+                        MakeDestination(output.temporary_path()));
+  TDBG_RETURN_IF_ERROR(ship::ShipAll(trial, *destination, tell));
+  const ship::Shipped shipped = destination->shipped();
+  TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+  TDBG_RETURN_IF_ERROR(output.Commit());
+  Print(shipped);
+  return kExitOk;
+}
+
+Result<int> ExportCommand::ExportTable(const Trial& trial, const Tell& tell) {
+  ship::TableOptions options;
+  options.choice = choice_;
+  options.fields = base::SplitList(fields_);
+  options.raw = raw_;
+  TDBG_ASSIGN_OR_RETURN(ship::OutputFile output, ship::OutputFile::Create(path_, force_));
+  ship::Shipped shipped;
+  if (to_ == "npz" || to_ == "safetensors") {
+    const auto format = to_ == "npz" ? ship::ArchiveFormat::kNpz : ship::ArchiveFormat::kSafetensors;
+    TDBG_ASSIGN_OR_RETURN(shipped, ship::WriteArchive(trial, options, format, output, tell));
+    TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+  } else if (to_ == "csv") {
+    TDBG_ASSIGN_OR_RETURN(shipped, ship::WriteCsv(trial, options, output, tell));
+    TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+  } else {
+    TDBG_ASSIGN_OR_RETURN(shipped, ExportParquet(trial, options, tell, output));
+  }
+  TDBG_RETURN_IF_ERROR(output.Commit());
+  Print(shipped);
+  return kExitOk;
+}
+
+// pyarrow writes the format; the rows are ours. What goes between is beside the output and goes away.
+Result<ship::Shipped> ExportCommand::ExportParquet(const Trial& trial, const ship::TableOptions& options,
+                                                   const Tell& tell, const ship::OutputFile& output) const {
+  const std::string rows_path = output.temporary_path() + ".csv";
+  TDBG_ASSIGN_OR_RETURN(ship::OutputFile rows, ship::OutputFile::Create(rows_path, true));
+  TDBG_ASSIGN_OR_RETURN(ship::Shipped shipped, ship::WriteCsv(trial, options, rows, tell));
+  TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+  TDBG_RETURN_IF_ERROR(rows.Commit());
+  const char* from_environment = ::getenv("TDBG_PYTHON");
+  const std::string python = !python_.empty()                        ? python_
+                             : from_environment && *from_environment ? from_environment
+                                                                     : "python3";
+  const Status converted = Convert(python, rows_path, output.temporary_path());
+  (void)base::LocalFileSystem().Remove(rows_path);
+  TDBG_RETURN_IF_ERROR(converted);
+  TDBG_ASSIGN_OR_RETURN(const auto written, base::LocalFileSystem().OpenReadable(output.temporary_path()));
+  TDBG_ASSIGN_OR_RETURN(shipped.bytes, written->Size());
+  return shipped;
+}
+
+Result<int> ExportCommand::Follow() {
+  // The signals that end a job end us a little later: what it wrote until then is still to be shipped.
+  jobs::BlockForwardedSignals();
+  TDBG_ASSIGN_OR_RETURN(jobs::SignalInbox inbox, jobs::SignalInbox::Open());
+  if (launched_) (void)!::nice(kNiceness);
+  const auto resolved = ResolveRun(run_);
+  ship::FollowOptions options;
+  options.run = resolved.ok() ? *resolved : run_;
+  options.attempt = attempt_;
+  options.wait_for_job_end = launched_;
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<ship::Destination> destination, MakeDestination(path_));
+
+  ship::Follower follower(options);
+  const base::UniqueFd done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  Status followed;
+  std::thread following([&] {
+    followed = follower.Follow(*destination);
+    const uint64_t one = 1;
+    (void)!::write(done.get(), &one, sizeof(one));
+  });
+  bool ending = false;
+  while (true) {
+    pollfd sources[] = {{done.get(), POLLIN, 0},
+                        {inbox.fd(), POLLIN, 0},
+                        {launched_ && !ending ? STDIN_FILENO : -1, POLLIN, 0}};
+    if (::poll(sources, std::size(sources), -1) < 0) continue;
+    if (sources[0].revents & POLLIN) break;
+    if (sources[2].revents != 0) {
+      ending = true;
+      follower.JobEnded();
+    }
+    const int signal_number = inbox.Next();
+    if (signal_number == 0 || signal_number == SIGUSR1 || signal_number == SIGUSR2) continue;
+    if (ending) ::_exit(128 + signal_number);
+    ending = true;
+    follower.JobEnded();
+  }
+  following.join();
+  // A run that never began has nothing to ship, and whoever launched it says why.
+  if (launched_ && followed.code() == Code::kNotFound) followed = OkStatus();
+
+  const ship::Shipped shipped = destination->shipped();
+  if (launched_) {
+    const ExportOutcome outcome{to_, path_, followed.ok(),
+                                followed.ok() ? CountWords(shipped) : followed.message()};
+    (void)AppendEvent(options.run, "export_ended", ExportFields(outcome, attempt_));
+    if (!followed.ok()) {
+      return followed.Annotate(
+          fmt::format("writing {} stopped, the training and its recording go on (`tdbg export {} --to {} {} "
+                      "--force` writes it "
+                      "later)",
+                      to_, ShellWord(DisplayPath(options.run)), to_, ShellWord(DisplayPath(path_))));
+    }
+    return kExitOk;
+  }
+  TDBG_RETURN_IF_ERROR(followed);
+  Print(shipped);
+  return kExitOk;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeExportCommand() { return std::make_unique<ExportCommand>(); }
+
+}  // namespace tdbg::cli

@@ -1,0 +1,137 @@
+#include "cli/exporters.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "format/version.h"
+#include "jobs/run_directory.h"
+
+namespace tdbg::cli {
+namespace {
+
+// Statistics of every tensor at every step would be gigabytes that TensorBoard thins to 500 when it loads
+// them.
+constexpr int64_t kDefaultStatisticsEvery = 10;
+constexpr int kTermMillis = 2000;
+
+void Note(const std::string& what) { fmt::print(stderr, "tdbg: {}\n", what); }
+
+struct Wanted {
+  std::string to, path;
+  std::vector<std::string> flags;
+};
+
+std::vector<Wanted> WantedBy(const plan::Config& config, const std::string& run_directory) {
+  const auto place = [&](const std::string& directory, const char* inside) {
+    return directory.empty() ? base::JoinPath(run_directory, inside) : jobs::AbsolutePath(directory);
+  };
+  std::vector<Wanted> wanted;
+  if (config.tensorboard_directory) {
+    const int64_t every = config.tensorboard_every.value_or(kDefaultStatisticsEvery);
+    wanted.push_back({"tensorboard",
+                      place(*config.tensorboard_directory, "tensorboard"),
+                      {"--statistics-every", std::to_string(every)}});
+  }
+  if (config.smdebug_directory) {
+    wanted.push_back({"smdebug", place(*config.smdebug_directory, "smdebug"), {}});
+  }
+  return wanted;
+}
+
+std::vector<std::string> ArgumentsOf(const Wanted& wanted) {
+  std::vector<std::string> arguments = {"--to", wanted.to, wanted.path};
+  arguments.insert(arguments.end(), wanted.flags.begin(), wanted.flags.end());
+  return arguments;
+}
+
+}  // namespace
+
+ExportOutcome ExportOutcomeOf(const Json& event) {
+  ExportOutcome outcome;
+  outcome.to = event.value("to", "");
+  outcome.path = event.value("path", "");
+  outcome.ok = event.value("ok", false);
+  outcome.text = event.value("text", "");
+  return outcome;
+}
+
+Json ExportFields(const ExportOutcome& outcome, int64_t attempt) {
+  return {{"attempt", attempt},
+          {"to", outcome.to},
+          {"path", outcome.path},
+          {"ok", outcome.ok},
+          {"text", outcome.text}};
+}
+
+std::vector<ExportOutcome> ReadExports(const std::string& run_directory, int64_t attempt) {
+  const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(run_directory, format::kEventsFile));
+  std::vector<ExportOutcome> outcomes;
+  if (!text.ok()) return outcomes;
+  for (const std::string& line : base::SplitList(*text, '\n')) {
+    if (line.find("export_ended") == std::string::npos) continue;
+    const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!event.is_object() || event.value("kind", "") != "export_ended") continue;
+    if (event.value("attempt", int64_t{-1}) == attempt) outcomes.push_back(ExportOutcomeOf(event));
+  }
+  return outcomes;
+}
+
+std::vector<std::vector<std::string>> ExportArguments(const plan::Config& config,
+                                                      const std::string& run_directory) {
+  std::vector<std::vector<std::string>> out;
+  for (const Wanted& one : WantedBy(config, run_directory)) out.push_back(ArgumentsOf(one));
+  return out;
+}
+
+Exporters::~Exporters() { Finish(0); }
+
+void Exporters::Start(const plan::Config& config, const std::string& run_directory, int64_t attempt) {
+  const std::vector<Wanted> wanted = WantedBy(config, run_directory);
+  if (wanted.empty()) return;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) {
+    Note(ErrnoStatus(errno, "cannot start exports").message());
+    return;
+  }
+  const base::UniqueFd theirs(ends[0]);
+  job_is_alive_.reset(ends[1]);
+  for (const Wanted& one : wanted) {
+    base::SpawnOptions spawn;
+    spawn.argv = {base::SelfExecutable(), "export",  run_directory, "--follow",
+                  "--launched",           "--quiet", "--attempt",   std::to_string(attempt)};
+    for (std::string& argument : ArgumentsOf(one)) spawn.argv.push_back(std::move(argument));
+    spawn.input_fd = theirs.get();
+    auto child = base::Child::Spawn(spawn);
+    if (!child.ok()) {
+      Note(fmt::format("{} files will not be written: {}", one.to, child.status().message()));
+      continue;
+    }
+    processes_.push_back({one.to, one.path, *std::move(child)});
+  }
+}
+
+void Exporters::Finish(int64_t grace_millis) {
+  job_is_alive_.reset();
+  const int64_t deadline = base::SystemClock().MonotonicNanos() + grace_millis * 1'000'000;
+  for (Process& process : processes_) {
+    const int64_t left = std::max<int64_t>(0, (deadline - base::SystemClock().MonotonicNanos()) / 1'000'000);
+    if (process.child.Wait(static_cast<int>(left))) continue;
+    Note(fmt::format("writing {} took too long and was cut short", process.path));
+    process.child.SignalGroup(SIGTERM);
+    if (process.child.Wait(kTermMillis)) continue;
+    process.child.SignalGroup(SIGKILL);
+    (void)process.child.Wait(kTermMillis);
+  }
+  processes_.clear();
+}
+
+}  // namespace tdbg::cli

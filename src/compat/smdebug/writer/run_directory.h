@@ -1,0 +1,98 @@
+// Writes the run directory of smdebug 1.0.34, so that its own reader finds everything equal.
+//
+//   <run>/collections/000000000/<worker>_collections.json
+//   <run>/events/<step>/<step>_<worker>.tfevents    records, one tensor each
+//   <run>/index/<step / 1000>/<step>_<worker>.json  where in the event file each tensor lies
+//   <run>/training_job_end.ts                       empty: no more will come
+//
+// Every file appears by rename, an index file after its event file: a reader sees a step whole or not at all.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "tdbg/status.h"
+#include "tdbg/tensor.h"
+
+namespace tdbg::smdebug {
+
+/// smdebug's numbers and names of modes: 1 TRAIN, 2 EVAL, 3 PREDICT, 4 GLOBAL.
+std::string_view ModeName(int mode);
+
+/// smdebug's SaveConfigMode.
+struct SaveSchedule {
+  int64_t interval = 500, start = 0;
+  std::optional<int64_t> end;
+  std::vector<int64_t> steps;
+};
+
+struct CollectionEntry {
+  std::string name;
+  std::vector<std::string> include_regex;
+  std::vector<std::string> tensor_names;  ///< sorted
+  bool save_raw = true;
+  std::vector<std::string> reductions;   ///< as in its configuration: "mean", "abs_l2_norm"
+  std::optional<SaveSchedule> modes[5];  ///< by the mode's number; 0 unused. One that is missing beside
+                                         ///< others is smdebug's default
+  bool save_histogram = true;
+};
+
+/// One step of one worker, being written. Nothing is to be seen of it before Close; dropped unclosed, it
+/// never was.
+class StepFiles {
+ public:
+  ~StepFiles();
+  StepFiles(StepFiles&&) noexcept;
+
+  /// One tensor, in the nearest type that smdebug's reader knows (docs/smdebug.md): every value stays equal,
+  /// except uint64 beyond int64's range, which becomes float64; texts become one list. Empty tensors, which
+  /// it cannot read, are skipped. A name may be given once.
+  /// \return whether it was written
+  Result<bool> AddTensor(std::string_view name, const TensorView& value);
+  /// \param reduction  "mean", "abs_l2", ...: one of min max mean std variance sum prod l1 l2, or abs_ and
+  /// one
+  Status AddReduction(std::string_view reduction, std::string_view name, DType dtype, double value);
+  size_t records() const;
+  uint64_t bytes() const;
+  /// Publishes the event file, then its index. With no record, neither.
+  Status Close();
+
+ private:
+  friend class RunDirectory;
+  struct Impl;
+  explicit StepFiles(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+class RunDirectory {
+ public:
+  /// Makes the directories. Nothing in it is taken away.
+  static Result<RunDirectory> Create(const std::string& path,
+                                     base::FileSystem& files = base::LocalFileSystem());
+
+  /// Replaces the worker's collections file. A reader waits for as many of them as `workers` says, and for
+  /// the first before it opens at all.
+  Status WriteCollections(std::string_view worker, const std::vector<CollectionEntry>& collections,
+                          int64_t workers);
+  /// \pre step, mode_step >= 0
+  Result<StepFiles> OpenStep(int64_t step, int mode, int64_t mode_step, std::string_view worker,
+                             double wall_seconds);
+  /// Tells readers that all is there. Only after the last worker's last step.
+  Status WriteEnd();
+  /// Before a job goes on at `step`: takes away the end marker and all steps from there on.
+  Status Rewind(int64_t step);
+  const std::string& path() const { return path_; }
+
+ private:
+  RunDirectory(std::string path, base::FileSystem& files) : path_(std::move(path)), files_(&files) {}
+
+  std::string path_;
+  base::FileSystem* files_;
+};
+
+}  // namespace tdbg::smdebug

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/bytes.h"
+#include "ship/archive.h"
+#include "tensor/widen.h"
+
+namespace tdbg::ship {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The library refuses longer headers.
+constexpr uint64_t kLargestHeader = 100'000'000;
+constexpr uint64_t kAlignment = 8;
+constexpr size_t kBytesOfASize = 22;  // digits of an axis or offset, and what separates it
+
+std::string Dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+// The format's name of a type; empty where it has none.
+std::string_view NameOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return "BOOL";
+    case DType::kUInt8:
+      return "U8";
+    case DType::kInt8:
+      return "I8";
+    case DType::kUInt16:
+      return "U16";
+    case DType::kInt16:
+      return "I16";
+    case DType::kUInt32:
+      return "U32";
+    case DType::kInt32:
+      return "I32";
+    case DType::kUInt64:
+      return "U64";
+    case DType::kInt64:
+      return "I64";
+    case DType::kFloat16:
+      return "F16";
+    case DType::kBFloat16:
+      return "BF16";
+    case DType::kFloat32:
+      return "F32";
+    case DType::kFloat64:
+      return "F64";
+    case DType::kFloat8E4M3FN:
+      return "F8_E4M3";
+    case DType::kFloat8E5M2:
+      return "F8_E5M2";
+    default:
+      return {};
+  }
+}
+
+class Safetensors : public Archive {
+ public:
+  Safetensors(OutputFile& file, uint64_t space, std::map<std::string, std::string> metadata)
+      : file_(&file), space_(space), metadata_(std::move(metadata)) {
+    for (const auto& [key, value] : metadata_) space_ += key.size() * 6 + value.size() * 6 + 8;
+    space_ = base::AlignUp(space_ + 64, kAlignment);
+  }
+
+  Status Add(const std::string& name, const TensorView& value) override {
+    if (count_ == 0) TDBG_RETURN_IF_ERROR(Reserve());
+    std::vector<std::byte> own;
+    std::span<const std::byte> bytes{static_cast<const std::byte*>(value.data), value.byte_count()};
+    if (!value.is_contiguous()) {
+      own = Widen(value, value.dtype);
+      bytes = own;
+    }
+    std::vector<int64_t> shape(value.shape.begin(), value.shape.end());
+    std::string_view type = NameOf(value.dtype);
+    if (type.empty()) {
+      type = "U8";
+      shape.push_back(static_cast<int64_t>(ItemSize(value.dtype)));
+      metadata_[name + ".dtype"] = DTypeName(value.dtype);
+    }
+    header_[name] = {{"dtype", type}, {"shape", shape}, {"data_offsets", {offset_, offset_ + bytes.size()}}};
+    offset_ += bytes.size();
+    ++count_;
+    return file_->Write(bytes);
+  }
+
+  Status Finish() override {
+    if (count_ == 0) TDBG_RETURN_IF_ERROR(Reserve());
+    Json whole;
+    whole["__metadata__"] = metadata_;
+    for (auto& [name, entry] : header_.items()) whole[name] = std::move(entry);
+    std::string text = Dumped(whole);
+    if (text.size() > space_) return Internal("a safetensors header is longer than what was kept for it");
+    text.append(space_ - text.size(), ' ');
+    return file_->WriteAt(sizeof(space_), std::as_bytes(std::span(text)));
+  }
+  uint64_t count() const override { return count_; }
+
+ private:
+  Status Reserve() {
+    if (space_ > kLargestHeader) {
+      return InvalidArgument(
+          fmt::format("too many arrays for one safetensors file (its header would need {} bytes, 100,000,000 "
+                      "are allowed); choose "
+                      "fewer tensors or steps, or --to npz",
+                      space_));
+    }
+    std::string head(sizeof(space_) + space_, ' ');
+    base::Store(head.data(), space_);
+    return file_->Write(std::as_bytes(std::span(head)));
+  }
+
+  OutputFile* file_;
+  uint64_t space_, offset_ = 0, count_ = 0;
+  std::map<std::string, std::string> metadata_;
+  Json header_ = Json::object();
+};
+
+}  // namespace
+
+std::unique_ptr<Archive> MakeSafetensors(OutputFile& file, uint64_t space,
+                                         std::map<std::string, std::string> metadata) {
+  return std::make_unique<Safetensors>(file, space, std::move(metadata));
+}
+
+uint64_t SafetensorsHeaderSpace(const std::string& name, size_t rank) {
+  // Twice for its entry in the metadata. The JSON text of a name may be longer than the name.
+  return 2 * Dumped(Json(name)).size() + 96 + (rank + 3) * kBytesOfASize;
+}
+
+}  // namespace tdbg::ship
