@@ -69,6 +69,9 @@ def main():
     if latency := read(folder, "latency.json"):
         line("faulty step to event, median, ms", f"{latency['median_ms']:.1f}", "20", latency["median_ms"] <= 20)
         line("faulty step to event, 99th percentile, ms", f"{latency['p99_ms']:.1f}", "100", latency["p99_ms"] <= 100)
+    if export := read(folder, "export_histograms.json"):
+        ratio = export["wall"]["ratio"]
+        line("histograms to TensorBoard files, times SummaryWriter", f"{ratio:.0f}", "10", ratio >= 10)
     peaks = [r["peak_mib_added"] for rows in tables.values() for v, r in rows.items() if v in ("default", "outputs", "raw")]
     if peaks:
         line("extra peak memory, MiB (journal 256 + 32)", f"{max(peaks):.0f}", "288", max(peaks) <= 288)
