@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "format/version.h"
 #include "jobs/run_directory.h"
+#include "plan/hook_config.h"
 
 namespace tdbg::cli {
 namespace {
@@ -35,11 +37,15 @@ std::vector<Wanted> WantedBy(const plan::Config& config, const std::string& run_
     return directory.empty() ? base::JoinPath(run_directory, inside) : jobs::AbsolutePath(directory);
   };
   std::vector<Wanted> wanted;
-  if (config.tensorboard_directory) {
+  std::optional<std::string> tensorboard = config.tensorboard_directory;
+  if (!tensorboard && config.hook &&
+      (config.hook->export_tensorboard || !config.hook->tensorboard_dir.empty())) {
+    tensorboard = config.hook->tensorboard_dir;  // smdebug's: a directory alone asks for it
+  }
+  if (tensorboard) {
     const int64_t every = config.tensorboard_every.value_or(kDefaultStatisticsEvery);
-    wanted.push_back({"tensorboard",
-                      place(*config.tensorboard_directory, "tensorboard"),
-                      {"--statistics-every", std::to_string(every)}});
+    wanted.push_back(
+        {"tensorboard", place(*tensorboard, "tensorboard"), {"--statistics-every", std::to_string(every)}});
   }
   if (config.smdebug_directory) {
     wanted.push_back({"smdebug", place(*config.smdebug_directory, "smdebug"), {}});

@@ -40,9 +40,10 @@ class PlanCommand : public Command {
     prepare.tdbg_version = kVersion;
     prepare.start_attempt = false;
     TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
-    PrintJson({{"directory", prepared.run_directory},
-               {"attempt", prepared.attempt},
-               {"exports", ExportArguments(config, prepared.run_directory)}});
+    Json answer = {{"directory", prepared.run_directory}, {"attempt", prepared.attempt}};
+    const auto exports = ExportArguments(config, prepared.run_directory);
+    if (!exports.empty()) answer["exports"] = exports;
+    PrintJson(answer);
     return kExitOk;
   }
 

@@ -254,3 +254,10 @@ def test_following_ends_with_the_run(tdbg):
     assert job.poll() is None
     run.end("completed")
     assert job.wait(20) == 0
+
+
+def test_smdebugs_own_configuration_asks_for_tensorboard(tdbg):
+    hook = {"LocalPath": str(tdbg.directory / "r"), "HookParameters": {"export_tensorboard": "true", "tensorboard_dir": "tb"}}
+    (tdbg.directory / "hook.json").write_text(json.dumps(hook))
+    answer = json.loads(tdbg.ok("plan", "--config", "hook.json").stdout)
+    assert answer["exports"] == [["--to", "tensorboard", str(tdbg.directory / "tb"), "--statistics-every", "10"]]
