@@ -23,6 +23,10 @@ TRAININGS = {
     "imbalance": [["class_imbalance", "labels_regex=CrossEntropyLoss_input_1",
                    "predictions_regex=CrossEntropyLoss_input_0", "argmax=True", "threshold_misprediction=1"]],
     "cut_off": [["all_zero", "collection_names=gradients"]],
+    "dead_relu": [["dead_relu"]],
+    "saturated": [["saturated_activation"]],
+    "pixels": [["check_input_images"]],
+    "padding": [["nlp_sequence_ratio"]],
 }
 
 
