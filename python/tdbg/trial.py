@@ -549,16 +549,20 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
     for millis in _slices(timeout):
         try:
             raw = _trial.open(path, -1, max(1, millis))
+            if not raw.workers() and os.path.exists(os.path.join(path, _END_OF_JOB)):
+                break
             return Trial(raw, name, kind="saved", dynamic_refresh=True, range_steps=range_steps)
         except DeadlineExceededError:
             pass
         if os.path.exists(os.path.join(path, _END_OF_JOB)):
-            raise MissingCollectionFiles(f"the job has ended without leaving its collections: {path}")
+            break
         if time.monotonic() >= say_at:
             say_at = time.monotonic() + _SAY_SECONDS
             what = "which holds no run yet" if os.path.isdir(path) else "which does not exist yet"
             _logger.warning("Waiting for the training to write to %s, %s; is it the right path?", path, what)
-    raise DeadlineExceededError(f"no run appeared within {timeout} s: {path}")
+    else:
+        raise DeadlineExceededError(f"no run appeared within {timeout} s: {path}")
+    raise MissingCollectionFiles(f"the job has ended without leaving its collections: {path}")
 
 
 def _local(path) -> str:
