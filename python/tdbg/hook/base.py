@@ -43,7 +43,7 @@ class BaseHook:
 
     :param out_dir: the run directory, `~` expanded. Under `tdbg run` the launcher's run is used, and `out_dir` becomes
         a link to it. One that holds a finished run is refused.
-    :param export_tensorboard, tensorboard_dir: also as TensorBoard files (there, or in <out_dir>/tensorboard)
+    :param export_tensorboard, tensorboard_dir: keep what TensorBoard's files are made from (`tdbg export`, `tdbg run`)
     :param dry_run: everything but saving tensors
     :param reduction_config: what is saved instead of values; a collection's own wins
     :param save_config: when; a SaveConfig, a SaveConfigMode, or a dict of modes; a collection's own wins
