@@ -283,7 +283,9 @@ void Recorder::Derive(Id id, const TensorView& view, Place place) {
   for (const Derived& derived : t.derived) {
     // Of another rank than was defined, it may have no such axis.
     const Status status = unit_statistics_->Compute(derived.statistic, view, t.unit_axis, &derived_value_);
-    if (status.ok()) AddDerivedRow(derived, derived_value_, place);
+    if (!status.ok()) continue;
+    Announce(&tensors_[id]);  // a statistic without its tensor means nothing to a rule
+    AddDerivedRow(derived, derived_value_, place);
   }
 }
 
@@ -310,7 +312,9 @@ void Recorder::PutStatistic(Id id, const Statistic& statistic, const StatisticVa
   const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
   if (t == nullptr || !(due & kSummaryGroup)) return;
   for (const Derived& derived : t->derived) {
-    if (derived.statistic == statistic) AddDerivedRow(derived, value, Settle(place));
+    if (derived.statistic != statistic) continue;
+    Announce(&tensors_[id]);
+    AddDerivedRow(derived, value, Settle(place));
   }
 }
 
