@@ -18,15 +18,12 @@ struct WebhookOptions {
   int64_t tries = 3;
   int64_t backoff_millis = 500;     ///< before the second try; doubled for each further one
   int64_t timeout_millis = 10'000;  ///< of one try
-  std::string program;              ///< empty: FindWebhookProgram()
+  std::string program;              ///< empty: the installed one
 };
 
 std::unique_ptr<Action> MakeStop(std::function<Status(const Notice&)> stop);
 std::unique_ptr<Action> MakeExec(std::string command, ExecOptions options = {});
 /// \error kInvalidArgument  not an http or https URL
 Result<std::unique_ptr<Action>> MakeWebhook(std::string url, WebhookOptions options = {});
-
-/// $TDBG_HOME/tdbg-webhook, $TDBG_HOME/bin/tdbg-webhook, beside the running executable, or by name from PATH.
-std::string FindWebhookProgram();
 
 }  // namespace tdbg::actions

@@ -1,10 +1,6 @@
-#include <unistd.h>
-
-#include <cstdlib>
-
 #include "actions/actions.h"
 #include "actions/command.h"
-#include "base/file.h"
+#include "base/companion.h"
 #include "base/text.h"
 
 namespace tdbg::actions {
@@ -29,7 +25,7 @@ class Webhook : public Action {
 
   Status Perform(const Notice& notice) override {
     base::SpawnOptions spawn;
-    spawn.argv = {options_.program.empty() ? FindWebhookProgram() : options_.program,
+    spawn.argv = {options_.program.empty() ? base::FindCompanion(kProgram) : options_.program,
                   "--tries",
                   std::to_string(options_.tries),
                   "--backoff-millis",
@@ -56,22 +52,6 @@ class Webhook : public Action {
 };
 
 }  // namespace
-
-std::string FindWebhookProgram() {
-  std::vector<std::string> candidates;
-  if (const char* home = std::getenv("TDBG_HOME"); home && *home) {
-    candidates.push_back(base::JoinPath(home, kProgram));
-    candidates.push_back(base::JoinPath(base::JoinPath(home, "bin"), kProgram));
-  }
-  const std::string self = base::SelfExecutable();
-  if (const size_t slash = self.rfind('/'); slash != std::string::npos) {
-    candidates.push_back(base::JoinPath(self.substr(0, slash), kProgram));
-  }
-  for (const std::string& candidate : candidates) {
-    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
-  }
-  return kProgram;
-}
 
 Result<std::unique_ptr<Action>> MakeWebhook(std::string url, WebhookOptions options) {
   const bool http = url.starts_with("http://") || url.starts_with("https://");

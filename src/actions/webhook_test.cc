@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "actions/actions.h"
+#include "base/companion.h"
 #include "base/posix.h"
 #include "base/testing.h"
 
@@ -97,7 +98,7 @@ class Server {
 class WebhookServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (FindWebhookProgram().find('/') == std::string::npos) {
+    if (base::FindCompanion("tdbg-webhook").find('/') == std::string::npos) {
       GTEST_SKIP() << "tdbg-webhook is not built (TDBG_CLI is off)";
     }
     ::setenv("no_proxy", "127.0.0.1", 1);

@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,6 +35,9 @@ struct Prepared {
   int output_fd = -1;
   bool own_group = true;
   bool give_terminal = false;
+  bool die_with_thread = false;
+  uint64_t memory_bytes = 0;
+  pid_t parent = -1;
 };
 
 std::vector<std::string> Environment(const std::map<std::string, std::string>& set_env) {
@@ -83,6 +88,15 @@ Result<UniqueFd> StdinOf(const std::string& text) {
 [[noreturn]] void Exec(const Prepared& prepared, int report_fd) {
   if (prepared.own_group) ::setpgid(0, 0);
   if (prepared.give_terminal) GiveTerminalTo(::getpid());
+  if (prepared.die_with_thread) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != prepared.parent) ::_exit(127);  // it died before we asked
+  }
+  if (prepared.memory_bytes > 0) {
+    const rlimit data{prepared.memory_bytes, prepared.memory_bytes}, core{0, 0};
+    if (::setrlimit(RLIMIT_DATA, &data) != 0) Fail(report_fd, errno);
+    ::setrlimit(RLIMIT_CORE, &core);
+  }
   // Our handlers would run in the child between unblocking and exec. What is ignored stays so: `nohup tdbg
   // run` must protect the training, too. SIGPIPE alone is reset, since servers and Python ignore it for
   // themselves.
@@ -148,6 +162,9 @@ Result<Child> Child::Spawn(const SpawnOptions& options) {
   prepared.output_fd = options.output_fd;
   prepared.own_group = options.own_group;
   prepared.give_terminal = options.own_group && !options.pipe_stdin && options.input_fd < 0 && OwnsTerminal();
+  prepared.die_with_thread = options.die_with_thread;
+  prepared.memory_bytes = options.memory_bytes;
+  prepared.parent = ::getpid();
   prepared.stdin_fd = options.input_fd;
   UniqueFd stdin_fd;
   if (options.pipe_stdin) {

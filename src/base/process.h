@@ -23,6 +23,11 @@ struct SpawnOptions {
   int input_fd = -1;   ///< becomes the child's stdin; -1: see pipe_stdin. Not for a child that may have the
                        ///< terminal: it is not given it
   int output_fd = -1;  ///< becomes the child's stdout and stderr; -1: the caller's
+  /// The child is killed when the calling thread ends, and with it the process. Its own children are not.
+  bool die_with_thread = false;
+  /// Limit of its private writable memory (RLIMIT_DATA), and no core dumps; 0: as the caller's. Not
+  /// RLIMIT_AS: that counts files which are mapped to be read, and a run's segments are.
+  uint64_t memory_bytes = 0;
   /// The child leads its own process group; on a terminal it is made the foreground group, so that
   /// ctrl-C and job control reach it as they would without us.
   bool own_group = true;
@@ -46,6 +51,8 @@ class Child {
   pid_t pid() const { return pid_; }
   /// Nothing while it runs. \param timeout_millis  0 polls, -1 waits.
   std::optional<ExitState> Wait(int timeout_millis);
+  /// Readable once it has ended, for poll; -1 before Linux 5.3.
+  int poll_fd() const { return pidfd_; }
   /// To the whole group. Harmless once everything in it is gone.
   void SignalGroup(int signal_number);
   /// Somebody of the group (a grandchild too) is still alive.

@@ -38,6 +38,22 @@ std::vector<std::string> SplitAssignments(std::string_view text) {
   return pieces;
 }
 
+Status AssignLimit(const std::string& key, const std::string& value, plan::RuleConfig* rule) {
+  const auto seconds = base::ParseInt(value);
+  const auto bytes = base::ParseBytes(value);
+  if ((key == "limit_seconds" || key == "limit_start_seconds") && seconds && *seconds >= 1) {
+    (key == "limit_seconds" ? rule->limit_seconds : rule->limit_start_seconds) = *seconds;
+  } else if (key == "limit_memory" && bytes) {
+    rule->limit_memory = *bytes;
+  } else {
+    return InvalidArgument(fmt::format(
+        "--rule-file {}: found {}={}; accepted: limit_seconds=N, limit_start_seconds=N (whole seconds), "
+        "limit_memory=SIZE",
+        rule->rule, key, value));
+  }
+  return OkStatus();
+}
+
 Status Assign(const std::string& piece, plan::RuleConfig* rule) {
   if (!IsAssignment(piece)) {
     return InvalidArgument(
@@ -50,8 +66,21 @@ Status Assign(const std::string& piece, plan::RuleConfig* rule) {
     rule->on_issue.push_back(value);
   } else if (key == "name") {
     rule->name = value;
+  } else if (!rule->file.empty() && key.starts_with("limit_")) {
+    return AssignLimit(key, value, rule);
   } else if (!rule->parameters.emplace(key, value).second) {
     return InvalidArgument(fmt::format("--rule {}: '{}' is given twice; give it once", rule->rule, key));
+  }
+  return OkStatus();
+}
+
+// The assignments that SplitArguments joined to a rule, from `joint` on.
+Status AssignJoined(const std::string& text, size_t joint, plan::RuleConfig* rule) {
+  for (size_t begin = joint; begin != std::string::npos;) {
+    const size_t end = text.find(kJoint, begin + 1);
+    TDBG_RETURN_IF_ERROR(
+        Assign(text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1), rule));
+    begin = end;
   }
   return OkStatus();
 }
@@ -75,10 +104,11 @@ Arguments SplitArguments(std::span<const std::string> words) {
       break;
     }
     std::string rule;
-    if (words[i] == "--rule" && i + 1 < words.size() && words[i + 1] != "--") {
+    const bool takes_parameters = words[i] == "--rule" || words[i] == "--rule-file";
+    if (takes_parameters && i + 1 < words.size() && words[i + 1] != "--") {
       arguments.ours.push_back(words[i]);
       rule = words[++i];
-    } else if (words[i].starts_with("--rule=")) {
+    } else if (words[i].starts_with("--rule=") || words[i].starts_with("--rule-file=")) {
       rule = words[i];
     } else {
       arguments.ours.push_back(words[i]);
@@ -107,12 +137,18 @@ Result<plan::RuleConfig> ParseRuleFlag(const std::string& text) {
       TDBG_RETURN_IF_ERROR(Assign(piece, &rule));
     }
   }
-  for (size_t begin = joint; begin != std::string::npos;) {
-    const size_t end = text.find(kJoint, begin + 1);
-    TDBG_RETURN_IF_ERROR(
-        Assign(text.substr(begin + 1, end == std::string::npos ? end : end - begin - 1), &rule));
-    begin = end;
+  TDBG_RETURN_IF_ERROR(AssignJoined(text, joint, &rule));
+  return rule;
+}
+
+Result<plan::RuleConfig> ParseRuleFileFlag(const std::string& text) {
+  plan::RuleConfig rule;
+  rule.where = "--rule-file";
+  const size_t joint = text.find(kJoint);
+  if (const Status parsed = plan::ParseRuleFile(text.substr(0, joint), &rule); !parsed.ok()) {
+    return parsed.Annotate("--rule-file");
   }
+  TDBG_RETURN_IF_ERROR(AssignJoined(text, joint, &rule));
   return rule;
 }
 

@@ -31,6 +31,10 @@ Arguments SplitArguments(std::span<const std::string> words);
 /// \error kInvalidArgument
 Result<plan::RuleConfig> ParseRuleFlag(const std::string& text);
 
+/// One --rule-file: "FILE:CLASS" and what SplitArguments joined to it; also limit_seconds,
+/// limit_start_seconds and limit_memory. \error kInvalidArgument
+Result<plan::RuleConfig> ParseRuleFileFlag(const std::string& text);
+
 /// "tdbg run: unknown flag '--rul'; did you mean '--rule'?": one line, for people.
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command);
 

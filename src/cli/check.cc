@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
@@ -73,6 +72,9 @@ class CheckCommand : public Command {
                    "rule whose inputs are there")
         ->type_name("RULE [KEY=VALUE ...]")
         ->allow_extra_args(false);
+    app.add_option("--rule-file", rule_files_, "a rule of your own and its parameters; repeatable")
+        ->type_name("FILE:CLASS [KEY=VALUE ...]")
+        ->allow_extra_args(false);
     app.add_option("--attempt", attempt_, "only this attempt; default: all, the latest wins")->type_name("N");
     app.add_flag("--own", own_, "only the rules that the run was started with");
     app.add_flag("--json", json_, "one JSON document on stdout");
@@ -81,12 +83,10 @@ class CheckCommand : public Command {
 
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
-    std::vector<plan::RuleConfig> configs;
-    for (const std::string& text : rules_) {
-      TDBG_ASSIGN_OR_RETURN(plan::RuleConfig rule, ParseRuleFlag(text));
-      configs.push_back(std::move(rule));
+    TDBG_ASSIGN_OR_RETURN(std::vector<plan::RuleConfig> configs, RulesOfFlags(rules_, rule_files_));
+    if (own_ && !configs.empty()) {
+      return InvalidArgument("check: --own excludes --rule and --rule-file");
     }
-    if (own_ && !configs.empty()) return InvalidArgument("check: --own and --rule exclude each other");
     std::vector<NotRun> not_run;
     const bool every = configs.empty() && !own_;
     if (configs.empty()) {
@@ -100,7 +100,8 @@ class CheckCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path, attempt_));
     std::vector<std::pair<size_t, rules::Report>> reports;
     TDBG_ASSIGN_OR_RETURN(std::vector<rules::RuleStatus> statuses,
-                          watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports));
+                          watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports,
+                                        attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
     if (every) SetAside(&statuses, own_count, &not_run);
     const std::vector<int64_t> steps = trial->steps();
@@ -146,7 +147,7 @@ class CheckCommand : public Command {
   }
 
   std::string run_;
-  std::vector<std::string> rules_;
+  std::vector<std::string> rules_, rule_files_;
   int64_t attempt_ = -1;
   bool own_ = false, json_ = false;
 };

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/document.h"
+#include "jobs/run_directory.h"
 
 namespace tdbg::cli {
 namespace {
@@ -58,6 +59,10 @@ void ConfigFlags::DefineRuleFlags(CLI::App& app) {
   app.add_option("--rule", rules, "a rule to judge with, and its key=value parameters; repeatable")
       ->type_name("RULE [KEY=VALUE ...]")
       ->allow_extra_args(false);
+  app.add_option("--rule-file", rule_files,
+                 "a rule of your own, from a Python file or a shared library, and its parameters; repeatable")
+      ->type_name("FILE:CLASS [KEY=VALUE ...]")
+      ->allow_extra_args(false);
   app.add_option("--on-issue", on_issue,
                  "what to do at a finding: stop, exec:COMMAND, webhook:URL; repeatable")
       ->type_name("ACTION")
@@ -98,15 +103,7 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
   for (const std::string& warning : config.warnings) fmt::print(stderr, "tdbg: {}\n", warning);
   plan::Config from_flags;
   from_flags.dir = flags.dir;
-  for (const std::string& text : flags.rules) {
-    TDBG_ASSIGN_OR_RETURN(plan::RuleConfig rule, ParseRuleFlag(text));
-    if (!rule.on_issue.empty()) {
-      // Checked by the schema, as the same words in a file are.
-      plan::Config checked;
-      TDBG_RETURN_IF_ERROR(TakeFlag("--rule " + rule.rule, json{{"on_issue", rule.on_issue}}, &checked));
-    }
-    from_flags.rules.push_back(std::move(rule));
-  }
+  TDBG_ASSIGN_OR_RETURN(from_flags.rules, RulesOfFlags(flags.rules, flags.rule_files));
   for (const std::string& text : flags.collect) {
     TDBG_ASSIGN_OR_RETURN(plan::CollectionConfig collection, plan::ParseCollectFlag(text));
     plan::Config one;
@@ -127,7 +124,32 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
   if (flags.tensorboard)
     TDBG_RETURN_IF_ERROR(TakeFlag("--tensorboard", {{"tensorboard", *flags.tensorboard}}, &from_flags));
   if (flags.format) TDBG_RETURN_IF_ERROR(TakeFlag("--format", {{"format", *flags.format}}, &from_flags));
-  return plan::MergeConfigs(std::move(config), from_flags);
+  config = plan::MergeConfigs(std::move(config), from_flags);
+  for (plan::RuleConfig& rule : config.rules) {
+    if (!rule.file.empty()) rule.file = jobs::AbsolutePath(rule.file);  // whoever checks may stand elsewhere
+  }
+  return config;
+}
+
+Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string>& rules,
+                                                   const std::vector<std::string>& rule_files) {
+  std::vector<plan::RuleConfig> parsed;
+  for (const std::string& text : rules) {
+    TDBG_ASSIGN_OR_RETURN(plan::RuleConfig rule, ParseRuleFlag(text));
+    parsed.push_back(std::move(rule));
+  }
+  for (const std::string& text : rule_files) {
+    TDBG_ASSIGN_OR_RETURN(plan::RuleConfig rule, ParseRuleFileFlag(text));
+    rule.file = jobs::AbsolutePath(rule.file);
+    parsed.push_back(std::move(rule));
+  }
+  for (const plan::RuleConfig& rule : parsed) {
+    if (rule.on_issue.empty()) continue;
+    // Checked by the schema, as the same words in a file are.
+    plan::Config checked;
+    TDBG_RETURN_IF_ERROR(TakeFlag("--rule " + rule.rule, json{{"on_issue", rule.on_issue}}, &checked));
+  }
+  return parsed;
 }
 
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
@@ -148,7 +170,14 @@ std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const plan::RuleConfig& rule : rules) {
     nlohmann::ordered_json entry;
-    entry["rule"] = rule.rule;
+    if (rule.file.empty()) {
+      entry["rule"] = rule.rule;
+    } else {
+      entry["rule_file"] = rule.file + ":" + rule.rule;
+      if (rule.limit_seconds) entry["limit_seconds"] = *rule.limit_seconds;
+      if (rule.limit_start_seconds) entry["limit_start_seconds"] = *rule.limit_start_seconds;
+      if (rule.limit_memory) entry["limit_memory"] = *rule.limit_memory;
+    }
     if (!rule.name.empty()) entry["name"] = rule.name;
     entry["parameters"] = rule.parameters;
     entry["on_issue"] = rule.on_issue;

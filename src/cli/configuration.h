@@ -18,17 +18,21 @@ namespace tdbg::cli {
 /// The flags that describe what is captured and judged.
 struct ConfigFlags {
   std::string dir, config_file;
-  std::vector<std::string> rules, on_issue, collect;
+  std::vector<std::string> rules, rule_files, on_issue, collect;
   std::optional<std::string> summaries, journal, when_full, budget, tensorboard, format;
 
   void Define(CLI::App& app);
-  /// Only --rule, --on-issue.
+  /// Only --rule, --rule-file, --on-issue.
   void DefineRuleFlags(CLI::App& app);
 };
 
 /// Flags over file over $TDBG_CONFIG (a path, or YAML text that starts with "{") over defaults.
 /// \error kInvalidArgument
 Result<plan::Config> ResolveConfig(const ConfigFlags& flags);
+
+/// The rules of --rule and --rule-file flags. \error kInvalidArgument
+Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string>& rules,
+                                                   const std::vector<std::string>& rule_files);
 
 /// The rules to watch with: the configured ones, or ExplodingTensor that only reports (semantics.md, 22);
 /// each with the actions that apply to it.

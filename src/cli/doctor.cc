@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/companion.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
@@ -12,7 +13,6 @@
 #include "cli/probe.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
-#include "jobs/home.h"
 #include "jobs/run_directory.h"
 
 namespace tdbg::cli {
@@ -74,7 +74,7 @@ class DoctorCommand : public Command {
 
 void DoctorCommand::LookAtProgram() {
   Add("tdbg", Verdict::kGood, kVersion);
-  const std::string home = jobs::FindHome();
+  const std::string home = base::FindPythonHome();
   if (home.empty()) {
     Add("python part", Verdict::kBad,
         "not found; install the wheel, or set TDBG_HOME to the directory that holds it");
@@ -92,7 +92,7 @@ void DoctorCommand::LookAtPython() {
   if (python_.empty()) candidates = {"python3", "python"};
   Result<Json> probed = Status(Code::kNotFound, "no Python was asked");
   for (const std::string& candidate : candidates) {
-    probed = ProbePython(candidate, jobs::FindHome());
+    probed = ProbePython(candidate, base::FindPythonHome());
     if (probed.ok()) break;
   }
   if (!probed.ok()) {

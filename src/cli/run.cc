@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/companion.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
@@ -136,7 +137,7 @@ Result<int> RunCommand::Run() {
 
 Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watcher, Stopper& stopper,
                                const jobs::PreparedAttempt& prepared, LiveStatus& live) {
-  const std::string home = jobs::FindHome();
+  const std::string home = base::FindPythonHome();
   if (home.empty()) {
     Note(
         "cannot find tdbg's Python part, so Python programs will not be captured; set TDBG_HOME to the "

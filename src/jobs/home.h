@@ -1,14 +1,10 @@
-// Where tdbg's Python part lies, seen from the running executable.
+// The environment of a training command.
 #pragma once
 
 #include <map>
 #include <string>
 
 namespace tdbg::jobs {
-
-/// The directory that holds the package `tdbg`, or empty. In an installed wheel the executable itself lies in
-/// <site-packages>/tdbg/bin and tells; otherwise $TDBG_HOME, then the source tree of a development build.
-std::string FindHome();
 
 /// What a training command finds in its environment (specified for the adaptors in docs/life-of-a-tensor.md):
 /// TDBG_RUN, TDBG_ATTEMPT, TDBG_HOME and, in front of PYTHONPATH, the directory of the boot files.

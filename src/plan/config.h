@@ -20,14 +20,24 @@ struct Source {
   std::function<int(const std::string& json_pointer)> line_of = {};  ///< 0 or absent: not known
 };
 
-/// One entry of `rules:` or one --rule flag. Parameters stay strings: the rule parses them, strictly.
+/// One entry of `rules:`, one --rule or one --rule-file flag. Parameters stay strings: the rule parses them,
+/// strictly.
 struct RuleConfig {
-  std::string rule;  ///< as written: vanishing_gradient or VanishingGradient
+  std::string rule;  ///< as written: vanishing_gradient or VanishingGradient; of a file: the class in it
+  std::string
+      file;  ///< the user's own rule: a Python source (*.py) or a shared library; empty: a built-in one
   std::string name;  ///< RuleConfigurationName; empty: the class name
   std::map<std::string, std::string> parameters;
   std::vector<std::string> on_issue;  ///< "stop", "exec:CMD", "webhook:URL"; empty: the run's
   std::string where;                  ///< "debug.yaml:12", "--rule", for messages
+  /// Of a rule of a file, which runs in a process of its own: seconds for one step, seconds until it is ready
+  /// for its first one, and its private memory.
+  std::optional<int64_t> limit_seconds, limit_start_seconds;
+  std::optional<uint64_t> limit_memory;
 };
+
+/// FILE:CLASS into its parts. \error kInvalidArgument  with what is accepted
+Status ParseRuleFile(const std::string& text, RuleConfig* rule);
 
 /// One entry of `collections:` or one --collect flag. Unset values inherit the built-in's or the defaults.
 struct CollectionConfig {

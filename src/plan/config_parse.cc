@@ -19,7 +19,8 @@ const Names kTopKeys = {"dir",         "summaries", "context",  "record_end",
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
-const Names kRuleKeys = {"rule", "name", "parameters", "on_issue"};
+const Names kRuleKeys = {"rule",          "rule_file",           "name",        "parameters", "on_issue",
+                         "limit_seconds", "limit_start_seconds", "limit_memory"};
 const Names kStepBy = {"optimizer", "forward"};
 const Names kWhenFull = {"drop_raw", "block"};
 
@@ -137,7 +138,21 @@ RuleConfig ReadRule(const ConfigNode& node) {
   }
   if (!node.CheckKeys(kRuleKeys)) return r;
   node.At("rule", [&](const ConfigNode& n) { r.rule = n.Text(); });
-  if (r.rule.empty()) node.Fail("the key \"rule\" is missing: the name of a rule, such as VanishingGradient");
+  node.At("rule_file", [&](const ConfigNode& n) {
+    if (!r.rule.empty()) return n.Fail("contradicts \"rule\": a rule is a built-in one or one of a file");
+    if (const Status status = ParseRuleFile(n.Text(), &r); n.ok() && !status.ok()) n.Fail(status.message());
+  });
+  if (r.rule.empty()) {
+    node.Fail(
+        "the key \"rule\" is missing: the name of a rule, such as VanishingGradient (or \"rule_file\": "
+        "FILE:CLASS)");
+  }
+  node.At("limit_seconds", [&](const ConfigNode& n) { r.limit_seconds = n.Int(1); });
+  node.At("limit_start_seconds", [&](const ConfigNode& n) { r.limit_start_seconds = n.Int(1); });
+  node.At("limit_memory", [&](const ConfigNode& n) { r.limit_memory = n.Bytes(); });
+  if (r.file.empty() && (r.limit_seconds || r.limit_start_seconds || r.limit_memory)) {
+    node.Fail("limits are for a rule_file, which runs in a process of its own; a built-in rule has none");
+  }
   node.At("name", [&](const ConfigNode& n) { r.name = n.Text(); });
   node.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &r.on_issue); });
   node.At("parameters", [&](const ConfigNode& n) {
@@ -166,6 +181,25 @@ Result<Config> ParseHookDocument(const nlohmann::json& document, const Source& s
 }
 
 }  // namespace
+
+Status ParseRuleFile(const std::string& text, RuleConfig* rule) {
+  const size_t colon = text.rfind(':');
+  const std::string file(base::Trim(std::string_view(text).substr(0, colon)));
+  const std::string name(colon == std::string::npos ? std::string_view()
+                                                    : base::Trim(std::string_view(text).substr(colon + 1)));
+  if (file.empty() || name.empty() || name.find('/') != std::string::npos) {
+    return InvalidArgument(fmt::format(
+        "\"{}\" is no rule of a file. Accepted: FILE.py:CLASS (Python) or FILE.so:CLASS (a shared library)",
+        text));
+  }
+  if (!file.ends_with(".py") && !file.ends_with(".so")) {
+    return InvalidArgument(
+        fmt::format("\"{}\": a file of rules is a Python source (*.py) or a shared library (*.so)", text));
+  }
+  rule->file = file;
+  rule->rule = name;
+  return OkStatus();
+}
 
 Result<Config> ParseConfig(const nlohmann::json& document, const Source& source) {
   Status status;

@@ -79,7 +79,8 @@ TEST(ConfigTest, EveryKeyIsRead) {
 TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
   EXPECT_EQ(Refusal(R"({"rules": [{"rule": "A", "paramters": {}}]})"),
             "debug.yaml:12: rules[0]: unknown key \"paramters\"; did you mean \"parameters\"? "
-            "Accepted: rule, name, parameters, on_issue");
+            "Accepted: rule, rule_file, name, parameters, on_issue, limit_seconds, limit_start_seconds, "
+            "limit_memory");
   EXPECT_THAT(Refusal(R"({"colections": {}})"),
               HasSubstr("debug.yaml: unknown key \"colections\"; did you mean \"collections\"?"));
   EXPECT_THAT(Refusal(R"({"summaries": {"every": "often"}})"),

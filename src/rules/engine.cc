@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <limits>
+#include <mutex>
+#include <utility>
 
 #include "rules/details.h"
 #include "rules/selector.h"
@@ -34,15 +38,23 @@ struct Engine::Impl {
     Selector needed;         // the tensors of its Needs()
     uint64_t unknown = 0;    // columns it reads that rows of those tensors did not know
     std::string unknown_of;  // the first such tensor
+    int64_t owed = 0;    // answers it has not given yet
+    bool asked = false;  // AtEnd was called
 
     bool Sees(int64_t global_step) const {
       return !done && global_step >= start_step && global_step < end_step;
     }
   };
 
+  // Answers come from other threads: their news, and who wants to hear of it.
+  std::mutex mutex;
+  std::condition_variable news;
+  bool answered = false;                   // guarded by mutex
+  std::function<void()> answered_outside;  // guarded by mutex
+
   const RuleRegistry* registry = nullptr;
   RuleEnvironment environment;
-  std::vector<Running> rules;
+  std::vector<Running> rules;  // behind what their answers use: destroyed before it
   std::vector<RuleStatus> statuses;
   std::vector<LostWorker> lost;
   std::vector<Stall> stalls;
@@ -52,8 +64,27 @@ struct Engine::Impl {
   uint64_t overlay_generation = 0;
   bool started = false;
 
+  void Answered() {
+    std::function<void()> tell;
+    {
+      const std::lock_guard lock(mutex);
+      answered = true;
+      tell = answered_outside;
+    }
+    news.notify_all();
+    if (tell) tell();
+  }
+
+  Result<std::unique_ptr<Rule>> MakeRule(const plan::RuleConfig& config) {
+    TDBG_ASSIGN_OR_RETURN(std::unique_ptr<Rule> rule, registry->MakeFor(config));
+    rule->Enter(environment);
+    rule->OnAnswer([this] { Answered(); });
+    for (const LostWorker& worker : lost) rule->OnWorkerLost(worker);
+    return rule;
+  }
+
   Status Add(const plan::RuleConfig& config) {
-    TDBG_ASSIGN_OR_RETURN(const RuleInfo* const info, registry->Find(config.rule));
+    TDBG_ASSIGN_OR_RETURN(const RuleInfo* const info, registry->FindFor(config));
     TDBG_ASSIGN_OR_RETURN(const Parameters parameters, Parameters::Parse(*info, config.parameters));
     Running running;
     running.config = config;
@@ -64,8 +95,7 @@ struct Engine::Impl {
           fmt::format("rule {}: parameter end_step: {} is not behind start_step {}: no step would be judged",
                       info->class_name, running.end_step, running.start_step));
     }
-    TDBG_ASSIGN_OR_RETURN(running.rule, registry->Make(config.rule, config.parameters));
-    running.rule->Enter(environment);
+    TDBG_ASSIGN_OR_RETURN(running.rule, MakeRule(config));
     const plan::Need need = running.rule->Needs();
     TDBG_ASSIGN_OR_RETURN(running.needed, Selector::Make(need.collections, need.tensor_regex));
     RuleStatus status;
@@ -83,6 +113,9 @@ struct Engine::Impl {
 
   void Settle(size_t i, RuleState state, std::string details, int64_t wall_nanos) {
     rules[i].done = true;
+    rules[i].owed = 0;
+    rules[i].rule->Ended();
+    statuses[i].output = rules[i].rule->Output();
     statuses[i].state = state;
     statuses[i].details = CutDetails(std::move(details));
     statuses[i].last_modified_wall_nanos = wall_nanos;
@@ -94,11 +127,10 @@ struct Engine::Impl {
     for (size_t i = 0; i < rules.size(); ++i) {
       if (rules[i].done) continue;
       // It was made of the same strings before, so it can be made again.
-      auto fresh = registry->Make(rules[i].config.rule, rules[i].config.parameters);
-      if (fresh.ok()) {
-        rules[i].rule = *std::move(fresh);
-        rules[i].rule->Enter(environment);
-      }
+      auto fresh = MakeRule(rules[i].config);
+      if (fresh.ok()) rules[i].rule = *std::move(fresh);
+      rules[i].owed = 0;
+      rules[i].asked = false;
       statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
       rules[i].unknown = 0;
       rules[i].unknown_of.clear();
@@ -140,7 +172,6 @@ struct Engine::Impl {
   // `context`: the step at hand, where there is one. True if the rule's status changed.
   template <typename Judge>
   bool Invoke(size_t i, const StepContext* context, Judge&& judge, int64_t wall_nanos) {
-    RuleStatus& status = statuses[i];
     std::vector<Finding> findings;
     if (context) context->ShowRowsThatKnow(rules[i].rule->Columns());
     Result<Judged> judged = Judged::kNotDue;
@@ -151,17 +182,51 @@ struct Engine::Impl {
     } catch (...) {
       judged = Internal("exception of an unknown type");
     }
+    if (judged.ok() && *judged == Judged::kPending) {
+      ++rules[i].owed;
+      return false;
+    }
+    if (judged.ok() && findings.empty() && context && NeededSomethingHidden(i, *context)) {
+      judged = Judged::kIncomplete;
+    }
+    return Take(i, std::move(judged), std::move(findings), wall_nanos);
+  }
+
+  // True if the rule's status changed.
+  bool Take(size_t i, Result<Judged> judged, std::vector<Finding> findings, int64_t wall_nanos) {
+    RuleStatus& status = statuses[i];
     if (!judged.ok()) {
       Settle(i, RuleState::kError, judged.status().ToString(), wall_nanos);
       return true;
     }
-    if (findings.empty() && context && NeededSomethingHidden(i, *context)) judged = Judged::kIncomplete;
     status.steps_judged += *judged == Judged::kJudged || !findings.empty();
     status.steps_incomplete += *judged == Judged::kIncomplete;
     if (findings.empty()) return false;
     Settle(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
     status.findings = std::move(findings);
     return true;
+  }
+
+  // What rules that judge elsewhere have said meanwhile.
+  void TakeAnswers(int64_t wall_nanos, std::vector<size_t>* changed) {
+    {
+      const std::lock_guard lock(mutex);
+      answered = false;
+    }
+    for (size_t i = 0; i < rules.size(); ++i) {
+      while (rules[i].owed > 0) {
+        std::optional<Answer> answer = rules[i].rule->TakeAnswer();
+        if (!answer) break;
+        --rules[i].owed;
+        if (!answer->judged.ok()) {
+          // In the rule's own words; a code of ours would say that we are at fault.
+          Settle(i, RuleState::kError, answer->judged.status().message(), wall_nanos);
+          changed->push_back(i);
+        } else if (Take(i, std::move(answer->judged), std::move(answer->findings), wall_nanos)) {
+          changed->push_back(i);
+        }
+      }
+    }
   }
 
   bool Ready(const StepSource& steps, size_t position) const {
@@ -237,16 +302,20 @@ struct Engine::Impl {
     std::vector<std::string> damage;
     bool asked = false;
     for (size_t i = 0; i < rules.size(); ++i) {
-      if (rules[i].done) continue;
-      changed->push_back(i);
-      if (steps.step_count() > 0) {
+      if (rules[i].done || rules[i].owed > 0) continue;
+      if (steps.step_count() > 0 && !std::exchange(rules[i].asked, true)) {
         const StepContext& last = steps.At(steps.step_count() - 1, lost);
         const auto judge = [&](Rule& rule, std::vector<Finding>* findings) {
           return rule.AtEnd(last, findings);
         };
         last.ShowRowsThatKnow(rules[i].rule->Columns());
-        if (Invoke(i, nullptr, judge, wall_nanos)) continue;
+        if (Invoke(i, nullptr, judge, wall_nanos)) {
+          changed->push_back(i);
+          continue;
+        }
+        if (rules[i].owed > 0) continue;
       }
+      changed->push_back(i);
       if (!asked) {
         losses = steps.losses();
         damage = steps.damage();
@@ -301,12 +370,14 @@ std::vector<plan::Need> Engine::Needs() const {
 Result<std::vector<size_t>> Engine::Advance(StepSource& steps, int64_t wall_nanos) {
   std::vector<size_t> changed;
   impl_->Judge(steps, false, wall_nanos, &changed);
+  impl_->TakeAnswers(wall_nanos, &changed);
   return changed;
 }
 
 Result<std::vector<size_t>> Engine::Finish(StepSource& steps, JobEnd end, int64_t wall_nanos) {
   std::vector<size_t> changed;
   impl_->Judge(steps, true, wall_nanos, &changed);
+  impl_->TakeAnswers(wall_nanos, &changed);
   impl_->SettleRest(steps, end, wall_nanos, &changed);
   return changed;
 }
@@ -321,7 +392,13 @@ Result<std::vector<size_t>> Engine::Finish(Trial& trial, JobEnd end, int64_t wal
   return Finish(source, end, wall_nanos);
 }
 
-void Engine::DeclareLost(LostWorker worker) { impl_->lost.push_back(std::move(worker)); }
+void Engine::DeclareLost(LostWorker worker) {
+  for (auto& running : impl_->rules) {
+    if (!running.done) running.rule->OnWorkerLost(worker);
+  }
+  impl_->lost.push_back(std::move(worker));
+}
+
 void Engine::DeclareStalled(const Stall& stall) { impl_->stalls.push_back(stall); }
 
 std::optional<double> Engine::StallThreshold() const {
@@ -347,5 +424,25 @@ std::vector<std::pair<size_t, Report>> Engine::TakeReports() {
 
 const std::vector<RuleStatus>& Engine::statuses() const { return impl_->statuses; }
 int64_t Engine::last_judged_step() const { return impl_->last_judged_step; }
+
+bool Engine::settled() const {
+  return std::all_of(impl_->rules.begin(), impl_->rules.end(), [](const auto& rule) { return rule.done; });
+}
+
+bool Engine::owed_answers() const {
+  return std::any_of(impl_->rules.begin(), impl_->rules.end(),
+                     [](const auto& rule) { return rule.owed > 0; });
+}
+
+bool Engine::WaitForAnswer(int64_t timeout_millis) {
+  std::unique_lock lock(impl_->mutex);
+  return impl_->news.wait_for(lock, std::chrono::milliseconds(timeout_millis),
+                              [&] { return impl_->answered; });
+}
+
+void Engine::OnAnswer(std::function<void()> answered) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->answered_outside = std::move(answered);
+}
 
 }  // namespace tdbg::rules

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,7 @@ struct RuleStatus {
   int64_t steps_judged = 0;
   int64_t steps_incomplete = 0;
   std::vector<Finding> findings;  ///< complete, of the step that hit
+  std::string output;  ///< of a rule that has ended: the last of what it wrote to its standard streams
 };
 
 /// How the job ended, for rules still in progress.
@@ -56,7 +58,8 @@ class Engine {
   Result<std::vector<size_t>> Advance(Trial& trial, int64_t wall_nanos);
   /// After the last step: judges what is left, steps that some worker never committed included, and settles
   /// every rule (NoIssuesFound, Error, Stopped). Only for a job that has ended: of one that runs, say
-  /// InProgress.
+  /// InProgress. A rule that judges in a process of its own may still owe answers: until settled(), wait for
+  /// some and call it again.
   Result<std::vector<size_t>> Finish(Trial& trial, JobEnd end, int64_t wall_nanos);
   /// The same over any source of steps.
   Result<std::vector<size_t>> Advance(StepSource& steps, int64_t wall_nanos);
@@ -75,7 +78,15 @@ class Engine {
   /// Documents that are new since the last call.
   std::vector<std::pair<size_t, Report>> TakeReports();
   const std::vector<RuleStatus>& statuses() const;  ///< in the order given
+  /// The last step that was judged, or handed to rules that judge in a process of their own.
   int64_t last_judged_step() const;
+  bool settled() const;  ///< no rule is InProgress
+  /// Rules owe answers: Advance will have news when they come.
+  bool owed_answers() const;
+  /// Blocks until a rule that judges in a process of its own has answered; false after `timeout_millis`.
+  bool WaitForAnswer(int64_t timeout_millis);
+  /// Called, from any thread, at each such answer: for whoever waits for something else, too.
+  void OnAnswer(std::function<void()> answered);
 
  private:
   struct Impl;

@@ -88,10 +88,15 @@ ParameterSpec StepBound(const std::string& name) {
 }  // namespace
 
 Result<Parameters> Parameters::Parse(const RuleInfo& info, const std::map<std::string, std::string>& given) {
-  const auto refuse = [&](const std::string& name, const std::string& why) {
-    return InvalidArgument(fmt::format("rule {}: parameter {}: {}", info.class_name, name, why));
-  };
   std::vector<ParameterSpec> specs = info.parameters;
+  const auto refuse = [&](const std::string& name, const std::string& why) {
+    const auto spec =
+        std::find_if(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
+    const std::string declared = spec == specs.end() || spec->declared_at.empty()
+                                     ? ""
+                                     : fmt::format(" (declared at {})", spec->declared_at);
+    return InvalidArgument(fmt::format("rule {}: parameter {}: {}{}", info.class_name, name, why, declared));
+  };
   for (const char* name : {"start_step", "end_step"}) {
     const bool own =
         std::any_of(specs.begin(), specs.end(), [&](const ParameterSpec& s) { return s.name == name; });
@@ -104,6 +109,10 @@ Result<Parameters> Parameters::Parse(const RuleInfo& info, const std::map<std::s
   Parameters parsed;
   for (const auto& [name, value] : given) {
     if (std::find(names.begin(), names.end(), name) == names.end() && !OtherTrialNumber(name)) {
+      if (info.any_parameter) {
+        parsed.values_[name] = value;
+        continue;
+      }
       std::string known;
       for (const ParameterSpec& spec : specs) known += (known.empty() ? "" : ", ") + spec.name;
       const auto nearest = base::Nearest(name, names);

@@ -43,6 +43,7 @@ struct ParameterSpec {
   double minimum = -std::numeric_limits<double>::infinity();  ///< of numbers, inclusive
   double maximum = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};  ///< of strings: nothing else is accepted
+  std::string declared_at = {};           ///< "mine.py:12", of a rule that users wrote
 };
 
 struct RuleInfo {
@@ -51,6 +52,7 @@ struct RuleInfo {
   std::string scope;       ///< "deep learning", "any", "xgboost"
   std::string summary;     ///< one sentence: what it sees
   std::vector<ParameterSpec> parameters;
+  bool any_parameter = false;  ///< takes what it did not declare, too, as text (a Python rule with **kwargs)
 };
 
 /// Parsed and checked parameters; every ParameterSpec's default is in it.
@@ -69,6 +71,7 @@ class Parameters {
   bool Has(const std::string& name) const;  ///< given, or has a default
   /// What other_trials lists and, by their numbers, what other_trial_0, other_trial_1, ... name.
   std::vector<std::string> OtherTrials() const;
+  const std::map<std::string, std::string>& all() const { return values_; }
 
  private:
   std::map<std::string, std::string> values_;
@@ -76,6 +79,7 @@ class Parameters {
 
 /// What a rule may look at while it judges: the trial up to `step` (semantics.md, 18), never beyond.
 class StepContext;  // src/rules/step_context.h
+struct LostWorker;  // src/rules/step_source.h
 
 /// What a rule may reach beyond its run's steps, given by whoever runs the engine.
 struct RuleEnvironment {
@@ -102,6 +106,14 @@ enum class Judged : uint8_t {
   kNotDue = 0,  ///< nothing to judge here (cadence, other mode, inputs absent)
   kJudged = 1,
   kIncomplete = 2,  ///< its input was shed or damaged: never a clean verdict
+  kPending = 3,     ///< handed over; Rule::TakeAnswer will say
+};
+
+/// What a rule that judges elsewhere says of one step that it was handed.
+struct Answer {
+  int64_t global_step = 0;
+  Result<Judged> judged = Judged::kNotDue;  ///< an error ends the rule
+  std::vector<Finding> findings;
 };
 
 class Rule {
@@ -136,6 +148,18 @@ class Rule {
   virtual bool StopsJob() const { return false; }
   /// Asked now and then while the run grows, and at its end. Nothing: no document, or none that is new.
   virtual std::optional<Report> MakeReport() { return std::nullopt; }
+  /// From its from_step on, steps are shown without this worker. For rules that look at the run themselves.
+  virtual void OnWorkerLost(const LostWorker& worker) { (void)worker; }
+  /// Of a rule that judges in another process, so that nobody waits for it: the next answer to an Invoke or
+  /// AtEnd that said kPending, in the order of those calls; nothing while there is none. It bounds its own
+  /// time: there comes an answer to everything, or an error that ends the rule.
+  virtual std::optional<Answer> TakeAnswer() { return std::nullopt; }
+  /// `answered` is called, from any thread, when TakeAnswer has something new.
+  virtual void OnAnswer(std::function<void()> answered) { (void)answered; }
+  /// It has ended, and is not asked again: a process of its own may go.
+  virtual void Ended() {}
+  /// What the rule wrote to its standard streams, the last few kilobytes; for whoever debugs it.
+  virtual std::string Output() const { return {}; }
   /// For a rule never judged: what it would have needed, as a sentence (semantics.md, 20).
   virtual std::string WouldHaveNeeded() const = 0;
 };
@@ -144,6 +168,13 @@ using RuleFactory = std::function<Result<std::unique_ptr<Rule>>(const Parameters
 
 class RuleRegistry {
  public:
+  virtual ~RuleRegistry() = default;
+  /// Of a configuration, which may name a rule of the user's own; this registry knows none.
+  virtual Result<const RuleInfo*> FindFor(const plan::RuleConfig& config) const { return Find(config.rule); }
+  virtual Result<std::unique_ptr<Rule>> MakeFor(const plan::RuleConfig& config) const {
+    return Make(config.rule, config.parameters);
+  }
+
   void Add(RuleInfo info, RuleFactory factory);
   /// By class name or snake name. \error kNotFound  lists the nearest
   Result<const RuleInfo*> Find(std::string_view name) const;

@@ -60,6 +60,7 @@ rules::RuleStatus StatusOf(const Json& json) {
   status.last_modified_wall_nanos = IntOf(json, "wall_nanos");
   status.steps_judged = IntOf(json, "steps_judged");
   status.steps_incomplete = IntOf(json, "steps_incomplete");
+  status.output = TextOf(json, "output");
   const auto findings = json.find("findings");
   if (findings == json.end() || !findings->is_array()) return status;
   for (const Json& item : *findings) {
@@ -138,6 +139,7 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, c
     findings.push_back(std::move(item));
   }
   json["findings"] = std::move(findings);
+  if (!status.output.empty()) json["output"] = status.output;
   return Dump(json);
 }
 

@@ -4,10 +4,16 @@
 #include <memory>
 
 #include "base/file.h"
+#include "rulehost/registry.h"
 #include "trial/access.h"
 #include "watch/events.h"
 
 namespace tdbg::watch {
+namespace {
+
+constexpr int64_t kAnswerMillis = 1000;
+
+}  // namespace
 
 rules::JobEnd EndOf(RunState state) {
   return state == RunState::kCrashed ? rules::JobEnd::kFailed : rules::JobEnd::kCompleted;
@@ -52,9 +58,12 @@ void DeclareStallAtEnd(const Trial& trial, const Decisions& decisions, rules::En
 
 Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<plan::RuleConfig>& rules,
                                               int64_t wall_nanos,
-                                              std::vector<std::pair<size_t, rules::Report>>* reports) {
+                                              std::vector<std::pair<size_t, rules::Report>>* reports,
+                                              int64_t attempt) {
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rulehost::Registry> registry,
+                        rulehost::Registry::Create(rules, {trial.path(), attempt}));
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine,
-                        rules::Engine::Create(rules, rules::BuiltinRules(), EnvironmentOf(trial.path())));
+                        rules::Engine::Create(rules, *registry, EnvironmentOf(trial.path())));
   TDBG_ASSIGN_OR_RETURN(const Decisions decisions, ReadDecisions(trial.path()));
   for (const rules::LostWorker& worker : decisions.lost) engine->DeclareLost(worker);
   for (const rules::Stall& stall : decisions.stalls) engine->DeclareStalled(stall);
@@ -62,11 +71,19 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   if (!refreshed.ok()) return refreshed.status();
   auto judged = engine->Advance(trial, wall_nanos);
   if (!judged.ok()) return judged.status();
+  while (engine->owed_answers()) {
+    (void)engine->WaitForAnswer(kAnswerMillis);
+    judged = engine->Advance(trial, wall_nanos);
+    if (!judged.ok()) return judged.status();
+  }
   DeclareStallAtEnd(trial, decisions, engine.get());
   // A job that ended before any worker wrote (kWaiting) has ended all the same, if its launcher says so.
   if (decisions.end || trial.loaded_all_steps()) {
-    judged = engine->Finish(trial, decisions.end.value_or(EndOf(trial.state())), wall_nanos);
-    if (!judged.ok()) return judged.status();
+    while (!engine->settled()) {
+      judged = engine->Finish(trial, decisions.end.value_or(EndOf(trial.state())), wall_nanos);
+      if (!judged.ok()) return judged.status();
+      if (!engine->settled()) (void)engine->WaitForAnswer(kAnswerMillis);
+    }
   }
   if (reports) *reports = engine->TakeReports();
   return engine->statuses();

@@ -11,6 +11,7 @@
 #include "actions/action.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "rulehost/registry.h"
 #include "trial/access.h"
 #include "watch/action_runner.h"
 #include "watch/replay.h"
@@ -25,6 +26,7 @@ constexpr int64_t kOpenMillis = 100;
 constexpr size_t kStepsBackForLoss = 64;
 // A report is made of everything seen so far; more often than a person reloads it would be waste.
 constexpr int64_t kReportMillis = 5000;
+constexpr int64_t kPatienceMillis = 2000;  // until somebody in front of a terminal wonders
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
 int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
@@ -53,7 +55,6 @@ struct Watcher::Impl {
       : options(std::move(given)), runner([this](const ActionOutcome& outcome) { ActionDone(outcome); }) {}
 
   WatchOptions options;
-  std::unique_ptr<rules::Engine> engine;                               // of Follow's thread, like trial
   std::vector<std::vector<std::shared_ptr<actions::Action>>> actions;  // by rule
   std::unique_ptr<Trial> trial;
   Selection losses;
@@ -75,7 +76,11 @@ struct Watcher::Impl {
   std::vector<rules::RuleStatus> snapshot;
   std::string stopped_by;
 
-  ActionRunner runner;  // last: its threads use the members above
+  // Of Follow's thread, like trial. Behind what their threads use: the processes of users' rules, the
+  // actions.
+  std::unique_ptr<rulehost::Registry> registry;
+  std::unique_ptr<rules::Engine> engine;
+  ActionRunner runner;
 
   Status ParseActions() {
     for (const plan::RuleConfig& rule : options.rules) {
@@ -277,11 +282,20 @@ struct Watcher::Impl {
   }
 
   Status Settle(rules::JobEnd end) {
-    const int64_t now = WallNow();
-    TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Finish(*trial, end, now));
-    Tell(changed, now, true);
+    const int64_t begin = MillisNow();
+    bool told = false;
+    while (true) {
+      const int64_t now = WallNow();
+      TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Finish(*trial, end, now));
+      Tell(changed, now, true);
+      TellProgress();
+      if (engine->settled()) break;
+      (void)engine->WaitForAnswer(kLookMillis);
+      if (!engine->settled() && MillisNow() - begin > kPatienceMillis && !std::exchange(told, true)) {
+        Log("waiting for rules in processes of their own, which have not judged all steps yet");
+      }
+    }
     WriteReports();
-    TellProgress();
     return OkStatus();
   }
 
@@ -325,8 +339,14 @@ Watcher::~Watcher() = default;
 
 Result<std::unique_ptr<Watcher>> Watcher::Create(WatchOptions options) {
   auto impl = std::make_unique<Impl>(std::move(options));
-  TDBG_ASSIGN_OR_RETURN(impl->engine, rules::Engine::Create(impl->options.rules, rules::BuiltinRules(),
+  TDBG_ASSIGN_OR_RETURN(impl->registry,
+                        rulehost::Registry::Create(impl->options.rules, {impl->options.run, -1}));
+  TDBG_ASSIGN_OR_RETURN(impl->engine, rules::Engine::Create(impl->options.rules, *impl->registry,
                                                             EnvironmentOf(impl->options.run)));
+  impl->engine->OnAnswer([watcher = impl.get()] {
+    const std::lock_guard lock(watcher->mutex);
+    if (watcher->wakeable) watcher->wakeable->Wake();
+  });
   TDBG_RETURN_IF_ERROR(impl->ParseActions());
   TDBG_ASSIGN_OR_RETURN(impl->losses, Selection::Make("losses", ""));
   impl->snapshot = impl->engine->statuses();

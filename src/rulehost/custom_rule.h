@@ -1,0 +1,43 @@
+// A rule whose judging happens in another process.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "rulehost/host_process.h"
+#include "rules/rule.h"
+
+namespace tdbg::rulehost {
+
+/// To the engine an ordinary rule; it hands on step numbers and never waits. Its process starts with the
+/// first step, when the run that it opens is there.
+class CustomRule : public rules::Rule {
+ public:
+  CustomRule(HostOptions host, nlohmann::json first, plan::Need needs)
+      : host_(std::move(host)), first_(std::move(first)), needs_(std::move(needs)) {}
+
+  plan::Need Needs() const override { return needs_; }
+  Result<rules::Judged> Invoke(const rules::StepContext& step,
+                               std::vector<rules::Finding>* findings) override;
+  Result<rules::Judged> AtEnd(const rules::StepContext& last, std::vector<rules::Finding>* findings) override;
+  void OnWorkerLost(const rules::LostWorker& worker) override;
+  std::optional<rules::Answer> TakeAnswer() override;
+  void OnAnswer(std::function<void()> answered) override { answered_ = std::move(answered); }
+  void Ended() override;
+  std::string Output() const override;
+  std::string WouldHaveNeeded() const override;
+
+ private:
+  const HostOptions host_;
+  const nlohmann::json first_;
+  const plan::Need needs_;
+  std::function<void()> answered_;
+  std::deque<int64_t> asked_;           // steps without an answer yet
+  bool ready_ = false;                  // the first question, which is nobody's step, was answered
+  std::vector<nlohmann::json> before_;  // what its process must know once it is there
+  std::unique_ptr<HostProcess> process_;
+};
+
+}  // namespace tdbg::rulehost
