@@ -23,6 +23,10 @@ _WHERE = {
     "StepState": ".steps",
     "ModeKeys": ".modes",
     "TdbgError": ".errors",
+    "Rule": ".rules",
+    "Finding": ".rules",
+    "needs": ".rules",
+    "parameter": ".rules",
 }
 
 
@@ -33,7 +37,7 @@ def __getattr__(name: str):
         value = getattr(import_module(_WHERE[name], __name__), name)
         globals()[name] = value
         return value
-    if name in ("errors", "exceptions", "modes", "trial", "adaptors"):
+    if name in ("errors", "exceptions", "modes", "trial", "rules", "adaptors"):
         return import_module("." + name, __name__)
     raise AttributeError(f"module 'tdbg' has no attribute '{name}'")
 

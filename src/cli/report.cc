@@ -74,7 +74,7 @@ std::string StateWords(const Report& report) {
 }
 
 std::string MeasureWords(const rules::Finding& finding) {
-  if (finding.measure.empty()) return Printable(finding.text);
+  if (finding.measure.empty()) return finding.text.empty() ? "condition met" : Printable(finding.text);
   if (finding.comparison.empty()) return fmt::format("{} {:.6g}", finding.measure, finding.value);
   return fmt::format("{} {:.6g} {} {:.6g}", finding.measure, finding.value, finding.comparison,
                      finding.threshold);

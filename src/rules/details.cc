@@ -6,6 +6,8 @@ namespace tdbg::rules {
 
 std::string EvidenceLine(const Finding& finding) {
   std::string line = finding.tensor.empty() ? "" : finding.tensor + ": ";
+  // A user's rule may say no more than yes.
+  if (finding.measure.empty() && finding.comparison.empty()) return line + finding.text;
   line +=
       fmt::format("{} {:g} {} {:g}", finding.measure, finding.value, finding.comparison, finding.threshold);
   // Runs of one worker are the usual case, and "worker_0" on each line tells nobody anything.
@@ -22,6 +24,7 @@ std::string HitDetails(std::string_view class_name, const std::vector<Finding>& 
       class_name, findings.front().global_step);
   for (size_t i = 0; i < findings.size(); ++i) {
     const std::string line = EvidenceLine(findings[i]) + "\n";
+    if (line.size() == 1) continue;
     const std::string rest = fmt::format("and {} more\n", findings.size() - i);
     // Room is kept for the sentence that says how many are missing, unless this line is the last.
     const size_t needed = line.size() + (i + 1 < findings.size() ? rest.size() : 0);

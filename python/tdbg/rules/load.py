@@ -1,0 +1,158 @@
+"""A user's file: loaded, and what is wrong with it said with file and line."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+import types
+
+from .rule import Rule, describe
+
+
+class Refused(Exception):
+    """The file, the class or its parameters cannot be used. The text is for the user."""
+
+
+def _smdebug_is_ours():
+    try:
+        from smdebug.rules.rule import Rule as Theirs
+    except ImportError:
+        return False
+    from ..rule import Rule as Ours
+    return Theirs is Ours
+
+
+def provide_smdebug():
+    """Makes `from smdebug.rules.rule import Rule` mean tdbg.rule, whose trials are ours.
+
+    The package `smdebug` that comes with tdbg is that same code. Where it is not installed, or where Amazon's is,
+    these modules stand for the part of it that rules import.
+    """
+    if _smdebug_is_ours():
+        return
+    for name in [n for n in sys.modules if n == "smdebug" or n.startswith("smdebug.")]:
+        del sys.modules[name]
+    from .. import collection, exceptions, modes, rule, trial
+
+    def module(name, package=False, **members):
+        made = types.ModuleType(name)
+        made.__dict__.update(members)
+        if package:
+            made.__path__ = []
+        sys.modules[name] = made
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, made)
+
+    rules = {name: getattr(rule, name) for name in ("Rule", "invoke_rule", "RequiredTensors", "RequiredTensorsForTrial")}
+    module("smdebug", True, modes=modes.ModeKeys)
+    module("smdebug.rules", True, **rules)
+    module("smdebug.rules.rule", Rule=rule.Rule)
+    module("smdebug.rules.rule_invoker", invoke_rule=rule.invoke_rule)
+    module("smdebug.rules.req_tensors", RequiredTensors=rule.RequiredTensors,
+           RequiredTensorsForTrial=rule.RequiredTensorsForTrial)
+    module("smdebug.rules.action", Actions=rule.Actions)
+    module("smdebug.trials", True, create_trial=trial.create_trial, Trial=trial.Trial)
+    module("smdebug.trials.utils", create_trial=trial.create_trial)
+    module("smdebug.trials.trial", Trial=trial.Trial)
+    module("smdebug.analysis", True)
+    module("smdebug.analysis.utils", no_refresh=trial.no_refresh, refresh=trial.refresh)
+    module("smdebug.core", True)
+    module("smdebug.core.modes", ModeKeys=modes.ModeKeys)
+    module("smdebug.core.collection", Collection=collection.Collection)
+    module("smdebug.core.logger", get_logger=lambda *args: __import__("logging").getLogger("smdebug"))
+    sys.modules["smdebug.exceptions"] = sys.modules["smdebug"].exceptions = exceptions
+
+
+def _where(error, file):
+    """"file:line" of an error: where Python found a fault in the text, or the last line of the file on the way."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f"{file}:{lines[-1]}" if lines else file
+
+
+def load(file, class_name):
+    """The class. :raises Refused"""
+    provide_smdebug()
+    folder, name = os.path.split(file)
+    sys.path.insert(0, folder)
+    module_name = os.path.splitext(name)[0]
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise Refused(f"{_where(error, file)}: SyntaxError: {error.msg}") from error
+    except BaseException as error:
+        raise Refused(f"{_where(error, file)}: {type(error).__name__}: {error}") from error
+    found = getattr(module, class_name, None)
+    if not isinstance(found, type):
+        there = [n for n, value in vars(module).items()
+                 if isinstance(value, type) and value.__module__ == module_name and is_rule(value)]
+        what = f"there {'is' if len(there) == 1 else 'are'} {', '.join(there)}" if there else "it holds no rule"
+        raise Refused(f"{file} holds no class '{class_name}'; {what}")
+    if not is_rule(found):
+        line = inspect.getsourcelines(found)[1]
+        raise Refused(f"{file}:{line}: {class_name} is no rule: it derives neither from tdbg.Rule nor from smdebug's "
+                      "Rule (with invoke_at_step)")
+    return found
+
+
+def is_rule(found):
+    return is_native(found) or callable(getattr(found, "invoke_at_step", None))
+
+
+def is_native(found):
+    return issubclass(found, Rule)
+
+
+_GIVEN_BY_US = ("self", "base_trial", "other_trials", "action_str")
+
+
+def _smdebug_parameters(cls):
+    """(parameters, takes any) of a constructor: texts, as smdebug hands them over."""
+    constructor = cls.__init__
+    try:
+        code = constructor.__code__
+        where = f"{code.co_filename}:{code.co_firstlineno}"
+    except AttributeError:
+        where = ""
+    described, anything = [], False
+    for name, p in inspect.signature(constructor).parameters.items():
+        if p.kind == p.VAR_KEYWORD:
+            anything = True
+        if name in _GIVEN_BY_US or p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
+            continue
+        required = p.default is p.empty
+        described.append({"name": name, "type": "string", "required": required, "declared_at": where,
+                          "help": "" if required else f"default {p.default!r}"})
+    return described, anything
+
+
+def description(cls, parameters) -> dict:
+    """The answer to a describe message. What is wrong with `parameters` is said by the launcher, which checks them."""
+    summary = (inspect.getdoc(cls) or "").split("\n")[0]
+    if not is_native(cls):
+        described, anything = _smdebug_parameters(cls)
+        return {"info": {"summary": summary, "parameters": described, "any_parameter": anything}, "needs": {}}
+    try:
+        described = describe(cls)
+    except (TypeError, NameError) as error:
+        raise Refused(str(error)) from error
+    info = {"summary": summary, "parameters": described, "any_parameter": False}
+    try:
+        made = cls._make(parameters)
+    except (ValueError, OverflowError):
+        return {"info": info, "needs": {}}
+    try:
+        needs = made._needs()
+    except Exception as error:
+        file = inspect.getsourcefile(cls)
+        raise Refused(f"{_where(error, file)}: {type(error).__name__}: {error}") from error
+    return {"info": info, "needs": {"collections": list(needs.collections), "tensor_regex": list(needs.tensor_regex),
+                                    "raw": needs.raw, "interval": needs.every}}
