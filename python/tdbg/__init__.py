@@ -23,6 +23,7 @@ _WHERE = {
     "StepState": ".steps",
     "ModeKeys": ".modes",
     "TdbgError": ".errors",
+    "on_checkpoint": ".checkpoint",
     "Rule": ".rules",
     "Finding": ".rules",
     "needs": ".rules",

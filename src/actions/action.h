@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tdbg/status.h"
 
@@ -15,6 +16,9 @@ struct Notice {
   std::string rule;    ///< configuration name
   std::string status;  ///< "IssuesFound"
   int64_t global_step = 0;
+  int64_t attempt = 0;  ///< of the job, whose step it is
+  /// A step that no worker has reached yet: requests to the running job take effect there, on all alike.
+  int64_t at_step = -1;
   std::string details;  ///< for people
   std::string json;     ///< for programs: the event, one JSON object
 };
@@ -22,7 +26,9 @@ struct Notice {
 class Action {
  public:
   virtual ~Action() = default;
-  virtual std::string name() const = 0;  ///< "stop", "exec", "webhook"
+  virtual std::string name() const = 0;  ///< "stop", "exec", "webhook", "email", "sms", "capture", ...
+  /// It speaks to the running job, and is left out where that has ended.
+  virtual bool needs_job() const { return false; }
   /// Bounded in time; called from the watcher's action thread, never from its judging loop.
   virtual Status Perform(const Notice& notice) = 0;
   /// What is safe to show and store: a command line; of a webhook only scheme and host, since paths hold
@@ -32,12 +38,27 @@ class Action {
   virtual std::string output() const { return {}; }
 };
 
-/// "stop" | "exec:COMMAND LINE" | "webhook:URL".
-/// \param stop  what stopping means here; empty: a request in the run's control file (control_request.h)
+/// What actions do to the job, given by whoever owns it.
+struct JobControl {
+  /// What stopping means here; empty: a request in the run's control file (control_request.h).
+  std::function<Status(const Notice&)> stop = {};
+  /// Asks for a checkpoint and waits for it, but not longer than so many seconds. Empty: there is nobody to
+  /// ask.
+  std::function<Status(const Notice&, int64_t seconds)> checkpoint = {};
+};
+
+/// "stop" | "exec:COMMAND LINE" | "webhook:URL" | "email:ADDRESS" | "sms:+DIGITS" |
+/// "capture:COLLECTION[+COLLECTION ...][:STEPS]" | "checkpoint_stop[:SECONDS]".
 /// \error kInvalidArgument  with what is accepted
 /// exec: `sh -c COMMAND`, 60 seconds, with TDBG_RUN, TDBG_RULE, TDBG_STEP and TDBG_STATUS in its environment
 /// and Notice::json on its standard input. webhook: posts Notice::json, three tries.
-Result<std::unique_ptr<Action>> ParseAction(const std::string& text,
-                                            std::function<Status(const Notice&)> stop);
+Result<std::unique_ptr<Action>> ParseAction(const std::string& text, const JobControl& job);
+
+/// smdebug's and SageMaker's: a JSON object or a list of objects with a `name` (StopTraining, Email, SMS, in
+/// any case), their quotes perhaps escaped. What is unknown or lacks its endpoint is left out and said in
+/// `*skipped`.
+/// \error kInvalidArgument  not JSON
+Result<std::vector<std::unique_ptr<Action>>> ParseActionJson(const std::string& text, const JobControl& job,
+                                                             std::vector<std::string>* skipped);
 
 }  // namespace tdbg::actions

@@ -22,8 +22,18 @@ struct WebhookOptions {
 };
 
 std::unique_ptr<Action> MakeStop(std::function<Status(const Notice&)> stop);
+/// Asks for a checkpoint, waits for it so many seconds, and stops, whatever came of it.
+std::unique_ptr<Action> MakeCheckpointStop(JobControl job, int64_t seconds);
 std::unique_ptr<Action> MakeExec(std::string command, ExecOptions options = {});
 /// \error kInvalidArgument  not an http or https URL
 Result<std::unique_ptr<Action>> MakeWebhook(std::string url, WebhookOptions options = {});
+
+/// A mail through the server of $TDBG_SMTP_URL (smtp://HOST:PORT or smtps://), from $TDBG_SMTP_FROM, with
+/// $TDBG_SMTP_USER and $TDBG_SMTP_PASSWORD where set; the same program and retries. \error kInvalidArgument
+Result<std::unique_ptr<Action>> MakeEmail(std::string address, WebhookOptions options = {});
+/// {to, text, rule, run} to the webhook $TDBG_SMS_WEBHOOK, which knows a provider. \error kInvalidArgument
+Result<std::unique_ptr<Action>> MakeSms(std::string number, WebhookOptions options = {});
+/// "capture:COLLECTION[+COLLECTION ...][:STEPS]". \error kInvalidArgument
+Result<std::unique_ptr<Action>> MakeCapture(const std::string& text);
 
 }  // namespace tdbg::actions

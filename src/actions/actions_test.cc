@@ -27,12 +27,15 @@ Notice Hit() {
   return notice;
 }
 
-TEST(ParseActionTest, KnowsThreeKindsAndNamesThemWhenAskedForAFourth) {
-  for (const char* text : {"stop", "exec:echo a: b", "webhook:https://example.com/x"}) {
+TEST(ParseActionTest, KnowsItsKindsAndNamesThemWhenAskedForAnother) {
+  for (const char* text :
+       {"stop", "exec:echo a: b", "webhook:https://example.com/x", "email:me@example.com", "sms:+4912345",
+        "capture:gradients", "capture:gradients+weights:20", "checkpoint_stop", "checkpoint_stop:30"}) {
     TDBG_EXPECT_OK(ParseAction(text, {}));
   }
   for (const char* text : {"", "halt", "exec:", "webhook:", "stop:now", "webhook:ftp://example.com",
-                           "webhook:http://", "webhook:http://a b"}) {
+                           "webhook:http://", "webhook:http://a b", "email:me", "email:a b@c", "sms:12345",
+                           "capture::5", "capture:gradients:0", "checkpoint_stop:", "checkpoint_stop:soon"}) {
     const auto action = ParseAction(text, {});
     ASSERT_FALSE(action.ok()) << text;
     EXPECT_EQ(action.status().code(), Code::kInvalidArgument) << text;
@@ -41,12 +44,55 @@ TEST(ParseActionTest, KnowsThreeKindsAndNamesThemWhenAskedForAFourth) {
   EXPECT_THAT(ParseAction("halt", {}).status().message(), HasSubstr("exec:COMMAND LINE"));
 }
 
+TEST(ParseActionJsonTest, UnderstandsWhatSageMakersClientsSend) {
+  const auto names = [](const std::string& text) {
+    std::vector<std::string> skipped;
+    std::string names;
+    auto actions = ParseActionJson(text, {}, &skipped);
+    TDBG_EXPECT_OK(actions);
+    for (const auto& action : *actions) names += action->name() + " " + action->target() + ";";
+    for (const std::string& what : skipped) names += "skipped " + what + ";";
+    return names;
+  };
+  // As the SDK writes it, every quote escaped.
+  EXPECT_EQ(names(R"([{\"name\": \"stoptraining\", \"training_job_prefix\": \"My-Job\"}, )"
+                  R"({\"name\": \"email\", \"endpoint\": \"me@example.com\"}, )"
+                  R"({\"name\": \"sms\", \"endpoint\": \"+4912345\"}])"),
+            "stop ;email me@example.com;sms +4912345;");
+  EXPECT_EQ(names(R"({"name": "StopTraining"})"), "stop ;");
+  EXPECT_EQ(names(""), "");
+  EXPECT_THAT(names(R"([{"name": "page"}, {"name": "email"}])"),
+              HasSubstr("accepted: StopTraining, Email, SMS"));
+  std::vector<std::string> skipped;
+  EXPECT_EQ(ParseActionJson("stop!", {}, &skipped).status().code(), Code::kInvalidArgument);
+}
+
+TEST(StopTest, ACheckpointComesFirstAndItsFailureChangesNothing) {
+  std::string done;
+  JobControl job;
+  job.stop = [&](const Notice&) {
+    done += "stop;";
+    return OkStatus();
+  };
+  job.checkpoint = [&](const Notice&, int64_t seconds) {
+    done += "checkpoint " + std::to_string(seconds) + ";";
+    return FailedPrecondition("nothing is registered");
+  };
+  const auto action = ParseAction("checkpoint_stop:7", job);
+  TDBG_ASSERT_OK(action);
+  TDBG_EXPECT_OK((*action)->Perform(Hit()));
+  EXPECT_EQ(done, "checkpoint 7;stop;");
+  EXPECT_EQ((*action)->output(), "no checkpoint: nothing is registered");
+}
+
 TEST(StopTest, CallsWhatItWasGiven) {
   std::string asked;
-  const auto stop = ParseAction("stop", [&](const Notice& notice) {
+  JobControl job;
+  job.stop = [&](const Notice& notice) {
     asked = notice.rule;
     return OkStatus();
-  });
+  };
+  const auto stop = ParseAction("stop", job);
   TDBG_ASSERT_OK(stop);
   TDBG_EXPECT_OK((*stop)->Perform(Hit()));
   EXPECT_EQ(asked, "VanishingGradient");

@@ -74,17 +74,37 @@ Status CheckPage(const std::string& path) {
   return OkStatus();
 }
 
-}  // namespace
-
-Status RequestStop(const std::string& run, const std::string& by) {
+Result<std::string> Request(const std::string& run, nlohmann::json line, const std::string& by,
+                            int64_t at_step) {
   if (!base::LocalFileSystem().Exists(run)) return NotFound("no such run: " + run);
   const std::string path = base::JoinPath(run, format::kControlFile);
   TDBG_RETURN_IF_ERROR(CreateIfMissing(path));
   TDBG_RETURN_IF_ERROR(CheckPage(path));
-  const nlohmann::json line = {{"id", RandomId()}, {"action", "stop"}, {"by", by}};
+  const std::string id = RandomId();
+  line["id"] = id;
+  line["by"] = by;
+  if (at_step >= 0) line["at_step"] = at_step;
   TDBG_RETURN_IF_ERROR(base::LocalFileSystem().AppendLine(
       path, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
-  return RaiseGeneration(path);
+  TDBG_RETURN_IF_ERROR(RaiseGeneration(path));
+  return id;
+}
+
+}  // namespace
+
+Status RequestStop(const std::string& run, const std::string& by, int64_t at_step) {
+  return Request(run, {{"action", "stop"}}, by, at_step).status();
+}
+
+Status RequestCapture(const std::string& run, const std::string& by, int64_t at_step,
+                      const std::vector<std::string>& collections, int64_t steps, bool raw) {
+  return Request(run, {{"action", "capture"}, {"collections", collections}, {"steps", steps}, {"raw", raw}},
+                 by, at_step)
+      .status();
+}
+
+Result<std::string> RequestCheckpoint(const std::string& run, const std::string& by, int64_t at_step) {
+  return Request(run, {{"action", "checkpoint"}}, by, at_step);
 }
 
 }  // namespace tdbg::actions

@@ -1,16 +1,25 @@
-// Asking a job that may run on another host to stop: a line in its run's control file.
+// Asking a job that may run on another host for something: a line in its run's control file.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tdbg/status.h"
 
 namespace tdbg::actions {
 
-/// Appends {"id","action":"stop","by"} to <run>/control and raises its generation, which the training process
-/// looks at between steps. Creates the file where nobody has yet. Safe against other writers.
+/// Each appends {"id", "action", "by", "at_step", ...} to <run>/control and raises its generation, which the
+/// training process looks at between steps. Creates the file where nobody has yet. Safe against other
+/// writers.
+/// \param at_step  a step in the future, at whose end every worker obeys; -1: each as soon as it reads it
 /// \error kNotFound     no such run
 /// \error kDataLoss     something else is called "control" there
-Status RequestStop(const std::string& run, const std::string& by);
+Status RequestStop(const std::string& run, const std::string& by, int64_t at_step = -1);
+/// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps.
+Status RequestCapture(const std::string& run, const std::string& by, int64_t at_step,
+                      const std::vector<std::string>& collections, int64_t steps, bool raw);
+/// Calls what the script registered (tdbg.on_checkpoint). \return the request's id, which the answer repeats
+Result<std::string> RequestCheckpoint(const std::string& run, const std::string& by, int64_t at_step);
 
 }  // namespace tdbg::actions

@@ -4,22 +4,52 @@
 namespace tdbg::actions {
 namespace {
 
+Status StopNow(const JobControl& job, const Notice& notice) {
+  return job.stop ? job.stop(notice) : RequestStop(notice.run, notice.rule, notice.at_step);
+}
+
 class Stop : public Action {
  public:
-  explicit Stop(std::function<Status(const Notice&)> stop) : stop_(std::move(stop)) {}
+  explicit Stop(JobControl job) : job_(std::move(job)) {}
   std::string name() const override { return "stop"; }
+  bool needs_job() const override { return true; }
+  Status Perform(const Notice& notice) override { return StopNow(job_, notice); }
+
+ private:
+  const JobControl job_;
+};
+
+class CheckpointStop : public Action {
+ public:
+  CheckpointStop(JobControl job, int64_t seconds) : job_(std::move(job)), seconds_(seconds) {}
+  std::string name() const override { return "checkpoint_stop"; }
+  bool needs_job() const override { return true; }
+  std::string output() const override { return output_; }
+
+  // Without a checkpoint it is a stop all the same: somebody asked for an end.
   Status Perform(const Notice& notice) override {
-    return stop_ ? stop_(notice) : RequestStop(notice.run, notice.rule);
+    const Status saved =
+        job_.checkpoint ? job_.checkpoint(notice, seconds_) : FailedPrecondition("nobody to ask");
+    output_ = saved.ok() ? "checkpoint saved" : "no checkpoint: " + saved.message();
+    return StopNow(job_, notice);
   }
 
  private:
-  std::function<Status(const Notice&)> stop_;
+  const JobControl job_;
+  const int64_t seconds_;
+  std::string output_;
 };
 
 }  // namespace
 
 std::unique_ptr<Action> MakeStop(std::function<Status(const Notice&)> stop) {
-  return std::make_unique<Stop>(std::move(stop));
+  JobControl job;
+  job.stop = std::move(stop);
+  return std::make_unique<Stop>(std::move(job));
+}
+
+std::unique_ptr<Action> MakeCheckpointStop(JobControl job, int64_t seconds) {
+  return std::make_unique<CheckpointStop>(std::move(job), seconds);
 }
 
 }  // namespace tdbg::actions

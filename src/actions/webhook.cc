@@ -1,6 +1,11 @@
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
 #include "actions/actions.h"
 #include "actions/command.h"
 #include "base/companion.h"
+#include "base/process.h"
+#include "base/sha256.h"
 #include "base/text.h"
 
 namespace tdbg::actions {
@@ -17,6 +22,42 @@ std::string Origin(const std::string& url) {
   return url.substr(0, host) + authority;
 }
 
+Status Deliver(const WebhookOptions& options, const std::string& message) {
+  base::SpawnOptions spawn;
+  spawn.argv = {options.program.empty() ? base::FindCompanion(kProgram) : options.program,
+                "--tries",
+                std::to_string(options.tries),
+                "--backoff-millis",
+                std::to_string(options.backoff_millis),
+                "--timeout-millis",
+                std::to_string(options.timeout_millis)};
+  spawn.pipe_stdin = true;
+  spawn.stdin_text = message;
+  // Its own limits end it; this one is for a resolver that hangs, which libcurl cannot always interrupt.
+  const int64_t limit_millis =
+      options.tries * options.timeout_millis + (options.backoff_millis << options.tries) + 5'000;
+  auto result = RunCommand(spawn, limit_millis);
+  if (!result.ok()) return result.status();
+  if (result->timed_out) return {Code::kDeadlineExceeded, "tdbg-webhook did not come back and was ended"};
+  if (result->exit.shell_code() == 0) return OkStatus();
+  const std::string_view said = base::Trim(result->output);
+  return Unavailable(said.empty() ? "tdbg-webhook failed with " + std::to_string(result->exit.shell_code())
+                                  : std::string(said));
+}
+
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value ? value : "";
+}
+
+// So that the receiver can tell that nobody else sent it, and that nobody changed it.
+std::string Signature(const std::string& body) {
+  const std::string secret = Environment("TDBG_WEBHOOK_SECRET");
+  return secret.empty()
+             ? ""
+             : "X-Tdbg-Signature-256: sha256=" + base::HexOf(base::HmacSha256(secret, body)) + "\n";
+}
+
 class Webhook : public Action {
  public:
   Webhook(std::string url, WebhookOptions options) : url_(std::move(url)), options_(std::move(options)) {}
@@ -24,26 +65,7 @@ class Webhook : public Action {
   std::string target() const override { return Origin(url_); }
 
   Status Perform(const Notice& notice) override {
-    base::SpawnOptions spawn;
-    spawn.argv = {options_.program.empty() ? base::FindCompanion(kProgram) : options_.program,
-                  "--tries",
-                  std::to_string(options_.tries),
-                  "--backoff-millis",
-                  std::to_string(options_.backoff_millis),
-                  "--timeout-millis",
-                  std::to_string(options_.timeout_millis)};
-    spawn.pipe_stdin = true;
-    spawn.stdin_text = url_ + "\n" + notice.json;
-    // Its own limits end it; this one is for a resolver that hangs, which libcurl cannot always interrupt.
-    const int64_t limit_millis =
-        options_.tries * options_.timeout_millis + (options_.backoff_millis << options_.tries) + 5'000;
-    auto result = RunCommand(spawn, limit_millis);
-    if (!result.ok()) return result.status();
-    if (result->timed_out) return {Code::kDeadlineExceeded, "tdbg-webhook did not come back and was ended"};
-    if (result->exit.shell_code() == 0) return OkStatus();
-    const std::string_view said = base::Trim(result->output);
-    return Unavailable(said.empty() ? "tdbg-webhook failed with " + std::to_string(result->exit.shell_code())
-                                    : std::string(said));
+    return Deliver(options_, url_ + "\n" + Signature(notice.json) + "\n" + notice.json);
   }
 
  private:
@@ -51,7 +73,89 @@ class Webhook : public Action {
   WebhookOptions options_;
 };
 
+// A message of RFC 5322, plain text. Lines of the details are short, and dots at their beginning are
+// libcurl's job.
+std::string MailText(const std::string& from, const std::string& to, const Notice& notice) {
+  std::string text = "From: tdbg <" + from + ">\r\nTo: <" + to + ">\r\nSubject: tdbg: " + notice.rule + " " +
+                     notice.status + " at step " + std::to_string(notice.global_step) +
+                     "\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                     "Content-Transfer-Encoding: 8bit\r\n\r\n";
+  const std::string body = notice.details + "\n\nRule " + notice.rule + " of " + notice.run + "\n";
+  for (const char c : body) {
+    if (c == '\n') text += '\r';
+    text += c;
+  }
+  return text;
+}
+
+bool OneWord(const std::string& text) { return text.find_first_of(" \t\r\n<>") == std::string::npos; }
+
+class Email : public Action {
+ public:
+  Email(std::string address, WebhookOptions options)
+      : address_(std::move(address)), options_(std::move(options)) {}
+  std::string name() const override { return "email"; }
+  std::string target() const override { return address_; }
+  Status Perform(const Notice& notice) override {
+    const std::string server = Environment("TDBG_SMTP_URL");
+    if (server.empty()) return FailedPrecondition("no mail server; set TDBG_SMTP_URL to smtp://HOST:PORT");
+    std::string from = Environment("TDBG_SMTP_FROM");
+    if (from.empty()) from = "tdbg@" + base::HostName();
+    std::string head = server + "\nFrom: " + from + "\nTo: " + address_ + "\n";
+    if (const std::string user = Environment("TDBG_SMTP_USER"); !user.empty()) {
+      head += "User: " + user + "\nPassword: " + Environment("TDBG_SMTP_PASSWORD") + "\n";
+    }
+    return Deliver(options_, head + "\n" + MailText(from, address_, notice));
+  }
+
+ private:
+  std::string address_;
+  WebhookOptions options_;
+};
+
+// No provider of our own: a webhook that knows one.
+class Sms : public Action {
+ public:
+  Sms(std::string number, WebhookOptions options)
+      : number_(std::move(number)), options_(std::move(options)) {}
+  std::string name() const override { return "sms"; }
+  std::string target() const override { return number_; }
+  Status Perform(const Notice& notice) override {
+    const std::string url = Environment("TDBG_SMS_WEBHOOK");
+    if (url.empty()) {
+      return FailedPrecondition(
+          "no provider of text messages; set TDBG_SMS_WEBHOOK to a URL that takes {to, text}");
+    }
+    const nlohmann::json json = {
+        {"to", number_},
+        {"text", "SMDebugRule:" + notice.rule + " fired. " + notice.details.substr(0, 300)},
+        {"rule", notice.rule},
+        {"run", notice.run}};
+    const std::string body = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return Deliver(options_, url + "\n" + Signature(body) + "\n" + body);
+  }
+
+ private:
+  std::string number_;
+  WebhookOptions options_;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<Action>> MakeEmail(std::string address, WebhookOptions options) {
+  const size_t at = address.find('@');
+  if (at == std::string::npos || at == 0 || at + 1 == address.size() || !OneWord(address)) {
+    return InvalidArgument("email: '" + address + "' is not an address; accepted: email:NAME@HOST");
+  }
+  return std::unique_ptr<Action>(std::make_unique<Email>(std::move(address), std::move(options)));
+}
+
+Result<std::unique_ptr<Action>> MakeSms(std::string number, WebhookOptions options) {
+  const bool digits = number.size() > 1 && number[0] == '+' && number.size() <= 16 &&
+                      number.find_first_not_of("0123456789", 1) == std::string::npos;
+  if (!digits) return InvalidArgument("sms: '" + number + "' is not a number; accepted: sms:+DIGITS");
+  return std::unique_ptr<Action>(std::make_unique<Sms>(std::move(number), std::move(options)));
+}
 
 Result<std::unique_ptr<Action>> MakeWebhook(std::string url, WebhookOptions options) {
   const bool http = url.starts_with("http://") || url.starts_with("https://");

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "capture/openmp_team.h"
+#include "plan/more_group.h"
 #include "stats/floating_point_mode.h"
 
 namespace tdbg::capture {
@@ -110,6 +111,8 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   tensor.always = spec.always;
   tensor.variable_shape = spec.variable_shape;
   tensor.shape = spec.shape;
+  tensor.collections = wanted.collections;
+  WantsMore(&tensor);
   tensor.unit_axis = spec.unit_axis;
   tensor.bytes = static_cast<uint64_t>(CountElements(spec.shape)) * ItemSize(spec.dtype);
   format::TensorDef def;
@@ -179,6 +182,7 @@ bool Recorder::BeginStep(ModeKey mode) {
   state_ = State::kOpen;
   const int64_t mode_step = mode == ModeKey::kGlobal ? step_ : mode_steps_[static_cast<int>(mode)];
   due_ = options_.inert ? 0 : plan_.DueGroups(static_cast<int>(mode), mode_step);
+  if (step_ < more_end_ && !options_.inert) due_ |= plan::kMoreGroup;
   if (!(due_ & kSummaryGroup)) {  // put between the steps, and statistics are not due here
     rows_.clear();
     histograms_.clear();

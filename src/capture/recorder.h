@@ -56,6 +56,10 @@ class Recorder {
   void ForceCommit() { recorded_ = true; }
   int64_t EndStep(bool skipped);
 
+  /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps. Only
+  /// of tensors that the plan wants at all: of the others nobody told us. \return how many tensors that are
+  uint64_t CaptureMore(std::vector<std::string> collections, int64_t steps, bool raw);
+
   bool step_is_open() const { return state_ == State::kOpen; }
   int64_t global_step() const { return state_ == State::kOpen ? step_ : step_ - 1; }
   int64_t mode_step(ModeKey mode) const;
@@ -84,6 +88,7 @@ class Recorder {
     bool always = false;
     std::unique_ptr<format::TensorDef> unannounced;  // nothing of it was recorded yet
     std::vector<int64_t> shape;
+    std::vector<std::string> collections;
     uint64_t bytes = 0;
     int unit_axis = -1;
     std::vector<Derived> derived;  // due with the statistics
@@ -98,6 +103,7 @@ class Recorder {
     size_t offset;  // in derived_bytes_
   };
 
+  bool WantsMore(Tensor* tensor) const;
   const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
   Place Settle(Place place) const;
   bool RawDue(const Tensor& t) const {
@@ -130,6 +136,9 @@ class Recorder {
   int64_t step_;                      // the open one, else the next one
   int64_t mode_steps_[plan::kModes];  // the open one of its mode, else the next one
   uint64_t due_ = 0;
+  std::vector<std::string> more_collections_;  // CaptureMore's, until this step
+  int64_t more_end_ = -1;
+  bool more_raw_ = false;
   bool recorded_ = false;  // the sink holds something that the step's end must make visible
   bool uncommitted_defs_ = false;
 

@@ -99,9 +99,9 @@ class CheckCommand : public Command {
     if (every) AddEveryOther(&configs, &not_run);
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path, attempt_));
     std::vector<std::pair<size_t, rules::Report>> reports;
-    TDBG_ASSIGN_OR_RETURN(std::vector<rules::RuleStatus> statuses,
-                          watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports,
-                                        attempt_));
+    TDBG_ASSIGN_OR_RETURN(
+        std::vector<rules::RuleStatus> statuses,
+        watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
     if (every) SetAside(&statuses, own_count, &not_run);
     const std::vector<int64_t> steps = trial->steps();

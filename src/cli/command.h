@@ -43,6 +43,7 @@ std::unique_ptr<Command> MakeCheckCommand();
 std::unique_ptr<Command> MakeRulesCommand();
 std::unique_ptr<Command> MakeWatchCommand();
 std::unique_ptr<Command> MakeStopCommand();
+std::unique_ptr<Command> MakeCaptureCommand();
 std::unique_ptr<Command> MakePlanCommand();
 std::unique_ptr<Command> MakeDumpCommand();
 std::unique_ptr<Command> MakeDoctorCommand();

@@ -16,6 +16,7 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeRulesCommand());
   commands.push_back(MakeWatchCommand());
   commands.push_back(MakeStopCommand());
+  commands.push_back(MakeCaptureCommand());
   commands.push_back(MakePlanCommand());
   commands.push_back(MakeDumpCommand());
   commands.push_back(MakeDoctorCommand());

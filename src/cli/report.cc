@@ -46,6 +46,8 @@ Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses)
     }
   }
   report.rules = std::move(statuses);
+  // A run that nobody watched has none; one whose events cannot be read has said so above.
+  if (auto actions = watch::ReadActions(report.path); actions.ok()) report.actions = std::move(*actions);
   if (report.workers.empty()) report.why_nothing = WhyNothingWasCaptured(report.path, report.attempts);
   return report;
 }
@@ -147,6 +149,20 @@ Json ReportToJson(const Report& report) {
   } else {
     json["job"] = nullptr;
   }
+  Json actions = Json::array();
+  for (const watch::ActionOutcome& action : report.actions) {
+    Json entry = {{"rule", action.rule},
+                  {"action", action.action},
+                  {"target", action.target},
+                  {"global_step", action.global_step},
+                  {"attempt", action.attempt},
+                  {"ok", action.status.ok()},
+                  {"time", JsonTime(action.wall_nanos)}};
+    if (!action.status.ok()) entry["error"] = action.status.message();
+    if (!action.output.empty()) entry["output"] = action.output;
+    actions.push_back(std::move(entry));
+  }
+  json["actions"] = std::move(actions);
   json["attempts"] = report.attempts;
   json["workers"] = report.workers;
   json["steps"] = {{"all", report.steps},       {"TRAIN", report.train_steps},

@@ -12,6 +12,7 @@
 #include "rules/engine.h"
 #include "tdbg/status.h"
 #include "tdbg/trial.h"
+#include "watch/events.h"
 
 namespace tdbg::cli {
 
@@ -41,7 +42,8 @@ struct Report {
   std::vector<std::string> damage;
   std::vector<ExportOutcome> exports;  ///< of the latest attempt, written while it trained
   std::vector<rules::RuleStatus> rules;
-  std::string why_nothing;  ///< set where nothing was captured
+  std::vector<watch::ActionOutcome> actions;  ///< taken about findings, in order
+  std::string why_nothing;                    ///< set where nothing was captured
 };
 
 /// \param statuses  of a watcher that has just ended; empty: what the run's events say.

@@ -40,6 +40,12 @@ void PrintText(const Report& report, const Terminal& terminal) {
   if (report.rules.empty())
     fmt::print("no rule was watching; judge the run with: tdbg check {} --rule RULE\n\n",
                ShellWord(DisplayPath(report.path)));
+  for (const watch::ActionOutcome& action : report.actions) {
+    fmt::print("action    {}{} for {} at step {}: {}\n", action.action,
+               action.target.empty() ? "" : " " + Printable(action.target), Printable(action.rule),
+               action.global_step,
+               action.status.ok() ? "done" : "failed: " + Printable(action.status.message()));
+  }
   fmt::print("state     {}\n", StateWords(report));
   if (report.attempts.size() > 1) fmt::print("attempts  {}\n", fmt::join(report.attempts, ", "));
   if (!report.workers.empty()) fmt::print("workers   {}\n", fmt::join(report.workers, ", "));

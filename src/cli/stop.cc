@@ -9,6 +9,7 @@
 #include "cli/json_output.h"
 #include "cli/run_path.h"
 #include "jobs/run_directory.h"
+#include "watch/requests.h"
 
 namespace tdbg::cli {
 namespace {
@@ -29,7 +30,7 @@ class StopCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
     const bool alive = jobs::LauncherAlive(trial->path()) || trial->state() == RunState::kRunning;
     if (!alive) return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
-    TDBG_RETURN_IF_ERROR(actions::RequestStop(trial->path(), "user"));
+    TDBG_RETURN_IF_ERROR(actions::RequestStop(trial->path(), "user", watch::CommonFutureStep(*trial)));
     if (json_)
       PrintJson({{"run", trial->path()}, {"requested", "stop"}});
     else

@@ -10,7 +10,7 @@
 namespace tdbg::plan {
 namespace {
 
-constexpr size_t kMaxRawSchedules = 63;  // bit 0 of a mask is "statistics"
+constexpr size_t kMaxRawSchedules = 62;  // bit 0 of a mask is "statistics", bit 63 kMoreGroup
 
 /// One entry of CollectionPlan::kinds.
 struct KindRule {

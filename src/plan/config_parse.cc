@@ -21,6 +21,7 @@ const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
 const Names kRuleKeys = {"rule",          "rule_file",           "name",        "parameters", "on_issue",
                          "limit_seconds", "limit_start_seconds", "limit_memory"};
+const Names kActions = {"stop", "exec", "webhook", "email", "sms", "capture", "checkpoint_stop"};
 const Names kStepBy = {"optimizer", "forward"};
 const Names kWhenFull = {"drop_raw", "block"};
 
@@ -39,8 +40,17 @@ const Names& CollectionKeys() {
 void ReadActions(const ConfigNode& node, std::vector<std::string>* out) {
   // A command of an exec action may hold commas, so one string is one action.
   for (const std::string& action : node.Regexes()) {
-    if (action != "stop" && !action.starts_with("exec:") && !action.starts_with("webhook:")) {
-      node.Fail(fmt::format("unknown action \"{}\". Accepted: stop, exec:COMMAND, webhook:URL", action));
+    // What follows the colon is looked at by the watcher (src/actions), which is made before the job, too.
+    const std::string kind = action.substr(0, action.find(':'));
+    const bool bare = kind == action;
+    const bool known =
+        bare ? kind == "stop" || kind == "checkpoint_stop"
+             : kind != "stop" && std::find(kActions.begin(), kActions.end(), kind) != kActions.end();
+    if (!known) {
+      node.Fail(
+          fmt::format("unknown action \"{}\". Accepted: stop, exec:COMMAND, webhook:URL, email:ADDRESS, "
+                      "sms:+DIGITS, capture:COLLECTION[:STEPS], checkpoint_stop[:SECONDS]",
+                      action));
     }
     out->push_back(action);
   }

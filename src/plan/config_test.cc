@@ -93,7 +93,8 @@ TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
       Refusal(R"({"collections": {"weights": {"save_interval": 0}}})"),
       HasSubstr("collections.weights.save_interval: found \"0\", expected an integer of at least 1 (steps)"));
   EXPECT_THAT(Refusal(R"({"collections": {"weights": {"reductions": "abs_l1"}}})"), HasSubstr("abs_l1_norm"));
-  EXPECT_THAT(Refusal(R"({"on_issue": ["halt"]})"), HasSubstr("Accepted: stop, exec:COMMAND, webhook:URL"));
+  EXPECT_THAT(Refusal(R"({"on_issue": ["halt"]})"),
+              HasSubstr("Accepted: stop, exec:COMMAND, webhook:URL, email:ADDRESS"));
   EXPECT_THAT(Refusal(R"({"journal": {"size": "12"}})"), HasSubstr("at least 1MiB"));
   EXPECT_THAT(Refusal(R"({"collections": [{"raw": true}]})"),
               HasSubstr("collections[0]: the key \"name\" is missing"));

@@ -26,6 +26,7 @@ using session::TellOnce;
 
 constexpr int64_t kEndTimeoutNanos = 30'000'000'000;
 constexpr uint64_t kStepsBetweenLooks = 256;      // at the writer's troubles
+constexpr int64_t kMostSteps = 1'000'000'000;     // of a request for more detail
 constexpr uint64_t kIdleJournalBytes = 1u << 20;  // of a worker that captures nothing
 
 /// $TDBG_STATS_THREADS, or what the caller offers.
@@ -125,6 +126,21 @@ struct Run::Impl final : session::ForkListener {
                fmt::format("not everything is kept, since step {}: {} ({} in {})", loss.first_step,
                            format::LossCauseText(cause), loss.count, place.directory));
     }
+  }
+
+  uint64_t CaptureMore(const std::string& request) {
+    const auto json = nlohmann::json::parse(request, nullptr, /*allow_exceptions=*/false);
+    std::vector<std::string> collections;
+    if (const auto it = json.find("collections"); it != json.end() && it->is_array()) {
+      for (const auto& name : *it) {
+        if (name.is_string()) collections.push_back(name.get<std::string>());
+      }
+    }
+    const auto steps = json.find("steps");
+    const auto raw = json.find("raw");
+    const int64_t n = steps != json.end() && steps->is_number_integer() ? steps->get<int64_t>() : 0;
+    return recorder.CaptureMore(std::move(collections), std::clamp<int64_t>(n, 0, kMostSteps),
+                                raw != json.end() && *raw == true);
   }
 
   const session::Place place;
@@ -293,6 +309,7 @@ std::optional<std::string> Run::TakeRequest() {
       const bool refused = request->action == "stop" && !impl_->allow_stop;
       nlohmann::json ack = {{"id", request->id}, {"action", request->action}, {"step", step}};
       if (refused) ack["refused"] = "the plan says allow_stop: false";
+      if (request->action == "capture") ack["tensors"] = impl_->CaptureMore(request->json);
       impl_->writer->AppendAck(step, ack.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
       impl_->recorder.ForceCommit();
       if (!refused) return request->json;

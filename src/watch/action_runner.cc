@@ -15,6 +15,7 @@ void ActionRunner::Start(actions::Notice notice, std::vector<std::shared_ptr<act
       outcome.action = action->name();
       outcome.target = action->target();
       outcome.global_step = notice.global_step;
+      outcome.attempt = notice.attempt;
       const int64_t begin = base::SystemClock().MonotonicNanos();
       try {
         outcome.status = action->Perform(notice);

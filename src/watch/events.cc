@@ -165,6 +165,7 @@ std::string ActionFields(const ActionOutcome& outcome) {
   json["action"] = outcome.action;
   if (!outcome.target.empty()) json["target"] = outcome.target;
   json["global_step"] = outcome.global_step;
+  json["attempt"] = outcome.attempt;
   json["ok"] = outcome.status.ok();
   if (!outcome.status.ok()) json["error"] = outcome.status.message();
   if (!outcome.output.empty()) json["output"] = outcome.output;
@@ -193,6 +194,26 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
     }
   }));
   return statuses;
+}
+
+Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path) {
+  std::vector<ActionOutcome> actions;
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Json& json) {
+    if (kind != "action") return;
+    ActionOutcome outcome;
+    outcome.rule = TextOf(json, "name");
+    outcome.action = TextOf(json, "action");
+    outcome.target = TextOf(json, "target");
+    outcome.output = TextOf(json, "output");
+    outcome.global_step = IntOf(json, "global_step");
+    outcome.attempt = IntOf(json, "attempt");
+    outcome.millis = IntOf(json, "millis");
+    outcome.wall_nanos = IntOf(json, "wall_nanos");
+    const auto ok = json.find("ok");
+    if (ok == json.end() || *ok != true) outcome.status = Unavailable(TextOf(json, "error"));
+    actions.push_back(std::move(outcome));
+  }));
+  return actions;
 }
 
 Result<Decisions> ReadDecisions(const std::string& run_path) {

@@ -40,9 +40,12 @@ std::string WorkerLostFields(const rules::LostWorker& worker);
 std::string StalledFields(const rules::Stall& stall);
 struct ActionOutcome {
   std::string rule, action, target, output;
-  int64_t global_step = 0, millis = 0;
+  int64_t global_step = 0, attempt = 0, millis = 0;
+  int64_t wall_nanos = 0;  ///< when it was done; of one that was read
   Status status;
 };
+/// What was done about findings, in order. \error as ReadStatuses
+Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path);
 std::string ActionFields(const ActionOutcome& outcome);
 std::string ErrorFields(const Status& status);
 

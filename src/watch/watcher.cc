@@ -16,6 +16,7 @@
 #include "watch/action_runner.h"
 #include "watch/replay.h"
 #include "watch/report_files.h"
+#include "watch/requests.h"
 
 namespace tdbg::watch {
 namespace {
@@ -83,6 +84,11 @@ struct Watcher::Impl {
   ActionRunner runner;
 
   Status ParseActions() {
+    actions::JobControl job;
+    if (options.stop) job.stop = [this](const actions::Notice& notice) { return options.stop(notice.rule); };
+    job.checkpoint = [](const actions::Notice& notice, int64_t seconds) {
+      return SaveCheckpoint(notice.run, notice.rule, notice.at_step, seconds);
+    };
     for (const plan::RuleConfig& rule : options.rules) {
       const size_t index = actions.size();
       auto& list = actions.emplace_back();
@@ -90,12 +96,17 @@ struct Watcher::Impl {
       if (engine->StopsJob(index) && std::find(texts.begin(), texts.end(), "stop") == texts.end())
         texts.push_back("stop");
       for (const std::string& text : texts) {
-        std::function<Status(const actions::Notice&)> stop;
-        if (options.stop) stop = [this](const actions::Notice& notice) { return options.stop(notice.rule); };
-        auto action = actions::ParseAction(text, std::move(stop));
+        auto action = actions::ParseAction(text, job);
         if (!action.ok()) return rule.where.empty() ? action.status() : action.status().Annotate(rule.where);
         list.push_back(*std::move(action));
       }
+      const auto json = rule.parameters.find("action_json");
+      if (json == rule.parameters.end()) continue;
+      std::vector<std::string> skipped;
+      auto theirs = actions::ParseActionJson(json->second, job, &skipped);
+      if (!theirs.ok()) return rule.where.empty() ? theirs.status() : theirs.status().Annotate(rule.where);
+      for (auto& action : *theirs) list.push_back(std::move(action));
+      for (const std::string& what : skipped) Log("action_json: left out: " + what);
     }
     return OkStatus();
   }
@@ -119,7 +130,7 @@ struct Watcher::Impl {
   }
 
   void ActionDone(const ActionOutcome& outcome) {
-    if (outcome.action == "stop" && outcome.status.ok()) {
+    if ((outcome.action == "stop" || outcome.action == "checkpoint_stop") && outcome.status.ok()) {
       const std::lock_guard lock(mutex);
       if (stopped_by.empty()) stopped_by = outcome.rule;
     }
@@ -134,6 +145,31 @@ struct Watcher::Impl {
     return job_end;
   }
 
+  // Once per finding, whoever watches: another watcher of this run, or of its next attempt, finds it again.
+  // And the same rule does not send the same thing twice within the cool-down; what speaks to the job is not
+  // sent.
+  void LeaveOutTaken(const actions::Notice& notice, int64_t wall_nanos,
+                     std::vector<std::shared_ptr<actions::Action>>* list) {
+    if (list->empty()) return;
+    const auto taken = ReadActions(options.run);
+    if (!taken.ok()) return;
+    std::erase_if(*list, [&](const std::shared_ptr<actions::Action>& action) {
+      for (const ActionOutcome& before : *taken) {
+        if (!before.status.ok() || before.rule != notice.rule || before.action != action->name() ||
+            before.target != action->target()) {
+          continue;
+        }
+        const bool same = before.global_step == notice.global_step && before.attempt == notice.attempt;
+        const bool soon = !action->needs_job() &&
+                          wall_nanos - before.wall_nanos < options.action_cooldown_millis * 1'000'000;
+        if (!same && !soon) continue;
+        if (!same) Log(action->name() + " for rule " + notice.rule + " was done a moment ago; not again");
+        return true;
+      }
+      return false;
+    });
+  }
+
   void Tell(const std::vector<size_t>& changed, int64_t wall_nanos, bool job_is_gone) {
     for (const size_t i : changed) {
       const rules::RuleStatus& status = engine->statuses()[i];
@@ -146,11 +182,15 @@ struct Watcher::Impl {
       notice.rule = status.name;
       notice.status = rules::RuleStateName(status.state);
       notice.global_step = step;
+      const TrialAccess access(*trial);
+      if (const auto position = access.FindStep(step)) notice.attempt = access.steps()[*position].attempt;
+      notice.at_step = CommonFutureStep(*trial);
       notice.details = status.details;
       notice.json = EventLine("rule_status", wall_nanos, StatusFields(status, step, options.run));
       auto list = actions[i];
       // Nothing is left to stop, and a signal to a group that is gone may reach somebody else.
-      if (job_is_gone) std::erase_if(list, [](const auto& action) { return action->name() == "stop"; });
+      if (job_is_gone) std::erase_if(list, [](const auto& action) { return action->needs_job(); });
+      LeaveOutTaken(notice, wall_nanos, &list);
       runner.Start(std::move(notice), std::move(list));
     }
     const std::lock_guard lock(mutex);

@@ -11,13 +11,14 @@ _MODES = {1: "train", 2: "eval", 3: "predict", 4: "global"}
 class Forecast:
     def __init__(self, plan):
         kept = [c for c in plan.get("collections", []) if c.get("keep")]
+        self.more = False    # a request for more detail holds: everything may be due
         self._every = int(plan.get("summaries_every", 1))
         self._raw = {mode: [c["raw"][name] for c in kept if name in (c.get("raw") or {})]
                      for mode, name in _MODES.items()}
 
     def raw_due(self, mode, step):
         """Are raw values of any collection due at this step of this mode?"""
-        return any(_due(schedule, step) for schedule in self._raw[mode])
+        return self.more or any(_due(schedule, step) for schedule in self._raw[mode])
 
     def due(self, mode, step):
         return (self._every > 0 and step % self._every == 0) or self.raw_due(mode, step)

@@ -15,6 +15,7 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
+from ... import checkpoint
 from ..guard import Guard, say
 from ..patches import Patches
 from . import losses as _losses
@@ -67,6 +68,7 @@ class Session:
         self._clip_wanted = False
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
         self._steps_closed = 0
+        self._more_until = 0           # somebody asked for more detail, up to this step
         self._soon = []                # values recorded by the script while no step was open
         self.state_wanted = False
         self.patches = Patches()
@@ -222,6 +224,7 @@ class Session:
     # Steps --------------------------------------------------------------------------------------------------
 
     def _look_ahead(self):
+        self._forecast.more = self.run.global_step + 1 < self._more_until
         for mode, step in self._mode_steps.items():
             self.idle[mode] = not self._forecast.due(mode, step + 1)
 
@@ -249,7 +252,15 @@ class Session:
             self._obey(request)
 
     def _obey(self, text):
-        if json.loads(text).get("action") == "stop":
+        request = json.loads(text)
+        action = request.get("action")
+        if action == "capture":
+            self._more_until = self.run.global_step + 1 + int(request.get("steps", 0))
+            self._look_ahead()
+        elif action == "checkpoint":
+            error = checkpoint.save()
+            self.run.put_context("checkpoint", json.dumps({"id": request.get("id"), "error": error}))
+        elif action == "stop":
             say("stopping, as asked")
             # As a launcher on this machine would: handlers that save a checkpoint run, others get the default.
             os.kill(os.getpid(), signal.SIGTERM)

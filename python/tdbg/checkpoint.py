@@ -1,0 +1,35 @@
+"""What a script does when the watcher asks for a checkpoint before it stops the job (docs/actions.md)."""
+
+from __future__ import annotations
+
+import sys
+
+_hooks = []
+
+
+def on_checkpoint(function):
+    """Registers `function()`: called between two steps, on the training's thread, when an action `checkpoint_stop`
+    was asked for. What it raises is logged and changes nothing. Usable as a decorator; every worker calls its own.
+
+        @tdbg.on_checkpoint
+        def save():
+            torch.save(model.state_dict(), "last.pt")
+    """
+    if not callable(function):
+        raise TypeError(f"on_checkpoint takes a function, not {type(function).__name__}")
+    _hooks.append(function)
+    return function
+
+
+def save() -> str:
+    """Calls what was registered. "" or why there is no checkpoint."""
+    if not _hooks:
+        return "the script registered no tdbg.on_checkpoint"
+    errors = []
+    for hook in _hooks:
+        try:
+            hook()
+        except Exception as error:
+            errors.append(f"{type(error).__name__}: {error}")
+            print(f"tdbg: the script's checkpoint failed: {errors[-1]}", file=sys.stderr)
+    return "; ".join(errors)

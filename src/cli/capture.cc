@@ -1,0 +1,73 @@
+// tdbg capture: asks a running job for more detail over its next steps, through its control file.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "actions/control_request.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/run_path.h"
+#include "watch/requests.h"
+
+namespace tdbg::cli {
+namespace {
+
+class CaptureCommand : public Command {
+ public:
+  std::string name() const override { return "capture"; }
+  std::string help() const override { return "ask a running job for more detail over its next steps"; }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
+    app.add_option("--collect", collections_,
+                   "a collection whose tensors are captured at every step; repeatable")
+        ->type_name("NAME")
+        ->required()
+        ->allow_extra_args(false);
+    app.add_option("--steps", steps_, "for so many steps; default 50")->check(CLI::PositiveNumber);
+    app.add_flag("--raw", raw_, "their values, not only statistics");
+    app.add_flag("--json", json_, "one JSON document on stdout");
+    app.footer("\nOnly tensors that the run captures at all can be had in more detail.");
+  }
+
+  Result<int> Run() override {
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
+    if (trial->state() != RunState::kRunning) {
+      return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
+    }
+    for (const std::string& collection : collections_) {
+      TDBG_ASSIGN_OR_RETURN(const auto names, trial->tensor_names({}, collection));
+      if (names.empty()) {
+        return InvalidArgument(
+            fmt::format("capture: the run captures no tensor of '{}'; `tdbg tensors {}` lists those it does",
+                        collection, ShellWord(run_)));
+      }
+    }
+    const int64_t at_step = watch::CommonFutureStep(*trial);
+    TDBG_RETURN_IF_ERROR(actions::RequestCapture(trial->path(), "user", at_step, collections_, steps_, raw_));
+    if (json_) {
+      PrintJson({{"run", trial->path()},
+                 {"requested", "capture"},
+                 {"collections", collections_},
+                 {"first_step", at_step + 1},
+                 {"steps", steps_},
+                 {"raw", raw_}});
+    } else {
+      fmt::print(stderr, "tdbg: asked {} for more from step {} on, for {} steps\n", trial->name(),
+                 at_step + 1, steps_);
+    }
+    return kExitOk;
+  }
+
+ private:
+  std::string run_;
+  std::vector<std::string> collections_;
+  int64_t steps_ = 50;
+  bool raw_ = false, json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeCaptureCommand() { return std::make_unique<CaptureCommand>(); }
+
+}  // namespace tdbg::cli
