@@ -8,6 +8,8 @@
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
 #include "cli/markdown.h"
+#include "cli/rule_template.h"
+#include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "rules/pages.h"
 #include "rules/rule.h"
@@ -52,25 +54,29 @@ void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
 class RulesCommand : public Command {
  public:
   std::string name() const override { return "rules"; }
-  std::string help() const override { return "list the rules; show NAME: explain one"; }
+  std::string help() const override { return "list the rules; show NAME: explain one; new NAME: begin one"; }
   void Define(CLI::App& app) override {
     app.add_option("NAME", words_,
                    "a rule: VanishingGradient or vanishing_gradient, for its parameters; show "
                    "NAME for its page")
-        ->type_name("[show] NAME")
-        ->expected(0, 2);
+        ->type_name("[show] NAME | new NAME [DIR]")
+        ->expected(0, 3);
+    app.add_flag("--python", python_, "new: a rule in Python, with a test (default)");
+    app.add_flag("--cpp", cpp_, "new: a rule in C++, with a Makefile and a test")->excludes("--python");
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer("\nexample: tdbg rules show vanishing_gradient");
   }
 
   Result<int> Run() override {
+    if (!words_.empty() && words_[0] == "new") return New();
+    if (python_ || cpp_) return InvalidArgument("rules: --python and --cpp are for tdbg rules new NAME");
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
     const rules::RuleRegistry& registry = rules::BuiltinRules();
     const bool show = !words_.empty() && words_[0] == "show";
     if (words_.size() > (show ? 2u : 1u) || (show && words_.size() == 1)) {
       return InvalidArgument(show ? "rules show: which rule? tdbg rules lists them"
                                   : "rules: '" + words_[0] +
-                                        "' is no subcommand; accepted: show NAME, or NAME");
+                                        "' is no subcommand; accepted: show NAME, new NAME [DIR], or NAME");
     }
     if (!words_.empty()) {
       const auto info = registry.Find(words_.back());
@@ -103,8 +109,26 @@ class RulesCommand : public Command {
   }
 
  private:
+  Result<int> New() {
+    if (words_.size() == 1)
+      return InvalidArgument("rules new: what is the rule called? tdbg rules new LargeGradient");
+    const std::string directory = words_.size() > 2 ? words_[2] : ".";
+    TDBG_ASSIGN_OR_RETURN(
+        const std::vector<std::string> files,
+        WriteRuleTemplate(words_[1], cpp_ ? RuleLanguage::kCpp : RuleLanguage::kPython, directory));
+    const std::string try_it =
+        cpp_ ? "make -C " + ShellWord(directory) + " test" : "python " + ShellWord(files[0]);
+    if (json_) {
+      PrintJson({{"files", files}, {"test", try_it}});
+    } else {
+      for (const std::string& file : files) fmt::print("{}\n", file);
+      fmt::print(stderr, "tdbg: try it: {}\n", try_it);
+    }
+    return kExitOk;
+  }
+
   std::vector<std::string> words_;
-  bool json_ = false;
+  bool python_ = false, cpp_ = false, json_ = false;
 };
 
 }  // namespace

@@ -1,0 +1,70 @@
+"""Small runs to try a rule on, and judging them with the real program. For tests of rules of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Verdict(NamedTuple):
+    status: str  #: "IssuesFound", "NoIssuesFound", "Error", "Stopped", "InProgress"
+    details: str
+    steps_judged: int
+    findings: list  #: dicts: global_step, tensor, worker, measure, value, comparison, threshold, text
+
+
+_KINDS = {"gradients": "gradient", "weights": "weight", "biases": "bias", "losses": "loss", "outputs": "output"}
+
+
+def write_run(directory, tensors, raw_every=1):
+    """Writes a run as a training would.
+
+    :param directory: must not exist
+    :param tensors: collection -> name -> one array per TRAIN step; None: absent at that step
+    :param raw_every: values are kept every so many steps, statistics at every step
+    """
+    from tdbg._capture import Run
+
+    schedule = {"interval": raw_every, "start": 0, "end": -1, "steps": []}
+    plan = {"format": {"major": 1, "minor": 0}, "kind": "plan",
+            "collections": [{"name": name, "kinds": [_KINDS.get(name, name)], "keep": True, "summaries": True,
+                             "raw": {"train": schedule}} for name in tensors]}
+    run = Run.open(directory=str(directory), plan_json=json.dumps(plan))
+    series = []
+    for collection, members in tensors.items():
+        for name, values in members.items():
+            values = [None if v is None else np.ascontiguousarray(v) for v in values]
+            first = next(v for v in values if v is not None)
+            series.append((run.define(name, name, _KINDS.get(collection, collection), "", first.dtype.name,
+                                      list(first.shape)), values))
+    for step in range(max(len(values) for _, values in series)):
+        run.begin_step(1)
+        for ident, values in series:
+            if step < len(values) and values[step] is not None:
+                run.put(ident, values[step])
+        run.end_step(False)
+    run.end("completed", "")
+    return str(directory)
+
+
+def check(directory, rule, **parameters) -> Verdict:
+    """Judges a run with `tdbg check --rule-file`.
+
+    :param rule: "FILE.py:CLASS" or "FILE.so:CLASS"
+    :param parameters: the rule's; also limit_seconds, limit_memory
+    :raises ValueError: tdbg refused the rule; its words
+    """
+    from tdbg.__main__ import program
+
+    words = [program(), "check", str(directory), "--json", "--rule-file", rule]
+    words += [f"{key}={value}" for key, value in parameters.items()]
+    done = subprocess.run(words, capture_output=True, text=True, env={"TDBG_PYTHON": sys.executable, **os.environ})
+    if done.returncode not in (0, 1, 8):
+        raise ValueError(done.stderr.strip())
+    status, = json.loads(done.stdout)["rules"]
+    return Verdict(status["RuleEvaluationStatus"], status["StatusDetails"], status["steps_judged"], status["findings"])
