@@ -172,6 +172,9 @@ class Rule(ABC):
     """
 
     def __init__(self, base_trial, action_str="", other_trials=None):
+        if action_str is not None and not isinstance(action_str, str):
+            # Rules written before there were actions hand other_trials over here.
+            action_str, other_trials = "", action_str
         self.base_trial = base_trial
         self.other_trials = list(other_trials or [])
         self.trials = [base_trial, *self.other_trials]

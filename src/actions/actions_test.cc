@@ -47,12 +47,12 @@ TEST(ParseActionTest, KnowsItsKindsAndNamesThemWhenAskedForAnother) {
 TEST(ParseActionJsonTest, UnderstandsWhatSageMakersClientsSend) {
   const auto names = [](const std::string& text) {
     std::vector<std::string> skipped;
-    std::string names;
+    std::string said;
     auto actions = ParseActionJson(text, {}, &skipped);
     TDBG_EXPECT_OK(actions);
-    for (const auto& action : *actions) names += action->name() + " " + action->target() + ";";
-    for (const std::string& what : skipped) names += "skipped " + what + ";";
-    return names;
+    for (const auto& action : *actions) said += action->name() + " " + action->target() + ";";
+    for (const std::string& what : skipped) said += "skipped " + what + ";";
+    return said;
   };
   // As the SDK writes it, every quote escaped.
   EXPECT_EQ(names(R"([{\"name\": \"stoptraining\", \"training_job_prefix\": \"My-Job\"}, )"

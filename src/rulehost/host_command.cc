@@ -37,6 +37,9 @@ Result<HostOptions> HostFor(const plan::RuleConfig& config) {
   options.start_millis = config.limit_start_seconds.value_or(options.start_millis / 1000) * 1000;
   options.answer_millis = config.limit_seconds.value_or(options.answer_millis / 1000) * 1000;
   options.memory_bytes = config.limit_memory.value_or(options.memory_bytes);
+#ifdef __SANITIZE_ADDRESS__
+  options.memory_bytes = 0;  // the sanitizer's shadow is terabytes of private memory that nobody touches
+#endif
   // One thread: a rule runs beside a training, whose cores it must not fight for.
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}) {
     if (!::getenv(name)) options.environment[name] = "1";

@@ -21,7 +21,7 @@ def write_run(directory, steps=STEPS, raw_every=5, seconds=0.0):
 
     from tdbg._capture import Run
 
-    plan = {"format": {"major": 1, "minor": 0}, "kind": "plan",
+    plan = {"kind": "tdbg.plan", "major": 1, "minor": 0,
             "collections": [{"name": "gradients", "kinds": ["gradient"], "keep": True, "summaries": True,
                              "raw": {"train": {"interval": raw_every, "start": 0, "end": -1, "steps": []}}}]}
     run = Run.open(directory=str(directory), plan_json=json.dumps(plan))
@@ -30,10 +30,10 @@ def write_run(directory, steps=STEPS, raw_every=5, seconds=0.0):
     for step in range(steps):
         run.begin_step(1)
         for ident, level in zip(ids, (step, 1)):
-            run.put(ident, np.full(4, level, np.float32))
-        run.end_step(False)
+            run.put_array(ident, np.full(4, level, np.float32))
+        run.end_step()
         time.sleep(seconds)
-    run.end("completed", "")
+    run.end("completed")
 
 
 class Judge:

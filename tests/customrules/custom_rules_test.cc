@@ -147,8 +147,10 @@ TEST_F(CustomRulesTest, WhateverALibrarysRuleDoesItIsItsErrorAndNobodyElses) {
       {"throw an int", "at step 3: an exception that is no std::exception"},
       {"segfault", "its process was ended by signal 11 SIGSEGV at step 3"},
       {"hang", "it was still busy after 1 s (limit_seconds) at step 3, and was ended"},
-      {"allocate", "at step 3: std::bad_alloc"},
       {"exit", "its process exited with code 7 at step 3"},
+#ifndef __SANITIZE_ADDRESS__
+      {"allocate", "at step 3: std::bad_alloc"},
+#endif
   };
   std::vector<plan::RuleConfig> configs;
   for (const Case& c : cases) {
@@ -172,9 +174,10 @@ TEST_F(CustomRulesTest, WhateverALibrarysRuleDoesItIsItsErrorAndNobodyElses) {
   EXPECT_THAT(statuses[2].details, HasSubstr("  at ")) << "where it was";
   EXPECT_THAT(statuses[2].details, HasSubstr("libmisbehaving_rules.so"));
   EXPECT_THAT(statuses[3].details, HasSubstr("libmisbehaving_rules.so"));
-  EXPECT_EQ(statuses[6].state, rules::RuleState::kIssuesFound);
-  EXPECT_EQ(statuses[7].state, rules::RuleState::kNoIssuesFound);
-  EXPECT_EQ(statuses[8].state, rules::RuleState::kNoIssuesFound);
+  const size_t others = std::size(cases);
+  EXPECT_EQ(statuses[others].state, rules::RuleState::kIssuesFound);
+  EXPECT_EQ(statuses[others + 1].state, rules::RuleState::kNoIssuesFound);
+  EXPECT_EQ(statuses[others + 2].state, rules::RuleState::kNoIssuesFound);
   EXPECT_EQ(Verdict(statuses), Replayed(configs));
 }
 

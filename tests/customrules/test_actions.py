@@ -144,7 +144,7 @@ sys.path[:0] = {path!r}
 import numpy as np
 from tdbg._capture import Run
 import json
-plan = {{"format": {{"major": 1, "minor": 0}}, "kind": "plan", "summaries_every": 1,
+plan = {{"kind": "tdbg.plan", "major": 1, "minor": 0, "summaries_every": 1,
          "collections": [{{"name": "gradients", "kinds": ["gradient"], "keep": True, "summaries": True}},
                          {{"name": "weights", "kinds": ["weight"], "keep": True, "summaries": True}}]}}
 run = Run.open(directory={run!r}, plan_json=json.dumps(plan))
@@ -153,15 +153,15 @@ requests = []
 for step in range(3000):
     run.begin_step(1)
     for i in ids:
-        run.put(i, np.full(4, step, np.float32))
-    run.end_step(False)
+        run.put_array(i, np.full(4, step, np.float32))
+    run.end_step()
     request = run.take_request()
     if request:
         requests.append((step, json.loads(request)["action"]))
     if requests and step > requests[0][0] + 30:
         break
     time.sleep(0.01)
-run.end("completed", "")
+run.end("completed")
 print(json.dumps(requests))
 '''
 

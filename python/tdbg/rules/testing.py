@@ -31,7 +31,7 @@ def write_run(directory, tensors, raw_every=1):
     from tdbg._capture import Run
 
     schedule = {"interval": raw_every, "start": 0, "end": -1, "steps": []}
-    plan = {"format": {"major": 1, "minor": 0}, "kind": "plan",
+    plan = {"kind": "tdbg.plan", "major": 1, "minor": 0,
             "collections": [{"name": name, "kinds": [_KINDS.get(name, name)], "keep": True, "summaries": True,
                              "raw": {"train": schedule}} for name in tensors]}
     run = Run.open(directory=str(directory), plan_json=json.dumps(plan))
@@ -46,9 +46,9 @@ def write_run(directory, tensors, raw_every=1):
         run.begin_step(1)
         for ident, values in series:
             if step < len(values) and values[step] is not None:
-                run.put(ident, values[step])
-        run.end_step(False)
-    run.end("completed", "")
+                run.put_array(ident, values[step])
+        run.end_step()
+    run.end("completed")
     return str(directory)
 
 
