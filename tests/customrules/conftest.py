@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("TDBG_BIN", ROOT / "build" / "tdbg"))
 HOME = os.environ.get("TDBG_HOME", str(ROOT / "python"))
 STEPS = 20
+sys.path.insert(0, HOME)
 
 
 def write_run(directory, steps=STEPS, raw_every=5, seconds=0.0):

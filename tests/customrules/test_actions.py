@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http.server
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -26,10 +27,12 @@ def mails():
             got.append((envelope.mail_from, envelope.rcpt_tos, envelope.content))
             return "250 kept"
 
-    server = controller.Controller(Inbox(), hostname="127.0.0.1", port=0)
+    with socket.socket() as probe:  # the controller connects to the port it was given, so 0 will not do
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = controller.Controller(Inbox(), hostname="127.0.0.1", port=port)
     server.start()
-    got_port = server.server.sockets[0].getsockname()[1]
-    yield got, f"smtp://127.0.0.1:{got_port}"
+    yield got, f"smtp://127.0.0.1:{port}"
     server.stop()
 
 

@@ -149,7 +149,7 @@ class OfTheOld(Rule):
 
 def test_whatever_a_rule_does_is_its_error_and_the_others_end_with_their_verdicts(judge):
     file = judge.file("bad.py", MISBEHAVING)
-    words = ["--rule", "vanishing_gradient", "--rule-file", f"{judge.file('mine.py', NATIVE)}:Grows"]
+    words = ["--rule", "exploding_tensor", "--rule-file", f"{judge.file('mine.py', NATIVE)}:Grows"]
     for name in ("Raises", "Loops", "Sleeps", "Allocates", "Leaves", "Exits", "Dies", "Talks"):
         words += ["--rule-file", f"{file}:{name}", "limit_seconds=2", "limit_memory=400MiB"]
     words += ["--rule-file", f"{file}:OfTheOld"]
@@ -169,7 +169,7 @@ def test_whatever_a_rule_does_is_its_error_and_the_others_end_with_their_verdict
     assert found["Talks"]["RuleEvaluationStatus"] == "Error"
     for name, line in {"Loops": "in fail", "Sleeps": "in fail", "Dies": "string_at"}.items():
         assert line in found[name]["StatusDetails"], "a traceback says where"
-    assert found["VanishingGradient"]["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert found["ExplodingTensor"]["RuleEvaluationStatus"] == "NoIssuesFound"
     assert found["Grows"]["RuleEvaluationStatus"] == "IssuesFound"
 
 
