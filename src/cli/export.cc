@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/companion.h"
 #include "base/file.h"
 #include "base/posix.h"
 #include "base/process.h"
@@ -26,7 +27,6 @@
 #include "cli/run_events.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
-#include "jobs/home.h"
 #include "jobs/interrupts.h"
 #include "jobs/run_directory.h"
 #include "ship/follow.h"
@@ -55,7 +55,7 @@ std::string CountWords(const ship::Shipped& shipped) {
 }
 
 Status Convert(const std::string& python, const std::string& rows, const std::string& parquet) {
-  const std::string home = jobs::FindHome();
+  const std::string home = base::FindPythonHome();
   if (home.empty()) {
     return NotFound(
         "--to parquet needs tdbg's Python part, which cannot be found; set TDBG_HOME to the directory that "

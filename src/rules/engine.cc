@@ -38,8 +38,8 @@ struct Engine::Impl {
     Selector needed;         // the tensors of its Needs()
     uint64_t unknown = 0;    // columns it reads that rows of those tensors did not know
     std::string unknown_of;  // the first such tensor
-    int64_t owed = 0;    // answers it has not given yet
-    bool asked = false;  // AtEnd was called
+    int64_t owed = 0;        // answers it has not given yet
+    bool asked = false;      // AtEnd was called
 
     bool Sees(int64_t global_step) const {
       return !done && global_step >= start_step && global_step < end_step;
