@@ -58,6 +58,27 @@ def test_a_fault_trips_its_rules_and_the_healthy_twin_does_not(tdbg, captures, n
             assert status["findings"] and status["StatusDetails"].startswith("RuleEvaluationConditionMet: ")
 
 
+def test_counts_are_kept_and_the_outputs_are_not(tdbg, captures):
+    train(tdbg, "dead_relu", [["dead_relu"]], "--healthy")
+    listed = {t["name"]: t for t in tdbg.json("tensors", "r", "--all")}
+    assert [n for n in listed if n.startswith("statistic/")] == [
+        f"statistic/count_above(0)/{n}_output_0" for n in ("1", "3", "6")]
+    assert all(listed[f"{n}_output_0"]["raw_steps"] == [] for n in ("1", "3", "6"))
+    assert not any(t["name"].startswith("statistic/") for t in tdbg.json("tensors", "r"))
+    shown = tdbg.json("show", "r", "statistic/count_above(0)/3_output_0", "--steps", "5")
+    assert shown["values"][0]["shape"] == [2 + 16]
+    assert shown["values"][0]["values"][:2] == [128 * 16, 128]
+
+
+def test_other_bounds_than_were_kept_are_an_error_that_names_them(tdbg, captures):
+    train(tdbg, "saturated", [["saturated_activation"]], "--healthy")
+    assert tdbg("check", "r", "--rule", "saturated_activation").returncode == 0
+    again = tdbg("check", "r", "--rule", "saturated_activation", "threshold_tanh_max=3", "--json")
+    assert again.returncode == 8, again.stdout
+    details = json.loads(again.stdout)["rules"][0]["StatusDetails"]
+    assert "count_within(-9.4999,3) of 1_input_0 was not kept (kept: count_within(-9.4999,9.4999))" in details
+
+
 def test_every_demonstration_is_run():
     scripts = {path.stem for path in FAULTS.glob("*.py")} - {"data"}
     assert scripts == set(TRAININGS), "a script without a test, or a test without a script"
