@@ -29,5 +29,7 @@ say "3. What the runs hold"
 "$tdbg" status "$runs/hopeless"
 "$tdbg" show "$runs/hopeless" gradient/Net_conv1.weight --field mean_abs
 "$tdbg" check "$runs/healthy" --rule vanishing_gradient
+say "4. What the rule that stopped it says of itself: tdbg rules show vanishing_gradient"
+"$tdbg" rules show vanishing_gradient
 
 say "Every command above that starts with tdbg can be pasted here, once this was:  source .venv/bin/activate"

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/report.h"
 #include "cli/run_path.h"
+#include "rules/rule.h"
 
 namespace tdbg::cli {
 namespace {
@@ -92,6 +93,13 @@ std::string Commands(const Report& report) {
     text += fmt::format("  {:<{}}tdbg show {} {} --steps {}:{}\n", "next", kLabelColumns, run,
                         ShellWord(finding.tensor), std::max<int64_t>(0, finding.global_step - kStepsBefore),
                         finding.global_step + kStepsAfter);
+    break;
+  }
+  for (const rules::RuleStatus& rule : report.rules) {
+    const auto info = rules::BuiltinRules().Find(rule.rule);
+    if (rule.findings.empty() || !info.ok()) continue;
+    text += fmt::format("  {:<{}}tdbg rules show {}\n", text.empty() ? "next" : "", kLabelColumns,
+                        (*info)->snake_name);
     break;
   }
   text += fmt::format("  {:<{}}tdbg status {}\n", text.empty() ? "next" : "", kLabelColumns, run);

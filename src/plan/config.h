@@ -20,25 +20,6 @@ struct Source {
   std::function<int(const std::string& json_pointer)> line_of = {};  ///< 0 or absent: not known
 };
 
-/// One entry of `rules:`, one --rule or one --rule-file flag. Parameters stay strings: the rule parses them,
-/// strictly.
-struct RuleConfig {
-  std::string rule;  ///< as written: vanishing_gradient or VanishingGradient; of a file: the class in it
-  std::string
-      file;  ///< the user's own rule: a Python source (*.py) or a shared library; empty: a built-in one
-  std::string name;  ///< RuleConfigurationName; empty: the class name
-  std::map<std::string, std::string> parameters;
-  std::vector<std::string> on_issue;  ///< "stop", "exec:CMD", "webhook:URL"; empty: the run's
-  std::string where;                  ///< "debug.yaml:12", "--rule", for messages
-  /// Of a rule of a file, which runs in a process of its own: seconds for one step, seconds until it is ready
-  /// for its first one, and its private memory.
-  std::optional<int64_t> limit_seconds, limit_start_seconds;
-  std::optional<uint64_t> limit_memory;
-};
-
-/// FILE:CLASS into its parts. \error kInvalidArgument  with what is accepted
-Status ParseRuleFile(const std::string& text, RuleConfig* rule);
-
 /// One entry of `collections:` or one --collect flag. Unset values inherit the built-in's or the defaults.
 struct CollectionConfig {
   std::string name;
@@ -50,6 +31,26 @@ struct CollectionConfig {
 };
 
 struct HookConfig;  // plan/hook_config.h
+/// One entry of `rules:`, one --rule or one --rule-file flag. Parameters stay strings: the rule parses them,
+/// strictly.
+struct RuleConfig {
+  std::string rule;  ///< as written: vanishing_gradient or VanishingGradient; of a file: the class in it
+  std::string
+      file;  ///< the user's own rule: a Python source (*.py) or a shared library; empty: a built-in one
+  std::string name;  ///< RuleConfigurationName; empty: the class name
+  std::map<std::string, std::string> parameters;
+  std::vector<std::string> on_issue;  ///< "stop", "exec:CMD", "webhook:URL"; empty: the run's
+  /// Instead of the values the rule would have kept by itself; beside what the user's own collections keep.
+  std::vector<CollectionConfig> collections_to_save;
+  std::string where;  ///< "debug.yaml:12", "--rule", for messages
+  /// Of a rule of a file, which runs in a process of its own: seconds for one step, seconds until it is ready
+  /// for its first one, and its private memory.
+  std::optional<int64_t> limit_seconds, limit_start_seconds;
+  std::optional<uint64_t> limit_memory;
+};
+
+/// FILE:CLASS into its parts. \error kInvalidArgument  with what is accepted
+Status ParseRuleFile(const std::string& text, RuleConfig* rule);
 
 struct Config {
   std::string dir;
@@ -101,8 +102,14 @@ struct Need {
   int64_t raw_max_elements = -1;
   std::optional<Schedule> raw_schedule = {};
   std::vector<StatisticNeed> statistics = {};  ///< instead of summaries, for tensors of their own
-  std::string who = {};                        ///< rule configuration name
+  /// Collections that were asked for with the rule; if one of them keeps values, the rule asks for none
+  /// itself.
+  std::vector<CollectionConfig> collections_to_save = {};
+  std::string who = {};  ///< rule configuration name
 };
+/// Why a rule that needs this can never see it in a run of this plan, as a sentence; empty where it may.
+/// Certain only of what the plan's own kinds say: a pattern may match anything.
+std::string WhyNeverThere(const Need& need, const Plan& plan);
 /// Built-in collections + the user's + the rules' needs -> the plan.
 /// \error kInvalidArgument  unknown collection without regex or names, bad regex, contradictions; with
 /// `where`.

@@ -19,8 +19,11 @@ const Names kTopKeys = {"dir",         "summaries", "context",  "record_end",
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
-const Names kRuleKeys = {"rule",          "rule_file",           "name",        "parameters", "on_issue",
-                         "limit_seconds", "limit_start_seconds", "limit_memory"};
+const Names kRuleKeys = {"rule", "rule_file", "name", "parameters", "on_issue", "collections_to_save",
+                         "limit_seconds", "limit_start_seconds", "limit_memory",
+                         // As SageMaker's SDK and its requests call them.
+                         "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters",
+                         "RuleEvaluatorImage"};
 const Names kActions = {"stop", "exec", "webhook", "email", "sms", "capture", "checkpoint_stop"};
 const Names kStepBy = {"optimizer", "forward"};
 const Names kWhenFull = {"drop_raw", "block"};
@@ -139,6 +142,23 @@ void ReadFormat(const ConfigNode& node, Config* c) {
   }
 }
 
+// Also {name, parameters} and {CollectionName, CollectionParameters}, as the SDK has them.
+CollectionConfig ReadSavedCollection(const ConfigNode& node) {
+  CollectionConfig c;
+  const auto is = [&](const char* key) { return node.value().is_object() && node.value().contains(key); };
+  if (!is("parameters") && !is("CollectionName")) return ReadCollectionItem(node);
+  if (!node.CheckKeys(Names{"name", "parameters", "CollectionName", "CollectionParameters"})) return c;
+  std::string name;
+  for (const char* key : {"name", "CollectionName"})
+    node.At(key, [&](const ConfigNode& n) { name = n.Text(); });
+  if (name.empty()) node.Fail("the key \"name\" is missing: a collection's name");
+  c.name = name;
+  c.where = node.Where();
+  for (const char* key : {"parameters", "CollectionParameters"})
+    node.At(key, [&](const ConfigNode& n) { c = ReadCollection(n, name); });
+  return c;
+}
+
 RuleConfig ReadRule(const ConfigNode& node) {
   RuleConfig r;
   r.where = node.Where();
@@ -147,31 +167,40 @@ RuleConfig ReadRule(const ConfigNode& node) {
     return r;
   }
   if (!node.CheckKeys(kRuleKeys)) return r;
-  node.At("rule", [&](const ConfigNode& n) { r.rule = n.Text(); });
+  for (const char* key : {"rule", "base_config"})
+    node.At(key, [&](const ConfigNode& n) { r.rule = n.Text(); });
   node.At("rule_file", [&](const ConfigNode& n) {
     if (!r.rule.empty()) return n.Fail("contradicts \"rule\": a rule is a built-in one or one of a file");
     if (const Status status = ParseRuleFile(n.Text(), &r); n.ok() && !status.ok()) n.Fail(status.message());
   });
-  if (r.rule.empty()) {
-    node.Fail(
-        "the key \"rule\" is missing: the name of a rule, such as VanishingGradient (or \"rule_file\": "
-        "FILE:CLASS)");
-  }
   node.At("limit_seconds", [&](const ConfigNode& n) { r.limit_seconds = n.Int(1); });
   node.At("limit_start_seconds", [&](const ConfigNode& n) { r.limit_start_seconds = n.Int(1); });
   node.At("limit_memory", [&](const ConfigNode& n) { r.limit_memory = n.Bytes(); });
   if (r.file.empty() && (r.limit_seconds || r.limit_start_seconds || r.limit_memory)) {
     node.Fail("limits are for a rule_file, which runs in a process of its own; a built-in rule has none");
   }
-  node.At("name", [&](const ConfigNode& n) { r.name = n.Text(); });
-  node.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &r.on_issue); });
-  node.At("parameters", [&](const ConfigNode& n) {
+  const auto read_parameters = [&](const ConfigNode& n) {
     if (!n.value().is_object()) return n.Fail("expected an object of the rule's parameters");
     for (const auto& [key, unused] : n.value().items()) {
       const ConfigNode value = n.Key(key);
       if (!value.is_null()) r.parameters[key] = value.ScalarText();
     }
+    if (const auto named = r.parameters.find("rule_to_invoke"); r.rule.empty() && named != r.parameters.end())
+      r.rule = named->second;
+  };
+  for (const char* key : {"parameters", "rule_parameters", "RuleParameters"}) node.At(key, read_parameters);
+  if (r.rule.empty())
+    node.Fail(
+        "the key \"rule\" is missing: the name of a rule, such as VanishingGradient (or \"rule_file\": "
+        "FILE:CLASS)");
+  for (const char* key : {"name", "RuleConfigurationName"})
+    node.At(key, [&](const ConfigNode& n) { r.name = n.Text(); });
+  node.At("collections_to_save", [&](const ConfigNode& n) {
+    if (!n.value().is_array()) return n.Fail("expected a list of collections");
+    for (size_t i = 0; i < n.value().size(); ++i)
+      r.collections_to_save.push_back(ReadSavedCollection(n.Item(i)));
   });
+  node.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &r.on_issue); });
   return r;
 }
 

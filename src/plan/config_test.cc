@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace tdbg::plan {
@@ -77,10 +78,9 @@ TEST(ConfigTest, EveryKeyIsRead) {
 }
 
 TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
-  EXPECT_EQ(Refusal(R"({"rules": [{"rule": "A", "paramters": {}}]})"),
-            "debug.yaml:12: rules[0]: unknown key \"paramters\"; did you mean \"parameters\"? "
-            "Accepted: rule, rule_file, name, parameters, on_issue, limit_seconds, limit_start_seconds, "
-            "limit_memory");
+  EXPECT_THAT(Refusal(R"({"rules": [{"rule": "A", "paramters": {}}]})"),
+              HasSubstr("debug.yaml:12: rules[0]: unknown key \"paramters\"; did you mean \"parameters\"? "
+                        "Accepted: rule, rule_file, name, parameters, on_issue, collections_to_save"));
   EXPECT_THAT(Refusal(R"({"colections": {}})"),
               HasSubstr("debug.yaml: unknown key \"colections\"; did you mean \"collections\"?"));
   EXPECT_THAT(Refusal(R"({"summaries": {"every": "often"}})"),
@@ -178,6 +178,111 @@ TEST(ResolveTest, ARulesNeedForValuesLeavesTheUsersScheduleAlone) {
   EXPECT_FALSE(w.raw_groups & compiled->DueGroups(1, 51));
   EXPECT_THAT(w.collections, ElementsAre("all", "weights")) << "a rule's need is no collection of the user's";
   EXPECT_TRUE(compiled->Resolve({"extra1", "output", "", nullptr, 9}).raw_groups);
+}
+
+TEST(ConfigTest, ARuleIsReadInOurWordsTheSdksAndTheRequests) {
+  for (
+      const char* text : {
+          R"({"rules": [{"rule": "weight_update_ratio", "name": "slow", "parameters": {"num_steps": 5},
+               "collections_to_save": [{"name": "weights", "save_interval": 20}, "biases"]}]})",
+          R"({"rules": [{"base_config": "weight_update_ratio", "name": "slow", "rule_parameters": {"num_steps": "5"},
+               "collections_to_save": [{"name": "weights", "parameters": {"save_interval": "20"}}, {"name": "biases"}]}]})",
+          R"({"rules": [{"RuleConfigurationName": "slow", "RuleEvaluatorImage": "x.dkr.ecr.amazonaws.com/rules:latest",
+               "RuleParameters": {"rule_to_invoke": "weight_update_ratio", "num_steps": "5"},
+               "collections_to_save": [{"CollectionName": "weights", "CollectionParameters": {"save_interval": "20"}},
+                                       {"CollectionName": "biases"}]}]})"}) {
+    const RuleConfig rule = Parsed(text).rules.at(0);
+    EXPECT_EQ(rule.rule, "weight_update_ratio") << text;
+    EXPECT_EQ(rule.name, "slow") << text;
+    EXPECT_EQ(rule.parameters.at("num_steps"), "5") << text;
+    ASSERT_EQ(rule.collections_to_save.size(), 2u) << text;
+    EXPECT_EQ(rule.collections_to_save[0].name, "weights") << text;
+    EXPECT_EQ(rule.collections_to_save[0].save.at("save_interval"), "20") << text;
+    EXPECT_EQ(rule.collections_to_save[1].name, "biases") << text;
+  }
+  EXPECT_THAT(Refusal(R"({"rules": [{"rule": "x", "collections_to_save": "weights"}]})"),
+              HasSubstr("expected a list"));
+  EXPECT_THAT(
+      Refusal(
+          R"({"rules": [{"rule": "x", "collections_to_save": [{"name": "w", "parameters": {"save": 1}}]}]})"),
+      HasSubstr("unknown key \"save\""));
+  EXPECT_THAT(Refusal(R"({"rules": [{"name": "x"}]})"), HasSubstr("the key \"rule\" is missing"));
+}
+
+Need ValuesOf(const char* collection, const char* rule) {
+  Need need;
+  need.collections = {collection};
+  need.raw = true;
+  need.who = rule;
+  return need;
+}
+
+TEST(ResolveTest, CollectionsSavedWithARuleReplaceItsOwnValuesAndAddToTheUsers) {
+  Need need = ValuesOf("weights", "slow");
+  CollectionConfig saved;
+  saved.name = "weights";
+  saved.save["save_interval"] = "20";
+  need.collections_to_save = {saved};
+  Plan plan = Resolved("{}", {need});
+  EXPECT_EQ(Find(plan, "weights").raw[1]->interval, 20);
+  EXPECT_TRUE(
+      std::ranges::none_of(plan.collections, [](const CollectionPlan& c) { return c.name == "rule:slow"; }));
+  // Both entries count, whichever saves more.
+  plan = Resolved(R"({"collections": {"weights": {"save_interval": 100, "save_steps": [3]}}})", {need});
+  EXPECT_EQ(Find(plan, "weights").raw[1]->interval, 20);
+  EXPECT_THAT(Find(plan, "weights").raw[1]->steps, ElementsAre(3));
+  plan = Resolved(R"({"collections": {"weights": {"save_interval": 5, "histogram": true}}})", {need});
+  EXPECT_EQ(Find(plan, "weights").raw[1]->interval, 5);
+  // Several instances of a rule, each with its own.
+  Need other = need;
+  other.who = "fast";
+  other.collections_to_save[0].save["save_interval"] = "4";
+  EXPECT_EQ(Find(Resolved("{}", {need, other}), "weights").raw[1]->interval, 4);
+  // A collection without values leaves the rule its own.
+  need.collections_to_save[0].save.clear();
+  plan = Resolved("{}", {need});
+  EXPECT_EQ(Find(plan, "rule:slow").raw[1]->interval, 500);
+  // One of the user's own making.
+  need.collections_to_save[0].name = "mine";
+  EXPECT_THAT(ResolvePlan({}, {need}).status().message(), HasSubstr("rule slow"));
+  need.collections_to_save[0].include_regex = {"fc"};
+  EXPECT_TRUE(Find(Resolved("{}", {need}), "mine").keep);
+}
+
+TEST(ResolveTest, ValuesOfSmallTensorsOnly) {
+  Need need;
+  need.collections = {"gradients"};
+  need.raw_collections = {"gradients"};
+  need.raw_max_elements = 255;
+  need.raw_schedule.emplace().interval = 1;
+  need.who = "x";
+  auto plan = Plan::FromJson(Resolved("{}", {need}).ToJson());
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  const auto compiled = CompiledPlan::Compile(*plan);
+  ASSERT_TRUE(compiled.ok());
+  EXPECT_NE(compiled->Resolve({"g", "gradient", "", nullptr, 255}).raw_groups, 0u);
+  EXPECT_EQ(compiled->Resolve({"g", "gradient", "", nullptr, 256}).raw_groups, 0u);
+  EXPECT_EQ(compiled->Resolve({"g", "gradient", "", nullptr, 0}).raw_groups, 0u)
+      << "a shape that varies may grow";
+  EXPECT_EQ(compiled->Resolve({"w", "weight", "", nullptr, 8}).raw_groups, 0u);
+}
+
+TEST(ResolveTest, WhatAPlanCanNeverShowARuleIsSaid) {
+  const Plan plan = Resolved(R"({"collections": {"biases": {"save_interval": 9}}})");
+  Need need;
+  need.collections = {"relu_output"};
+  EXPECT_THAT(WhyNeverThere(need, plan), HasSubstr("keeps nothing of the collection relu_output"));
+  need.collections = {"relu_output", "weights"};
+  EXPECT_EQ(WhyNeverThere(need, plan), "") << "one of them is kept";
+  EXPECT_THAT(WhyNeverThere(ValuesOf("weights", "x"), plan),
+              HasSubstr("statistics of weights and no values"));
+  EXPECT_EQ(WhyNeverThere(ValuesOf("biases", "x"), plan), "");
+  EXPECT_EQ(WhyNeverThere(ValuesOf("losses", "x"), plan), "") << "numbers need no values";
+  need.collections = {"relu_output"};
+  EXPECT_EQ(WhyNeverThere(need, Resolved(R"({"collections": {"mine": {"include_regex": "x"}}})")), "")
+      << "a pattern may match anything";
+  need.tensor_regex = {"x"};
+  EXPECT_EQ(WhyNeverThere(need, plan), "");
 }
 
 TEST(ResolveTest, ARuleForOutputsSwitchesTheirStatisticsOn) {

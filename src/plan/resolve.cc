@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "base/regex.h"
 #include "base/text.h"
@@ -126,9 +128,53 @@ Status AddCollection(const CollectionConfig& c, Plan* plan) {
   return OkStatus();
 }
 
-Status AddNeed(const Need& need, Plan* plan) {
+// Whichever saves more: every step that either saves by list, the shorter interval, the longer range.
+Schedule MoreOf(const Schedule& a, const Schedule& b) {
+  if (a.end == 0 && a.steps.empty()) return b;
+  if (b.end == 0 && b.steps.empty()) return a;
+  Schedule more;
+  more.interval = std::min(a.interval, b.interval);
+  more.start = std::min(a.start, b.start);
+  more.end = a.end < 0 || b.end < 0 ? -1 : std::max(a.end, b.end);
+  std::set_union(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
+                 std::back_inserter(more.steps));
+  return more;
+}
+
+// What was asked for with a rule adds to what is there and takes nothing from it: smdebug lets the last one
+// win, and which that is depends on a hash seed of SageMaker's SDK.
+Status AddSaved(const CollectionConfig& c, const std::string& who, Plan* plan) {
+  const CollectionPlan* const known = FindCollection(plan, c.name);
+  const std::optional<CollectionPlan> before = known ? std::optional(*known) : std::nullopt;
+  if (const Status status = AddCollection(c, plan); !status.ok())
+    return c.where.empty() ? status.Annotate("rule " + who) : status;
+  if (!before) return OkStatus();
+  CollectionPlan* const after = FindCollection(plan, c.name);
+  after->summaries |= before->summaries;
+  after->histogram |= before->histogram;
+  after->keep |= before->keep;
+  for (const std::string& reduction : before->reductions) {
+    if (std::ranges::count(after->reductions, reduction) == 0) after->reductions.push_back(reduction);
+  }
+  for (int m = 1; m < kModes; ++m) {
+    if (before->raw[m])
+      after->raw[m] = after->raw[m] ? MoreOf(*before->raw[m], *after->raw[m]) : before->raw[m];
+  }
+  return OkStatus();
+}
+
+Status AddNeed(Need need, Plan* plan) {
+  const bool wants_values = need.raw;
+  for (const CollectionConfig& c : need.collections_to_save) {
+    TDBG_RETURN_IF_ERROR(AddSaved(c, need.who, plan));
+    if (std::ranges::none_of(FindCollection(plan, c.name)->raw,
+                             [](const auto& raw) { return raw.has_value(); }))
+      continue;
+    need.raw = false;
+    need.raw_collections.clear();
+  }
   TDBG_RETURN_IF_ERROR(CheckRegexes(need.tensor_regex, "rule " + need.who, "tensor_regex"));
-  if (!need.raw && plan->summaries_every == 0) {
+  if (!wants_values && plan->summaries_every == 0) {
     return Refuse("", "rule " + need.who, "it judges statistics, and summaries.every: 0 switches them off");
   }
   for (const StatisticNeed& wanted : need.statistics) {
@@ -156,7 +202,7 @@ Status AddNeed(const Need& need, Plan* plan) {
       return Refuse("", "rule " + need.who, UnknownName("collection", name, CollectionNames(*plan)));
     }
     if (!plan->empty_steps) named->summaries |= !need.raw;  // smdebug's configuration does not speak of them
-    if (!need.raw && !named->summaries) {
+    if (!wants_values && !named->summaries) {
       return Refuse("", "rule " + need.who,
                     fmt::format("it judges statistics of \"{}\", and collections.{}.summaries: "
                                 "false switches them off",
@@ -190,6 +236,57 @@ Status AddNeed(const Need& need, Plan* plan) {
 }
 
 }  // namespace
+
+namespace {
+
+// The kinds of tensors in a collection, members of other collections included. False if a pattern decides,
+// too: then it may be anything.
+bool KindsOf(const Plan& plan, const CollectionPlan& c, std::set<std::string>* kinds) {
+  if (!c.include_regex.empty() || !c.tensor_names.empty()) return false;
+  for (const std::string& entry : c.kinds) {
+    if (entry == "*") return false;
+    if (entry.starts_with('@')) {
+      const auto named = std::ranges::find(plan.collections, entry.substr(1), &CollectionPlan::name);
+      if (named != plan.collections.end() && !KindsOf(plan, *named, kinds)) return false;
+    } else if (!entry.starts_with('?')) {
+      kinds->insert(entry.substr(0, entry.find_first_of(":?")));
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string WhyNeverThere(const Need& need, const Plan& plan) {
+  if (need.collections.empty() || !need.tensor_regex.empty() || !need.statistics.empty()) return "";
+  std::set<std::string> kept, kept_raw, wanted;
+  bool any_raw = false, raw_may_be_anything = false;
+  for (const CollectionPlan& c : plan.collections) {
+    if (!c.keep) continue;
+    if (!KindsOf(plan, c, &kept)) return "";
+    const bool raw = std::ranges::any_of(c.raw, [](const auto& schedule) { return schedule.has_value(); });
+    any_raw |= raw;
+    if (raw) raw_may_be_anything |= !KindsOf(plan, c, &kept_raw);
+  }
+  for (const std::string& name : need.collections) {
+    const auto named = std::ranges::find(plan.collections, name, &CollectionPlan::name);
+    if (named == plan.collections.end() || !KindsOf(plan, *named, &wanted)) return "";
+  }
+  const std::string names = JoinNames(need.collections);
+  const auto meets = [&](const std::set<std::string>& there) {
+    return std::ranges::any_of(wanted, [&](const std::string& kind) { return there.contains(kind); });
+  };
+  if (!meets(kept))
+    return fmt::format("the run's plan keeps nothing of the collection{} {} (tdbg run --collect {})",
+                       need.collections.size() > 1 ? "s" : "", names, need.collections[0]);
+  // Numbers are kept exactly by their statistics.
+  const bool numbers = wanted.contains("loss") || wanted.contains("metric") || wanted.contains("scalar") ||
+                       wanted.contains("sm_metric") || wanted.contains("feature_importance");
+  if (need.raw && !numbers && !raw_may_be_anything && (!any_raw || !meets(kept_raw)))
+    return fmt::format("the run's plan keeps statistics of {} and no values (tdbg run --collect {}:INTERVAL)",
+                       names, need.collections[0]);
+  return "";
+}
 
 Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs) {
   Plan plan = Plan::Default();

@@ -40,6 +40,7 @@ struct Engine::Impl {
     std::string unknown_of;  // the first such tensor
     int64_t owed = 0;        // answers it has not given yet
     bool asked = false;      // AtEnd was called
+    std::string doubt;       // why its inputs cannot appear
 
     bool Sees(int64_t global_step) const {
       return !done && global_step >= start_step && global_step < end_step;
@@ -324,6 +325,7 @@ struct Engine::Impl {
       const std::string incomplete = Incomplete(i, losses, damage);
       if (statuses[i].steps_judged == 0) {
         std::string text = "Not judged: " + rules[i].rule->WouldHaveNeeded();
+        if (!rules[i].doubt.empty()) text += "; " + rules[i].doubt;
         if (end == JobEnd::kStopped) text += "; the job was stopped before that";
         if (!incomplete.empty()) text += "; incomplete: " + incomplete;
         // A stop explains missing steps; it does not explain lost ones.
@@ -363,6 +365,7 @@ std::vector<plan::Need> Engine::Needs() const {
   for (size_t i = 0; i < impl_->rules.size(); ++i) {
     needs.push_back(impl_->rules[i].rule->Needs());
     needs.back().who = impl_->statuses[i].name;
+    needs.back().collections_to_save = impl_->rules[i].config.collections_to_save;
   }
   return needs;
 }
@@ -420,6 +423,18 @@ std::vector<std::pair<size_t, Report>> Engine::TakeReports() {
     if (auto report = impl_->rules[i].rule->MakeReport()) reports.emplace_back(i, *std::move(report));
   }
   return reports;
+}
+
+std::vector<size_t> Engine::DoubtInputs(const plan::Plan& plan) {
+  std::vector<size_t> doubted;
+  const std::vector<plan::Need> needs = Needs();
+  for (size_t i = 0; i < needs.size(); ++i) {
+    impl_->rules[i].doubt = plan::WhyNeverThere(needs[i], plan);
+    if (impl_->rules[i].done || impl_->rules[i].doubt.empty()) continue;
+    impl_->statuses[i].details = CutDetails("Its inputs cannot appear: " + impl_->rules[i].doubt);
+    doubted.push_back(i);
+  }
+  return doubted;
 }
 
 const std::vector<RuleStatus>& Engine::statuses() const { return impl_->statuses; }

@@ -68,6 +68,9 @@ class Engine {
   /// judged. Whoever calls this live writes it down, so that a replay can call it, too, before its first
   /// Advance.
   void DeclareLost(LostWorker worker);
+  /// Says at once of rules, in their details, that the run's plan does not keep what they look at. They go on
+  /// all the same, since a script may record by itself, and end in Error with the reason where it did not.
+  std::vector<size_t> DoubtInputs(const plan::Plan& plan);
   /// The heartbeat stood still. Rules that wait for that judge it before the step behind `after_step`, live
   /// and in replay. Whoever calls this live writes it down; in the order in which they were found.
   void DeclareStalled(const Stall& stall);

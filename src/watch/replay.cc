@@ -33,6 +33,13 @@ rules::RuleEnvironment EnvironmentOf(const std::string& run) {
   return environment;
 }
 
+std::optional<plan::Plan> PlanOf(const std::string& run) {
+  const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(run, "plan.json"));
+  if (!text.ok()) return std::nullopt;
+  auto plan = plan::Plan::FromJson(*text);
+  return plan.ok() ? std::optional(*std::move(plan)) : std::nullopt;
+}
+
 namespace {
 
 // Nobody watched for stalls: then the run's own stamps say how long the job lived on after its last
@@ -65,6 +72,7 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine,
                         rules::Engine::Create(rules, *registry, EnvironmentOf(trial.path())));
   TDBG_ASSIGN_OR_RETURN(const Decisions decisions, ReadDecisions(trial.path()));
+  if (const auto plan = PlanOf(trial.path())) (void)engine->DoubtInputs(*plan);
   for (const rules::LostWorker& worker : decisions.lost) engine->DeclareLost(worker);
   for (const rules::Stall& stall : decisions.stalls) engine->DeclareStalled(stall);
   auto refreshed = trial.Refresh();

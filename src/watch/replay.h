@@ -1,6 +1,7 @@
 // Judging a run again: `tdbg check`, and what a test compares a watcher with.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,9 @@ Result<std::vector<rules::RuleStatus>> Replay(
 
 /// How rules open other runs: by path, or by the name of a run beside `run`.
 rules::RuleEnvironment EnvironmentOf(const std::string& run);
+
+/// The plan the run was captured with; nothing where it holds none that can be read.
+std::optional<plan::Plan> PlanOf(const std::string& run);
 
 /// How the run ended, for rules in progress, where no launcher wrote it down.
 rules::JobEnd EndOf(RunState state);

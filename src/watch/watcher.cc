@@ -348,6 +348,10 @@ struct Watcher::Impl {
       snapshot = engine->statuses();
       return opened;
     }
+    if (const auto plan = PlanOf(options.run)) {
+      for (const size_t i : engine->DoubtInputs(*plan))
+        Log("rule " + engine->statuses()[i].name + ": " + engine->statuses()[i].details);
+    }
     // So that whoever reads the events knows of rules that have not said anything yet.
     for (const rules::RuleStatus& status : engine->statuses()) {
       Event("rule_status", start, StatusFields(status, -1));

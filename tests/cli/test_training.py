@@ -59,8 +59,8 @@ def test_a_fault_is_caught_stopped_explained_and_judged_alike_again(tdbg, script
         live.pop("LastModifiedTime"), replayed.pop("LastModifiedTime")
         assert live == replayed
 
-    suggested = re.findall(r"tdbg (?:show|status|tensors) .*", done.stderr)
-    assert len(suggested) == 3
+    suggested = re.findall(r"tdbg (?:show|rules show|status|tensors) .*", done.stderr)
+    assert len(suggested) == 4 and "tdbg rules show vanishing_gradient" in suggested
     for line in suggested:
         pasted = subprocess.run([BINARY, *shlex.split(line)[1:]], cwd=tdbg.directory, env=tdbg.env, capture_output=True)
         assert pasted.returncode == 0, (line, pasted.stderr)

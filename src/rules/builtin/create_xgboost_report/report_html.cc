@@ -73,11 +73,16 @@ std::string Metrics(const ReportData& data) {
     out += svg::LineChart(lines, "iteration", metric);
     std::vector<std::vector<std::string>> rows;
     for (const svg::Line& line : lines) {
-      const auto by_value = [](const auto& a, const auto& b) { return a.second < b.second; };
-      const auto [least, most] = std::minmax_element(line.points.begin(), line.points.end(), by_value);
-      rows.push_back({line.name, Number(line.points.back().second),
-                      fmt::format("{} at {:.0f}", Number(least->second), least->first),
-                      fmt::format("{} at {:.0f}", Number(most->second), most->first)});
+      // NaN is neither less nor more than anything: it would be both.
+      auto finite = line.points;
+      std::erase_if(finite, [](const auto& point) { return !std::isfinite(point.second); });
+      const auto at = [](const std::pair<double, double>& point) {
+        return fmt::format("{} at {:.0f}", Number(point.second), point.first);
+      };
+      const auto by_value = [](const auto& x, const auto& y) { return x.second < y.second; };
+      const auto [least, most] = std::minmax_element(finite.begin(), finite.end(), by_value);
+      rows.push_back({line.name, Number(line.points.back().second), finite.empty() ? "-" : at(*least),
+                      finite.empty() ? "-" : at(*most)});
     }
     out += Table({"", "last", "least", "greatest"}, rows);
   }

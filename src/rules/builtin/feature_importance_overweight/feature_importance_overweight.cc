@@ -54,13 +54,13 @@ class FeatureImportanceOverweight : public Rule {
       if (!(sum / total > threshold_)) continue;
       Finding finding;
       finding.global_step = step.global_step();
-      finding.tensor = key.second;
+      finding.tensor = step.tensor(values[0].tensor).name;
       finding.worker = step.worker_name(key.first);
       finding.measure = "share_of_largest";
       finding.value = sum / total;
       finding.comparison = ">";
       finding.threshold = threshold_;
-      finding.text = fmt::format("{} of {} features: {}", shown, values.size(), which);
+      finding.text = fmt::format("{} of {} features: {}", shown, values.size(), which);  // the largest first
       findings->push_back(std::move(finding));
     }
     if (!findings->empty()) return Judged::kJudged;

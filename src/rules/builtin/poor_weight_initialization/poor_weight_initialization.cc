@@ -21,6 +21,8 @@
 namespace tdbg::rules {
 namespace {
 
+constexpr char kDefaultInputs[] = ".*relu_input|.*ReLU_input";
+
 struct Limits {
   double variance_ratio = 10;
   double range = 0.001;
@@ -60,7 +62,8 @@ class PoorWeightInitialization : public Rule {
 
   plan::Need Needs() const override {
     plan::Need need = inputs_.inspected().Need();
-    need.collections = {"gradients", "losses"};
+    need.collections.push_back("gradients");
+    need.collections.push_back("losses");
     if (limits_.range > 0) {
       // Gradients too small for a histogram are judged by their values, which cost next to nothing.
       need.raw_collections = {"gradients"};
@@ -242,7 +245,7 @@ void RegisterPoorWeightInitialization(RuleRegistry* registry) {
   ParameterSpec inputs;
   inputs.name = "activation_inputs_regex";
   inputs.type = "regex list";
-  inputs.default_value = ".*relu_input|.*ReLU_input";
+  inputs.default_value = kDefaultInputs;
   inputs.help = "The layers' activation inputs, by name.";
   info.parameters = {
       inputs,
@@ -258,7 +261,11 @@ void RegisterPoorWeightInitialization(RuleRegistry* registry) {
           "Losses are averaged over so many steps, and compared at their ends; 500 without it."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
-    TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({}, parameters.List("activation_inputs_regex")));
+    // By default also what an adaptor says is a ReLU's input, whatever its module is called.
+    std::vector<std::string> collections;
+    if (parameters.Text("activation_inputs_regex") == kDefaultInputs) collections.push_back("relu_input");
+    TDBG_ASSIGN_OR_RETURN(Selector selector,
+                          Selector::Make(std::move(collections), parameters.List("activation_inputs_regex")));
     TDBG_ASSIGN_OR_RETURN(StateValues values, StateValues::Make(std::move(selector)));
     TDBG_ASSIGN_OR_RETURN(Selector gradients, Selector::Make({"gradients"}, {}));
     TDBG_ASSIGN_OR_RETURN(Selector losses, Selector::Make({"losses"}, {}));

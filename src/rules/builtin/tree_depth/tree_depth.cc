@@ -183,7 +183,6 @@ class TreeDepth : public Rule {
         if (depth.links <= depth_) continue;
         Finding finding;
         finding.global_step = step.global_step();
-        finding.tensor = "trees";
         finding.worker = step.worker_name(worker);
         finding.measure = "depth";
         finding.value = static_cast<double>(depth.links);
