@@ -145,7 +145,7 @@ def smdebug_judge(directory):
         """As smdebug's documentation writes it."""
 
         def __init__(self, base_trial, threshold=1e-7):
-            super().__init__(base_trial)
+            super().__init__(base_trial, action_str="")
             self.threshold = float(threshold)
 
         def invoke_at_step(self, step):
