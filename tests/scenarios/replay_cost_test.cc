@@ -28,7 +28,10 @@ TEST(ReplayCostTest, IsAboutThatOfReadingTheColumns) {
     tensor.kind = "gradient";
     tensor.collections = {"gradients"};
     scenario.tensors.push_back(tensor);
-    step.assignments.push_back({tensor.name, -1, 0, {{1, 0}, {-1, 0}}});
+    Assignment assignment;
+    assignment.tensor = tensor.name;
+    assignment.values = {{1, 0}, {-1, 0}};
+    step.assignments.push_back(assignment);
   }
   auto writer = RunWriter::Create(scratch / "run", scenario);
   TDBG_ASSERT_OK(writer);
