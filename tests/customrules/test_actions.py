@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import Judge, write_run
+from judging import Judge, write_run
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_mail_reaches_its_server(fresh, mails):
     assert (sender, to) == ("tdbg@example.com", ["me@example.com"])
     message = email.message_from_bytes(content, policy=email.policy.default)
     assert message["Subject"] == "tdbg: Grows IssuesFound at step 6"
-    assert message["To"] == "<me@example.com>"
+    assert message["To"] == "me@example.com"
     assert "gradient/a: mean 6 > 5" in message.get_content()
     action, = actions_of(fresh)
     assert action["ok"] and action["action"] == "email" and action["global_step"] == 6

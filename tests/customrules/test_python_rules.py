@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import BINARY, ROOT, STEPS, Judge
+from judging import BINARY, ROOT, STEPS, Judge
 
 EXAMPLES = ROOT / "examples" / "rules"
 
@@ -232,8 +232,8 @@ def test_a_rule_sees_the_run_up_to_the_judged_step(judge):
 
 
 def _writer(run, seconds):
-    code = f"import sys; sys.path[:0] = {[str(pathlib.Path(__file__).parent)] + sys.path!r}; import conftest; " \
-           f"conftest.write_run({str(run)!r}, steps=60, seconds={seconds})"
+    code = f"import sys; sys.path[:0] = {[str(pathlib.Path(__file__).parent)] + sys.path!r}; import judging; " \
+           f"judging.write_run({str(run)!r}, steps=60, seconds={seconds})"
     return subprocess.Popen([sys.executable, "-c", code])
 
 

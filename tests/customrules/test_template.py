@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from conftest import BINARY, HOME
+from judging import BINARY, HOME
 
 
 def _environment():
