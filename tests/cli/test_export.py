@@ -30,7 +30,7 @@ def open_run(directory, **options):
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
-    from conftest import Tdbg
+    from program import Tdbg
 
     tdbg = Tdbg(tmp_path_factory.mktemp("export"))
     run = open_run(tdbg.directory / "r", plan_json=json.dumps(PLAN))

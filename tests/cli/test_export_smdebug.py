@@ -50,7 +50,7 @@ def saved_steps(interval, mode):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """Written by `--format smdebug` while it was recorded, and exported from the run afterwards."""
-    from conftest import Tdbg
+    from program import Tdbg
 
     tdbg = Tdbg(tmp_path_factory.mktemp("smdebug"))
     (tdbg.directory / "c.yaml").write_text(CONFIG)

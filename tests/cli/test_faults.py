@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch in this Python")
 
-from conftest import ROOT  # noqa: E402
+from program import ROOT  # noqa: E402
 
 FAULTS = ROOT / "examples" / "faults"
 # Script -> rules with their parameters. `interval` where the default would take a longer training.

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from conftest import BINARY, processes_marked
+from program import BINARY, processes_marked
 
 STOPPED = 3
 

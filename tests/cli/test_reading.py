@@ -2,7 +2,7 @@
 
 import json
 
-from conftest import GOLDEN
+from program import GOLDEN
 
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
 

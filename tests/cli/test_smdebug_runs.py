@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
+from program import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "smdebug"
 SMDEBUG_PYTHON = pathlib.Path(os.environ.get("TDBG_SMDEBUG_PYTHON", ROOT / ".venv-smdebug" / "bin" / "python"))

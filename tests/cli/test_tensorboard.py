@@ -97,7 +97,7 @@ def check_histogram(buckets, values):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """One run, recorded while its TensorBoard files were written, and exported again; one server over both."""
-    from conftest import Tdbg
+    from program import Tdbg
 
     here = tmp_path_factory.mktemp("ship")
     tdbg = Tdbg(here)

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch", reason="needs torch in this Python")
 
-from conftest import BINARY  # noqa: E402
+from program import BINARY  # noqa: E402
 
 SCRIPT = """
 import sys, time, torch
