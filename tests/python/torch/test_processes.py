@@ -57,7 +57,9 @@ def program(tmp_path):
     (home / "tdbg").mkdir(parents=True)
     (home / "tdbg" / "__init__.py").write_text("from .adaptors import attach\n")
     (home / "tdbg" / "_capture.py").write_text(CAPTURE)
-    (home / "tdbg" / "adaptors").symlink_to(PACKAGE / "adaptors")
+    for part in PACKAGE.iterdir():
+        if not part.name.startswith(("_", ".")):
+            (home / "tdbg" / part.name).symlink_to(part)
     (tmp_path / "work").mkdir()
     log = tmp_path / "log"
 
