@@ -162,7 +162,7 @@ def test_worker_processes_that_only_load_data_open_nothing(program):
 
 
 def test_spawned_process_that_trains_is_a_worker(program):
-    done, events = program("""
+    script = """
         import torch.distributed as dist, torch.multiprocessing as mp
         def worker(rank, file):
             dist.init_process_group("gloo", init_method="file://" + file, rank=rank, world_size=2)
@@ -177,7 +177,13 @@ def test_spawned_process_that_trains_is_a_worker(program):
             dist.destroy_process_group()
         if __name__ == "__main__":
             import sys
-            mp.spawn(worker, (sys.argv[1],), 2)""", str(program.tmp / "rendezvous"))
+            mp.spawn(worker, (sys.argv[1],), 2)"""
+    for attempt in range(3):
+        (program.tmp / "log").unlink(missing_ok=True)
+        done, events = program(script, str(program.tmp / f"rendezvous{attempt}"))
+        # gloo aborts a rank now and then while it leaves a busy machine; the extension is not even loaded here.
+        if "terminate called without an active exception" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr
     opened = [e for e in events if e["event"] == "open"]
     assert sorted((e["rank"], e["world_size"]) for e in opened) == [(0, 2), (1, 2)]
