@@ -58,7 +58,7 @@ bool ToBool(const ConfigNode& node) {
 
 class Reader {
  public:
-  Reader(Status* status, Names* unknown) : status_(status), unknown_(unknown) {}
+  explicit Reader(Names* unknown) : unknown_(unknown) {}
 
   void Note(const ConfigNode& object, const std::string& path, const Names& known, bool save_keys) {
     for (const auto& [key, unused] : object.value().items()) {
@@ -139,7 +139,6 @@ class Reader {
     out->erase(std::unique(out->begin(), out->end()), out->end());
   }
 
-  Status* status_;
   Names* unknown_;
 };
 
@@ -171,7 +170,7 @@ Result<HookConfig> ParseSmdebugConfig(const json& document, const Source& source
   TDBG_ASSIGN_OR_RETURN(HookConfig hook, DefaultHook(framework));
   Status status;
   Names unknown;
-  Reader reader(&status, &unknown);
+  Reader reader(&unknown);
   const ConfigNode root(document, source, &status);
   if (!document.is_object())
     return InvalidArgument(source.name + ": expected a JSON object, smdebug's hook configuration");
