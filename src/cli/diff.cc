@@ -12,7 +12,7 @@
 #include "cli/json_output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
-#include "format/keys.h"
+#include "trial/mode_name.h"
 
 namespace tdbg::cli {
 namespace {
@@ -37,11 +37,9 @@ std::string Some(const std::vector<T>& items) {
   return text;
 }
 
-std::string_view ModeText(ModeKey mode) { return format::ModeName(static_cast<format::Mode>(mode)); }
-
 Json DifferenceJson(const Difference& d) {
   Json json = {{"global_step", d.step.global_step},
-               {"mode", ModeText(d.step.mode)},
+               {"mode", ModeName(d.step.mode)},
                {"mode_step", d.step.mode_step},
                {"tensor", d.tensor},
                {"worker", d.worker},
@@ -170,7 +168,7 @@ class DiffCommand : public Command {
       const std::string where =
           step.mode == ModeKey::kGlobal
               ? fmt::format("step {}", step.global_step)
-              : fmt::format("step {} ({} {})", step.global_step, ModeText(step.mode), step.mode_step);
+              : fmt::format("step {} ({} {})", step.global_step, ModeName(step.mode), step.mode_step);
       fmt::print("{} at {}: {} differs ({}); {}\n", Paint(terminal, Colour::kRed, "they part"), where,
                  Paint(terminal, Colour::kBold, Printable(found.first.front().tensor)), how, by);
       Table table({"TENSOR", "WORKER", "BY", "DIFFERENCE"});

@@ -12,6 +12,7 @@
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "trial/elements.h"
+#include "trial/mode_name.h"
 
 namespace tdbg::cli {
 namespace {
@@ -19,20 +20,6 @@ namespace {
 // On a terminal, more rows than this push the picture off the screen.
 constexpr size_t kMostRowsOnTerminal = 24;
 constexpr int64_t kEdgeItems = 3;
-
-std::string_view ModeText(ModeKey mode) {
-  switch (mode) {
-    case ModeKey::kTrain:
-      return "TRAIN";
-    case ModeKey::kEval:
-      return "EVAL";
-    case ModeKey::kPredict:
-      return "PREDICT";
-    case ModeKey::kGlobal:
-      break;
-  }
-  return "-";
-}
 
 std::string Number(double value) { return fmt::format("{:.6g}", value); }
 
@@ -145,7 +132,7 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   size_t row = 0, skipped = 0;
   for (const int64_t step : steps) {
     const auto at = trial.step(step);
-    const std::string mode(ModeText(at ? at->mode : ModeKey::kGlobal));
+    const std::string mode(at && at->mode != ModeKey::kGlobal ? ModeName(at->mode) : "-");
     Json entry = {{"global_step", step}, {"mode", mode}, {"mode_step", at ? at->mode_step : -1}};
     const bool shown = !terminal.is_terminal || steps.size() <= kMostRowsOnTerminal ||
                        row < kMostRowsOnTerminal / 2 || row >= steps.size() - kMostRowsOnTerminal / 2;

@@ -10,15 +10,13 @@
 #include "cli/json_output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
-#include "format/keys.h"
+#include "trial/mode_name.h"
 
 namespace tdbg::cli {
 namespace {
 
 // On a terminal, more rows than this push the head off the screen.
 constexpr size_t kMostRowsOnTerminal = 24;
-
-std::string_view ModeText(ModeKey mode) { return format::ModeName(static_cast<format::Mode>(mode)); }
 
 class StepsCommand : public Command {
  public:
@@ -49,7 +47,7 @@ class StepsCommand : public Command {
     if (!mode_.empty()) {
       bool known = false;
       for (const ModeKey mode : {ModeKey::kTrain, ModeKey::kEval, ModeKey::kPredict}) {
-        if (!CLI::detail::to_lower(mode_).compare(CLI::detail::to_lower(std::string(ModeText(mode))))) {
+        if (!CLI::detail::to_lower(mode_).compare(CLI::detail::to_lower(std::string(ModeName(mode))))) {
           wanted = mode;
           known = true;
         }
@@ -81,12 +79,12 @@ class StepsCommand : public Command {
     Json modes = Json::object(), list = Json::array();
     for (const ModeKey mode : trial.modes()) {
       const std::vector<int64_t> own = trial.steps(mode);
-      modes[std::string(ModeText(mode))] = {{"steps", own.size()},
+      modes[std::string(ModeName(mode))] = {{"steps", own.size()},
                                             {"first", own.empty() ? Json() : Json(own.front())},
                                             {"last", own.empty() ? Json() : Json(own.back())}};
     }
     for (const StepInfo& s : steps) {
-      Json entry = {{"global_step", s.global_step}, {"mode", ModeText(s.mode)},
+      Json entry = {{"global_step", s.global_step}, {"mode", ModeName(s.mode)},
                     {"mode_step", s.mode_step},     {"time", JsonTime(s.wall_nanos)},
                     {"raw_values", s.raw_values},   {"statistics", s.summaries},
                     {"skipped", s.skipped},         {"complete", s.complete}};
@@ -101,7 +99,7 @@ class StepsCommand : public Command {
     for (const ModeKey mode : trial.modes()) {
       const std::vector<int64_t> own = trial.steps(mode);
       if (!own.empty())
-        fmt::print("{}: {} steps, {} to {}\n", Paint(terminal, Colour::kBold, ModeText(mode)), own.size(),
+        fmt::print("{}: {} steps, {} to {}\n", Paint(terminal, Colour::kBold, ModeName(mode)), own.size(),
                    own.front(), own.back());
     }
     Table table({"STEP", "MODE", "MODE_STEP", "RAW", "STATISTICS", "REMARKS"});
@@ -120,7 +118,7 @@ class StepsCommand : public Command {
         remarks += (remarks.empty() ? "" : "; ") +
                    fmt::format("waits for {}", fmt::join(trial.missing_workers(s.global_step), ", "));
       }
-      table.Add({std::to_string(s.global_step), std::string(ModeText(s.mode)), std::to_string(s.mode_step),
+      table.Add({std::to_string(s.global_step), std::string(ModeName(s.mode)), std::to_string(s.mode_step),
                  std::to_string(s.raw_values), std::to_string(s.summaries), remarks});
     }
     fmt::print("{}", table.Format(terminal));

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "format/json_fields.h"
 #include "format/version.h"
+#include "tensor/safetensors_dtype.h"
 
 namespace tdbg::format {
 namespace {
@@ -198,48 +199,10 @@ Status CheckTdbgVersion(std::string_view tdbg_json) {
 
 }  // namespace
 
-std::string_view SafetensorsDType(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "BOOL";
-    case DType::kUInt8:
-      return "U8";
-    case DType::kInt8:
-      return "I8";
-    case DType::kUInt16:
-      return "U16";
-    case DType::kInt16:
-      return "I16";
-    case DType::kUInt32:
-    case DType::kText:
-      return "U32";
-    case DType::kInt32:
-      return "I32";
-    case DType::kUInt64:
-      return "U64";
-    case DType::kInt64:
-      return "I64";
-    case DType::kFloat16:
-      return "F16";
-    case DType::kBFloat16:
-      return "BF16";
-    case DType::kFloat32:
-      return "F32";
-    case DType::kFloat64:
-      return "F64";
-    case DType::kFloat8E4M3FN:
-      return "F8_E4M3";
-    case DType::kFloat8E5M2:
-      return "F8_E5M2";
-    // safetensors learned C64 and the FNUZ types late; a stock library of last year must open our files.
-    case DType::kComplex64:
-    case DType::kComplex128:
-    case DType::kFloat8E4M3FNUZ:
-    case DType::kFloat8E5M2FNUZ:
-    case DType::kInvalid:
-      break;
-  }
-  return "U8";
+std::string_view SegmentDType(DType dtype) {
+  if (dtype == DType::kText) return "U32";
+  const std::string_view name = SafetensorsDType(dtype);
+  return name.empty() ? "U8" : name;
 }
 
 std::string EncodeSegmentHeader(std::span<const SegmentEntry> entries, std::string_view tdbg_json) {

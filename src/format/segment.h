@@ -42,8 +42,9 @@ struct SegmentEntry {
   uint64_t begin = 0, end = 0;  ///< relative to the data region
 };
 
-/// safetensors' name for a dtype it knows, "U8" for others (logical dtype then goes to metadata "raw").
-std::string_view SafetensorsDType(DType dtype);
+/// What an entry of this type is called: U32 for texts, U8 where safetensors has no name (the type itself is
+/// in the metadata "raw").
+std::string_view SegmentDType(DType dtype);
 
 struct SegmentHeader {
   uint64_t data_offset = 0;           ///< of the data region in the file

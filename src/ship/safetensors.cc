@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "ship/archive.h"
+#include "tensor/safetensors_dtype.h"
 #include "tensor/widen.h"
 
 namespace tdbg::ship {
@@ -18,44 +19,6 @@ constexpr uint64_t kAlignment = 8;
 constexpr size_t kBytesOfASize = 22;  // digits of an axis or offset, and what separates it
 
 std::string Dumped(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-// The format's name of a type; empty where it has none.
-std::string_view NameOf(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return "BOOL";
-    case DType::kUInt8:
-      return "U8";
-    case DType::kInt8:
-      return "I8";
-    case DType::kUInt16:
-      return "U16";
-    case DType::kInt16:
-      return "I16";
-    case DType::kUInt32:
-      return "U32";
-    case DType::kInt32:
-      return "I32";
-    case DType::kUInt64:
-      return "U64";
-    case DType::kInt64:
-      return "I64";
-    case DType::kFloat16:
-      return "F16";
-    case DType::kBFloat16:
-      return "BF16";
-    case DType::kFloat32:
-      return "F32";
-    case DType::kFloat64:
-      return "F64";
-    case DType::kFloat8E4M3FN:
-      return "F8_E4M3";
-    case DType::kFloat8E5M2:
-      return "F8_E5M2";
-    default:
-      return {};
-  }
-}
 
 class Safetensors : public Archive {
  public:
@@ -74,7 +37,7 @@ class Safetensors : public Archive {
       bytes = own;
     }
     std::vector<int64_t> shape(value.shape.begin(), value.shape.end());
-    std::string_view type = NameOf(value.dtype);
+    std::string_view type = SafetensorsDType(value.dtype);
     if (type.empty()) {
       type = "U8";
       shape.push_back(static_cast<int64_t>(ItemSize(value.dtype)));

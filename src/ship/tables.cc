@@ -9,26 +9,13 @@
 #include <set>
 
 #include "trial/elements.h"
+#include "trial/mode_name.h"
 
 namespace tdbg::ship {
 namespace {
 
 constexpr size_t kBufferBytes = 1u << 20;
 constexpr size_t kRowsBetweenLooks = 4096;
-
-std::string_view ModeName(ModeKey mode) {
-  switch (mode) {
-    case ModeKey::kTrain:
-      return "TRAIN";
-    case ModeKey::kEval:
-      return "EVAL";
-    case ModeKey::kPredict:
-      return "PREDICT";
-    case ModeKey::kGlobal:
-      break;
-  }
-  return "GLOBAL";
-}
 
 StepFilter FilterOf(const Choice::Options& choice, StepKind kind) {
   StepFilter filter;

@@ -83,12 +83,24 @@ size_t ReadSome(char* into, size_t size, size_t count, void* from) {
   return n;
 }
 
+// Does what `curl` was told, and gives it and its list back.
+void Perform(CURL* curl, curl_slist* list, const Limits& limits, Reply* reply) {
+  char error[CURL_ERROR_SIZE] = "";
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, limits.timeout_millis);
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  reply->code = curl_easy_perform(curl);
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply->status);
+  reply->error = error;
+  curl_slist_free_all(list);
+  curl_easy_cleanup(curl);
+}
+
 Reply Mail(const Message& message, const Limits& limits) {
   Reply reply;
   reply.mail = true;
   CURL* const curl = curl_easy_init();
   if (!curl) return {CURLE_FAILED_INIT, 0, "", ""};
-  char error[CURL_ERROR_SIZE] = "";
   const std::string user = message.Header("User"), password = message.Header("Password"),
                     from = message.Header("From");
   curl_slist* to = curl_slist_append(nullptr, message.Header("To").c_str());
@@ -106,14 +118,7 @@ Reply Mail(const Message& message, const Limits& limits) {
   curl_easy_setopt(curl, CURLOPT_READFUNCTION, ReadSome);
   curl_easy_setopt(curl, CURLOPT_READDATA, &reading);
   curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L);
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, limits.timeout_millis);
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  reply.code = curl_easy_perform(curl);
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply.status);
-  reply.error = error;
-  curl_slist_free_all(to);
-  curl_easy_cleanup(curl);
+  Perform(curl, to, limits, &reply);
   return reply;
 }
 
@@ -123,7 +128,6 @@ Reply Post(const Message& message, const Limits& limits) {
   Reply reply;
   CURL* const curl = curl_easy_init();
   if (!curl) return {CURLE_FAILED_INIT, 0, "", ""};
-  char error[CURL_ERROR_SIZE] = "";
   curl_slist* headers = curl_slist_append(nullptr, "Content-Type: application/json");
   headers = curl_slist_append(headers, "Expect:");  // costs a second against servers that do not know it
   for (const std::string& header : message.headers) headers = curl_slist_append(headers, header.c_str());
@@ -135,14 +139,7 @@ Reply Post(const Message& message, const Limits& limits) {
   curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, KeepBeginning);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &reply.body);
-  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
-  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, limits.timeout_millis);
-  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-  reply.code = curl_easy_perform(curl);
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &reply.status);
-  reply.error = error;
-  curl_slist_free_all(headers);
-  curl_easy_cleanup(curl);
+  Perform(curl, headers, limits, &reply);
   return reply;
 }
 

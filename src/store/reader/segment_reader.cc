@@ -151,7 +151,7 @@ Status SegmentReader::DecodeMeta(uint64_t known_writer, uint64_t known_tensors) 
     for (int d = 1; d <= 19; ++d) {
       const auto dtype = static_cast<DType>(d);
       // U8 is also what types unknown to safetensors are written as; those say so in "raw".
-      if (format::SafetensorsDType(dtype) == entry.dtype && (entry.dtype != "U8" || dtype == DType::kUInt8)) {
+      if (format::SegmentDType(dtype) == entry.dtype && (entry.dtype != "U8" || dtype == DType::kUInt8)) {
         meta.dtype = dtype;
       }
     }

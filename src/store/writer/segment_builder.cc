@@ -323,7 +323,7 @@ void SegmentBuilder::LayRaws(const TensorTable& tensors, SealResult* result) {
     p.entry.key = format::RawKey(name->second, raw.step,
                                  {raw.header.sub, static_cast<format::Point>(raw.header.point)});
     const auto dtype = static_cast<DType>(raw.header.dtype);
-    p.entry.dtype = std::string(format::SafetensorsDType(dtype));
+    p.entry.dtype = std::string(format::SegmentDType(dtype));
     p.entry.shape.assign(raw.header.shape, raw.header.shape + raw.header.rank);
     p.item_bytes = ItemSize(dtype);
     // As U8 an element is one more axis of its bytes.
