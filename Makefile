@@ -10,7 +10,7 @@ export PATH := $(abspath $(VENV)/bin):$(PATH)
 WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help setup build wheel install demo test bench sanitize sanitize-address sanitize-thread fuzz check format clean
+.PHONY: help setup build wheel install demo test test-frameworks bench sanitize sanitize-address sanitize-thread fuzz check format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make install   that wheel into .venv'
 	@echo 'make demo      a training that is stopped by a rule, and its healthy twin'
 	@echo 'make test      C++ and Python tests; the last line counts them'
+	@echo 'make test-frameworks  the tests of each framework that has an environment of its own (tools/frameworks)'
 	@echo 'make bench     the measurements of bench/'
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
 	@echo 'make fuzz      every fuzz target for SECONDS (60)'
@@ -62,6 +63,21 @@ test: build install
 	-ctest --test-dir build --output-on-failure -j2 --output-junit $(CURDIR)/build/ctest.xml
 	-$(PYTHON) -m pytest tests tools -q -p no:cacheprovider --junitxml=build/pytest.xml
 	@$(PYTHON) tools/summarize_tests.py build/ctest.xml build/pytest.xml
+
+# One after the other, each in its .venv-NAME with the wheel installed; all run, whatever one says.
+FRAMEWORKS ?= $(foreach name,$(patsubst tools/frameworks/%.txt,%,$(wildcard tools/frameworks/*.txt)),\
+  $(if $(wildcard tests/frameworks/$(name)/test_*.py),$(name)))
+test-frameworks: wheel
+	@rm -f $(FRAMEWORKS:%=build/pytest-%.xml)
+	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory test-framework-$$name; done; \
+	  $(PYTHON) tools/summarize_tests.py $(FRAMEWORKS:%=build/pytest-%.xml)
+
+test-framework-%: wheel
+	@tools/setup_framework.sh $*
+	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/tdbg-*.whl
+	-@home=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
+	  TDBG_HOME=$$home TDBG_BIN=$$home/tdbg/bin/tdbg TDBG_CLI=$$home/tdbg/bin/tdbg PATH=$(abspath .venv-$*/bin):$$PATH \
+	  .venv-$*/bin/python -m pytest tests/frameworks/$* -q -p no:cacheprovider --junitxml=build/pytest-$*.xml
 
 bench: install
 	@test -x bench/run.sh || { echo 'bench/run.sh is missing' >&2; exit 1; }

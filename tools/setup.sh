@@ -82,16 +82,18 @@ install_python() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
-# It wants an old numpy and an old protobuf, so it has a place of its own. What tests need of it needs no torch;
-# bench/setup_rivals.sh adds that.
+# It wants an old numpy and an old protobuf, so it has a place of its own. torch is looked up in .venv, after
+# everything that lies here: a second copy would only cost time and disk.
 install_smdebug() {
-  local python=${TDBG_PYTHON:-python3} venv=.venv-smdebug
+  local python=${TDBG_PYTHON:-python3} venv=.venv-smdebug torch=${TDBG_VENV:-.venv}
   [[ -e $venv/.complete ]] && return 0
   say "creating $venv"
   "$python" -m venv "$venv" || die "cannot create $venv"
   # Its wheel names neither pandas nor requests nor psutil.
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check setuptools smdebug==1.0.34 'protobuf<3.21' \
     'numpy<2' 'pandas<2.2' requests psutil packaging || die "pip failed"
+  "$torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))' \
+    >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/torch_of_tdbg.pth"
   touch "$venv/.complete"
 }
 

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Makes .venv-NAME, the environment in which the tests of one framework run: what tools/frameworks/NAME.txt asks
+# for, and what the tests themselves need. Frameworks disagree about numpy, so each has an environment of its own;
+# torch and XGBoost are in .venv. With everything in place it prints nothing and takes under a second.
+#
+#   tools/setup_framework.sh NAME...      names: the files of tools/frameworks
+#
+# Environment: TDBG_PYTHON as in tools/setup.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${TDBG_PYTHON:-python3}
+
+for name in "$@"; do
+  wanted=tools/frameworks/$name.txt
+  if [[ ! -f $wanted ]]; then
+    printf 'setup: no framework %s; there are: %s\n' "$name" "$(cd tools/frameworks && ls | sed 's/\.txt$//' | xargs)" >&2
+    exit 2
+  fi
+  venv=.venv-$name
+  # The stamp is a copy of the list: a changed list installs, an unchanged one does not even ask pip.
+  cmp -s "$wanted" "$venv/.complete" && continue
+  printf 'setup: creating %s (%s)\n' "$venv" "$(grep -v '^#' "$wanted" | xargs)"
+  "$python" -m venv "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$wanted" \
+    pytest pytest-timeout safetensors
+  cp "$wanted" "$venv/.complete"
+done
