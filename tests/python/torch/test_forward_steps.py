@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tdbg.adaptors.torch.attach import Attached
-from tdbg.adaptors.torch.steps import EVAL, PREDICT, TRAIN
+from tdbg.adaptors.steps import EVAL, PREDICT, TRAIN
 
 FORWARD = {"step_by": "forward"}
 

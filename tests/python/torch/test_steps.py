@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tdbg.adaptors.torch.steps import EVAL, TRAIN, Clock
+from tdbg.adaptors.steps import EVAL, TRAIN, Clock
 
 
 def net():

@@ -7,9 +7,9 @@ import torch
 
 from ..guard import say
 from ..plan import resolve_plan
+from ..steps import EVAL, PREDICT, TRAIN
 from .params import NOT_WANTED
 from .session import ARMED, OFF, OPEN, Session
-from .steps import EVAL, PREDICT, TRAIN
 
 _MODES = {"TRAIN": TRAIN, "EVAL": EVAL, "PREDICT": PREDICT}
 

@@ -17,7 +17,7 @@ import ctypes
 import numpy
 import torch
 
-from .forecast import Forecast
+from ..forecast import Forecast
 from .params import dtype_name
 
 MAX_LAG = 32               # steps that may be under way; a step is visible at most this late

@@ -11,8 +11,8 @@ what the script said (Attached.set_mode).
 
 import torch
 
+from ..steps import EVAL, PREDICT, TRAIN
 from .params import NOT_WANTED, dtype_name, is_plain
-from .steps import EVAL, PREDICT, TRAIN
 
 _data_ptr = torch.Tensor.data_ptr
 

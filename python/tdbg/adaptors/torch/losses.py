@@ -13,8 +13,8 @@ import weakref
 
 import torch
 
+from ..steps import EVAL, TRAIN
 from .params import NOT_WANTED, dtype_name
-from .steps import EVAL, TRAIN
 
 FUNCTIONS = {
     "cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss", "mse_loss": "MSELoss", "l1_loss": "L1Loss",

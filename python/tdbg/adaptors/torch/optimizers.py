@@ -9,9 +9,9 @@ import weakref
 
 import torch
 
+from ..steps import TRAIN
 from . import scaler as _scaler
 from .params import OptimizerTensors
-from .steps import TRAIN
 
 KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead optimizer's parameters that may wait for the end of the run
 

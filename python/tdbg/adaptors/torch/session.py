@@ -7,7 +7,6 @@
 
 import json
 import os
-import signal
 import sys
 import threading
 
@@ -15,20 +14,20 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
-from ... import checkpoint
+from ..forecast import Forecast
 from ..guard import Guard, say
 from ..patches import Patches
+from ..requests import obey
+from ..steps import EVAL, PREDICT, TRAIN, Clock
 from . import losses as _losses
 from . import scaler as _scaler
 from .context import Context
 from .cuda import Final, Lane
 from .forward import ForwardSteps
-from .forecast import Forecast
 from .modules import Entries, ModuleTensors
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .params import NOT_WANTED, dtype_name
-from .steps import EVAL, PREDICT, TRAIN, Clock
 
 ARMED, OPEN, OFF = "armed", "open", "off"
 BEFORE_CLIP = 2
@@ -248,22 +247,9 @@ class Session:
             self.losses.new_step()
             self.entries.step_ended()
         request = self.run.take_request()
-        if request is not None:
-            self._obey(request)
-
-    def _obey(self, text):
-        request = json.loads(text)
-        action = request.get("action")
-        if action == "capture":
-            self._more_until = self.run.global_step + 1 + int(request.get("steps", 0))
+        if request is not None and (until := obey(self.run, request)):
+            self._more_until = until
             self._look_ahead()
-        elif action == "checkpoint":
-            error = checkpoint.save()
-            self.run.put_context("checkpoint", json.dumps({"id": request.get("id"), "error": error}))
-        elif action == "stop":
-            say("stopping, as asked")
-            # As a launcher on this machine would: handlers that save a checkpoint run, others get the default.
-            os.kill(os.getpid(), signal.SIGTERM)
 
     def sub(self):
         """Sub-key of what happens now: 0 for the first micro-step or evaluation of a step, n + 1 for later ones."""

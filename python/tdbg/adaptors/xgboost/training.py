@@ -5,14 +5,13 @@ wants it, and only in steps in which it is due.
 """
 
 import json
-import os
 import platform
-import signal
 
 import numpy as np
 import xgboost
 
 from ..guard import say
+from ..requests import obey
 from .shap import RunningShap
 from .trees import columns
 
@@ -62,9 +61,8 @@ class Training:
             finally:
                 self.run.end_step(False)
             request = self.run.take_request()
-            if request is not None and json.loads(request).get("action") == "stop":
-                say("stopping, as asked")
-                os.kill(os.getpid(), signal.SIGTERM)
+            if request is not None:
+                obey(self.run, request)
         except Exception as error:
             self._guard.failed("a boosting round", error)
 

@@ -4,7 +4,7 @@
            stepped in the previous TRAIN step has stepped, or when one is about to step a second time. The first one
            closes on a second step or at the end, or at once when its optimizer holds every trainable parameter:
            then nobody else has anything left to step, and a fault in step 0 is seen in step 0.
-    EVAL   one root forward in evaluation mode; PREDICT the same in torch's inference mode, where no loss follows.
+    EVAL   one root forward in evaluation mode; PREDICT one that only predicts (torch: in inference mode, no loss following).
 
 One step is open at a time. An evaluation that begins inside an open training step closes it: that happens
 between two optimizers of one step, or where outputs are recorded and the last batches of an epoch were

@@ -1,0 +1,27 @@
+"""What a watcher asks of a running training: carried out between two steps, on the training's thread."""
+
+import json
+import os
+import signal
+
+from .. import checkpoint
+from .guard import say
+
+
+def obey(run, text):
+    """Carries out one request of `Run.take_request`.
+
+    :returns: the global step up to which more detail was asked for; 0 where it was something else.
+    """
+    request = json.loads(text)
+    action = request.get("action")
+    if action == "capture":
+        return run.global_step + 1 + int(request.get("steps", 0))
+    if action == "checkpoint":
+        error = checkpoint.save()
+        run.put_context("checkpoint", json.dumps({"id": request.get("id"), "error": error}))
+    elif action == "stop":
+        say("stopping, as asked")
+        # As a launcher on this machine would: handlers that save a checkpoint run, others get the default.
+        os.kill(os.getpid(), signal.SIGTERM)
+    return 0
