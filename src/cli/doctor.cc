@@ -32,7 +32,7 @@ struct Finding {
 class DoctorCommand : public Command {
  public:
   std::string name() const override { return "doctor"; }
-  std::string help() const override { return "check this machine: Python, torch, extension, disk, CPU"; }
+  std::string help() const override { return "check this machine: Python, frameworks, extension, disk, CPU"; }
   void Define(CLI::App& app) override {
     app.add_option("--python", python_, "the Python that will train; default: python3, then python, in PATH")
         ->type_name("COMMAND");
@@ -104,10 +104,18 @@ void DoctorCommand::LookAtPython() {
     return answer.contains(key) && answer[key].is_string() ? answer[key].get<std::string>() : std::string();
   };
   Add("python", Verdict::kGood, text("version") + ", " + text("executable"));
-  const std::string torch = text("torch");
-  Add("torch", torch.empty() ? Verdict::kWarning : Verdict::kGood,
-      torch.empty() ? "not installed for this Python; training with another one? Name it with --python"
-                    : torch);
+  std::string frameworks;
+  if (const auto found = answer.find("frameworks"); found != answer.end() && found->is_object()) {
+    for (const auto& [framework, version] : found->items()) {
+      if (!version.is_string()) continue;
+      frameworks += (frameworks.empty() ? "" : ", ") + framework + " " + version.get<std::string>();
+    }
+  }
+  Add("frameworks", frameworks.empty() ? Verdict::kWarning : Verdict::kGood,
+      frameworks.empty()
+          ? "none that tdbg knows is installed for this Python; training with another one? Name "
+            "it with --python"
+          : frameworks);
   for (const char* module : {"_capture", "_trial"}) {
     const std::string state = text(module);
     const bool loads = state == "loads";

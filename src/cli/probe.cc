@@ -14,7 +14,8 @@
 namespace tdbg::cli {
 namespace {
 
-// Versions from metadata: importing torch takes seconds and tells no more.
+// Versions from metadata: importing torch takes seconds and tells no more. A framework is asked for by what
+// one imports, since several distributions bring the same one (tensorflow, tensorflow-cpu).
 constexpr char kPythonProbe[] = R"(
 import json, sys
 from importlib import metadata
@@ -23,8 +24,14 @@ def version(name):
         return metadata.version(name)
     except Exception:
         return None
-answer = {"executable": sys.executable, "version": sys.version.split()[0], "torch": version("torch"),
-          "numpy": version("numpy"), "tdbg": version("tdbg")}
+try:
+    brought_by = metadata.packages_distributions()
+except Exception:
+    brought_by = {}
+FRAMEWORKS = ("torch", "keras", "tensorflow", "mxnet", "xgboost", "lightgbm", "transformers", "accelerate", "lightning")
+found = {name: version((brought_by.get(name) or [name])[0]) for name in FRAMEWORKS}
+answer = {"executable": sys.executable, "version": sys.version.split()[0],
+          "frameworks": {name: number for name, number in found.items() if number}}
 for name in ("_capture", "_trial"):
     try:
         __import__("tdbg." + name)

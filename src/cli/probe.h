@@ -9,7 +9,8 @@
 
 namespace tdbg::cli {
 
-/// What the given Python (found in PATH as training would) says of itself, torch and our extension.
+/// What the given Python (found in PATH as training would) says of itself, of the frameworks that it
+/// has ("frameworks": {"torch": "2.13.0"}) and of our extension.
 /// \error kNotFound  no such Python; kUnavailable  it gave no answer
 Result<Json> ProbePython(const std::string& python, const std::string& home);
 /// Can a file be pre-allocated and mapped in this directory? Leaves nothing behind.

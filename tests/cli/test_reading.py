@@ -1,6 +1,7 @@
 """The reading commands over a recorded run (tests/golden), as text and as JSON."""
 
 import json
+import sys
 
 from program import GOLDEN
 
@@ -86,6 +87,18 @@ def test_doctor_answers(tdbg):
     assert {"python", "file system", "map and pre-allocate", "page size", "processors", "inotify"} <= set(answers)
     assert answers["map and pre-allocate"]["verdict"] == "good"
     assert done.returncode in (0, 6)
+
+
+def test_doctor_names_the_frameworks_of_the_python_that_trains(tdbg):
+    metadata = tdbg.directory / "there" / "tensorflow_cpu-2.21.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow-cpu\nVersion: 2.21.0\n")
+    (metadata / "top_level.txt").write_text("tensorflow\n")
+    python = tdbg.directory / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={metadata.parent}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    answers = {f["what"]: f["answer"] for f in json.loads(tdbg("doctor", "--python", python, "--json").stdout)}
+    assert "tensorflow 2.21.0" in answers["frameworks"].split(", ")
 
 
 def test_rules_lists_and_explains(tdbg):
