@@ -48,11 +48,12 @@ class Losses:
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
         self._last, self._version = lambda: None, 0   # what was copied last, at which version
         self._scaled = None               # (result of GradScaler.scale, copy of its argument, scale)
+        self.muted = False                # inside a library's own loss function, which reports by itself
 
     # What the patched functions report ----------------------------------------------------------------------
 
-    def returned(self, name, value):
-        """A loss function returned `value`."""
+    def returned(self, name, value, factor=None):
+        """A loss function returned `value`. `factor()`: a number or tensor by which it is recorded multiplied, or None."""
         evaluating = self.session.evaluating
         # An evaluation with gradients may turn out to be training: it is idle only if both are.
         if self.session.idle[TRAIN] and (not evaluating or self.session.idle[EVAL]):
@@ -64,7 +65,9 @@ class Losses:
         # In training mode without gradients: a metric, or an evaluation whose author forgot model.eval().
         if not evaluating and not value.requires_grad:
             return
-        self._keep(self.eval if evaluating else self.train, name, value, 0 if evaluating else self.micro)
+        factor = factor and factor()
+        self._keep(self.eval if evaluating else self.train, name,
+                   value if factor is None else value.detach() * factor, 0 if evaluating else self.micro)
 
     def scaled(self, argument, result, scale):
         """GradScaler.scale(argument) gave `result`."""
@@ -222,7 +225,7 @@ def patch(patches, session):
                 if is_compiling():
                     return original(*args, **kwargs)   # traced: the graph must not change
                 result = original(*args, **kwargs)
-                if session.listening:
+                if session.listening and not session.losses.muted:
                     try:
                         session.losses.returned(name, result)
                     except Exception as error:

@@ -10,6 +10,7 @@ import weakref
 import torch
 
 from ..steps import TRAIN
+from . import huggingface
 from . import scaler as _scaler
 from .params import OptimizerTensors
 
@@ -51,6 +52,7 @@ class Optimizers:
         entry = self.entries.get(id(optimizer))
         if entry is not None and entry.ref() is optimizer:
             return entry
+        huggingface.patch(self.session)
         base = type(optimizer).__name__
         used = self._labels.get(base, 0)
         self._labels[base] = used + 1

@@ -1,0 +1,47 @@
+"""Hugging Face's cross entropy, as a mean.
+
+Its Trainer gives a model the number of tokens in all micro-batches of a step, and the model's loss function then takes
+cross_entropy's sum and divides by that number. As a loss, the sum says nothing: it grows with the batch, and the batches of
+training and evaluation differ. What is recorded is the mean over the tokens of the call itself, which is what the
+function returns when it is not given a number, in training and in evaluation. `backward_loss` has what was trained on.
+"""
+
+import sys
+
+import torch
+
+_NAME = "CrossEntropyLoss"
+
+
+def patch(session):
+    """Puts transformers' loss function under watch, once it is imported. Cheap to ask again."""
+    module = sys.modules.get("transformers.loss.loss_utils")
+    if module is not None:
+        session.patches.replace([module], "fixed_cross_entropy", lambda original: _watch(original, session))
+
+
+def _watch(original, session):
+    def fixed_cross_entropy(*args, **kwargs):
+        if torch.compiler.is_compiling() or not session.listening or session.elsewhere():
+            return original(*args, **kwargs)
+        losses = session.losses
+        losses.muted = True
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            losses.muted = False
+        try:
+            losses.returned(_NAME, result, lambda: _share(result, *args, **kwargs))
+        except Exception as error:
+            session.guard.failed("transformers' loss function", error)
+        return result
+    return fixed_cross_entropy
+
+
+def _share(result, source, target, num_items_in_batch=None, ignore_index=-100, **_):
+    """What `result` is multiplied by to be the mean over this call's targets; None: it is that."""
+    if num_items_in_batch is None:
+        return None
+    if torch.is_tensor(num_items_in_batch):
+        num_items_in_batch = num_items_in_batch.to(result.device)
+    return num_items_in_batch / (target != ignore_index).sum().clamp(min=1)
