@@ -25,6 +25,6 @@ def assert_same(run, snapshots):
             np.testing.assert_array_equal(run.tensor(name).value(n, mode="TRAIN"), value, err_msg=f"{name}, TRAIN step {n}")
 
 
-def series(run, name, mode, sub=None):
+def series(run, name, mode):
     tensor = run.tensor(name)
     return [float(tensor.value(n, mode=mode)) for n in tensor.steps(mode=mode, kind="any")]

@@ -109,8 +109,8 @@ def test_modes_of_the_loops(watched):
 
 
 class Lbfgs(Net):
-    def configure_gradient_clipping(self, *arguments):
-        super().configure_gradient_clipping(*arguments)
+    def configure_gradient_clipping(self, *arguments, **options):
+        super().configure_gradient_clipping(*arguments, **options)
         self.snapshots[-1] = self.global_step, self.snapshots[-1]
 
     def configure_optimizers(self):
