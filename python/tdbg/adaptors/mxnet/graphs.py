@@ -1,0 +1,179 @@
+"""Blocks inside hybridized ones. Such a block runs a graph, and those below it are never called with arrays again.
+
+But they were called once: while the graph was made, with symbols. Their symbols' names are those of the graph's nodes, so
+which node is which block's input and output is known exactly. The values come from the graph's monitor, which MXNet can
+set on a compiled graph but not take away again: in steps in which something is due, a second copy of the graph runs, the
+one with the monitor. It has no static memory (the monitor sees next to nothing there), and runs the same operators.
+"""
+
+import ctypes
+import re
+import warnings
+import weakref
+
+from mxnet.base import NDArrayHandle, py_str
+from mxnet.ndarray import NDArray
+from mxnet.symbol import Symbol
+
+from ..guard import say
+from . import arrays
+
+
+def symbols(value):
+    if isinstance(value, Symbol):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from symbols(v)
+
+
+def _spellings(entry):
+    """The monitor numbers the outputs of operators that do not name them."""
+    yield entry
+    match = re.fullmatch(r"(.*)_output(\d*)", entry)
+    if match:
+        yield f"{match.group(1)}_{match.group(2) or 0}"
+
+
+class _Graph:
+    """What is known of one block's graph."""
+
+    def __init__(self):
+        self.places = {}         # node's output -> [(block, "input" or "output", k)]
+        self.counts = {}         # (block, what) -> how many in one run of the graph
+        self.plain = self.monitored = None
+        self.callback = None
+
+    def add(self, block, what, value):
+        key = (id(block), what)
+        for symbol in symbols(value):
+            for entry in symbol.list_outputs():
+                number = self.counts.get(key, 0)
+                self.counts[key] = number + 1
+                self.places.setdefault(entry, []).append((weakref.ref(block), what, number))
+
+
+class Graphs:
+    def __init__(self, session):
+        self.session = session
+        self._graphs = weakref.WeakKeyDictionary()
+        self._running = None         # the places that the monitor looks up, while a graph runs
+        self._said = weakref.WeakSet()
+
+    def entered(self, block):
+        """`block` is called with arrays: if it makes a graph in there, it is a new one."""
+        if not getattr(block, "_cached_graph", True):
+            self._graphs[block] = _Graph()
+
+    def traced(self, owner, block, args, out):
+        """`block` was called with symbols while the graph of `owner` was made."""
+        graph = self._graphs.get(owner)
+        if graph is not None:
+            graph.add(block, "input", args)
+            graph.add(block, "output", out)
+
+    def begins(self, block, args):
+        """A hybridized block is about to run its graph. What to hand to `ended`, or None."""
+        if self._running is not None:
+            return None
+        if block._cached_op is None:
+            inputs = list(arrays.flat(args))
+            with inputs[0].context:
+                block._build_cache(*args)                # what the call itself would do first
+        graph = self._graphs.get(block)
+        if graph is None or not graph.places:
+            self._unseen(block, graph)
+            return None
+        wanted = self._wanted(graph)
+        if not wanted:
+            return None
+        if getattr(block, "_backend", None):
+            self._say(block, "its graph was handed to a backend: blocks inside it are not seen")
+            return None
+        if graph.plain is not block._cached_op:
+            self._build(block, graph, args)
+        self._inputs(wanted, args)
+        self._running = wanted
+        block._cached_op = graph.monitored
+        return graph
+
+    def ended(self, block, graph):
+        self._running = None
+        if block._cached_op is graph.monitored:
+            block._cached_op = graph.plain
+        tensors = self.session.blocks
+        for ref_, what, number in self._last(graph):
+            watched = tensors.watched(ref_)
+            if watched is not None and what in watched.wants:
+                tensors.count(watched, what, number)
+
+    @staticmethod
+    def _last(graph):
+        totals, blocks = {}, {}
+        for places in graph.places.values():
+            for ref, what, number in places:
+                block = ref()
+                if block is not None:
+                    key = (id(block), what)
+                    totals[key], blocks[key] = graph.counts[key], (block, what)
+        return [(*blocks[key], total) for key, total in totals.items()]
+
+    def _wanted(self, graph):
+        """{spelling of a node's output: [(block, watched, what, number in the step)]}."""
+        tensors, wanted = self.session.blocks, {}
+        for entry, places in graph.places.items():
+            rows = []
+            for ref, what, number in places:
+                block = ref()
+                watched = None if block is None else tensors.watched(block)
+                if watched is not None and what in watched.wants:
+                    rows.append((block, watched, what, tensors.number(watched, what) + number))
+            if rows:
+                for spelling in _spellings(entry):
+                    wanted[spelling] = rows
+        return wanted
+
+    def _build(self, block, graph, args):
+        plain, flags = block._cached_op, block._flags
+        static = ("static_alloc", "static_shape")
+        try:
+            block._cached_op = None
+            block._flags = [f for f in flags if f[0] not in static]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")         # said when the first one was made
+                block._build_cache(*args)
+            graph.monitored = block._cached_op
+        finally:
+            block._cached_op, block._flags = plain, flags
+        graph.plain = plain
+        graph.monitored._register_op_hook(self._seen, False)
+
+    def _inputs(self, wanted, args):
+        """What the graph's own inputs are to the blocks inside it; the monitor shows outputs only."""
+        inputs = list(arrays.flat(args))
+        names = ["data"] if len(inputs) == 1 else [f"data{i}" for i in range(len(inputs))]
+        for name, array in zip(names, inputs):
+            for row in wanted.pop(name, ()):
+                self.session.blocks.put(*row, array)
+
+    def _seen(self, name, operator, handle):
+        """Called by MXNet for each operator's output."""
+        array = NDArray(ctypes.cast(handle, NDArrayHandle), writable=False)     # ours to free, wanted or not
+        if self._running is None:
+            return                          # a backward pass through the monitored graph
+        try:
+            for row in self._running.pop(py_str(name), ()):
+                self.session.blocks.put(*row, array)
+        except Exception as error:
+            self.session.failed_inside(f"output {py_str(name)} of a graph", error)
+
+    def _unseen(self, block, graph):
+        if graph is None and any(self.session.blocks.watched(b) for b in block._children.values()):
+            self._say(block, "its graph was made before tdbg was attached: blocks inside it are not seen; "
+                             "attach earlier, or call hybridize() again")
+
+    def _say(self, block, why):
+        if block not in self._said:
+            self._said.add(block)
+            say(f"{block.name}: {why}")
+            self.session.lost("unsupported", 1, f"{block.name}: {why}")

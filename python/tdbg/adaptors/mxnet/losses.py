@@ -1,0 +1,150 @@
+"""Losses: what loss blocks returned, and what `backward` was called on.
+
+A loss block returns one value per sample: that vector is recorded, under the block's name. Values are copied when they
+appear (the script may write into them) by operators of MXNet's own, and waited for at the step's end.
+"""
+
+import numpy as np
+
+from . import arrays
+from .blocks import NOT_WANTED
+
+BACKWARD = "backward_loss"
+MAX_PENDING = 4096        # losses without a Trainer's step: somebody's training loop is not one we understand
+MAX_ELEMENTS = 1 << 20    # a loss larger than this is not copied
+
+
+class Losses:
+    """Losses of the step being trained and of the evaluation in progress."""
+
+    def __init__(self, session):
+        self.session = session
+        self.train, self.eval = [], []    # (name without its number, copy, micro-step)
+        self.micro = 0                    # backward calls since the last Trainer's step
+        self._base, self._used = {}, {}   # losses per name before the last Trainer's step of this TRAIN step; in it
+        self._ids = {}
+        self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
+        self._last = None                 # the loss that a block has just returned, and its copy
+
+    def returned(self, name, value, training):
+        """A loss block returned `value`."""
+        for array in arrays.flat(value):
+            copy = self._keep(self.train if training else self.eval, f"{name}_output", array, self.micro if training else 0)
+            # backward() is usually called on what a loss has just returned: one copy serves both.
+            self._last = (array, copy) if training and copy is not None else None
+
+    def backward(self, heads, wanted):
+        """backward() is about to run on `heads`. Counts a micro-step and keeps the values."""
+        self.micro += 1
+        last, self._last = self._last, None
+        if wanted:
+            for array in arrays.flat(heads):
+                copy = last[1] if last is not None and last[0] is array else None
+                self._keep(self.train, BACKWARD, array, self.micro - 1, copy)
+
+    def _keep(self, pending, name, array, micro, copy=None):
+        if len(pending) >= MAX_PENDING or array.size > MAX_ELEMENTS or array.stype != "default":
+            self.session.lost("unsupported", 1, f"{name}: " + (
+                "losses without a Trainer's step" if len(pending) >= MAX_PENDING else f"{array.shape} is not copied"))
+            return None
+        if not array.size:
+            return None
+        copy = arrays.copy(array) if copy is None else copy
+        pending.append((name, copy, micro))
+        return copy
+
+    def flush_train(self, accumulated):
+        """Records the losses that led to this Trainer's step. Those of one element at the step's own place are
+        returned as (ids, addresses, arrays to keep alive) for the batch of its parameters.
+
+        `accumulated`: gradients added up over backward calls. Each micro-step's losses are then at a sub-key of
+        their own, and for the step itself their mean; of backward_loss the sum, which is what the gradients are of.
+        """
+        pending, micro = self.train, self.micro if accumulated else 1
+        self.train, self.micro, self._last = [], 0, None
+        if not pending:
+            return (), (), ()
+        if self._as_tensor is None:
+            self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
+        self._used = {}
+        rows, whole, counts, last = [], {}, {}, 0
+        for name, copy, step in pending:
+            if micro > 1 and step != last:
+                counts, last = {}, step
+            number = counts.get(name, 0)
+            counts[name] = number + 1
+            self._used[name] = max(self._used.get(name, 0), number + 1)
+            full = _full(name, self._base.get(name, 0) + number)
+            rows.append((full, copy, step + 1 if micro > 1 else 0))
+            if micro > 1:
+                whole.setdefault(full, []).append(copy)
+        ids, found, alive = [], [], []
+        for full, copy, sub in rows:
+            if full.startswith(BACKWARD) and not self._as_tensor:
+                self.session.context.series(full, float(arrays.values(copy).sum()), sub)
+                continue
+            ident = self._id(full, copy)
+            if ident == NOT_WANTED:
+                continue
+            if sub or copy.ndim != 1 or copy.size != 1 or not arrays.is_plain(copy):
+                self.session.put_values(ident, arrays.values(copy), sub)
+            else:
+                ids.append(ident)
+                found += arrays.addresses([copy.handle])
+                alive.append(copy)
+        for full, copies in whole.items():
+            self._combine(full, copies)
+        return ids, found, alive
+
+    def _combine(self, full, copies):
+        """What the micro-steps' values are together, for the step itself."""
+        if any(c.shape != copies[0].shape for c in copies):
+            return
+        stacked = np.stack([arrays.values(c) for c in copies])
+        if full.startswith(BACKWARD):
+            if self._as_tensor:
+                self.session.put_values(self._id(full, copies[0]), stacked.sum(0), 0)
+            else:
+                self.session.context.series(full, float(stacked.sum()), 0)
+        elif (ident := self._id(full, copies[0])) != NOT_WANTED:
+            self.session.put_values(ident, stacked.mean(0), 0)
+
+    def next_trainer(self):
+        """A Trainer stepped and the TRAIN step goes on: later losses are numbered after those before it."""
+        for name, number in self._used.items():
+            self._base[name] = self._base.get(name, 0) + number
+        self._used = {}
+
+    def new_step(self):
+        self._base.clear()
+        self._used = {}
+
+    def flush_eval(self):
+        pending, self.eval = self.eval, []
+        counts = {}
+        for name, copy, _ in pending:
+            number = counts.get(name, 0)
+            counts[name] = number + 1
+            ident = self._id(_full(name, number), copy)
+            if ident != NOT_WANTED:
+                self.session.put_values(ident, arrays.values(copy), 0)
+
+    def discard(self):
+        """The step is not due."""
+        self.train.clear()
+        self.micro, self._last = 0, None
+
+    def _id(self, full, copy):
+        key = (full, copy.dtype, copy.ndim)
+        ident = self._ids.get(key)
+        if ident is None:
+            collections = ["losses"] if full.startswith(BACKWARD) else []
+            ident = self._ids[key] = self.session.run.define(
+                full, full, "loss", "", arrays.dtype_name(copy), list(copy.shape), copy.size != 1, -1, [], collections)
+        return ident
+
+
+def _full(name, number):
+    if name == BACKWARD:
+        return BACKWARD if number == 0 else f"{BACKWARD}_{number}"
+    return f"{name}_{number}"

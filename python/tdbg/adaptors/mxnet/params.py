@@ -1,0 +1,149 @@
+"""Parameters and gradients of one Trainer, handed over in one batched call per step.
+
+Gradients are what `Parameter.grad()` holds: summed over the batch, because Gluon differentiates the sum of what
+`backward` is called on and divides by `Trainer.step`'s batch size inside the update. The divisor is context
+(`context/gradient_divisor`), and nothing here multiplies. Over several contexts (devices) they are summed, which is what
+the update gets; a weight is the first context's.
+"""
+
+import numpy as np
+
+from . import arrays
+from .blocks import NOT_WANTED, parameter_kind, parameter_unit_axis
+
+#: Sparse parameters and gradients are put as dense ones, if those are no larger than this.
+MAX_DENSE = 64 << 20
+
+
+class TrainerTensors:
+    """What is recorded of one Trainer. Lives as long as it (see trainers.py), holds its parameters strongly."""
+
+    def __init__(self, session, serial, label):
+        self.session, self.serial, self.label = session, serial, label
+        self.params = []
+        self.ref = lambda: None              # weak reference to the Trainer
+        self.nested = 0                      # calls of step() or update() inside one
+        self.skipped = self.ignored = self.extras_done = False
+        self.accumulates = False             # some gradients add up over backward calls
+        self.total_bytes = 0
+        self._key = None
+        self._frozen = []
+
+    def refresh(self, trainer):
+        """Defines the tensors again where parameters were added, frozen, cast, moved or only now got their shapes."""
+        self.params = trainer._params
+        key = [(p._data, p._grad, p._grad_req) for p in self.params]
+        if self._key is not None and len(key) == len(self._key) and all(
+                a is x and b is y and c == z for (a, b, c), (x, y, z) in zip(key, self._key)):
+            return
+        self._key = key
+        self._define()
+        self.session.context.membership(self, trainer)
+
+    def _define(self):
+        names = self.session.names
+        self.accumulates = any(p._grad_req == "add" for p in self.params)
+        self.fast, self.fast_names, self.ids = [], [], []       # parameters whose memory is handed over
+        self.handles, self.grad_handles, self.grad_ids = [], [], []
+        self.odd, self._frozen = [], []                         # (parameter, weight's id, gradient's id, name)
+        self.total_bytes = 0
+        for parameter in self.params:
+            if parameter._data is None:
+                continue                                        # its shape is not known yet
+            name = names.of(parameter)
+            weight_id, gradient_id = self._ids(parameter, name)
+            weight = parameter._data[0]
+            self.total_bytes += weight.size * np.dtype(weight.dtype).itemsize
+            if parameter._grad_req == "null" and parameter_kind(name):
+                self._frozen.append((parameter, weight_id))
+            elif weight_id == NOT_WANTED and gradient_id == NOT_WANTED:
+                continue
+            elif self._is_fast(parameter):
+                self.fast.append(parameter)
+                self.fast_names.append(name)
+                self.handles.append(None if weight_id == NOT_WANTED else weight.handle)
+                self.ids.append(weight_id)
+                gradient = None if gradient_id == NOT_WANTED else parameter._grad[0]
+                self.grad_handles.append(None if gradient is None else gradient.handle)
+                self.grad_ids.append(gradient_id)
+            else:
+                self.odd.append((parameter, weight_id, gradient_id, name))
+        self.both_ids = self.ids + self.grad_ids
+
+    def _ids(self, parameter, name):
+        """The ids of a parameter's values and of its gradient."""
+        run, short = self.session.run, self.session.short_name(parameter, name)
+        block = self.session.owner(parameter)
+        kind, module_kind = parameter_kind(name), self.session.kind_of(block)
+        array = parameter._data[0]
+        dtype, shape = arrays.dtype_name(array), list(array.shape)
+        axis = parameter_unit_axis(block, kind, len(shape))
+        weight = run.define(name, short, kind, module_kind, dtype, shape, False, axis)
+        gradient = NOT_WANTED
+        if parameter._grad_req != "null":
+            gradient = run.define("gradient/" + name, "gradient/" + short, "gradient", module_kind, dtype, shape, False, axis)
+        return weight, gradient
+
+    @staticmethod
+    def _is_fast(parameter):
+        own = list(parameter._data) + list(parameter._grad or ())
+        return len(parameter._data) == 1 and all(arrays.is_plain(a) and a.dtype == own[0].dtype for a in own)
+
+    # One step -----------------------------------------------------------------------------------------------
+
+    def capture(self, reduced, only_fresh, losses=((), ())):
+        """Weights and gradients as they are now; waits for backward to be through. Returns the names of parameters
+        whose gradient this step did not compute.
+
+        `reduced`: the gradients of several contexts are summed already. `only_fresh`: the update will pass over
+        parameters that no backward reached. `losses`: (ids, addresses) that go with the same batch.
+        """
+        absent, grad_handles = [], self.grad_handles
+        if only_fresh:
+            fresh = [p._data[0]._fresh_grad for p in self.fast]
+            grad_handles = [h if f else None for h, f in zip(grad_handles, fresh)]
+            absent = [n for n, f, i in zip(self.fast_names, fresh, self.grad_ids) if not f and i != NOT_WANTED]
+        ids, found = list(losses[0]), list(losses[1])
+        found += arrays.addresses(self.handles + grad_handles)
+        self.session.run.put_many(ids + self.both_ids, found, 0, 0)
+        for parameter, weight_id, gradient_id, name in self.odd:
+            self._put(weight_id, parameter._data[:1], name)
+            if gradient_id == NOT_WANTED or parameter._grad is None:
+                continue
+            if only_fresh and not parameter._data[0]._fresh_grad:
+                absent.append(name)
+            else:
+                self._put(gradient_id, parameter._grad[:1] if reduced else parameter._grad, "gradient/" + name)
+        if not self.extras_done:
+            self.extras_done = True
+            for parameter, weight_id in self._frozen:       # they do not change: their first values are all there is
+                self._put(weight_id, parameter._data[:1], parameter.name)
+        return absent
+
+    def capture_gradients(self, point):
+        """The gradients alone, at a point of the step (before clipping)."""
+        self.session.run.put_many(self.grad_ids, arrays.addresses(self.grad_handles), 0, point)
+        for parameter, _, gradient_id, name in self.odd:
+            if gradient_id != NOT_WANTED and parameter._grad is not None:
+                self._put(gradient_id, parameter._grad, "gradient/" + name, point)
+
+    def capture_weights(self):
+        """The weights alone: the record at the end of a run."""
+        self.session.run.put_many(self.ids, arrays.addresses(self.handles), 0, 0)
+        for parameter, weight_id, _, name in self.odd:
+            self._put(weight_id, parameter._data[:1], name)
+        for parameter, weight_id in self._frozen:
+            self._put(weight_id, parameter._data[:1], parameter.name)
+
+    def _put(self, ident, parts, name, point=0):
+        """What has no memory of its own to show: sparse, on a device, or in several parts that add up."""
+        if ident == NOT_WANTED:
+            return
+        size = parts[0].size * np.dtype(parts[0].dtype).itemsize
+        if parts[0].stype != "default" and size > MAX_DENSE:
+            self.session.lost("unsupported", 1, f"{name}: {parts[0].stype}, {size >> 20} MiB as a dense array")
+            return
+        total = arrays.values(parts[0])
+        for part in parts[1:]:
+            total = total + arrays.values(part)
+        self.session.put_values(ident, total, 0, point)

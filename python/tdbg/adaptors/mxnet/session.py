@@ -1,0 +1,510 @@
+"""One training under watch: wires the pieces of the MXNet adaptor to a run.
+
+    ARMED  functions are replaced, nothing is on disk
+    OPEN   the first training event (a forward, backward or step of what a Trainer trains) opened the run
+    OFF    ended, disarmed, or the child of a fork
+
+What is replaced: Block.__call__, Trainer.__init__, step and update, NDArray.backward, autograd.backward,
+gluon.utils.clip_global_norm.
+"""
+
+import json
+import os
+import sys
+import threading
+import weakref
+
+import mxnet
+from mxnet import autograd
+from mxnet.gluon import Block, Trainer
+from mxnet.gluon import utils as gluon_utils
+from mxnet.ndarray import NDArray
+from mxnet.symbol import Symbol
+
+from ..forecast import Forecast
+from ..guard import Guard, say
+from ..patches import Patches
+from ..requests import obey
+from ..steps import EVAL, PREDICT, TRAIN, Clock
+from . import arrays
+from .blocks import BlockTensors, Names, block_kind, is_loss, tree
+from .context import Context
+from .graphs import Graphs
+from .losses import Losses
+from .trainers import Trainers
+
+ARMED, OPEN, OFF = "armed", "open", "off"
+
+
+class Session:
+    """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
+    :param explicit: only Trainers of the models handed over by `add_model` are watched.
+    Threads: events of other threads than the one that opened the run are ignored.
+    """
+
+    def __init__(self, open_run, options=None, explicit=False):
+        self.open_run, self.options, self.explicit = open_run, dict(options or {}), explicit
+        self.state = ARMED
+        self.run = None
+        self.plan = {}
+        self.guard = Guard("mxnet", self._adaptor_error, self.disarm)
+        self.names = Names()
+        self.blocks = BlockTensors(self)
+        self.graphs = Graphs(self)
+        self.context = Context(self)
+        self.losses = Losses(self)
+        self.trainers = Trainers(self)
+        self.clock = Clock(self._begin, self._end)
+        self.by_optimizer = True       # False where the plan says step_by: forward
+        self.clip_wanted = False
+        self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
+        self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
+        self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
+        self.patches = Patches()
+        self._calls = threading.local()              # .stack: blocks that are being called with arrays, outermost first
+        self._models = []                            # weak references: handed over by the script
+        self._roots = weakref.WeakKeyDictionary()    # block -> (generation, does a Trainer we follow train some of it)
+        self._owners = {}                            # id(parameter) -> weak reference to its block
+        self._late = None                            # an error of the training's own, seen where it could not be raised
+        self._thread = None
+        self._ended = False                          # or not ours to end
+        self._steps_closed = 0
+        self._more_until = 0                         # somebody asked for more detail, up to this step
+        self._soon = []                              # values recorded by the script while no step was open
+
+    @property
+    def listening(self):
+        return self.state is not OFF
+
+    # Replaced functions -------------------------------------------------------------------------------------
+
+    def install(self):
+        replace = self.patches.replace
+        replace([Block], "__call__", self._watch_call)
+        replace([Trainer], "__init__", self._watch_init)
+        replace([Trainer], "step", lambda original: self._watch_step(original, reduced=False))
+        replace([Trainer], "update", lambda original: self._watch_step(original, reduced=True))
+        replace([NDArray], "backward", self._watch_backward)
+        replace([autograd], "backward", self._watch_backward)
+        replace([gluon_utils], "clip_global_norm", self._watch_clipping)
+
+    def guarded(self, site, function, *arguments):
+        """Our own work inside the training's: what goes wrong in it stays here, what goes wrong in the training's
+        own computation and shows while we wait for it comes out."""
+        try:
+            return function(*arguments)
+        except arrays.TrainingError as error:
+            raise error.error from None
+        except Exception as error:
+            self.guard.failed(site, error)
+            return None
+
+    def failed_inside(self, site, error):
+        """As `guarded`, where nothing can be raised: inside a call from MXNet."""
+        if isinstance(error, arrays.TrainingError):
+            self._late = error.error
+        else:
+            try:
+                self.guard.failed(site, error)
+            except Exception as strict:
+                self._late = strict
+
+    def _watch_call(self, original):
+        session = self
+
+        def __call__(block, *args, **kwargs):
+            if not session.listening or session.elsewhere():
+                return original(block, *args, **kwargs)
+            calls = session._calls
+            stack = getattr(calls, "stack", None)
+            if stack is None:
+                stack = calls.stack = []
+            if _symbolic(args):
+                out = original(block, *args, **kwargs)
+                if stack:
+                    session.guarded("a graph", session.graphs.traced, stack[-1], block, args, out)
+                return out
+            stack.append(block)
+            graph = None
+            try:
+                graph = session.guarded(f"forward of {block.name}", session._entered, block, args, len(stack) == 1)
+                out = original(block, *args, **kwargs)
+            finally:
+                stack.pop()
+                if graph is not None:
+                    session.guarded("a graph", session.graphs.ended, block, graph)
+            session.guarded(f"forward of {block.name}", session._returned, block, args, out, stack)
+            return out
+
+        return __call__
+
+    def _watch_init(self, original):
+        session = self
+
+        def __init__(trainer, *args, **kwargs):
+            original(trainer, *args, **kwargs)
+            if session.listening:
+                session.guarded("a new Trainer", session.trainers.made, trainer)
+
+        return __init__
+
+    def _watch_step(self, original, reduced):
+        session = self
+
+        def step(trainer, batch_size, ignore_stale_grad=False):
+            if not session.listening or session.elsewhere():
+                return original(trainer, batch_size, ignore_stale_grad)
+            updates = trainer._optimizer.num_update
+            session.guarded("a Trainer's step", session.trainers.pre, trainer, batch_size, ignore_stale_grad, reduced)
+            try:
+                result = original(trainer, batch_size, ignore_stale_grad)
+            except BaseException:
+                session.trainers.left(trainer)
+                raise
+            session.guarded("after a Trainer's step", session.trainers.post, trainer, updates)
+            return result
+
+        return step
+
+    def _watch_backward(self, original):
+        session = self
+
+        def backward(heads, *args, **kwargs):
+            if session.listening and not session.elsewhere():
+                session.guarded("backward", session._before_backward, heads)
+            return original(heads, *args, **kwargs)
+
+        return backward
+
+    def _watch_clipping(self, original):
+        session = self
+
+        def clip_global_norm(arrays_, max_norm, check_isfinite=True):
+            watched = session.state is OPEN and not session.elsewhere()
+            if watched:
+                session.guarded("gradients before clipping", session.trainers.before_clipping)
+            norm = original(arrays_, max_norm, check_isfinite)
+            if watched:
+                session.context.norm = norm
+            return norm
+
+        return clip_global_norm
+
+    # Opening ------------------------------------------------------------------------------------------------
+
+    def ensure_open(self):
+        if self.run is not None:
+            return self.state is OPEN
+        if self.state is not ARMED:
+            return False
+        try:
+            self._open()
+        except Exception as error:
+            self.disarm()
+            if self.guard.strict:
+                raise
+            say(f"nothing is captured: {error}; training goes on")
+            return False
+        return self.state is OPEN
+
+    def _open(self):
+        rank, world_size = _rank()
+        self._thread = threading.get_ident()
+        self.run = self.open_run(**{"adaptor": f"mxnet {mxnet.__version__}", "command": list(sys.orig_argv),
+                                    "rank": rank, "world_size": world_size, **self.options})
+        self.plan = json.loads(self.run.plan() or "{}")
+        self.state = OPEN
+        self.context.enabled = bool(self.plan.get("context", True))
+        self.by_optimizer = self.plan.get("step_by", "optimizer") != "forward"
+        self.clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
+                               for c in self.plan.get("collections", []))
+        self._forecast = Forecast(self.plan)
+        self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT)}
+        self._look_ahead()
+        self.context.started()
+        if 0 <= self.plan.get("include_workers", -1) != rank:
+            self._ended = True
+            self.run.abandon()
+            self.disarm()
+
+    # Models -------------------------------------------------------------------------------------------------
+
+    def add_model(self, block):
+        if not isinstance(block, Block):
+            raise TypeError(f"attach(model=...): a gluon.Block is accepted, not {type(block).__name__}")
+        self._models.append(weakref.ref(block))
+        for entry in self.trainers.entries.values():
+            trainer = entry.ref()
+            if trainer is not None:
+                entry.ignored = not self.follows(trainer)
+        self.trainers.generation += 1
+
+    def follows(self, trainer):
+        """Does it train (a part of) a model that we watch?"""
+        if not self.explicit:
+            return True
+        own = {id(p) for ref in self._models if (m := ref()) is not None for p in m.collect_params().values()}
+        return any(id(p) in own for p in trainer._params)
+
+    def known_parameters(self):
+        """Of every model that was called, and handed over."""
+        models = [m for ref in self._models if (m := ref()) is not None]
+        models += [] if self.explicit else [b for b, (_, ours) in list(self._roots.items()) if ours]
+        return list({id(p): p for m in models for p in m.collect_params().values()}.values())
+
+    def _is_ours(self, block):
+        """Is anything of it trained? A data set's transforms are blocks, too."""
+        known = self._roots.get(block)
+        generation = self.trainers.generation
+        if known is not None and known[0] == generation:
+            return known[1]
+        parameters = [] if is_loss(block) else list(block.collect_params().values())
+        for trainer in {id(p._trainer): p._trainer for p in parameters if p._trainer is not None}.values():
+            self.trainers.made(trainer)          # one that was there before we were
+        trained = self.trainers.trained()
+        ours = any(id(p) in trained for p in parameters)
+        self._roots[block] = (self.trainers.generation, ours)
+        if ours:
+            for b in tree(block):
+                for p in b._reg_params.values() if hasattr(b, "_reg_params") else ():
+                    self._owners.setdefault(id(p), weakref.ref(b))
+        return ours
+
+    def owner(self, parameter):
+        ref = self._owners.get(id(parameter))
+        return None if ref is None else ref()
+
+    def kind_of(self, block):
+        return "" if block is None else block_kind(block)
+
+    def short_name(self, parameter, name):
+        """Without the model's own prefix, which Gluon counts up with every model made."""
+        for root, (_, ours) in list(self._roots.items()):
+            if ours and root.prefix and name.startswith(root.prefix) and self.owner(parameter) is not root:
+                return name[len(root.prefix):]
+        return name
+
+    # Events: forward and backward ---------------------------------------------------------------------------
+
+    def _entered(self, block, args, outermost):
+        if outermost:
+            self._model_begins(block, args)
+        if not self.blocks.active and self.state is not ARMED:
+            return None
+        self.graphs.entered(block)
+        if self.blocks.armed and getattr(block, "_active", False):
+            return self.graphs.begins(block, args)
+        return None
+
+    def _model_begins(self, block, args):
+        if not self._is_ours(block) or not self.ensure_open():
+            return
+        self.blocks.install(block)
+        self.close_evaluation()
+        if autograd.is_recording():
+            self._trains(args)
+        elif not autograd.is_training():
+            self._evaluates(args)
+        else:
+            self.blocks.armed = False            # in training mode without gradients: averages are being updated
+
+    def _trains(self, args):
+        if not self.idle[TRAIN]:
+            self.context.saw_batch(args)
+        if not self.by_optimizer:
+            self.close_forward()
+            self.blocks.armed = self.clock.forward(TRAIN) and self.blocks.active
+        elif self.blocks.active:
+            self.blocks.armed = self.clock.train()
+
+    def _evaluates(self, args):
+        if not self.by_optimizer:
+            self.close_forward()
+        self.evaluating, self._mode_said = True, self.mode_wanted
+        mode = PREDICT if self._mode_said == PREDICT else EVAL
+        if not self.idle[mode]:
+            self.context.saw_batch(args)
+        if self.blocks.active:
+            self.blocks.armed = self.clock.evaluate(mode)
+
+    def _returned(self, block, args, out, stack):
+        if self._late is not None:
+            late, self._late = self._late, None
+            raise arrays.TrainingError(late)
+        if is_loss(block):
+            self._loss(block, args, out, stack)
+        elif self.blocks.armed and (stack or self._is_ours(block)):
+            self.blocks.ran(block, args, out)
+
+    def _loss(self, block, args, out, stack):
+        training = autograd.is_recording()
+        if not (training or self.evaluating) or (stack and is_loss(stack[-1])) or not self.trainers.entries:
+            return
+        mode = TRAIN if training else PREDICT if self._mode_said == PREDICT else EVAL
+        if not self.ensure_open() or self.idle[mode]:
+            return
+        self.losses.returned(self.names.of(block), out, training)
+        self.blocks.install(block)
+        if self.blocks.active:
+            self.blocks.armed = self.clock.mode is not None and self.clock.due
+            if self.blocks.armed:
+                self.blocks.ran(block, args, out)
+
+    def _before_backward(self, heads):
+        if not self.trainers.entries or not self.ensure_open():
+            return
+        self.close_evaluation()
+        self.losses.backward(heads, not self.idle[TRAIN])
+
+    def sub(self):
+        """Sub-key of what happens now: 0 for the first micro-step of a step, n + 1 for later ones."""
+        if self.clock.evaluates or not self.by_optimizer or not self.losses.micro or not self.trainers.accumulate:
+            return 0
+        return self.losses.micro + 1
+
+    def place(self):
+        return self._steps_closed, self.clock.mode, self.sub()
+
+    def close_evaluation(self):
+        if not self.evaluating:
+            return
+        self.evaluating = False
+        due = self.clock.due if self.clock.evaluates else self.clock.evaluate(
+            PREDICT if self._mode_said == PREDICT else EVAL)
+        if due:
+            self.losses.flush_eval()
+            self.context.add_batch()
+            self.context.flush()
+        self.losses.eval.clear()
+        self.context.discard()
+        self.clock.close()
+
+    def close_forward(self):
+        """Where a step is a forward: ends it, with what no Trainer has taken yet."""
+        if self.clock.mode == TRAIN and self.clock.due and self.losses.train:
+            ids, found, alive = self.losses.flush_train(False)
+            if ids:
+                self.run.put_many(ids, found, 0, 0)      # `alive` holds their memory
+            del alive
+        self.clock.close()
+
+    # Steps --------------------------------------------------------------------------------------------------
+
+    def _look_ahead(self):
+        self._forecast.more = self.run.global_step + 1 < self._more_until
+        for mode, step in self._mode_steps.items():
+            self.idle[mode] = not self._forecast.due(mode, step + 1)
+
+    def _begin(self, mode):
+        self._mode_steps[mode] += 1
+        due = self.run.begin_step(mode)
+        waiting, self._soon = self._soon, []
+        for put in waiting:
+            put()
+        return due
+
+    def _end(self, mode, skipped):
+        self.run.end_step(skipped)
+        self._steps_closed += 1
+        self._look_ahead()
+        self.blocks.armed = False
+        if mode == TRAIN:
+            self.losses.new_step()
+        request = self.run.take_request()
+        if request is not None and (until := obey(self.run, request)):
+            self._more_until = until
+            self._look_ahead()
+
+    def put_values(self, ident, array, sub=0, point=0):
+        """A NumPy array, in the open step."""
+        if array.size:
+            self.run.put_array(ident, array, sub, point)
+
+    def soon(self, put):
+        """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
+        if self.clock.mode is not None:
+            put()
+        elif len(self._soon) < 4096:
+            self._soon.append(put)
+
+    def elsewhere(self):
+        """Are we in another thread than the training?"""
+        return self._thread is not None and threading.get_ident() != self._thread
+
+    def lost(self, cause, tensors, detail):
+        if self.run is not None:
+            self.run.count_loss(cause, tensors, detail)
+
+    # The end ------------------------------------------------------------------------------------------------
+
+    def finish(self, reason, message=""):
+        """Closes what is open, records the final weights, seals the run. Idempotent."""
+        if self.state is OPEN:
+            try:
+                self._last_words()
+            except arrays.TrainingError as error:
+                say(f"the last steps could not be read: {error}")
+            except Exception as error:
+                self.guard.failed("the end of the run", error)
+        self.disarm()
+        if self.run is not None and not self._ended:
+            self._ended = True
+            self.run.end(reason, message)
+
+    def _last_words(self):
+        self.close_evaluation()
+        if self.by_optimizer:
+            self.clock.close()
+        else:
+            self.close_forward()
+        if self.plan.get("record_end", True):
+            self.run.begin_end()
+            for entry in self.trainers.with_tensors():
+                entry.capture_weights()
+
+    def disarm(self):
+        """Takes the replacements away; the run, if open, is not touched."""
+        self.state = OFF
+        self.patches.undo()
+
+    def forked(self):
+        """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
+        if self.state is OPEN:
+            self._ended = True
+            self.run.abandon()
+            self.state = OFF
+
+    def at_exit(self):
+        reason, message = "completed", ""
+        # The interpreter leaves an uncaught exception here before atexit runs, whoever replaced sys.excepthook.
+        error = getattr(sys, "last_value", None)
+        if error is not None and not hasattr(sys, "ps1"):
+            reason, message = "exception", f"{type(error).__name__}: {error}"
+        try:
+            self.finish(reason, message)
+        except Exception as failure:
+            say(f"while ending the run: {failure}")
+
+    def _adaptor_error(self, text):
+        self.lost("adaptor_error", 1, text)
+
+
+def _symbolic(args):
+    first = args[0] if args else None
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    return isinstance(first, Symbol)
+
+
+def _rank():
+    """(rank, world size) of Horovod, else of whoever set RANK and WORLD_SIZE, else of a worker of MXNet's parameter server."""
+    horovod = sys.modules.get("horovod.mxnet")
+    try:
+        if horovod is not None:
+            return horovod.rank(), horovod.size()
+        for rank, size in (("RANK", "WORLD_SIZE"), ("DMLC_WORKER_ID", "DMLC_NUM_WORKER")):
+            if rank in os.environ and size in os.environ:
+                return int(os.environ[rank]), int(os.environ[size])
+    except ValueError:
+        pass
+    return 0, 1

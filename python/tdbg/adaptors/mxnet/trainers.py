@@ -1,0 +1,120 @@
+"""Trainers: the clock of a training, and the place where its tensors are final.
+
+`Trainer.step` (or `update`, after `allreduce_grads` and clipping) is entered with gradients computed and weights as the
+gradients were computed with: everything of a step is taken there, in one go.
+"""
+
+import weakref
+
+from ..steps import TRAIN
+from .params import TrainerTensors
+
+KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead Trainer's parameters that may wait for the end of the run
+BEFORE_CLIP = 2
+
+
+class Trainers:
+    """Every Trainer that was made or has stepped, and what happens around their steps."""
+
+    def __init__(self, session):
+        self.session = session
+        self.entries = {}              # id(trainer) -> TrainerTensors
+        self.generation = 0            # counts changes of who trains what
+        self._departed = []            # of Trainers that died since the last one was made, if small
+        self._labels, self._serial = {}, 0
+
+    def made(self, trainer):
+        entry = self.entries.get(id(trainer))
+        if entry is not None and entry.ref() is trainer:
+            return entry
+        base = type(trainer._optimizer).__name__
+        used = self._labels.get(base, 0)
+        self._labels[base] = used + 1
+        self._serial += 1
+        entry = TrainerTensors(self.session, self._serial, base if used == 0 else f"{base}_{used}")
+        entry.params = trainer._params
+        entry.ignored = not self.session.follows(trainer)
+        key = id(trainer)
+        entry.ref = weakref.ref(trainer, lambda _: self._died(key))
+        self.entries[key] = entry
+        self._departed = []
+        self.generation += 1
+        return entry
+
+    def _died(self, key):
+        entry = self.entries.pop(key, None)
+        if entry is not None and entry.total_bytes and entry.total_bytes <= KEEP_AFTER_DEATH:
+            self._departed.append(entry)
+
+    def with_tensors(self):
+        """What there is to record when the run ends."""
+        return [e for e in [*self.entries.values(), *self._departed] if e.total_bytes and not e.ignored]
+
+    def trained(self):
+        """id()s of the parameters that some Trainer followed here has."""
+        return {id(p) for e in self.entries.values() if not e.ignored for p in e.params}
+
+    @property
+    def accumulate(self):
+        return any(e.accumulates for e in self.entries.values())
+
+    def pre(self, trainer, divisor, only_fresh, reduced):
+        """A Trainer is about to step."""
+        entry = self.made(trainer)
+        if entry.ignored or not self.session.ensure_open():
+            return
+        entry.nested += 1
+        if entry.nested > 1:
+            return
+        session = self.session
+        session.close_evaluation()
+        due = session.clock.about_to_step(entry.serial) if session.by_optimizer else session.clock.due
+        if not due:
+            session.losses.discard()
+            session.context.discard()
+            return
+        entry.refresh(trainer)
+        micro = session.losses.micro
+        losses = session.losses.flush_train(entry.accumulates)
+        absent = entry.capture(reduced, only_fresh, losses)
+        session.context.trainer_step(entry, trainer, divisor, micro if entry.accumulates else min(micro, 1), absent)
+        session.context.flush()
+
+    def post(self, trainer, updates):
+        """It has. `updates`: the optimizer's count before."""
+        entry = self.entries.get(id(trainer))
+        if entry is None or entry.ignored or not entry.nested:
+            return
+        entry.nested -= 1
+        session = self.session
+        if entry.nested or session.clock.mode != TRAIN or not session.by_optimizer:
+            return
+        skipped = getattr(trainer, "_amp_loss_scaler", None) is not None and trainer._optimizer.num_update == updates
+        alone = session.clock.expected is None and self._nobody_left(entry)
+        if not session.clock.has_stepped(entry.serial, skipped, alone):
+            session.losses.next_trainer()
+
+    def left(self, trainer):
+        """An exception came out of it."""
+        entry = self.entries.get(id(trainer))
+        if entry is not None and entry.nested:
+            entry.nested -= 1
+
+    def _nobody_left(self, entry):
+        """Before the first step has closed: has every trainable parameter we know of been stepped?"""
+        serials = self.session.clock.stepped | {entry.serial}
+        stepped = {id(p) for e in self.entries.values() if e.serial in serials for p in e.params}
+        known = [p for e in self.entries.values() if not e.ignored and e.ref() is not None for p in e.params]
+        return not any(p._grad_req != "null" and id(p) not in stepped
+                       for p in [*known, *self.session.known_parameters()])
+
+    def before_clipping(self):
+        """Gradients before clipping, of every Trainer that has not stepped yet."""
+        session = self.session
+        for entry in list(self.entries.values()):
+            trainer = entry.ref()
+            if trainer is None or entry.ignored or entry.serial in session.clock.stepped or not session.ensure_open():
+                continue
+            if session.clip_wanted and session.by_optimizer and session.clock.train():
+                entry.refresh(trainer)
+                entry.capture_gradients(BEFORE_CLIP)
