@@ -1,0 +1,168 @@
+"""What differs between Keras' backends: which objects are tensors, where they may be taken from, how they are read."""
+
+import contextlib
+import functools
+
+import numpy as np
+
+
+def _flatten(value):
+    """The leaves of any structure that Keras passes around."""
+    from keras.src import tree
+    return tree.flatten(value)
+
+
+class TensorFlow:
+    name = "tensorflow"
+    extras = True           # a step is a function with outputs, to which more can be added
+
+    def __init__(self):
+        import tensorflow as tf
+        self._tf = tf
+        self._graph = tf.compat.v1.get_default_graph
+        self.version = tf.__version__
+        self.flatten = _flatten
+
+    def place(self):
+        return None if self._tf.executing_eagerly() else self._graph()
+
+    def is_tensor(self, value):
+        if not isinstance(value, self._tf.Tensor) or value.dtype in (self._tf.string, self._tf.variant, self._tf.resource):
+            return False
+        eager = hasattr(value, "_numpy")
+        return eager if self._tf.executing_eagerly() else not eager and value.graph is self._graph()
+
+    def replicas(self):
+        return self._tf.distribute.get_strategy().num_replicas_in_sync
+
+    def differentiation(self, collector):
+        return contextlib.nullcontext()
+
+    def read(self, variable):
+        return self._tf.convert_to_tensor(variable.value if hasattr(variable, "path") else variable)
+
+    def dense(self, gradient):
+        return self._tf.convert_to_tensor(gradient) if isinstance(gradient, self._tf.IndexedSlices) else gradient
+
+    def cast(self, value, like):
+        return self._tf.cast(value, like.dtype)
+
+    def numpy(self, tensor):
+        """A view of host memory where the tensor lies there. Belongs to the tensor."""
+        return tensor._numpy() if hasattr(tensor, "_numpy") else np.asarray(tensor)
+
+
+class Jax:
+    name = "jax"
+    extras = True
+
+    def __init__(self):
+        import jax
+        self._jax = jax
+        self.version = jax.__version__
+        self.flatten = _flatten
+        try:
+            from jax._src.core import trace_ctx
+            self._context = trace_ctx if hasattr(trace_ctx, "trace") else None
+        except ImportError:
+            self._context = None
+
+    def place(self):
+        return None if self._context is None else self._context.trace
+
+    def is_tensor(self, value):
+        return isinstance(value, self._jax.Array) and not self._jax.dtypes.issubdtype(value.dtype, self._jax.dtypes.prng_key)
+
+    def replicas(self):
+        return 1
+
+    @contextlib.contextmanager
+    def differentiation(self, collector):
+        """Tensors inside a function that is differentiated leave it as its auxiliary results."""
+        jax, value_and_grad, grad = self._jax, self._jax.value_and_grad, self._jax.grad
+
+        def watched(function, argnums=0, has_aux=False, **options):
+            @functools.wraps(function)
+            def inner(*args, **kwargs):
+                with collector.inside() as extras:
+                    out = function(*args, **kwargs)
+                value, aux = out if has_aux else (out, None)
+                return value, (aux, extras)
+
+            differentiated = value_and_grad(inner, argnums, has_aux=True, **options)
+
+            def call(*args, **kwargs):
+                (value, (aux, extras)), gradients = differentiated(*args, **kwargs)
+                collector.merge(extras)
+                return ((value, aux) if has_aux else value), gradients
+            return call
+
+        def watched_grad(function, argnums=0, has_aux=False, **options):
+            both = watched(function, argnums, has_aux, **options)
+
+            def call(*args, **kwargs):
+                value, gradients = both(*args, **kwargs)
+                return (gradients, value[1]) if has_aux else gradients
+            return call
+
+        jax.value_and_grad, jax.grad = watched, watched_grad
+        try:
+            yield
+        finally:
+            jax.value_and_grad, jax.grad = value_and_grad, grad
+
+    def read(self, variable):
+        return variable.value if hasattr(variable, "path") else variable
+
+    def dense(self, gradient):
+        return gradient
+
+    def cast(self, value, like):
+        return self._jax.numpy.asarray(value, like.dtype)
+
+    def numpy(self, tensor):
+        return np.asarray(tensor)
+
+
+class Torch:
+    name = "torch"
+    extras = False          # everything happens at once, and updates are in place: read before it is too late
+
+    def __init__(self):
+        import torch
+        self._torch = torch
+        self.version = torch.__version__
+        self.flatten = _flatten
+
+    def place(self):
+        return None
+
+    def is_tensor(self, value):
+        return isinstance(value, self._torch.Tensor) and value.layout is self._torch.strided
+
+    def replicas(self):
+        return 1
+
+    def read(self, variable):
+        value = variable.value if hasattr(variable, "path") else variable
+        return value.detach() if isinstance(value, self._torch.Tensor) else value
+
+    def dense(self, gradient):
+        return gradient.to_dense() if gradient is not None and gradient.layout is not self._torch.strided else gradient
+
+    def cast(self, value, like):
+        return value
+
+    def numpy(self, tensor):
+        """bfloat16, which NumPy does not know, comes as ml_dtypes'."""
+        tensor = tensor.detach().cpu().contiguous()
+        if tensor.dtype is self._torch.bfloat16:
+            import ml_dtypes
+            return tensor.view(self._torch.uint16).numpy().view(ml_dtypes.bfloat16)
+        return tensor.numpy()
+
+
+def make(name):
+    """The backend that Keras was configured with; None for one that we do not know (OpenVINO trains nothing)."""
+    cls = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}.get(name)
+    return None if cls is None else cls()

@@ -1,0 +1,211 @@
+"""What a step function is asked for beside its result, while it is traced (or, where nothing is traced, while it runs).
+
+A `Collector` is current from the begin to the end of a model's train_step, test_step or predict_step, in the thread
+that runs it. Patched functions of Keras (optimizers' `apply`, `compute_loss`, `Layer.__call__`) hand it tensors; what is
+wanted becomes an extra output of the function. In a graph those tensors have no values, and one that belongs to an
+inner graph (the body of a loop, a branch) must not be taken out of it: `place` tells them apart.
+"""
+
+import contextlib
+import threading
+
+#: Names of extra outputs that are no tensors of the training.
+BATCH, ITERATION, FINITE = "context/batch", "iteration", "finite"
+#: Between a name and its number, where a step has several tensors of that name.
+AGAIN = "\n"
+
+_here = threading.local()
+
+
+def current():
+    """The collector of this thread's step function; None outside of one."""
+    return getattr(_here, "collector", None)
+
+
+class Collector:
+    """:param backend: see backends.py.
+    :param only: names that are taken; None: all that are wanted.
+    """
+
+    def __init__(self, session, backend, model, mode, only=None):
+        self.session, self.backend, self.model, self.mode = session, backend, model, mode
+        self._only = only
+        self.tensors = {}               # name -> tensor; the second of a name has AGAIN and 1 behind it
+        self._into = self.tensors
+        self._place = backend.place()
+        self._calls = []                # (layer, inputs, outputs), named when all are known
+        self.absent = []                # names of variables without a gradient
+        self.unseen = set()             # labels of layers in inner graphs
+        self.optimizers = []
+        self.before_update = None       # called when an optimizer is about to change the weights, where nothing is traced
+        self.replicas = backend.replicas()
+
+    @contextlib.contextmanager
+    def active(self):
+        before = current()
+        _here.collector = self
+        try:
+            yield self
+        finally:
+            _here.collector = before
+
+    @contextlib.contextmanager
+    def inside(self):
+        """A function that is differentiated: its tensors leave it by the dictionary that this yields."""
+        place, into = self._place, self._into
+        self._place, self._into = self.backend.place(), {}
+        try:
+            yield self._into
+            self.name_layers()
+        finally:
+            self._place, self._into = place, into
+
+    def merge(self, found):
+        """Tensors that came out of a differentiated function."""
+        for key, tensor in found.items():
+            name, n = key, 0
+            while key in self._into:
+                n += 1
+                key = f"{name.partition(AGAIN)[0]}{AGAIN}{n}"
+            self._into[key] = tensor
+
+    def take(self):
+        """What was found so far; the next call gives what came after."""
+        self.name_layers()
+        found, self.tensors = self.tensors, {}
+        self._into = self.tensors
+        return found
+
+    def here(self):
+        """May tensors of this place be handed over?"""
+        return self.backend.place() is self._place
+
+    def add(self, name, tensor, kind, module_kind="", short="", unit_axis=-1, collections=(), variable=False):
+        if not self.backend.is_tensor(tensor):
+            return
+        if self.session.entry(name, kind, module_kind, short, unit_axis, collections, variable) is None:
+            return
+        key, n = name, 0
+        while key in self._into:
+            n += 1
+            key = f"{name}{AGAIN}{n}"
+        if self._only is None or key in self._only:
+            self._into[key] = tensor
+
+    def number(self, name, tensor):
+        """One number of the training context."""
+        if self.session.context_wanted and name not in self._into:
+            self._into[name] = tensor
+
+    # What the patched functions report --------------------------------------------------------------------------
+
+    def batch(self, x, y):
+        """`x`, `y`: what the step function was given, any structure of tensors."""
+        tree = self.backend.flatten
+        tensors = [t for t in tree(x) if self.backend.is_tensor(t)]
+        if tensors and self.session.context_wanted and self.replicas == 1:
+            self.tensors[BATCH] = tensors[0]
+        if self.replicas == 1:
+            self._several("inputs", tensors, "input", ["model_input"])
+            self._several("labels", [t for t in tree(y) if self.backend.is_tensor(t)], "label")
+
+    def predictions(self, y_pred):
+        if self.replicas == 1:
+            found = [t for t in self.backend.flatten(y_pred) if self.backend.is_tensor(t)]
+            if not any(key.startswith("predictions") for key in self._into):
+                self._several("predictions", found, "prediction")
+
+    def _several(self, name, tensors, kind, collections=()):
+        for n, tensor in enumerate(tensors):
+            label = name if len(tensors) == 1 else f"{name}_{n}"
+            self.add(label, tensor, kind, collections=collections, variable=True,
+                     unit_axis=-1 if len(tensor.shape) < 2 else len(tensor.shape) - 1)
+
+    def loss(self, value):
+        if self.here() and self.backend.is_tensor(value) and "loss" not in self._into:
+            # Under a distribution strategy each replica's loss is its share of the whole.
+            self.add("loss", value * self.replicas if self.replicas > 1 else value, "loss")
+
+    def layer(self, layer, args, kwargs, outputs):
+        if layer is self.model or self.replicas > 1:
+            return
+        if not self.here():
+            self.unseen.add(layer.name)
+            return
+        self._calls.append((self._into, layer, (args, kwargs), outputs))
+
+    def name_layers(self):
+        """Outputs and inputs are named when it is known how many there are. Call at the end of the place they are of."""
+        found, into = {}, self._into
+        for own, layer, inputs, outputs in self._calls:
+            if own is not into:
+                continue
+            label = self.session.names.layer(layer, self.model.name)
+            for kind, value in (("input", inputs), ("output", outputs)):
+                tensors = [t for t in self.backend.flatten(value) if self.backend.is_tensor(t)]
+                found.setdefault((kind, label), (layer, []))[1].extend(tensors)
+        self._calls = [call for call in self._calls if call[0] is not into]
+        for (kind, label), (layer, tensors) in found.items():
+            self.session.layer_tensors(self, kind, label, layer, tensors)
+
+    def gradients(self, optimizer, gradients, variables):
+        """`optimizer` is about to apply `gradients`; the variables still have the values they were computed with."""
+        if not self.here():
+            return
+        session, backend = self.session, self.backend
+        variables = list(variables)
+        if optimizer not in self.optimizers:
+            self.optimizers.append(optimizer)
+        session.names.learn(self.model)
+        final = final_gradients(optimizer, gradients, variables, backend, self.replicas)
+        for variable, gradient in zip(variables, final):
+            named = session.names.of(variable)
+            if gradient is None:
+                self.absent.append(named.gradient)
+            else:
+                self.add(named.gradient, gradient, "gradient", named.module_kind, unit_axis=named.unit_axis)
+            if session.wants_weight(named):
+                self.add(named.name, backend.read(variable), named.kind, named.module_kind, named.short_name, named.unit_axis)
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        if session.state_wanted:
+            for variable in optimizer.variables:
+                self.add(variable.path + ":0", backend.read(variable), "optimizer")
+        if session.context_wanted:
+            label = optimizer.name
+            rate = getattr(inner, "learning_rate", None)
+            if rate is not None:
+                self.number(f"context/lr/{label}/0", backend.read(rate) if hasattr(rate, "path") else rate)
+            self.number(f"context/optimizer_step/{label}", backend.read(inner._iterations))
+            if optimizer is not inner and optimizer.built:
+                self.number("context/loss_scale", backend.read(optimizer.dynamic_scale))
+        if inner.gradient_accumulation_steps and inner.built and ITERATION not in self._into:
+            self._into[ITERATION] = backend.read(inner._iterations)
+        if optimizer is not inner:
+            self._into[FINITE] = optimizer.check_finite(gradients)
+        if self.before_update is not None:
+            self.before_update()
+
+
+def final_gradients(optimizer, gradients, variables, backend, replicas=1):
+    """The gradients as the update takes them: unscaled, averaged over the accumulated ones, clipped. The optimizer does
+    the same arithmetic itself, where it cannot be looked at (in a branch); in a graph it is done once."""
+    gradients = [backend.dense(g) for g in gradients]
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    scale = None
+    if inner is not optimizer:
+        scale = backend.read(optimizer.dynamic_scale) if optimizer.built else optimizer.initial_scale
+    elif optimizer.loss_scale_factor is not None:
+        scale = optimizer.loss_scale_factor
+    if scale is not None:
+        gradients = [g if g is None else g / backend.cast(scale, g) for g in gradients]
+    steps = inner.gradient_accumulation_steps
+    if steps and inner.built:
+        sums = [inner._accumulated_gradients[inner._get_variable_index(v)] for v in variables]
+        gradients = [g if g is None or s is None else (g + backend.read(s)) / steps for g, s in zip(gradients, sums)]
+    if replicas > 1:        # the update takes the sum over the replicas; what comes out of Keras is their mean
+        gradients = [g if g is None else g * replicas for g in gradients]
+    if any(getattr(inner, name, None) for name in ("clipnorm", "global_clipnorm", "clipvalue")):
+        present = [g for g in gradients if g is not None]
+        clipped = iter(inner._clip_gradients(present))
+        gradients = [g if g is None else next(clipped) for g in gradients]
+    return gradients

@@ -1,0 +1,579 @@
+"""The functions that Keras runs for a batch, with extra outputs.
+
+Keras compiles a model's train_step (test_step, predict_step) once, into `model.train_function`. Python code in it runs
+while it is traced, so there is nothing to hook at a step; what can be had at every step are outputs. A `Watched` takes
+the place of the model's function: it runs Keras' own where nothing is due, else one that was made from the same
+step by the same Keras code and returns the wanted tensors beside the result, which the model gets as it was.
+
+At most two functions are traced: the whole one and, where raw values are due more seldom than statistics, one with the
+tensors of which statistics are kept, or else Keras' own.
+"""
+
+import functools
+import itertools
+import weakref
+
+import keras
+import numpy as np
+
+from ..guard import say
+from ..steps import EVAL, PREDICT, TRAIN
+from . import collect
+
+_STEPS = {TRAIN: ("train_step", "train_function", "make_train_function"),
+          EVAL: ("test_step", "test_function", "make_test_function"),
+          PREDICT: ("predict_step", "predict_function", "make_predict_function")}
+
+
+def _trainer():
+    return keras.Model.__mro__[0] if not hasattr(keras.Model, "make_train_function") else next(
+        c for c in keras.Model.__mro__ if "make_train_function" in c.__dict__)
+
+
+def patch(patches, session):
+    """Puts the adaptor into Keras; what this version of Keras does not have is returned, as texts."""
+    from keras.src.optimizers import base_optimizer, loss_scale_optimizer
+    from keras.src.trainers import trainer as base_trainer
+    missing = []
+    if not hasattr(keras.Model, "make_train_function"):
+        return ["Model.make_train_function"]
+    trainer = _trainer()
+    for mode, (_, function, make) in _STEPS.items():
+        patches.replace([trainer], make, functools.partial(_making, session, mode, function))
+
+    def watch_apply(original):
+        def apply(optimizer, grads, trainable_variables=None):
+            collector = collect.current()
+            if collector is not None:
+                grads = list(grads)
+                if trainable_variables is not None:
+                    trainable_variables = list(trainable_variables)
+                try:
+                    _applying(collector, optimizer, grads, trainable_variables)
+                except Exception as error:
+                    session.guard.failed("an optimizer's gradients", error)
+            return original(optimizer, grads, trainable_variables)
+        return apply
+
+    def watch_stateless(original):
+        def stateless_apply(optimizer, optimizer_variables, grads, trainable_variables):
+            collector = collect.current()
+            if collector is not None:
+                try:
+                    from keras.src import backend
+                    mapping = [*zip(optimizer._trainable_variables, trainable_variables),
+                               *zip(optimizer.variables, optimizer_variables)]
+                    with backend.StatelessScope(state_mapping=mapping):
+                        _applying(collector, optimizer, list(grads), None)
+                except Exception as error:
+                    session.guard.failed("an optimizer's gradients", error)
+            return original(optimizer, optimizer_variables, grads, trainable_variables)
+        return stateless_apply
+
+    def watch_loss(original):
+        def _compute_loss(model, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            value = original(model, x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+            collector = collect.current()
+            if collector is not None and collector.model is model:
+                try:
+                    if collector.here():
+                        collector.predictions(y_pred)
+                    collector.loss(value)
+                except Exception as error:
+                    session.guard.failed("a loss", error)
+            return value
+        return _compute_loss
+
+    patches.replace([base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer], "apply", watch_apply)
+    patches.replace([loss_scale_optimizer.LossScaleOptimizer], "stateless_apply", watch_stateless)
+    patches.replace([base_trainer.Trainer], "_compute_loss", watch_loss)
+
+    def watch_epoch(original):
+        def on_epoch_end(callbacks, epoch, logs=None):
+            try:
+                _epoch_ended(session, logs)
+            except Exception as error:
+                session.guard.failed("the end of an epoch", error)
+            return original(callbacks, epoch, logs)
+        return on_epoch_end
+
+    patches.replace([keras.callbacks.CallbackList], "on_epoch_end", watch_epoch)
+    return missing
+
+
+def patch_layers(patches, session):
+    """From here on every layer's call is looked at: where it is traced, or on the torch backend at every step."""
+    def watch_call(original):
+        def __call__(layer, *args, **kwargs):
+            outputs = original(layer, *args, **kwargs)
+            collector = collect.current()
+            if collector is not None:
+                try:
+                    collector.layer(layer, args, kwargs, outputs)
+                except Exception as error:
+                    session.guard.failed("a layer's outputs", error)
+            return outputs
+        return __call__
+
+    patches.replace([keras.layers.Layer], "__call__", watch_call)
+
+
+def _applying(collector, optimizer, grads, variables):
+    if variables is None:
+        variables = optimizer._trainable_variables
+    # An inner optimizer (of a LossScaleOptimizer) applies what the outer one has been asked already.
+    if any(getattr(o, "inner_optimizer", None) is optimizer for o in collector.optimizers):
+        return
+    collector.gradients(optimizer, grads, variables)
+
+
+def _epoch_ended(session, logs):
+    """`val_loss`, `val_accuracy`, ...: in the last step of the evaluation that they are of."""
+    if session.run is None or session.elsewhere() or session.open_mode != EVAL:
+        return
+    for name, value in (logs or {}).items():
+        if name.startswith("val_"):
+            _metric(session, name, value)
+    session.close_step()
+
+
+def _metric(session, name, value, kind="metric"):
+    array = session.backend.numpy(value) if session.backend.is_tensor(value) else None
+    if array is None:
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            return
+    entry = session.values.entry(name, kind)
+    if entry is not None and array.size == 1 and array.dtype.kind in "fiub":
+        session.values.put([(entry, array)])
+
+
+def _making(session, mode, attribute, original):
+    def make(model, force=False):
+        present = getattr(model, attribute, None)
+        if force or present is None:
+            original(model, force)
+            present = getattr(model, attribute, None)
+        try:
+            if session.watches(model) and callable(present) and not isinstance(present, Watched):
+                setattr(model, attribute, Watched(session, model, mode, present, original))
+        except Exception as error:
+            session.guard.failed(f"{attribute}", error)
+        return getattr(model, attribute, None)
+    return make
+
+
+class Watched:
+    """Takes the place of `model.train_function` (test, predict).
+
+    :param bare: Keras' own function
+    :param make: Keras' method that makes it
+    """
+
+    def __init__(self, session, model, mode, bare, make):
+        self._session, self._model, self._mode, self._bare, self._make = session, weakref.ref(model), mode, bare, make
+        self._whole = self._light = None    # functions with extra outputs
+        self._light_names = None            # what _light returns
+        self._failed = False
+        self._bare_used = False
+        self._ran = set()
+        self._in_step = False               # a step function was entered and not left
+        self._putting = self._due = self._skipped = self._saw_loss = False
+        self._micro, self._micro_steps, self._losses = 0, 1, []
+        self._absent, self._optimizers = None, []
+        self._first = True
+        self._frozen, self._options = [], {}
+
+    def __call__(self, *arguments):
+        session, model = self._session, self._model()
+        if model is None or not session.watches(model):
+            return self._bare(*arguments)
+        try:
+            if not self._opens(model):
+                return self._bare(*arguments)
+            run = self._choose(model)
+        except Exception as error:
+            session.guard.failed("the begin of a batch", error)
+            run = self._bare_step
+        return run(model, *arguments)
+
+    def _opens(self, model):
+        """Is there a run, or may this batch begin one? To predict is not yet to train."""
+        session = self._session
+        if session.run is None and self._mode == PREDICT and not session._only:
+            return False
+        return session.ensure_open()
+
+    # Which function -----------------------------------------------------------------------------------------------
+
+    def _choose(self, model):
+        session = self._session
+        if self._failed:
+            return self._bare_step
+        first = session.next_step(self._mode)
+        steps = range(first, first + self._steps(model))
+        due = any(session.forecast.due(self._mode, s) for s in steps)
+        if self._mode == PREDICT and due:
+            return self._extra_step if self._wants_predictions(model) else self._bare_step
+        if not due:
+            self._bare_used = True
+            return self._bare_step
+        return self._extra_step
+
+    def _wants_predictions(self, model):
+        session = self._session
+        session.watch_layers(model)
+        return session.layers_wanted or any(
+            session.run.wants(name, kind, "", 0, said) for name, kind, said in
+            (("inputs", "input", ["model_input"]), ("predictions", "prediction", [])))
+
+    def _steps(self, model):
+        """How many batches one call takes."""
+        return max(1, int(getattr(model, "steps_per_execution", 1) or 1)) if self._mode != PREDICT else 1
+
+    def _light_is_enough(self):
+        session = self._session
+        step = session.next_step(self._mode)
+        return (self._light_names is not None and session.every_step and not self._bare_used
+                and not session.forecast.raw_due(self._mode, step))
+
+    # Keras' own ---------------------------------------------------------------------------------------------------
+
+    def _bare_step(self, model, *arguments):
+        session = self._session
+        before = self._iterations(model)
+        result = self._bare(*arguments)
+        try:
+            after = self._iterations(model)
+            count = self._steps(model) if before is None or after is None else max(1, after - before)
+            for _ in range(min(count, self._steps(model))):
+                session.begin(self._mode)
+                if self._mode == TRAIN:
+                    session.close_step()
+        except Exception as error:
+            session.guard.failed("the end of a batch", error)
+        return result
+
+    def _iterations(self, model):
+        """Only where one call takes several batches is it not known how many there were."""
+        if self._mode != TRAIN or self._steps(model) == 1:
+            return None
+        try:
+            return int(self._session.backend.numpy(self._session.backend.read(model.optimizer._iterations)))
+        except Exception:
+            return None
+
+    # With extra outputs -------------------------------------------------------------------------------------------
+
+    def _extra_step(self, model, *arguments):
+        if self._steps(model) > 1:
+            return self._one_by_one(model, *arguments)
+        return self._one(model, *arguments)
+
+    def _one_by_one(self, model, iterator):
+        """Several batches per call: taken singly, because the outputs of a call are those of its last batch."""
+        steps = self._steps(model)
+        self._session.say_once(f"steps_per_execution={steps}: batches are run one by one in calls where something is due")
+        taken, result = 0, None
+        model.steps_per_execution = 1
+        try:
+            while taken < steps:
+                try:
+                    result = self._one(model, iterator)
+                except Exception as error:
+                    if taken and _exhausted(error):
+                        break
+                    raise
+                taken += 1
+        finally:
+            model.steps_per_execution = steps
+        return result
+
+    def _one(self, model, *arguments):
+        session = self._session
+        light = self._light_is_enough()
+        function = (self._light if light else self._whole)
+        if function is None:
+            try:
+                session.names.learn(model)
+                session.watch_layers(model)
+                if self._first and self._mode == TRAIN:
+                    self._before_first(model, arguments)
+                function = self._build(model, self._light_names if light else None)
+            except Exception as error:
+                self._gives_up(error)
+                return self._bare_step(model, *arguments)
+            if light:
+                self._light = function
+            else:
+                self._whole = function
+        self._in_step, replay = False, _replayable(session.backend, arguments)
+        try:
+            output = function(*replay())
+        except Exception as error:
+            if _exhausted(error) or not self._may_run_again(model, error):
+                raise
+            self._gives_up(error)
+            return self._bare_step(model, *replay())
+        self._ran.add(light)
+        result, logs, extras = self._split(output)
+        try:
+            self._put(model, extras)
+            self._finish_step(logs)
+        except Exception as error:
+            session.guard.failed("the end of a batch", error)
+        return result
+
+    def _may_run_again(self, model, error):
+        """Did it fail while it was traced, or while XLA compiled it? Then nothing has happened yet."""
+        if getattr(model, "run_eagerly", False) or not self._session.backend.extras:
+            return False
+        if self._session.backend.name == "jax" and not model.jit_compile:
+            return False
+        return self._in_step or (bool(model.jit_compile) and not self._ran)
+
+    def _split(self, output):
+        """(what Keras expects, logs, extra tensors)"""
+        if self._session.backend.name == "jax":
+            (logs, extras), state = output
+            return (logs, state), logs, extras
+        if not self._session.backend.extras:
+            return output, output, {}
+        logs, extras = output
+        return logs, logs, extras
+
+    def _gives_up(self, error):
+        """A step that cannot be traced with extra outputs. If it is the script's own mistake, it is raised again."""
+        self._failed = True
+        self._session.lost("unsupported", 1, f"a step function: {type(error).__name__}: {error}")
+        say(f"this step function takes no extra outputs ({type(error).__name__}: {str(error)[:200]}): "
+            "its gradients and outputs are not captured")
+
+    # Building -----------------------------------------------------------------------------------------------------
+
+    def _build(self, model, only):
+        """A function that Keras makes from the model's step and that returns the collected tensors, too."""
+        session, mode = self._session, self._mode
+        step_name, attribute, _ = _STEPS[mode]
+        backend = session.backend
+        if not backend.extras:
+            return self._immediate(model, only)
+        original = getattr(model, step_name)
+
+        @functools.wraps(original)
+        def step(*arguments):
+            self._in_step = True
+            collector = collect.Collector(session, backend, model, mode, only)
+            with collector.active(), backend.differentiation(collector):
+                self._saw_batch(collector, arguments[-1])
+                out = original(*arguments)
+                logs = out[0] if backend.name == "jax" else out
+                if mode == PREDICT:
+                    collector.predictions(logs)
+                collector.name_layers()
+            self._traced(collector)
+            self._in_step = False
+            extras = collector.tensors
+            return ((logs, extras), *out[1:]) if backend.name == "jax" else (logs, extras)
+
+        present = getattr(model, attribute)
+        object.__setattr__(model, step_name, step)       # past Keras' tracking of attributes
+        try:
+            self._make(model, True)
+            return getattr(model, attribute)
+        finally:
+            object.__delattr__(model, step_name)
+            setattr(model, attribute, present)
+
+    def _immediate(self, model, only):
+        """Nothing is traced (torch): what a step is asked for is recorded before the update, while it is running."""
+        session, mode, bare = self._session, self._mode, self._bare
+
+        def step(*arguments):
+            collector = collect.Collector(session, session.backend, model, mode, only)
+            collector.before_update = lambda: self._put(model, collector.take())
+            with collector.active():
+                self._saw_batch(collector, arguments[-1][0])
+                result = bare(*arguments)
+                if mode == PREDICT:
+                    collector.predictions(result)
+            self._traced(collector)
+            self._put(model, collector.take())
+            return result
+
+        return step
+
+    def _saw_batch(self, collector, data):
+        try:
+            from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
+            x, y, _ = unpack_x_y_sample_weight(data)
+            collector.batch(x, y)
+        except Exception as error:
+            self._session.guard.failed("a batch", error)
+
+    def _traced(self, collector):
+        self._absent, self._optimizers = collector.absent, collector.optimizers
+        if collector.unseen:
+            names = sorted(collector.unseen)
+            self._session.say_once(f"layers called inside a loop or a branch of a graph have no outputs to be recorded: "
+                                   f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}")
+
+    # Recording ----------------------------------------------------------------------------------------------------
+
+    def _put(self, model, extras):
+        """Opens the step (of an update whose gradients are accumulated: at its first batch) and puts the tensors."""
+        session, mode, values = self._session, self._mode, self._session.values
+        numpy = session.backend.numpy
+        if self._putting:                       # more of the same step
+            due = self._due
+        else:
+            self._micro_steps = _accumulated(self._optimizers) if mode == TRAIN else 1
+            iteration = extras.pop(collect.ITERATION, None)
+            self._micro = int(numpy(iteration)) % self._micro_steps if iteration is not None and self._micro_steps > 1 else 0
+            if self._micro == 0 or session.open_mode != TRAIN:
+                self._due = session.begin(mode)
+            due, self._putting, self._skipped = self._due, True, False
+        finite = extras.pop(collect.FINITE, None)
+        if finite is not None and not bool(numpy(finite)):
+            self._skipped = True
+        self._saw_loss = self._saw_loss or "loss" in extras
+        if not due:
+            return
+        if self._first and mode == TRAIN:
+            self._first = False
+            self._first_step(model)
+        last = self._micro + 1 == self._micro_steps
+        found = {}                              # sub-key -> [(entry, array)]
+        for key, tensor in extras.items():
+            if key.startswith("context/"):
+                self._context(key, numpy(tensor))
+                continue
+            name, _, repeated = key.partition(collect.AGAIN)
+            entry = values.known(name)
+            sub = int(repeated) + 1 if repeated else 0
+            if self._micro_steps > 1:
+                if entry.kind == "gradient" and not last or entry.kind in ("weight", "bias", "optimizer") and self._micro:
+                    continue
+                if entry.kind == "loss":
+                    sub = self._micro + 1
+                    self._losses.append(float(numpy(tensor)))
+                elif entry.kind not in ("gradient", "weight", "bias", "optimizer"):
+                    sub = self._micro + 1 if self._micro else 0
+            found.setdefault(sub, []).append((entry, numpy(tensor)))
+        for sub, arrays in found.items():
+            values.put(arrays, sub)
+        self._choose_light(extras)
+
+    def _finish_step(self, logs):
+        session = self._session
+        if not self._putting:
+            session.begin(self._mode)
+            self._due = False
+        self._putting = False
+        last = self._micro + 1 == self._micro_steps
+        if self._due and last:
+            if self._losses:
+                session.values.put([(session.values.known("loss"), np.float32(np.mean(self._losses)).reshape(()))])
+                session.values.number("context/micro_steps", self._micro_steps)
+            if self._mode != PREDICT and isinstance(logs, dict):
+                for name, value in logs.items():
+                    if name != "loss" or not self._saw_loss:
+                        _metric(session, name, value, "loss" if name == "loss" else "metric")
+            if self._mode == TRAIN and self._absent is not None:
+                session.values.number("context/gradients_absent", len(self._absent))
+                if self._absent:
+                    session.topic("gradients_absent", {"names": self._absent})
+            if self._skipped:
+                session.values.number("context/skipped", 1)
+        if last:
+            self._losses.clear()
+            if self._mode == TRAIN:     # an evaluation's last step takes the metrics of the whole, too
+                session.close_step(self._skipped)
+
+    def _context(self, key, array):
+        values = self._session.values
+        if key != collect.BATCH:
+            values.number(key, array)
+            return
+        values.number("context/batch_size", array.shape[0] if array.ndim else 1)
+        if array.flags.c_contiguous and array.size:
+            from tdbg import _capture
+            values.number("context/batch_fingerprint",
+                          _capture.fingerprint(array.__array_interface__["data"][0], array.nbytes))
+        self._session.topic("batch", {"dtype": array.dtype.name, "shape": list(array.shape)})
+
+    def _before_first(self, model, arguments):
+        """Frozen weights and options as they are before the first step. On JAX the variables are empty while `fit`
+        runs: their values are in the state that its function is given."""
+        session, jax = self._session, self._session.backend.name == "jax"
+        optimizer = getattr(model, "optimizer", None)
+        state = arguments[0] if jax else None
+        given = {} if state is None else {id(v): value for v, value in zip(
+            (*model.non_trainable_variables, *(optimizer.variables if optimizer else ())), (*state[1], *state[2]))}
+        for variable in model.non_trainable_weights if model.built else ():
+            named = session.names.of(variable)
+            if session.wants_weight(named):
+                value = given.get(id(variable), variable if jax else session.backend.read(variable))
+                self._frozen.append((session.values.known(named.name), np.array(session.backend.numpy(value))))
+        if optimizer is not None:
+            if jax:
+                from keras.src import backend
+                with backend.StatelessScope(state_mapping=list(zip(optimizer.variables, state[2]))):
+                    self._options[optimizer.name] = _options(optimizer)
+            else:
+                self._options[optimizer.name] = _options(optimizer)
+
+    def _first_step(self, model):
+        """What does not change, or is no business of the optimizer: frozen weights, the optimizers' options."""
+        session = self._session
+        session.trained(model)
+        session.values.put([(entry, array) for entry, array in self._frozen])
+        session.topic("parameters", {"frozen": [entry.name for entry, _ in self._frozen], "in_no_optimizer": []})
+        for optimizer in self._optimizers:
+            if optimizer is not getattr(model, "optimizer", None) and session.backend.name != "jax":
+                self._options[optimizer.name] = _options(optimizer)
+        for name, options in self._options.items():
+            session.topic(f"optimizer/{name}", options)
+        self._frozen.clear()
+
+    def _choose_light(self, extras):
+        """In a step where statistics alone are due: are there tensors that they are not kept of?"""
+        session = self._session
+        if self._light_names is not None or not session.every_step or session.forecast.raw_due(
+                self._mode, session.run.mode_step(self._mode)):
+            return
+        due = {key for key in extras if key.startswith("context/")
+               or session.values.due([key.partition(collect.AGAIN)[0]])}
+        if len(due) < len(extras):
+            self._light_names = due
+
+
+def _options(optimizer):
+    """Class and configuration; the learning rate is a series of its own."""
+    options = {k: v for k, v in optimizer.get_config().items() if k != "learning_rate"}
+    return {"class": type(optimizer).__name__, "options": options}
+
+
+def _accumulated(optimizers):
+    """How many batches make one update."""
+    for optimizer in optimizers:
+        steps = getattr(getattr(optimizer, "inner_optimizer", optimizer), "gradient_accumulation_steps", None)
+        if steps:
+            return int(steps)
+    return 1
+
+
+def _exhausted(error):
+    """The data has ended: StopIteration, or what TensorFlow says instead."""
+    return isinstance(error, StopIteration) or type(error).__name__ == "OutOfRangeError"
+
+
+def _replayable(backend, arguments):
+    """A function that gives the arguments of one batch, more than once. TensorFlow's iterators are read in the graph:
+    a step that could not be traced has taken nothing."""
+    iterator = arguments[-1]
+    if not hasattr(iterator, "__next__") or hasattr(iterator, "element_spec"):
+        return lambda: arguments
+    taken = list(itertools.islice(iterator, 1))
+    return lambda: (*arguments[:-1], iter(taken))

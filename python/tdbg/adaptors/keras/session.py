@@ -1,0 +1,298 @@
+"""One training under watch: opens the run at the first batch, keeps steps apart, ends it.
+
+    ARMED  patches are in place, nothing is on disk
+    OPEN   the first batch opened the run
+    OFF    ended, disarmed, or the child of a fork
+
+A TRAIN step is one update of a model's train function, an EVAL or PREDICT step one batch of the other two. With
+accumulated gradients the batches of an update are its micro-steps.
+"""
+
+import json
+import os
+import platform
+import sys
+import threading
+import weakref
+
+import keras
+import numpy as np
+
+from ..forecast import Forecast
+from ..guard import Guard, say
+from ..patches import Patches
+from ..requests import obey
+from ..steps import EVAL, PREDICT, TRAIN
+from . import backends, functions
+from .names import Names, output_kind, output_unit_axis
+from .values import Values
+
+ARMED, OPEN, OFF = "armed", "open", "off"
+#: Final weights are recorded of models that are gone by then, too, if their variables are not larger than this.
+KEPT_BYTES = 64 << 20
+WAITING = 64
+
+
+class Session:
+    """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
+    Threads: events of other threads than the one that opened the run are ignored.
+    """
+
+    def __init__(self, open_run, options=None):
+        self._open_run, self.options = open_run, dict(options or {})
+        self.state = ARMED
+        self.run = self.values = None
+        self.guard = Guard("keras", self._adaptor_error, self.disarm)
+        self.backend = backends.make(keras.backend.backend())
+        self.names = Names()
+        self.context_wanted = self.state_wanted = self.layers_wanted = False
+        self.patches = Patches()
+        self.layer_patches = Patches()
+        self._only = []                # the models that the script named
+        self._trained = []             # (reference, strong reference or None) of models whose weights are recorded at the end
+        self._mode = None              # of the open step
+        self._waiting = []             # values recorded by the script while no step was open
+        self._topics = {}
+        self._said = set()
+        self._thread = None
+        self._ended = False
+        self._more_until = 0
+
+    # Arming and opening -------------------------------------------------------------------------------------
+
+    def install(self):
+        if self.backend is None:
+            say(f"Keras' backend {keras.backend.backend()!r} is not known: nothing is captured")
+            return
+        missing = functions.patch(self.patches, self)
+        if missing:
+            say(f"Keras {keras.__version__} has no {', '.join(missing)}: what depends on it is not captured")
+
+    def only(self, model):
+        """Of all models, those that the script named are watched."""
+        self._only.append(weakref.ref(model))
+
+    def watches(self, model):
+        if self.state is OFF or self.elsewhere():
+            return False
+        return not self._only or any(reference() is model for reference in self._only)
+
+    def elsewhere(self):
+        """Are we in another thread than the training?"""
+        return self._thread is not None and threading.get_ident() != self._thread
+
+    def ensure_open(self):
+        if self.run is not None:
+            return self.state is OPEN
+        if self.state is not ARMED:
+            return False
+        try:
+            self._open()
+        except Exception as error:
+            self.disarm()
+            if self.guard.strict:
+                raise
+            say(f"nothing is captured: {error}; training goes on")
+            return False
+        return self.state is OPEN
+
+    def _open(self):
+        rank, world_size = _rank()
+        options = {"adaptor": f"keras {keras.__version__} on {self.backend.name} {self.backend.version}",
+                   "command": list(sys.orig_argv), "rank": rank, "world_size": world_size, **self.options}
+        self._thread = threading.get_ident()
+        self.run = self._open_run(**options)
+        self.values = Values(self.run)
+        plan = json.loads(self.run.plan() or "{}")
+        self.state = OPEN
+        self.context_wanted = bool(plan.get("context", True))
+        self._record_end = plan.get("record_end", True)
+        self.forecast = Forecast(plan)
+        self.every_step = int(plan.get("summaries_every", 1)) == 1
+        self.state_wanted = self.run.wants("optimizer/x", "optimizer", "", 0)
+        self.topic("versions", {"keras": keras.__version__, self.backend.name: self.backend.version,
+                                "python": platform.python_version()})
+        workers = plan.get("include_workers", -1)
+        if 0 <= workers != rank:
+            self._ended = True
+            self.run.abandon()
+            self.disarm()
+
+    # What is wanted -------------------------------------------------------------------------------------------
+
+    def entry(self, *arguments):
+        return self.values.entry(*arguments)
+
+    def wants_weight(self, named):
+        return self.values.entry(named.name, named.kind, named.module_kind, named.short_name, named.unit_axis) is not None
+
+    def layer_tensors(self, collector, kind, label, layer, tensors):
+        """Names the outputs or inputs of one layer: `dense/outputs`, or `dense/outputs_0`, ... where there are several."""
+        said = ["embedding_input"] if kind == "input" and "Embedding" in type(layer).__name__ else []
+        for n, tensor in enumerate(tensors):
+            name = f"{label}/{kind}s" + ("" if len(tensors) == 1 else f"_{n}")
+            collector.add(name, tensor, kind, output_kind(layer), "", output_unit_axis(layer, len(tensor.shape)), said, True)
+
+    def watch_layers(self, model):
+        """Patches `Layer.__call__`, the first time that the plan wants a layer's tensors."""
+        if self.layers_wanted:
+            return
+        for layer in model._flatten_layers(include_self=False, recursive=True):
+            label = self.names.layer(layer, model.name)
+            for kind in ("output", "input"):
+                module_kind = output_kind(layer)
+                if any(self.run.wants(f"{label}/{kind}s{n}", kind, module_kind, 0) for n in ("", "_0")):
+                    self.layers_wanted = True
+        # A subclassed model may make its layers in its first call.
+        if self.layers_wanted or self.run.wants("layer/outputs", "output") or self.run.wants("layer/inputs", "input"):
+            self.layers_wanted = True
+            functions.patch_layers(self.layer_patches, self)
+
+    # Steps ------------------------------------------------------------------------------------------------------
+
+    def next_step(self, mode):
+        """Number of the next step of this mode."""
+        return self.run.mode_step(mode) + 1
+
+    def begin(self, mode):
+        """Opens a step. True if anything is due in it."""
+        self.close_step()
+        self._mode = mode
+        due = self.run.begin_step(mode)
+        waiting, self._waiting = self._waiting, []
+        for put in waiting:
+            put()
+        return due
+
+    def close_step(self, skipped=False):
+        if self._mode is None:
+            return
+        self._mode = None
+        self.values.flush()
+        self.run.end_step(skipped)
+        request = self.run.take_request()
+        if request is not None:
+            self._more_until = max(self._more_until, obey(self.run, request))
+        self.forecast.more = self.run.global_step + 1 < self._more_until
+
+    @property
+    def open_mode(self):
+        return self._mode
+
+    def topic(self, name, value):
+        if self.context_wanted and self._topics.get(name) != value:
+            self._topics[name] = value
+            self.run.put_context(name, json.dumps(value, default=str))
+
+    def say_once(self, message):
+        if message not in self._said:
+            self._said.add(message)
+            say(message)
+
+    def trained(self, model):
+        """`model` is trained: its final weights are recorded at the end."""
+        if not any(reference() is model for reference, _ in self._trained):
+            size = sum(_bytes(v) for v in model.weights)
+            self._trained.append((weakref.ref(model), list(model.weights) if size <= KEPT_BYTES else None))
+
+    def put_weights(self, variables):
+        """Weights that are read from outside of any step function."""
+        found = []
+        for variable in variables:
+            named = self.names.of(variable)
+            entry = self.values.entry(named.name, named.kind, named.module_kind, named.short_name, named.unit_axis)
+            if entry is not None:
+                found.append((entry, self.backend.numpy(self.backend.read(variable))))
+        self.values.put(found)
+
+    def lost(self, cause, tensors, detail):
+        if self.run is not None:
+            self.run.count_loss(cause, tensors, detail)
+
+    # The script's own values ------------------------------------------------------------------------------------
+
+    def record_value(self, name, tensor, collection):
+        array = np.array(self.backend.numpy(tensor) if self.backend.is_tensor(tensor) else tensor)
+        entry = self.values.entry(name, "", "", name, -1, (collection,), True)
+        if entry is None:
+            self.say_once(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
+        else:
+            self._soon(lambda: self.values.put([(entry, array)]))
+
+    def record_scalar(self, name, value, collection):
+        number = float(value)
+        self._soon(lambda: self.values.number("scalar/" + name, number, collection))
+
+    def _soon(self, put):
+        if self._mode is not None:
+            put()
+        elif len(self._waiting) < WAITING:
+            self._waiting.append(put)
+
+    # The end ------------------------------------------------------------------------------------------------------
+
+    def finish(self, reason, message=""):
+        """Closes what is open, records the final weights, seals the run. Idempotent."""
+        run, opened = self.run, self.state is OPEN
+        if opened and not self._ended:
+            try:
+                self.close_step()
+                if self._record_end:
+                    run.begin_end()
+                    for reference, kept in self._trained:
+                        model = reference()
+                        self.put_weights(model.weights if model is not None else kept or ())
+            except Exception as error:
+                self.guard.failed("the end of the run", error)
+        self.disarm()
+        if run is not None and not self._ended:    # disarmed by failures, it has an end all the same
+            self._ended = True
+            run.end(reason, message)
+
+    def disarm(self):
+        """Takes the patches away; the run, if open, is not touched."""
+        self.state = OFF
+        self.patches.undo()
+        self.layer_patches.undo()
+
+    def forked(self):
+        """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
+        if self.state is OPEN:
+            self._ended = True
+            self.run.abandon()
+            self.state = OFF
+
+    def at_exit(self):
+        reason, message = "completed", ""
+        error = getattr(sys, "last_value", None)
+        if error is not None and not hasattr(sys, "ps1"):
+            reason, message = "exception", f"{type(error).__name__}: {error}"
+        try:
+            self.finish(reason, message)
+        except Exception as failure:
+            say(f"while ending the run: {failure}")
+
+    def _adaptor_error(self, text):
+        self.lost("adaptor_error", 1, text)
+
+
+def _bytes(variable):
+    size = 8
+    for d in variable.shape:
+        size *= d or 0
+    return size
+
+
+def _rank():
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        try:
+            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        except ValueError:
+            pass
+    try:        # a worker of tf.distribute.MultiWorkerMirroredStrategy
+        cluster = json.loads(os.environ["TF_CONFIG"])
+        workers = cluster["cluster"].get("chief", []) + cluster["cluster"]["worker"]
+        chief = len(cluster["cluster"].get("chief", []))
+        return cluster["task"]["index"] + (chief if cluster["task"]["type"] == "worker" else 0), len(workers)
+    except (KeyError, TypeError, ValueError):
+        return 0, 1

@@ -1,0 +1,87 @@
+"""From a framework's tensors to the run: what is defined under which id, and the batched handing over."""
+
+import numpy as np
+
+NOT_WANTED = 0xFFFFFFFF
+
+
+class Entry:
+    """A name that the plan wants. Ids belong to a dtype and shape; most tensors have one for the whole training."""
+
+    __slots__ = ("name", "kind", "module_kind", "short", "unit_axis", "collections", "variable", "id", "dtype", "shape")
+
+    def __init__(self, name, kind, module_kind, short, unit_axis, collections, variable):
+        self.name, self.kind, self.module_kind, self.short = name, kind, module_kind, short or name
+        self.unit_axis, self.collections, self.variable = unit_axis, list(collections), variable
+        self.id = self.dtype = self.shape = None
+
+
+class Values:
+    """:param run: the open run."""
+
+    def __init__(self, run):
+        self._run = run
+        self._entries = {}      # name -> Entry, or None: not wanted
+        self._series = {}
+        self._numbers = ([], [])
+
+    def entry(self, name, kind, module_kind="", short="", unit_axis=-1, collections=(), variable=False):
+        """The Entry of `name`; None where the plan never wants it."""
+        try:
+            return self._entries[name]
+        except KeyError:
+            pass
+        wanted = self._run.wants(name, kind, module_kind, 0, list(collections))
+        entry = Entry(name, kind, module_kind, short, unit_axis, collections, variable) if wanted else None
+        self._entries[name] = entry
+        return entry
+
+    def known(self, name):
+        return self._entries.get(name)
+
+    def put(self, arrays, sub=0):
+        """`arrays`: [(Entry, NumPy array)]. Read during the call; what is not due is skipped by the run."""
+        ids, addresses, kept = [], [], []
+        for entry, array in arrays:
+            if not array.flags.c_contiguous:
+                array = np.ascontiguousarray(array)
+            if array.shape != entry.shape or array.dtype is not entry.dtype:
+                first = entry.id is None
+                if first or array.dtype != entry.dtype or not entry.variable:
+                    self._define(entry, array)
+                elif entry.id != NOT_WANTED and array.size:
+                    strides = [s // array.itemsize for s in array.strides]
+                    self._run.put_ptr(entry.id, array.__array_interface__["data"][0], array.dtype.name,
+                                      list(array.shape), strides, sub)
+                    continue
+            if entry.id != NOT_WANTED and array.size:
+                ids.append(entry.id)
+                addresses.append(array.__array_interface__["data"][0])
+                kept.append(array)
+        if ids:
+            self._run.put_many(ids, addresses, sub)
+
+    def _define(self, entry, array):
+        axis = entry.unit_axis if entry.unit_axis < array.ndim else -1
+        entry.id = self._run.define(entry.name, entry.short, entry.kind, entry.module_kind, array.dtype.name,
+                                    list(array.shape), entry.variable, axis, [], entry.collections)
+        entry.dtype, entry.shape = array.dtype, array.shape
+
+    def number(self, name, value, collection=""):
+        """One number of the open step, handed over by `flush`."""
+        ident = self._series.get(name)
+        if ident is None:
+            ident = self._series[name] = self._run.define_scalar(name, collection)
+        self._numbers[0].append(ident)
+        self._numbers[1].append(float(value))
+
+    def flush(self, sub=0):
+        ids, numbers = self._numbers
+        if ids:
+            self._numbers = ([], [])
+            self._run.put_scalars(ids, numbers, sub)
+
+    def due(self, names):
+        """Is any of them due in the open step?"""
+        entries = (self._entries.get(name) for name in names)
+        return any(e is not None and e.id is not None and e.id != NOT_WANTED and self._run.due(e.id) for e in entries)
