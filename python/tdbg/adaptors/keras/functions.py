@@ -389,6 +389,15 @@ class Watched:
     def _immediate(self, model, only):
         """Nothing is traced (torch): what a step is asked for is recorded before the update, while it is running."""
         session, mode, bare = self._session, self._mode, self._bare
+        if model.jit_compile:
+            session.say_once("torch.compile: of a step that it has compiled weights and metrics are captured, gradients and outputs are not")
+
+        def compiled(*arguments):
+            if mode == TRAIN:
+                self._put(model, {})
+                if self._due:
+                    session.put_weights(model.trainable_weights)
+            return bare(*arguments)
 
         def step(*arguments):
             collector = collect.Collector(session, session.backend, model, mode, only)
@@ -402,7 +411,7 @@ class Watched:
             self._put(model, collector.take())
             return result
 
-        return step
+        return compiled if model.jit_compile else step
 
     def _saw_batch(self, collector, data):
         try:
