@@ -6,6 +6,7 @@ of the training's own that surfaces in our wait is raised as `TrainingError` and
 """
 
 import ctypes
+import math
 
 import numpy as np
 from mxnet import autograd
@@ -33,6 +34,11 @@ def dtype_name(array):
     """As the run calls it: float32, bfloat16 (which MXNet keeps in NumPy as a void)."""
     dtype = np.dtype(array.dtype)
     return "bfloat16" if dtype.names == ("bfloat16",) else dtype.name
+
+
+def dense_bytes(array):
+    """What it takes as a dense array (a sparse one does not know its size)."""
+    return math.prod(array.shape) * np.dtype(array.dtype).itemsize
 
 
 def is_plain(array):

@@ -4,6 +4,7 @@ import atexit
 import os
 
 import numpy as np
+from mxnet.gluon import Block
 from mxnet.ndarray import NDArray
 
 from ..guard import say
@@ -66,6 +67,9 @@ def attach(model=None, config=None, dir=None, open_run=None, **options):
     global _session
     launched = bool(os.environ.get("TDBG_RUN")) and dir is None
     models = [] if model is None else list(model) if isinstance(model, (list, tuple)) else [model]
+    for block in models:
+        if not isinstance(block, Block):
+            raise TypeError(f"attach(model=...): a gluon.Block is accepted, or a list of them, not {type(block).__name__}")
     if _session is not None and _session.state is OPEN:
         if dir is not None and os.path.abspath(dir) != os.path.abspath(_session.run.directory):
             _session.finish("closed", "another run was attached")

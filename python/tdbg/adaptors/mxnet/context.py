@@ -12,6 +12,7 @@ import platform
 
 import mxnet
 import numpy as np
+from mxnet.ndarray import NDArray
 
 from tdbg import _capture
 
@@ -87,7 +88,7 @@ class Context:
         self.add("context/batch_size", array.shape[0] if array.ndim else 1)
         if arrays.is_plain(array):
             place, = arrays.addresses([array.handle])
-            self.add("context/batch_fingerprint", _capture.fingerprint(place, array.size * np.dtype(array.dtype).itemsize))
+            self.add("context/batch_fingerprint", _capture.fingerprint(place, arrays.dense_bytes(array)))
         if "batch" not in self._topics:
             self.topic("batch", {"dtype": arrays.dtype_name(array), "shape": list(array.shape)})
 
@@ -129,5 +130,5 @@ class Context:
             self.add("context/loss_scale", scaler.loss_scale)
         norm, self.norm = self.norm, None
         if norm is not None:
-            self.add("context/grad_norm", norm if isinstance(norm, (int, float)) else arrays.values(norm).reshape(-1)[0])
+            self.add("context/grad_norm", arrays.values(norm).item() if isinstance(norm, NDArray) else norm)
         self.add_batch()

@@ -6,6 +6,7 @@ set on a compiled graph but not take away again: in steps in which something is 
 one with the monitor. It has no static memory (the monitor sees next to nothing there), and runs the same operators.
 """
 
+import collections
 import ctypes
 import re
 import warnings
@@ -39,18 +40,35 @@ class _Graph:
     """What is known of one block's graph."""
 
     def __init__(self):
-        self.places = {}         # node's output -> [(block, "input" or "output", k)]
-        self.counts = {}         # (block, what) -> how many in one run of the graph
+        self.traced = []         # (symbol, reference to the block, "input" or "output", k)
+        self.counts = {}         # (id of the block, what) -> how many in one run of the graph
+        self.places = None       # (node's output, which node of this name) -> [(block, what, k)]
+        self.unclear = []        # blocks that cannot be told apart
         self.plain = self.monitored = None
-        self.callback = None
 
     def add(self, block, what, value):
         key = (id(block), what)
         for symbol in symbols(value):
-            for entry in symbol.list_outputs():
-                number = self.counts.get(key, 0)
-                self.counts[key] = number + 1
-                self.places.setdefault(entry, []).append((weakref.ref(block), what, number))
+            number = self.counts.get(key, 0)
+            self.counts[key] = number + len(symbol.list_outputs())
+            self.traced.append((symbol, weakref.ref(block), what, number))
+
+    def resolve(self, whole):
+        """Once the graph is made. A block that is called twice in it has two nodes of one name; which is which is known
+        where one is computed from the other: it then has the other below it."""
+        self.places = {}
+        total = collections.Counter(whole.get_internals().list_outputs())
+        for symbol, ref, what, number in self.traced:
+            for k, entry in enumerate(symbol.list_outputs()):
+                which = 0
+                if total[entry] > 1:
+                    which = symbol.get_internals().list_outputs().count(entry) - 1
+                self.places.setdefault((entry, which), []).append((ref, what, number + k))
+        self.traced = []
+        for entry, count in total.items():
+            if count > 1 and not all((entry, which) in self.places for which in range(count)):
+                for which in range(count):
+                    self.unclear += [ref for ref, _, _ in self.places.pop((entry, which), ())]
 
 
 class Graphs:
@@ -58,6 +76,7 @@ class Graphs:
         self.session = session
         self._graphs = weakref.WeakKeyDictionary()
         self._running = None         # the places that the monitor looks up, while a graph runs
+        self._fired = {}             # how many nodes of a name have run in it
         self._said = weakref.WeakSet()
 
     def entered(self, block):
@@ -81,19 +100,23 @@ class Graphs:
             with inputs[0].context:
                 block._build_cache(*args)                # what the call itself would do first
         graph = self._graphs.get(block)
-        if graph is None or not graph.places:
-            self._unseen(block, graph)
+        if graph is None:
+            self._unseen(block)
             return None
+        if graph.places is None:
+            graph.resolve(block._cached_graph[1])
         wanted = self._wanted(graph)
+        if any(self._is_wanted(ref) for ref in graph.unclear):
+            self._lost(block, "it calls a block several times, side by side: inside its graph those cannot be told apart")
         if not wanted:
             return None
         if getattr(block, "_backend", None):
-            self._say(block, "its graph was handed to a backend: blocks inside it are not seen")
+            self._lost(block, "its graph was handed to a backend: blocks inside it are not seen")
             return None
         if graph.plain is not block._cached_op:
             self._build(block, graph, args)
         self._inputs(wanted, args)
-        self._running = wanted
+        self._running, self._fired = wanted, {}
         block._cached_op = graph.monitored
         return graph
 
@@ -111,7 +134,7 @@ class Graphs:
     def _last(graph):
         totals, blocks = {}, {}
         for places in graph.places.values():
-            for ref, what, number in places:
+            for ref, what, _ in places:
                 block = ref()
                 if block is not None:
                     key = (id(block), what)
@@ -119,9 +142,9 @@ class Graphs:
         return [(*blocks[key], total) for key, total in totals.items()]
 
     def _wanted(self, graph):
-        """{spelling of a node's output: [(block, watched, what, number in the step)]}."""
+        """{(spelling of a node's output, which): [(block, watched, what, number in the step)]}."""
         tensors, wanted = self.session.blocks, {}
-        for entry, places in graph.places.items():
+        for (entry, which), places in graph.places.items():
             rows = []
             for ref, what, number in places:
                 block = ref()
@@ -130,7 +153,7 @@ class Graphs:
                     rows.append((block, watched, what, tensors.number(watched, what) + number))
             if rows:
                 for spelling in _spellings(entry):
-                    wanted[spelling] = rows
+                    wanted[spelling, which] = rows
         return wanted
 
     def _build(self, block, graph, args):
@@ -153,7 +176,7 @@ class Graphs:
         inputs = list(arrays.flat(args))
         names = ["data"] if len(inputs) == 1 else [f"data{i}" for i in range(len(inputs))]
         for name, array in zip(names, inputs):
-            for row in wanted.pop(name, ()):
+            for row in wanted.pop((name, 0), ()):
                 self.session.blocks.put(*row, array)
 
     def _seen(self, name, operator, handle):
@@ -161,19 +184,25 @@ class Graphs:
         array = NDArray(ctypes.cast(handle, NDArrayHandle), writable=False)     # ours to free, wanted or not
         if self._running is None:
             return                          # a backward pass through the monitored graph
+        name = py_str(name)
+        which = self._fired[name] = self._fired.get(name, -1) + 1
         try:
-            for row in self._running.pop(py_str(name), ()):
+            for row in self._running.get((name, which), ()):
                 self.session.blocks.put(*row, array)
         except Exception as error:
-            self.session.failed_inside(f"output {py_str(name)} of a graph", error)
+            self.session.failed_inside(f"output {name} of a graph", error)
 
-    def _unseen(self, block, graph):
-        if graph is None and any(self.session.blocks.watched(b) for b in block._children.values()):
-            self._say(block, "its graph was made before tdbg was attached: blocks inside it are not seen; "
-                             "attach earlier, or call hybridize() again")
+    def _is_wanted(self, ref):
+        block = ref()
+        return block is not None and self.session.blocks.watched(block) is not None
 
-    def _say(self, block, why):
+    def _unseen(self, block):
+        if any(self.session.blocks.watched(b) for b in block._children.values()):
+            self._lost(block, "its graph was made before tdbg was attached: blocks inside it are not seen; attach earlier, "
+                              "or call hybridize() again")
+
+    def _lost(self, block, why):
         if block not in self._said:
             self._said.add(block)
             say(f"{block.name}: {why}")
-            self.session.lost("unsupported", 1, f"{block.name}: {why}")
+            self.session.lost("unsupported", 1, f"blocks inside {block.name}")

@@ -6,8 +6,6 @@ Gradients are what `Parameter.grad()` holds: summed over the batch, because Gluo
 the update gets; a weight is the first context's.
 """
 
-import numpy as np
-
 from . import arrays
 from .blocks import NOT_WANTED, parameter_kind, parameter_unit_axis
 
@@ -53,8 +51,8 @@ class TrainerTensors:
             name = names.of(parameter)
             weight_id, gradient_id = self._ids(parameter, name)
             weight = parameter._data[0]
-            self.total_bytes += weight.size * np.dtype(weight.dtype).itemsize
-            if parameter._grad_req == "null" and parameter_kind(name):
+            self.total_bytes += arrays.dense_bytes(weight)
+            if parameter._grad_req == "null" and parameter_kind(parameter.name):
                 self._frozen.append((parameter, weight_id))
             elif weight_id == NOT_WANTED and gradient_id == NOT_WANTED:
                 continue
@@ -74,7 +72,7 @@ class TrainerTensors:
         """The ids of a parameter's values and of its gradient."""
         run, short = self.session.run, self.session.short_name(parameter, name)
         block = self.session.owner(parameter)
-        kind, module_kind = parameter_kind(name), self.session.kind_of(block)
+        kind, module_kind = parameter_kind(parameter.name), self.session.kind_of(block)
         array = parameter._data[0]
         dtype, shape = arrays.dtype_name(array), list(array.shape)
         axis = parameter_unit_axis(block, kind, len(shape))
@@ -139,7 +137,7 @@ class TrainerTensors:
         """What has no memory of its own to show: sparse, on a device, or in several parts that add up."""
         if ident == NOT_WANTED:
             return
-        size = parts[0].size * np.dtype(parts[0].dtype).itemsize
+        size = arrays.dense_bytes(parts[0])
         if parts[0].stype != "default" and size > MAX_DENSE:
             self.session.lost("unsupported", 1, f"{name}: {parts[0].stype}, {size >> 20} MiB as a dense array")
             return

@@ -230,8 +230,6 @@ class Session:
     # Models -------------------------------------------------------------------------------------------------
 
     def add_model(self, block):
-        if not isinstance(block, Block):
-            raise TypeError(f"attach(model=...): a gluon.Block is accepted, not {type(block).__name__}")
         self._models.append(weakref.ref(block))
         for entry in self.trainers.entries.values():
             trainer = entry.ref()
