@@ -177,8 +177,12 @@ class Session:
             self.guard.failed("the end of a training", error)
 
     def _forked(self):
+        """In the child of a fork: it is not the run's worker. One that was made before there was a run may still train."""
         for training in self._open:
             training.abandon()
+        if self._first is not None:
+            self.closed = True
+            self.uninstall()
 
     def _lost(self, text):
         if self._latest is not None:
