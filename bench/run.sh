@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Every number the project promises, side by side with its rival, as ratios.
 #
-#   bench/run.sh [SECTION...]     sections: summary idle latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
+#   bench/run.sh [SECTION...]     sections: summary idle cpp latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
+#                                 hf-1 lightning-1 compiled-1
 #
 # Without a section: all of them, 25 minutes at most on 2 cores, no section longer than 4. OUT=DIR continues in the
 # folder of an earlier run: the table at the end has the newest figure of every section that ever ran there.
@@ -9,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-all="summary idle latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2"
+all="summary idle cpp latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1"
 out=${OUT:-bench/out/$(date +%Y%m%d-%H%M%S)}
 rounds=25 seconds=150
 [ -n "${QUICK:-}" ] && rounds=6 seconds=30
@@ -43,6 +44,10 @@ for section in $sections; do
       say "A step with nothing due (bench/idle_steps.cc)"
       build
       bench/idle_instructions.sh | tee "$out/idle.txt" ;;
+    cpp)
+      say "A C++ loop with 200 tensors of 64 KiB (bench/cpp_loop.cc)"
+      build
+      build-bench/bench/cpp_loop --json "$out/cpp.json" ;;
     latency)
       say "From the end of a faulty step to the event (bench/latency.py)"
       "$python" bench/latency.py --json "$out/latency.json" ;;
@@ -57,6 +62,11 @@ for section in $sections; do
     export)
       say "10,000 histograms as TensorBoard files (bench/export_histograms.py)"
       "$python" bench/export_histograms.py ${QUICK:+--rounds 1} --json "$out/export_histograms.json" ;;
+    hf-*|lightning-*)
+      say "Time per training step: ${section%-*}'s own loop (bench/training/overhead.py, driven.py)"
+      tools/setup_framework.sh hf
+      "$python" bench/training/overhead.py --models "${section%-*}" --threads "${section##*-}" --rounds "$rounds" \
+        --seconds "$seconds" --json "$out/overhead-$section.json" ;;
     *)
       say "Time per training step: ${section%-*}, ${section##*-} torch thread(s) (bench/training/overhead.py)"
       "$python" bench/training/overhead.py --models "${section%-*}" --threads "${section##*-}" --rounds "$rounds" \

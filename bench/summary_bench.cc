@@ -22,53 +22,12 @@
 #include <string>
 #include <vector>
 
+#include "read_loops.h"
 #include "tdbg/summary.h"
 
 namespace {
 
 using tdbg::DType;
-
-#if defined(__GNUC__) && defined(__x86_64__)
-#define TDBG_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"), noinline))
-#else
-#define TDBG_CLONES __attribute__((noinline))
-#endif
-
-typedef uint64_t Wide __attribute__((vector_size(64), aligned(8), may_alias));
-
-// How the loop is unrolled changes the rate by tens of percent, hence the best of several.
-template <int kStreams>
-inline __attribute__((always_inline)) uint64_t ReadLoop(const std::byte* data, size_t bytes) {
-  Wide sum[kStreams] = {};
-  const auto* at = reinterpret_cast<const Wide*>(data);
-  const size_t n = bytes / sizeof(Wide) / kStreams;
-  for (size_t i = 0; i < n; ++i) {
-    for (int s = 0; s < kStreams; ++s) sum[s] ^= at[i * kStreams + static_cast<size_t>(s)];
-  }
-  uint64_t r = 0;
-  for (int s = 0; s < kStreams; ++s) {
-    for (int j = 0; j < 8; ++j) r ^= sum[s][j];
-  }
-  return r;
-}
-
-TDBG_CLONES uint64_t Read1(const std::byte* data, size_t bytes) { return ReadLoop<1>(data, bytes); }
-TDBG_CLONES uint64_t Read4(const std::byte* data, size_t bytes) { return ReadLoop<4>(data, bytes); }
-TDBG_CLONES uint64_t Read8(const std::byte* data, size_t bytes) { return ReadLoop<8>(data, bytes); }
-
-// Ahead by hand: hardware prefetchers stop at the end of a 4 KiB page.
-template <size_t kAhead>
-inline __attribute__((always_inline)) uint64_t ReadAhead(const std::byte* data, size_t bytes) {
-  Wide sum = {};
-  for (size_t i = 0; i < bytes; i += 256) {
-    for (size_t j = 0; j < 256; j += 64) __builtin_prefetch(data + i + kAhead + j);
-    for (size_t j = 0; j < 256; j += 64) sum ^= *reinterpret_cast<const Wide*>(data + i + j);
-  }
-  return sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
-}
-
-TDBG_CLONES uint64_t ReadAhead2K(const std::byte* data, size_t bytes) { return ReadAhead<2048>(data, bytes); }
-TDBG_CLONES uint64_t ReadAhead8K(const std::byte* data, size_t bytes) { return ReadAhead<8192>(data, bytes); }
 
 class Pages {
  public:

@@ -3,6 +3,7 @@
 cnn          FashionMNIST, 8 parameters, 1.7 MB: few, large tensors; arithmetic dominates
 units        the same data, ReLU and tanh: what rules about units and changes cost
 transformer  245 parameters, about 3 MB, more than 200 modules: the common middle
+compiled     three blocks of it, wider, under torch.compile
 mlp          1,200 parameters of 64 and 8 floats: the cost per tensor and nothing else
 """
 
@@ -117,6 +118,12 @@ class Training:
             self.targets = self.inputs.roll(1, dims=1)
             self.batch = 8
             self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
+        elif name == "compiled":
+            self.model, self.criterion = Transformer(width=128, layers=3), nn.CrossEntropyLoss()
+            self.inputs = torch.randint(0, 1000, (2048, 24))
+            self.targets = self.inputs.roll(1, dims=1)
+            self.batch = 8
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05)
         elif name == "mlp":
             self.model, self.criterion = Mlp(), nn.MSELoss()
             self.inputs = torch.randn(4096, 8)
@@ -124,15 +131,16 @@ class Training:
             self.batch = 16
             self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
         else:
-            raise SystemExit(f"bench: no model {name!r}; there are cnn, units, transformer, mlp")
+            raise SystemExit(f"bench: no model {name!r}; there are cnn, units, transformer, compiled, mlp")
+        self.call = torch.compile(self.model) if name == "compiled" else self.model
 
     def forward_backward(self):
         start = self.position % (len(self.inputs) - self.batch)
         self.position += self.batch
         x, y = self.inputs[start : start + self.batch], self.targets[start : start + self.batch]
         self.optimizer.zero_grad()
-        out = self.model(x)
-        if self.name == "transformer":
+        out = self.call(x)
+        if self.name in ("transformer", "compiled"):
             out, y = out.flatten(0, 1), y.flatten()
         loss = self.criterion(out, y)
         loss.backward()

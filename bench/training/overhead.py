@@ -26,6 +26,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORKER = pathlib.Path(__file__).with_name("worker.py")
+# Trainings whose loop is a framework's: (worker, environment)
+DRIVEN = {name: (WORKER.with_name("driven.py"), "hf") for name in ("hf", "lightning")}
 
 # variant -> (environment, flags for `tdbg run`, or None where tdbg is not in the process, what it is)
 DEFAULT = ["--rule", "vanishing_gradient", "--rule", "loss_not_decreasing"]
@@ -35,6 +37,7 @@ ALL = {
     "idle": ("", ["--config", "idle.yaml"], "tdbg attached, nothing due, context off"),
     "default": ("", DEFAULT, "tdbg: statistics, losses, context, every step; two rules watching"),
     "outputs": ("", DEFAULT + ["--config", "outputs.yaml"], "the same and every module's outputs"),
+    "blocks": ("", DEFAULT + ["--config", "blocks.yaml"], "the same and the outputs of three blocks"),
     "raw": (
         "",
         DEFAULT + ["--when-full", "block"]
@@ -64,17 +67,23 @@ TABLES = {
     ],
     "units": ["bare", "bare again", "default", "units", "changes"],
     "transformer": ["bare", "bare again", "idle", "default", "outputs", "hand_rolled", "wandb", "trainscope_every_step"],
+    "hf": ["bare", "bare again", "default"],
+    "lightning": ["bare", "bare again", "default"],
+    "compiled": ["bare", "bare again", "default", "blocks"],
     "mlp": ["bare", "bare again", "idle", "default", "smdebug_parameters", "hand_rolled", "wandb"],
 }  # fmt: skip
 # (model, variant) -> bar on the ratio to bare, as the project promises it
 BARS = {
     ("cnn", "default"): 1.03, ("transformer", "default"): 1.03, ("mlp", "default"): 1.05,
     ("units", "units"): 1.08, ("units", "changes"): 1.02,
+    ("hf", "default"): 1.03, ("lightning", "default"): 1.03,
+    ("compiled", "default"): 1.03, ("compiled", "blocks"): 1.05,
     ("cnn", "outputs"): 1.08, ("transformer", "outputs"): 1.10, ("cnn", "raw"): 1.20,
 }  # fmt: skip
 CONFIGS = {
     "idle.yaml": "summaries: {every: 0}\ncontext: false\nrecord_end: false\nrules: []\n",
     "outputs.yaml": "collections:\n  - name: outputs\n    raw: false\n",
+    "blocks.yaml": "collections:\n  blocks: {include_regex: ['^encoder.layers.[0-2]_output_0$'], raw: false}\n",
 }
 
 
@@ -85,8 +94,10 @@ class Process:
         self.variant, self.folder = variant, folder
         folder.mkdir(parents=True)
         environment, flags, _ = ALL[variant]
+        worker, framework = DRIVEN.get(model, (WORKER, ""))
+        environment = environment or framework
         python = ROOT / (f".venv-{environment}" if environment else ".venv") / "bin" / "python"
-        command = [str(python), str(WORKER), "--model", model, "--threads", str(threads), "--out", str(folder)]
+        command = [str(python), str(worker), "--model", model, "--threads", str(threads), "--out", str(folder)]
         command += ["--variant", variant]
         env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         self.run = folder / "run" if flags is not None else None
