@@ -62,6 +62,10 @@ struct TensorSpec {
   /// A script hands it over by name, where it wants it kept: its values are recorded at every Put, whatever
   /// the plan says (include_workers excepted).
   bool always = false;
+  /// The worker has a part of the tensor: `shape` of it, which begins at `part_begin` in `whole_shape` (an
+  /// index per axis). Readers take the parts of all workers together. Both empty: it has all of it.
+  std::vector<int64_t> whole_shape = {};
+  std::vector<int64_t> part_begin = {};
 };
 
 /// Place inside the step (docs/format.md): micro-step n is `sub = n + 1`; 0 is the step itself.

@@ -94,6 +94,9 @@ struct TensorInfo {
   DType dtype = DType::kInvalid;
   std::vector<int64_t> shape;
   int unit_axis = -1;
+  /// Each worker keeps a part of it (FSDP); `shape` is the whole's. Where no worker is named, summaries,
+  /// histograms, series and values are those of the whole, and not found while a part is missing.
+  bool in_parts = false;
   uint32_t order = 0;  ///< in which the run came to know its tensors, from 0: a model's own order, mostly
 };
 

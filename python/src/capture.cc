@@ -139,7 +139,8 @@ bool Wants(const Run& run, std::string name, std::string kind, std::string modul
 
 uint32_t Define(Run& run, std::string name, std::string short_name, std::string kind, std::string module_kind,
                 const std::string& dtype, std::vector<int64_t> shape, bool variable_shape, int unit_axis,
-                std::vector<std::string> aliases, std::vector<std::string> collections, bool always) {
+                std::vector<std::string> aliases, std::vector<std::string> collections, bool always,
+                std::vector<int64_t> whole_shape, std::vector<int64_t> part_begin) {
   TensorSpec spec;
   spec.name = std::move(name);
   spec.short_name = std::move(short_name);
@@ -152,6 +153,8 @@ uint32_t Define(Run& run, std::string name, std::string short_name, std::string 
   spec.aliases = std::move(aliases);
   spec.collections = std::move(collections);
   spec.always = always;
+  spec.whole_shape = std::move(whole_shape);
+  spec.part_begin = std::move(part_begin);
   return run.Define(spec);
 }
 
@@ -354,7 +357,8 @@ NB_MODULE(_capture, m) {
            "collections"_a = std::vector<std::string>())
       .def("define", &Define, "name"_a, "short_name"_a, "kind"_a, "module_kind"_a, "dtype"_a, "shape"_a,
            "variable_shape"_a = false, "unit_axis"_a = -1, "aliases"_a = std::vector<std::string>(),
-           "collections"_a = std::vector<std::string>(), "always"_a = false)
+           "collections"_a = std::vector<std::string>(), "always"_a = false,
+           "whole_shape"_a = std::vector<int64_t>(), "part_begin"_a = std::vector<int64_t>())
       .def(
           "define_scalar",
           [](Run& r, const std::string& name, const std::string& collection) {

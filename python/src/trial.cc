@@ -192,6 +192,7 @@ void BindRecords(nb::module_& m) {
       .def_prop_ro("dtype", [](const tdbg::TensorInfo& t) { return std::string(tdbg::DTypeName(t.dtype)); })
       .def_ro("shape", &tdbg::TensorInfo::shape)
       .def_ro("unit_axis", &tdbg::TensorInfo::unit_axis)
+      .def_ro("in_parts", &tdbg::TensorInfo::in_parts)
       .def_ro("order", &tdbg::TensorInfo::order);
   nb::class_<tdbg::SaveSchedule>(m, "SaveSchedule")
       .def_ro("save_interval", &tdbg::SaveSchedule::save_interval)

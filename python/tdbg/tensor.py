@@ -149,6 +149,7 @@ class Tensor:
         self.dtype = info.dtype
         self._extents = self._without_width(info.shape)
         self.unit_axis = info.unit_axis
+        self.in_parts = info.in_parts
 
     # ---- steps
 

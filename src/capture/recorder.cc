@@ -95,7 +95,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
       const Tensor& t = tensors_[id];
       // A shape that varies keeps its rank: of another rank, the unit's axis is another.
       const bool same_shape = t.variable_shape ? t.shape.size() == spec.shape.size() : t.shape == spec.shape;
-      if (!t.scalar && t.dtype == spec.dtype && same_shape) return id;
+      if (!t.scalar && t.dtype == spec.dtype && same_shape && t.part_begin == spec.part_begin) return id;
     }
   }
   const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,
@@ -114,6 +114,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   tensor.collections = wanted.collections;
   WantsMore(&tensor);
   tensor.unit_axis = spec.unit_axis;
+  tensor.part_begin = spec.part_begin;
   tensor.bytes = static_cast<uint64_t>(CountElements(spec.shape)) * ItemSize(spec.dtype);
   format::TensorDef def;
   def.name = name;
@@ -126,6 +127,11 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   def.shape = spec.shape;
   def.variable_shape = spec.variable_shape;
   def.unit_axis = spec.unit_axis;
+  if (spec.whole_shape.size() == spec.shape.size() && spec.part_begin.size() == spec.shape.size() &&
+      !spec.variable_shape) {
+    def.whole_shape = spec.whole_shape;
+    def.part_begin = spec.part_begin;
+  }
   const Id id = Add(std::move(def), std::move(tensor));
   ids_by_name_[name].push_back(id);
   for (Statistic& statistic : wanted.statistics) {

@@ -91,6 +91,7 @@ class Recorder {
     std::vector<std::string> collections;
     uint64_t bytes = 0;
     int unit_axis = -1;
+    std::vector<int64_t> part_begin;
     std::vector<Derived> derived;  // due with the statistics
   };
   struct Lane;  // what one thread needs to make rows

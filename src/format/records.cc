@@ -1,5 +1,6 @@
 #include "format/records.h"
 
+#include <algorithm>
 #include <array>
 
 #include "format/json_fields.h"
@@ -16,6 +17,10 @@ std::string TensorDef::ToJson() const {
   if (!aliases.empty()) json["aliases"] = aliases;
   if (variable_shape) json["variable_shape"] = true;
   if (unit_axis >= 0) json["unit_axis"] = unit_axis;
+  if (!whole_shape.empty()) {
+    json["whole_shape"] = whole_shape;
+    json["part_begin"] = part_begin;
+  }
   return DumpJson(json);
 }
 
@@ -43,6 +48,16 @@ Result<TensorDef> TensorDef::FromJson(std::string_view text) {
   if (GetField(json, "dtype", &dtype)) def.dtype = DTypeFromName(dtype).value_or(DType::kInvalid);
   if (GetField(json, "unit_axis", &number) && number >= 0 && number < 64) {
     def.unit_axis = static_cast<int32_t>(number);
+  }
+  if (GetField(json, "whole_shape", &def.whole_shape)) {
+    GetField(json, "part_begin", &def.part_begin);
+    const bool fits =
+        def.part_begin.size() == def.whole_shape.size() && def.shape.size() == def.whole_shape.size();
+    const auto negative = [](int64_t d) { return d < 0; };
+    if (!fits || std::any_of(def.whole_shape.begin(), def.whole_shape.end(), negative) ||
+        std::any_of(def.part_begin.begin(), def.part_begin.end(), negative)) {
+      return DataLoss("tensor definition: whole_shape and part_begin of '" + def.name + "'");
+    }
   }
   return def;
 }

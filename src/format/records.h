@@ -32,6 +32,9 @@ struct TensorDef {
   std::vector<int64_t> shape;  ///< as first seen; outputs may vary from step to step: see variable_shape
   bool variable_shape = false;
   int32_t unit_axis = -1;  ///< axis of units (channels, features); -1 if not known
+  /// This worker has a part of the tensor (FSDP): `shape` of it from `part_begin` on, an index per axis of
+  /// `whole_shape`. Both empty: it has all of it.
+  std::vector<int64_t> whole_shape, part_begin;
 
   std::string ToJson() const;
   static Result<TensorDef> FromJson(std::string_view json);

@@ -190,6 +190,7 @@ Result<bool> TensorBoard::AddHistogram(const TrialAccess& access, size_t step, c
     const auto value = access.ReadRaw(*raw);
     Summary again;
     if (!value.ok() || !summarizer_.Summarize(value->view, &again, &buckets).ok()) return false;
+    if (again.count != summary.count) return false;  // one worker's part of it
   }
   event->AddHistogram(tag, MakeTensorBoardHistogram(summary, buckets));
   ++histograms_;

@@ -1,6 +1,7 @@
 #include "trial/access.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "trial/columns.h"
 #include "trial/elements.h"
@@ -117,6 +118,7 @@ std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint6
       }
     }
   }
+  impl.MergeParts(&spans, lost_rows);
   return spans;
 }
 
@@ -136,7 +138,65 @@ std::span<const TrialAccess::RowSpan> TrialAccess::FinalRowSpans() const {
       }
     }
   }
+  impl.MergeParts(&spans, nullptr);
   return spans;
+}
+
+void Trial::Impl::MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t* lost_rows) const {
+  const auto keeps_parts = [this](const TrialAccess::RowSpan& s) { return slots[s.worker]->keeps_parts; };
+  if (std::none_of(spans->begin(), spans->end(), keeps_parts)) return;
+  struct Group {
+    TrialAccess::Row first;
+    Summary summary;
+    PartsTaken taken;
+    bool histograms = true;
+    std::vector<MergedRows::Source> sources;
+  };
+  std::vector<Group> groups;
+  std::unordered_map<uint64_t, size_t> group_of;  // by tensor, sub and point
+  std::vector<TrialAccess::RowSpan> kept;
+  for (const TrialAccess::RowSpan& span : *spans) {
+    const std::span<const format::TensorDef> defs = slots[span.worker]->reader->tensors();
+    TrialAccess::RowSpan between = span;
+    for (uint32_t i = span.begin; i < span.end; ++i) {
+      const format::TensorDef& def = defs[span.batch->tensor[i]];
+      if (!IsPart(def)) continue;
+      between.end = i;
+      if (between.begin < between.end) kept.push_back(between);
+      between.begin = i + 1;
+      TrialAccess::Row row{span.tensor_of[def.id],
+                           span.worker,
+                           {span.batch->sub[i], static_cast<Point>(span.batch->point[i])},
+                           span.batch,
+                           {span.batch_index, i}};
+      const uint64_t key =
+          uint64_t{row.tensor} << 32 | uint64_t{row.sub.sub} << 16 | static_cast<uint64_t>(row.sub.point);
+      const auto [at, is_new] = group_of.try_emplace(key, groups.size());
+      if (is_new) groups.emplace_back().first = row;
+      Group& group = groups[at->second];
+      if (!group.taken.Take(def, row.count())) continue;
+      group.summary = group.sources.empty() ? row.summary() : Merge(group.summary, row.summary());
+      group.histograms = group.histograms && row.has_histogram();
+      group.sources.push_back({row.worker, row.ref});
+    }
+    between.end = span.end;
+    if (between.begin < between.end) kept.push_back(between);
+  }
+  merged_rows.Clear();
+  for (Group& group : groups) {
+    if (group.taken.whole()) {
+      merged_rows.Add(group.first.tensor, *group.first.batch, group.first.ref.row, group.summary,
+                      group.histograms, std::move(group.sources));
+    } else if (lost_rows) {
+      ++*lost_rows;
+    }
+  }
+  merged_rows.PointAtColumns();
+  *spans = std::move(kept);
+  if (const auto rows = static_cast<uint32_t>(merged_rows.sources.size()); rows != 0) {
+    spans->insert(spans->begin(), {merged_rows.sources.front().front().worker, 0, &merged_rows.batch, 0, rows,
+                                   merged_rows.tensor_of});
+  }
 }
 
 std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t step,
@@ -165,6 +225,17 @@ std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t st
 }
 
 Result<Histogram> TrialAccess::HistogramOf(const Row& row) const {
+  const MergedRows& merged = trial_->impl_->merged_rows;
+  if (row.batch == &merged.batch) {
+    if (!row.has_histogram()) return NotFound("not every part has a histogram");
+    Histogram whole;
+    for (const MergedRows::Source& part : merged.sources[row.ref.row]) {
+      TDBG_ASSIGN_OR_RETURN(const Histogram of,
+                            trial_->impl_->slots[part.worker]->reader->HistogramOf(part.row));
+      whole = MergeHistograms(whole, of);
+    }
+    return whole;
+  }
   return trial_->impl_->slots[row.worker]->reader->HistogramOf(row.ref);
 }
 

@@ -121,7 +121,9 @@ class TrialAccess {
     WorkerIndex worker = 0;
     uint64_t unknown = 0;  ///< of the columns that were asked for (SummaryBatch::unknown)
   };
-  /// Every worker's rows of the step, by rank, without those of Point::kEnd. The span is scratch of the
+  /// Every worker's rows of the step, by rank, without those of Point::kEnd. Of a tensor that is kept in
+  /// parts one row, in a span of its own under the lowest rank: that of the whole; without all parts it is
+  /// none, and counts as lost. The span is scratch of the
   /// trial: valid until the next call. Unreadable (damaged) rows are left out and counted in `*lost_rows`;
   /// rows that do not know all of `columns` (bits of SummaryBatch::unknown) are left out and appended to
   /// `*hidden`. Costs a lookup per worker, nothing per row, where summaries are what is stored.

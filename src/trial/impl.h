@@ -19,6 +19,7 @@
 #include "tdbg/trial.h"
 #include "trial/access.h"
 #include "trial/names.h"
+#include "trial/parts.h"
 
 namespace tdbg {
 
@@ -45,6 +46,7 @@ struct WorkerSlot {
   size_t commits_seen = 0;
   uint64_t rewrites_seen = 0;
   bool watched = false;
+  bool keeps_parts = false;  ///< of tensors whose other parts other workers keep
 
   /// The raw value at `ref`, verified, as the trial hands it out.
   Result<TensorValue> ReadRaw(const store::RawRef& ref) const;
@@ -108,6 +110,7 @@ struct Trial::Impl {
   base::ChangeWaiter waiter;
   std::set<std::string> smdebug_watched;
   mutable std::vector<TrialAccess::RowSpan> scratch_spans;
+  mutable MergedRows merged_rows;  ///< scratch, too
   /// Complete steps by mode and the mode's own number, brought up to date when it is asked for.
   struct ModeIndex {
     uint64_t overlay_generation = 0;
@@ -158,6 +161,10 @@ struct Trial::Impl {
   void ForgetCommits(AttemptSlot& attempt);
   int64_t FrontierOf(const AttemptSlot& attempt, bool superseded) const;
   void RebuildOverlay();
+  // access.cc
+  /// Takes the rows of parts out of `spans` and puts one row of the whole in their place. Nothing to do, and
+  /// no look at any row, where no worker keeps parts.
+  void MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t* lost_rows) const;
   // trial.cc
   Result<bool> Refresh();
   void DescribeWorker(WorkerSlot& slot);

@@ -29,7 +29,8 @@ uint32_t TensorTable::Add(const format::TensorDef& def) {
   if (!def.kind.empty()) info.kind = def.kind;
   if (!def.module_kind.empty()) info.module_kind = def.module_kind;
   info.dtype = def.dtype;
-  info.shape = def.shape;
+  info.in_parts = !def.whole_shape.empty();
+  info.shape = info.in_parts ? def.whole_shape : def.shape;
   if (def.unit_axis >= 0) info.unit_axis = def.unit_axis;
   MergeSorted(def.collections, &info.collections);
   MergeSorted(def.aliases, &info.aliases);

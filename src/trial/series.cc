@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include "base/text.h"
@@ -115,7 +116,8 @@ struct Place {
   const SummaryBatch* batch = nullptr;  ///< a row of statistics
   const store::RawRef* raw = nullptr;   ///< only a raw value: its statistics are computed
   uint32_t batch_index = 0, row = 0;
-  double value = 0;  ///< neither: a plain number
+  double value = 0;        ///< neither: a plain number
+  bool in_memory = false;  ///< `batch` is no reader's
 };
 constexpr int kRawsLast = -(1 << 22);
 
@@ -177,11 +179,47 @@ class SeriesCollector {
     };
     if (!std::is_sorted(places_.begin(), places_.end(), before))
       std::stable_sort(places_.begin(), places_.end(), before);
+    if (!every_worker_ && finder.info().in_parts) MergeParts(finder);
     const auto same = [this](const Place& a, const Place& b) {
       return a.step == b.step && (!every_worker_ || a.order == b.order);
     };
     places_.erase(std::unique(places_.begin(), places_.end(), same), places_.end());
     return places_;
+  }
+
+  /// Puts one place of the whole where all parts of a step are, and none where one is missing.
+  void MergeParts(const ValueFinder& finder) {
+    merged_.clear();
+    size_t kept = 0;
+    for (size_t begin = 0, end = 0; begin < places_.size(); begin = end) {
+      const Place& first = places_[begin];
+      while (end < places_.size() && places_[end].step == first.step) ++end;
+      if (first.batch == nullptr || !finder.TakesTogether(DefOf(first))) {
+        places_[kept++] = first;
+        continue;
+      }
+      PartsTaken taken;
+      Summary whole;
+      bool any = false;
+      for (size_t i = begin; i < end; ++i) {
+        const Place& place = places_[i];
+        if (place.batch == nullptr || place.preference != first.preference) continue;
+        const Summary part = place.batch->at(place.row);
+        if (!taken.Take(DefOf(place), part.count)) continue;
+        whole = any ? Merge(whole, part) : part;
+        any = true;
+      }
+      if (!taken.whole()) continue;
+      Merged& merged = merged_.emplace_back();
+      merged.summary = whole;
+      merged.batch = BatchOf(merged.summary);
+      places_[kept] = first;
+      places_[kept].batch = &merged.batch;
+      places_[kept].row = 0;
+      places_[kept].in_memory = true;
+      ++kept;
+    }
+    places_.resize(kept);
   }
 
   /// Fills out[f] for each field. Damaged columns, and what a plain number does not have, are NaN.
@@ -198,7 +236,7 @@ class SeriesCollector {
       }
       computed = BatchOf(summary);
       batch = &computed;
-    } else if (batch != nullptr) {
+    } else if (batch != nullptr && !place.in_memory) {
       place.slot->reader->Prepare(place.batch_index, place.row, place.row + 1);
     }
     for (size_t f = 0; f < fields.size(); ++f) {
@@ -213,6 +251,10 @@ class SeriesCollector {
   }
 
  private:
+  static const format::TensorDef& DefOf(const Place& place) {
+    return place.slot->reader->tensors()[place.batch->tensor[place.row]];
+  }
+
   template <typename Add>
   void CollectOf(const WorkerSlot& slot, format::TensorId id, uint64_t needed, const Add& add) {
     const std::span<const SummaryBatch> batches = slot.reader->summaries();
@@ -252,7 +294,12 @@ class SeriesCollector {
   const StepFilter& filter_;
   const int64_t last_;
   const bool every_worker_, numbers_;
+  struct Merged {
+    Summary summary;
+    SummaryBatch batch;
+  };
   std::vector<Place> places_;
+  std::deque<Merged> merged_;  // places point into it
   Summarizer summarizer_;
 };
 

@@ -57,6 +57,7 @@ Result<TensorValue> Trial::slice(std::string_view name, int64_t global_step,
   for (const WorkerSlot* slot : workers) {
     const auto ref = finder.RawOf(*slot, global_step);
     if (!ref) continue;
+    if (finder.TakesTogether(slot->reader->tensors()[ref->tensor])) break;  // value() puts the parts together
     whole = slot->MapRaw(*ref);
     if (!whole.ok()) return whole.status();
     break;
@@ -81,12 +82,15 @@ Result<std::vector<int64_t>> Trial::shape(std::string_view name, int64_t global_
       return *std::move(saved);
     }
     if (const auto ref = finder.RawOf(*slot, global_step)) {
+      const format::TensorDef& def = slot->reader->tensors()[ref->tensor];
+      if (finder.TakesTogether(def)) return def.whole_shape;
       const std::span<const int64_t> shape = slot->reader->ShapeOf(*ref);
       return std::vector<int64_t>(shape.begin(), shape.end());
     }
     // smdebug's reductions do not say of how many elements they are.
     const auto row = finder.RowOf(*slot, global_step);
-    if (row && !impl_->smdebug) return *row->shape;
+    if (row && !impl_->smdebug)
+      return finder.TakesTogether(row->def()) ? row->def().whole_shape : *row->shape;
     if (finder.ScalarOf(*slot, global_step)) return std::vector<int64_t>();
   }
   return NotFound("neither a value nor the shape of '" + finder.info().name + "' is kept at step " +

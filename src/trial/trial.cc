@@ -120,6 +120,7 @@ void Trial::Impl::DescribeWorker(WorkerSlot& slot) {
   const std::span<const format::TensorDef> defs = reader.tensors();
   for (; slot.tensors_seen < defs.size(); ++slot.tensors_seen) {
     const TensorIndex index = tensors.Add(defs[slot.tensors_seen]);
+    slot.keeps_parts |= IsPart(defs[slot.tensors_seen]);
     slot.tensor_of.push_back(index);
     if (index >= slot.ids_of.size()) slot.ids_of.resize(index + 1);
     slot.ids_of[index].push_back(static_cast<format::TensorId>(slot.tensors_seen));

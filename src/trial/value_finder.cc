@@ -1,5 +1,7 @@
 #include "trial/value_finder.h"
 
+#include "store/reader/columns.h"
+
 namespace tdbg {
 
 template <typename F>
@@ -78,6 +80,38 @@ bool ValueFinder::Keeps(const WorkerSlot& slot, int64_t global_step, StepKind ki
   if ((all || saved || kind == StepKind::kRaw) && RawOf(slot, global_step)) return true;
   if (!all && kind != StepKind::kSummary && !(saved && SavesReductions(global_step))) return false;
   return RowOf(slot, global_step).has_value() || ScalarOf(slot, global_step).has_value();
+}
+
+std::vector<ValueFinder::FoundRow> ValueFinder::PartRows(const std::vector<WorkerSlot*>& workers, bool final,
+                                                         int64_t global_step) const {
+  PartsTaken taken;
+  std::vector<FoundRow> out;
+  for (const WorkerSlot* slot : workers) {
+    const auto row = final ? FinalRowOf(*slot) : RowOf(*slot, global_step);
+    if (!row || !IsPart(row->def()) || (row->batch->damaged & ~store::kKeyColumns) != 0) continue;
+    if (taken.Take(row->def(), row->batch->count[row->ref.row])) out.push_back(*row);
+  }
+  if (!taken.whole()) out.clear();
+  return out;
+}
+
+Result<TensorValue> ValueFinder::WholeValue(const std::vector<WorkerSlot*>& workers, bool final,
+                                            int64_t global_step) const {
+  PartsTaken taken;
+  std::vector<std::pair<const format::TensorDef*, TensorValue>> parts;
+  for (const WorkerSlot* slot : workers) {
+    const auto ref = final ? FinalRawOf(*slot) : RawOf(*slot, global_step);
+    if (!ref) continue;
+    const format::TensorDef& def = slot->reader->tensors()[ref->tensor];
+    if (!IsPart(def)) continue;
+    TDBG_ASSIGN_OR_RETURN(TensorValue value, slot->ReadRaw(*ref));
+    if (taken.Take(def, static_cast<uint64_t>(value.view.element_count())))
+      parts.emplace_back(&def, std::move(value));
+  }
+  if (!taken.whole()) {
+    return NotFound("not every part of '" + info().name + "' is there: name a worker to read its part");
+  }
+  return Assemble(parts);
 }
 
 }  // namespace tdbg

@@ -13,6 +13,7 @@
 #include "trial/elements.h"
 #include "trial/impl.h"
 #include "trial/lookup.h"
+#include "trial/parts.h"
 
 namespace tdbg {
 
@@ -72,6 +73,7 @@ class ValueFinder {
     const std::vector<int64_t>* shape;
     const WorkerSlot* slot;
 
+    const format::TensorDef& def() const { return slot->reader->tensors()[batch->tensor[ref.row]]; }
     /// The numbers, settled where storage computes them from values when they are first asked for.
     Summary Read() const {
       slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
@@ -162,6 +164,17 @@ class ValueFinder {
     for (const int64_t extent : *row.shape) elements *= extent;
     return ElementValue(*value, row.dtype, elements == 1 ? *row.shape : std::vector<int64_t>());
   }
+
+  /// True where the answer is made of several workers' parts: a part was found, and no worker is named.
+  bool TakesTogether(const format::TensorDef& def) const { return IsPart(def) && worker_.empty(); }
+  /// The statistics of all parts, each taken once; empty unless they are the whole. `final`: those recorded
+  /// at the run's end, else those of `global_step`.
+  std::vector<FoundRow> PartRows(const std::vector<WorkerSlot*>& workers, bool final,
+                                 int64_t global_step) const;
+  /// The same of raw values, put together.
+  /// \error kNotFound  a part is missing; kDataLoss
+  Result<TensorValue> WholeValue(const std::vector<WorkerSlot*>& workers, bool final,
+                                 int64_t global_step) const;
 
   TensorIndex tensor() const { return tensor_; }
   const TensorInfo& info() const { return impl_.tensors.at(tensor_); }

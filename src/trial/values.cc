@@ -95,7 +95,10 @@ Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   const char* instead = "";
   for (WorkerSlot* slot : workers) {
-    if (const auto ref = finder.RawOf(*slot, global_step)) return slot->ReadRaw(*ref);
+    if (const auto ref = finder.RawOf(*slot, global_step)) {
+      const bool together = finder.TakesTogether(slot->reader->tensors()[ref->tensor]);
+      return together ? finder.WholeValue(workers, false, global_step) : slot->ReadRaw(*ref);
+    }
     if (const auto row = finder.RowOf(*slot, global_step)) {
       instead = row->Unknown() == 0 ? " (its summary is there)" : " (reductions of it were saved)";
       if (auto element = ValueFinder::Element(*row)) return std::move(*element);
@@ -141,7 +144,10 @@ Result<TensorValue> Trial::final_value(std::string_view name, std::string_view w
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   for (auto attempt = impl_->attempts.rbegin(); attempt != impl_->attempts.rend(); ++attempt) {
     for (WorkerSlot* slot : finder.Of(*attempt)) {
-      if (const auto ref = finder.FinalRawOf(*slot)) return slot->ReadRaw(*ref);
+      if (const auto ref = finder.FinalRawOf(*slot)) {
+        const bool together = finder.TakesTogether(slot->reader->tensors()[ref->tensor]);
+        return together ? finder.WholeValue(finder.Of(*attempt), true, 0) : slot->ReadRaw(*ref);
+      }
       if (const auto row = finder.FinalRowOf(*slot)) {
         if (auto element = ValueFinder::Element(*row)) return std::move(*element);
       }
@@ -179,6 +185,25 @@ Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& n
   return DataLoss("the summaries of '" + name + "' are damaged in:" + columns);
 }
 
+Status PartMissing(const ValueFinder& finder) {
+  return NotFound("not every part of '" + finder.info().name + "' is there: name a worker to read its part");
+}
+
+/// The row's, or where it is of a part, that of the whole.
+Result<Summary> SummaryOf(const ValueFinder& finder, const ValueFinder::FoundRow& row,
+                          const std::vector<WorkerSlot*>& workers, bool final, int64_t global_step) {
+  const std::string& name = finder.info().name;
+  if (!finder.TakesTogether(row.def())) return SummaryOf(row, name);
+  const std::vector<ValueFinder::FoundRow> parts = finder.PartRows(workers, final, global_step);
+  if (parts.empty()) return PartMissing(finder);
+  TDBG_ASSIGN_OR_RETURN(Summary whole, SummaryOf(parts.front(), name));
+  for (size_t i = 1; i < parts.size(); ++i) {
+    TDBG_ASSIGN_OR_RETURN(const Summary part, SummaryOf(parts[i], name));
+    whole = Merge(whole, part);
+  }
+  return whole;
+}
+
 Result<Summary> SummaryOf(const TensorValue& value) {
   Summary summary;
   Summarizer summarizer;
@@ -192,9 +217,12 @@ Result<Summary> Trial::summary(std::string_view name, int64_t global_step, std::
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   for (WorkerSlot* slot : workers) {
-    if (const auto row = finder.RowOf(*slot, global_step)) return SummaryOf(*row, finder.info().name);
+    if (const auto row = finder.RowOf(*slot, global_step))
+      return SummaryOf(finder, *row, workers, false, global_step);
     if (const auto ref = finder.RawOf(*slot, global_step)) {
-      TDBG_ASSIGN_OR_RETURN(const TensorValue value, slot->ReadRaw(*ref));
+      const bool together = finder.TakesTogether(slot->reader->tensors()[ref->tensor]);
+      TDBG_ASSIGN_OR_RETURN(const TensorValue value,
+                            together ? finder.WholeValue(workers, false, global_step) : slot->ReadRaw(*ref));
       return SummaryOf(value);
     }
     if (const auto scalar = finder.ScalarOf(*slot, global_step)) {
@@ -209,7 +237,8 @@ Result<Summary> Trial::final_summary(std::string_view name, std::string_view wor
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   for (auto attempt = impl_->attempts.rbegin(); attempt != impl_->attempts.rend(); ++attempt) {
     for (WorkerSlot* slot : finder.Of(*attempt)) {
-      if (const auto row = finder.FinalRowOf(*slot)) return SummaryOf(*row, finder.info().name);
+      if (const auto row = finder.FinalRowOf(*slot))
+        return SummaryOf(finder, *row, finder.Of(*attempt), true, 0);
       if (const auto ref = finder.FinalRawOf(*slot)) {
         TDBG_ASSIGN_OR_RETURN(const TensorValue value, slot->ReadRaw(*ref));
         return SummaryOf(value);
@@ -226,6 +255,16 @@ Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
   for (WorkerSlot* slot : workers) {
     const auto row = finder.RowOf(*slot, global_step);
     if (!row) continue;
+    if (finder.TakesTogether(row->def())) {
+      const std::vector<ValueFinder::FoundRow> parts = finder.PartRows(workers, false, global_step);
+      if (parts.empty()) return PartMissing(finder);
+      Histogram whole;
+      for (const ValueFinder::FoundRow& part : parts) {
+        TDBG_ASSIGN_OR_RETURN(const Histogram of, part.slot->reader->HistogramOf(part.ref));
+        whole = MergeHistograms(whole, of);
+      }
+      return whole;
+    }
     if (row->batch->histogram_bytes[row->ref.row] != 0 || row->batch->damaged != 0) {
       return slot->reader->HistogramOf(row->ref);
     }

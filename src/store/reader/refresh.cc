@@ -16,7 +16,8 @@ namespace {
 constexpr int kMaxLaps = 64;
 
 bool SameTensor(const format::TensorDef& a, const format::TensorDef& b) {
-  return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
+  return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape && a.part_begin == b.part_begin &&
+         a.whole_shape == b.whole_shape;
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class RecordingRun:
         return kind in self.kinds or name in self.names or bool(self.names.intersection(collections))
 
     def define(self, name, short_name, kind, module_kind, dtype, shape, variable_shape=False, unit_axis=-1,
-               aliases=[], collections=[]):
+               aliases=[], collections=[], whole_shape=[], part_begin=[]):
         assert isinstance(name, str) and isinstance(dtype, str) and all(isinstance(d, int) for d in shape)
         if not self.wants(name, kind, collections=collections):
             return NOT_WANTED

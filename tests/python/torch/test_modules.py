@@ -245,3 +245,74 @@ def test_compiled_loss_is_one_graph(watch, backend):
     steps = session.made[0].steps
     assert len(steps) == 3 and counters["stats"]["unique_graphs"] == 1
     assert all(("backward_loss", 0, 0) in s.values or ("backward_loss", 0) in s.scalars for s in steps)
+
+
+def test_a_model_compiled_in_place_is_entered(watch):
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+    torch._dynamo.reset()
+    counters.clear()
+    session = watch()
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.compile(backend="eager")
+    for _ in range(2):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(batch()), torch.zeros(3, 2)).backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        torch.nn.functional.mse_loss(model(batch()), torch.zeros(3, 2))
+    session.finish("completed")
+    run = session.made[0]
+    assert [step.mode for step in run.steps] == [1, 1, 2] and not counters["graph_break"]
+    assert all(step.scalars["context/batch_size", 0] == 3 for step in run.steps)
+    assert ("MSELoss_output_0", 0, 0) in run.steps[2].values
+    model(batch())                       # disarmed: what compile() left is called again
+    assert type(model._compiled_call_impl).__name__ != "_CompiledCall"
+
+
+def test_outputs_of_what_was_compiled_before_are_said_to_be_unseen(watch, capfd):
+    import torch._dynamo
+    torch._dynamo.reset()
+    model = Net()
+    compiled = torch.compile(model, backend="eager")
+    compiled(batch())
+    session = watch(kinds=KINDS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        optimizer.zero_grad()
+        compiled(batch()).sum().backward()
+        optimizer.step()
+    assert capfd.readouterr().err.count("compiled before tdbg was attached") == 1
+    assert all(("Net_conv1.weight", 0, 0) in step.values for step in session.made[0].steps)
+
+
+def test_inductor_selected_outputs_and_the_rest_at_the_optimizer(watch):
+    """Compiled for real: outputs of one block, weights and gradients, all in one graph; the training is the same bit for bit."""
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+
+    def train():
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        compiled, hidden, x = torch.compile(model), [], torch.randn(3, 4)
+        for _ in range(3):
+            hidden.append(torch.tanh(torch.nn.functional.linear(x, model[0].weight, model[0].bias)).detach().numpy())
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(compiled(x), torch.zeros(3, 2)).backward()
+            optimizer.step()
+        return model.state_dict(), hidden
+
+    bare, _ = train()
+    counters.clear()
+    session = watch(names={"1_output_0"})
+    seen, hidden = train()
+    assert all(torch.equal(bare[name], seen[name]) for name in bare)
+    steps = session.made[0].steps
+    assert len(steps) == 3 and counters["stats"]["unique_graphs"] == 1 and not counters["graph_break"]
+    for step, value in zip(steps, hidden):
+        np.testing.assert_allclose(step["1_output_0"], value, rtol=1e-6)
+        assert ("gradient/Sequential_2.weight", 0, 0) in step.values

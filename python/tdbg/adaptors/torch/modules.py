@@ -20,6 +20,7 @@ import torch
 
 from tdbg import _capture
 
+from ..guard import say
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import NOT_WANTED, READER, dtype_name
@@ -52,6 +53,23 @@ class _EntryPost(_Hook):
 
     def __call__(self, module, args, output):
         if not _is_compiling():
+            self.entries.left(module)
+
+
+class _CompiledCall:
+    """What `model.compile()` left to be called, with the entry around it: the hooks of the model are traced and silent."""
+
+    def __init__(self, entries, module, original):
+        self.entries, self.module, self.original = entries, weakref.ref(module), original
+
+    def __call__(self, *args, **kwargs):
+        module = self.module()
+        if module is None or _is_compiling():
+            return self.original(*args, **kwargs)
+        self.entries.entered(module, args, kwargs)
+        try:
+            return self.original(*args, **kwargs)
+        finally:
             self.entries.left(module)
 
 
@@ -94,6 +112,33 @@ class Entries:
         self._descents = 0
         self._complete = False         # every root has been entered, or nothing is left to hook
 
+    def patch(self, patches):
+        """Models that are compiled in place after they became known."""
+        entries = self
+
+        def make(original):
+            def compile(module, *args, **kwargs):
+                result = original(module, *args, **kwargs)
+                try:
+                    known = entries._handles.get(id(module))
+                    if known is not None and known[0]() is module:
+                        entries._around_compiled(module)
+                except Exception as error:
+                    entries.session.guard.failed("a compiled model", error)
+                return result
+            return compile
+
+        patches.replace([torch.nn.Module], "compile", make)
+
+    @staticmethod
+    def _compiled_call(module):
+        return module.__dict__.get("_compiled_call_impl")
+
+    def _around_compiled(self, module):
+        call = self._compiled_call(module)
+        if call is not None and not isinstance(call, _CompiledCall):
+            module._compiled_call_impl = _CompiledCall(self, module, call)
+
     def follow(self, names):
         for root in names.roots:
             if root.entry is not None:
@@ -107,6 +152,7 @@ class Entries:
         self._handles[id(module)] = (weakref.ref(module), (
             module.register_forward_pre_hook(_EntryPre(self), with_kwargs=True),
             module.register_forward_hook(_EntryPost(self), always_call=True)))
+        self._around_compiled(module)
 
     def step_ended(self):
         """After a step: where a root was not entered, try its children (three levels, in the first steps)."""
@@ -125,9 +171,13 @@ class Entries:
                     self._hook(child)
 
     def remove(self):
-        for _, handles in self._handles.values():
+        for ref, handles in self._handles.values():
             for handle in handles:
                 handle.remove()
+            module = ref()
+            call = None if module is None else self._compiled_call(module)
+            if isinstance(call, _CompiledCall):
+                module._compiled_call_impl = call.original
         self._handles.clear()
 
     def entered(self, module, args, kwargs):
@@ -162,6 +212,7 @@ class ModuleTensors:
         self._hooks = {}
         self._counts = {}
         self._place, self._sub = None, 0
+        self._said = False
 
     def install(self, names):
         """Hooks what is wanted of the roots that are known. Before the first compiled call, or it is ignored."""
@@ -186,6 +237,10 @@ class ModuleTensors:
                     self._hooks[name] = hook
                     self._handles.append(module.register_forward_hook(hook))
                     self.active = True
+        if self.active and not self._said and _has_compiled():
+            self._said = True
+            say("something was compiled before tdbg was attached: outputs of modules in it are not seen; run under "
+                "`tdbg run`, or attach before the first call")
         if self.active and "torch._dynamo" in sys.modules:
             # Else a new instance of a class that is compiled already runs the old code, without its hooks.
             sys.modules["torch._dynamo"].config.skip_nnmodule_hook_guards = False

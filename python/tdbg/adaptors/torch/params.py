@@ -14,6 +14,8 @@ import torch
 
 from tdbg import _capture
 
+from .shards import part_of
+
 _Tensor = torch.Tensor
 _data_ptr = _Tensor.data_ptr
 _is_contiguous = _Tensor.is_contiguous
@@ -119,11 +121,12 @@ class OptimizerTensors:
         on_device = False
         for parameter, named in zip(self.params, self.named):
             tensor = local(parameter)
+            part = part_of(parameter)
             weight = define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype, tensor.shape,
-                            False, named.unit_axis, named.aliases)
+                            False, named.unit_axis, named.aliases, **part)
             gradient = define("gradient/" + named.name, "gradient/" + named.short_name, "gradient", named.module_kind,
                               tensor.dtype, tensor.shape, False, named.unit_axis,
-                              ["gradient/" + a for a in named.aliases])
+                              ["gradient/" + a for a in named.aliases], **part)
             if weight == NOT_WANTED and gradient == NOT_WANTED:
                 continue
             if is_plain(parameter) and not self.session.on_device(parameter):
@@ -261,7 +264,7 @@ class OptimizerTensors:
                     continue
                 tensor = local(parameter)
                 ident = session.define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype,
-                                       tensor.shape, False, named.unit_axis, named.aliases)
+                                       tensor.shape, False, named.unit_axis, named.aliases, **part_of(parameter))
                 if ident != NOT_WANTED:
                     put_odd(session, ident, parameter, 0, 0, named.name)
 
@@ -277,7 +280,8 @@ class OptimizerTensors:
                 ident = self.state_ids.get(name)
                 if ident is None:
                     ident = self.state_ids[name] = session.define(
-                        name, f"optimizer/{named.short_name}/{key}", "optimizer", "", tensor.dtype, tensor.shape)
+                        name, f"optimizer/{named.short_name}/{key}", "optimizer", "", tensor.dtype, tensor.shape,
+                        **part_of(value))
                 if ident != NOT_WANTED:
                     put_odd(session, ident, value, 0, 0, name)
 

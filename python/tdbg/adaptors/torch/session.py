@@ -82,6 +82,7 @@ class Session:
     def install(self):
         _losses.patch(self.patches, self)
         _scaler.patch(self.patches, self)
+        self.entries.patch(self.patches)
         session = self
 
         def watch_init(original):
@@ -159,10 +160,11 @@ class Session:
             self.disarm()
 
     def define(self, name, short, kind, module_kind, dtype, shape, variable=False, unit_axis=-1, aliases=(),
-               collections=()):
+               collections=(), **part):
+        """Run.define's arguments; `part`: whole_shape and part_begin, of a tensor that lies on several ranks."""
         shape = list(shape)
         ident = self.run.define(name, short, kind, module_kind, dtype_name(dtype), shape, variable, unit_axis,
-                                list(aliases), list(collections))
+                                list(aliases), list(collections), **part)
         if ident != NOT_WANTED:
             size = torch.empty((), dtype=dtype).element_size()
             for d in shape:
