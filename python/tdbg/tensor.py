@@ -28,7 +28,7 @@ from .steps import KINDS, StepState, mode_of
 _ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 
-def _array(pair):
+def array_of(pair):
     array, dtype = pair
     if dtype == "text":
         width = array.shape[-1]
@@ -193,7 +193,7 @@ class Tensor:
 
     def final_value(self, worker=None) -> np.ndarray:
         """What was recorded when the run ended."""
-        return _array(self._raw.final_value(self.name, worker or ""))
+        return array_of(self._raw.final_value(self.name, worker or ""))
 
     def scalar(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> float:
         """The number of a scalar or of a one-element tensor."""
@@ -231,7 +231,7 @@ class Tensor:
         step = self._saved(step_num, mode, worker)
         name = ("abs_" if abs else "") + str(reduction_name)
         try:
-            return _number(_array(self._raw.reduction(self.name, step, name, worker or "")))
+            return _number(array_of(self._raw.reduction(self.name, step, name, worker or "")))
         except InvalidArgumentError as error:
             if self._raw.is_kept(self.name, step, KINDS["raw"], worker or ""):
                 raise SMDebugValueError(str(error)) from None
@@ -247,14 +247,14 @@ class Tensor:
     def _complex_value(self, step, worker):
         if not self._raw.is_kept(self.name, step, KINDS["raw"], worker or ""):
             return None
-        value = _array(self._raw.value(self.name, step, worker or ""))
+        value = array_of(self._raw.value(self.name, step, worker or ""))
         return value if value.dtype.kind == "c" else None
 
     def reduction_values(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> dict:
         """(name, abs) -> value, of the reductions that were saved by name, as they were saved."""
         step = self._saved(step_num, mode, worker)
         saved = self._raw.saved_reductions(self.name, step, worker or "")
-        return {(name.removeprefix("abs_"), name.startswith("abs_")): _array(pair) for name, pair in saved}
+        return {(name.removeprefix("abs_"), name.startswith("abs_")): array_of(pair) for name, pair in saved}
 
     def summary(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> Summary:
         step = self._global(step_num, mode)
@@ -306,7 +306,7 @@ class Tensor:
     def _ask(self, call, step_num, mode, worker):
         step = self._saved(step_num, mode, worker)
         try:
-            return _array(call(self.name, step, worker or ""))
+            return array_of(call(self.name, step, worker or ""))
         except NotFoundError as error:
             raise self._unavailable(step_num, step, mode, error) from None
 

@@ -23,19 +23,23 @@ std::array<std::byte, kRecordFooterBytes> EncodeRecordFooter(std::span<const std
   return out;
 }
 
-Result<Record> DecodeRecord(std::span<const std::byte> bytes) {
-  if (bytes.size() < kRecordOverheadBytes) {
-    return DataLoss(
-        fmt::format("a record of {} bytes: at least {} are needed", bytes.size(), kRecordOverheadBytes));
-  }
-  const auto length = base::Load<uint64_t>(bytes.data());
-  const auto stored = base::Load<uint32_t>(bytes.data() + 8);
-  const uint32_t computed = MaskedCrc32c(bytes.first(8));
+Result<uint64_t> DecodeRecordHeader(std::span<const std::byte> header) {
+  const auto stored = base::Load<uint32_t>(header.data() + 8);
+  const uint32_t computed = MaskedCrc32c(header.first(8));
   if (stored != computed) {
     return DataLoss(
         fmt::format("the checksum of the record's length does not match ({:#010x}, {:#010x} is stored)",
                     computed, stored));
   }
+  return base::Load<uint64_t>(header.data());
+}
+
+Result<Record> DecodeRecord(std::span<const std::byte> bytes) {
+  if (bytes.size() < kRecordOverheadBytes) {
+    return DataLoss(
+        fmt::format("a record of {} bytes: at least {} are needed", bytes.size(), kRecordOverheadBytes));
+  }
+  TDBG_ASSIGN_OR_RETURN(const uint64_t length, DecodeRecordHeader(bytes.first(kRecordHeaderBytes)));
   // Compared before anything is added: the length is a stranger's.
   if (length > bytes.size() - kRecordOverheadBytes) {
     return DataLoss(

@@ -42,6 +42,10 @@ struct Record {
   Footer footer = Footer::kPayloadCrc;
 };
 
+/// How many bytes of payload follow the header. \pre header.size() == kRecordHeaderBytes
+/// \error kDataLoss  the length's checksum is wrong
+Result<uint64_t> DecodeRecordHeader(std::span<const std::byte> header);
+
 /// The record at the beginning of `bytes`. Both kinds of footer are accepted and told apart; a payload whose
 /// footer is smdebug's constant has no checksum to be held against.
 /// \error kDataLoss  cut short, the length's checksum or the footer is wrong (says which, and what was

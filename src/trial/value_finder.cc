@@ -28,6 +28,11 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
             if (ref.sub.point != Point::kEnd && wanted(ref.global_step) && !f(ref.global_step)) return;
           }
         }
+        if (all || saved) {
+          for (const int64_t step : slot->reader->SavedShapeSteps(id)) {
+            if (wanted(step) && !f(step)) return;
+          }
+        }
         if (!rest) continue;
         const std::span<const store::SummaryBatch> batches = slot->reader->summaries();
         for (const auto& ref : slot->reader->RowsOf(id)) {
@@ -78,6 +83,11 @@ bool ValueFinder::Keeps(const WorkerSlot& slot, int64_t global_step, StepKind ki
   const bool saved = kind == StepKind::kSaved;
   const bool all = kind == StepKind::kAny || (saved && !impl_.has_save_config);
   if ((all || saved || kind == StepKind::kRaw) && RawOf(slot, global_step)) return true;
+  if (all || saved) {
+    for (const format::TensorId id : slot.IdsOf(tensor_)) {
+      if (slot.reader->SavedShapeOf(id, global_step)) return true;
+    }
+  }
   if (!all && kind != StepKind::kSummary && !(saved && SavesReductions(global_step))) return false;
   return RowOf(slot, global_step).has_value() || ScalarOf(slot, global_step).has_value();
 }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import re
-import socket
 
 from ..exceptions import SMDebugRuntimeError
 from ..modes import ModeKeys
@@ -41,39 +41,64 @@ def check_dir_exists(path):
 class EventFileLocation:
     """One worker's file of one step."""
 
-    def __init__(self, step_num, worker_name, type="events"):
-        self.step_num, self.worker_name, self.type = int(step_num), worker_name, type
+    type = None
+
+    def __init__(self, step_num, worker_name):
+        self.step_num, self.worker_name = int(step_num), worker_name
+
+    def get_step_num_str(self) -> str:
+        return format(self.step_num, STEP_NUMBER_FORMATTING_LENGTH)
 
     def get_filename(self) -> str:
-        return f"{self.step_num:012}_{_worker_in_file(self.worker_name)}.tfevents"
-
-    def get_file_location(self, base_dir="") -> str:
-        return os.path.join(base_dir, self.type, f"{self.step_num:012}", self.get_filename())
+        return f"{self.get_step_num_str()}_{_worker_in_file(self.worker_name)}.tfevents"
 
     @classmethod
-    def load_filename(cls, path, print_error=True):
-        match = _FILE.match(os.path.basename(path))
-        if match is None:
+    def load_filename(cls, s, print_error=True):
+        """The location that a path says; None where it is not the name of an event file."""
+        match = _FILE.match(os.path.basename(s))
+        if match is None or match.group(3) != "tfevents":
+            if print_error:
+                logging.getLogger("smdebug").error("not the name of an event file: %s", s)
             return None
         worker = match.group(2)
         if worker.startswith("_"):
             worker = worker.replace("_", "/").replace("-", ":")
         return cls(int(match.group(1)), worker)
 
+    @classmethod
+    def match_regex(cls, s):
+        return cls.load_filename(s, print_error=False)
 
-TensorFileLocation = EventFileLocation
+
+class TensorFileLocation(EventFileLocation):
+    type = "events"
+
+    @staticmethod
+    def get_dir(trial_dir) -> str:
+        return os.path.join(trial_dir, "events")
+
+    @classmethod
+    def get_step_dir_path(cls, trial_dir, step_num) -> str:
+        return os.path.join(cls.get_dir(trial_dir), format(int(step_num), STEP_NUMBER_FORMATTING_LENGTH))
+
+    @classmethod
+    def get_step_dirs(cls, trial_dir) -> list:
+        return [entry.name for entry in os.scandir(cls.get_dir(trial_dir)) if entry.is_dir()]
+
+    def get_file_location(self, trial_dir="") -> str:
+        """Without a directory: relative to the run's."""
+        return os.path.join(self.get_step_dir_path(trial_dir, self.step_num), self.get_filename())
 
 
 class TensorboardFileLocation(EventFileLocation):
-    def __init__(self, step_num, worker_name, mode=ModeKeys.GLOBAL):
-        super().__init__(step_num, worker_name, "tensorboard")
-        self.mode = mode
+    type = "tensorboard"
 
-    def get_filename(self) -> str:
-        return f"{self.step_num:012}_{os.getpid()}_{socket.gethostname()}.tfevents"
+    def __init__(self, step_num, worker_name, mode=None):
+        super().__init__(step_num, worker_name)
+        self.mode = ModeKeys.GLOBAL if mode is None else mode
 
     def get_file_location(self, base_dir="") -> str:
-        return os.path.join(base_dir, self.mode.name, self.get_filename())
+        return os.path.join(base_dir or self.type, self.mode.name, self.get_filename())
 
 
 class IndexFileLocationUtils:
@@ -82,14 +107,27 @@ class IndexFileLocationUtils:
     MAX_INDEX_FILE_NUM_IN_INDEX_PREFIX = 1000
 
     @staticmethod
-    def get_index_key_for_step(base_dir, step_num, worker_name) -> str:
-        folder = os.path.join(base_dir, "index", f"{step_num // 1000:09}")
+    def get_index_prefix_for_step(step_num) -> str:
+        return f"{step_num // IndexFileLocationUtils.MAX_INDEX_FILE_NUM_IN_INDEX_PREFIX:09}"
+
+    @staticmethod
+    def next_index_prefix_for_step(step_num) -> str:
+        return f"{step_num // IndexFileLocationUtils.MAX_INDEX_FILE_NUM_IN_INDEX_PREFIX + 1:09}"
+
+    @staticmethod
+    def get_index_key_for_step(trial_prefix, step_num, worker_name) -> str:
+        folder = os.path.join(trial_prefix, "index", IndexFileLocationUtils.get_index_prefix_for_step(step_num))
         return os.path.join(folder, f"{step_num:012}_{_worker_in_file(worker_name)}.json")
 
     @staticmethod
-    def parse_step_from_index_file_name(path) -> int:
-        return int(os.path.basename(path).split("_")[0])
+    def parse_step_from_index_file_name(index_file_name) -> int:
+        return int(os.path.basename(index_file_name).split("_")[0])
 
     @staticmethod
-    def get_index_path(base_dir) -> str:
-        return os.path.join(base_dir, "index")
+    def get_index_path(path) -> str:
+        return os.path.join(path, "index")
+
+    @staticmethod
+    def get_prefix_from_index_file(index_file) -> str:
+        """The run's directory, of the path of one of its index files."""
+        return index_file[:index_file.rindex("/index/")]

@@ -171,6 +171,11 @@ class WorkerReader {
     (void)tensor, (void)global_step;
     return std::nullopt;
   }
+  /// Global steps at which there is one, ascending. The span lives until the reader's next call.
+  virtual std::span<const int64_t> SavedShapeSteps(format::TensorId tensor) const {
+    (void)tensor;
+    return {};
+  }
 };
 
 }  // namespace tdbg::store

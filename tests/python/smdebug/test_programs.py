@@ -20,7 +20,8 @@ if not any((pathlib.Path(HOME) / "tdbg").glob("_capture*.so")):
     pytest.skip("the extension modules are not built", allow_module_level=True)
 
 
-NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration"]
+NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration",
+         "event_files"]
 
 
 def run(python, out, **environment):

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <new>
 #include <span>
 
+#include "base/text.h"
 #include "tfevents/event.h"
 #include "tfevents/record.h"
 
@@ -78,14 +80,48 @@ Status LayOutTexts(const tfevents::TensorProto& tensor, size_t record_bytes, sto
   return OkStatus();
 }
 
+// smdebug numbers its modes from 1 as we do; what it leaves out is a step of no mode.
+void ReadMode(const tfevents::SummaryValue& stored, Record* record) {
+  record->mode_step = record->step;
+  for (const auto& [plugin, content] : stored.plugins) {
+    const auto number = base::ParseInt(content);
+    if (!number) continue;
+    if (plugin == "mode_step") record->mode_step = *number;
+    if (plugin == "mode" && *number >= 1 && *number <= 4) record->mode = static_cast<format::Mode>(*number);
+  }
+}
+
 }  // namespace
 
-Result<Record> RecordReader::Read(const std::string& event_file, uint64_t offset, uint64_t bytes) {
-  if (open_name_ != event_file) {
-    open_name_.clear();
-    TDBG_ASSIGN_OR_RETURN(open_, root_.OpenRegular(event_file));
-    open_name_ = event_file;
+Status RecordReader::Open(const std::string& event_file) {
+  if (open_name_ == event_file) return OkStatus();
+  open_name_.clear();
+  TDBG_ASSIGN_OR_RETURN(open_, root_.OpenRegular(event_file));
+  open_name_ = event_file;
+  return OkStatus();
+}
+
+Result<uint64_t> RecordReader::BytesAt(const std::string& event_file, uint64_t offset) {
+  TDBG_RETURN_IF_ERROR(Open(event_file));
+  const uint64_t file_bytes = open_.signature.bytes;
+  if (offset >= file_bytes) return uint64_t{0};
+  const uint64_t left = file_bytes - offset;
+  std::array<std::byte, tfevents::kRecordHeaderBytes> header;
+  if (left < tfevents::kRecordOverheadBytes) {
+    return DataLoss(fmt::format("{} at {}: {} bytes, which are no whole record", event_file, offset, left));
   }
+  TDBG_RETURN_IF_ERROR(ReadExactly(open_.fd.get(), offset, header.size(), header.data()));
+  const auto payload = tfevents::DecodeRecordHeader(header);
+  if (!payload.ok()) return payload.status().Annotate(fmt::format("{} at {}", event_file, offset));
+  if (*payload > left - tfevents::kRecordOverheadBytes) {
+    return DataLoss(fmt::format("{} at {}: the record says {} bytes, {} are there", event_file, offset,
+                                *payload, left - tfevents::kRecordOverheadBytes));
+  }
+  return *payload + tfevents::kRecordOverheadBytes;
+}
+
+Result<Record> RecordReader::Read(const std::string& event_file, uint64_t offset, uint64_t bytes) {
+  TDBG_RETURN_IF_ERROR(Open(event_file));
   const uint64_t file_bytes = open_.signature.bytes;
   if (offset > file_bytes || bytes > file_bytes - offset) {
     return DataLoss(fmt::format("{}: the index says {} bytes at {}, the file has {}", event_file, bytes,
@@ -109,6 +145,8 @@ Result<Record> RecordReader::Read(const std::string& event_file, uint64_t offset
     Record out;
     out.tag = stored->tag;
     out.wall_time = event->wall_time;
+    out.step = event->step;
+    ReadMode(*stored, &out);
     if (stored->kind != tfevents::ValueKind::kTensor) {
       return annotate(DataLoss("the record holds no tensor"));
     }

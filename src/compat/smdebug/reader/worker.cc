@@ -65,6 +65,7 @@ class SmdebugWorker final : public store::WorkerReader {
   std::vector<SavedReduction> ReductionsOf(format::TensorId tensor, int64_t global_step) const override;
   std::optional<std::vector<int64_t>> SavedShapeOf(format::TensorId tensor,
                                                    int64_t global_step) const override;
+  std::span<const int64_t> SavedShapeSteps(format::TensorId tensor) const override;
 
  private:
   struct Place {
@@ -92,6 +93,7 @@ class SmdebugWorker final : public store::WorkerReader {
 
   // Where the values of each tensor lie, and the refs of those somebody asked for.
   mutable std::vector<std::vector<Place>> places_;
+  mutable std::vector<std::vector<int64_t>> shape_steps_;
   mutable size_t places_commits_ = 0;
   mutable uint64_t places_reordered_ = 0;
   mutable std::map<format::TensorId, std::vector<store::RawRef>> raws_;
@@ -113,14 +115,21 @@ void SmdebugWorker::BringPlacesUpToDate() const {
   if (places_reordered_ != part_.reordered()) {
     places_reordered_ = part_.reordered();
     places_.clear();
+    shape_steps_.clear();
     raws_.clear();
     places_commits_ = 0;
   }
   const size_t commits = part_.commits().size();
   if (places_commits_ == commits) return;
   places_.resize(part_.tensors().size());
+  shape_steps_.resize(places_.size());
   for (; places_commits_ < commits; ++places_commits_) {
     for (const Entry& entry : part_.entries_of(part_.file_of(places_commits_))) {
+      if (entry.kind == EntryKind::kShape) {
+        std::vector<int64_t>& steps = shape_steps_[entry.tensor];
+        const int64_t step = part_.commits()[places_commits_].global_step;
+        if (steps.empty() || steps.back() != step) steps.push_back(step);
+      }
       if (entry.kind != EntryKind::kRaw) continue;
       places_[entry.tensor].push_back({static_cast<uint32_t>(places_commits_), part_.index_of(entry)});
     }
@@ -205,6 +214,11 @@ std::optional<std::vector<int64_t>> SmdebugWorker::SavedShapeOf(format::TensorId
     if (entry.kind == EntryKind::kShape) shape = part_.shape(entry.offset);
   });
   return shape;
+}
+
+std::span<const int64_t> SmdebugWorker::SavedShapeSteps(format::TensorId tensor) const {
+  BringPlacesUpToDate();
+  return tensor < shape_steps_.size() ? std::span<const int64_t>(shape_steps_[tensor]) : std::span<const int64_t>();
 }
 
 std::span<const int64_t> SmdebugWorker::ShapeOf(const store::RawRef& ref) const {

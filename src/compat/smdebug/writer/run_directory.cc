@@ -98,14 +98,14 @@ std::string_view ModeName(int mode) {
 struct StepFiles::Impl {
   base::FileSystem* files = nullptr;
   std::string root, worker;
-  int64_t step = 0, mode_step = 0;
-  int mode = 4;
-  double wall_seconds = 0;
+  int64_t step = 0;
+  Moment now;                   // of the records that follow
+  std::optional<Moment> first;  // of the first record; while there is none, of the first shape
 
   std::unique_ptr<base::PendingFile> events;
   std::string buffer;  // of the event file, not yet written: most records are tiny
   uint64_t offset = 0;
-  Json payload = Json::array();
+  Json payload = Json::array(), shapes = Json::array();
   // Mode and its step, as smdebug writes them into every record (its readers take the index's).
   std::vector<std::pair<std::string, std::string>> plugins;
 
@@ -125,7 +125,7 @@ struct StepFiles::Impl {
   Status Append(std::string_view name, DType dtype, std::span<const int64_t> shape,
                 std::span<const std::byte> content) {
     return Append(name,
-                  tfevents::FrameTensor(wall_seconds, step, name, dtype, shape, content.size(), plugins),
+                  tfevents::FrameTensor(now.wall_seconds, step, name, dtype, shape, content.size(), plugins),
                   content);
   }
 
@@ -144,7 +144,10 @@ struct StepFiles::Impl {
     }
     buffer += record.after;
     if (buffer.size() >= kBufferBytes) TDBG_RETURN_IF_ERROR(WriteBuffer());
-    payload.push_back({{"tensorname", name}, {"start_idx", offset}, {"length", record.bytes}});
+    if (now.indexed) {
+      if (payload.empty()) first = now;
+      payload.push_back({{"tensorname", name}, {"start_idx", offset}, {"length", record.bytes}});
+    }
     offset += record.bytes;
     return OkStatus();
   }
@@ -153,18 +156,36 @@ struct StepFiles::Impl {
 StepFiles::StepFiles(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StepFiles::~StepFiles() = default;
 StepFiles::StepFiles(StepFiles&&) noexcept = default;
+StepFiles& StepFiles::operator=(StepFiles&&) noexcept = default;
+
+void StepFiles::SetMoment(const Moment& moment) {
+  impl_->now = moment;
+  impl_->plugins = {{"mode_step", std::to_string(moment.mode_step)}, {"mode", std::to_string(moment.mode)}};
+}
 
 Result<bool> StepFiles::AddTensor(std::string_view name, const TensorView& value) {
   if (value.element_count() == 0) return false;
   if (value.dtype == DType::kText) {
-    const std::vector<std::string> texts = TextsOf(value);
-    TDBG_RETURN_IF_ERROR(impl_->Append(
-        name, tfevents::FrameTexts(impl_->wall_seconds, impl_->step, name, texts, impl_->plugins), {}));
-    return true;
+    return AddTexts(name, TextsOf(value));
   }
   const ReadableValue readable = MakeReadable(value);
   TDBG_RETURN_IF_ERROR(impl_->Append(name, readable.dtype, value.shape, readable.bytes()));
   return true;
+}
+
+Result<bool> StepFiles::AddTexts(std::string_view name, std::span<const std::string> texts) {
+  if (texts.empty()) return false;
+  TDBG_RETURN_IF_ERROR(impl_->Append(
+      name, tfevents::FrameTexts(impl_->now.wall_seconds, impl_->step, name, texts, impl_->plugins), {}));
+  return true;
+}
+
+void StepFiles::AddShape(std::string_view name, std::string_view original_name,
+                         std::span<const int64_t> shape) {
+  if (!impl_->first) impl_->first = impl_->now;
+  impl_->shapes.push_back({{"tensorname", name},
+                           {"originalname", original_name},
+                           {"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
 }
 
 Status StepFiles::AddReduction(std::string_view reduction, std::string_view name, DType dtype, double value) {
@@ -179,16 +200,24 @@ Status StepFiles::AddReduction(std::string_view reduction, std::string_view name
 size_t StepFiles::records() const { return impl_->payload.size(); }
 uint64_t StepFiles::bytes() const { return impl_->offset; }
 
+std::string StepFiles::event_path() const { return impl_->Path(impl_->EventsName()); }
+
 Status StepFiles::Close() {
-  if (!impl_->events) return OkStatus();
-  const std::string name = impl_->EventsName();
-  TDBG_RETURN_IF_ERROR(impl_->WriteBuffer());
-  TDBG_RETURN_IF_ERROR(impl_->events->Publish(impl_->Path(name), /*durable=*/false));
-  impl_->events.reset();
-  const Json index = {
-      {"meta", {{"mode", ModeName(impl_->mode)}, {"mode_step", impl_->mode_step}, {"event_file_name", name}}},
-      {"tensor_payload", std::move(impl_->payload)},
-      {"shape_payload", Json::array()}};
+  Json meta;
+  if (impl_->first) {
+    meta = {{"mode", ModeName(impl_->first->mode)}, {"mode_step", impl_->first->mode_step}};
+  }
+  if (impl_->events) {
+    const std::string name = impl_->EventsName();
+    TDBG_RETURN_IF_ERROR(impl_->WriteBuffer());
+    TDBG_RETURN_IF_ERROR(impl_->events->Publish(impl_->Path(name), /*durable=*/false));
+    impl_->events.reset();
+    meta["event_file_name"] = name;
+  }
+  if (!impl_->first) return OkStatus();
+  const Json index = {{"meta", std::move(meta)},
+                      {"tensor_payload", std::move(impl_->payload)},
+                      {"shape_payload", std::move(impl_->shapes)}};
   TDBG_RETURN_IF_ERROR(impl_->files->CreateDirectories(impl_->Path(impl_->IndexFolder())));
   const std::string index_name =
       fmt::format("{}/{}_{}.json", impl_->IndexFolder(), StepName(impl_->step), impl_->worker);
@@ -225,11 +254,9 @@ Result<StepFiles> RunDirectory::OpenStep(int64_t step, int mode, int64_t mode_st
   impl->root = path_;
   impl->worker = FileNameOf(worker);
   impl->step = step;
-  impl->mode = mode;
-  impl->mode_step = mode_step;
-  impl->wall_seconds = wall_seconds;
-  impl->plugins = {{"mode_step", std::to_string(mode_step)}, {"mode", std::to_string(mode)}};
-  return StepFiles(std::move(impl));
+  StepFiles step_files(std::move(impl));
+  step_files.SetMoment({mode, mode_step, wall_seconds});
+  return step_files;
 }
 
 Status RunDirectory::WriteEnd() { return files_->WriteFileAtomic(base::JoinPath(path_, kEndMarker), ""); }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,24 +43,44 @@ struct CollectionEntry {
   bool save_histogram = true;
 };
 
+/// Where in the run a record stands. The index file of a step has one of these, the first record's; smdebug's
+/// reader takes that one for all.
+struct Moment {
+  int mode = 4;
+  int64_t mode_step = 0;
+  double wall_seconds = 0;  ///< since the Unix epoch
+  bool indexed = true;      ///< false: in the event file only, where nobody looks who reads the run
+};
+
 /// One step of one worker, being written. Nothing is to be seen of it before Close; dropped unclosed, it
 /// never was.
 class StepFiles {
  public:
   ~StepFiles();
   StepFiles(StepFiles&&) noexcept;
+  StepFiles& operator=(StepFiles&&) noexcept;
+
+  /// Of the records and shapes that follow. \pre mode_step >= 0
+  void SetMoment(const Moment& moment);
 
   /// One tensor, in the nearest type that smdebug's reader knows (docs/smdebug.md): every value stays equal,
   /// except uint64 beyond int64's range, which becomes float64; texts become one list. Empty tensors, which
   /// it cannot read, are skipped. A name may be given once.
   /// \return whether it was written
   Result<bool> AddTensor(std::string_view name, const TensorView& value);
+  /// A list of UTF-8 texts; an empty one is skipped.
+  Result<bool> AddTexts(std::string_view name, std::span<const std::string> texts);
+  /// The shape alone. Beside a value of the same name and step, smdebug's reader loses the value.
+  void AddShape(std::string_view name, std::string_view original_name, std::span<const int64_t> shape);
   /// \param reduction  "mean", "abs_l2", ...: one of min max mean std variance sum prod l1 l2, or abs_ and
   /// one
   Status AddReduction(std::string_view reduction, std::string_view name, DType dtype, double value);
   size_t records() const;
   uint64_t bytes() const;
-  /// Publishes the event file, then its index. With no record, neither.
+  /// Where the event file will lie.
+  std::string event_path() const;
+  /// Publishes the event file, then its index. With no record there is no event file, with no shape either
+  /// no index.
   Status Close();
 
  private:

@@ -1,0 +1,213 @@
+"""smdebug's files, one at a time: its FileWriter and FileReader, which tools and tests are written with.
+
+    with FileWriter("run", worker="worker_0", step=3) as writer:
+        writer.write_tensor(np.arange(6.0), "x", mode=ModeKeys.TRAIN, mode_step=3)
+    for name, step, value, mode, mode_step in FileReader(writer.name()).read_tensors():
+        ...
+
+A run as a whole is written by a hook or by `tdbg export --to smdebug`, and read by `create_trial`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+
+import numpy as np
+
+from . import _trial
+from .exceptions import SMDebugNotImplementedError, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
+from .hook.locations import TensorboardFileLocation
+from .modes import ModeKeys
+from .tensor import array_of
+
+logger = logging.getLogger("smdebug")
+
+_NOT_IN_TAGS = re.compile(r"[^-/\w.]")
+
+
+def make_numpy_array(value):
+    """What smdebug writes of it: an array as it is, a scalar or a text as one element, lists and tuples as arrays.
+
+    :raises SMDebugTypeError: anything else
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if np.isscalar(value):
+        return np.array([value])
+    if isinstance(value, (list, tuple)):
+        return np.asarray(value)
+    raise SMDebugTypeError(f"an array, a scalar, a list or a tuple is accepted, not {type(value).__name__}")
+
+
+class FileWriter:
+    """One worker's files of one step. Nothing is to be seen before `close()`, which replaces what is there.
+
+    :param trial_dir: the run's directory; for `wtype="tensorboard"` the directory of its files
+    :param worker: as it stands in the name of the file
+    :param wtype: "events": tensors, with their index; "tensorboard": scalars and histograms
+    :param mode: of TensorBoard's file; tensors have one each
+
+    `max_queue`, `flush_secs`, `verbose` and `write_checksum` change nothing: smdebug's reader wants its own constant
+    where a checksum would be, and TensorBoard's files always have one.
+    """
+
+    def __init__(self, trial_dir, worker, step=0, wtype="events", mode=ModeKeys.GLOBAL, max_queue=10, flush_secs=120,
+                 verbose=False, write_checksum=False):
+        if wtype not in ("events", "tensorboard"):
+            raise SMDebugValueError(f"wtype is {wtype!r}: events or tensorboard is accepted")
+        self.trial_dir, self.worker, self.step, self.wtype, self.mode = str(trial_dir), worker, step, wtype, mode
+        self.max_queue, self.flush_secs = max_queue, flush_secs
+        self.verbose, self.write_checksum = verbose, write_checksum
+        self._files = None      # of tensors
+        self._records = []      # of TensorBoard's file
+        self._path = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.close()
+
+    def _at(self, mode, mode_step, timestamp=None, indexed=True):
+        if self.wtype != "events":
+            raise SMDebugRuntimeError("tensors and shapes go into a writer of wtype='events'")
+        mode = ModeKeys.GLOBAL if mode is None else mode
+        if not isinstance(mode, ModeKeys):
+            raise SMDebugValueError(f"mode is {mode!r}: one of {', '.join(map(str, ModeKeys))} is accepted")
+        mode_step = self.step if mode_step is None else mode_step
+        if self.step < 0 or mode_step < 0:
+            raise SMDebugValueError(f"steps count from 0: found step {self.step}, mode_step {mode_step}")
+        if self._files is None:
+            self._files = _trial.StepFiles.open(self.trial_dir, self.step, self.worker)
+            self._path = self._files.event_path
+        self._files.set_moment(mode.value, mode_step, time.time() if timestamp is None else timestamp,
+                               indexed)
+        return self._files
+
+    def write_tensor(self, tdata, tname, write_index=True, mode=ModeKeys.GLOBAL, mode_step=None, timestamp=None):
+        """:param write_index: False: in the event file only, for FileReader; whoever reads the run does not find it
+        :raises SMDebugTypeError, TypeError: neither numbers nor a list of texts
+
+        In the nearest type that smdebug's reader gets right (docs/smdebug.md); empty arrays, which it cannot read,
+        are left out.
+        """
+        array = make_numpy_array(tdata)
+        if array.dtype.kind in "UO":
+            if array.ndim != 1 or not all(isinstance(text, str) for text in array):
+                raise TypeError(f"{tname}: texts are accepted as a list of str, not {array.dtype} of shape {array.shape}")
+            self._at(mode, mode_step, timestamp, write_index).put_texts(tname, array.tolist())
+            return
+        if array.dtype.kind not in "biufc" or array.dtype.itemsize > (16 if array.dtype.kind == "c" else 8):
+            if array.dtype.kind == "S":
+                raise TypeError(f"{tname}: bytes are no texts; decode them")
+            raise SMDebugTypeError(f"{tname}: no tensor can hold {array.dtype}")
+        array = np.asarray(array, array.dtype.newbyteorder("="), order="C")
+        files = self._at(mode, mode_step, timestamp, write_index)
+        files.put(tname, array.ctypes.data, array.dtype.name, list(array.shape))
+
+    def write_shape(self, name, shape, mode=ModeKeys.GLOBAL, mode_step=None, original_name=None):
+        self._at(mode, mode_step).put_shape(name, name if original_name is None else original_name, list(shape))
+
+    def _summary(self, record, tag, *values, global_step, timestamp=None):
+        if self.wtype != "tensorboard":
+            raise SMDebugRuntimeError("scalars and histograms go into a writer of wtype='tensorboard'")
+        self._path = TensorboardFileLocation(self.step, self.worker, self.mode).get_file_location(self.trial_dir)
+        tag = _NOT_IN_TAGS.sub("_", tag).lstrip("/")
+        self._records.append(record(time.time() if timestamp is None else timestamp, global_step, tag, *values))
+
+    def write_scalar_summary(self, name, value, global_step, timestamp=None):
+        array = make_numpy_array(value)
+        if array.size != 1:
+            raise SMDebugRuntimeError(f"{name}: a single number is accepted, not an array of shape {array.shape}")
+        self._summary(_trial.scalar_record, name, float(array.reshape(())), global_step=global_step, timestamp=timestamp)
+
+    def write_histogram_summary(self, tdata, tname, global_step, bins="default"):
+        """:param bins: as of numpy.histogram; "default": TensorFlow's, which grow by a tenth from 1e-12 on
+
+        What cannot be counted (nothing there, NaN) is a warning, as in smdebug.
+        """
+        values = make_numpy_array(tdata).astype(float).reshape(-1)
+        if not values.size or not np.isfinite(values).all():
+            logger.warning("Unable to write histogram %s at %s: %s", tname, global_step,
+                           "no elements" if not values.size else "not all elements are finite")
+            return
+        counts, edges = np.histogram(values, _default_edges() if isinstance(bins, str) and bins == "default" else bins)
+        used = np.flatnonzero(counts)
+        if not used.size:
+            logger.warning("Unable to write histogram %s at %s: no element is in a bin", tname, global_step)
+            return
+        # TensorBoard knows right edges only: an empty bin in front tells where the first one begins.
+        first, last = used[0], used[-1]
+        moments = [values.min(), values.max(), values.size, values.sum(), values @ values]
+        self._summary(_trial.histogram_record, tname, [float(m) for m in moments], edges[first:last + 2].tolist(),
+                      [0.0, *counts[first:last + 1].astype(float)], global_step=global_step)
+
+    def name(self):
+        """The path of the event file, which is there once the writer is closed."""
+        if self._path is None:
+            raise SMDebugRuntimeError("nothing has been written yet: there is no file")
+        return self._path
+
+    def flush(self):
+        """Nothing to do: a step appears as a whole."""
+
+    def close(self):
+        """Publishes what was written. Later calls do nothing more."""
+        if self._files is not None:
+            self._files.close()
+        records, self._records = self._records, []
+        if records:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            with open(self._path + ".tmp", "wb") as file:
+                file.writelines(records)
+            os.replace(self._path + ".tmp", self._path)
+
+
+class FileReader:
+    """One event file of smdebug's `events/`, in the order in which it was written.
+
+    :raises NotFoundError: no such file
+    """
+
+    def __init__(self, fname, wtype="tfevent"):
+        if wtype != "tfevent":
+            raise SMDebugNotImplementedError(f"wtype is {wtype!r}: tfevent is accepted")
+        self._path = os.fspath(fname)
+        _trial.EventFile.open(self._path)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        pass
+
+    def _records(self):
+        file = _trial.EventFile.open(self._path)
+        while (record := file.next()) is not None:
+            yield record
+
+    def read_tensors(self, check="minimal"):
+        """Yields (name, global step, array, mode, mode step). `check` changes nothing: what can be checked is.
+
+        :raises DataLossError: at the first record that is damaged or cut short; those before it were whole
+        """
+        for name, step, array, dtype, mode, mode_step, _ in self._records():
+            yield name, step, array_of((array, dtype)).copy(), ModeKeys(mode), mode_step
+
+    def read_events(self, check="minimal", regex_list=None):
+        """[{"timestamp", "step", "name", "value"}] of the tensors whose names match any of the patterns."""
+        patterns = None if regex_list is None else [re.compile(p) for p in regex_list]
+        return [{"timestamp": wall_time, "step": step, "name": name, "value": array_of((array, dtype)).copy()}
+                for name, step, array, dtype, _, _, wall_time in self._records()
+                if patterns is None or any(p.search(name) for p in patterns)]
+
+
+def _default_edges():
+    positive, edge = [], 1e-12
+    while edge < 1e20:
+        positive.append(edge)
+        edge *= 1.1
+    return [-e for e in reversed(positive)] + [0.0] + positive

@@ -1,0 +1,1 @@
+from tdbg.event_files import FileReader
