@@ -1,6 +1,5 @@
-"""Hooks of frameworks whose adaptors do not follow a hook yet: configured like any other, refused when made.
-
-Their configurations, collections, modes and trials work without the framework.
+"""Hooks of frameworks that are not installed, or whose adaptors do not follow a hook: configured like any other, refused
+when made. Configurations, collections, modes and trials need no framework.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ class _AbsentHook(BaseHook):
     instead = ""
 
     def __init__(self, *args, **kwargs):
-        raise SMDebugNotImplementedError(f"a hook for {self.framework} cannot record yet; {self.instead}")
+        raise SMDebugNotImplementedError(f"a hook for {self.framework} cannot record here: {self.instead}")
 
 
 class MxNetHook(_AbsentHook):
@@ -24,7 +23,7 @@ class MxNetHook(_AbsentHook):
 
 class XGBoostHook(_AbsentHook):
     framework = "xgboost"
-    instead = "`tdbg run -- python train.py` records boosting rounds without one, and takes the hook's configuration file"
+    instead = "xgboost cannot be imported"
 
 
 class SessionHook(_AbsentHook):

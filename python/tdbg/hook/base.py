@@ -17,6 +17,8 @@ import numpy as np
 
 from .._capture import Error as CaptureError
 from .._capture import Run, hook_defaults, hook_plan, parse_hook
+from ..adaptors.guard import Guard
+from ..adaptors.requests import obey
 from ..exceptions import (
     InvalidCollectionConfiguration,
     SMDebugRuntimeError,
@@ -106,7 +108,9 @@ class BaseHook:
         self.writer = None
         self.prepared_collections = False
 
+        self._guard = Guard(self.framework + " hook", self._count_error, self._give_up)
         self._run = None
+        self._step_base = 0         # where the first step is counted from
         self._closed = False
         self._open = False          # a step is
         self._due = False           # anything in it
@@ -264,10 +268,7 @@ class BaseHook:
         self._run.end_step()
         request = self._run.take_request()
         if request is not None:
-            self._obey(request)
-
-    def _obey(self, request):
-        raise NotImplementedError
+            obey(self._run, request)
 
     # A script's own values ------------------------------------------------------------------------------------
 
@@ -351,6 +352,25 @@ class BaseHook:
     def record_trace_events(self, timestamp, training_phase="", op_name="", phase="X", duration=1, **kwargs):
         """Accepted, not kept: system profiling is no business of a run's (docs/migrating-from-smdebug.md)."""
 
+    # Failures -------------------------------------------------------------------------------------------------
+
+    def _watched(self, site, function, *args):
+        """Calls a part of ours from one of the framework's calls: what it raises is counted and said once."""
+        try:
+            function(*args)
+        except Exception as error:
+            self._guard.failed(site, error)
+
+    def _count_error(self, text):
+        if self._run is not None:
+            self._run.count_loss("adaptor_error", 1, text)
+
+    def _give_up(self):
+        self._due = self._open = False
+        self._closed = True
+        if self._run is not None:
+            self._run.end("exception", "the hook failed too often")
+
     # The end --------------------------------------------------------------------------------------------------
 
     def _ensure_run(self):
@@ -369,7 +389,8 @@ class BaseHook:
             world_size = 1
         directory = self._launched or self.out_dir
         self._run = Run.open(directory=directory, plan_json=self._plan_text, rank=rank, world_size=world_size,
-                             adaptor=self._adaptor(), command=list(sys.orig_argv), sibling_if_locked=bool(self._launched), among_other_files=not self._launched)
+                             adaptor=self._adaptor(), command=list(sys.orig_argv), step_base=self._step_base,
+                             sibling_if_locked=bool(self._launched), among_other_files=not self._launched)
         if self._launched and rank == 0:
             self._link(self._run.directory)
         return True

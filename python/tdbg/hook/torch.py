@@ -11,17 +11,13 @@ A subclass may override `forward_hook` and call `_write_inputs`, `_write_outputs
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
-import signal
 import threading
 import weakref
 
 import torch
 
 from ..adaptors.torch.attach import stand_down
-from ..adaptors.guard import Guard, say
 from ..adaptors.torch.forward import RootTensors
 from ..adaptors.torch.losses import in_backward
 from ..adaptors.torch.modules import _tensors
@@ -117,7 +113,6 @@ class Hook(BaseHook):
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        self._guard = Guard(self._count_error, self._give_up)
         self._roots = weakref.WeakKeyDictionary()    # module -> _Root
         self._losses = {}       # id(loss module) -> it
         self._known = weakref.WeakSet()              # modules with a hook
@@ -313,28 +308,7 @@ class Hook(BaseHook):
             return (value.float() if value.dtype is torch.bfloat16 else value).numpy()
         return value
 
-    # Failures and requests ------------------------------------------------------------------------------------
-
-    def _watched(self, site, function, *args):
-        try:
-            function(*args)
-        except Exception as error:
-            self._guard.failed(site, error)
-
-    def _count_error(self, text):
-        if self._run is not None:
-            self._run.count_loss("adaptor_error", 1, text)
-
-    def _give_up(self):
-        self._due = False
-        self._closed = True
-        if self._run is not None:
-            self._run.end("exception", "the hook failed too often")
-
-    def _obey(self, request):
-        if json.loads(request).get("action") == "stop":
-            say("stopping, as asked")
-            os.kill(os.getpid(), signal.SIGTERM)
+    # ----------------------------------------------------------------------------------------------------------
 
     def _rank(self):
         return _rank()

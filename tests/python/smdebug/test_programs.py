@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -16,12 +17,13 @@ PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 REAL = ROOT / ".venv-smdebug" / "bin" / "python"
 
 pytest.importorskip("torch")
+pytest.importorskip("xgboost")
 if not any((pathlib.Path(HOME) / "tdbg").glob("_capture*.so")):
     pytest.skip("the extension modules are not built", allow_module_level=True)
 
 
 NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration",
-         "event_files"]
+         "event_files", "xgboost_hook"]
 
 
 def run(python, out, **environment):
@@ -48,7 +50,8 @@ def run(python, out, **environment):
 def real(tmp_path_factory):
     if not REAL.exists():
         pytest.skip("the real smdebug is not installed (.venv-smdebug)")
-    return run(REAL, tmp_path_factory.mktemp("real"), SMDEBUG_LOG_LEVEL="off")
+    return run(REAL, tmp_path_factory.mktemp("real"), SMDEBUG_LOG_LEVEL="off",
+               XGBOOST_PACKAGES=sysconfig.get_path("platlib"))
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ except NotImplementedError as error:
     print(error)
 """)
     assert done.returncode == 0, done.stderr
-    assert "cannot record yet" in done.stdout
+    assert "cannot record here" in done.stdout
 
 
 def test_analysis_needs_no_framework_and_no_capturing_side():

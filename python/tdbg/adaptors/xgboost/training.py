@@ -27,13 +27,16 @@ class Training:
     :param guard: keeps our failures to itself.
     :param training_data: DMatrix of the training; None in cv, where only metrics are seen.
     :param watched_data: DMatrix whose labels and predictions are recorded.
+    :param booster: "gbtree", "dart" or "gblinear"; None: as `params` say
     """
 
-    def __init__(self, open_run, guard, params, training_data=None, watched_data=None, scheduled=False):
+    def __init__(self, open_run, guard, params, training_data=None, watched_data=None, scheduled=False,
+                 booster=None):
         self._open_run, self._guard = open_run, guard
         self._params = {k: v for k, v in dict(params or {}).items() if v is not None}
         self._training_data, self._watched_data = training_data, watched_data
         self._scheduled = scheduled     # a callback changes the learning rate
+        self._booster = booster or self._params.get("booster", "gbtree")
         self.run = None
         self._done = False
         self._ids, self._series = {}, {}
@@ -57,7 +60,7 @@ class Training:
             due = self.run.begin_step(TRAIN)
             try:
                 if due:
-                    self._record(model, log)
+                    self.record(model, log)
             finally:
                 self.run.end_step(False)
             request = self.run.take_request()
@@ -85,9 +88,17 @@ class Training:
         base = model.num_boosted_rounds() if one else 0
         collective = getattr(xgboost, "collective", None)
         rank, size = (collective.get_rank(), collective.get_world_size()) if collective else (0, 1)
-        self.run = self._open_run(step_base=base, rank=rank, world_size=size,
-                                  adaptor=f"xgboost {xgboost.__version__}")
-        self._context = bool(json.loads(self.run.plan() or "{}").get("context", True))
+        self.follow(self._open_run(step_base=base, rank=rank, world_size=size,
+                                   adaptor=f"xgboost {xgboost.__version__}"), model)
+
+    def follow(self, run, model, context=True):
+        """Records in `run`, which is open and whose steps somebody begins and ends: `round_ended`, or a hook.
+
+        :param context: False: neither hyperparameters nor learning rates, whatever the plan says
+        """
+        self.run = run
+        one = isinstance(model, xgboost.Booster)
+        self._context = context and bool(json.loads(run.plan() or "{}").get("context", True))
         if self._context:
             self.run.put_context("versions", json.dumps({"xgboost": xgboost.__version__,
                                                          "python": platform.python_version()}))
@@ -109,7 +120,7 @@ class Training:
 
         add("hyperparameter", [f"hyperparameters/{k}" for k in self._params], lambda model: self._hyperparameters())
         importances = _Importances()
-        linear = self._params.get("booster") == "gblinear"
+        linear = self._booster == "gblinear"
         for kind in IMPORTANCES[:1] if linear else IMPORTANCES:
             add("feature_importance", [f"feature_importance/{kind}/{f}" for f in features],
                 _coefficients if linear else lambda model, kind=kind: importances.of(model, kind))
@@ -120,8 +131,7 @@ class Training:
             add("prediction", ["predictions"],
                 lambda model: {"predictions": model.predict(self._watched_data)})
         if self._training_data is not None:
-            booster = self._params.get("booster", "gbtree")
-            shap = RunningShap(self._training_data, additive=booster == "gbtree")
+            shap = RunningShap(self._training_data, additive=self._booster == "gbtree")
             names = [*features, "bias"]
             add("average_shap", [f"average_shap/{n}" for n in names],
                 lambda model: {f"average_shap/{n}": v for n, v in zip(names, _column_means(shap.values(model)))})
@@ -130,7 +140,8 @@ class Training:
                 lambda model: dict.fromkeys([f"full_shap/{n}" for n in names], shap.values(model)))
         return sources
 
-    def _record(self, model, log):
+    def record(self, model, log):
+        """What is due in the open step."""
         for data, metrics in log.items():
             for metric, values in metrics.items():
                 self._metric(f"{data}-{metric}", values[-1], metric)

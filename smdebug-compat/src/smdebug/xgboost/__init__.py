@@ -1,8 +1,12 @@
 from tdbg.hook import Collection, CollectionKeys, SaveConfig, SaveConfigMode
-from tdbg.hook.absent import XGBoostHook as Hook
-from tdbg.hook.absent import hook_getter
 from tdbg.hook.singleton import del_hook, set_hook
 from tdbg.modes import ModeKeys as modes
 from tdbg.trial import create_trial
 
-get_hook = hook_getter(Hook)
+try:
+    from tdbg.hook.xgboost import Hook, get_hook
+except ImportError:     # configurations and trials need no framework
+    from tdbg.hook.absent import XGBoostHook as Hook
+    from tdbg.hook.absent import hook_getter
+
+    get_hook = hook_getter(Hook)
