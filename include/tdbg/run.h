@@ -17,6 +17,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tdbg/statistic.h"
@@ -35,8 +36,10 @@ struct RunOptions {
   std::string plan_json = {};
   int64_t rank = 0;
   int64_t world_size = 1;
-  int64_t attempt = -1;      ///< -1: $TDBG_ATTEMPT, else the next one
-  int64_t step_base = 0;     ///< global step at which this attempt begins
+  int64_t attempt = -1;   ///< -1: $TDBG_ATTEMPT, else the next one
+  int64_t step_base = 0;  ///< global step at which this attempt begins
+  /// (mode, its own step at which this attempt begins). Without: TRAIN's is step_base, the others' 0.
+  std::vector<std::pair<ModeKey, int64_t>> mode_step_bases = {};
   std::string adaptor = {};  ///< "torch 2.13.0"
   std::vector<std::string> command = {};
   /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2"

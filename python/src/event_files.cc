@@ -84,7 +84,9 @@ nb::bytes RecordOf(const tfevents::SummaryEvent& event) {
 }  // namespace
 
 void BindEventFiles(nb::module_& m) {
-  nb::class_<EventFile>(m, "EventFile").def_static("open", &EventFile::Open, "path"_a).def("next", &EventFile::Next);
+  nb::class_<EventFile>(m, "EventFile")
+      .def_static("open", &EventFile::Open, "path"_a)
+      .def("next", &EventFile::Next);
 
   nb::class_<StepFiles>(m, "StepFiles")
       .def_static("open", &OpenStep, "directory"_a, "step"_a, "worker"_a)

@@ -51,6 +51,7 @@ Recorder::Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options)
   // A continued training goes on counting where it was; how many evaluations came before is not known.
   mode_steps_[static_cast<int>(ModeKey::kTrain)] = options.first_step;
   mode_steps_[static_cast<int>(ModeKey::kGlobal)] = options.first_step;
+  for (const auto& [mode, first] : options.first_mode_steps) mode_steps_[static_cast<int>(mode)] = first;
   lanes_.push_back(std::make_unique<Lane>());
 }
 

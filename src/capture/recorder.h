@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -18,7 +19,9 @@
 namespace tdbg::capture {
 
 struct RecorderOptions {
-  int64_t first_step = 0;                   ///< global step of the first BeginStep
+  int64_t first_step = 0;  ///< global step of the first BeginStep
+  /// (mode, its own first step); TRAIN's is else first_step, the others' 0.
+  std::vector<std::pair<ModeKey, int64_t>> first_mode_steps = {};
   bool inert = false;                       ///< this worker is not among those that capture (include_workers)
   int statistics_threads = 1;               ///< that share a large batch, the calling one included
   uint64_t parallel_from_bytes = 2u << 20;  ///< smaller batches are done before a helper has woken up

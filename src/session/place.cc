@@ -188,6 +188,7 @@ Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSyste
   attempt.step_base = std::max(attempt.step_base, options.step_base);
   attempt.world_size = std::max(attempt.world_size, options.world_size);
   place->step_base = options.step_base;
+  place->mode_step_bases = options.mode_step_bases;
   if (write) TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(attempt_file, attempt.ToJson()));
 
   // Last: it makes the directory a run, and whoever sees it finds the rest.

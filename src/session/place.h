@@ -18,6 +18,7 @@ struct Place {
   std::string directory;  ///< the run's, absolute
   int64_t attempt = 0;
   int64_t step_base = 0;
+  std::vector<std::pair<ModeKey, int64_t>> mode_step_bases;
   std::string worker;  ///< "worker_0"
   std::string worker_directory;
   std::string journal_path;

@@ -42,6 +42,7 @@ int StatisticsThreads(int offered) {
 capture::RecorderOptions RecorderOptionsFor(const session::Place& place, bool inert) {
   capture::RecorderOptions options;
   options.first_step = place.step_base;
+  options.first_mode_steps = place.mode_step_bases;
   options.inert = inert;
   return options;
 }

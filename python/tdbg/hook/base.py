@@ -26,6 +26,13 @@ from ..exceptions import (
     SMDebugValueError,
 )
 from ..modes import ModeKeys
+from .checkpoint_state import (
+    LATEST_GLOBAL_STEP_SAVED,
+    LATEST_GLOBAL_STEP_SEEN,
+    LATEST_MODE_STEP,
+    TRAINING_RUN,
+    StateStore,
+)
 from .collection import Collection, CollectionKeys, CollectionManager
 from .reduction_config import ReductionConfig
 from .save_config import SaveConfig
@@ -59,6 +66,7 @@ class BaseHook:
     """
 
     framework = ""
+    _keeps_state = True     # beside the job's checkpoints; not where the framework itself tells the step
     _collection_class = Collection
     GRADIENT_PREFIX, SCALAR_PREFIX = "gradient/", "scalar/"
     INPUT_TENSOR_SUFFIX, OUTPUT_TENSOR_SUFFIX = "_input_", "_output_"
@@ -110,7 +118,10 @@ class BaseHook:
 
         self._guard = Guard(self.framework + " hook", self._count_error, self._give_up)
         self._run = None
-        self._step_base = 0         # where the first step is counted from
+        self._step_base = 0         # of the first step, and of that of each mode
+        self._mode_step_bases = {}
+        self._states = StateStore() if self._keeps_state else None
+        self._go_on()
         self._closed = False
         self._open = False          # a step is
         self._due = False           # anything in it
@@ -243,6 +254,31 @@ class BaseHook:
 
     # Modes and steps ------------------------------------------------------------------------------------------
 
+    def _go_on(self):
+        """A job that is started again counts on from the step at which its last checkpoint was seen."""
+        state = self._states.get_last_saved_state() if self._states else None
+        if state is None:
+            return
+        self.init_step = self.step = state[LATEST_GLOBAL_STEP_SEEN]
+        self.last_saved_step = state.get(LATEST_GLOBAL_STEP_SAVED)
+        self.training_run = state.get(TRAINING_RUN, 0) + 1
+        self.mode_steps = {ModeKeys.GLOBAL: self.step}
+        for name, step in state[LATEST_MODE_STEP].items():
+            if name in ModeKeys.__members__ and name != "GLOBAL":
+                self.mode_steps[ModeKeys[name]] = step
+        self._step_base = self.step + 1
+        # A mode that the state does not know starts from the global step, as in smdebug.
+        self._mode_step_bases = {mode: self.mode_steps.get(mode, self.step) + 1 for mode in ModeKeys
+                                 if mode is not ModeKeys.GLOBAL}
+
+    def _note_checkpoint(self):
+        if not self._states.is_checkpoint_updated():
+            return
+        self._states.update_state({
+            TRAINING_RUN: self.training_run, LATEST_GLOBAL_STEP_SAVED: self.last_saved_step,
+            LATEST_GLOBAL_STEP_SEEN: self.step,
+            LATEST_MODE_STEP: {mode.name: step for mode, step in self.mode_steps.items()}})
+
     def set_mode(self, mode):
         """The mode of the steps from the next one on."""
         if not isinstance(mode, ModeKeys):
@@ -253,6 +289,8 @@ class BaseHook:
     def _begin_step(self):
         """Closes the open step, opens the next one of the current mode. True if anything is due in it."""
         self._end_step()
+        if self._states is not None and self._states.directory is not None:
+            self._note_checkpoint()
         self._due = self._run.begin_step(self.mode.value)
         self._open = True
         self.step = self._run.global_step
@@ -390,6 +428,7 @@ class BaseHook:
         directory = self._launched or self.out_dir
         self._run = Run.open(directory=directory, plan_json=self._plan_text, rank=rank, world_size=world_size,
                              adaptor=self._adaptor(), command=list(sys.orig_argv), step_base=self._step_base,
+                             mode_step_bases=[(mode.value, base) for mode, base in self._mode_step_bases.items()],
                              sibling_if_locked=bool(self._launched), among_other_files=not self._launched)
         if self._launched and rank == 0:
             self._link(self._run.directory)

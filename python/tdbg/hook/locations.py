@@ -52,6 +52,9 @@ class EventFileLocation:
     def get_filename(self) -> str:
         return f"{self.get_step_num_str()}_{_worker_in_file(self.worker_name)}.tfevents"
 
+    def get_file_location(self):
+        raise NotImplementedError   # of the two kinds below
+
     @classmethod
     def load_filename(cls, s, print_error=True):
         """The location that a path says; None where it is not the name of an event file."""

@@ -36,6 +36,7 @@ class Hook(BaseHook, Callback):
     """
 
     framework = "xgboost"
+    _keeps_state = False
 
     def __init__(self, out_dir=None, export_tensorboard=False, tensorboard_dir=None, dry_run=False,
                  reduction_config=None, save_config=None, include_regex=None, include_collections=None, save_all=False,

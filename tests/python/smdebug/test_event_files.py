@@ -72,7 +72,7 @@ print(writer.name())
     for dtype in ("float16", "float32", "int8", "int16", "uint32", "complex64", "bool"):
         step, value, mode, mode_step = found[dtype]
         assert (step, value.dtype.name, value.shape, mode, mode_step) == (11, dtype, (1, 3), ModeKeys.PREDICT, 1)
-        assert value.astype("i8").tolist() == [[1, 0, 1 if dtype == "bool" else 3]]
+        assert value.real.astype("i8").tolist() == [[1, 0, 1 if dtype == "bool" else 3]]
     assert found["texts"][1].tolist() == ["a", "bc"] and found["texts"][2:] == (ModeKeys.GLOBAL, 11)
 
 

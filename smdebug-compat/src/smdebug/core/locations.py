@@ -1,1 +1,7 @@
-from tdbg.hook.locations import EventFileLocation, IndexFileLocationUtils, TensorboardFileLocation, TensorFileLocation
+from tdbg.hook.locations import (
+    STEP_NUMBER_FORMATTING_LENGTH,
+    EventFileLocation,
+    IndexFileLocationUtils,
+    TensorboardFileLocation,
+    TensorFileLocation,
+)

@@ -30,10 +30,11 @@ std::string KindFor(std::string_view name, const std::vector<std::string>& colle
 Part::Part(std::string name_in_files, std::string name, int64_t rank)
     : name_in_files_(std::move(name_in_files)), name_(std::move(name)), rank_(rank) {}
 
-bool Part::Has(int64_t step) const {
-  if (commits_.empty() || commits_.back().global_step < step) return false;
+std::optional<size_t> Part::Find(int64_t step) const {
+  if (commits_.empty() || commits_.back().global_step < step) return std::nullopt;
   const auto at = std::lower_bound(commits_.begin(), commits_.end(), step, Before);
-  return at != commits_.end() && at->global_step == step;
+  if (at->global_step != step) return std::nullopt;
+  return static_cast<size_t>(at - commits_.begin());
 }
 
 uint32_t Part::TensorOf(std::string_view name, const Collections& collections) {
@@ -138,8 +139,14 @@ void Part::Add(int64_t step, int64_t wall_nanos, const IndexFile& file, const Co
                       : std::lower_bound(commits_.begin(), commits_.end(), step, Before);
   const auto index = at - commits_.begin();
   if (at != commits_.end()) ++reordered_;
-  commits_.insert(at, commit);
-  commit_files_.insert(commit_files_.begin() + index, static_cast<uint32_t>(files_.size()));
+  const auto file_index = static_cast<uint32_t>(files_.size());
+  if (at != commits_.end() && at->global_step == step) {
+    *at = commit;
+    commit_files_[static_cast<size_t>(index)] = file_index;
+  } else {
+    commits_.insert(at, commit);
+    commit_files_.insert(commit_files_.begin() + index, file_index);
+  }
   files_.push_back(own);
 }
 

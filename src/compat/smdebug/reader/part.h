@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -49,10 +50,11 @@ class Part {
  public:
   Part(std::string name_in_files, std::string name, int64_t rank);
 
-  /// Takes in one index file. Steps may come in any order; one that is there already is not taken again.
-  /// \pre !Has(step)
+  /// Takes in one index file. Steps may come in any order; one that is there already is replaced.
   void Add(int64_t step, int64_t wall_nanos, const IndexFile& file, const Collections& collections);
-  bool Has(int64_t step) const;
+  bool Has(int64_t step) const { return Find(step).has_value(); }
+  /// The step's place in commits().
+  std::optional<size_t> Find(int64_t step) const;
 
   const std::string& name() const { return name_; }
   int64_t rank() const { return rank_; }

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <vector>
 
 #include "base/bytes.h"
 #include "compat/smdebug/reader/collections_file.h"
@@ -343,6 +346,135 @@ TEST(SmdebugCollections, WhatAFileMayHold) {
                           R"({"collections": {}, "_meta": {"num_workers": 0}})"}) {
     EXPECT_EQ(DecodeCollectionsFile(bad).status().code(), Code::kDataLoss) << bad;
   }
+}
+
+/// A run whose writers were killed, or are slow: its files are as old as one says.
+class SmdebugKilled : public SmdebugReader {
+ protected:
+  static constexpr int kMinute = 60;
+
+  /// The index file of each step, `ages` seconds ago; everything else as old as the oldest.
+  void Age(const std::vector<int>& ages) {
+    const auto now = fs::file_time_type::clock::now();
+    std::vector<fs::path> paths{written_.path()};
+    for (const auto& entry : fs::recursive_directory_iterator(written_.path())) paths.push_back(entry.path());
+    const auto oldest = now - std::chrono::seconds(*std::max_element(ages.begin(), ages.end()));
+    for (const fs::path& path : paths) fs::last_write_time(path, oldest);
+    for (size_t step = 0; step < ages.size(); ++step) {
+      const fs::path index = fs::path(written_.path()) / RunForTest::IndexName(static_cast<int64_t>(step));
+      fs::last_write_time(index, now - std::chrono::seconds(ages[step]));
+    }
+  }
+  bool AliveAfter(const std::vector<int>& ages) {
+    for (size_t step = 0; step < ages.size(); ++step) written_.Step(static_cast<int64_t>(step), {{"w", {1}}});
+    Age(ages);
+    Opened();
+    return Worker()->alive();
+  }
+  /// An event file without index: `whole` records of one element, then some bytes of another.
+  void Leave(int64_t step, int whole, size_t cut, const std::string& suffix = ".tmp") {
+    std::string bytes;
+    for (int i = 0; i < whole; ++i) {
+      bytes += tfevents::FloatRecordForTest("w" + std::to_string(i), step, {static_cast<float>(i)});
+    }
+    bytes += tfevents::FloatRecordForTest("lost", step, {1}).substr(0, cut);
+    written_.Write(RunForTest::EventName(step) + suffix, bytes);
+    if (suffix == ".tmp") written_.Write(RunForTest::IndexName(step) + suffix, "");
+  }
+};
+
+TEST_F(SmdebugKilled, IsTakenForDeadAfterManyOfItsPauses) {
+  EXPECT_TRUE(AliveAfter({17 * kMinute, 16 * kMinute, 15 * kMinute}));
+  EXPECT_FALSE(AliveAfter({27 * kMinute, 26 * kMinute, 25 * kMinute}));
+}
+TEST_F(SmdebugKilled, ButNotBeforeTenMinutes) {
+  EXPECT_TRUE(AliveAfter({9 * kMinute + 2, 9 * kMinute + 1, 9 * kMinute}));
+  EXPECT_FALSE(AliveAfter({11 * kMinute + 2, 11 * kMinute + 1, 11 * kMinute}));
+}
+TEST_F(SmdebugKilled, AndNotBeforeAnHourWhereItsPaceIsNotKnown) {
+  EXPECT_TRUE(AliveAfter({50 * kMinute}));
+  EXPECT_FALSE(AliveAfter({61 * kMinute}));
+}
+
+TEST_F(SmdebugKilled, WhatComesAllTheSameIsTakenIn) {
+  ASSERT_FALSE(AliveAfter({63 * kMinute, 62 * kMinute, 61 * kMinute}));
+  const auto reader = Worker();
+  written_.Step(3, {{"w", {7}}});
+  TDBG_ASSERT_OK(run_->Refresh());
+  EXPECT_TRUE(*reader->Refresh());
+  EXPECT_TRUE(reader->alive());
+  EXPECT_THAT(reader->commits(), SizeIs(4));
+}
+
+TEST_F(SmdebugKilled, WholeRecordsOfTheStepThatWasOpenAreRead) {
+  Leave(1, 2, 30);
+  ASSERT_FALSE(AliveAfter({61 * kMinute}));
+  const auto reader = Worker();
+  ASSERT_THAT(reader->commits(), SizeIs(2));
+  EXPECT_EQ(reader->commits()[1].global_step, 1);
+  ASSERT_THAT(reader->tensors(), SizeIs(3));
+  const auto value = reader->ReadRaw(reader->RawsOf(2).front());
+  TDBG_ASSERT_OK(value);
+  EXPECT_EQ(base::Load<float>(value->bytes.data()), 1);
+  ASSERT_THAT(run_->damage(), SizeIs(1));
+  EXPECT_EQ(run_->damage()[0].file, RunForTest::EventName(1) + ".tmp");
+  EXPECT_THAT(run_->damage()[0].what, HasSubstr("2 whole records; then"));
+}
+
+TEST_F(SmdebugKilled, SoAreThoseOfAnEventFileThatHasNoIndex) {
+  Leave(1, 2, 0, "");
+  ASSERT_FALSE(AliveAfter({61 * kMinute}));
+  EXPECT_THAT(Worker()->commits(), SizeIs(2));
+  EXPECT_THAT(run_->damage()[0].what, HasSubstr("2 whole records, and nothing tells"));
+}
+
+TEST_F(SmdebugKilled, WhileItMayGoOnWritingNothingIsTouched) {
+  Leave(1, 2, 30);
+  ASSERT_TRUE(AliveAfter({kMinute}));
+  EXPECT_THAT(Worker()->commits(), SizeIs(1));
+  EXPECT_THAT(run_->damage(), IsEmpty());
+}
+
+TEST_F(SmdebugKilled, AfterTheEndOfAllLeftoversAreReadAtOnce) {
+  written_.Step(0, {{"w", {1}}});
+  Leave(1, 1, 0);
+  written_.End();
+  Opened();
+  EXPECT_THAT(Worker()->commits(), SizeIs(2));
+}
+
+TEST_F(SmdebugKilled, WithoutAWholeRecordThereIsNoStep) {
+  Leave(1, 0, 20);
+  ASSERT_FALSE(AliveAfter({61 * kMinute}));
+  EXPECT_THAT(Worker()->commits(), SizeIs(1));
+  EXPECT_THAT(run_->damage()[0].what, HasSubstr("0 whole records"));
+}
+
+TEST_F(SmdebugKilled, OfAWorkerThatNothingElseTellsOfNothingIsRead) {
+  Leave(1, 1, 0);
+  written_.Write("events/000000000001/000000000001_stranger.tfevents",
+                 tfevents::FloatRecordForTest("x", 1, {1}));
+  written_.Write("events/000000000001/000000000002_worker_0.tfevents",
+                 tfevents::FloatRecordForTest("x", 1, {1}));
+  ASSERT_FALSE(AliveAfter({61 * kMinute}));
+  EXPECT_EQ(run_->worker_count(), 1u);
+  EXPECT_THAT(Worker()->commits(), SizeIs(2));
+}
+
+TEST_F(SmdebugKilled, AnIndexThatComesLaterReplacesWhatWasSalvaged) {
+  Leave(1, 2, 30);
+  ASSERT_FALSE(AliveAfter({61 * kMinute}));
+  const auto reader = Worker();
+  written_.Step(1, {{"w", {5}}, {"w0", {6}}});
+  TDBG_ASSERT_OK(run_->Refresh());
+  TDBG_ASSERT_OK(reader->Refresh());
+  ASSERT_THAT(reader->commits(), SizeIs(2));
+  EXPECT_THAT(run_->damage(), IsEmpty());
+  ASSERT_THAT(reader->RawsOf(0), SizeIs(2));
+  const auto value = reader->ReadRaw(reader->RawsOf(0)[1]);
+  TDBG_ASSERT_OK(value);
+  EXPECT_EQ(base::Load<float>(value->bytes.data()), 5);
+  EXPECT_THAT(reader->RawsOf(2), IsEmpty());  // it was only in what the killed writer had left
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "compat/smdebug/reader/names.h"
+#include "compat/smdebug/reader/record_reader.h"
 #include "compat/smdebug/reader/worker.h"
 
 namespace tdbg::compat::smdebug {
@@ -20,6 +22,11 @@ constexpr int kMostDepth = 4;
 constexpr int64_t kTimeGrainNanos = 2'000'000'000;
 // A worker that is slower than this behind the one that wrote the end marker is taken for dead.
 constexpr int64_t kStragglerNanos = 60'000'000'000;
+// A run without end marker, whose processes nobody can ask, is taken for dead after this many of its longest
+// pauses, but not before the first of these times; the second holds while its pace is not known.
+constexpr int64_t kPausesOfSilence = 20;
+constexpr int64_t kLeastSilenceNanos = 600'000'000'000, kUnpacedSilenceNanos = 3'600'000'000'000;
+constexpr size_t kPausesThatTell = 2;
 
 int64_t NowNanos() { return base::SystemClock().WallNanos(); }
 
@@ -54,7 +61,82 @@ Result<bool> Run::Refresh() {
   }
   news |= ReadCollections();
   if (!TooEarly()) TDBG_RETURN_IF_ERROR(ReadIndex(std::string(kIndexDir), 0, &news));
+  if (!end_marker_) {
+    // A step that is being written has a folder there before it has an index file.
+    newest_nanos_ = std::max(newest_nanos_, root_.SignatureOf(std::string(kEventsDir)).modified_nanos);
+  }
+  const bool silent = LookSilent();
+  news |= silent != silent_;
+  silent_ = silent;
+  bool over = silent_ || (end_marker_ && !parts_.empty());
+  for (size_t i = 0; over && !silent_ && i < parts_.size(); ++i) over = ended(i);
+  if (over && !salvaged_) news |= Salvage();
+  salvaged_ = over;
   return news;
+}
+
+bool Run::LookSilent() const {
+  if (end_marker_ || parts_.empty()) return false;
+  const int64_t paced = std::max(
+      kLeastSilenceNanos, kPausesOfSilence * std::min(longest_pause_nanos_, kUnpacedSilenceNanos * 24));
+  return NowNanos() - newest_nanos_ > (pauses_ < kPausesThatTell ? kUnpacedSilenceNanos : paced);
+}
+
+bool Run::Salvage() {
+  const auto folders = root_.List(std::string(kEventsDir));
+  if (!folders.ok()) return false;
+  bool news = false;
+  for (const Root::Entry& folder : *folders) {
+    const auto step = base::ParseInt(folder.name);
+    if (!folder.is_directory || !step || *step < 0) continue;
+    if (std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->Has(*step); }))
+      continue;
+    const std::string inside = Below(kEventsDir, folder.name);
+    const auto entries = root_.List(inside);
+    if (!entries.ok()) continue;
+    for (const Root::Entry& entry : *entries) {
+      auto parsed = ParseStepFileName(entry.name, ".tfevents");
+      if (!parsed) parsed = ParseStepFileName(entry.name, ".tfevents.tmp");
+      if (entry.is_directory || !parsed || parsed->step != *step) continue;
+      const auto part = parts_by_name_.find(parsed->worker);
+      // One that nothing else tells of is no worker of this run.
+      if (part == parts_by_name_.end() || parts_[part->second]->Has(*step)) continue;
+      news |= SalvageFile(Below(inside, entry.name), *step, part->second);
+    }
+  }
+  return news;
+}
+
+bool Run::SalvageFile(const std::string& file, int64_t step, size_t part) {
+  RecordReader records(root_);
+  IndexFile found;
+  std::deque<std::string> names;  // the index borrows them
+  uint64_t offset = 0;
+  std::string cut;
+  for (;;) {
+    const auto bytes = records.BytesAt(file, offset);
+    if (bytes.ok() && *bytes == 0) break;
+    const auto record = bytes.ok() ? records.Read(file, offset, *bytes) : Result<Record>(bytes.status());
+    if (!record.ok()) {
+      cut = record.status().message();
+      break;
+    }
+    if (names.empty()) {
+      found.mode = record->mode;
+      found.mode_step = std::max<int64_t>(record->mode_step, 0);
+    }
+    found.payloads.push_back({names.emplace_back(record->tag), offset, *bytes});
+    offset += *bytes;
+  }
+  const Signature signature = root_.SignatureOf(file);
+  Reject(file, signature,
+         fmt::format("left by a writer that was killed: {} whole records{}", names.size(),
+                     cut.empty() ? ", and nothing tells whether that was all" : "; then " + cut));
+  if (names.empty()) return false;
+  found.event_file = file;
+  parts_[part]->Add(step, signature.modified_nanos, found, collections_);
+  salvaged_steps_.emplace(part, step);
+  return true;
 }
 
 // The first index file comes shortly before the collections file, and a tensor's collections are settled when
@@ -123,7 +205,10 @@ bool Run::ReadIndexFile(const std::string& folder, const std::string& name) {
   const auto parsed = ParseStepFileName(name, ".json");
   if (parsed && parsed->step >= 0) {
     const auto known = parts_by_name_.find(parsed->worker);
-    if (known != parts_by_name_.end() && parts_[known->second]->Has(parsed->step)) return false;
+    if (known != parts_by_name_.end() && parts_[known->second]->Has(parsed->step) &&
+        !salvaged_steps_.contains({known->second, parsed->step})) {
+      return false;
+    }
   }
   const std::string file = Below(folder, name);
   if (!rejected_.empty()) {
@@ -147,7 +232,17 @@ bool Run::ReadIndexFile(const std::string& folder, const std::string& name) {
     return false;
   }
   rejected_.erase(file);
-  parts_[PartOf(parsed->worker)]->Add(parsed->step, signature->modified_nanos, **decoded, collections_);
+  const size_t index = PartOf(parsed->worker);
+  Part& part = *parts_[index];
+  if (salvaged_steps_.erase({index, parsed->step}) != 0) {
+    // It was not dead after all: what its unfinished file said gives way.
+    rejected_.erase(part.EventFileOf(part.file_of(*part.Find(parsed->step))));
+  }
+  if (part.last_wall_nanos() != 0 && signature->modified_nanos > part.last_wall_nanos()) {
+    longest_pause_nanos_ = std::max(longest_pause_nanos_, signature->modified_nanos - part.last_wall_nanos());
+    ++pauses_;
+  }
+  part.Add(parsed->step, signature->modified_nanos, **decoded, collections_);
   index_bytes_ += signature->bytes;
   newest_nanos_ = std::max(newest_nanos_, signature->modified_nanos);
   return true;

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "compat/smdebug/reader/collections_file.h"
@@ -41,6 +43,11 @@ class Run : public std::enable_shared_from_this<Run> {
   /// smdebug's end marker is written by whoever ends first. A worker has ended when the marker is there and
   /// it has as many steps as the furthest, or when nothing has come for a minute.
   bool ended(size_t worker) const;
+  /// Without the marker nothing but time tells a run that goes on from one whose processes were killed: this
+  /// one is taken for dead. Nothing has come for twenty times the longest pause between two steps of a
+  /// worker, and for ten minutes at least; for an hour where too few steps are there to tell their pace.
+  /// Should something come all the same, it is alive again.
+  bool silent() const { return silent_; }
   bool end_marker() const { return end_marker_; }
   const Root& root() const { return root_; }
   const Collections& collections() const { return collections_; }
@@ -65,6 +72,11 @@ class Run : public std::enable_shared_from_this<Run> {
   bool ReadCollections();
   Status ReadIndex(const std::string& folder, int depth, bool* news);
   bool ReadIndexFile(const std::string& folder, const std::string& name);
+  bool LookSilent() const;
+  /// What killed writers left: event files that no index file speaks of. Each gives its whole records as a
+  /// step, and is named by damage().
+  bool Salvage();
+  bool SalvageFile(const std::string& file, int64_t step, size_t part);
   void Reject(const std::string& file, const Signature& signature, std::string what);
   size_t PartOf(std::string_view name_in_files);
   bool TooEarly() const;
@@ -82,7 +94,11 @@ class Run : public std::enable_shared_from_this<Run> {
   std::vector<char> buffer_;
   uint64_t index_bytes_ = 0;
   bool end_marker_ = false;
+  bool silent_ = false, salvaged_ = false;
   int64_t newest_nanos_ = 0;  // of whatever changed last
+  int64_t longest_pause_nanos_ = 0;
+  size_t pauses_ = 0;
+  std::set<std::pair<size_t, int64_t>> salvaged_steps_;  // (part, step)
 };
 
 }  // namespace tdbg::compat::smdebug

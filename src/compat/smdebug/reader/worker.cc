@@ -27,14 +27,15 @@ class SmdebugWorker final : public store::WorkerReader {
   Result<bool> Refresh() override {
     const size_t commits = part_.commits().size();
     const bool ended = run_->ended(index_);
-    const bool news = commits != commits_seen_ || ended != ended_;
+    const bool alive = !ended && !run_->silent();
+    const bool news = commits != commits_seen_ || ended != ended_ || alive != alive_;
     commits_seen_ = commits;
     ended_ = ended;
+    alive_ = alive;
     return news;
   }
   const format::WorkerInfo& info() const override { return info_; }
-  // Nothing tells a run that goes on from one whose process was killed.
-  bool alive() const override { return !ended_; }
+  bool alive() const override { return alive_; }
   bool ended() const override { return ended_; }
   std::string end_json() const override { return {}; }
   int64_t last_seen_step() const override {
@@ -84,7 +85,7 @@ class SmdebugWorker final : public store::WorkerReader {
   const Part& part_;
   format::WorkerInfo info_;
   size_t commits_seen_ = 0;
-  bool ended_ = false;
+  bool ended_ = false, alive_ = true;
   RecordReader records_;
   mutable Rows rows_;
   std::vector<store::Damage> damage_;
@@ -218,7 +219,8 @@ std::optional<std::vector<int64_t>> SmdebugWorker::SavedShapeOf(format::TensorId
 
 std::span<const int64_t> SmdebugWorker::SavedShapeSteps(format::TensorId tensor) const {
   BringPlacesUpToDate();
-  return tensor < shape_steps_.size() ? std::span<const int64_t>(shape_steps_[tensor]) : std::span<const int64_t>();
+  return tensor < shape_steps_.size() ? std::span<const int64_t>(shape_steps_[tensor])
+                                      : std::span<const int64_t>();
 }
 
 std::span<const int64_t> SmdebugWorker::ShapeOf(const store::RawRef& ref) const {

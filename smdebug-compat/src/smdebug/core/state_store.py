@@ -1,0 +1,1 @@
+from tdbg.hook.checkpoint_state import StateStore
