@@ -43,9 +43,13 @@ class OwnMistake(Exception):
 
 class Conformance:
     framework = None
+    #: Check -> why it fails today. It must fail: one that passes again fails the suite until it is taken out here.
+    known: dict = {}
 
     @pytest.fixture(autouse=True)
-    def _strict(self, monkeypatch, tmp_path):
+    def _prepare(self, monkeypatch, tmp_path, request):
+        if why := self.known.get(request.node.originalname):
+            request.applymarker(pytest.mark.xfail(reason=why, strict=True))
         monkeypatch.setenv("TDBG_STRICT", "1")      # a failure of the adaptor's own is a failure here
         monkeypatch.setenv("TDBG_CLI", tool())
         for name in ("TDBG_RUN", "TDBG_ATTEMPT", "RANK", "WORLD_SIZE"):
