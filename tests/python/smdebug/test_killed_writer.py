@@ -17,7 +17,7 @@ pytest.importorskip("tdbg._trial")
 import tdbg  # noqa: E402
 
 PROGRAM = """
-import os, signal, sys
+import os, signal, sys, time
 import torch
 import smdebug.pytorch as smd
 from smdebug import SaveConfig, modes
