@@ -11,8 +11,8 @@ bool Recorder::WantsMore(Tensor* tensor) const {
   tensor->raw_groups &= ~plan::kMoreGroup;
   const bool member =
       std::any_of(more_collections_.begin(), more_collections_.end(), [&](const std::string& name) {
-        return std::find(tensor->collections.begin(), tensor->collections.end(), name) !=
-               tensor->collections.end();
+        return std::find(tensor->details->collections.begin(), tensor->details->collections.end(), name) !=
+               tensor->details->collections.end();
       });
   if (!member) return false;
   tensor->summary_groups |= plan::kMoreGroup;

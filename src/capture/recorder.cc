@@ -37,6 +37,30 @@ struct Recorder::Lane {
   std::vector<uint8_t> bytes;
 };
 
+namespace {
+
+/// Asks for the beginnings of the tensors that come next while one is being summed. Nothing of them is in a
+/// cache when a step ends, and what the processor fetches ahead by itself it finds out anew in each.
+class MemoryAhead {
+ public:
+  bool wants_more() const { return asked_ < kMost; }
+  void Ask(const void* data, uint64_t bytes) {
+    const auto* line = static_cast<const char*>(data);
+    const auto* const end = line + std::min(bytes, kMost);
+    for (; line < end; line += kLine) __builtin_prefetch(line);
+    asked_ += std::min(bytes, kMost);
+  }
+  /// One of `bytes` is done. The first was not asked for.
+  void Had(uint64_t bytes) { asked_ -= std::min(asked_, std::min(bytes, kMost)); }
+
+ private:
+  static constexpr uint64_t kMost = 8192;
+  static constexpr uint64_t kLine = 64;
+  uint64_t asked_ = 0;
+};
+
+}  // namespace
+
 struct Recorder::PendingRaw {
   Id id;
   Place place;
@@ -73,6 +97,7 @@ bool Recorder::Wants(const TensorSpec& spec) const {
 Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   def.id = static_cast<Id>(tensors_.size());
   const Id id = def.id;
+  if (tensor.details == nullptr) tensor.details = std::make_unique<Details>();
   tensors_.push_back(std::move(tensor));
   tensors_.back().unannounced = std::make_unique<format::TensorDef>(std::move(def));
   // A run of smdebug's knows no tensor of which nothing was ever saved.
@@ -95,8 +120,9 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
     for (const Id id : known->second) {
       const Tensor& t = tensors_[id];
       // A shape that varies keeps its rank: of another rank, the unit's axis is another.
-      const bool same_shape = t.variable_shape ? t.shape.size() == spec.shape.size() : t.shape == spec.shape;
-      if (!t.scalar && t.dtype == spec.dtype && same_shape && t.part_begin == spec.part_begin) return id;
+      if (t.scalar || t.dtype != spec.dtype || t.details->part_begin != spec.part_begin) continue;
+      const std::vector<int64_t>& shape = t.details->shape;
+      if (t.variable_shape ? shape.size() == spec.shape.size() : shape == spec.shape) return id;
     }
   }
   const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,
@@ -111,12 +137,14 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   tensor.histogram = wanted.histogram;
   tensor.always = spec.always;
   tensor.variable_shape = spec.variable_shape;
-  tensor.shape = spec.shape;
-  tensor.collections = wanted.collections;
+  tensor.elements = CountElements(spec.shape);
+  tensor.bytes = static_cast<uint64_t>(tensor.elements) * ItemSize(spec.dtype);
+  tensor.details = std::make_unique<Details>();
+  tensor.details->shape = spec.shape;
+  tensor.details->collections = wanted.collections;
+  tensor.details->unit_axis = spec.unit_axis;
+  tensor.details->part_begin = spec.part_begin;
   WantsMore(&tensor);
-  tensor.unit_axis = spec.unit_axis;
-  tensor.part_begin = spec.part_begin;
-  tensor.bytes = static_cast<uint64_t>(CountElements(spec.shape)) * ItemSize(spec.dtype);
   format::TensorDef def;
   def.name = name;
   def.short_name = spec.short_name;
@@ -147,7 +175,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
                                : spec.shape[static_cast<size_t>(axis)])};
     own.variable_shape = true;
     const Id derived = Add(std::move(own), {});
-    tensors_[id].derived.push_back({std::move(statistic), derived});
+    tensors_[id].details->derived.push_back({std::move(statistic), derived});
     if (!unit_statistics_) unit_statistics_ = std::make_unique<stats::UnitStatistics>();
   }
   return id;
@@ -209,7 +237,7 @@ bool Recorder::BeginStep(ModeKey mode) {
 bool Recorder::Due(Id id) const {
   const Tensor* t = Find(id);
   return t != nullptr && (((t->summary_groups | t->raw_groups) & due_) != 0 ||
-                          (!t->derived.empty() && (due_ & kSummaryGroup) != 0));
+                          (!t->details->derived.empty() && (due_ & kSummaryGroup) != 0));
 }
 
 int64_t Recorder::mode_step(ModeKey mode) const {
@@ -265,7 +293,7 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
     ++counters_.summaries;
     if (histograms_.size() > kFlushHistogramsAt) FlushRows();
   }
-  if (!tensors_[id].derived.empty()) Derive(id, view, place);
+  if (unit_statistics_ != nullptr) Derive(id, view, place);
   if (RawDue(tensors_[id])) {
     PutRaw(id, view, place);
   } else if (state_ == State::kBetween && (tensors_[id].raw_groups != 0 || tensors_[id].always)) {
@@ -289,8 +317,9 @@ void Recorder::KeepForNextStep(Id id, const TensorView& view, Place place) {
 /// The tensor's derived statistics, while its bytes are still in the cache from the summary.
 void Recorder::Derive(Id id, const TensorView& view, Place place) {
   const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
-  if (!(due & kSummaryGroup) || !HasStatisticsOrTold(id, view.dtype)) return;
-  const Tensor& t = tensors_[id];
+  if (tensors_[id].details->derived.empty() || !(due & kSummaryGroup) || !HasStatisticsOrTold(id, view.dtype))
+    return;
+  const Details& t = *tensors_[id].details;
   for (const Derived& derived : t.derived) {
     // Of another rank than was defined, it may have no such axis.
     const Status status = unit_statistics_->Compute(derived.statistic, view, t.unit_axis, &derived_value_);
@@ -313,7 +342,7 @@ void Recorder::AddDerivedRow(const Derived& derived, const StatisticValue& value
 std::vector<Statistic> Recorder::Statistics(Id id) const {
   std::vector<Statistic> statistics;
   if (const Tensor* t = Find(id)) {
-    for (const Derived& derived : t->derived) statistics.push_back(derived.statistic);
+    for (const Derived& derived : t->details->derived) statistics.push_back(derived.statistic);
   }
   return statistics;
 }
@@ -322,7 +351,7 @@ void Recorder::PutStatistic(Id id, const Statistic& statistic, const StatisticVa
   const Tensor* t = Find(id);
   const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
   if (t == nullptr || !(due & kSummaryGroup)) return;
-  for (const Derived& derived : t->derived) {
+  for (const Derived& derived : t->details->derived) {
     if (derived.statistic != statistic) continue;
     Announce(&tensors_[id]);
     AddDerivedRow(derived, value, Settle(place));
@@ -352,8 +381,8 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
   for (size_t i = 0; i < n; ++i) {
     if (ids[i] >= tensors_.size() || data[i] == nullptr) continue;
     const Tensor& t = tensors_[ids[i]];
-    const TensorView view{data[i], t.dtype, t.shape, {}};
-    if (!t.derived.empty()) Derive(ids[i], view, place);
+    const TensorView view{data[i], t.dtype, t.details->shape, {}};
+    if (derived) Derive(ids[i], view, place);
     if (RawDue(t)) {
       PutRaw(ids[i], view, place);
     } else if (state_ == State::kBetween && (t.raw_groups != 0 || t.always)) {
@@ -367,16 +396,24 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
   const size_t first = rows_.size();
   rows_.resize(first + work_.size());
   counters_.summaries += work_.size();
-  const auto fill = [&](Lane* lane, size_t k) {
-    const uint32_t i = work_[k];
-    const Tensor& t = tensors_[ids[i]];
-    FillRow(lane, ids[i], t, {data[i], t.dtype, t.shape, {}}, place, &rows_[first + k]);
+  const auto fill = [&](Lane* lane, size_t begin, size_t end) {
+    MemoryAhead ahead;
+    size_t next = begin;
+    for (size_t k = begin; k < end; ++k) {
+      for (next = std::max(next, k + 1); next < end && ahead.wants_more(); ++next) {
+        ahead.Ask(data[work_[next]], tensors_[ids[work_[next]]].bytes);
+      }
+      const uint32_t i = work_[k];
+      const Tensor& t = tensors_[ids[i]];
+      FillRow(lane, ids[i], t, {data[i], t.dtype, {&t.elements, 1}, {}}, place, &rows_[first + k]);
+      ahead.Had(t.bytes);
+    }
   };
   if (lanes_.size() == 1 || bytes < options_.parallel_from_bytes || work_.size() == 1) {
     const stats::FloatingPointMode once(true);
     Lane* lane = lanes_[0].get();
     lane->bytes.swap(histograms_);
-    for (size_t k = 0; k < work_.size(); ++k) fill(lane, k);
+    fill(lane, 0, work_.size());
     lane->bytes.swap(histograms_);
   } else {
     std::atomic<size_t> next{0};
@@ -393,10 +430,9 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     OpenMpTeam::Run(static_cast<int>(lanes_.size()), [&](int lane) {
       const stats::FloatingPointMode once(true);
       for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
-        for (size_t k = s == 0 ? 0 : shares[s - 1]; k < shares[s]; ++k) {
-          fill(lanes_[static_cast<size_t>(lane)].get(), k);
-          lane_of[k] = static_cast<uint8_t>(lane);
-        }
+        const size_t begin = s == 0 ? 0 : shares[s - 1];
+        fill(lanes_[static_cast<size_t>(lane)].get(), begin, shares[s]);
+        std::fill(lane_of.begin() + begin, lane_of.begin() + shares[s], static_cast<uint8_t>(lane));
       }
     });
     // Rows are in the order they were given, whoever made them; each thread's bytes follow one another.

@@ -80,23 +80,30 @@ class Recorder {
     Statistic statistic;
     Id id;  // of the tensor that it is recorded as
   };
+  struct Details {
+    std::vector<int64_t> shape;
+    std::vector<std::string> collections;
+    int unit_axis = -1;
+    std::vector<int64_t> part_begin;
+    std::vector<Derived> derived;  // due with the statistics
+  };
+  /// What a batch asks of each of its tensors, in one cache line: of 2,400 tensors, none of which is in a
+  /// cache when a step ends, the details would cost as much as their statistics.
   struct Tensor {
     uint64_t summary_groups = 0;
     uint64_t raw_groups = 0;
+    int64_t elements = 0;
+    uint64_t bytes = 0;
+    std::unique_ptr<format::TensorDef> unannounced;  // nothing of it was recorded yet
+    std::unique_ptr<Details> details;
     DType dtype = DType::kInvalid;
     bool histogram = false;
     bool variable_shape = false;
     bool told_unsupported = false;
     bool scalar = false;
     bool always = false;
-    std::unique_ptr<format::TensorDef> unannounced;  // nothing of it was recorded yet
-    std::vector<int64_t> shape;
-    std::vector<std::string> collections;
-    uint64_t bytes = 0;
-    int unit_axis = -1;
-    std::vector<int64_t> part_begin;
-    std::vector<Derived> derived;  // due with the statistics
   };
+  static_assert(sizeof(Tensor) <= 64);
   struct Lane;  // what one thread needs to make rows
   struct PendingRaw;
   struct DerivedRow {

@@ -247,17 +247,26 @@ class Pass {
     }
   }
 
-  // A look ahead over the first block: enough to begin with the fast kernel, which then looks at how good the
-  // pivot was. Not if it holds a non-finite element or zeros alone.
+  // Enough of a look ahead over the first block to begin with the fast kernel, which then looks at how good
+  // the pivot and the scale were: a few elements, or all of them where those are zeros. Not if one is not
+  // finite.
   template <typename Word>
   void Scout(const Word* x, size_t n) {
-    const float abs_max = AbsMax(x, n);
+    std::array<float, 9> sample;
+    float largest = 0;
+    for (size_t i = 0; i < sample.size(); ++i) {
+      sample[i] = *Widened(x + i * (n - 1) / (sample.size() - 1), 1);
+      if (!std::isfinite(sample[i])) return;
+      largest = std::max(largest, std::fabs(sample[i]));
+    }
+    // The largest of all is rarely more than 8 times the largest of a few; where it is, those above the
+    // window are counted one by one. A scale is a power of two and rounds nothing, so that it need not be a
+    // good one.
+    const float abs_max = largest != 0 ? 8 * largest : AbsMax(x, n);
     if (!std::isfinite(abs_max)) return;
     SetScale(abs_max);
     if (!have_scale_) return;
     // The median of a few: one far outlier among them, and their mean would be a bad pivot for all others.
-    std::array<float, 9> sample;
-    for (size_t i = 0; i < sample.size(); ++i) sample[i] = *Widened(x + i * (n - 1) / (sample.size() - 1), 1);
     std::nth_element(sample.begin(), sample.begin() + sample.size() / 2, sample.end());
     pivot_ = sample[sample.size() / 2];
     have_pivot_ = true;
