@@ -49,6 +49,12 @@ class Clock:
     def evaluates(self):
         return self.mode in (EVAL, PREDICT)
 
+    def training_goes_on(self):
+        """A training forward begins. Where only optimizers stepped that the previous step did not have, another training
+        has taken over, and nobody waits for the earlier one's."""
+        if self.mode == TRAIN and self.stepped and self.expected is not None and self.expected.isdisjoint(self.stepped):
+            self.close()
+
     def about_to_step(self, optimizer):
         """`optimizer` (a number) is going to step; closes a step in which it already has."""
         if self.evaluates or optimizer in self.begun:

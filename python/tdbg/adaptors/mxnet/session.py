@@ -312,7 +312,9 @@ class Session:
         if not self.by_optimizer:
             self.close_forward()
             self.blocks.armed = self.clock.forward(TRAIN) and self.blocks.active
-        elif self.blocks.active:
+            return
+        self.clock.training_goes_on()
+        if self.blocks.active:
             self.blocks.armed = self.clock.train()
 
     def _evaluates(self, args):
