@@ -230,7 +230,7 @@ class Plots:
         values = values[np.isfinite(values)]
         return values, values, np.ones(len(values))
 
-    def images(self, tensor, steps=None, *, item=0, most=8, most_rows=8, mode=ModeKeys.GLOBAL, worker=None):
+    def images(self, tensor, steps=None, *, item=0, channels=None, most=8, most_rows=8, mode=ModeKeys.GLOBAL, worker=None):
         """Maps of a convolution (its outputs, or its kernels) as grey pictures: a column per step, titled with it.
 
         A value of four axes is taken as (item, channel, height, width); of kernels (out, in, height, width), a row is
@@ -238,6 +238,7 @@ class Plots:
 
         :param steps: default: those with a raw value, thinned to `most`
         :param item: which of the batch (outputs), or which input channel (kernels)
+        :param channels: a list of those to draw, a row each; default: all, up to `most_rows`
         """
         plt = _pyplot()
         tensor = self._trial.tensor(tensor) if isinstance(tensor, str) else tensor
@@ -247,7 +248,12 @@ class Plots:
         if len(steps) > most:
             steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, most).astype(int))]
         kernels = tensor.kind in ("weight", "gradient")
-        columns = [_maps(tensor, tensor.value(step, mode, worker), item, kernels)[:most_rows] for step in steps]
+        columns = [_maps(tensor, tensor.value(step, mode, worker), item, kernels) for step in steps]
+        if channels is not None:
+            if bad := [c for c in channels if not 0 <= c < min(map(len, columns))]:
+                raise InvalidArgumentError(f"channels: '{tensor.name}' has {len(columns[0])} of them, there is no {bad[0]}")
+            columns = [[column[c] for c in channels] for column in columns]
+        columns = [column[:most_rows] for column in columns]
         rows = max(len(column) for column in columns)
         high, wide = columns[0][0].shape
         cell = 1.1

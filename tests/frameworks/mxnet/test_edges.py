@@ -8,13 +8,13 @@ import sys
 import textwrap
 import warnings
 
-import gluon_training as gt
 import mxnet as mx
 import numpy as np
 import pytest
+from frameworks.mxnet import gluon_training as gt
+from frameworks.mxnet.test_gluon import EVERYTHING, ROOT, attach  # noqa: F401
 from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
-from test_gluon import EVERYTHING, ROOT, attach  # noqa: F401
 
 import tdbg
 
@@ -502,7 +502,7 @@ SCRIPT = """
 import sys
 import warnings; warnings.simplefilter("ignore")
 sys.path.insert(0, {tests!r})
-import gluon_training as gt
+from frameworks.mxnet import gluon_training as gt
 import mxnet as mx, numpy as np
 from mxnet import gluon, nd, autograd
 """
@@ -510,7 +510,7 @@ from mxnet import gluon, nd, autograd
 
 def script(tmp_path, source, code=0, flags=()):
     path = tmp_path / "train.py"
-    path.write_text(SCRIPT.format(tests=str(pathlib.Path(__file__).parent)) + textwrap.dedent(source))
+    path.write_text(SCRIPT.format(tests=str(pathlib.Path(__file__).parents[2])) + textwrap.dedent(source))
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TDBG_")}
     env.update(TDBG_HOME=os.environ.get("TDBG_HOME", str(ROOT / "python")), TDBG_STRICT="1")
     done = subprocess.run([os.environ["TDBG_CLI"], "run", "--dir", str(tmp_path / "run"), *flags, "--", sys.executable,

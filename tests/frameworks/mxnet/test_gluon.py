@@ -5,9 +5,9 @@ import pathlib
 import subprocess
 import sys
 
-import gluon_training as gt
 import numpy as np
 import pytest
+from frameworks.mxnet import gluon_training as gt
 
 import tdbg
 
