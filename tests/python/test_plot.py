@@ -92,6 +92,11 @@ def test_images_are_a_column_per_step_grey_and_without_ticks(trial):
             ax = figure.axes[3 * row + column]
             np.testing.assert_array_equal(ax.images[0].get_array(), kernel(step)[row, 1])
             assert ax.images[0].get_cmap().name == "gray" and len(ax.get_xticks()) == len(ax.get_yticks()) == 0
+    figure = trial.plot.images("conv.weight", item=1, channels=[2])
+    assert len(figure.axes) == 3
+    np.testing.assert_array_equal(figure.axes[1].images[0].get_array(), kernel(2)[2, 1])
+    with pytest.raises(errors.InvalidArgumentError, match="3 of them, there is no 3"):
+        trial.plot.images("conv.weight", channels=[0, 3])
     with pytest.raises(errors.InvalidArgumentError, match="2 input channels"):
         trial.plot.images("conv.weight", item=2)
     with pytest.raises(errors.NotFoundError, match="raw"):
