@@ -350,7 +350,7 @@ TEST_F(SummarizerTest, AFarOutlierInFrontDoesNotSpoilTheRest) {
 // The first block is looked at in nine places before it is read.
 TEST_F(SummarizerTest, AFewElementsThatAreLikeNoOtherDoNotSpeakForAll) {
   constexpr size_t kSize = 16384;
-  for (const float v : {0.0f, 1e-12f, 1e-30f, 1e-40f, 1e6f, 3e38f, float{kNaN}, float{kInf}}) {
+  for (const float v : {0.0f, 1e-12f, 1e-30f, 1e-40f, 1e6f, 3e38f, HUGE_VALF, NAN}) {
     for (const float outlier : {0.0f, 1e20f}) {
       std::vector<float> x = Normal(kSize, 0, 1e-3);
       for (size_t i = 0; i < 9; ++i) x[i * (kSize - 1) / 8] = v;
