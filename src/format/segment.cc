@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/stable_sort.h"
 #include "format/json_fields.h"
 #include "format/version.h"
 #include "tensor/safetensors_dtype.h"
@@ -258,10 +259,9 @@ Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix
   if (!Json::sax_parse(text, &sax)) return DataLoss("segment: header: " + sax.error());
 
   // safetensors does not ask for file order in the header; ours has it, a foreign file may not.
-  std::stable_sort(header.entries.begin(), header.entries.end(),
-                   [](const SegmentEntry& a, const SegmentEntry& b) {
-                     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-                   });
+  base::StableSort(&header.entries, [](const SegmentEntry& a, const SegmentEntry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
   if (!header.tdbg_json.empty() || !stored_hash.empty()) {
     const size_t field_at = text.find(kHashField);
     uint64_t expected = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/stable_sort.h"
 #include "stats/floating_point_mode.h"
 #include "stats/kernels.h"
 #include "stats/unit_kernels.h"
@@ -72,8 +73,7 @@ UnitWalk MakeUnitWalk(const TensorView& x, int axis) {
     }
     given.push_back(g);
   }
-  std::stable_sort(given.begin(), given.end(),
-                   [](const Given& a, const Given& b) { return a.axis.stride > b.axis.stride; });
+  base::StableSort(&given, [](const Given& a, const Given& b) { return a.axis.stride > b.axis.stride; });
   bool past_unit = std::none_of(given.begin(), given.end(), [](const Given& g) { return g.unit; });
   if (past_unit) walk.block = {1, 1, 1};
   int64_t expected = 1;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/stable_sort.h"
 #include "base/text.h"
 #include "format/version.h"
 #include "trial/impl.h"
@@ -30,7 +31,7 @@ WorkerIndex Trial::Impl::AddWorker(size_t attempt_index, std::unique_ptr<store::
   const auto index = static_cast<WorkerIndex>(slots.size());
   slots.push_back(std::move(slot));
   attempt.workers.push_back(index);
-  std::stable_sort(attempt.workers.begin(), attempt.workers.end(), [this](WorkerIndex a, WorkerIndex b) {
+  base::StableSort(&attempt.workers, [this](WorkerIndex a, WorkerIndex b) {
     return slots[a]->info.rank < slots[b]->info.rank;
   });
   return index;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/stable_sort.h"
 #include "trial/impl.h"
 
 namespace tdbg {
@@ -192,7 +193,7 @@ void WorkerSlot::BringRowsUpToDate() {
     }
   }
   if (!sorted) {
-    std::stable_sort(rows.begin(), rows.end(),
+    base::StableSort(&rows,
                      [](const StepRows& a, const StepRows& b) { return a.global_step < b.global_step; });
   }
 }

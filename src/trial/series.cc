@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 
+#include "base/stable_sort.h"
 #include "base/text.h"
 #include "store/reader/columns.h"
 #include "tdbg/trial.h"
@@ -177,8 +178,7 @@ class SeriesCollector {
       if (a.step != b.step) return a.step < b.step;
       return a.order != b.order ? a.order < b.order : a.preference > b.preference;
     };
-    if (!std::is_sorted(places_.begin(), places_.end(), before))
-      std::stable_sort(places_.begin(), places_.end(), before);
+    if (!std::is_sorted(places_.begin(), places_.end(), before)) base::StableSort(&places_, before);
     if (!every_worker_ && finder.info().in_parts) MergeParts(finder);
     const auto same = [this](const Place& a, const Place& b) {
       return a.step == b.step && (!every_worker_ || a.order == b.order);

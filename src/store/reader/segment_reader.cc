@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/stable_sort.h"
 #include "format/json_fields.h"
 
 namespace tdbg::store {
@@ -404,8 +405,7 @@ std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tenso
     out.push_back(ref);
   }
   // Entries lie in descending item size: put them back into the order in which they happened.
-  std::stable_sort(out.begin(), out.end(),
-                   [](const RawRef& a, const RawRef& b) { return a.commit < b.commit; });
+  base::StableSort(&out, [](const RawRef& a, const RawRef& b) { return a.commit < b.commit; });
   return out;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/stable_sort.h"
 #include "format/json_fields.h"
 #include "format/segment.h"
 
@@ -480,8 +481,7 @@ Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos
   LayColumns();
   LayRaws(*tensors, &result);
   // Descending item size: every entry then starts at a multiple of its own item, without fillers.
-  std::stable_sort(c.pieces.begin(), c.pieces.end(),
-                   [](const Piece& a, const Piece& b) { return a.item_bytes > b.item_bytes; });
+  base::StableSort(&c.pieces, [](const Piece& a, const Piece& b) { return a.item_bytes > b.item_bytes; });
   uint64_t at = 0;
   std::vector<format::SegmentEntry> entries;
   entries.reserve(c.pieces.size());

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/stable_sort.h"
 #include "rules/builtin/confusion/confusion_matrix.h"
 #include "rules/builtin/create_xgboost_report/report_data.h"
 #include "rules/builtin/create_xgboost_report/svg_chart.h"
@@ -123,7 +124,7 @@ std::string Importance(const ReportData& data) {
   for (const auto& [kind, features] : data.importance) {
     std::vector<svg::Bar> bars;
     for (const auto& [feature, value] : features) bars.push_back({feature, value});
-    std::ranges::stable_sort(bars, std::ranges::greater(), &svg::Bar::value);
+    base::StableSort(&bars, [](const svg::Bar& a, const svg::Bar& b) { return a.value > b.value; });
     const size_t all = bars.size();
     if (all > kMostFeatures) bars.resize(kMostFeatures);
     out += fmt::format("<h3>{}{}</h3>\n", Escaped(kind),

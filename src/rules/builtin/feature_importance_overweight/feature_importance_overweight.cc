@@ -7,6 +7,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/stable_sort.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -42,7 +43,7 @@ class FeatureImportanceOverweight : public Rule {
                                            [](double sum, const LossValue& v) { return sum + v.value; });
       if (!std::isfinite(total) || total <= 0) continue;
       judged = true;
-      std::ranges::stable_sort(values, std::ranges::greater(), &LossValue::value);
+      base::StableSort(&values, [](const LossValue& a, const LossValue& b) { return a.value > b.value; });
       const size_t shown = std::min(features_, values.size());
       double sum = 0;
       std::string which;
