@@ -9,20 +9,36 @@
 namespace tdbg::rulehost {
 
 Result<rules::Judged> CustomRule::Invoke(const rules::StepContext& step, std::vector<rules::Finding>*) {
-  if (!process_) {
+  const Question question{step.global_step(), Asked::kStep};
+  if (!process_ && !EndsHere(question)) {
     process_ = std::make_unique<HostProcess>(host_, first_, answered_);
     for (const nlohmann::json& message : before_) process_->Tell(message);
   }
-  process_->Ask(StepMessage(step), fmt::format("at step {}", step.global_step()));
-  asked_.push_back(step.global_step());
-  return rules::Judged::kPending;
+  return Hand(question, StepMessage(step), fmt::format("at step {}", step.global_step()));
 }
 
 Result<rules::Judged> CustomRule::AtEnd(const rules::StepContext& last, std::vector<rules::Finding>*) {
   if (!process_) return rules::Judged::kNotDue;
-  process_->Ask(EndMessage(), "at the end of the run");
-  asked_.push_back(last.global_step());
+  return Hand({last.global_step(), Asked::kEnd}, EndMessage(), "at the end of the run");
+}
+
+// A question that was never answered is not asked again: TakeAnswer gives the answer of then.
+rules::Judged CustomRule::Hand(const Question& question, const nlohmann::json& message, std::string about) {
+  if (!EndsHere(question)) process_->Ask(message, std::move(about));
+  asked_.push_back(question);
   return rules::Judged::kPending;
+}
+
+bool CustomRule::EndsHere(const Question& question) const {
+  if (!declared_) return false;
+  const bool at_end = question.asked == Asked::kEnd;
+  return question.global_step >= declared_->global_step && (declared_->asked != Asked::kEnd || at_end);
+}
+
+void CustomRule::OnTimeLimitReached(const rules::TimeLimitReached& reached) {
+  const int64_t limit = reached.asked == Asked::kStart ? host_.start_millis : host_.answer_millis;
+  // A rule that was mended since, or that is given more time, gets its chance.
+  if (reached.code == code_ && static_cast<double>(limit) / 1e3 <= reached.seconds) declared_ = reached;
 }
 
 void CustomRule::OnWorkerLost(const rules::LostWorker& worker) {
@@ -34,15 +50,27 @@ void CustomRule::OnWorkerLost(const rules::LostWorker& worker) {
 }
 
 std::optional<rules::Answer> CustomRule::TakeAnswer() {
-  while (process_) {
-    auto reply = process_->Take();
+  while (process_ || !asked_.empty()) {
+    rules::Answer answer;
+    if (!asked_.empty()) answer.global_step = asked_.front().global_step;
+    if (!asked_.empty() && EndsHere(asked_.front())) {
+      answer.judged = Status(Code::kDeadlineExceeded, declared_->details);
+      return answer;
+    }
+    auto reply = process_ ? process_->Take() : std::nullopt;
     if (!reply) return std::nullopt;
     if (reply->status.ok() && !ready_) {
       ready_ = true;
       continue;
     }
-    rules::Answer answer;
-    if (!asked_.empty()) answer.global_step = asked_.front();
+    if (reply->status.code() == Code::kDeadlineExceeded && !asked_.empty()) {
+      rules::TimeLimitReached& reached = reached_.emplace();
+      reached.code = code_;
+      reached.asked = ready_ ? asked_.front().asked : Asked::kStart;
+      reached.global_step = answer.global_step;
+      reached.seconds = static_cast<double>(ready_ ? host_.answer_millis : host_.start_millis) / 1e3;
+      reached.details = reply->status.message();
+    }
     if (reply->status.ok() && !asked_.empty()) {
       asked_.pop_front();
       auto read = ReadAnswer(reply->json, answer.global_step);

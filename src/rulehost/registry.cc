@@ -1,12 +1,28 @@
 #include "rulehost/registry.h"
 
+#include <nlohmann/json.hpp>
+#include <span>
+
 #include "base/file.h"
+#include "base/hash.h"
 #include "rulehost/custom_rule.h"
 #include "rulehost/host_command.h"
 #include "rulehost/host_process.h"
 #include "rulehost/messages.h"
 
 namespace tdbg::rulehost {
+namespace {
+
+// Of a file that changed or went meanwhile: of nothing, which is no other file's.
+std::string CodeOf(const plan::RuleConfig& config) {
+  const auto file = base::LocalFileSystem().ReadFile(config.file);
+  const std::string text = nlohmann::json({config.rule, config.parameters})
+                               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                           (file.ok() ? *file : "");
+  return base::Hex64(base::Hash64(std::as_bytes(std::span(text))));
+}
+
+}  // namespace
 
 Result<Description> Describe(const plan::RuleConfig& config) {
   if (!base::LocalFileSystem().Exists(config.file)) {
@@ -54,8 +70,8 @@ Result<std::unique_ptr<rules::Rule>> Registry::MakeFor(const plan::RuleConfig& c
                         rules::Parameters::Parse(found->second.info, config.parameters));
   TDBG_ASSIGN_OR_RETURN(HostOptions host, HostFor(config));
   return std::unique_ptr<rules::Rule>(std::make_unique<CustomRule>(
-      std::move(host), JudgeMessage(config, parameters, options_.run, options_.attempt),
-      found->second.needs));
+      std::move(host), JudgeMessage(config, parameters, options_.run, options_.attempt), found->second.needs,
+      CodeOf(config)));
 }
 
 }  // namespace tdbg::rulehost

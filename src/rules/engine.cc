@@ -20,6 +20,10 @@ namespace {
 
 constexpr const char* kRuleStateNames[] = {"InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopped"};
 
+const std::string& NameOf(const plan::RuleConfig& config, const RuleInfo& info) {
+  return config.name.empty() ? info.class_name : config.name;
+}
+
 bool Overlaps(const LossInfo& loss, int64_t start, int64_t end) {
   return loss.first_step < end && (loss.last_step < 0 || loss.last_step >= start);
 }
@@ -59,6 +63,7 @@ struct Engine::Impl {
   std::vector<RuleStatus> statuses;
   std::vector<LostWorker> lost;
   std::vector<Stall> stalls;
+  std::vector<TimeLimitReached> declared_limits, found_limits;
   size_t next_stall = 0;
   size_t next = 0;  // position of the first step not judged yet
   int64_t last_judged_step = -1;
@@ -81,6 +86,10 @@ struct Engine::Impl {
     rule->Enter(environment);
     rule->OnAnswer([this] { Answered(); });
     for (const LostWorker& worker : lost) rule->OnWorkerLost(worker);
+    TDBG_ASSIGN_OR_RETURN(const RuleInfo* const info, registry->FindFor(config));
+    for (const TimeLimitReached& reached : declared_limits) {
+      if (reached.rule == NameOf(config, *info)) rule->OnTimeLimitReached(reached);
+    }
     return rule;
   }
 
@@ -100,7 +109,7 @@ struct Engine::Impl {
     const plan::Need need = running.rule->Needs();
     TDBG_ASSIGN_OR_RETURN(running.needed, Selector::Make(need.collections, need.tensor_regex));
     RuleStatus status;
-    status.name = config.name.empty() ? info->class_name : config.name;
+    status.name = NameOf(config, *info);
     status.rule = info->class_name;
     for (const RuleStatus& other : statuses) {
       if (other.name == status.name) {
@@ -220,6 +229,10 @@ struct Engine::Impl {
         if (!answer) break;
         --rules[i].owed;
         if (!answer->judged.ok()) {
+          if (auto reached = rules[i].rule->ReachedTimeLimit()) {
+            reached->rule = statuses[i].name;
+            found_limits.push_back(*std::move(reached));
+          }
           // In the rule's own words; a code of ours would say that we are at fault.
           Settle(i, RuleState::kError, answer->judged.status().message(), wall_nanos);
           changed->push_back(i);
@@ -403,6 +416,15 @@ void Engine::DeclareLost(LostWorker worker) {
 }
 
 void Engine::DeclareStalled(const Stall& stall) { impl_->stalls.push_back(stall); }
+
+void Engine::DeclareTimeLimit(const TimeLimitReached& reached) {
+  for (size_t i = 0; i < impl_->rules.size(); ++i) {
+    if (impl_->statuses[i].name == reached.rule) impl_->rules[i].rule->OnTimeLimitReached(reached);
+  }
+  impl_->declared_limits.push_back(reached);
+}
+
+std::vector<TimeLimitReached> Engine::TakeTimeLimits() { return std::exchange(impl_->found_limits, {}); }
 
 std::optional<double> Engine::StallThreshold() const {
   std::optional<double> least;

@@ -74,6 +74,10 @@ class Engine {
   /// The heartbeat stood still. Rules that wait for that judge it before the step behind `after_step`, live
   /// and in replay. Whoever calls this live writes it down; in the order in which they were found.
   void DeclareStalled(const Stall& stall);
+  /// This rule ran into its time limit while the run was watched. For replay, before its first Advance.
+  void DeclareTimeLimit(const TimeLimitReached& reached);
+  /// Those that were found since the last call; whoever runs the engine live writes them down.
+  std::vector<TimeLimitReached> TakeTimeLimits();
   /// The fewest seconds of standstill that a rule in progress wants to hear of.
   std::optional<double> StallThreshold() const;
   /// Does this rule, by its parameters, ask for the job to be stopped at a finding?

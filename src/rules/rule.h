@@ -95,6 +95,18 @@ struct Stall {
   double seconds = 0;       ///< how long it had stood still when it was found
 };
 
+/// A rule that judges in a process of its own ran into its time limit. Found by a clock, so it is an event,
+/// and replay obeys the event.
+struct TimeLimitReached {
+  enum class Asked : uint8_t { kStart = 0, kStep = 1, kEnd = 2 };
+  std::string rule;  ///< configuration name
+  std::string code;  ///< of what ran: another file, class or parameters are another rule
+  Asked asked = Asked::kStep;
+  int64_t global_step = 0;  ///< kStart: the first step that waited; kEnd: the last one
+  double seconds = 0;       ///< the limit
+  std::string details;
+};
+
 /// A document that a rule made of what it has seen so far.
 struct Report {
   std::string file_name;  ///< "xgboost_report.html"
@@ -156,6 +168,11 @@ class Rule {
   virtual std::optional<Answer> TakeAnswer() { return std::nullopt; }
   /// `answered` is called, from any thread, when TakeAnswer has something new.
   virtual void OnAnswer(std::function<void()> answered) { (void)answered; }
+  /// Was the last answer's error the clock's? `rule` is left for the engine to fill in.
+  virtual std::optional<TimeLimitReached> ReachedTimeLimit() const { return std::nullopt; }
+  /// It did so when the run was watched. If that was the same rule with no more time than now, it ends there
+  /// in the same words.
+  virtual void OnTimeLimitReached(const TimeLimitReached& reached) { (void)reached; }
   /// It has ended, and is not asked again: a process of its own may go.
   virtual void Ended() {}
   /// What the rule wrote to its standard streams, the last few kilobytes; for whoever debugs it.

@@ -15,6 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kAsked[] = {"start", "step", "end"};  // by rules::TimeLimitReached::Asked; stored
+
 constexpr rules::RuleState kStates[] = {rules::RuleState::kInProgress, rules::RuleState::kNoIssuesFound,
                                         rules::RuleState::kIssuesFound, rules::RuleState::kError,
                                         rules::RuleState::kStopped};
@@ -77,6 +79,20 @@ rules::RuleStatus StatusOf(const Json& json) {
     status.findings.push_back(std::move(finding));
   }
   return status;
+}
+
+rules::TimeLimitReached TimeLimitOf(const Json& json) {
+  rules::TimeLimitReached reached;
+  reached.rule = TextOf(json, "name");
+  reached.code = TextOf(json, "code");
+  const std::string asked = TextOf(json, "asked");
+  for (size_t i = 0; i < std::size(kAsked); ++i) {
+    if (asked == kAsked[i]) reached.asked = static_cast<rules::TimeLimitReached::Asked>(i);
+  }
+  reached.global_step = IntOf(json, "global_step");
+  reached.seconds = NumberOf(json, "seconds");
+  reached.details = TextOf(json, "details");
+  return reached;
 }
 
 // Calls f(kind, object) for every whole line.
@@ -159,6 +175,17 @@ std::string StalledFields(const rules::Stall& stall) {
   return Dump(json);
 }
 
+std::string TimeLimitFields(const rules::TimeLimitReached& reached) {
+  Json json;
+  json["name"] = reached.rule;
+  json["asked"] = kAsked[static_cast<size_t>(reached.asked)];
+  json["global_step"] = reached.global_step;
+  json["seconds"] = reached.seconds;
+  json["code"] = reached.code;
+  json["details"] = reached.details;
+  return Dump(json);
+}
+
 std::string ActionFields(const ActionOutcome& outcome) {
   Json json;
   json["name"] = outcome.rule;
@@ -225,8 +252,14 @@ Result<Decisions> ReadDecisions(const std::string& run_path) {
     } else if (kind == "stalled") {
       decisions->stalls.push_back(
           {IntOf(json, "attempt"), IntOf(json, "after_step"), NumberOf(json, "seconds")});
+    } else if (kind == "rule_time_limit") {
+      decisions->time_limits.push_back(TimeLimitOf(json));
     } else if (kind == "rule_status") {
       decisions->stalls_were_watched |= TextOf(json, "rule") == "StalledTrainingRule";
+      // The last watcher's verdict is the run's, and this is how one begins.
+      if (StatusOf(json).state != rules::RuleState::kInProgress) return;
+      std::erase_if(decisions->time_limits,
+                    [&](const auto& reached) { return reached.rule == TextOf(json, "name"); });
     } else if (kind == "job_started") {
       decisions->end.reset();
     } else if (kind == "job_ended") {

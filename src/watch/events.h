@@ -13,7 +13,8 @@
 namespace tdbg::watch {
 
 /// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, stalled,
-/// job_ended, watch_error. \param fields_json  an object; its members follow kind, wall_nanos and time
+/// rule_time_limit, job_ended, watch_error. \param fields_json  an object; its members follow kind,
+/// wall_nanos and time
 std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
 
 /// Statuses as `tdbg status` shows them for a run that is or was watched: the latest of each rule in
@@ -24,6 +25,8 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
 struct Decisions {
   std::vector<rules::LostWorker> lost;
   std::vector<rules::Stall> stalls;
+  /// Of rules that no later watcher judged again.
+  std::vector<rules::TimeLimitReached> time_limits;
   bool stalls_were_watched = false;  ///< a rule that waits for stalls was watching: there were no others
   /// Of the job's last ending; nothing while it runs or where nobody launched it.
   std::optional<rules::JobEnd> end = {};
@@ -38,6 +41,7 @@ Result<Decisions> ReadDecisions(const std::string& run_path);
 std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, const std::string& run = {});
 std::string WorkerLostFields(const rules::LostWorker& worker);
 std::string StalledFields(const rules::Stall& stall);
+std::string TimeLimitFields(const rules::TimeLimitReached& reached);
 struct ActionOutcome {
   std::string rule, action, target, output;
   int64_t global_step = 0, attempt = 0, millis = 0;

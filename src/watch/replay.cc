@@ -75,6 +75,7 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   if (const auto plan = PlanOf(trial.path())) (void)engine->DoubtInputs(*plan);
   for (const rules::LostWorker& worker : decisions.lost) engine->DeclareLost(worker);
   for (const rules::Stall& stall : decisions.stalls) engine->DeclareStalled(stall);
+  for (const rules::TimeLimitReached& reached : decisions.time_limits) engine->DeclareTimeLimit(reached);
   auto refreshed = trial.Refresh();
   if (!refreshed.ok()) return refreshed.status();
   auto judged = engine->Advance(trial, wall_nanos);

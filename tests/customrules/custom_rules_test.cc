@@ -1,6 +1,7 @@
 // Users' own rules beside built-in ones, live and again: what they find, and that what they break is theirs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <filesystem>
 #include <random>
@@ -189,6 +190,45 @@ TEST_F(CustomRulesTest, WhateverTheTimingLiveIsReplay) {
     const std::string live = Verdict(Live(configs, seed));
     EXPECT_EQ(live, Replayed(configs)) << "seed " << seed;
   }
+}
+
+TEST_F(CustomRulesTest, ATimeLimitThatWasReachedIsAnEventAndReplayObeys) {
+  std::vector<plan::RuleConfig> configs;
+  for (const char* how : {"slow at the start", "slow at step 3", "slow at the end"}) {
+    auto config = Own("Saboteur", {{"how", how}});
+    config.name = how;
+    config.limit_seconds = config.limit_start_seconds = 1;
+    configs.push_back(config);
+  }
+  ::setenv("TDBG_TEST_HANG", "1", 1);
+  const auto statuses = Live(configs);
+  ::unsetenv("TDBG_TEST_HANG");
+  ASSERT_EQ(statuses.size(), 3u);
+  EXPECT_THAT(statuses[0].details,
+              StartsWith("it was still busy after 1 s (limit_start_seconds) while it started"));
+  EXPECT_THAT(statuses[1].details, StartsWith("it was still busy after 1 s (limit_seconds) at step 3,"));
+  EXPECT_THAT(statuses[2].details,
+              StartsWith("it was still busy after 1 s (limit_seconds) at the end of the run,"));
+  EXPECT_EQ(statuses[1].steps_judged, 3);
+  EXPECT_EQ(statuses[2].steps_judged, 100);
+  // Nothing holds these rules up any more: what they say now is what the events tell.
+  EXPECT_EQ(Verdict(statuses), Replayed(configs));
+
+  auto other = configs[1];
+  other.limit_seconds = 2;
+  EXPECT_THAT(Replayed({other}), StartsWith("slow at step 3 NoIssuesFound judged 100")) << "more time";
+  other.limit_seconds = 1;
+  other.parameters["how"] = "nothing";
+  EXPECT_THAT(Replayed({other}), StartsWith("slow at step 3 NoIssuesFound judged 100")) << "another rule";
+
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = configs;
+  auto again = watch::Watcher::Create(std::move(options));
+  TDBG_ASSERT_OK(again);
+  TDBG_EXPECT_OK((*again)->Follow());
+  EXPECT_THAT(Verdict((*again)->statuses()), Not(HasSubstr("Error")));
+  EXPECT_EQ(Verdict((*again)->statuses()), Replayed(configs)) << "the last watcher's verdict holds";
 }
 
 TEST_F(CustomRulesTest, StepsOutsideOfStartAndEndAreNotHandedOver) {

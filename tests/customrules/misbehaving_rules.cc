@@ -1,6 +1,7 @@
 // Rules of a shared library, made as a user makes them. One judges; the others break what can be broken.
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -48,6 +49,11 @@ class LargeGradient : public Rule {
   const double threshold_;
 };
 
+// Slow only while the environment says so, as a rule on a busy machine is.
+void HangIfTold() {
+  while (std::getenv("TDBG_TEST_HANG")) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
 // Judges like the one above, and at step 3 does what its parameter says.
 class Saboteur : public Rule {
  public:
@@ -58,14 +64,17 @@ class Saboteur : public Rule {
   }
   explicit Saboteur(const Parameters& parameters) : how_(parameters.Text("how")) {
     if (how_ == "refuse") throw std::invalid_argument("no such way: refuse");
+    if (how_ == "slow at the start") HangIfTold();
   }
   Judged Invoke(const Step& step) override {
     if (step.global_step() < 3) return Judged::kJudged;
     std::printf("about to %s\n", how_.c_str());
+    if (how_ == "slow at step 3") HangIfTold();
     if (how_ == "throw") throw std::runtime_error("thrown on purpose");
     if (how_ == "throw an int") throw 1;
     if (how_ == "segfault") {
-      std::memset(reinterpret_cast<void*>(how_.size()), 1, 1);
+      volatile uintptr_t nowhere = 8;  // the compiler must not know
+      *reinterpret_cast<volatile char*>(nowhere) = 1;
     }
     if (how_ == "hang") {
       while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -76,6 +85,10 @@ class Saboteur : public Rule {
     }
     if (how_ == "exit") std::_Exit(7);
     return Judged::kJudged;
+  }
+  Judged AtEnd(const Step&) override {
+    if (how_ == "slow at the end") HangIfTold();
+    return Judged::kNotDue;
   }
 
  private:
