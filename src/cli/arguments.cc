@@ -66,6 +66,12 @@ Status Assign(const std::string& piece, plan::RuleConfig* rule) {
     rule->on_issue.push_back(value);
   } else if (key == "name") {
     rule->name = value;
+  } else if (key == "action_cooldown_seconds") {
+    rule->action_cooldown_seconds = base::ParseInt(value);
+    if (!rule->action_cooldown_seconds || *rule->action_cooldown_seconds < 0) {
+      return InvalidArgument(
+          fmt::format("--rule {}: found {}={}; accepted: whole seconds, 0 or more", rule->rule, key, value));
+    }
   } else if (!rule->file.empty() && key.starts_with("limit_")) {
     return AssignLimit(key, value, rule);
   } else if (!rule->parameters.emplace(key, value).second) {

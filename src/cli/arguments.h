@@ -26,8 +26,8 @@ struct Arguments {
 Arguments SplitArguments(std::span<const std::string> words);
 
 /// One --rule: what SplitArguments joined, or "NAME:key=value,key=value". A comma separates only in front of
-/// another `key=`, so regular expressions may hold commas. `name` and `on_issue` are the rule's, the rest its
-/// parameters'.
+/// another `key=`, so regular expressions may hold commas. `name`, `on_issue` and
+/// `action_cooldown_seconds` are the rule's, the rest its parameters'.
 /// \error kInvalidArgument
 Result<plan::RuleConfig> ParseRuleFlag(const std::string& text);
 

@@ -162,6 +162,7 @@ std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
   }
   for (plan::RuleConfig& rule : rules) {
     if (rule.on_issue.empty()) rule.on_issue = config.on_issue;
+    if (!rule.action_cooldown_seconds) rule.action_cooldown_seconds = config.action_cooldown_seconds;
   }
   return rules;
 }
@@ -181,6 +182,7 @@ std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
     if (!rule.name.empty()) entry["name"] = rule.name;
     entry["parameters"] = rule.parameters;
     entry["on_issue"] = rule.on_issue;
+    if (rule.action_cooldown_seconds) entry["action_cooldown_seconds"] = *rule.action_cooldown_seconds;
     list.push_back(std::move(entry));
   }
   nlohmann::ordered_json document;

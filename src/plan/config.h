@@ -24,6 +24,7 @@ struct Source {
 struct CollectionConfig {
   std::string name;
   std::vector<std::string> include_regex, tensor_names, reductions;
+  std::vector<Statistic> statistics;  ///< derived ones, at summaries.every
   std::map<std::string, std::string>
       save;  ///< save_interval, start_step, end_step, save_steps, with mode prefixes "train."
   std::optional<bool> raw, summaries, histogram;
@@ -40,6 +41,9 @@ struct RuleConfig {
   std::string name;  ///< RuleConfigurationName; empty: the class name
   std::map<std::string, std::string> parameters;
   std::vector<std::string> on_issue;  ///< "stop", "exec:CMD", "webhook:URL"; empty: the run's
+  /// A rule that hits again so soon (the job's next attempt) does not send the same webhook, mail or command
+  /// again. Nothing: the run's, else five minutes.
+  std::optional<int64_t> action_cooldown_seconds;
   /// Instead of the values the rule would have kept by itself; beside what the user's own collections keep.
   std::vector<CollectionConfig> collections_to_save;
   std::string where;  ///< "debug.yaml:12", "--rule", for messages
@@ -65,6 +69,7 @@ struct Config {
   std::vector<RuleConfig> rules;
   bool rules_said = false;            ///< `rules:` was written, if only as an empty list: no default rule
   std::vector<std::string> on_issue;  ///< for all rules
+  std::optional<int64_t> action_cooldown_seconds;
   std::optional<int64_t> stop_grace_seconds;
   /// TensorBoard files during the run: their directory; "" for <run>/tensorboard.
   std::optional<std::string> tensorboard_directory;

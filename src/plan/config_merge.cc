@@ -21,6 +21,7 @@ void MergeCollection(CollectionConfig* earlier, const CollectionConfig& later) {
   Append(&earlier->include_regex, later.include_regex);
   Append(&earlier->tensor_names, later.tensor_names);
   if (!later.reductions.empty()) earlier->reductions = later.reductions;
+  Append(&earlier->statistics, later.statistics);
   for (const auto& [key, value] : later.save) earlier->save[key] = value;
   Override(&earlier->raw, later.raw);
   Override(&earlier->summaries, later.summaries);
@@ -44,6 +45,7 @@ Config MergeConfigs(Config earlier, const Config& later) {
   Override(&earlier.journal_bytes, later.journal_bytes);
   Override(&earlier.budget_bytes, later.budget_bytes);
   Override(&earlier.stop_grace_seconds, later.stop_grace_seconds);
+  Override(&earlier.action_cooldown_seconds, later.action_cooldown_seconds);
   Override(&earlier.tensorboard_directory, later.tensorboard_directory);
   Override(&earlier.tensorboard_every, later.tensorboard_every);
   Override(&earlier.smdebug_directory, later.smdebug_directory);

@@ -12,15 +12,16 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const Names kTopKeys = {"dir",         "summaries", "context",  "record_end",
-                        "step_by",     "when_full", "journal",  "budget",
-                        "collections", "rules",     "on_issue", "stop_grace_seconds",
-                        "tensorboard", "format"};
+const Names kTopKeys = {"dir",         "summaries", "context",
+                        "record_end",  "step_by",   "when_full",
+                        "journal",     "budget",    "collections",
+                        "rules",       "on_issue",  "stop_grace_seconds",
+                        "tensorboard", "format",    "action_cooldown_seconds"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
 const Names kRuleKeys = {"rule", "rule_file", "name", "parameters", "on_issue", "collections_to_save",
-                         "limit_seconds", "limit_start_seconds", "limit_memory",
+                         "limit_seconds", "limit_start_seconds", "limit_memory", "action_cooldown_seconds",
                          // As SageMaker's SDK and its requests call them.
                          "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters",
                          "RuleEvaluatorImage"};
@@ -30,7 +31,8 @@ const Names kWhenFull = {"drop_raw", "block"};
 
 const Names& CollectionKeys() {
   static const Names keys = [] {
-    Names all = {"name", "include_regex", "tensor_names", "raw", "summaries", "histogram", "reductions"};
+    Names all = {"name",      "include_regex", "tensor_names", "raw",
+                 "summaries", "histogram",     "reductions",   "statistics"};
     all.insert(all.end(), SaveKeys().begin(), SaveKeys().end());
     for (const std::string& mode : SaveModes()) {
       for (const std::string& key : SaveKeys()) all.push_back(mode + "." + key);
@@ -82,6 +84,14 @@ CollectionConfig ReadCollection(const ConfigNode& node, std::string name) {
       if (std::find(Reductions().begin(), Reductions().end(), r) == Reductions().end()) {
         n.Fail(UnknownName("reduction", r, Reductions()));
       }
+    }
+  });
+  node.At("statistics", [&](const ConfigNode& n) {
+    // Their parameters hold commas, so one string is one statistic.
+    for (const std::string& id : n.Regexes()) {
+      auto statistic = Statistic::FromId(id);
+      if (!statistic.ok()) return n.Fail(statistic.status().message());
+      c.statistics.push_back(*std::move(statistic));
     }
   });
   for (const auto& [key, unused] : node.value().items()) {
@@ -201,6 +211,7 @@ RuleConfig ReadRule(const ConfigNode& node) {
       r.collections_to_save.push_back(ReadSavedCollection(n.Item(i)));
   });
   node.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &r.on_issue); });
+  node.At("action_cooldown_seconds", [&](const ConfigNode& n) { r.action_cooldown_seconds = n.Int(0); });
   return r;
 }
 
@@ -270,6 +281,7 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   root.At("tensorboard", [&](const ConfigNode& n) { ReadTensorBoard(n, &c); });
   root.At("format", [&](const ConfigNode& n) { ReadFormat(n, &c); });
   root.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &c.on_issue); });
+  root.At("action_cooldown_seconds", [&](const ConfigNode& n) { c.action_cooldown_seconds = n.Int(0); });
   root.At("collections", [&](const ConfigNode& n) {
     if (n.value().is_array()) {
       for (size_t i = 0; i < n.value().size(); ++i) c.collections.push_back(ReadCollectionItem(n.Item(i)));

@@ -47,15 +47,37 @@ std::string Contradiction(const char* text, const std::vector<Need>& needs = {})
   return plan.status().message();
 }
 
+TEST(ConfigTest, DerivedStatisticsAreKeptBesideOrInsteadOfSummaries) {
+  Need need;
+  need.who = "r";
+  need.collections_to_save.emplace_back().name = "relu_output";
+  const char* const text = R"json({"collections": {"relu_output": {
+      "summaries": false, "statistics": ["count_above(0)", "sums(-1)"]}}})json";
+  const Plan plan = Resolved(text, {need});
+  const CollectionPlan& kept = Find(plan, "relu_output");
+  EXPECT_TRUE(kept.keep);
+  ASSERT_EQ(kept.statistics.size(), 2u) << "a rule that saves the same collection takes nothing away";
+  EXPECT_EQ(kept.statistics[1].Id(), "sums(-1)");
+  EXPECT_FALSE(Find(Resolved(text), "relu_output").summaries);
+  EXPECT_TRUE(Find(Resolved(text), "relu_output").keep);
+  EXPECT_THAT(Contradiction(R"json({"summaries": {"every": 0},
+                                    "collections": {"relu_output": {"statistics": "sums(1)"}}})json"),
+              HasSubstr("summaries.every"));
+}
+
 TEST(ConfigTest, EveryKeyIsRead) {
-  const Config c = Parsed(R"({
+  const Config c = Parsed(R"json({
     "dir": "runs/a", "summaries": {"every": 10, "histograms": false}, "context": "False", "record_end": true,
     "step_by": "forward", "when_full": "block", "journal": {"size": "16MiB", "directory": "/tmp"},
-    "budget": 1000, "stop_grace_seconds": "5", "on_issue": "exec:mail -s a,b me",
+    "budget": 1000, "stop_grace_seconds": "5", "on_issue": "exec:mail -s a,b me", "action_cooldown_seconds": 60,
     "collections": {"weights": {"save_interval": 100, "train.save_steps": [1, 2], "raw": true, "histogram": false},
-                    "mine": {"include_regex": ["a,b", "c"], "tensor_names": "x, y", "reductions": "abs_mean,max"}},
+                    "mine": {"include_regex": ["a,b", "c"], "tensor_names": "x, y", "reductions": "abs_mean,max",
+                             "statistics": ["count_within(-1,1)", "sums(1)"]}},
     "rules": ["ExplodingTensor", {"rule": "vanishing_gradient", "name": "v", "parameters": {"threshold": 1e-6,
-              "on": true, "names": ["a", "b"]}, "on_issue": ["stop"]}]})");
+              "on": true, "names": ["a", "b"]}, "on_issue": ["stop"], "action_cooldown_seconds": 0}]})json");
+  EXPECT_EQ(c.action_cooldown_seconds, 60);
+  EXPECT_EQ(c.rules.at(1).action_cooldown_seconds, 0);
+  EXPECT_EQ(c.collections.at(0).statistics.size() + c.collections.at(1).statistics.size(), 2u);
   EXPECT_EQ(c.dir, "runs/a");
   EXPECT_EQ(c.summaries_every, 10);
   EXPECT_EQ(c.histograms, false);
@@ -93,6 +115,9 @@ TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
       Refusal(R"({"collections": {"weights": {"save_interval": 0}}})"),
       HasSubstr("collections.weights.save_interval: found \"0\", expected an integer of at least 1 (steps)"));
   EXPECT_THAT(Refusal(R"({"collections": {"weights": {"reductions": "abs_l1"}}})"), HasSubstr("abs_l1_norm"));
+  EXPECT_THAT(Refusal(R"({"collections": {"weights": {"statistics": "count_over"}}})"),
+              HasSubstr("count_above(threshold)"));
+  EXPECT_THAT(Refusal(R"({"action_cooldown_seconds": -1})"), HasSubstr("action_cooldown_seconds"));
   EXPECT_THAT(Refusal(R"({"on_issue": ["halt"]})"),
               HasSubstr("Accepted: stop, exec:COMMAND, webhook:URL, email:ADDRESS"));
   EXPECT_THAT(Refusal(R"({"journal": {"size": "12"}})"), HasSubstr("at least 1MiB"));

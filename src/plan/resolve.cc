@@ -96,6 +96,7 @@ Status AddCollection(const CollectionConfig& c, Plan* plan) {
   target->include_regex.insert(target->include_regex.end(), c.include_regex.begin(), c.include_regex.end());
   target->tensor_names.insert(target->tensor_names.end(), c.tensor_names.begin(), c.tensor_names.end());
   target->reductions = c.reductions;
+  target->statistics.insert(target->statistics.end(), c.statistics.begin(), c.statistics.end());
   target->summaries = c.summaries.value_or(true);
   target->histogram = c.histogram.value_or(target->histogram);
 
@@ -119,12 +120,16 @@ Status AddCollection(const CollectionConfig& c, Plan* plan) {
                     "reductions are answered from statistics, and those are switched off");
     }
   }
+  if (!c.statistics.empty() && plan->summaries_every == 0) {
+    return Refuse(c.where, what + ".statistics",
+                  "derived statistics are taken at summaries.every, and 0 switches them off");
+  }
   for (int m = 1; m < kModes; ++m) {
     target->raw[m].reset();
     if (!raw) continue;
     TDBG_ASSIGN_OR_RETURN(target->raw[m], ScheduleOf(c, SaveModes()[static_cast<size_t>(m - 1)]));
   }
-  target->keep = target->summaries || raw;
+  target->keep = target->summaries || raw || !target->statistics.empty();
   return OkStatus();
 }
 

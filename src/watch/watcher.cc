@@ -27,6 +27,7 @@ constexpr int64_t kOpenMillis = 100;
 constexpr size_t kStepsBackForLoss = 64;
 // A report is made of everything seen so far; more often than a person reloads it would be waste.
 constexpr int64_t kReportMillis = 5000;
+constexpr int64_t kCooldownSeconds = 300;
 constexpr int64_t kPatienceMillis = 2000;  // until somebody in front of a terminal wonders
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
@@ -148,7 +149,7 @@ struct Watcher::Impl {
   // Once per finding, whoever watches: another watcher of this run, or of its next attempt, finds it again.
   // And the same rule does not send the same thing twice within the cool-down; what speaks to the job is not
   // sent.
-  void LeaveOutTaken(const actions::Notice& notice, int64_t wall_nanos,
+  void LeaveOutTaken(const actions::Notice& notice, int64_t wall_nanos, int64_t cooldown_seconds,
                      std::vector<std::shared_ptr<actions::Action>>* list) {
     if (list->empty()) return;
     const auto taken = ReadActions(options.run);
@@ -160,8 +161,8 @@ struct Watcher::Impl {
           continue;
         }
         const bool same = before.global_step == notice.global_step && before.attempt == notice.attempt;
-        const bool soon = !action->needs_job() &&
-                          wall_nanos - before.wall_nanos < options.action_cooldown_millis * 1'000'000;
+        const bool soon =
+            !action->needs_job() && (wall_nanos - before.wall_nanos) / 1'000'000'000 < cooldown_seconds;
         if (!same && !soon) continue;
         if (!same) Log(action->name() + " for rule " + notice.rule + " was done a moment ago; not again");
         return true;
@@ -171,6 +172,8 @@ struct Watcher::Impl {
   }
 
   void Tell(const std::vector<size_t>& changed, int64_t wall_nanos, bool job_is_gone) {
+    for (const rules::TimeLimitReached& reached : engine->TakeTimeLimits())
+      Event("rule_time_limit", wall_nanos, TimeLimitFields(reached));
     for (const size_t i : changed) {
       const rules::RuleStatus& status = engine->statuses()[i];
       const bool hit = status.state == rules::RuleState::kIssuesFound && !status.findings.empty();
@@ -190,7 +193,8 @@ struct Watcher::Impl {
       auto list = actions[i];
       // Nothing is left to stop, and a signal to a group that is gone may reach somebody else.
       if (job_is_gone) std::erase_if(list, [](const auto& action) { return action->needs_job(); });
-      LeaveOutTaken(notice, wall_nanos, &list);
+      const int64_t cooldown = options.rules[i].action_cooldown_seconds.value_or(kCooldownSeconds);
+      LeaveOutTaken(notice, wall_nanos, cooldown, &list);
       runner.Start(std::move(notice), std::move(list));
     }
     const std::lock_guard lock(mutex);

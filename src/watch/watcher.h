@@ -29,9 +29,6 @@ struct WatchOptions {
   /// A worker that was announced (world size) and still has not written anything so long after the others
   /// committed a step is declared lost, and the steps are judged without it. An event, which replay obeys.
   int64_t lost_after_millis = 60'000;
-  /// A rule that hits again so soon (the job's next attempt) does not send the same webhook, mail or command
-  /// again. One finding is acted on once, whenever it is seen.
-  int64_t action_cooldown_millis = 300'000;
   /// One line for people about something that failed. Empty: stderr, with "tdbg: " in front.
   std::function<void(const std::string& line)> log;
 };

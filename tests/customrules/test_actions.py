@@ -131,6 +131,26 @@ def test_a_finding_is_acted_on_once_whoever_watches(fresh, hooks):
     assert len(got) == seen and len(actions_of(fresh)) == 1
 
 
+@pytest.mark.parametrize("cooldown, sent", [("3600", 1), ("0", 2), (None, 1)])
+def test_the_jobs_next_attempt_sends_the_same_again_only_after_the_cool_down(fresh, hooks, cooldown, sent):
+    got, url = hooks
+    file = fresh.file("rule.py", RULE)
+    words = [] if cooldown is None else [f"action_cooldown_seconds={cooldown}"]
+    for attempt in range(2):
+        done = fresh("watch", fresh.run, "--rule-file", f"{file}:Grows", *words, "--on-issue", f"webhook:{url}", "--quiet",
+                     env={"no_proxy": "127.0.0.1"})
+        assert done.returncode == 1, done.stderr
+        assert ("was done a moment ago" in done.stderr) == (attempt == 1 and sent == 1), done.stderr
+        write_run(fresh.run)    # the next attempt: the same steps, the same hit, a finding of its own
+    assert len(actions_of(fresh)) == sent
+
+
+def test_a_cool_down_that_is_no_number_is_refused(judge):
+    file = judge.file("rule.py", RULE)
+    done = judge("watch", judge.run, "--rule-file", f"{file}:Grows", "action_cooldown_seconds=soon")
+    assert done.returncode == 2 and "found action_cooldown_seconds=soon; accepted: whole seconds" in done.stderr
+
+
 def test_sagemakers_action_json_is_understood(fresh, mails):
     inbox, url = mails
     file = fresh.file("rule.py", RULE)
