@@ -1,16 +1,19 @@
 // tdbg rules: which rules there are, what one takes, and its page.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
 #include "cli/command.h"
+#include "cli/configuration.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
 #include "cli/markdown.h"
 #include "cli/rule_template.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "rulehost/registry.h"
 #include "rules/pages.h"
 #include "rules/rule.h"
 
@@ -51,6 +54,17 @@ void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
   if (!table.empty()) fmt::print("{}", table.Format(wide));
 }
 
+// What the run keeps because of it, as a sentence; empty where it declares nothing.
+std::string NeedsText(const plan::Need& needs) {
+  if (needs.collections.empty() && needs.tensor_regex.empty()) return {};
+  std::vector<std::string> what = needs.collections;
+  for (const std::string& regex : needs.tensor_regex) what.push_back("tensors like " + regex);
+  std::string text =
+      fmt::format("Needs {} of {}", needs.raw ? "values" : "statistics", fmt::join(what, ", "));
+  if (needs.raw_schedule) text += fmt::format(", every {} steps", needs.raw_schedule->interval);
+  return text + ".";
+}
+
 class RulesCommand : public Command {
  public:
   std::string name() const override { return "rules"; }
@@ -59,8 +73,12 @@ class RulesCommand : public Command {
     app.add_option("NAME", words_,
                    "a rule: VanishingGradient or vanishing_gradient, for its parameters; show "
                    "NAME for its page")
-        ->type_name("[show] NAME | new NAME [DIR]")
+        ->type_name("[show] NAME | [show] FILE:CLASS | new NAME [DIR]")
         ->expected(0, 3);
+    app.add_option("--rule-file", files_, "a rule of your own instead of NAME")
+        ->type_name("FILE:CLASS [KEY=VALUE ...]")
+        ->expected(1)
+        ->allow_extra_args(false);
     app.add_flag("--python", python_, "new: a rule in Python, with a test (default)");
     app.add_flag("--cpp", cpp_, "new: a rule in C++, with a Makefile and a test")->excludes("--python");
     app.add_flag("--json", json_, "one JSON document on stdout");
@@ -73,6 +91,15 @@ class RulesCommand : public Command {
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
     const rules::RuleRegistry& registry = rules::BuiltinRules();
     const bool show = !words_.empty() && words_[0] == "show";
+    if (words_.size() == (show ? 2u : 1u) && words_.back().find(':') != std::string::npos) {
+      files_.push_back(words_.back());  // no built-in rule is called so
+      words_.pop_back();
+    }
+    if (!files_.empty()) {
+      if (files_.size() > 1 || words_.size() > (show ? 1u : 0u))
+        return InvalidArgument("rules: one rule at a time");
+      return ShowFile(terminal);
+    }
     if (words_.size() > (show ? 2u : 1u) || (show && words_.size() == 1)) {
       return InvalidArgument(show ? "rules show: which rule? tdbg rules lists them"
                                   : "rules: '" + words_[0] +
@@ -109,6 +136,25 @@ class RulesCommand : public Command {
   }
 
  private:
+  Result<int> ShowFile(const Terminal& terminal) {
+    TDBG_ASSIGN_OR_RETURN(const std::vector<plan::RuleConfig> configs, RulesOfFlags({}, files_));
+    TDBG_ASSIGN_OR_RETURN(const rulehost::Description found, rulehost::Describe(configs[0]));
+    if (json_) {
+      Json json = InfoToJson(found.info);
+      json["page"] = found.page;
+      json["needs"] = {{"collections", found.needs.collections},
+                       {"tensor_regex", found.needs.tensor_regex},
+                       {"raw", found.needs.raw}};
+      PrintJson(json);
+      return kExitOk;
+    }
+    PrintOne(found.info, terminal);
+    for (const std::string& text : {NeedsText(found.needs), found.page}) {
+      if (!text.empty()) fmt::print("\n{}\n", text);
+    }
+    return kExitOk;
+  }
+
   Result<int> New() {
     if (words_.size() == 1)
       return InvalidArgument("rules new: what is the rule called? tdbg rules new LargeGradient");
@@ -127,7 +173,7 @@ class RulesCommand : public Command {
     return kExitOk;
   }
 
-  std::vector<std::string> words_;
+  std::vector<std::string> words_, files_;
   bool python_ = false, cpp_ = false, json_ = false;
 };
 

@@ -94,6 +94,7 @@ Result<Description> ReadDescription(const json& reply, const plan::RuleConfig& c
   description.info.scope = "any";
   description.info.summary = Text(*info, "summary");
   description.info.any_parameter = Bool(*info, "any_parameter");
+  description.page = Text(*info, "page");
   const auto parameters = info->find("parameters");
   if (parameters != info->end() && parameters->is_array()) {
     for (const json& item : *parameters) {

@@ -21,6 +21,7 @@ struct RegistryOptions {
 struct Description {
   rules::RuleInfo info;
   plan::Need needs;
+  std::string page;  ///< what else its author says of it, for people; may be empty
 };
 
 /// Loads the file in a process of its own, under the configuration's limits, and asks. \error

@@ -84,6 +84,29 @@ def test_files_that_cannot_be_used_are_refused_with_file_and_line(judge, text, n
     assert said in judge.refused("--rule-file", f"{file}:{name}")
 
 
+def test_a_rule_of_a_file_is_shown_as_its_author_wrote_it(judge):
+    file = judge.file("mine.py", NATIVE.replace('threshold."""', 'threshold.\n\n    Raise it for large models.\n    """'))
+    text = judge("rules", "show", "--rule-file", f"{file}:Grows").stdout
+    for said in ("Grows", "A gradient's mean is above a threshold.", "threshold  float   5.0", "Needs statistics of gradients.",
+                 "Raise it for large models."):
+        assert said in text, text
+    shown = json.loads(judge("rules", "show", f"{file}:Grows", "--json").stdout)
+    assert shown["page"] == "Raise it for large models." and shown["needs"]["collections"] == ["gradients"]
+    assert [p["name"] for p in shown["parameters"]] == ["threshold", "kind", "loud"]
+
+
+@pytest.mark.parametrize("words, said", [
+    (["show", "mine.py:Nothing"], "holds no class 'Nothing'; there is Grows"),
+    (["show", "other.py:Grows"], "no such file of rules"),
+    (["show", "mine.py:Grows", "vanishing_gradient"], "no subcommand"),
+    (["show", "vanishing_gradient", "--rule-file", "mine.py:Grows"], "one rule at a time"),
+])
+def test_what_cannot_be_shown_is_refused(judge, words, said):
+    judge.file("mine.py", NATIVE)
+    done = judge("rules", *words)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
 def test_a_word_that_is_no_rule_file_is_refused(judge):
     assert "FILE.py:CLASS" in judge.refused("--rule-file", "mine.py")
     assert "Python source" in judge.refused("--rule-file", "mine.txt:A")

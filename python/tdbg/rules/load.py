@@ -136,15 +136,17 @@ def _smdebug_parameters(cls):
 
 def description(cls, parameters) -> dict:
     """The answer to a describe message. What is wrong with `parameters` is said by the launcher, which checks them."""
-    summary = (inspect.getdoc(cls) or "").split("\n")[0]
+    text = inspect.getdoc(cls) or ""
+    summary, _, page = ("" if text == inspect.getdoc(Rule) else text).partition("\n")   # getdoc looks at bases, too
+    said = {"summary": summary, "page": page.strip()}
     if not is_native(cls):
         described, anything = _smdebug_parameters(cls)
-        return {"info": {"summary": summary, "parameters": described, "any_parameter": anything}, "needs": {}}
+        return {"info": said | {"parameters": described, "any_parameter": anything}, "needs": {}}
     try:
         described = describe(cls)
     except (TypeError, NameError) as error:
         raise Refused(str(error)) from error
-    info = {"summary": summary, "parameters": described, "any_parameter": False}
+    info = said | {"parameters": described, "any_parameter": False}
     try:
         made = cls._make(parameters)
     except (ValueError, OverflowError):
