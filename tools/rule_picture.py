@@ -1,17 +1,21 @@
-"""Draws the picture of a rule's page from a run that trips it: src/rules/builtin/<rule>/picture.svg.
+"""Draws the picture of a rule's page from a real run that trips it: src/rules/builtin/<rule>/picture.svg.
 
-    python tools/rule_picture.py RULE RUN [--beside RUN]
+    python tools/rule_picture.py RULE ... | all
 
-RUN is a run of examples/faults (or examples/xgboost) that was captured with the rule. Everything drawn is read by the tdbg
-program ($TDBG_BIN). Needs matplotlib.
+Makes the run first: a script of examples/faults or tools/picture_runs, captured and judged with the rule by the tdbg program
+($TDBG_BIN). What is drawn is read back by that program. Needs matplotlib, torch, xgboost. A run takes some seconds.
 """
 
 import argparse
+import datetime
+import io
 import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
+import tempfile
 
 import matplotlib
 
@@ -21,6 +25,32 @@ import matplotlib.pyplot as plt  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TDBG = os.environ.get("TDBG_BIN", str(ROOT / "build" / "tdbg"))
 INK, DIM, HIT, CALM = "#1b1f24", "#8b95a0", "#c8442b", "#2f6fb3"
+FAULTS, OWN = ROOT / "examples" / "faults", ROOT / "tools" / "picture_runs"
+
+#: Rule -> (script, the rule's parameters and further flags).
+RUNS = {
+    "vanishing_gradient": (FAULTS / "vanishing.py", []),
+    "exploding_tensor": (FAULTS / "exploding.py", []),
+    "unchanged_tensor": (FAULTS / "unchanged.py", ["collection_names=weights", "interval=10"]),
+    "overfit": (FAULTS / "overfit.py", []),
+    "loss_not_decreasing": (FAULTS / "plateau.py", ["interval=40"]),
+    "overtraining": (FAULTS / "plateau.py", ["interval=20"]),
+    "weight_update_ratio": (FAULTS / "plateau.py", ["interval=20"]),
+    "poor_weight_initialization": (FAULTS / "initialisation.py", []),
+    "tensor_variance": (FAULTS / "initialisation.py", ["collection_names=relu_input", "min_threshold=0.01"]),
+    "class_imbalance": (FAULTS / "imbalance.py", []),
+    "all_zero": (FAULTS / "cut_off.py", ["collection_names=gradients"]),
+    "dead_relu": (FAULTS / "dead_relu.py", []),
+    "saturated_activation": (FAULTS / "saturated.py", []),
+    "check_input_images": (FAULTS / "pixels.py", []),
+    "nlp_sequence_ratio": (FAULTS / "padding.py", []),
+    "stalled_training_rule": (OWN / "stalled.py", ["threshold=2"]),
+    "similar_across_runs": (OWN / "same_seed.py", ["other_trials=beside", "collection_names=losses"]),
+    "confusion": (OWN / "boosting.py", []),
+    "feature_importance_overweight": (OWN / "boosting.py", ["tensor_regex=feature_importance/gain"]),
+    "tree_depth": (OWN / "boosting.py", []),
+    "create_xgboost_report": (OWN / "boosting.py", []),
+}
 
 
 def ask(*words):
@@ -37,6 +67,15 @@ class Run:
     def tensors(self, regex="", collection=None):
         flags = ["--collection", collection] if collection else []
         return [t["name"] for t in ask("tensors", self.path, *([regex] if regex else []), *flags)]
+
+    def derived(self, statistic):
+        """{tensor: [(step, elements, samples, values)]} of a derived statistic."""
+        found = {}
+        for entry in ask("tensors", self.path, "--all"):
+            name = entry["name"]
+            if name.startswith(f"statistic/{statistic}("):
+                found[name.split("/", 2)[2]] = [(step, v[0], v[1], v[2:]) for step, v in self.values(name)]
+        return found
 
     def series(self, tensor, field):
         pairs = ask("show", self.path, tensor, "--field", field)["series"]
@@ -69,8 +108,8 @@ def mark(ax, run):
     if run.findings:
         step = run.findings[0]["global_step"]
         ax.axvline(step, color=HIT, lw=0.8, alpha=0.7)
-        ax.annotate(f"hit at step {step}", (step, 1), xycoords=("data", "axes fraction"), xytext=(4, -10),
-                    textcoords="offset points", fontsize=8, color=HIT)
+        ax.annotate(f"hit at step {step}", (step, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
+                    textcoords="offset points", fontsize=8, color=HIT, va="bottom", ha="center")
 
 
 def bad(run):
@@ -93,8 +132,17 @@ def exploding_tensor(ax, run):
 
 
 def unchanged_tensor(ax, run):
-    lines(ax, run, run.tensors("", "weights"), "l2", bad(run), lambda s, v: [x / v[0] for x in v])
-    ax.set_ylabel("norm of each weight over its first")
+    for name in run.tensors("", "weights"):
+        kept = run.values(name)
+        # Of every element: so many tolerances did it move. Nothing at all has no place on a logarithmic axis.
+        points = [(step, max(max(abs(x - y) / (1e-8 + 1e-5 * abs(x)) for x, y in zip(b, a)), 1e-2))
+                  for (_, a), (step, b) in zip(kept, kept[1:])]
+        hit = name in bad(run)
+        ax.plot(*zip(*points), "o-", ms=3, color=HIT if hit else CALM, lw=1.6 if hit else 0.9, alpha=1 if hit else 0.6,
+                zorder=3 if hit else 2)
+    ax.set_yscale("log")
+    threshold(ax, 1, "atol + rtol |w|")
+    ax.set_ylabel("largest change, in tolerances")
 
 
 def loss_of(run):
@@ -145,14 +193,71 @@ def weight_update_ratio(ax, run):
 
 
 def poor_weight_initialization(ax, run):
-    lines(ax, run, run.tensors("relu.*_input"), "variance", bad(run))
+    inputs = {name: run.series(name, "variance") for name in run.tensors("relu.*_input")}
+    least = [min(values) for values in zip(*(v for _, v in inputs.values()))]
+    for steps, values in inputs.values():
+        ratios = [v / low for v, low in zip(values, least)][:40]
+        ax.plot(steps[:40], ratios, color=HIT if max(ratios) > 10 else CALM, lw=1.6)
     ax.set_yscale("log")
-    ax.set_ylabel("variance of each ReLU's input")
+    threshold(ax, 10, "threshold 10")
+    ax.set_ylabel("variance of each ReLU's input\nover the smallest one")
 
 
 def tensor_variance(ax, run):
-    poor_weight_initialization(ax, run)
+    lines(ax, run, run.tensors("relu.*_input"), "variance", bad(run))
+    ax.set_yscale("log")
     threshold(ax, 0.01, "min_threshold 0.01")
+    ax.set_ylabel("variance of each ReLU's input")
+
+
+def _inactive_units(ax, run, statistic, what):
+    for name, rows in run.derived(statistic).items():
+        shares = [100 * sum(100 * count < elements for count in counts) / len(counts) for _, elements, _, counts in rows]
+        hit = name in bad(run)
+        ax.plot([step for step, *_ in rows], shares, color=HIT if hit else CALM, lw=1.8 if hit else 1, label=name)
+    ax.set_ylim(-4, 104)
+    threshold(ax, 50, "threshold_layer 50 %")
+    ax.legend(frameon=False, fontsize=8, loc="upper left")
+    ax.set_ylabel(what)
+
+
+def dead_relu(ax, run):
+    _inactive_units(ax, run, "count_above", "dead units of each layer, %")
+
+
+def saturated_activation(ax, run):
+    _inactive_units(ax, run, "count_within", "saturated units, %")
+
+
+def check_input_images(ax, run):
+    (_, rows), = run.derived("sums").items()
+    sums, elements, means, images = [0.0] * len(rows[0][3]), 0, [], []
+    for _, count, samples, values in rows[:20]:
+        elements += count
+        sums = [a + b for a, b in zip(sums, values)]
+        images.append((images or [0])[-1] + samples)
+        means.append([abs(s / elements) for s in sums])
+    for channel in zip(*means):
+        ax.plot(images, channel, "o-", ms=3, color=HIT if channel[-1] > 0.2 else CALM)
+    ax.set_ylim(0, max(map(max, means)) * 1.2)
+    ax.axvline(500, color=DIM, lw=0.8)
+    ax.annotate("judged from here", (500, 1), xycoords=("data", "axes fraction"), xytext=(4, -10),
+                textcoords="offset points", fontsize=8, color=DIM)
+    threshold(ax, 0.2, "threshold_mean 0.2")
+    ax.set_ylabel("|mean of a channel|")
+
+
+def nlp_sequence_ratio(ax, run):
+    (_, rows), = run.derived("value_counts").items()
+    seen = tokens = 0
+    points = []
+    for step, count, _, values in rows:
+        tokens, seen = tokens + count, seen + values[0]
+        points.append((step, 100 * seen / tokens))
+    ax.plot(*zip(*points), "o-", ms=3, color=HIT)
+    ax.set_ylim(0, 100)
+    threshold(ax, 50, "threshold 50 %")
+    ax.set_ylabel("token 0 among all tokens so far, %")
 
 
 def all_zero(ax, run):
@@ -167,21 +272,25 @@ def all_zero(ax, run):
 
 def class_imbalance(ax, run):
     counts = {}
-    for _, labels in run.values("loss_input_1"):
+    for _, labels in run.values("CrossEntropyLoss_labels_0"):
         for label in labels:
             counts[int(label)] = counts.get(int(label), 0) + 1
     largest = max(counts.values())
-    ax.bar(list(counts), list(counts.values()), color=[HIT if n == largest else CALM for n in counts.values()])
-    threshold(ax, largest / 10, "a tenth of the largest")
+    ax.bar(list(counts), list(counts.values()), color=[HIT if 10 * n < largest else CALM for n in counts.values()])
+    ax.set_xticks(sorted(counts))
+    threshold(ax, largest / 10, "a tenth of the largest class")
     ax.set_ylabel("labels seen")
 
 
 def stalled_training_rule(ax, run):
-    seconds = [0.5 * i for i in range(8)] + [8 + 0.5 * i for i in range(5)]
-    del run
-    ax.step(seconds, range(len(seconds)), where="post", color=CALM)
-    ax.axvspan(3.5, 8, color=HIT, alpha=0.15, lw=0)
-    ax.annotate("no heartbeat", (5.75, 4), ha="center", fontsize=8, color=HIT)
+    steps = ask("steps", run.path)["steps"]
+    times = [datetime.datetime.fromisoformat(s["time"].replace("Z", "+00:00")) for s in steps]
+    seconds = [(time - times[0]).total_seconds() for time in times]
+    ax.step(seconds, [s["global_step"] for s in steps], where="post", color=CALM)
+    pause, at = max((b - a, i) for i, (a, b) in enumerate(zip(seconds, seconds[1:])))
+    ax.axvspan(seconds[at], seconds[at + 1], color=HIT, alpha=0.15, lw=0)
+    ax.annotate(f"no heartbeat for {pause:.1f} s\nthreshold 2 s", ((seconds[at] + seconds[at + 1]) / 2, steps[-1]["global_step"] / 4),
+                ha="center", fontsize=8, color=HIT)
     ax.set_ylabel("step")
 
 
@@ -193,12 +302,13 @@ def similar_across_runs(ax, run, beside):
 
 
 def confusion(ax, run):
-    (_, labels), (_, scores) = run.values("labels")[0], run.values("predictions")[0]
+    step = run.findings[0]["global_step"]
+    labels, scores = (dict(run.values(name))[step] for name in ("labels", "predictions"))
     grid = [[0, 0], [0, 0]]
     for label, score in zip(labels, scores):
         grid[int(label)][int(score > 0.5)] += 1
     shares = [[n / sum(row) for n in row] for row in grid]
-    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.3)
+    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1.8)
     for row in (0, 1):
         for column in (0, 1):
             share = shares[row][column]
@@ -236,30 +346,67 @@ def tree_depth(ax, run):
     ax.set_ylabel("depth of the round's tree")
 
 
-X_LABELS = {"class_imbalance": "class", "stalled_training_rule": "time", "confusion": "prediction"}
+def of_report(run):
+    """The first picture with a line of the report that the rule wrote, with the report's style."""
+    report = (pathlib.Path(run.path) / "rule-output" / "CreateXgboostReport" / "xgboost_report.html").read_text()
+    style = re.search(r"<style>(.*?)</style>", report, re.S)[1]
+    # Not every viewer of pictures knows custom properties, or a dark page: the light one's colours, written out.
+    colours = dict(re.findall(r"(--[\w-]+):\s*([^;}]+)", style[:style.find("@media")]))
+    rules = "".join(f"{name}{{{body}}}" for name, body in re.findall(r"([^{}@]*)\{([^{}]*)\}", style)
+                    if re.match(r"\s*(svg text|\.)", name))
+    style = "<style>" + re.sub(r"var\((--[\w-]+)\)", lambda m: colours[m[1]], rules) + "</style>"
+    head, rest = next(re.match(r"(<svg[^>]*)>(.*)", picture, re.S).groups()
+                      for picture in re.findall(r"<svg.*?</svg>", report, re.S) if 'class="line' in picture)
+    xmlns = "" if "xmlns" in head else ' xmlns="http://www.w3.org/2000/svg"'
+    return f'{head}{xmlns}>{style}<rect width="100%" height="100%" fill="white"/>{rest}\n'
+
+
+X_LABELS = {"class_imbalance": "class", "stalled_training_rule": "seconds", "confusion": "prediction",
+            "check_input_images": "images"}
+
+
+def make_run(rule, folder):
+    script, words = RUNS[rule]
+    if rule == "similar_across_runs":
+        capture(folder / "beside", script, [])
+    capture(folder / "run", script, ["--rule", rule, *words])
+    run = Run(folder / "run", rule)
+    if rule != "create_xgboost_report" and not run.findings:
+        raise SystemExit(f"{rule}: the run does not trip it: {run.status}")
+    return run
+
+
+def capture(directory, script, flags):
+    subprocess.run([TDBG, "run", "--quiet", "--dir", directory, *flags, "--", sys.executable, script], check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+def draw(rule, run):
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": rule, "font.size": 9, "axes.edgecolor": DIM,
+                         "axes.spines.top": False, "axes.spines.right": False, "path.simplify_threshold": 0.5})
+    figure, ax = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
+    others = [Run(pathlib.Path(run.path).parent / "beside", rule)] if rule == "similar_across_runs" else []
+    globals()[rule](ax, run, *others)
+    if rule not in X_LABELS:
+        mark(ax, run)
+    ax.set_xlabel(X_LABELS.get(rule, "step"))
+    with io.StringIO() as out:
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, facecolor="white")
+        # Digits beyond a hundredth of a point are bytes for nobody.
+        return re.sub(r"(\d+\.\d\d)\d+", r"\1", out.getvalue())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rule")
-    parser.add_argument("run")
-    parser.add_argument("--beside", help="the other run of similar_across_runs")
-    given = parser.parse_args()
-    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": given.rule, "font.size": 9, "axes.edgecolor": DIM,
-                         "axes.spines.top": False, "axes.spines.right": False, "path.simplify_threshold": 0.5})
-    figure, ax = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
-    run = Run(given.run, given.rule)
-    others = [Run(given.beside, given.rule)] if given.beside else []
-    globals()[given.rule](ax, run, *others)
-    if given.rule not in X_LABELS:
-        mark(ax, run)
-    ax.set_xlabel(X_LABELS.get(given.rule, "step"))
-    path = ROOT / "src" / "rules" / "builtin" / given.rule / "picture.svg"
-    figure.savefig(path, metadata={"Date": None, "Creator": None}, facecolor="white")
-    # Digits beyond a hundredth of a point are bytes for nobody.
-    text = re.sub(r"(\d+\.\d\d)\d+", r"\1", path.read_text())
-    path.write_text(re.sub(r"[ \t]+\n", "\n", text))
-    print(path.relative_to(ROOT), path.stat().st_size, "bytes")
+    parser.add_argument("rules", nargs="+", metavar="RULE", help="rules, or all")
+    given = parser.parse_args().rules
+    for rule in RUNS if given == ["all"] else given:
+        with tempfile.TemporaryDirectory() as folder:
+            run = make_run(rule, pathlib.Path(folder))
+            text = of_report(run) if rule == "create_xgboost_report" else draw(rule, run)
+        path = ROOT / "src" / "rules" / "builtin" / rule / "picture.svg"
+        path.write_text(re.sub(r"[ \t]+\n", "\n", text))
+        print(path.relative_to(ROOT), path.stat().st_size, "bytes")
 
 
 if __name__ == "__main__":

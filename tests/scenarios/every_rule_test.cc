@@ -95,6 +95,12 @@ TEST_P(EveryRuleTest, IsWatchedAsItIsReplayed) {
   for (const Scenario& scenario : chosen) WatchAndReplay(scenario, seed++);
 }
 
+TEST_P(EveryRuleTest, HasAPictureOfARunThatTripsIt) {
+  const std::filesystem::path folder = std::filesystem::path(TDBG_BUILTIN_RULES_DIRECTORY) / GetParam();
+  EXPECT_NE(base::Slurp((folder / "README.md").string()).find("](picture.svg)"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(folder / "picture.svg")) << "tools/rule_picture.py " << GetParam();
+}
+
 std::vector<std::string> SnakeNames() {
   std::vector<std::string> names;
   for (const rules::RuleInfo* info : rules::BuiltinRules().All()) names.push_back(info->snake_name);
