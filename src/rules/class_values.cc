@@ -43,11 +43,17 @@ Result<std::vector<double>> Elements(const StepContext& step, TensorIndex tensor
 
 bool IsClass(double value) { return value >= 0 && value < kMaxClasses && value == std::floor(value); }
 
+// `padded`: a negative number stands where there is no label, as torch's ignore_index of -100 does.
 Result<std::vector<int32_t>> Classes(const StepContext& step, TensorIndex tensor,
-                                     const std::vector<double>& elements, const char* otherwise) {
+                                     const std::vector<double>& elements, bool padded,
+                                     const char* otherwise) {
   std::vector<int32_t> classes;
   classes.reserve(elements.size());
   for (const double element : elements) {
+    if (padded && element < 0 && element == std::floor(element)) {
+      classes.push_back(kNoClass);
+      continue;
+    }
     if (std::isfinite(element) && !IsClass(element)) {
       return InvalidArgument(fmt::format("{} holds {:g} at step {}, which is no class number{}",
                                          step.tensor(tensor).name, element, step.global_step(), otherwise));
@@ -100,11 +106,23 @@ Result<std::vector<int32_t>> Predicted(const StepContext& step, PredictionForm f
     for (const double p : elements) classes.push_back(std::isfinite(p) ? p > 0.5 : kNoClass);
     return classes;
   }
-  return Classes(step, tensor, elements,
+  return Classes(step, tensor, elements, /*padded=*/false,
                  form == PredictionForm::kClasses ? "; scores of classes need argmax=True" : "");
 }
 
 }  // namespace
+
+plan::Need ClassReader::Need(int64_t interval) const {
+  plan::Need need = labels_.Need();
+  const plan::Need predictions = predictions_.Need();
+  need.collections.insert(need.collections.end(), predictions.collections.begin(),
+                          predictions.collections.end());
+  need.tensor_regex.insert(need.tensor_regex.end(), predictions.tensor_regex.begin(),
+                           predictions.tensor_regex.end());
+  need.raw = true;
+  need.raw_schedule.emplace().interval = interval;
+  return need;
+}
 
 Result<std::vector<ClassValues>> ClassReader::Read(const StepContext& step, bool* readable) {
   const Values labels = ValuesOf(step, labels_, readable);
@@ -126,7 +144,7 @@ Result<std::vector<ClassValues>> ClassReader::Read(const StepContext& step, bool
       values.labels = label_tensor;
       values.worker = worker;
       TDBG_ASSIGN_OR_RETURN(const std::vector<double> elements, Elements(step, label_tensor, label_value));
-      TDBG_ASSIGN_OR_RETURN(values.label, Classes(step, label_tensor, elements, ""));
+      TDBG_ASSIGN_OR_RETURN(values.label, Classes(step, label_tensor, elements, /*padded=*/true, ""));
       if (i < of_predictions.size()) {
         const auto& [tensor, value] = of_predictions[i];
         values.has_predictions = true;

@@ -26,7 +26,7 @@ inline constexpr int32_t kMaxClasses = 1 << 20;
 struct ClassValues {
   TensorIndex labels = 0;
   WorkerIndex worker = 0;
-  std::vector<int32_t> label;  ///< kNoClass: not finite, so nobody knows what it is
+  std::vector<int32_t> label;  ///< kNoClass: not finite, so nobody knows what it is; or negative: padding
   bool has_predictions = false;
   TensorIndex predictions = 0;
   std::vector<int32_t> prediction;  ///< as many as labels; kNoClass: not finite
@@ -42,6 +42,8 @@ class ClassReader {
 
   const Selector& labels() const { return labels_; }
   const Selector& predictions() const { return predictions_; }
+  /// Values of both, every `interval` steps.
+  plan::Need Need(int64_t interval) const;
   /// \param readable  set to false where a value that was kept cannot be read
   /// \error kInvalidArgument  labels that are no class numbers, predictions that do not fit them
   Result<std::vector<ClassValues>> Read(const StepContext& step, bool* readable);

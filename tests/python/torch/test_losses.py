@@ -169,3 +169,66 @@ def test_gradients_before_clipping_on_request(watch):
     assert (step.values["gradient/Linear_weight", 0, 2] == before.numpy()).all()
     assert (step["gradient/Linear_weight"] == model.weight.grad.numpy()).all()
     assert (before != model.weight.grad).any()
+
+
+CLASSES = torch.tensor([0, 1, 2, 2, 1, -100])
+
+
+@pytest.mark.parametrize("loss, name, labels", [
+    (lambda y: F.cross_entropy(y, CLASSES), "CrossEntropyLoss", CLASSES),
+    (lambda y: nn.CrossEntropyLoss()(y, CLASSES), "CrossEntropyLoss", CLASSES),
+    (lambda y: F.nll_loss(F.log_softmax(y, 1), target=CLASSES), "NLLLoss", CLASSES),
+    (lambda y: F.binary_cross_entropy_with_logits(y[:, 0], (CLASSES > 1).float()), "BCEWithLogitsLoss", CLASSES > 1),
+])
+def test_labels_are_passed_on_where_they_are_wanted(watch, loss, name, labels):
+    session = watch(kinds=("loss", "label"))
+    train(nn.Linear(4, 3), loss, steps=2)
+    run = session.made[0]
+    assert run.spec(f"{name}_labels_0")["kind"] == "label"
+    for step in run.steps:
+        assert step[f"{name}_labels_0"].tolist() == [int(label) for label in labels]
+        assert step[f"{name}_output_0"].shape == ()
+
+
+def test_labels_nobody_asked_for_cost_no_copy(watch, monkeypatch):
+    session = watch()
+    kept = []
+    monkeypatch.setattr(session.losses, "_keep", lambda pending, name, value, micro=0: kept.append(name))
+    train(nn.Linear(4, 3), lambda y: F.cross_entropy(y, CLASSES))
+    assert "CrossEntropyLoss_labels" not in kept and "CrossEntropyLoss" in kept
+
+
+def test_labels_of_a_step_in_which_nothing_is_due_are_not_looked_at(watch):
+    session = watch(kinds=("loss", "label"), plan={"summaries_every": 0}, due=lambda mode, step: False)
+    train(nn.Linear(4, 3), lambda y: F.cross_entropy(y, CLASSES), steps=2)
+    # The first step is not foretold: the run is opened in it.
+    assert not session.losses.train and all(not step.values for step in session.made[0].steps)
+
+
+def test_targets_that_are_no_classes_are_left_alone(watch):
+    session = watch(kinds=("loss", "label"))
+    train(nn.Linear(4, 3), lambda y: F.cross_entropy(y, torch.full((6, 3), 1 / 3)) + F.mse_loss(y, torch.zeros(6, 3)))
+    assert not [name for name, _, _ in session.made[0].steps[0].values if "labels" in name]
+
+
+def test_labels_of_micro_steps_are_those_of_the_step_together(watch):
+    session = watch(kinds=("loss", "label"))
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for labels in ([0, 1, 2, 0], [2, 2]):
+        F.cross_entropy(model(torch.ones(len(labels), 4)), torch.tensor(labels)).backward()
+    optimizer.step()
+    (step,) = session.made[0].steps
+    assert step["CrossEntropyLoss_labels_0"].tolist() == [0, 1, 2, 0, 2, 2]
+    assert step.values["CrossEntropyLoss_labels_0", 2, 0].tolist() == [2, 2]
+
+
+def test_evaluations_have_their_labels(watch):
+    session = watch(kinds=("loss", "label"))
+    model = nn.Linear(4, 3)
+    train(model, lambda y: F.cross_entropy(y, CLASSES))
+    model.eval()
+    with torch.no_grad():
+        F.cross_entropy(model(torch.ones(6, 4)), CLASSES)
+    session.finish("completed")
+    assert session.made[0].eval[0]["CrossEntropyLoss_labels_0"].tolist() == CLASSES.tolist()

@@ -27,6 +27,10 @@ FUNCTIONS = {
     "cosine_embedding_loss": "CosineEmbeddingLoss", "triplet_margin_loss": "TripletMarginLoss",
     "triplet_margin_with_distance_loss": "TripletMarginWithDistanceLoss",
 }
+#: Whose second argument is classes (or, of the binary ones, 0 and 1): passed on as labels where the plan wants them.
+CLASSIFIES = {"cross_entropy", "nll_loss", "multi_margin_loss"}
+CLASSIFIES_BINARY = {"binary_cross_entropy", "binary_cross_entropy_with_logits"}
+LABELS = "_labels"
 BACKWARD = "backward_loss"
 MAX_PENDING = 4096        # losses without an optimizer step: somebody's training loop is not one we understand
 MAX_ELEMENTS = 1 << 20    # reduction="none" over more than this is not copied
@@ -45,6 +49,7 @@ class Losses:
         self._base = {}                   # calls per name before the last optimizer step of this TRAIN step
         self._used = {}                   # and those of that optimizer step itself
         self._ids = {}
+        self._labelled = {}               # name of a loss -> does the plan want its labels?
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
         self._last, self._version = lambda: None, 0   # what was copied last, at which version
         self._scaled = None               # (result of GradScaler.scale, copy of its argument, scale)
@@ -52,8 +57,9 @@ class Losses:
 
     # What the patched functions report ----------------------------------------------------------------------
 
-    def returned(self, name, value, factor=None):
-        """A loss function returned `value`. `factor()`: a number or tensor by which it is recorded multiplied, or None."""
+    def returned(self, name, value, factor=None, labels=None):
+        """A loss function returned `value`. `factor()`: a number or tensor by which it is recorded multiplied, or None.
+        `labels`: what it was compared with, if those are classes."""
         evaluating = self.session.evaluating
         # An evaluation with gradients may turn out to be training: it is idle only if both are.
         if self.session.idle[TRAIN] and (not evaluating or self.session.idle[EVAL]):
@@ -66,8 +72,17 @@ class Losses:
         if not evaluating and not value.requires_grad:
             return
         factor = factor and factor()
-        self._keep(self.eval if evaluating else self.train, name,
-                   value if factor is None else value.detach() * factor, 0 if evaluating else self.micro)
+        pending, micro = (self.eval, 0) if evaluating else (self.train, self.micro)
+        if labels is not None and type(labels) is torch.Tensor and self._wants_labels(name):
+            self._keep(pending, name + LABELS, labels, micro)
+        # Behind its labels: backward() looks for it at the end.
+        self._keep(pending, name, value if factor is None else value.detach() * factor, micro)
+
+    def _wants_labels(self, name):
+        wanted = self._labelled.get(name)
+        if wanted is None and self.session.run is not None:
+            wanted = self._labelled[name] = self.session.run.wants(self._name(name + LABELS, 0), "label")
+        return wanted
 
     def scaled(self, argument, result, scale):
         """GradScaler.scale(argument) gave `result`."""
@@ -141,7 +156,9 @@ class Losses:
             else:
                 rows.append((full, value, evaluation + 1 if evaluation else 0))
         for full, values in whole.items():
-            if all(v.shape == values[0].shape for v in values):
+            if LABELS in full:
+                rows.append((full, torch.cat([v.reshape(-1) for v in values]), 0))
+            elif all(v.shape == values[0].shape for v in values):
                 stacked = torch.stack(values)
                 rows.append((full, stacked.sum(0) if full.startswith(BACKWARD) else stacked.mean(0), 0))
         batches = self._put(rows)
@@ -179,7 +196,7 @@ class Losses:
     def _name(name, number):
         if name == BACKWARD:
             return BACKWARD if number == 0 else f"{BACKWARD}_{number}"
-        return f"{name}_output_{number}"
+        return f"{name}_{number}" if name.endswith(LABELS) else f"{name}_output_{number}"
 
     def _id(self, full, value):
         key = (full, value.dtype, value.dim() == 0)
@@ -187,7 +204,7 @@ class Losses:
         if ident is None:
             collections = ["losses"] if full.startswith(BACKWARD) else []
             ident = self._ids[key] = self.session.define(
-                full, full, "loss", "", value.dtype, value.shape, value.dim() > 0, -1, [], collections)
+                full, full, "label" if LABELS in full else "loss", "", value.dtype, value.shape, value.dim() > 0, -1, [], collections)
         return ident
 
     def _put(self, rows):
@@ -219,7 +236,15 @@ def patch(patches, session):
     guard = session.guard
     is_compiling = torch.compiler.is_compiling
 
-    def watch_function(name):
+    def watch_function(function, name):
+        binary = function in CLASSIFIES_BINARY
+        classifies = binary or function in CLASSIFIES
+
+        def labels_of(args, kwargs):
+            labels = args[1] if len(args) > 1 else kwargs.get("target")
+            # Probabilities of classes are no classes.
+            return labels if isinstance(labels, torch.Tensor) and (binary or not labels.is_floating_point()) else None
+
         def make(original):
             def watched(*args, **kwargs):
                 if is_compiling():
@@ -227,7 +252,7 @@ def patch(patches, session):
                 result = original(*args, **kwargs)
                 if session.listening and not session.losses.muted:
                     try:
-                        session.losses.returned(name, result)
+                        session.losses.returned(name, result, labels_of(args, kwargs) if classifies else None)
                     except Exception as error:
                         guard.failed("loss function", error)
                 return result
@@ -235,7 +260,7 @@ def patch(patches, session):
         return make
 
     for function, name in FUNCTIONS.items():
-        patches.replace([torch.nn.functional], function, watch_function(name))
+        patches.replace([torch.nn.functional], function, watch_function(function, name))
 
     def watch_backward(original):
         def backward(tensors, *args, **kwargs):

@@ -41,14 +41,7 @@ class ClassImbalance : public Rule {
  public:
   ClassImbalance(ClassReader reader, const Limits& limits) : reader_(std::move(reader)), limits_(limits) {}
 
-  plan::Need Needs() const override {
-    plan::Need need = reader_.labels().Need();
-    for (const std::string& regex : reader_.predictions().Need().tensor_regex)
-      need.tensor_regex.push_back(regex);
-    need.raw = true;
-    need.raw_schedule.emplace().interval = kRawInterval;
-    return need;
-  }
+  plan::Need Needs() const override { return reader_.Need(kRawInterval); }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool readable = true, judged = false;
@@ -138,11 +131,6 @@ void RegisterClassImbalance(RuleRegistry* registry) {
   info.snake_name = "class_imbalance";
   info.scope = "any";
   info.summary = "One class has many times the labels of another, or a class is mostly predicted wrongly.";
-  ParameterSpec argmax;
-  argmax.name = "argmax";
-  argmax.type = "bool";
-  argmax.default_value = "False";
-  argmax.help = "Predictions are scores of each class along the last axis, not class numbers.";
   ParameterSpec labels = TensorRegexParameter("The labels, by name.");
   labels.name = "labels_regex";
   labels.default_value = ".*labels";
@@ -155,7 +143,8 @@ void RegisterClassImbalance(RuleRegistry* registry) {
       NumberParameter("threshold_misprediction", "float", "0.7", 0, "share of a class's labels",
                       "A larger share of wrong predictions is a hit."),
       NumberParameter("samples", "int", "500", 1, "labels", "So many are counted before anything is judged."),
-      argmax,
+      BoolParameter("argmax", "False",
+                    "Predictions are scores of each class along the last axis, not class numbers."),
       labels,
       predictions,
   };
