@@ -9,16 +9,31 @@
 
 namespace tdbg::rules {
 
+/// Text, taken as it is; an empty default is none.
+inline ParameterSpec TextParameter(std::string name, std::string default_value, std::string help,
+                                   std::string unit = "") {
+  ParameterSpec spec;
+  spec.name = std::move(name);
+  spec.type = "string";
+  spec.default_value = std::move(default_value);
+  spec.unit = std::move(unit);
+  spec.help = std::move(help);
+  return spec;
+}
+
+inline ParameterSpec BoolParameter(std::string name, std::string default_value, std::string help) {
+  ParameterSpec spec = TextParameter(std::move(name), std::move(default_value), std::move(help));
+  spec.type = "bool";
+  return spec;
+}
+
 /// `type` is "int" or "float"; an empty default is none.
 inline ParameterSpec NumberParameter(std::string name, std::string type, std::string default_value,
                                      double minimum, std::string unit, std::string help) {
-  ParameterSpec spec;
-  spec.name = std::move(name);
+  ParameterSpec spec =
+      TextParameter(std::move(name), std::move(default_value), std::move(help), std::move(unit));
   spec.type = std::move(type);
-  spec.default_value = std::move(default_value);
   spec.minimum = minimum;
-  spec.unit = std::move(unit);
-  spec.help = std::move(help);
   return spec;
 }
 

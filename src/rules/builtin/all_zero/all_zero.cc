@@ -1,4 +1,5 @@
 // Tensors of nothing but zeros. README.md beside this file.
+#include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/state_values.h"
@@ -68,14 +69,9 @@ void RegisterAllZero(RuleRegistry* registry) {
   info.snake_name = "all_zero";
   info.scope = "any";
   info.summary = "All elements of a tensor, or a given share of them, are zero.";
-  ParameterSpec threshold;
-  threshold.name = "threshold";
-  threshold.type = "float";
-  threshold.default_value = "100";
-  threshold.minimum = 0;
+  ParameterSpec threshold = NumberParameter("threshold", "float", "100", 0, "percent",
+                                            "The share of zeros from which a tensor is a hit.");
   threshold.maximum = 100;
-  threshold.unit = "percent";
-  threshold.help = "The share of zeros from which a tensor is a hit.";
   info.parameters = {CollectionNamesParameter("Collections to inspect."),
                      TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
                      threshold};

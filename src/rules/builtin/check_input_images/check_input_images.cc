@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "rules/derived_values.h"
+#include "rules/derived_totals.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -24,56 +24,34 @@ struct Seen {
   uint64_t images = 0;
 };
 
-class CheckInputImages : public Rule {
+class CheckInputImages : public DerivedTotals {
  public:
-  CheckInputImages(DerivedValues values, plan::StatisticNeed need, double threshold, int64_t least_images)
-      : values_(std::move(values)),
-        need_(std::move(need)),
-        threshold_(threshold),
-        least_images_(least_images) {}
-
-  plan::Need Needs() const override {
-    plan::Need need;
-    need.statistics = {need_};
-    return need;
-  }
-
-  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
-    bool judged = false;
-    const bool readable = values_.ForEach(
-        step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t, const StatisticValue& value) {
-          if (value.elements == 0 || value.values.empty()) return;
-          for (const double sum : value.values) {
-            if (!std::isfinite(sum))
-              return;  // ExplodingTensor sees those; here they would hide all that follow
-          }
-          Seen& seen = seen_[{tensor, worker, value.values.size()}];
-          seen.sums.resize(value.values.size());
-          for (size_t c = 0; c < value.values.size(); ++c) seen.sums[c] += value.values[c];
-          seen.elements += static_cast<double>(value.elements);
-          // Along the first axis there are channels and not images: then it is one.
-          seen.images += need_.statistic.parameters[0] == 0 ? 1 : value.samples;
-          most_images_ = std::max(most_images_, seen.images);
-          if (seen.images < static_cast<uint64_t>(least_images_)) return;
-          judged = true;
-          Judge(step, tensor, worker, seen, findings);
-        });
-    if (!findings->empty()) return Judged::kJudged;
-    if (!readable || step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
-  }
-
-  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>*) override {
-    TDBG_RETURN_IF_ERROR(values_.AllHadValues(last));
-    return Judged::kNotDue;
-  }
+  CheckInputImages(Selector inspected, const Statistic& sums, double threshold, int64_t least_images)
+      : DerivedTotals(std::move(inspected), sums), threshold_(threshold), least_images_(least_images) {}
 
   std::string WouldHaveNeeded() const override {
-    return fmt::format("{}, or raw values, of {} images ({}); {} finite ones were seen", need_.statistic.Id(),
-                       least_images_, values_.inspected().Describe(), most_images_);
+    return fmt::format("{}, or raw values, of {} images ({}); {} finite ones were seen", statistic().Id(),
+                       least_images_, inspected().Describe(), most_images_);
   }
 
  private:
+  bool Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const StatisticValue& value,
+           std::vector<Finding>* findings) override {
+    for (const double sum : value.values) {
+      if (!std::isfinite(sum)) return false;  // ExplodingTensor's; here they would hide all that follow
+    }
+    Seen& seen = seen_[{tensor, worker, value.values.size()}];
+    seen.sums.resize(value.values.size());
+    for (size_t c = 0; c < value.values.size(); ++c) seen.sums[c] += value.values[c];
+    seen.elements += static_cast<double>(value.elements);
+    // Along the first axis there are channels and not images: then it is one.
+    seen.images += statistic().parameters[0] == 0 ? 1 : value.samples;
+    most_images_ = std::max(most_images_, seen.images);
+    if (seen.images < static_cast<uint64_t>(least_images_)) return false;
+    Judge(step, tensor, worker, seen, findings);
+    return true;
+  }
+
   void Judge(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const Seen& seen,
              std::vector<Finding>* findings) const {
     for (size_t c = 0; c < seen.sums.size(); ++c) {
@@ -93,8 +71,6 @@ class CheckInputImages : public Rule {
     }
   }
 
-  DerivedValues values_;
-  plan::StatisticNeed need_;
   double threshold_;
   int64_t least_images_;
   uint64_t most_images_ = 0;
@@ -126,11 +102,8 @@ void RegisterCheckInputImages(RuleRegistry* registry) {
     TDBG_ASSIGN_OR_RETURN(Selector selector,
                           Selector::MakeDocumented(parameters, "regex", kDocumented, {"model_input"}));
     const Statistic sums{Statistic::Kind::kSums, {static_cast<double>(parameters.Int("channel"))}};
-    const plan::Need inspected = selector.Need();
     return std::unique_ptr<Rule>(std::make_unique<CheckInputImages>(
-        DerivedValues(std::move(selector), [sums](const TensorInfo&) { return sums; }),
-        plan::StatisticNeed{inspected.collections, inspected.tensor_regex, sums},
-        parameters.Float("threshold_mean"), parameters.Int("threshold_samples")));
+        std::move(selector), sums, parameters.Float("threshold_mean"), parameters.Int("threshold_samples")));
   });
 }
 

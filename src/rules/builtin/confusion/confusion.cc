@@ -25,15 +25,7 @@ class Confusion : public Rule {
  public:
   Confusion(ClassReader reader, const Limits& limits) : reader_(std::move(reader)), limits_(limits) {}
 
-  plan::Need Needs() const override {
-    plan::Need need = reader_.labels().Need();
-    const plan::Need predictions = reader_.predictions().Need();
-    for (const std::string& collection : predictions.collections) need.collections.push_back(collection);
-    for (const std::string& regex : predictions.tensor_regex) need.tensor_regex.push_back(regex);
-    need.raw = true;
-    need.raw_schedule.emplace().interval = kRawInterval;
-    return need;
-  }
+  plan::Need Needs() const override { return reader_.Need(kRawInterval); }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool readable = true, judged = false;
@@ -92,15 +84,6 @@ class Confusion : public Rule {
   ClassReader reader_;
   Limits limits_;
 };
-
-ParameterSpec TextParameter(std::string name, std::string default_value, std::string help) {
-  ParameterSpec spec;
-  spec.name = std::move(name);
-  spec.type = "string";
-  spec.default_value = std::move(default_value);
-  spec.help = std::move(help);
-  return spec;
-}
 
 // The tensor of exactly this name, and whatever is in the collection.
 Result<Selector> NamedOrIn(const std::string& name, const std::string& collection) {

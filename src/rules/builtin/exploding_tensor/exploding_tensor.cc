@@ -1,6 +1,7 @@
 // NaN or infinity in a tensor. README.md beside this file.
 #include <cmath>
 
+#include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
@@ -113,15 +114,11 @@ void RegisterExplodingTensor(RuleRegistry* registry) {
   info.snake_name = "exploding_tensor";
   info.scope = "deep learning";
   info.summary = "A tensor holds NaN or infinity.";
-  ParameterSpec only_nan;
-  only_nan.name = "only_nan";
-  only_nan.type = "bool";
-  only_nan.default_value = "False";
-  only_nan.help = "Look for NaN only and let infinities pass.";
   info.parameters = {
       CollectionNamesParameter(
           "Collections to inspect; without it and tensor_regex: gradients, weights and losses."),
-      TensorRegexParameter("Tensors to inspect by name, on top of collection_names."), only_nan};
+      TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
+      BoolParameter("only_nan", "False", "Look for NaN only and let infinities pass.")};
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     std::vector<std::string> collections = parameters.List("collection_names");
     const std::vector<std::string> regexes = parameters.List("tensor_regex");

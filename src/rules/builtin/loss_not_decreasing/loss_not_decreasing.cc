@@ -11,6 +11,7 @@
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
+#include "trial/mode_name.h"
 
 namespace tdbg::rules {
 namespace {
@@ -64,8 +65,7 @@ class LossNotDecreasing : public Rule {
     const int64_t distance = (cadence_.num_steps + interval - 1) / interval * interval;
     int64_t longest = 0;
     for (const auto& [key, followed] : series_) longest = std::max(longest, followed.series.values());
-    const std::string mode =
-        cadence_.mode ? std::string(kModes[static_cast<size_t>(*cadence_.mode)]) + " " : "";
+    const std::string mode = cadence_.mode ? std::string(ModeName(*cadence_.mode)) + " " : "";
     return fmt::format("a loss {} over at least {} {}steps (interval {}, num_steps {}); {}",
                        losses_.selector().Describe(), interval + distance, mode, interval, cadence_.num_steps,
                        longest == 0 ? "no value was seen" : fmt::format("{} values were seen", longest));
@@ -77,7 +77,6 @@ class LossNotDecreasing : public Rule {
     LossCadence cadence;
     std::optional<double> now;
   };
-  static constexpr const char* kModes[] = {"", "TRAIN", "EVAL", "PREDICT", "GLOBAL"};
 
   std::optional<Finding> Compare(const LossCheck& check) const {
     Finding finding;
@@ -120,13 +119,7 @@ class LossNotDecreasing : public Rule {
   bool gaps_are_losses_ = false;
 };
 
-std::optional<ModeKey> ModeOf(const std::string& text) {
-  if (text == "TRAIN") return ModeKey::kTrain;
-  if (text == "EVAL") return ModeKey::kEval;
-  if (text == "PREDICT") return ModeKey::kPredict;
-  if (text == "GLOBAL") return ModeKey::kGlobal;
-  return std::nullopt;
-}
+constexpr ModeKey kModes[] = {ModeKey::kTrain, ModeKey::kEval, ModeKey::kPredict, ModeKey::kGlobal};
 
 }  // namespace
 
@@ -136,22 +129,16 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
   info.snake_name = "loss_not_decreasing";
   info.scope = "any";
   info.summary = "A loss, averaged over intervals, does not fall enough, or rises.";
-  ParameterSpec use_losses;
-  use_losses.name = "use_losses_collection";
-  use_losses.type = "bool";
-  use_losses.default_value = "True";
-  use_losses.help = "Inspect the collection losses, besides what the selector names.";
-  ParameterSpec mode;
-  mode.name = "mode";
-  mode.type = "string";
-  mode.choices = {"TRAIN", "EVAL", "PREDICT", "GLOBAL"};
-  mode.help =
+  ParameterSpec mode = TextParameter(
+      "mode", "",
       "Whose steps count and whose losses are compared; without it EVAL where there is one, else TRAIN, else "
-      "GLOBAL.";
+      "GLOBAL.");
+  for (const ModeKey known : kModes) mode.choices.emplace_back(ModeName(known));
   info.parameters = {
       CollectionNamesParameter("Collections to inspect."),
       TensorRegexParameter("Tensors to inspect by name."),
-      use_losses,
+      BoolParameter("use_losses_collection", "True",
+                    "Inspect the collection losses, besides what the selector names."),
       NumberParameter("num_steps", "int", "10", 1, "steps",
                       "Least distance of two checks, and of the values compared."),
       NumberParameter("diff_percent", "float", "0.1", 0, "percent", "A smaller decrease than this is a hit."),
@@ -176,7 +163,9 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
     LossCadence cadence;
     cadence.interval = IntervalOf(parameters);
     cadence.num_steps = parameters.Int("num_steps");
-    cadence.mode = ModeOf(parameters.Text("mode"));
+    for (const ModeKey known : kModes) {
+      if (parameters.Text("mode") == ModeName(known)) cadence.mode = known;
+    }
     const Thresholds thresholds{parameters.Float("diff_percent"),
                                 parameters.Float("increase_threshold_percent")};
     return std::unique_ptr<Rule>(

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "rules/derived_values.h"
+#include "rules/derived_totals.h"
+#include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
@@ -24,45 +25,28 @@ struct Seen {
   double tokens = 0;
 };
 
-class NLPSequenceRatio : public Rule {
+class NLPSequenceRatio : public DerivedTotals {
  public:
-  NLPSequenceRatio(DerivedValues values, plan::StatisticNeed need, std::vector<double> thresholds)
-      : values_(std::move(values)), need_(std::move(need)), thresholds_(std::move(thresholds)) {}
-
-  plan::Need Needs() const override {
-    plan::Need need;
-    need.statistics = {need_};
-    return need;
-  }
-
-  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
-    bool judged = false;
-    const bool readable = values_.ForEach(
-        step, [&](TensorIndex tensor, WorkerIndex worker, uint16_t, const StatisticValue& value) {
-          if (value.elements == 0 || value.values.size() != thresholds_.size()) return;
-          Seen& seen = seen_[{tensor, worker}];
-          seen.counts.resize(thresholds_.size());
-          for (size_t i = 0; i < thresholds_.size(); ++i) seen.counts[i] += value.values[i];
-          seen.tokens += static_cast<double>(value.elements);
-          judged = true;
-          Judge(step, tensor, worker, seen, findings);
-        });
-    if (!findings->empty()) return Judged::kJudged;
-    if (!readable || step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
-  }
-
-  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>*) override {
-    TDBG_RETURN_IF_ERROR(values_.AllHadValues(last));
-    return Judged::kNotDue;
-  }
+  NLPSequenceRatio(Selector inspected, const Statistic& counts, std::vector<double> thresholds)
+      : DerivedTotals(std::move(inspected), counts), thresholds_(std::move(thresholds)) {}
 
   std::string WouldHaveNeeded() const override {
-    return fmt::format("{}, or raw values, of at least one token ({})", need_.statistic.Id(),
-                       values_.inspected().Describe());
+    return fmt::format("{}, or raw values, of at least one token ({})", statistic().Id(),
+                       inspected().Describe());
   }
 
  private:
+  bool Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const StatisticValue& value,
+           std::vector<Finding>* findings) override {
+    if (value.values.size() != thresholds_.size()) return false;
+    Seen& seen = seen_[{tensor, worker}];
+    seen.counts.resize(thresholds_.size());
+    for (size_t i = 0; i < thresholds_.size(); ++i) seen.counts[i] += value.values[i];
+    seen.tokens += static_cast<double>(value.elements);
+    Judge(step, tensor, worker, seen, findings);
+    return true;
+  }
+
   void Judge(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const Seen& seen,
              std::vector<Finding>* findings) const {
     for (size_t i = 0; i < thresholds_.size(); ++i) {
@@ -71,7 +55,7 @@ class NLPSequenceRatio : public Rule {
       finding.global_step = step.global_step();
       finding.tensor = step.tensor(tensor).name;
       finding.worker = step.worker_name(worker);
-      finding.measure = fmt::format("token_{:.0f}_percent", need_.statistic.parameters[i]);
+      finding.measure = fmt::format("token_{:.0f}_percent", statistic().parameters[i]);
       finding.value = 100.0 * seen.counts[i] / seen.tokens;
       finding.comparison = ">";
       finding.threshold = thresholds_[i];
@@ -80,21 +64,9 @@ class NLPSequenceRatio : public Rule {
     }
   }
 
-  DerivedValues values_;
-  plan::StatisticNeed need_;
   std::vector<double> thresholds_;  // percent, by the statistic's values
   std::map<std::pair<TensorIndex, WorkerIndex>, Seen> seen_;
 };
-
-ParameterSpec ListParameter(const char* name, const char* value, const char* unit, const char* help) {
-  ParameterSpec spec;
-  spec.name = name;
-  spec.type = "string";
-  spec.default_value = value;
-  spec.unit = unit;
-  spec.help = help;
-  return spec;
-}
 
 Result<std::vector<double>> TokensOf(const Parameters& parameters) {
   std::vector<double> tokens;
@@ -139,11 +111,11 @@ void RegisterNLPSequenceRatio(RuleRegistry* registry) {
       DocumentedRegexParameter(
           "tensor_regex", kDocumented,
           "Inputs to inspect by name; the default means the collection embedding_input."),
-      ListParameter("token_values", "0", "",
-                    "The tokens that are counted: whole numbers, separated by commas."),
-      ListParameter(
-          "token_thresholds_percent", "50", "percent",
-          "A token with a larger share is a hit: as many numbers as token_values, in the same order."),
+      TextParameter("token_values", "0", "The tokens that are counted: whole numbers, separated by commas."),
+      TextParameter(
+          "token_thresholds_percent", "50",
+          "A token with a larger share is a hit: as many numbers as token_values, in the same order.",
+          "percent"),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(std::vector<double> tokens, TokensOf(parameters));
@@ -157,10 +129,8 @@ void RegisterNLPSequenceRatio(RuleRegistry* registry) {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::MakeDocumented(parameters, "tensor_regex", kDocumented,
                                                                       {"embedding_input"}));
     const Statistic counts{Statistic::Kind::kValueCounts, std::move(tokens)};
-    const plan::Need inspected = selector.Need();
-    return std::unique_ptr<Rule>(std::make_unique<NLPSequenceRatio>(
-        DerivedValues(std::move(selector), [counts](const TensorInfo&) { return counts; }),
-        plan::StatisticNeed{inspected.collections, inspected.tensor_regex, counts}, std::move(thresholds)));
+    return std::unique_ptr<Rule>(
+        std::make_unique<NLPSequenceRatio>(std::move(selector), counts, std::move(thresholds)));
   });
 }
 

@@ -80,21 +80,13 @@ void RegisterStalledTrainingRule(RuleRegistry* registry) {
   info.snake_name = "stalled_training_rule";
   info.scope = "any";
   info.summary = "The training made no progress for a long time.";
-  ParameterSpec stop;
-  stop.name = "stop_training_on_fire";
-  stop.type = "bool";
-  stop.default_value = "False";
-  stop.help = "Stop the job at a finding, as on_issue: [stop] does.";
-  ParameterSpec prefix;
-  prefix.name = "training_job_name_prefix";
-  prefix.type = "string";
-  prefix.help = "Accepted and not needed: the job that is stopped is the one that is watched.";
   info.parameters = {
-      NumberParameter("threshold", "float", "1800", 0, "seconds", "So long without a heartbeat is a hit."),
-      stop,
-      prefix,
+      NumberParameter("threshold", "float", "1800", 0.001, "seconds",
+                      "So long without a heartbeat is a hit."),
+      BoolParameter("stop_training_on_fire", "False", "Stop the job at a finding, as on_issue: [stop] does."),
+      TextParameter("training_job_name_prefix", "",
+                    "Accepted and not needed: the job that is stopped is the one that is watched."),
   };
-  info.parameters[0].minimum = 0.001;
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     return std::unique_ptr<Rule>(std::make_unique<StalledTrainingRule>(
         parameters.Float("threshold"), parameters.Bool("stop_training_on_fire")));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/state_values.h"
@@ -72,15 +73,6 @@ class TensorVariance : public Rule {
   Bounds bounds_;
 };
 
-ParameterSpec Bound(std::string name, std::string help) {
-  ParameterSpec spec;
-  spec.name = std::move(name);
-  spec.type = "float";
-  spec.minimum = 0;
-  spec.help = std::move(help);
-  return spec;
-}
-
 }  // namespace
 
 void RegisterTensorVariance(RuleRegistry* registry) {
@@ -89,11 +81,12 @@ void RegisterTensorVariance(RuleRegistry* registry) {
   info.snake_name = "tensor_variance";
   info.scope = "any";
   info.summary = "A tensor's variance is above or below given bounds.";
-  info.parameters = {
-      CollectionNamesParameter("Collections to inspect."),
-      TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
-      Bound("max_threshold", "A larger variance is a hit; without it there is no upper bound."),
-      Bound("min_threshold", "A smaller variance is a hit; without it there is no lower bound.")};
+  info.parameters = {CollectionNamesParameter("Collections to inspect."),
+                     TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
+                     NumberParameter("max_threshold", "float", "", 0, "",
+                                     "A larger variance is a hit; without it there is no upper bound."),
+                     NumberParameter("min_threshold", "float", "", 0, "",
+                                     "A smaller variance is a hit; without it there is no lower bound.")};
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     Bounds bounds;
     if (parameters.Has("min_threshold")) bounds.low = parameters.Float("min_threshold");

@@ -124,11 +124,6 @@ void RegisterUnchangedTensor(RuleRegistry* registry) {
   info.snake_name = "unchanged_tensor";
   info.scope = "any";
   info.summary = "A tensor's captured values do not change any more.";
-  ParameterSpec equal_nan;
-  equal_nan.name = "equal_nan";
-  equal_nan.type = "bool";
-  equal_nan.default_value = "False";
-  equal_nan.help = "NaN that stays NaN has not changed.";
   info.parameters = {
       CollectionNamesParameter("Collections to inspect."),
       TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
@@ -137,7 +132,7 @@ void RegisterUnchangedTensor(RuleRegistry* registry) {
       NumberParameter("rtol", "float", "1e-5", 0, "of the newer value",
                       "Relative tolerance of two elements."),
       NumberParameter("atol", "float", "1e-8", 0, "of the tensor", "Absolute tolerance of two elements."),
-      equal_nan,
+      BoolParameter("equal_nan", "False", "NaN that stays NaN has not changed."),
       IntervalParameter("Raw values are kept and compared so many steps apart; 500 without it."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {

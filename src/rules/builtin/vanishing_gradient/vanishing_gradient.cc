@@ -1,4 +1,5 @@
 // Gradients so small that the weights behind them no longer learn. README.md beside this file.
+#include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
@@ -75,13 +76,10 @@ void RegisterVanishingGradient(RuleRegistry* registry) {
   info.snake_name = "vanishing_gradient";
   info.scope = "deep learning";
   info.summary = "A gradient's mean absolute value falls below a threshold.";
-  ParameterSpec threshold;
-  threshold.name = "threshold";
-  threshold.type = "float";
-  threshold.default_value = "1e-7";
-  threshold.minimum = 0;
-  threshold.help = "The mean absolute value below which a gradient counts as vanished.";
-  info.parameters = {threshold};
+  info.parameters = {
+      NumberParameter("threshold", "float", "1e-7", 0, "of the gradient",
+                      "The mean absolute value below which a gradient counts as vanished."),
+  };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({"gradients"}, {}));
     return std::unique_ptr<Rule>(

@@ -1,0 +1,36 @@
+// What CheckInputImages and NLPSequenceRatio have in common: derived statistics of inputs, added up over the
+// run.
+#pragma once
+
+#include <vector>
+
+#include "rules/derived_values.h"
+#include "rules/rule.h"
+
+namespace tdbg::rules {
+
+/// Adds up one derived statistic of the inspected tensors, and judges what it comes to at every step that
+/// adds to it.
+class DerivedTotals : public Rule {
+ public:
+  /// \param statistic  of every inspected tensor
+  DerivedTotals(Selector inspected, const Statistic& statistic);
+
+  plan::Need Needs() const override;
+  Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override;
+  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override;
+
+ protected:
+  /// One more value of a tensor, which is not empty. True if there is enough to judge now; a finding for each
+  /// total that hits.
+  virtual bool Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker,
+                   const StatisticValue& value, std::vector<Finding>* findings) = 0;
+  const Statistic& statistic() const { return need_.statistic; }
+  const Selector& inspected() const { return values_.inspected(); }
+
+ private:
+  plan::StatisticNeed need_;
+  DerivedValues values_;
+};
+
+}  // namespace tdbg::rules
