@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 _hooks = []
@@ -14,6 +15,13 @@ def on_checkpoint(function):
         @tdbg.on_checkpoint
         def save():
             torch.save(model.state_dict(), "last.pt")
+
+    A function of one parameter is given the model where the framework keeps it to itself: XGBoost's booster as it is
+    after the round (in torch, None).
+
+        @tdbg.on_checkpoint
+        def save(booster):
+            booster.save_model("last.json")
     """
     if not callable(function):
         raise TypeError(f"on_checkpoint takes a function, not {type(function).__name__}")
@@ -21,14 +29,25 @@ def on_checkpoint(function):
     return function
 
 
-def save() -> str:
+def _takes_model(hook) -> bool:
+    try:
+        parameters = inspect.signature(hook).parameters.values()
+    except (TypeError, ValueError):     # a builtin that does not say
+        return False
+    return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters)
+
+
+def save(model=None) -> str:
     """Calls what was registered. "" or why there is no checkpoint."""
     if not _hooks:
         return "the script registered no tdbg.on_checkpoint"
     errors = []
     for hook in _hooks:
         try:
-            hook()
+            if _takes_model(hook):
+                hook(model)
+            else:
+                hook()
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
             print(f"tdbg: the script's checkpoint failed: {errors[-1]}", file=sys.stderr)
