@@ -8,9 +8,10 @@ from .. import checkpoint
 from .guard import say
 
 
-def obey(run, text):
+def obey(run, text, model=None):
     """Carries out one request of `Run.take_request`.
 
+    :param model: for checkpoint functions that take one, where the script cannot reach its model (XGBoost's booster).
     :returns: the global step up to which more detail was asked for; 0 where it was something else.
     """
     request = json.loads(text)
@@ -18,7 +19,7 @@ def obey(run, text):
     if action == "capture":
         return run.global_step + 1 + int(request.get("steps", 0))
     if action == "checkpoint":
-        error = checkpoint.save()
+        error = checkpoint.save(model)
         run.put_context("checkpoint", json.dumps({"id": request.get("id"), "error": error}))
     elif action == "stop":
         say("stopping, as asked")

@@ -252,7 +252,7 @@ def patch(patches, session):
                 result = original(*args, **kwargs)
                 if session.listening and not session.losses.muted:
                     try:
-                        session.losses.returned(name, result, labels_of(args, kwargs) if classifies else None)
+                        session.losses.returned(name, result, labels=labels_of(args, kwargs) if classifies else None)
                     except Exception as error:
                         guard.failed("loss function", error)
                 return result

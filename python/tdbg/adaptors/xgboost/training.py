@@ -65,7 +65,7 @@ class Training:
                 self.run.end_step(False)
             request = self.run.take_request()
             if request is not None:
-                obey(self.run, request)
+                obey(self.run, request, model)
         except Exception as error:
             self._guard.failed("a boosting round", error)
 
