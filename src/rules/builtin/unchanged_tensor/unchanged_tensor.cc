@@ -70,6 +70,9 @@ class UnchangedTensor : public Rule {
           Followed& followed = followed_[{tensor, worker, step.mode()}];
           // Of no elements, none has changed and none has not.
           if (!followed.cadence.Take(position, interval_) || ElementCount(value) == 0) return;
+          // Of a type that cannot be compared nobody knows whether it has changed.
+          double first;
+          if (!LoadElements(value, 0, {&first, 1})) return;
           const bool same = followed.captured > 0 && tolerance_.Close(followed.last, value);
           if (!same) {
             followed.unchanged = 0;
