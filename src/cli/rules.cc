@@ -101,9 +101,10 @@ class RulesCommand : public Command {
       return ShowFile(terminal);
     }
     if (words_.size() > (show ? 2u : 1u) || (show && words_.size() == 1)) {
-      return InvalidArgument(show ? "rules show: which rule? tdbg rules lists them"
-                                  : "rules: '" + words_[0] +
-                                        "' is no subcommand; accepted: show NAME, new NAME [DIR], or NAME");
+      return InvalidArgument(show && words_.size() > 1 ? "rules show: one rule at a time"
+                             : show                    ? "rules show: which rule? tdbg rules lists them"
+                                                       : "rules: '" + words_[0] +
+                                          "' is no subcommand; accepted: show NAME, new NAME [DIR], or NAME");
     }
     if (!words_.empty()) {
       const auto info = registry.Find(words_.back());

@@ -98,7 +98,7 @@ def test_a_rule_of_a_file_is_shown_as_its_author_wrote_it(judge):
 @pytest.mark.parametrize("words, said", [
     (["show", "mine.py:Nothing"], "holds no class 'Nothing'; there is Grows"),
     (["show", "other.py:Grows"], "no such file of rules"),
-    (["show", "mine.py:Grows", "vanishing_gradient"], "no subcommand"),
+    (["show", "mine.py:Grows", "vanishing_gradient"], "one rule at a time"),
     (["show", "vanishing_gradient", "--rule-file", "mine.py:Grows"], "one rule at a time"),
 ])
 def test_what_cannot_be_shown_is_refused(judge, words, said):
