@@ -5,6 +5,7 @@
 
 #include "base/companion.h"
 #include "base/file.h"
+#include "rulehost/host_command.h"
 
 namespace tdbg::cli {
 namespace {
@@ -75,7 +76,7 @@ TDBG_EXPORT_RULES(@CLASS@)
 constexpr const char* kMakefile = R"(# tdbg/rule.h is all it needs.
 TDBG_INCLUDE ?= @INCLUDE@
 CXX ?= c++
-PYTHON ?= python3
+PYTHON ?= @PYTHON@
 
 lib@FILE@.so: @FILE@.cc
 	$(CXX) -std=c++20 -O2 -Wall -Wextra -shared -fPIC -I$(TDBG_INCLUDE) $< -o $@
@@ -184,6 +185,7 @@ Result<std::vector<std::string>> WriteRuleTemplate(const std::string& name, Rule
       {"@CLASS@", Camel(name)},
       {"@FILE@", file},
       {"@INCLUDE@", IncludeDirectory()},
+      {"@PYTHON@", rulehost::PythonInterpreter()},
       {"@BUILT@", python ? file + ".py" : "lib" + file + ".so"}};
   std::vector<std::pair<std::string, const char*>> files = {{"test_" + file + ".py", kTest}};
   if (python) {

@@ -13,6 +13,7 @@
 #include "cli/rule_template.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "rulehost/host_command.h"
 #include "rulehost/registry.h"
 #include "rules/pages.h"
 #include "rules/rule.h"
@@ -163,8 +164,8 @@ class RulesCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(
         const std::vector<std::string> files,
         WriteRuleTemplate(words_[1], cpp_ ? RuleLanguage::kCpp : RuleLanguage::kPython, directory));
-    const std::string try_it =
-        cpp_ ? "make -C " + ShellWord(directory) + " test" : "python " + ShellWord(files[0]);
+    const std::string try_it = cpp_ ? "make -C " + ShellWord(directory) + " test"
+                                    : ShellWord(rulehost::PythonInterpreter()) + " " + ShellWord(files[0]);
     if (json_) {
       PrintJson({{"files", files}, {"test", try_it}});
     } else {

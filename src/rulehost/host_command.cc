@@ -24,13 +24,13 @@ std::string InterpreterOf(const std::filesystem::path& home) {
   return {};
 }
 
-std::string FindPython(const std::string& home) {
+}  // namespace
+
+std::string PythonInterpreter() {
   if (const char* python = ::getenv("TDBG_PYTHON"); python && *python) return python;
-  const std::string of_home = InterpreterOf(home);
+  const std::string of_home = InterpreterOf(base::FindPythonHome());
   return of_home.empty() ? "python3" : of_home;
 }
-
-}  // namespace
 
 Result<HostOptions> HostFor(const plan::RuleConfig& config) {
   HostOptions options;
@@ -57,7 +57,7 @@ Result<HostOptions> HostFor(const plan::RuleConfig& config) {
   }
   // -P and no PYTHONPATH of a training's: what the rule imports is its own business (host.py adds its
   // folder).
-  options.command = {FindPython(home), "-u", base::JoinPath(home, "tdbg/rules/host.py")};
+  options.command = {PythonInterpreter(), "-u", base::JoinPath(home, "tdbg/rules/host.py")};
   options.environment["TDBG_HOME"] = home;
   options.environment["PYTHONFAULTHANDLER"] = "1";
   return options;
