@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What no commit should carry: paths of somebody's machine, addresses of package registries, big files, leftovers.
+"""What no commit should carry: paths of somebody's machine, addresses of package registries, big files, leftovers, and
+test modules that pytest could not tell apart.
 
 Looks at what git tracks, and at new files that it does not ignore.
 """
@@ -45,6 +46,34 @@ def complaints_about(name, contents):
     return found
 
 
+def _is_test(name):
+    path = pathlib.PurePath(name)
+    return path.suffix == ".py" and (path.stem.startswith("test_") or path.stem.endswith("_test"))
+
+
+def modules_of_one_name(names):
+    """'name: what' for each Python file beside tests that is imported under the name of another.
+
+    pytest puts a test's folder (of packages: the first one that is none) in front of sys.path and imports by what is
+    left of the path. The second module of one name in a process is then the first one, or an error.
+    """
+    files = {pathlib.PurePath(name) for name in names}
+    folders = {pathlib.PurePath(name).parent for name in names if _is_test(name)}
+    first, found = {}, []
+    for path in sorted(files):
+        # pytest itself keeps conftest.py files apart.
+        if path.suffix != ".py" or path.name in ("conftest.py", "__init__.py") or path.parent not in folders:
+            continue
+        module, folder = [path.stem], path.parent
+        while folder / "__init__.py" in files:
+            module.insert(0, folder.name)
+            folder = folder.parent
+        other = first.setdefault(".".join(module), path)
+        if other != path:
+            found.append(f"{path}: pytest imports it as {'.'.join(module)}, and {other} too; give it a name of its own")
+    return found
+
+
 def files_of_repository():
     listing = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
                              check=True, capture_output=True).stdout
@@ -52,8 +81,9 @@ def files_of_repository():
 
 
 def main():
-    complaints = []
-    for name in files_of_repository():
+    names = files_of_repository()
+    complaints = modules_of_one_name(names)
+    for name in names:
         path = ROOT / name
         if path.is_file() and not path.is_symlink():
             complaints += complaints_about(name, path.read_bytes())

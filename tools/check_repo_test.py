@@ -36,6 +36,19 @@ class CheckRepoTest(unittest.TestCase):
     def test_binary_data_is_only_measured(self):
         self.assertEqual(check_repo.complaints_about("a.bin", b"\xff\x00TO" + b"DO"), [])
 
+    def test_test_modules_of_one_name_are_found_unless_packages_tell_them_apart(self):
+        def found(*names):
+            return [line.split(": ")[0] for line in check_repo.modules_of_one_name(names)]
+
+        self.assertEqual(found("tests/a/test_x.py", "tests/b/test_x.py"), ["tests/b/test_x.py"])
+        self.assertEqual(found("tests/a/test_x.py", "tests/a/help.py", "tests/b/test_y.py", "tests/b/help.py"),
+                         ["tests/b/help.py"])
+        self.assertEqual(found("tests/a/test_x.py", "tests/b/test_x.py", "tests/b/__init__.py", "tests/__init__.py"), [])
+        self.assertEqual(found("tests/a/__init__.py", "tests/a/test_x.py", "more/a/__init__.py", "more/a/test_x.py"),
+                         ["tests/a/test_x.py"])
+        self.assertEqual(found("tests/a/test_x.py", "src/test_x.py.in", "tests/a/conftest.py", "tests/b/conftest.py",
+                               "tests/b/test_z.py", "python/x.py", "examples/x.py"), [])
+
 
 if __name__ == "__main__":
     unittest.main()

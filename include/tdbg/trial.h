@@ -45,6 +45,7 @@ struct StepFilter {
 struct TensorFilter {
   std::string regex = {};                   ///< searched in the canonical name
   std::string collection = {};              ///< a collection's name
+  std::vector<std::string> names = {};      ///< canonical; none: of any name
   std::optional<int64_t> global_step = {};  ///< something is kept of it at this step
   /// Something is kept of it at one of these. Looked at only where it is not the default.
   StepFilter steps = {};

@@ -20,7 +20,7 @@ from typing import Iterator
 
 from . import _trial
 from .collection import Collection, collection_of
-from .errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, TdbgError, UnimplementedError
+from .errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, TdbgError
 from .exceptions import (
     MissingCollectionFiles,
     NoMoreData,
@@ -32,6 +32,7 @@ from .exceptions import (
 )
 from .frame import Frame
 from .modes import ModeKeys
+from .places import local_directory
 from .plot import Plots
 from .steps import Step, StepState, mode_of, step_filter
 from .tensor import Histogram, Summary, Tensor, said
@@ -250,6 +251,11 @@ class Trial:
             self._look()
             info = self._raw.step(global_step)
         return (None, None) if info is None else (ModeKeys(info.mode), info.mode_step)
+
+    @property
+    def _global_to_mode(self) -> dict:
+        # Published notebooks of smdebug's take it as if it were public.
+        return {step: self.mode_modestep(step) for step in self.steps(show_incomplete_steps=True)}
 
     def global_step(self, mode, mode_step) -> int | None:
         mode = mode_of(mode)
@@ -514,7 +520,7 @@ def no_refresh(trials):
 
 def open(path, wait: float | bool | None = None, attempt: int | None = None) -> Trial:  # noqa: A001
     """Opens a run. `wait`: for one that does not exist yet, seconds to wait for it (True: for ever)."""
-    path = _local(path)
+    path = local_directory(path)
     number = -1 if attempt is None else attempt
     if not wait:
         return Trial(_trial.open(path, number, 0))
@@ -540,7 +546,7 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
     """
     if profiler:
         raise SMDebugNotImplementedError("profiler trials: tdbg does not profile; use the framework's own profiler")
-    path = _local(path)
+    path = local_directory(path)
     _check_range(range_steps)
     name = os.path.basename(path.rstrip("/")) if name is None else name
     _say_to_people()
@@ -563,13 +569,6 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
     else:
         raise DeadlineExceededError(f"no run appeared within {timeout} s: {path}")
     raise MissingCollectionFiles(f"the job has ended without leaving its collections: {path}")
-
-
-def _local(path) -> str:
-    path = str(path).strip().removeprefix("file://")
-    if re.match(r"[a-z][a-z0-9+.-]+://", path):
-        raise UnimplementedError(f"only directories are read; copy the run to this machine first: {path}")
-    return path
 
 
 def _check_range(range_steps) -> None:

@@ -15,7 +15,6 @@ namespace tdbg::ship {
 namespace {
 
 constexpr size_t kBufferBytes = 1u << 20;
-constexpr size_t kRowsBetweenLooks = 4096;
 
 StepFilter FilterOf(const Choice::Options& choice, StepKind kind) {
   StepFilter filter;
@@ -56,11 +55,14 @@ struct Rows {
   std::vector<size_t> chosen;
 };
 
-Result<Rows> RowsOf(const Trial& trial, const TableOptions& options) {
+/// \param names  none: of all
+Result<Rows> RowsOf(const Trial& trial, const TableOptions& options, std::vector<std::string> names = {}) {
   Rows rows;
+  TensorFilter tensors = TensorsOf(options.choice, StepKind::kAny);
+  tensors.names = std::move(names);
   const std::vector<std::string>& fields = options.fields.empty() ? DefaultFields() : options.fields;
-  TDBG_ASSIGN_OR_RETURN(rows.frame, trial.frame(TensorsOf(options.choice, StepKind::kAny), fields,
-                                                options.choice.worker.empty() ? "*" : options.choice.worker));
+  TDBG_ASSIGN_OR_RETURN(
+      rows.frame, trial.frame(tensors, fields, options.choice.worker.empty() ? "*" : options.choice.worker));
   for (size_t i = 0; i < rows.frame.step.size(); ++i) {
     if (rows.frame.mode_step[i] % options.choice.every == 0) rows.chosen.push_back(i);
   }
@@ -96,22 +98,26 @@ Result<std::vector<KeptValue>> KeptValues(const Trial& trial, const TableOptions
   return values;
 }
 
-/// Counts what goes by, and looks up now and then.
+/// Counts what goes by, and looks up after each part of it: a value, a series, a tensor.
 class Counter {
  public:
-  Counter(const TableProgress& progress, size_t total, size_t every)
-      : progress_(&progress), total_(total), every_(every) {}
-  Status operator()(int64_t step) {
+  Counter(const TableProgress& progress, size_t parts) : progress_(&progress), parts_(parts) {}
+  void See(int64_t step) {
     if (steps_.empty() || *steps_.rbegin() != step) steps_.insert(step);
-    if (++done_ % every_ == 0 && *progress_) return (*progress_)(done_, total_);
-    return OkStatus();
+  }
+  Status Look() {
+    ++done_;
+    return *progress_ ? (*progress_)(done_, parts_) : OkStatus();
+  }
+  Status operator()(int64_t step) {
+    See(step);
+    return Look();
   }
   int64_t steps() const { return static_cast<int64_t>(steps_.size()); }
-  uint64_t done() const { return done_; }
 
  private:
   const TableProgress* progress_;
-  const size_t total_, every_;
+  const size_t parts_;
   size_t done_ = 0;
   std::set<int64_t> steps_;
 };
@@ -134,7 +140,7 @@ Result<Shipped> WriteCsvOfValues(const Trial& trial, const TableOptions& options
                                  const TableProgress& progress) {
   TDBG_ASSIGN_OR_RETURN(const std::vector<KeptValue> values, KeptValues(trial, options));
   std::string text = fmt::format("{},index,value\n", kHeadColumns);
-  Counter counter(progress, values.size(), 1);
+  Counter counter(progress, values.size());
   uint64_t rows = 0;
   for (const KeptValue& kept : values) {
     TDBG_ASSIGN_OR_RETURN(const TensorValue value,
@@ -172,22 +178,36 @@ const std::vector<std::string>& DefaultFields() {
 Result<Shipped> WriteCsv(const Trial& trial, const TableOptions& options, OutputFile& file,
                          const TableProgress& progress) {
   if (options.raw) return WriteCsvOfValues(trial, options, file, progress);
-  TDBG_ASSIGN_OR_RETURN(const Rows rows, RowsOf(trial, options));
-  const Frame& frame = rows.frame;
+  TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        trial.tensor_names(TensorsOf(options.choice, StepKind::kAny)));
+  TableOptions one = options;
+  if (one.fields.empty()) one.fields = DefaultFields();
   std::string text(kHeadColumns);
-  for (const std::string& field : frame.fields) text += "," + field;
+  for (const std::string& field : one.fields) text += "," + field;
   text += "\n";
-  Counter counter(progress, rows.chosen.size(), kRowsBetweenLooks);
-  for (const size_t i : rows.chosen) {
-    text += RowHead(frame.step[i], frame.mode[i], frame.mode_step[i], frame.workers[frame.worker[i]],
-                    frame.names[frame.tensor[i]]);
-    for (const std::vector<double>& column : frame.values) text += "," + Number(column[i]);
-    text += "\n";
-    TDBG_RETURN_IF_ERROR(WriteText(&text, kBufferBytes, file));
-    TDBG_RETURN_IF_ERROR(counter(frame.step[i]));
+  Counter counter(progress, names.size());
+  uint64_t count = 0;
+  // A tensor at a time: what is in memory is its rows, not the run's.
+  for (size_t i = 0; i < std::max<size_t>(names.size(), 1); ++i) {
+    // Without any, for the errors: a worker or a field that is not there.
+    const std::vector<std::string> name(
+        names.begin() + static_cast<ptrdiff_t>(i),
+        names.begin() + static_cast<ptrdiff_t>(std::min(i + 1, names.size())));
+    TDBG_ASSIGN_OR_RETURN(const Rows rows, RowsOf(trial, one, name));
+    const Frame& frame = rows.frame;
+    for (const size_t row : rows.chosen) {
+      text += RowHead(frame.step[row], frame.mode[row], frame.mode_step[row],
+                      frame.workers[frame.worker[row]], frame.names[frame.tensor[row]]);
+      for (const std::vector<double>& column : frame.values) text += "," + Number(column[row]);
+      text += "\n";
+      TDBG_RETURN_IF_ERROR(WriteText(&text, kBufferBytes, file));
+      counter.See(frame.step[row]);
+    }
+    count += rows.chosen.size();
+    TDBG_RETURN_IF_ERROR(counter.Look());
   }
   TDBG_RETURN_IF_ERROR(WriteText(&text, 0, file));
-  return Shipped{counter.steps(), file.bytes(), {{"rows", counter.done()}}};
+  return Shipped{counter.steps(), file.bytes(), {{"rows", count}}};
 }
 
 namespace {
@@ -215,7 +235,7 @@ Result<Shipped> ArchiveValues(const Trial& trial, const TableOptions& options, A
     space += SafetensorsHeaderSpace(name_of(kept), shape.size() + 1);
   }
   const std::unique_ptr<Archive> archive = MakeArchive(format, file, space, trial);
-  Counter counter(progress, values.size(), 1);
+  Counter counter(progress, values.size());
   for (const KeptValue& kept : values) {
     TDBG_ASSIGN_OR_RETURN(const TensorValue value,
                           trial.value(kept.name, kept.step.global_step, kept.worker));
@@ -249,7 +269,7 @@ Result<Shipped> WriteArchive(const Trial& trial, const TableOptions& options, Ar
     for (const std::string& field : frame.fields) space += SafetensorsHeaderSpace(name_of(key, field), 1);
   }
   const std::unique_ptr<Archive> archive = MakeArchive(format, file, space, trial);
-  Counter counter(progress, series.size(), 1);
+  Counter counter(progress, series.size());
   std::set<int64_t> steps;
   for (const auto& [key, items] : series) {
     const int64_t length[] = {static_cast<int64_t>(items.size())};

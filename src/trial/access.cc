@@ -9,6 +9,25 @@
 #include "trial/lookup.h"
 
 namespace tdbg {
+namespace {
+
+/// Who may have something of a tensor at a step: the workers of the attempt that the overlay shows there, by
+/// rank, only `worker` if one is given, each with every id that its reader knows the tensor by.
+/// Calls f(worker, slot, id) until it returns true.
+template <typename Impl, typename F>  // Impl is Trial's own
+void EachOwner(const Impl& impl, TensorIndex tensor, int64_t attempt, std::optional<WorkerIndex> worker,
+               F&& f) {
+  for (const WorkerIndex candidate : impl.AttemptOf(attempt)->workers) {
+    if (worker && candidate != *worker) continue;
+    const WorkerSlot& slot = *impl.slots[candidate];
+    for (const format::TensorId id : slot.IdsOf(tensor)) {
+      if (f(candidate, slot, id)) return;
+    }
+  }
+}
+
+}  // namespace
+
 TrialAccess::TrialAccess(const Trial& trial) : trial_(&trial) {}
 
 uint64_t TrialAccess::generation() const { return trial_->impl_->generation; }
@@ -201,27 +220,26 @@ void Trial::Impl::MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t*
 
 std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t step,
                                                    std::optional<WorkerIndex> worker, SubKey sub) const {
-  const Trial::Impl& impl = *trial_->impl_;
-  const Step& at = impl.steps[step];
-  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
-    if (worker && candidate != *worker) continue;
-    const WorkerSlot& slot = *impl.slots[candidate];
-    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
-    for (const format::TensorId id : slot.IdsOf(tensor)) {
-      const auto [first, last] =
-          StepRange(slot.reader->RowsOf(id), at.info.global_step,
-                    [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
-      for (auto it = first; it != last; ++it) {
-        const store::SummaryBatch& batch = batches[it->batch];
-        const SubKey key{batch.sub[it->row], static_cast<Point>(batch.point[it->row])};
-        if (key != sub || batch.damaged != 0) continue;
-        slot.reader->Prepare(it->batch, it->row, it->row + 1);
-        if (batch.unknown == nullptr || batch.unknown[it->row] == 0)
-          return Row{tensor, candidate, key, &batch, *it};
-      }
-    }
-  }
-  return std::nullopt;
+  const Step& at = trial_->impl_->steps[step];
+  std::optional<Row> found;
+  EachOwner(*trial_->impl_, tensor, at.attempt, worker,
+            [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
+              const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+              const auto [first, last] = StepRange(
+                  slot.reader->RowsOf(id), at.info.global_step,
+                  [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
+              for (auto it = first; it != last; ++it) {
+                const store::SummaryBatch& batch = batches[it->batch];
+                const SubKey key{batch.sub[it->row], static_cast<Point>(batch.point[it->row])};
+                if (key != sub || batch.damaged != 0) continue;
+                slot.reader->Prepare(it->batch, it->row, it->row + 1);
+                if (batch.unknown != nullptr && batch.unknown[it->row] != 0) continue;
+                found = Row{tensor, owner, key, &batch, *it};
+                return true;
+              }
+              return false;
+            });
+  return found;
 }
 
 Result<Histogram> TrialAccess::HistogramOf(const Row& row) const {
@@ -258,73 +276,64 @@ void TrialAccess::ScalarsOf(size_t step, std::vector<Scalar>* append_to) const {
 
 std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
                                             std::optional<WorkerIndex> worker) const {
-  const Trial::Impl& impl = *trial_->impl_;
-  const Step& at = impl.steps[step];
-  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
-    if (worker && candidate != *worker) continue;
-    const WorkerSlot& slot = *impl.slots[candidate];
-    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
-    for (const format::TensorId id : slot.IdsOf(tensor)) {
-      std::optional<double> best;
-      int best_preference = -2;
-      const auto offer = [&](SubKey key, double value) {
-        if (key.point == Point::kEnd || Preference(key) < best_preference) return;
-        best_preference = Preference(key);
-        best = value;
-      };
-      const auto [first, last] =
-          StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
-                    [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
-      for (auto it = first; it != last; ++it) offer(it->sub, it->value);
-      if (best) return best;
-      const auto [row, row_end] =
-          StepRange(slot.reader->RowsOf(id), at.info.global_step,
-                    [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
-      for (auto it = row; it != row_end; ++it) {
-        const store::SummaryBatch& batch = batches[it->batch];
-        if (batch.damaged != 0) continue;
-        slot.reader->Prepare(it->batch, it->row, it->row + 1);
-        if (batch.unknown != nullptr && batch.unknown[it->row] != 0) continue;
-        const auto value = OnlyElement(batch.at(it->row), slot.reader->tensors()[id].dtype);
-        if (value) offer({batch.sub[it->row], static_cast<Point>(batch.point[it->row])}, *value);
-      }
-      if (best) return best;
-    }
-  }
-  return std::nullopt;
+  const Step& at = trial_->impl_->steps[step];
+  std::optional<double> best;
+  EachOwner(*trial_->impl_, tensor, at.attempt, worker,
+            [&](WorkerIndex, const WorkerSlot& slot, format::TensorId id) {
+              const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
+              int best_preference = -2;
+              const auto offer = [&](SubKey key, double value) {
+                if (key.point == Point::kEnd || Preference(key) < best_preference) return;
+                best_preference = Preference(key);
+                best = value;
+              };
+              const auto [first, last] =
+                  StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
+                            [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
+              for (auto it = first; it != last; ++it) offer(it->sub, it->value);
+              if (best) return true;
+              const auto [row, row_end] = StepRange(
+                  slot.reader->RowsOf(id), at.info.global_step,
+                  [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
+              for (auto it = row; it != row_end; ++it) {
+                const store::SummaryBatch& batch = batches[it->batch];
+                if (batch.damaged != 0) continue;
+                slot.reader->Prepare(it->batch, it->row, it->row + 1);
+                if (batch.unknown != nullptr && batch.unknown[it->row] != 0) continue;
+                const auto value = OnlyElement(batch.at(it->row), slot.reader->tensors()[id].dtype);
+                if (value) offer({batch.sub[it->row], static_cast<Point>(batch.point[it->row])}, *value);
+              }
+              return best.has_value();
+            });
+  return best;
 }
 
 std::optional<TrialAccess::Raw> TrialAccess::RawAt(TensorIndex tensor, size_t step,
                                                    std::optional<WorkerIndex> worker, SubKey sub) const {
-  const Trial::Impl& impl = *trial_->impl_;
-  const Step& at = impl.steps[step];
-  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
-    if (worker && candidate != *worker) continue;
-    const WorkerSlot& slot = *impl.slots[candidate];
-    for (const format::TensorId id : slot.IdsOf(tensor)) {
-      const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
-                                           [](const store::RawRef& r) { return r.global_step; });
-      for (auto it = first; it != last; ++it) {
-        if (it->sub == sub) return Raw{tensor, candidate, *it};
-      }
-    }
-  }
-  return std::nullopt;
+  const Step& at = trial_->impl_->steps[step];
+  std::optional<Raw> found;
+  EachOwner(*trial_->impl_, tensor, at.attempt, worker,
+            [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
+              const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
+                                                   [](const store::RawRef& r) { return r.global_step; });
+              const auto it = std::find_if(first, last, [&](const store::RawRef& r) { return r.sub == sub; });
+              if (it != last) found = Raw{tensor, owner, *it};
+              return found.has_value();
+            });
+  return found;
 }
 
 void TrialAccess::RawsAt(TensorIndex tensor, size_t step, std::vector<Raw>* append_to) const {
-  const Trial::Impl& impl = *trial_->impl_;
-  const Step& at = impl.steps[step];
-  for (const WorkerIndex worker : impl.AttemptOf(at.attempt)->workers) {
-    const WorkerSlot& slot = *impl.slots[worker];
-    for (const format::TensorId id : slot.IdsOf(tensor)) {
-      const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
-                                           [](const store::RawRef& r) { return r.global_step; });
-      for (auto it = first; it != last; ++it) {
-        if (it->sub.point != Point::kEnd) append_to->push_back({tensor, worker, *it});
-      }
-    }
-  }
+  const Step& at = trial_->impl_->steps[step];
+  EachOwner(*trial_->impl_, tensor, at.attempt, {},
+            [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
+              const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
+                                                   [](const store::RawRef& r) { return r.global_step; });
+              for (auto it = first; it != last; ++it) {
+                if (it->sub.point != Point::kEnd) append_to->push_back({tensor, owner, *it});
+              }
+              return false;
+            });
 }
 
 std::optional<TensorIndex> TrialAccess::StatisticOf(TensorIndex tensor, std::string_view statistic_id) const {
@@ -381,33 +390,29 @@ Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {
 
 std::vector<TrialAccess::SavedReduction> TrialAccess::ReductionsAt(TensorIndex tensor, size_t step,
                                                                    std::optional<WorkerIndex> worker) const {
-  const Trial::Impl& impl = *trial_->impl_;
-  const Step& at = impl.steps[step];
+  const Step& at = trial_->impl_->steps[step];
   std::vector<SavedReduction> out;
-  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
-    if ((worker && candidate != *worker) || !out.empty()) continue;
-    const WorkerSlot& slot = *impl.slots[candidate];
-    for (const format::TensorId id : slot.IdsOf(tensor)) {
-      for (const auto& saved : slot.reader->ReductionsOf(id, at.info.global_step)) {
-        out.push_back({std::string(saved.name), saved.absolute, {tensor, candidate, saved.ref}});
-      }
-    }
-  }
+  EachOwner(*trial_->impl_, tensor, at.attempt, worker,
+            [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
+              if (!out.empty() && out.front().raw.worker != owner) return true;
+              for (const auto& saved : slot.reader->ReductionsOf(id, at.info.global_step)) {
+                out.push_back({std::string(saved.name), saved.absolute, {tensor, owner, saved.ref}});
+              }
+              return false;
+            });
   return out;
 }
 
 std::optional<std::vector<int64_t>> TrialAccess::SavedShapeAt(TensorIndex tensor, size_t step,
                                                               std::optional<WorkerIndex> worker) const {
-  const Trial::Impl& impl = *trial_->impl_;
-  const Step& at = impl.steps[step];
-  for (const WorkerIndex candidate : impl.AttemptOf(at.attempt)->workers) {
-    if (worker && candidate != *worker) continue;
-    const WorkerSlot& slot = *impl.slots[candidate];
-    for (const format::TensorId id : slot.IdsOf(tensor)) {
-      if (auto shape = slot.reader->SavedShapeOf(id, at.info.global_step)) return shape;
-    }
-  }
-  return std::nullopt;
+  const Step& at = trial_->impl_->steps[step];
+  std::optional<std::vector<int64_t>> shape;
+  EachOwner(*trial_->impl_, tensor, at.attempt, worker,
+            [&](WorkerIndex, const WorkerSlot& slot, format::TensorId id) {
+              shape = slot.reader->SavedShapeOf(id, at.info.global_step);
+              return shape.has_value();
+            });
+  return shape;
 }
 
 const format::ContextRecord* TrialAccess::ContextAt(std::string_view topic, int64_t global_step) const {

@@ -186,13 +186,21 @@ Result<StepState> Trial::WaitForStep(int64_t step, const StepFilter& filter, int
 
 Result<std::vector<TensorIndex>> Trial::Impl::TensorsOf(const Trial& trial,
                                                         const TensorFilter& filter) const {
-  TDBG_ASSIGN_OR_RETURN(Selection selection, Selection::Make(filter.collection, filter.regex));
-  selection.Update(TrialAccess(trial));
+  std::vector<TensorIndex> candidates;
+  for (const std::string& name : filter.names) {
+    if (const auto tensor = tensors.Find(name)) candidates.push_back(*tensor);
+  }
+  if (filter.names.empty() || !filter.collection.empty() || !filter.regex.empty()) {
+    TDBG_ASSIGN_OR_RETURN(Selection selection, Selection::Make(filter.collection, filter.regex));
+    selection.Update(TrialAccess(trial));
+    if (filter.names.empty()) candidates.assign(selection.tensors().begin(), selection.tensors().end());
+    std::erase_if(candidates, [&](TensorIndex tensor) { return !selection.contains(tensor); });
+  }
   const StepFilter& s = filter.steps;
   const StepFilter any;
   const bool look = s.mode != any.mode || s.kind != any.kind || s.begin != any.begin || s.end != any.end;
   std::vector<TensorIndex> out;
-  for (const TensorIndex tensor : selection.tensors()) {
+  for (const TensorIndex tensor : candidates) {
     const ValueFinder finder(*this, tensor, {});
     if (filter.global_step) {
       const auto asked = finder.WorkersAt(*filter.global_step);

@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -355,8 +356,22 @@ def test_a_requeued_job_is_seen_by_a_trial_that_had_loaded_all_steps(path, monke
 
 @pytest.mark.parametrize("opens", [tdbg.open, create_trial])
 def test_what_is_no_directory_is_refused_and_not_waited_for(opens):
-    with pytest.raises(NotImplementedError, match="s3://bucket/run"):
-        opens("s3://bucket/run")
+    with pytest.raises(NotImplementedError, match="aws s3 sync s3://bucket/run DIRECTORY"):
+        opens(" s3://bucket/run")
+    with pytest.raises(NotImplementedError, match="copy it to a directory"):
+        opens("https://host/run")
+    for url in ("file://otherhost/run", "file://localhost", "file://"):
+        with pytest.raises(ValueError, match="file:///absolute/path"):
+            opens(url)
+
+
+@pytest.mark.parametrize("opens", [tdbg.open, create_trial])
+def test_a_file_url_is_its_directory(opens, tmp_path):
+    directory = str(tmp_path / "a run, 100% own")
+    Worker(directory).steps(3).end()
+    for host in ("", "localhost"):
+        trial = opens(f"file://{host}{urllib.parse.quote(directory)}")
+        assert trial.path == directory and trial.steps(kind="any") == [0, 1, 2]
 
 
 def test_a_range_of_steps_hides_the_others(path):

@@ -328,6 +328,9 @@ class BaseHook:
         warning.
         """
         names = [collections_to_write] if isinstance(collections_to_write, str) else list(collections_to_write)
+        self._save(tensor_name, tensor_value, names)
+
+    def _save(self, tensor_name, tensor_value, names):
         array = np.asarray(self._to_numpy(tensor_value))
         if array.dtype.kind not in "biufc" or not array.size:
             logger.warning("save_tensor(%r): %s cannot be kept", tensor_name, _describe(array))

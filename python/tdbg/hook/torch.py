@@ -277,8 +277,8 @@ class Hook(BaseHook):
             self._put(ident, grad, count + 1 if count else 0)    # a second backward of this step: a place of its own
 
     def _write_raw_tensor_simple(self, tensor_name, tensor_value, tensor_ref=None, timestamp=None):
-        """Saves `tensor_value` in the open step, whatever the schedules say."""
-        self.save_tensor(tensor_name, tensor_value)
+        """Saves `tensor_value` in the open step, whatever the schedules say, in no collection but those that match."""
+        self._save(tensor_name, tensor_value, [])
 
     def _kind_of(self, name):
         if not hasattr(self, "_kinds"):

@@ -8,6 +8,8 @@ import json
 import pkgutil
 import sys
 
+import xgboost_for_real  # noqa: F401
+
 import smdebug
 
 found = {}
@@ -21,7 +23,7 @@ for name in modules:
     except Exception:  # of frameworks that are not installed
         continue
     names = found[name] = {}
-    package = name in ("smdebug", "smdebug.pytorch", "smdebug.rules", "smdebug.trials")
+    package = name in ("smdebug", "smdebug.pytorch", "smdebug.xgboost", "smdebug.rules", "smdebug.trials")
     for key, value in vars(module).items():
         where = getattr(value, "__module__", None)
         if key.startswith("_") or inspect.ismodule(value) or (where or "").startswith("typing"):

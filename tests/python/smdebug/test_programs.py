@@ -23,7 +23,8 @@ if not any((pathlib.Path(HOME) / "tdbg").glob("_capture*.so")):
 
 
 NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration",
-         "event_files", "xgboost_hook", "checkpoints"]
+         "event_files", "xgboost_hook", "checkpoints", "analysis",
+         "own_hook"]
 
 
 def run(python, out, **environment):

@@ -3,22 +3,12 @@
 import os
 import runpy
 import sys
-import types
-
-if "XGBOOST_PACKAGES" in os.environ:
-    # The real smdebug's environment has no xgboost of its own; and it looks for a distribution of that name, with a
-    # module that setuptools dropped, while the one that is installed here is called xgboost-cpu.
-    sys.path.append(os.environ["XGBOOST_PACKAGES"])
-    from importlib import metadata
-
-    from packaging.version import parse
-
-    sys.modules["pkg_resources"] = types.SimpleNamespace(
-        parse_version=parse, get_distribution=lambda name: types.SimpleNamespace(version=metadata.version("xgboost-cpu")))
 
 here = os.path.dirname(os.path.abspath(__file__))
 root, programs = sys.argv[1], sys.argv[2:]
-sys.path.insert(0, here)
+sys.path[:0] = [here, os.path.dirname(here)]
+import xgboost_for_real  # noqa: E402, F401
+
 for name in programs:
     os.makedirs(os.path.join(root, name), exist_ok=True)
     sys.argv = [name, os.path.join(root, name, "run")]

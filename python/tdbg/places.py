@@ -1,0 +1,32 @@
+"""Where a run lies: a path, or a URL of one."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+
+from .errors import InvalidArgumentError, UnimplementedError
+
+#: What copies a run from where trainings of a cloud leave theirs.
+_COPIES = {"s3": "aws s3 sync", "gs": "gcloud storage rsync -r"}
+
+
+def local_directory(path) -> str:
+    """The directory that a path or a file:// URL means.
+
+    :raises UnimplementedError: another kind of URL; the message says how to get at the run
+    :raises InvalidArgumentError: a file URL of another machine, or without a path
+    """
+    path = str(path).strip()
+    scheme, separator, rest = path.partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
+        return path
+    if scheme.lower() != "file":
+        copy = _COPIES.get(scheme.lower())
+        how = f"{copy} {path} DIRECTORY" if copy else "copy it to a directory of this machine"
+        raise UnimplementedError(f"{path}: runs are read from directories and file:// URLs; for this one: {how}, and open "
+                                 "the directory (again after another copy, while the training goes on)")
+    host, slash, below = rest.partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise InvalidArgumentError(f"{path}: a file URL is file:///absolute/path")
+    return urllib.parse.unquote("/" + below)
