@@ -18,7 +18,7 @@ class _AbsentHook(BaseHook):
 
 class MxNetHook(_AbsentHook):
     framework = "mxnet"
-    instead = "save arrays with tdbg.attach(...).record(name, array)"
+    instead = "mxnet cannot be imported"
 
 
 class XGBoostHook(_AbsentHook):

@@ -1,0 +1,243 @@
+"""smdebug's hook for MXNet Gluon: a step is a forward of a registered block.
+
+    forward of a root begins   parameters and gradients as the step before left them, which then ends; a step begins
+    forward of a block ends    its inputs, then its outputs
+
+So parameters are those after a step's update, and gradients those of its last backward, as smdebug's hook for Gluon has
+them (its hook for PyTorch, and tdbg's adaptors, record weights before the update). Names are Gluon's. Blocks inside a
+hybridized one are not called, and not seen: `tdbg run` without a hook sees them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import weakref
+
+import mxnet
+from mxnet.gluon import Block
+from mxnet.ndarray import NDArray
+
+from ..adaptors.mxnet import arrays
+from ..adaptors.mxnet.attach import stand_down
+from ..adaptors.mxnet.blocks import (
+    NOT_WANTED,
+    PROBES,
+    block_kind,
+    is_loss,
+    output_unit_axis,
+    parameter_kind,
+    parameter_unit_axis,
+    tree,
+)
+from ..adaptors.mxnet.session import _rank
+from .base import BaseHook
+from .collection import Collection
+
+logger = logging.getLogger("smdebug")
+
+
+class _Watcher:
+    """A hook on a block that pickles, and is deep-copied, as something inert that needs no tdbg to load."""
+
+    def __init__(self, hook):
+        self.hook = hook
+
+    def __reduce__(self):
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+    def __deepcopy__(self, memo):
+        return contextlib.nullcontext().__exit__
+
+
+class _RootPre(_Watcher):
+    def __call__(self, block, inputs):
+        if next(arrays.flat(inputs), None) is not None:         # symbols: a graph is being made
+            self.hook._root_begins(block, inputs)
+
+
+class _BlockPost(_Watcher):
+    def __call__(self, block, inputs, outputs):
+        if self.hook._due and next(arrays.flat(inputs), None) is not None:
+            self.hook._watched("output of " + block.name, self.hook.forward_hook, block, inputs, outputs)
+
+
+class MxNetCollection(Collection):
+    def add_block_tensors(self, block, inputs=False, outputs=True):
+        """Inputs and outputs of a block, which must be (part of) a registered one."""
+        if inputs:
+            self.include(f"{block.name}_input_")
+        if outputs:
+            self.include(f"{block.name}_output_")
+
+
+class Hook(BaseHook):
+    """Saves what a Gluon training does. Its arguments are BaseHook's.
+
+    Threads: forwards of other threads than the first one's are passed over.
+    """
+
+    framework = "mxnet"
+    _collection_class = MxNetCollection
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._roots = weakref.WeakSet()
+        self._known = weakref.WeakSet()         # blocks with a forward hook
+        self._ran = []                          # weak references to roots that were called in this step
+        self._numbers = {}                      # (name, "input") -> how many in this step
+        self._thread = None
+        self._watching = False
+        stand_down("the script has a hook of its own")
+
+    # Registering ----------------------------------------------------------------------------------------------
+
+    def register_block(self, block):
+        """Watches a model: parameters, gradients, and what its blocks take and return, as far as it is saved; or a loss."""
+        if not isinstance(block, Block):
+            logger.error("register_block(%s): a gluon.Block is accepted; nothing is registered", type(block).__name__)
+            return
+        if is_loss(block):
+            self._watch_block(block)
+        elif block in self._roots:
+            logger.warning("register_block: %s is registered already", block.name)
+        else:
+            self._roots.add(block)
+            block.register_forward_pre_hook(_RootPre(self))
+            if self._watching:
+                self._watch_root(block)
+
+    register_hook = register_block
+
+    def _watch_root(self, root):
+        for block in tree(root):
+            if self._any_block or self._wants(block):
+                self._watch_block(block)
+
+    def _wants(self, block):
+        kind, run = block_kind(block), self._run
+        return any(run.wants(f"{block.name}_{what}_{k}", what, kind, 0) for what in ("input", "output") for k in range(PROBES))
+
+    def _watch_block(self, block):
+        if block not in self._known:
+            self._known.add(block)
+            block.register_forward_hook(_BlockPost(self))
+
+    # Events ---------------------------------------------------------------------------------------------------
+
+    def _root_begins(self, block, inputs):
+        if self._closed or (self._thread is not None and self._thread != threading.get_ident()):
+            return
+        self._prepare()         # what cannot be meant is raised here, in the first step
+        self._watched("forward of " + block.name, self.forward_pre_hook, block, inputs)
+
+    def forward_pre_hook(self, block, inputs):
+        """A registered block is called: the step before ends, a step begins."""
+        if not self._start():
+            return
+        self._put_parameters()
+        self._numbers.clear()
+        if self._begin_step():
+            self.last_saved_step = self.step
+        self._ran = [weakref.ref(block)]
+
+    def forward_hook(self, block, inputs, outputs):
+        """A block has returned `outputs` in a step that is saved."""
+        self._write(block, "input", inputs)
+        self._write(block, "output", outputs)
+
+    def _start(self):
+        if self._watching or not self._ensure_run():
+            return self._watching
+        self._watching = True
+        self._thread = threading.get_ident()
+        # Patterns of one's own may ask for any number of an output; those of built-in collections for all or none.
+        self._any_block = any(c.get("keep") and c.get("include_regex") and c["name"] not in
+                              ("weights", "biases", "gradients", "losses") for c in self._plan["collections"])
+        for root in list(self._roots):
+            self._watch_root(root)
+        return True
+
+    def _end_step(self):
+        if self._open:
+            self._watched("parameters", self._put_parameters)        # at the end; a forward has done it already
+        super()._end_step()
+
+    def _put_parameters(self):
+        """Of the roots that ran in the open step, as it left them."""
+        ran, self._ran = self._ran, []
+        if not self._due:
+            return
+        ids, handles = [], []
+        for root in filter(None, (ref() for ref in ran)):
+            for parameter in root.collect_params().values():
+                if parameter._data is None:
+                    continue                    # its shape is not known yet
+                found = [(parameter.name, parameter_kind(parameter.name), parameter._data[0])]
+                if parameter._grad is not None:
+                    found.append(("gradient/" + parameter.name, "gradient", parameter._grad[0]))
+                for name, kind, array in found:
+                    ident = self._parameter_id(name, kind, array)
+                    if ident == NOT_WANTED or not self._run.due(ident):
+                        continue
+                    if arrays.is_plain(array):
+                        ids.append(ident)
+                        handles.append(array.handle)
+                    else:
+                        self._run.put_array(ident, arrays.values(array), 0, 0)
+        if ids:
+            self._run.put_many(ids, arrays.addresses(handles), 0, 0)
+
+    def _parameter_id(self, name, kind, array):
+        return self._id((name, array.dtype, array.shape), lambda: self._run.define(
+            name, name, kind, "", arrays.dtype_name(array), list(array.shape), False,
+            parameter_unit_axis(None, kind, array.ndim), [], []))
+
+    def _write(self, block, what, values):
+        kind, key = block_kind(block), (block.name, what)
+        number = self._numbers.get(key, 0)
+        for array in arrays.flat(values):
+            name = f"{block.name}_{what}_{number}"
+            role = "loss" if what == "output" and kind == "loss" else what
+            ident = self._id((name, array.dtype, array.ndim), lambda: self._run.define(
+                name, name, role, kind, arrays.dtype_name(array), list(array.shape), True,
+                output_unit_axis(block, kind, array.ndim), [], []))
+            number += 1
+            if ident != NOT_WANTED and array.size and self._run.due(ident):
+                self._run.put_array(ident, arrays.values(array), 0, 0)
+        self._numbers[key] = number
+
+    def _write_raw_tensor_simple(self, tensor_name, tensor_value, tensor_ref=None, timestamp=None):
+        """Saves `tensor_value` in the open step, whatever the schedules say."""
+        self.save_tensor(tensor_name, tensor_value)
+
+    def _watched(self, site, function, *args):
+        try:
+            super()._watched(site, lambda: self._kept_apart(function, *args))
+        finally:
+            error, self._training_error = getattr(self, "_training_error", None), None
+            if error is not None:
+                raise error
+
+    def _kept_apart(self, function, *args):
+        try:
+            function(*args)
+        except arrays.TrainingError as error:       # the training's own, which our wait brought out: nobody else gets it
+            self._training_error = error.error
+
+    def _to_numpy(self, value):
+        return arrays.values(value) if isinstance(value, NDArray) else value
+
+    def _rank(self):
+        return _rank()
+
+    def _adaptor(self):
+        return f"mxnet {mxnet.__version__}, smdebug hook"
+
+
+def get_hook(json_config_path=None):
+    """The process's hook, or one from the configuration file where there is one."""
+    from .singleton import get_hook as get
+
+    return get(Hook, json_config_path, create=True)
