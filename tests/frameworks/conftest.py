@@ -1,8 +1,12 @@
 """Frameworks with an environment of their own (tools/frameworks/NAME.txt) are tested there, by make test-frameworks."""
 
+import json
 import os
 import pathlib
+import platform
 import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = os.environ.get("TDBG_HOME", str(ROOT / "python"))
@@ -13,3 +17,34 @@ collect_ignore = [
     wanted.stem for wanted in (ROOT / "tools" / "frameworks").glob("*.txt")
     if pathlib.Path(sys.prefix).name != f".venv-{wanted.stem}"
 ]
+
+
+# What a conformance run verified, for the table in docs/frameworks.md: build/conformance/FOLDER.json, written where every
+# check of the framework ran (tools/frameworks_table.py reads it).
+_checked = {}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    framework = getattr(item.cls, "framework", None)
+    if framework is None:
+        return
+    report = outcome.get_result()
+    if report.when == "call" or report.failed:
+        result = "known: " + report.wasxfail if hasattr(report, "wasxfail") and report.skipped else report.outcome
+        _checked.setdefault(item.cls, {})[item.name] = result
+
+
+def pytest_sessionfinish(session):
+    for kind, checks in _checked.items():
+        wanted = {name for name in dir(kind) if name.startswith("test_")}
+        if {name.partition("[")[0] for name in checks} != wanted:
+            continue        # a selection says nothing of the rest
+        framework, folder = kind.framework, kind.__module__.split(".")[-2]
+        record = {"framework": framework.title, "version": framework.version(), "python": platform.python_version(),
+                  "collections": list(framework.names), "default": list(framework.default), "absent": framework.absent,
+                  "checks": checks}
+        place = ROOT / "build" / "conformance"
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{folder}.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -11,7 +11,7 @@ failure of it reaches the program. The next sitecustomize on the path, which thi
 import os
 import sys
 
-_FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "mxnet")
+_FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "lightgbm", "mxnet")
 
 
 def _say(message):

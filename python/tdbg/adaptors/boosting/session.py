@@ -1,0 +1,208 @@
+"""The process's side of a boosting library: functions that train are replaced by ones that add a callback to the call,
+and each call gets a run of its own. Knows no library.
+"""
+
+import functools
+import inspect
+import os
+import threading
+
+from ..guard import Guard, say
+from ..patches import Patches
+from ..plan import resolve_plan
+
+#: Trainings of one process that get a run of their own (a search over parameters may make thousands).
+MAX_TRAININGS = 32
+
+
+def _open_run(**options):
+    from ..._capture import Run
+    return Run.open(**options)
+
+
+class Session:
+    """What holds for the whole process: the patches, and which training is which run.
+
+    A library says in a subclass what it is called (`name`), which functions are replaced (`functions()`) and what is
+    added to a call of one of them (`prepare()`).
+    """
+
+    name = ""
+
+    def __init__(self, open_run, options):
+        self._open_run, self._options = open_run, dict(options)
+        self.guard = Guard(self.name, self._lost, self.uninstall)
+        self.closed = False
+        self._patches = Patches()
+        self._lock = threading.Lock()
+        self._count, self._runs = 0, 1
+        self._first = self._latest = None       # runs
+        self._open = []                         # trainings in progress
+
+    def functions(self):
+        """[(name, modules that export it, the defining one first)]."""
+        raise NotImplementedError
+
+    def prepare(self, name, given):
+        """The `Training` of a call of the function `name`, whose bound arguments `given` it changes; None: not ours."""
+        raise NotImplementedError
+
+    def install(self):
+        for name, owners in self.functions():
+            owners = [o for o in owners if callable(getattr(o, name, None))]
+            if not owners:
+                say(f"{self.name} has no function {name!r} where it was: its trainings by it are not recorded")
+                continue
+            self._patches.replace(owners[:1], name, functools.partial(self._wrapped, name=name))
+            wrapper = getattr(owners[0], name)
+            for owner in owners[1:]:        # those that imported it by name
+                self._patches.replace([owner], name, lambda original, wrapper=wrapper: wrapper)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def uninstall(self):
+        self._patches.undo()
+
+    def close(self):
+        self.closed = True
+        self.uninstall()
+        for training in list(self._open):
+            training.finish("closed")
+
+    @property
+    def directory(self):
+        return None if self._latest is None else self._latest.directory
+
+    def number(self):
+        """Takes a number for a training call that is about to begin; None if this process has had enough of them."""
+        with self._lock:
+            self._count += 1
+            if self._count == MAX_TRAININGS + 1:
+                say(f"{MAX_TRAININGS} trainings of this process are recorded; later ones are not")
+            return self._count if self._count <= MAX_TRAININGS else None
+
+    def open_run(self, **given):
+        """The next run: the first where the options say, every later one beside it and under the same plan."""
+        with self._lock:
+            options = {**given, **self._options}
+            if self._first is not None:
+                self._runs += 1
+                options.update(directory=f"{self._first.directory}-{self._runs}", plan_json=self._first.plan())
+            run = self._open_run(**options)
+            self._first = self._first or run
+            self._latest = run
+            return run
+
+    def _wrapped(self, original, name):
+        signature = inspect.signature(original)
+
+        def call(*args, **kwargs):
+            try:
+                prepared = self._prepare(signature, name, args, kwargs)
+            except Exception as error:
+                self.guard.failed("the beginning of a training", error)
+                prepared = None
+            if prepared is None:
+                return original(*args, **kwargs)
+            training, bound = prepared
+            self._open.append(training)
+            try:
+                result = original(*bound.args, **bound.kwargs)
+            except BaseException as error:
+                self._ended(training, "exception", f"{type(error).__name__}: {error}")
+                raise
+            self._ended(training, "completed")
+            return result
+
+        return call
+
+    def _prepare(self, signature, name, args, kwargs):
+        if self.closed:
+            return None
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return None                 # the original says what is wrong with the call
+        training = self.prepare(name, bound.arguments)
+        return None if training is None else (training, bound)
+
+    def _ended(self, training, reason, message=""):
+        self._open.remove(training)
+        try:
+            training.finish(reason, message)
+        except Exception as error:
+            self.guard.failed("the end of a training", error)
+
+    def _forked(self):
+        """In the child of a fork: it is not the run's worker. One that was made before there was a run may still train."""
+        for training in self._open:
+            training.abandon()
+        if self._first is not None:
+            self.closed = True
+            self.uninstall()
+
+    def _lost(self, text):
+        if self._latest is not None:
+            self._latest.count_loss("adaptor_error", 1, text)
+
+
+class Attached:
+    """The trainings of this process under watch, in the script's hands. A context manager: leaving it ends the watch."""
+
+    def __init__(self, session):
+        self._session = session
+
+    @property
+    def directory(self):
+        """The run directory of the latest training; None before the first."""
+        return self._session.directory
+
+    def close(self):
+        """No training that begins later is recorded. Later calls do nothing."""
+        self._session.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.close()
+        return False
+
+
+class Door:
+    """`arm` and `attach` of one library; `session` makes its Session."""
+
+    def __init__(self, session):
+        self._make = session
+        self._session = None
+
+    def arm(self, open_run=None, **options):
+        """Records every training of this process. Nothing is written before there is one. Idempotent.
+
+        :param open_run: called with Run.open's keyword arguments at each training's begin; default: Run.open.
+        """
+        if self._session is None or self._session.closed:
+            self._session = self._make(open_run or _open_run, options)
+            self._session.install()
+        return self._session
+
+    def attach(self, model=None, config=None, dir=None, open_run=None, **options):
+        """Records the trainings that follow in this process; returns an `Attached`. Raises on bad configuration, never later.
+
+        :param model: not used: the library makes its models itself
+        :param config, dir: as for tdbg.adaptors.torch.attach
+        :param options: passed on to Run.open
+        """
+        launched = bool(os.environ.get("TDBG_RUN")) and dir is None
+        if launched and open_run is None:
+            if config is not None:
+                say("attach: the run and its configuration are those of `tdbg run`; `config` is not used")
+            return Attached(self.arm(open_run, **options))
+        if self._session is not None:
+            self._session.close()
+        directory, plan = (dir, "") if open_run is not None else resolve_plan(dir, config)
+        options.setdefault("directory", directory or "")
+        if plan:
+            options.setdefault("plan_json", plan)
+        self._session = None
+        return Attached(self.arm(open_run, **options))

@@ -1,0 +1,203 @@
+"""One training call of a boosting library: a run, a step per boosting round, and what smdebug's names promise of each.
+
+Everything that costs more than a look (importances, predictions, SHAP values, trees) is computed only where the plan
+wants it, and only in steps in which it is due. Knows no library: that is the subclasses' part.
+"""
+
+import json
+import platform
+
+import numpy as np
+
+from ..guard import say
+from ..requests import obey
+
+TRAIN = 1
+NOT_WANTED = 0xFFFFFFFF
+#: smdebug's `losses` are the metrics whose names do not end in these.
+NOT_A_LOSS = ("auc", "map")
+TREE_COLUMNS = ("Tree", "Node", "ID", "Feature", "Split", "Yes", "No", "Missing", "Gain", "Cover", "Category")
+
+
+class Training:
+    """:param open_run: called with Run.open's keyword arguments when the training begins.
+    :param guard: keeps our failures to itself.
+    :param params: of the training; kept as hyperparameters, those that are None left out
+    """
+
+    library = version = ""
+
+    def __init__(self, open_run, guard, params):
+        self._open_run, self._guard = open_run, guard
+        self._params = {k: v for k, v in dict(params or {}).items() if v is not None}
+        self.run = None
+        self._done = False
+        self._ids, self._series = {}, {}
+        self._sources = []
+
+    # What a library says ----------------------------------------------------------------------------------------
+
+    def place(self, model):
+        """{"step_base", "rank", "world_size"} of a training that begins with this model."""
+        raise NotImplementedError
+
+    def is_one(self, model):
+        """Is it one model? cv hands over a pack of them, of which only metrics are recorded."""
+        raise NotImplementedError
+
+    def metrics(self, log):
+        """(data set, metric, value, standard deviation over folds or None) of the round that ended."""
+        raise NotImplementedError
+
+    def learning_rate(self, model, log):
+        raise NotImplementedError
+
+    def sources(self, model, add):
+        """Calls add(kind, names, function(model) -> {name: value}) for each that there may be."""
+        raise NotImplementedError
+
+    # Events, called by the callback; nothing here may raise into the training -----------------------------------
+
+    def begins(self, model):
+        try:
+            self._begin(model)
+        except Exception as error:
+            self._done = True
+            if self._guard.strict:
+                raise
+            say(f"nothing is captured: {error}; training goes on")
+
+    def round_ended(self, model, log):
+        if self.run is None or self._done:
+            return
+        try:
+            due = self.run.begin_step(TRAIN)
+            try:
+                if due:
+                    self.record(model, log)
+            finally:
+                self.run.end_step(False)
+            request = self.run.take_request()
+            if request is not None:
+                obey(self.run, request, model)
+        except Exception as error:
+            self._guard.failed("a boosting round", error)
+
+    def finish(self, reason, message=""):
+        """Idempotent."""
+        if self.run is not None and not self._done:
+            self._done = True
+            self.run.end(reason, message)
+
+    def abandon(self):
+        """In the child of a fork."""
+        if self.run is not None and not self._done:
+            self._done = True
+            self.run.abandon()
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _begin(self, model):
+        self.follow(self._open_run(**self.place(model), adaptor=f"{self.library} {self.version}"), model)
+
+    def follow(self, run, model, context=True):
+        """Records in `run`, which is open and whose steps somebody begins and ends: `round_ended`, or a hook.
+
+        :param context: False: neither hyperparameters nor learning rates, whatever the plan says
+        """
+        self.run = run
+        self._context = context and bool(json.loads(run.plan() or "{}").get("context", True))
+        if self._context:
+            self.run.put_context("versions", json.dumps({self.library: self.version,
+                                                         "python": platform.python_version()}))
+            self.run.put_context("hyperparameters", json.dumps(self._params, default=str))
+        if not self.is_one(model):
+            say(f"{self.library}.cv: metrics are recorded, its boosters are not")
+            return
+
+        def add(kind, names, source):
+            wanted = [name for name in names if self.run.wants(name, kind)]
+            if wanted:
+                self._sources.append((kind, wanted, source))
+
+        self._sources = []
+        add("hyperparameter", [f"hyperparameters/{k}" for k in self._params], lambda model: self._hyperparameters())
+        self.sources(model, add)
+
+    def record(self, model, log):
+        """What is due in the open step."""
+        for data, metric, value, deviation in self.metrics(log):
+            self._metric(f"{data}-{metric}", metric, value, deviation)
+        if self._context:
+            self._scalar("context/learning_rate", self.learning_rate(model, log))
+        for source in list(self._sources):
+            kind, names, values = source
+            known = [self._ids[n] for n in names if n in self._ids]
+            if known and not any(self.run.due(ident) for ident in known if ident != NOT_WANTED):
+                continue
+            try:
+                found = values(model)
+            except Exception as error:
+                self._sources.remove(source)
+                self.run.count_loss("unsupported", len(names), f"{names[0]}: {error}")
+                continue
+            wanted = set(names)
+            for name, value in found.items():
+                if name in wanted:
+                    self._put(name, kind, value)
+
+    def _metric(self, name, metric, value, deviation):
+        collections = ["metrics"] if metric.endswith(NOT_A_LOSS) else ["metrics", "losses"]
+        if deviation is not None:
+            self._put(f"{name}-std", "metric", [float(deviation)], ["metrics"])
+        self._put(name, "metric", [float(value)], collections)
+
+    def _put(self, name, kind, value, collections=()):
+        array = np.ascontiguousarray(value)
+        dtype, shape = array.dtype.name, list(array.shape)
+        if array.dtype.kind == "U":
+            width = max(1, array.dtype.itemsize // 4)
+            array, dtype, shape = array.astype(f"<U{width}").view(np.uint32), "text", [*shape, width]
+        ident = self._ids.get(name)
+        if ident is None:
+            # A column of texts is as wide as its longest one, and the length of most is the number of rows or nodes.
+            ident = self._ids[name] = self.run.define(name, name, kind, "", dtype, shape, len(array) != 1
+                                                      or dtype == "text", -1, [], list(collections))
+        if ident == NOT_WANTED or not array.size:
+            return
+        if dtype == "text":
+            strides = [shape[-1], 1] if len(shape) == 2 else [1]
+            self.run.put_ptr(ident, array.ctypes.data, dtype, shape, strides)
+        else:
+            self.run.put_array(ident, array)
+
+    def _scalar(self, name, value):
+        ident = self._series.get(name)
+        if ident is None:
+            ident = self._series[name] = self.run.define_scalar(name)
+        self.run.put_scalars([ident], [value])
+
+    def _hyperparameters(self):
+        values = {}
+        for key, value in self._params.items():
+            if isinstance(value, (list, tuple)):
+                array = np.array([str(v) for v in value] if any(isinstance(v, str) for v in value) else value)
+            elif isinstance(value, (bool, int, float)):
+                array = np.array([value])
+            else:
+                array = np.array([str(value)])
+            if array.dtype.kind in "biufU" and array.size:
+                values[f"hyperparameters/{key}"] = array
+        return values
+
+
+def shares(kind, scores):
+    """`feature_importance/<kind>/<feature>` of {feature: score}: parts of their sum."""
+    total = sum(scores.values())
+    return {f"feature_importance/{kind}/{f}": [score / total if total else 0.0] for f, score in scores.items()}
+
+
+def column_means(values):
+    """Of SHAP values, (rows, features + 1) or (rows, classes, features + 1): an array per feature, the bias last."""
+    means = values.mean(axis=0)
+    return [np.atleast_1d(column) for column in np.moveaxis(means, -1, 0)]

@@ -1,0 +1,11 @@
+"""The LightGBM adaptor: one training call (`lightgbm.train`, `lightgbm.cv`, an estimator's `fit`) is one run, one boosting
+round is one TRAIN step.
+
+attach.py (how it starts), training.py (what there is of a round; the rounds themselves: ../boosting), trees.py. Names are
+those that smdebug gives XGBoost's tensors. Knows nothing about rules, files and plans' insides.
+"""
+
+from ..boosting.session import Attached
+from .attach import arm, attach
+
+__all__ = ["Attached", "arm", "attach"]

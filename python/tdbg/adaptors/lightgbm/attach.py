@@ -1,0 +1,47 @@
+"""Attaching to LightGBM: `train` and `cv` are replaced by functions that add one callback to the call."""
+
+import lightgbm
+from lightgbm import engine as _engine
+
+from ..boosting.session import Door
+from ..boosting.session import Session as _Session
+from .training import Training
+
+
+class Session(_Session):
+    name = "lightgbm"
+
+    def functions(self):
+        # The estimators imported `train` by name.
+        exporting = [o for o in (lightgbm, getattr(lightgbm, "sklearn", None)) if o is not None]
+        return [("train", [_engine, *exporting]), ("cv", [_engine, lightgbm])]
+
+    def prepare(self, name, given):
+        if self.number() is None:
+            return None
+        train = given.get("train_set")
+        sets = given.get("valid_sets") or []
+        sets = list(sets) if isinstance(sets, (list, tuple)) else [sets]
+        training = Training(self.open_run, self.guard, given.get("params"), None if name == "cv" else train,
+                            [] if name == "cv" else sets, given.get("init_model") is not None)
+        given["callbacks"] = [Callback(training), *(given.get("callbacks") or [])]
+        return training
+
+
+class Callback:
+    """Tells a `Training` what LightGBM tells its callbacks: before all others, of which one may end the training."""
+
+    order = -1_000_000
+    before_iteration = False
+
+    def __init__(self, training):
+        self._training = training
+
+    def __call__(self, env):
+        if env.iteration == env.begin_iteration:
+            self._training.begins(env)
+        self._training.round_ended(env.model, env)
+
+
+_door = Door(Session)
+arm, attach = _door.arm, _door.attach

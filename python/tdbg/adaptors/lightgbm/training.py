@@ -1,0 +1,131 @@
+"""One training call of LightGBM: what there is to record of a round, and where it comes from."""
+
+import lightgbm
+import numpy as np
+
+from ..boosting import training as boosting
+from ..boosting.training import TREE_COLUMNS, column_means, shares
+from .trees import columns
+
+#: Of a feature: number of its splits, mean gain of one, sum of their gains. LightGBM keeps no covers.
+IMPORTANCES = ("weight", "gain", "total_gain")
+RATES = ("learning_rate", "shrinkage_rate", "eta")
+
+
+class Training(boosting.Training):
+    """As its base, and:
+
+    :param training_data: Dataset of the training; None in cv, where only metrics are seen
+    :param valid_sets: Datasets that are evaluated, the training's may be among them
+    :param continued: earlier trees are in another model and only their scores in this one
+    """
+
+    library, version = "lightgbm", lightgbm.__version__
+
+    def __init__(self, open_run, guard, params, training_data=None, valid_sets=(), continued=False):
+        super().__init__(open_run, guard, params)
+        self._training_data, self._continued = training_data, continued
+        # LightGBM numbers the data sets of a model: 0 is the training's, then those to watch.
+        watched = [data for data in valid_sets if data is not training_data]
+        self._watched = (len(watched), watched[-1]) if watched else (0, training_data)
+        # It lets go of the rows once they are binned; SHAP values need them, so they are held until it is known
+        # whether any are wanted.
+        self._rows = getattr(training_data, "data", None)
+
+    def begins(self, env):
+        self._first = env.begin_iteration
+        super().begins(env.model)
+
+    def is_one(self, model):
+        return isinstance(model, lightgbm.Booster)
+
+    def place(self, model):
+        return {"step_base": self._first}
+
+    def metrics(self, env):
+        for result in env.evaluation_result_list or ():
+            data, metric, value = result[:3]
+            if data == "cv_agg":                # until 4.5: "train l2" of all folds
+                data, _, metric = metric.partition(" ")
+            yield data, metric, value, result[4] if len(result) > 4 else None
+
+    def learning_rate(self, model, env):
+        return float(next((env.params[name] for name in RATES if name in env.params), 0.1))
+
+    def sources(self, model, add):
+        features = model.feature_name()
+        for kind in IMPORTANCES:
+            add("feature_importance", [f"feature_importance/{kind}/{f}" for f in features],
+                lambda model, kind=kind: _importance(model, kind))
+        add("tree", [f"trees/{c}" for c in TREE_COLUMNS], _last_trees)
+        number, data = self._watched
+        if data is not None:
+            add("label", ["labels"], lambda model: {"labels": np.asarray(data.get_label())})
+            add("prediction", ["predictions"], lambda model: {"predictions": _predictions(model, number)})
+        if self._training_data is not None:
+            shap = _Shap(self._rows, self._continued, self._params)
+            names = [*features, "bias"]
+            before = len(self._sources)
+            add("average_shap", [f"average_shap/{n}" for n in names],
+                lambda model: {f"average_shap/{n}": v for n, v in zip(names, column_means(shap.values(model)))})
+            add("full_shap", [f"full_shap/{n}" for n in names],
+                lambda model: dict.fromkeys([f"full_shap/{n}" for n in names], shap.values(model)))
+            if len(self._sources) == before:
+                self._rows = None
+
+
+def _importance(model, kind):
+    # Of all iterations: by default LightGBM stops at the best one, which another callback may have set.
+    splits, gains = (dict(zip(model.feature_name(), model.feature_importance(what, iteration=-1)))
+                     for what in ("split", "gain"))
+    scores = {"weight": splits, "total_gain": gains,
+              "gain": {f: gains[f] / count for f, count in splits.items() if count}}[kind]
+    return shares(kind, {f: float(scores[f]) for f, count in splits.items() if count})
+
+
+def _predictions(model, number):
+    """What the model says of a data set it evaluates: kept by LightGBM, a copy of its own buffer."""
+    predict = getattr(model, "_Booster__inner_predict", None)
+    if predict is None:
+        raise NotImplementedError("this LightGBM does not tell the predictions it keeps")
+    return np.array(predict(number))
+
+
+def _last_trees(model):
+    last = model.current_iteration() - 1
+    return {f"trees/{name}": column for name, column in columns(
+        model.dump_model(num_iteration=1, start_iteration=last)).items()}
+
+
+class _Shap:
+    """SHAP values of a growing model at the cost of its new trees: they add up over trees, the bias too."""
+
+    def __init__(self, rows, continued, params):
+        self._rows, self._continued = rows, continued
+        boosting_kind = next((params[k] for k in ("boosting", "boosting_type", "boost") if k in params), "gbdt")
+        self._additive = boosting_kind not in ("dart", "rf")        # earlier trees change, or are averaged
+        self._sum, self._iterations = None, 0
+
+    def values(self, model):
+        """(rows, features + 1) float64, or (rows, classes, features + 1); the last column is the bias."""
+        if self._continued:
+            raise NotImplementedError("the trees before init_model's end are in another model")
+        if self._rows is None or isinstance(self._rows, str) or hasattr(self._rows, "__fspath__"):
+            raise NotImplementedError("the Dataset has let go of its rows: free_raw_data=False keeps them")
+        iterations = model.current_iteration()
+        if not self._additive:
+            return self._shaped(model, model.predict(self._rows, pred_contrib=True, num_iteration=iterations))
+        if iterations < self._iterations:
+            self._sum, self._iterations = None, 0
+        if iterations > self._iterations:
+            new = self._shaped(model, model.predict(self._rows, pred_contrib=True, start_iteration=self._iterations,
+                                                    num_iteration=iterations - self._iterations))
+            self._sum = new if self._sum is None else self._sum + new
+            self._iterations = iterations
+        return self._sum
+
+    @staticmethod
+    def _shaped(model, values):
+        values = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
+        columns = model.num_feature() + 1
+        return values if values.shape[1] == columns else values.reshape(len(values), -1, columns)
