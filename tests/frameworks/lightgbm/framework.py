@@ -51,7 +51,9 @@ class LightGBM(Framework):
         if after_step:
             callbacks.append(lambda env: after_step(env.iteration))
         booster = lgb.train(PARAMS, data, steps, valid_sets=[data, validation], valid_names=["train", "validation"],
-                            callbacks=callbacks)
+                            callbacks=callbacks, keep_training_booster=True)
+        # As text, gains have six digits; contributions of trees in training cannot be asked for.
+        loaded = lgb.Booster(model_str=booster.model_to_string())
         frame = booster.trees_to_dataframe()
         recorded = []
         for step in range(steps):
@@ -66,7 +68,7 @@ class LightGBM(Framework):
                     values[f"feature_importance/weight/{feature}"] = np.array([splits[n] / splits.sum()])
                     values[f"feature_importance/total_gain/{feature}"] = np.array([gains[n] / gains.sum()])
                     values[f"feature_importance/gain/{feature}"] = np.array([means[n] / sum(means.values())])
-            shap = booster.predict(x[:80], pred_contrib=True, num_iteration=step + 1)
+            shap = loaded.predict(x[:80], pred_contrib=True, num_iteration=step + 1, num_threads=1)
             for column, feature in enumerate((*FEATURES, "bias")):
                 values[f"average_shap/{feature}"] = shap[:, column].mean(keepdims=True)
                 values[f"full_shap/{feature}"] = shap

@@ -9,6 +9,7 @@ from .trees import columns
 
 #: Of a feature: number of its splits, mean gain of one, sum of their gains. LightGBM keeps no covers.
 IMPORTANCES = ("weight", "gain", "total_gain")
+THREADS = ("num_threads", "num_thread", "nthread", "nthreads", "n_jobs")
 RATES = ("learning_rate", "shrinkage_rate", "eta")
 
 
@@ -88,7 +89,7 @@ def _predictions(model, number):
     predict = getattr(model, "_Booster__inner_predict", None)
     if predict is None:
         raise NotImplementedError("this LightGBM does not tell the predictions it keeps")
-    return np.array(predict(number))
+    return np.array(predict(data_idx=number))
 
 
 def _last_trees(model):
@@ -104,6 +105,8 @@ class _Shap:
         self._rows, self._continued = rows, continued
         boosting_kind = next((params[k] for k in ("boosting", "boosting_type", "boost") if k in params), "gbdt")
         self._additive = boosting_kind not in ("dart", "rf")        # earlier trees change, or are averaged
+        self._threads = next((params[k] for k in THREADS if k in params), 0)
+        self._verbosity = next((params[k] for k in ("verbosity", "verbose") if k in params), 1)
         self._sum, self._iterations = None, 0
 
     def values(self, model):
@@ -114,18 +117,23 @@ class _Shap:
             raise NotImplementedError("the Dataset has let go of its rows: free_raw_data=False keeps them")
         iterations = model.current_iteration()
         if not self._additive:
-            return self._shaped(model, model.predict(self._rows, pred_contrib=True, num_iteration=iterations))
+            return self._of(model, 0, iterations)
         if iterations < self._iterations:
             self._sum, self._iterations = None, 0
         if iterations > self._iterations:
-            new = self._shaped(model, model.predict(self._rows, pred_contrib=True, start_iteration=self._iterations,
-                                                    num_iteration=iterations - self._iterations))
+            new = self._of(model, self._iterations, iterations)
             self._sum = new if self._sum is None else self._sum + new
             self._iterations = iterations
         return self._sum
 
-    @staticmethod
-    def _shaped(model, values):
+    def _of(self, model, begin, end):
+        # Of a copy: LightGBM aborts the process when it is asked for the contributions of trees that are being trained,
+        # because it has not measured their depth yet. It writes numbers so that they are read back as they were.
+        text = model.model_to_string(num_iteration=end - begin, start_iteration=begin)
+        copy = lightgbm.Booster(model_str=text)
+        # Both are the process's, whoever sets them: with another number of threads the training's own sums would be
+        # taken in another order.
+        values = copy.predict(self._rows, pred_contrib=True, num_threads=self._threads, verbosity=self._verbosity)
         values = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
         columns = model.num_feature() + 1
         return values if values.shape[1] == columns else values.reshape(len(values), -1, columns)
