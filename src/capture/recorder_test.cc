@@ -398,6 +398,18 @@ TEST_F(RecorderTest, TheSameNameIsTheSameTensorUnlessItsTypeOrShapeChanged) {
   EXPECT_NE(recorder_->DefineScalar("w", "metrics"), first);
 }
 
+TEST_F(RecorderTest, OfTextNobodyMissesStatistics) {
+  Start(PlanWithRaw("weights", 1));
+  const auto w = Define("w", "weight", {2}, DType::kText);
+  const uint32_t letters[2] = {'a', 'b'};
+  const void* data[] = {letters};
+  const Recorder::Id ids[] = {w};
+  Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
+  EXPECT_THAT(sink_.losses, IsEmpty());
+  EXPECT_THAT(sink_.summaries, IsEmpty());
+  EXPECT_EQ(sink_.raws.size(), 1u);
+}
+
 TEST_F(RecorderTest, ATypeWithoutStatisticsIsCountedOnce) {
   Start(PlanWithRaw("weights", 1));
   const auto w = Define("w", "weight", {2}, DType::kComplex64);
