@@ -66,6 +66,10 @@ def main():
         if row["name"] in ONE_PASS:
             bar = ONE_PASS[row["name"]]
             line(f"one pass: {row['name']}, of the best read loop", f"{row['ratio']:.2f}", f"{bar:.2f}", row["ratio"] >= bar)
+    for row in read(folder, "mxnet.json") or []:
+        what = ", hybridized" if row["hybridized"] else ""
+        line(f"mxnet{what}, loss {'read at every step' if row['loss_read'] else 'never read'}, against bare", f"{row['ratio']:.3f}",
+             f"{row['bar']:.2f}", row["ratio"] <= row["bar"], f"  noise {row['noise']:.3f}")
     if cpp := read(folder, "cpp.json"):
         line("C++ loop, 200 tensors of 64 KiB: a step, times reading them once", f"{cpp['ratio']:.2f}", "2.50",
              cpp["ratio"] <= 2.5 and cpp["complete"])
