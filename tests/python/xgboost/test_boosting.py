@@ -247,3 +247,48 @@ def test_under_the_launcher_an_untouched_script_is_recorded(tmp_path):
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert tdbg.open(str(tmp_path / "run")).tensor_names() == ["context/learning_rate", "train-rmse"]
+
+
+def test_ranking_and_its_metric(record):
+    made = []
+
+    def run():
+        x, _ = table(120)
+        data = xgb.DMatrix(x, np.tile([0, 1, 2, 3], 30), group=[12] * 10)
+        log = {}
+        made.append((xgb.train({"objective": "rank:ndcg", "eval_metric": "ndcg@5", "nthread": 1}, data, 3,
+                               evals=[(data, "train")], evals_result=log, verbose_eval=False), data, log))
+
+    trial = record(run, plan("metrics", "losses", "predictions", "average_shap"))
+    booster, data, log = made[0]
+    assert trial.tensor_names(collection="metrics") == ["train-ndcg@5"]
+    assert [trial.tensor("train-ndcg@5").value(s)[0] for s in trial.steps()] == log["train"]["ndcg@5"]
+    assert np.array_equal(trial.tensor("predictions").value(2), booster.predict(data))
+    assert trial.tensor("average_shap/f0").value(2)[0] == pytest.approx(
+        booster.predict(data, pred_contribs=True)[:, 0].mean(), abs=2e-6)
+
+
+def test_several_classes_by_an_estimator(record):
+    pytest.importorskip("sklearn")
+    x, y = table()
+    classes = np.digitize(y, [-1, 1])
+    made = []
+    trial = record(lambda: made.append(xgb.XGBClassifier(n_estimators=3, n_jobs=1).fit(
+        x, classes, eval_set=[(x, classes)], verbose=False)), plan("metrics", "losses", "predictions", "labels", "trees"))
+    assert trial.tensor_names(collection="losses") == ["validation_0-mlogloss"]
+    assert trial.tensor("predictions").value(2).shape == (200, 3)
+    np.testing.assert_allclose(trial.tensor("predictions").value(2), made[0].predict_proba(x), rtol=1e-6)
+    # A round is a tree per class: all of them are its trees.
+    assert sorted(set(trial.tensor("trees/Tree").value(1).tolist())) == [3, 4, 5]
+
+
+def test_importances_after_many_rounds_are_those_of_all_trees(record):
+    made = []
+    trial = record(lambda: made.append(train(60)), plan("feature_importance", interval=7))
+    booster = made[0][0]
+    for step in (0, 7, 56):
+        for kind in ("weight", "gain", "total_cover"):
+            scores = booster[: step + 1].get_score(importance_type=kind)
+            for feature, score in scores.items():
+                assert trial.tensor(f"feature_importance/{kind}/{feature}").value(step)[0] == pytest.approx(
+                    score / sum(scores.values()), rel=1e-6)
