@@ -12,6 +12,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.base import _LIB, MXNetError
 from mxnet.ndarray import NDArray
+from mxnet.ndarray._internal import _copy
 
 _wait = _LIB.MXNDArrayWaitToRead
 _data = _LIB.MXNDArrayGetData
@@ -61,6 +62,13 @@ def addresses(handles):
     return found
 
 
+def wait(handles):
+    """Until they are there. Waiting for one that is costs nothing: wait for the last one first."""
+    for handle in handles:
+        if handle is not None and _wait(handle) != 0:
+            _failed()
+
+
 def values(array):
     """A NumPy copy. Where an operator has left its own memory layout (oneDNN's), the array itself keeps it: putting it
     in order could change what the next operator chooses to do."""
@@ -73,7 +81,7 @@ def values(array):
 def copy(array):
     """Another NDArray with today's values: enqueued, not waited for, and in no gradient's graph."""
     with autograd.pause():
-        return array.copy()
+        return _copy(array)
 
 
 def flat(value):

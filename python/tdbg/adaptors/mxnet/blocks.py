@@ -108,6 +108,7 @@ class BlockTensors:
         self.session = session
         self.active = False          # anything wanted at all
         self.armed = False           # and due in the open step, as far as is known
+        self._installed = weakref.WeakSet()
         self._watched = weakref.WeakKeyDictionary()
         self._ids = {}
         self._counts = {}
@@ -115,6 +116,9 @@ class BlockTensors:
 
     def install(self, root):
         """Finds out what is wanted of a model, or of a loss."""
+        if root in self._installed:
+            return
+        self._installed.add(root)
         run = self.session.run
         first_embedding = True
         for block in tree(root):

@@ -24,14 +24,13 @@ class Losses:
         self._base, self._used = {}, {}   # losses per name before the last Trainer's step of this TRAIN step; in it
         self._ids = {}
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
-        self._last = None                 # the loss that a block has just returned, and its copy
+        self._last = None                 # the loss that a block has just returned: what backward is usually called on
 
     def returned(self, name, value, training):
         """A loss block returned `value`."""
         for array in arrays.flat(value):
-            copy = self._keep(self.train if training else self.eval, f"{name}_output", array, self.micro if training else 0)
-            # backward() is usually called on what a loss has just returned: one copy serves both.
-            self._last = (array, copy) if training and copy is not None else None
+            kept = self._keep(self.train if training else self.eval, f"{name}_output", array, self.micro if training else 0)
+            self._last = array if training and kept else None
 
     def backward(self, heads, wanted):
         """backward() is about to run on `heads`. Counts a micro-step and keeps the values."""
@@ -39,19 +38,18 @@ class Losses:
         last, self._last = self._last, None
         if wanted:
             for array in arrays.flat(heads):
-                copy = last[1] if last is not None and last[0] is array else None
-                self._keep(self.train, BACKWARD, array, self.micro - 1, copy)
+                if last is not array:                  # else it is recorded already, as that block's output
+                    self._keep(self.train, BACKWARD, array, self.micro - 1)
 
-    def _keep(self, pending, name, array, micro, copy=None):
+    def _keep(self, pending, name, array, micro):
         if len(pending) >= MAX_PENDING or array.size > MAX_ELEMENTS or array.stype != "default":
             self.session.lost("unsupported", 1, f"{name}: " + (
                 "losses without a Trainer's step" if len(pending) >= MAX_PENDING else f"{array.shape} is not copied"))
-            return None
+            return False
         if not array.size:
-            return None
-        copy = arrays.copy(array) if copy is None else copy
-        pending.append((name, copy, micro))
-        return copy
+            return False
+        pending.append((name, arrays.copy(array), micro))
+        return True
 
     def flush_train(self, accumulated):
         """Records the losses that led to this Trainer's step. Those of one element at the step's own place are
@@ -86,7 +84,7 @@ class Losses:
             ident = self._id(full, copy)
             if ident == NOT_WANTED:
                 continue
-            if sub or copy.ndim != 1 or copy.size != 1 or not arrays.is_plain(copy):
+            if sub or copy.shape != (1,) or not arrays.is_plain(copy):
                 self.session.put_values(ident, arrays.values(copy), sub)
             else:
                 ids.append(ident)

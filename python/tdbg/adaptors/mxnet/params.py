@@ -87,6 +87,10 @@ class TrainerTensors:
         own = list(parameter._data) + list(parameter._grad or ())
         return len(parameter._data) == 1 and all(arrays.is_plain(a) and a.dtype == own[0].dtype for a in own)
 
+    def wait(self):
+        """Until backward is through: the first parameters' gradients are the last ones."""
+        arrays.wait(self.grad_handles)
+
     # One step -----------------------------------------------------------------------------------------------
 
     def capture(self, reduced, only_fresh, losses=((), ())):

@@ -74,6 +74,7 @@ class Trainers:
             session.context.discard()
             return
         entry.refresh(trainer)
+        entry.wait()
         micro = session.losses.micro
         losses = session.losses.flush_train(entry.accumulates)
         absent = entry.capture(reduced, only_fresh, losses)
