@@ -450,6 +450,16 @@ TEST_F(SmdebugKilled, WithoutAWholeRecordThereIsNoStep) {
   EXPECT_THAT(run_->damage()[0].what, HasSubstr("0 whole records"));
 }
 
+TEST_F(SmdebugKilled, ARecordThatClaimsMoreThanOneCanHaveCostsNoMemory) {
+  const auto head = tfevents::EncodeRecordHeader(uint64_t{6} << 30);
+  const std::string name = RunForTest::EventName(1) + ".tmp";
+  written_.Write(name, std::string(reinterpret_cast<const char*>(head.data()), head.size()));
+  fs::resize_file(fs::path(written_.path()) / name, uint64_t{8} << 30);  // sparse
+  ASSERT_FALSE(AliveAfter({61 * kMinute}));
+  EXPECT_THAT(Worker()->commits(), SizeIs(1));
+  EXPECT_THAT(run_->damage()[0].what, HasSubstr("less than 2 GiB"));
+}
+
 TEST_F(SmdebugKilled, OfAWorkerThatNothingElseTellsOfNothingIsRead) {
   Leave(1, 1, 0);
   written_.Write("events/000000000001/000000000001_stranger.tfevents",

@@ -16,6 +16,9 @@
 namespace tdbg::compat::smdebug {
 namespace {
 
+// A protocol buffer has less than 2 GiB. A file without blocks behind its length could claim anything else.
+constexpr uint64_t kMostRecordBytes = (uint64_t{2} << 30) + tfevents::kRecordOverheadBytes;
+
 // As wide as whatever reads the elements may want them aligned.
 constexpr size_t kAlignment = 64;
 
@@ -126,6 +129,10 @@ Result<Record> RecordReader::Read(const std::string& event_file, uint64_t offset
   if (offset > file_bytes || bytes > file_bytes - offset) {
     return DataLoss(fmt::format("{}: the index says {} bytes at {}, the file has {}", event_file, bytes,
                                 offset, file_bytes));
+  }
+  if (bytes > kMostRecordBytes) {
+    return DataLoss(fmt::format("{} at {}: a record of {} bytes, where a protocol buffer has less than 2 GiB",
+                                event_file, offset, bytes));
   }
   const auto size = static_cast<size_t>(bytes);
   const std::shared_ptr<std::byte> memory = Allocate(size);
