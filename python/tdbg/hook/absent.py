@@ -33,7 +33,7 @@ class SessionHook(_AbsentHook):
 
 class KerasHook(_AbsentHook):
     framework = "tensorflow"
-    instead = "save arrays with tdbg.attach(...).record(name, array)"
+    instead = "`tdbg run -- python train.py`, or tdbg.attach(framework=\"keras\"), records Keras 3 without one"
 
 
 def hook_getter(hook_class):

@@ -25,7 +25,7 @@ constexpr int64_t kStragglerNanos = 60'000'000'000;
 // A run without end marker, whose processes nobody can ask, is taken for dead after this many of its longest
 // pauses, but not before the first of these times; the second holds while its pace is not known.
 constexpr int64_t kPausesOfSilence = 20;
-constexpr int64_t kLeastSilenceNanos = 600'000'000'000, kUnpacedSilenceNanos = 3'600'000'000'000;
+constexpr int64_t kLeastSilenceNanos = 600'000'000'000, kUnpacedSilenceNanos = 21'600'000'000'000;
 constexpr size_t kPausesThatTell = 2;
 
 int64_t NowNanos() { return base::SystemClock().WallNanos(); }
@@ -77,8 +77,10 @@ Result<bool> Run::Refresh() {
 
 bool Run::LookSilent() const {
   if (end_marker_ || parts_.empty()) return false;
-  const int64_t paced = std::max(
-      kLeastSilenceNanos, kPausesOfSilence * std::min(longest_pause_nanos_, kUnpacedSilenceNanos * 24));
+  // A pause of days says nothing about a training's pace, and times twenty it would not fit.
+  constexpr int64_t kLongestPauseNanos = 86'400'000'000'000;
+  const int64_t pause = std::min(longest_pause_nanos_, kLongestPauseNanos);
+  const int64_t paced = std::max(kLeastSilenceNanos, kPausesOfSilence * pause);
   return NowNanos() - newest_nanos_ > (pauses_ < kPausesThatTell ? kUnpacedSilenceNanos : paced);
 }
 

@@ -45,7 +45,7 @@ class Run : public std::enable_shared_from_this<Run> {
   bool ended(size_t worker) const;
   /// Without the marker nothing but time tells a run that goes on from one whose processes were killed: this
   /// one is taken for dead. Nothing has come for twenty times the longest pause between two steps of a
-  /// worker, and for ten minutes at least; for an hour where too few steps are there to tell their pace.
+  /// worker, and for ten minutes at least; for six hours where too few steps are there to tell their pace.
   /// Should something come all the same, it is alive again.
   bool silent() const { return silent_; }
   bool end_marker() const { return end_marker_; }
