@@ -75,7 +75,7 @@ for section in $sections; do
       for part in tdbg tdbg.libs; do
         ln -sfn "$("$python" -c 'import pathlib, tdbg; print(pathlib.Path(tdbg.__file__).parents[1])')/$part" "$out/package/$part"
       done
-      PYTHONPATH=$out/package .venv-mxnet/bin/python bench/training/mxnet_gluon.py ${QUICK:+--repeat 3} --json "$out/mxnet.json" ;;
+      PYTHONPATH=$out/package .venv-mxnet/bin/python bench/training/mxnet_gluon.py ${QUICK:+--repeat 10} --json "$out/mxnet.json" ;;
     *)
       say "Time per training step: ${section%-*}, ${section##*-} torch thread(s) (bench/training/overhead.py)"
       "$python" bench/training/overhead.py --models "${section%-*}" --threads "${section##*-}" --rounds "$rounds" \
