@@ -39,13 +39,14 @@ class Torch(Framework):
         "biases": ["Net_fc1.bias", "Net_fc2.bias"],
         "gradients": [f"gradient/Net_{p}" for p in PARAMETERS],
         "losses": ["CrossEntropyLoss_output_0"],
+        "labels": ["CrossEntropyLoss_labels_0"],
         "outputs": [f"{block}_output_0" for block in BLOCKS],
         "inputs": [f"{block}_input_0" for block in BLOCKS],
         "optimizer_variables": [f"optimizer/Net_{p}/momentum_buffer" for p in PARAMETERS],
     }
     absent = {
         "metrics": "a script computes them by itself: Attached.scalar records them",
-        "labels": "an argument of the loss, without a name of its own", "predictions": "the outermost module's output",
+        "predictions": "the outermost module's output",
         "hyperparameters": "a script's own; the optimizer's are in the context", "feature_importance": TREES,
         "average_shap": TREES, "full_shap": TREES, "trees": TREES,
     }
@@ -61,9 +62,11 @@ class Torch(Framework):
         for n in range(steps):
             model.train()
             optimizer.zero_grad()
-            loss = F.cross_entropy(model(torch.randn(4, 3)), torch.randint(0, 2, (4,)))
+            x, labels = torch.randn(4, 3), torch.randint(0, 2, (4,))
+            loss = F.cross_entropy(model(x), labels)
             loss.backward()
             values = {**model.seen, **weights("Net", model), **gradients("Net", model)}
+            values["CrossEntropyLoss_labels_0"] = labels.numpy().copy()
             values["CrossEntropyLoss_output_0"] = loss.detach().clone().numpy()
             for name, p in model.named_parameters():
                 if "momentum_buffer" in optimizer.state[p]:
@@ -75,8 +78,10 @@ class Torch(Framework):
                 after_step(n)
         model.eval()
         with torch.no_grad():
-            loss = F.cross_entropy(model(torch.randn(4, 3)), torch.randint(0, 2, (4,)))
-        recorded.append(Step("EVAL", {**model.seen, "CrossEntropyLoss_output_0": loss.numpy()}))
+            x, labels = torch.randn(4, 3), torch.randint(0, 2, (4,))
+            loss = F.cross_entropy(model(x), labels)
+        recorded.append(Step("EVAL", {**model.seen, "CrossEntropyLoss_output_0": loss.numpy(),
+                                      "CrossEntropyLoss_labels_0": labels.numpy()}))
         return Trained(recorded, result(recorded, model), weights("Net", model))
 
     def second_name(self, name):

@@ -287,5 +287,10 @@ class OptimizerTensors:
 
 
 def session_members(session):
-    """id()s of the parameters in any optimizer that has been seen."""
-    return {id(p) for entry in session.optimizers.entries.values() for p in entry.params}
+    """id()s of the parameters in any optimizer that there is, also in one that is still to make its first step."""
+    members = set()
+    for entry in session.optimizers.entries.values():
+        optimizer = None if entry.params else entry.ref()
+        params = entry.params if optimizer is None else [p for g in optimizer.param_groups for p in g["params"]]
+        members.update(map(id, params))
+    return members
