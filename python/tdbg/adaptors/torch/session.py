@@ -301,6 +301,7 @@ class Session:
             if self.modules.active:       # whether a loss will follow is not known yet
                 self.modules.arm(self.clock.evaluate(PREDICT if self.mode_wanted == PREDICT else EVAL))
         elif grad:
+            self.clock.training_goes_on()
             if not self.idle[TRAIN]:
                 self.context.saw_batch(args, kwargs)
             if self.modules.active:
