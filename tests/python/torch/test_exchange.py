@@ -123,6 +123,53 @@ def test_outputs_are_the_same_both_ways(watch, monkeypatch):
             np.testing.assert_array_equal(a.values[key], b.values[key])
 
 
+class Trainer(nn.Module):
+    """Backward, a step and evaluation inside forward: what a module gives belongs elsewhere after each of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.relu = nn.Linear(3, 3), nn.ReLU()
+        self.between, self.late = nn.Tanh(), nn.Tanh()
+
+    def forward(self, x, optimizer):
+        for _ in range(2):
+            self.relu(self.a(x)).sum().backward()
+        self.relu(self.relu(self.a(self.between(x))))
+        optimizer.step()
+        return self.relu(self.a(self.late(x))).sum()
+
+
+def test_an_output_belongs_where_the_step_is_when_it_is_given(watch, monkeypatch):
+    def run():
+        torch.manual_seed(2)
+        session = watch(kinds=("output",))
+        model = Trainer()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.randn(5, 3), optimizer).backward()
+            model.relu(torch.randn(3))        # outside of any forward of the root
+            optimizer.step()
+        session.finish("completed")
+        return session.made[0]
+
+    from tdbg.adaptors.torch import modules
+    calls = []
+    original = modules.ModuleTensors.ran
+    monkeypatch.setattr(modules.ModuleTensors, "ran", lambda *a: calls.append(1) or original(*a))
+    quick = run()
+    short = len(calls)
+    monkeypatch.setattr(modules.ModuleTensors, "settle", lambda self: None)
+    slow = run()
+    assert short < len(calls) - short, "some went the short way"
+    assert len(quick.train) == len(slow.train) >= 4
+    assert {sub for step in slow.train for _, sub, _ in step.values} == {0, 2, 3}
+    for a, b in zip(quick.train, slow.train):
+        assert a.values.keys() == b.values.keys()
+        for key in a.values:
+            np.testing.assert_array_equal(a.values[key], b.values[key])
+
+
 def train(watch, **options):
     torch.manual_seed(5)
     session = watch(**options)

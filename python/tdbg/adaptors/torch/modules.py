@@ -25,6 +25,7 @@ from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import NOT_WANTED, READER, dtype_name
 
+_Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -81,8 +82,11 @@ class _ModuleHook(_Hook):
         self.input_collections = input_collections
         self.wants_input, self.wants_output = wants_input, wants_output
         self.armed, self.sink = owner.armed, owner.sink
-        self.keys = {what: (name, what) for what in ("input", "output")}
+        self.keys = {what: f"{name}_{what}" for what in ("input", "output")}
         self.slots = {"input": [], "output": []}    # by number: where the tensors of one name go
+        self.output_only = wants_output and not wants_input
+        self.first = None                           # the slot of the first output
+        self.key = self.keys["output"]
 
     def __call__(self, module, args, output):
         if not self.armed:
@@ -93,7 +97,18 @@ class _ModuleHook(_Hook):
             if self.wants_output:
                 self.sink.append((self.name, "output", output))
             return
-        self.owner.ran(self, args, output)
+        # One tensor, once per forward, into the slot that took it the last time: nearly every call. All else, and
+        # whatever goes wrong here, is `ran`'s.
+        owner = self.owner
+        if (owner.settled and self.first is not None and type(output) is _Tensor and self.key not in owner.counts
+                and in_backward() == -1):
+            try:
+                if owner.put_tensor(self.first, output, owner.sub):
+                    owner.counts[self.key] = 1
+                    return
+            except Exception:
+                pass
+        owner.ran(self, args, output)
 
 
 def _has_compiled():
@@ -186,6 +201,7 @@ class Entries:
             self._fired.add(module)
             if self._depth == 1 and in_backward() == -1:
                 self.session.forward_begins(module, args, kwargs)
+                self.session.modules.settle()
         except Exception as error:
             self.session.guard.failed("forward of the root", error)
 
@@ -210,8 +226,10 @@ class ModuleTensors:
         self._roots = set()
         self._ids = {}
         self._hooks = {}
-        self._counts = {}
-        self._place, self._sub = None, 0
+        self.counts = {}
+        self._place, self.sub = None, 0
+        self.settled = False             # `_place` is `session.place()`, and nothing happens that could change it
+        self.put_tensor = None
         self._said = False
 
     def install(self, names):
@@ -270,6 +288,7 @@ class ModuleTensors:
 
     def forward_ended(self):
         """Records what compiled modules left in the list."""
+        self.unsettle()
         if self.sink:
             rows = list(self.sink)
             self.sink.clear()
@@ -278,22 +297,36 @@ class ModuleTensors:
                 if hook is not None:
                     self._put(hook, what, value)
 
+    def settle(self):
+        """A root's forward begins. Until it ends (or `unsettle` is called) its modules run in one place."""
+        self.put_tensor = getattr(self.session.port, "put_tensor", None)
+        self.settled = bool(self.armed) and self.put_tensor is not None
+        if self.settled:
+            self._look()
+
+    def unsettle(self):
+        """Whatever `Session.place` is made of may change now."""
+        self.settled = False
+
+    def _look(self):
+        place = self.session.place()
+        if self._place != place:
+            self._place, self.sub = place, self.session.sub()
+            self.counts.clear()
+
     def _put(self, hook, what, value):
         session = self.session
-        place = session.place()
-        if self._place != place:
-            self._place, self._sub = place, session.sub()
-            self._counts.clear()
-        sub, key, slots = self._sub, hook.keys[what], hook.slots[what]
+        self._look()
+        sub, key, slots = self.sub, hook.keys[what], hook.slots[what]
         put_tensor = getattr(session.port, "put_tensor", None)
         if put_tensor is not None and type(value) is torch.Tensor:
-            number = self._counts.get(key, 0)
+            number = self.counts.get(key, 0)
             if number < len(slots) and put_tensor(slots[number], value, sub):
-                self._counts[key] = number + 1
+                self.counts[key] = number + 1
                 return
         for tensor in _tensors(value):
-            number = self._counts.get(key, 0)
-            self._counts[key] = number + 1
+            number = self.counts.get(key, 0)
+            self.counts[key] = number + 1
             if put_tensor is None or number >= len(slots) or not put_tensor(slots[number], tensor, sub):
                 self._put_one(hook, what, number, tensor, sub)
 
@@ -312,6 +345,8 @@ class ModuleTensors:
             while len(slots) <= number:
                 slots.append(_capture.TensorSlot(READER))
             slots[number].remember(ident, tensor)
+            if hook.output_only:
+                hook.first = hook.slots["output"][0]
         if ident == NOT_WANTED or not tensor.numel():
             return
         tensor = tensor.detach()

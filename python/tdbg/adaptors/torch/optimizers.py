@@ -112,7 +112,7 @@ class Optimizers:
                 self._closures -= 1
             try:
                 if self.session.listening and self._inside is entry:
-                    self._capture(entry, optimizer, closure=True)
+                    self._capture(entry, optimizer, closure=True)   # unsettles: the next line changes the place
                     self.evaluation += 1
             except Exception as error:
                 self.session.guard.failed("optimizer closure", error)
@@ -149,6 +149,7 @@ class Optimizers:
         return True
 
     def _capture(self, entry, optimizer, closure=False, skipped=False):
+        self.session.modules.unsettle()
         if self.session.forward is not None:
             self.session.forward.optimizer_steps(entry, optimizer, skipped)
             return

@@ -230,6 +230,7 @@ class Session:
             self.idle[mode] = not self._forecast.due(mode, step + 1)
 
     def _begin(self, mode):
+        self.modules.unsettle()
         self._mode_steps[mode] += 1
         if self.needs_device_lane and self.port is self.run:
             self.port = Lane(self.run, self.plan, self._sizes, self._derived)
@@ -241,6 +242,7 @@ class Session:
         return due
 
     def _end(self, mode, skipped):
+        self.modules.unsettle()
         self.port.end_step(skipped)
         self._steps_closed += 1
         self._look_ahead()
@@ -314,6 +316,7 @@ class Session:
             self.modules.forward_ended()
 
     def before_backward(self, tensors):
+        self.modules.unsettle()
         if not self.listening or _losses.in_backward() != -1 or not self.optimizers.entries or not self.ensure_open():
             return
         if self.elsewhere():
