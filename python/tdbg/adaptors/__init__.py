@@ -2,7 +2,7 @@
 
 import importlib
 
-FRAMEWORKS = ("torch", "xgboost", "lightgbm", "keras", "mxnet")     # those with a folder here
+FRAMEWORKS = ("torch", "xgboost", "lightgbm", "keras", "tensorflow", "mxnet")     # those with a folder here
 
 
 def arm(framework):

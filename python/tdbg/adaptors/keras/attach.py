@@ -26,8 +26,17 @@ def arm(open_run=None, **options):
     return _session
 
 
+def watching():
+    """This process's session, begun if there was none; None when its watch is over."""
+    session = arm() if _session is None else _session
+    return None if session.state is OFF else session
+
+
 def _start(session):
     session.install()
+    if session.backend is not None and session.backend.name == "tensorflow":
+        from .. import tensorflow
+        tensorflow.arm()
     atexit.register(session.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=session.forked)

@@ -21,6 +21,9 @@ class TensorFlow:
         self._tf = tf
         self._graph = tf.compat.v1.get_default_graph
         self.version = tf.__version__
+        from tensorflow.python.eager import record
+        from tensorflow.python.ops import control_flow_util
+        self._record, self._in_xla = record, control_flow_util.GraphOrParentsInXlaContext
         self.flatten = _flatten
 
     def place(self):
@@ -46,6 +49,21 @@ class TensorFlow:
 
     def cast(self, value, like):
         return self._tf.cast(value, like.dtype)
+
+    def is_variable(self, value):
+        return isinstance(value, self._tf.Variable) or hasattr(value, "path") and hasattr(value, "assign")
+
+    def recording(self):
+        """Is a tape recording?"""
+        return self._record.could_possibly_record()
+
+    def has_host_calls(self):
+        """Can the graph that is being made call a host function? XLA's cannot."""
+        return not self._in_xla(self._graph())
+
+    def call_host(self, function, tensors):
+        """`function` with the arrays, at this place of every execution of the graph, in its order with updates."""
+        self._tf.numpy_function(function, tensors, [], stateful=True)
 
     def numpy(self, tensor):
         """A view of host memory where the tensor lies there. Belongs to the tensor."""
@@ -114,6 +132,15 @@ class Jax:
     def read(self, variable):
         return variable.value if hasattr(variable, "path") else variable
 
+    def is_variable(self, value):
+        return hasattr(value, "path") and hasattr(value, "assign")
+
+    def recording(self):
+        return False
+
+    def has_host_calls(self):
+        return False
+
     def dense(self, gradient):
         return gradient
 
@@ -146,6 +173,12 @@ class Torch:
     def read(self, variable):
         value = variable.value if hasattr(variable, "path") else variable
         return value.detach() if isinstance(value, self._torch.Tensor) else value
+
+    def is_variable(self, value):
+        return hasattr(value, "path") and hasattr(value, "assign")
+
+    def recording(self):
+        return self._torch.is_grad_enabled()
 
     def dense(self, gradient):
         return gradient.to_dense() if gradient is not None and gradient.layout is not self._torch.strided else gradient

@@ -140,7 +140,7 @@ class Collector:
         for own, layer, inputs, outputs in self._calls:
             if own is not into:
                 continue
-            label = self.session.names.layer(layer, self.model.name)
+            label = self.session.names.layer(layer, self.model.name if self.model is not None else "")
             for kind, value in (("input", inputs), ("output", outputs)):
                 tensors = [t for t in self.backend.flatten(value) if self.backend.is_tensor(t)]
                 found.setdefault((kind, label), (layer, []))[1].extend(tensors)
@@ -156,7 +156,8 @@ class Collector:
         variables = list(variables)
         if optimizer not in self.optimizers:
             self.optimizers.append(optimizer)
-        session.names.learn(self.model)
+        if self.model is not None:
+            session.names.learn(self.model)
         final = final_gradients(optimizer, gradients, variables, backend, self.replicas)
         for variable, gradient in zip(variables, final):
             named = session.names.of(variable)
@@ -184,6 +185,29 @@ class Collector:
             self._into[FINITE] = optimizer.check_finite(gradients)
         if self.before_update is not None:
             self.before_update()
+
+
+    def raw_gradients(self, gradients, variables):
+        """Gradients of a loop that has no optimizer."""
+        for variable, gradient in zip(variables, gradients):
+            named = self.session.names.of(variable)
+            if gradient is None:
+                self.absent.append(named.gradient)
+            else:
+                self.add(named.gradient, self.backend.dense(gradient), "gradient", named.module_kind, unit_axis=named.unit_axis)
+            if self.session.wants_weight(named):
+                self.add(named.name, self.backend.read(variable), named.kind, named.module_kind, named.short_name,
+                         named.unit_axis)
+
+
+def unscaled(optimizer, loss, backend):
+    """The loss of a loop of one's own, whose gradient is taken of `optimizer.scale_loss(loss)`."""
+    if optimizer is None:
+        return loss
+    scale = getattr(optimizer, "loss_scale_factor", None)
+    if hasattr(optimizer, "inner_optimizer"):
+        scale = backend.read(optimizer.dynamic_scale) if optimizer.built else optimizer.initial_scale
+    return loss if scale is None else loss / backend.cast(scale, loss)
 
 
 def final_gradients(optimizer, gradients, variables, backend, replicas=1):

@@ -43,17 +43,36 @@ def patch(patches, session):
 
     def watch_apply(original):
         def apply(optimizer, grads, trainable_variables=None):
-            collector = collect.current()
-            if collector is not None:
+            collector, number = collect.current(), None
+            try:
                 grads = list(grads)
                 if trainable_variables is not None:
                     trainable_variables = list(trainable_variables)
-                try:
-                    _applying(collector, optimizer, grads, trainable_variables)
-                except Exception as error:
-                    session.guard.failed("an optimizer's gradients", error)
-            return original(optimizer, grads, trainable_variables)
+                variables = optimizer._trainable_variables if trainable_variables is None else trainable_variables
+                if collector is not None:
+                    _applying(collector, optimizer, grads, variables)
+                elif not session.loops.applies:
+                    number = session.loops.applying(optimizer, grads, variables)
+            except Exception as error:
+                session.guard.failed("an optimizer's gradients", error)
+            if number is None:
+                return original(optimizer, grads, trainable_variables)
+            session.loops.applies = True        # what an inner optimizer does meanwhile is no other step
+            try:
+                result = original(optimizer, grads, trainable_variables)
+            finally:
+                session.loops.applies = False
+            session.loops.applied(number)
+            return result
         return apply
+
+    def watch_init(original):
+        def __init__(optimizer, *args, **kwargs):
+            original(optimizer, *args, **kwargs)
+            session.loops.made_optimizer()
+        return __init__
+
+    patches.replace([base_optimizer.BaseOptimizer], "__init__", watch_init)
 
     def watch_stateless(original):
         def stateless_apply(optimizer, optimizer_variables, grads, trainable_variables):
@@ -106,12 +125,10 @@ def patch_layers(patches, session):
     def watch_call(original):
         def __call__(layer, *args, **kwargs):
             outputs = original(layer, *args, **kwargs)
-            collector = collect.current()
-            if collector is not None:
-                try:
-                    collector.layer(layer, args, kwargs, outputs)
-                except Exception as error:
-                    session.guard.failed("a layer's outputs", error)
+            try:
+                (collect.current() or session.loops).layer(layer, args, kwargs, outputs)
+            except Exception as error:
+                session.guard.failed("a layer's outputs", error)
             return outputs
         return __call__
 
@@ -190,6 +207,7 @@ class Watched:
         if model is None or not session.watches(model):
             return self._bare(*arguments)
         try:
+            session.loops.close()
             if not self._opens(model):
                 return self._bare(*arguments)
             run = self._choose(model)

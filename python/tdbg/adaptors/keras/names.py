@@ -116,6 +116,9 @@ class Names:
                 if self._variables.get(variable) is None:
                     self._name(variable, layer, model.name)
 
+    def knows(self, variable):
+        return self._variables.get(variable) is not None
+
     def of(self, variable):
         """The Named of a Keras variable or of a tf.Variable."""
         return self._variables.get(variable) or self._name(variable, None, "")
@@ -125,6 +128,9 @@ class Names:
         relative = path[len(root) + 1:] if root and path.startswith(root + "/") else path
         top = relative.split("/")[0] if "/" in relative else root
         full = relative if "/" in relative or not top else f"{top}/{relative}"
+        if not top:             # a variable of nobody's, often called "Variable" like all others
+            unique = self._free(full, "", variable, "variable ")
+            full += "_" + unique[len("model_"):-1] if unique else ""
         base = f"{top}/weights/{full}:0" if top else f"weights/{full}:0"
         prefix = self._free(base, root, variable)
         axis = parameter_unit_axis(layer, variable) if layer is not None else len(variable.shape) - 1

@@ -8,6 +8,7 @@ A TRAIN step is one update of a model's train function, an EVAL or PREDICT step 
 accumulated gradients the batches of an update are its micro-steps.
 """
 
+import gc
 import json
 import os
 import platform
@@ -24,6 +25,7 @@ from ..patches import Patches
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN
 from . import backends, functions
+from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
 from .values import Values
 
@@ -31,6 +33,8 @@ ARMED, OPEN, OFF = "armed", "open", "off"
 #: Final weights are recorded of models that are gone by then, too, if their variables are not larger than this.
 KEPT_BYTES = 64 << 20
 WAITING = 64
+#: How often the live objects are searched for models.
+SEARCHES = 20
 
 
 class Session:
@@ -57,6 +61,8 @@ class Session:
         self._thread = None
         self._ended = False
         self._more_until = 0
+        self.loops = Loops(self)
+        self._learned = 0
 
     # Arming and opening -------------------------------------------------------------------------------------
 
@@ -110,6 +116,8 @@ class Session:
         self.forecast = Forecast(plan)
         self.every_step = int(plan.get("summaries_every", 1)) == 1
         self.state_wanted = self.run.wants("optimizer/x", "optimizer", "", 0)
+        if self.run.wants("layer/outputs", "output", "", 0) or self.run.wants("layer/inputs", "input", "", 0):
+            self.watch_all_layers()
         self.topic("versions", {"keras": keras.__version__, self.backend.name: self.backend.version,
                                 "python": platform.python_version()})
         workers = plan.get("include_workers", -1)
@@ -142,11 +150,30 @@ class Session:
             for kind in ("output", "input"):
                 module_kind = output_kind(layer)
                 if any(self.run.wants(f"{label}/{kind}s{n}", kind, module_kind, 0) for n in ("", "_0")):
-                    self.layers_wanted = True
-        # A subclassed model may make its layers in its first call.
-        if self.layers_wanted or self.run.wants("layer/outputs", "output") or self.run.wants("layer/inputs", "input"):
-            self.layers_wanted = True
-            functions.patch_layers(self.layer_patches, self)
+                    self.watch_all_layers()
+
+    def watch_all_layers(self):
+        self.layers_wanted = True
+        functions.patch_layers(self.layer_patches, self)
+
+    def learn_live(self, variables):
+        """Names variables that a loop of the script's own trains: their models are looked for among what lives."""
+        if all(self.names.knows(v) for v in variables) or self._learned >= SEARCHES:
+            return
+        self._learned += 1
+        layers = [o for o in gc.get_objects() if issubclass(type(o), keras.layers.Layer) and hasattr(o, "_layers")]
+        models = [m for m in layers if isinstance(m, keras.Model)]
+        for model in sorted(models, key=lambda m: -len(m._flatten_layers())):
+            self.names.learn(model)
+            if any(v is w for v in variables for w in model.trainable_variables):
+                self.trained(model)
+        for layer in layers:
+            if any(v is w for v in variables for w in layer._trainable_variables):
+                self.names.learn(layer)
+
+    def listening_in_function(self):
+        """A host function runs in a thread of TensorFlow's, while the training's waits for it."""
+        return self.state is OPEN
 
     # Steps ------------------------------------------------------------------------------------------------------
 
@@ -236,6 +263,7 @@ class Session:
         run, opened = self.run, self.state is OPEN
         if opened and not self._ended:
             try:
+                self.loops.close()
                 self.close_step()
                 if self._record_end:
                     run.begin_end()

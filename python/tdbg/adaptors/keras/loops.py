@@ -1,0 +1,148 @@
+"""Training loops of one's own: what is seen of them is an optimizer that applies gradients, and a tape.
+
+Where everything is executed at once (TensorFlow eagerly, torch), weights, gradients and the loss are put before the update.
+Inside a `tf.function` of the script's own there are no values while it is traced and no outputs to add to: the tensors
+are handed to a host function that runs before the update, at every call. XLA has no such thing.
+
+A step closes as in the other adaptors (steps.py): when every optimizer that stepped in the last one has stepped again. A loop
+without any optimizer (`w.assign_sub(lr * g)`) has a step per gradient that it takes.
+"""
+
+import gc
+
+import keras
+import numpy as np
+
+from ..steps import TRAIN, Clock
+from . import collect
+
+
+class Loops:
+    def __init__(self, session):
+        self._session = session
+        self.clock = Clock(session.begin, lambda mode, skipped: session.close_step(skipped))
+        self._numbers = {}                  # id of an optimizer -> its number; they live as long as the loop
+        self._optimizers = []
+        self._loss = None
+        self._collector = None              # of the step that is under way, for layers
+        self.applies = False                # an optimizer is under way
+        self._in_graph = False
+        self._known = None                  # does the script have an optimizer?
+
+    def close(self):
+        self.clock.close()
+
+    # Events -------------------------------------------------------------------------------------------------------
+
+    def made_optimizer(self):
+        self._known = True
+
+    def tape_begins(self):
+        """Layers are watched from the first tape on, if the plan wants them; what is known before the first step."""
+        session = self._session
+        if session.state == "armed" and collect.current() is None and session.backend.place() is None:
+            session.ensure_open()
+
+    def layer(self, layer, args, kwargs, outputs):
+        """A layer was called, outside of any function of Keras'."""
+        session = self._session
+        if session.layers_wanted and not session.elsewhere() and session.backend.recording():
+            if self._collector is None:
+                self._collector = collect.Collector(session, session.backend, None, TRAIN)
+            if self._collector.here():
+                self._collector.layer(layer, args, kwargs, outputs)
+
+    def took_gradient(self, target, sources, gradients):
+        """`GradientTape.gradient`. Where no optimizer is known, this is the step."""
+        backend = self._session.backend
+        if self._session.state == "off" or self._session.elsewhere() or collect.current() is not None:
+            return
+        loss = target if backend.is_tensor(target) and not target.shape.rank else None
+        self._loss = loss
+        if self._known is None:
+            optimizer = keras.optimizers.Optimizer
+            self._known = any(issubclass(type(o), optimizer) for o in gc.get_objects())
+        pairs = [(v, g) for v, g in zip(backend.flatten(sources), backend.flatten(gradients)) if backend.is_variable(v)]
+        if not self._known and pairs:
+            self._step(None, [g for _, g in pairs], [v for v, _ in pairs])
+            if not self._in_graph:
+                self.clock.has_stepped(self._number(pairs[0][0]))
+
+    def applying(self, optimizer, gradients, variables):
+        """An optimizer is about to apply gradients. Returns its number, for `applied`."""
+        session = self._session
+        if session.state == "off" or session.elsewhere():
+            return None
+        if session.backend.name == "jax":
+            session.say_once("a JAX loop of the script's own: nothing of it is captured (Keras' own fit on JAX is)")
+            return None
+        self._known = True
+        self._step(optimizer, gradients, variables)
+        return self._number(optimizer)
+
+    def applied(self, number):
+        if number is not None and not self._in_graph:
+            self.clock.has_stepped(number)
+
+    # One step -----------------------------------------------------------------------------------------------------
+
+    def _number(self, owner):
+        if id(owner) not in self._numbers:
+            self._numbers[id(owner)] = len(self._numbers)
+            self._optimizers.append(owner)
+        return self._numbers[id(owner)]
+
+    def _step(self, optimizer, gradients, variables):
+        session, backend = self._session, self._session.backend
+        self._in_graph = backend.place() is not None
+        if not session.ensure_open() or backend.replicas() > 1:
+            return
+        if self._in_graph and not backend.has_host_calls():
+            session.say_once("a tf.function with jit_compile=True that trains with a loop of its own: nothing of it is captured, "
+                             "because XLA calls no host function (Keras' own fit with jit_compile=True is captured)")
+            return
+        session.learn_live(variables)
+        number = self._number(optimizer if optimizer is not None else variables[0])
+        if not self._in_graph and not self.clock.about_to_step(number):
+            self._collector = None
+            return
+        collector, self._collector = self._collector, None
+        if collector is None or not collector.here():
+            collector = collect.Collector(session, backend, None, TRAIN)
+        if optimizer is None:
+            collector.raw_gradients(gradients, variables)
+        else:
+            collector.gradients(optimizer, gradients, variables)
+        if self._loss is not None and (not self._in_graph or self._loss.graph is backend.place()):
+            loss, self._loss = self._loss, None
+            collector.add("loss", collect.unscaled(optimizer, loss, backend), "loss")
+        extras = collector.take()
+        if not self._in_graph:
+            self._put({key: backend.numpy(tensor) for key, tensor in extras.items()}, len(collector.absent))
+            return
+        names, absent = list(extras), len(collector.absent)
+
+        def host(*arrays):
+            try:
+                if session.listening_in_function():
+                    if self.clock.about_to_step(number):
+                        self._put(dict(zip(names, arrays)), absent)
+                    self.clock.has_stepped(number)
+            except Exception as error:
+                session.guard.failed("a step inside a tf.function", error)
+
+        backend.call_host(host, [extras[name] for name in names])
+
+    def _put(self, arrays, absent):
+        session, found = self._session, {}
+        for key, array in arrays.items():
+            if key.startswith("context/"):
+                session.values.number(key, array)
+            elif key not in (collect.ITERATION, collect.FINITE):
+                name, _, repeated = key.partition(collect.AGAIN)
+                found.setdefault(int(repeated) + 1 if repeated else 0, []).append((session.values.known(name), np.asarray(array)))
+            elif key == collect.FINITE and not bool(array):
+                self.clock.skipped = True
+        for sub, pairs in found.items():
+            session.values.put(pairs, sub)
+        session.values.number("context/gradients_absent", absent)

@@ -1,0 +1,28 @@
+"""Attaching to TensorFlow: by the launcher's environment (`arm`), or from the script (`attach`)."""
+
+from ..patches import Patches
+from . import sessions, tape
+
+_patches = None
+
+
+def arm(**options):
+    """Watches gradients that are taken outside of Keras, and sessions. Idempotent."""
+    global _patches
+    if _patches is None:
+        _patches = Patches()
+        tape.patch(_patches, _session)
+        sessions.patch(_patches, _session)
+
+
+def _session():
+    """The Keras adaptor's session; None when its watch is over."""
+    from ..keras.attach import watching
+    return watching()
+
+
+def attach(model=None, config=None, dir=None, open_run=None, **options):
+    """As tdbg.adaptors.keras.attach: Keras models, tapes and sessions are all watched."""
+    from .. import keras
+    arm()
+    return keras.attach(model=model, config=config, dir=dir, open_run=open_run, **options)

@@ -1,0 +1,119 @@
+"""Sessions of TensorFlow 1 (`tf.compat.v1.train.MonitoredSession`): a run of the session that fetches an optimizer's update is
+a TRAIN step. Names are the graph's, as smdebug's SessionHook has them.
+
+Weights are read by a session run of their own before the update: fetched with it, they may be those before or after.
+"""
+
+import weakref
+
+import tensorflow as tf
+
+from ..guard import say
+from ..steps import TRAIN
+
+v1 = tf.compat.v1
+#: Graph -> what optimizers were asked in it.
+_graphs = weakref.WeakKeyDictionary()
+
+
+class _Known:
+    def __init__(self):
+        self.gradients = {}         # tensor's name -> (tensor, variable)
+        self.updates = set()        # names of operations
+
+
+def _known(graph):
+    return _graphs.setdefault(graph, _Known())
+
+
+def patch(patches, session_of):
+    def watch_apply(original):
+        def apply_gradients(optimizer, grads_and_vars, *args, **kwargs):
+            pairs = list(grads_and_vars)
+            update = original(optimizer, pairs, *args, **kwargs)
+            try:
+                if not tf.executing_eagerly() and isinstance(update, (tf.Operation, tf.Tensor)):
+                    known = _known(update.graph)
+                    known.updates.add(update.name)
+                    for gradient, variable in pairs:
+                        if isinstance(gradient, tf.Tensor):
+                            known.gradients[gradient.name] = (gradient, variable)
+            except Exception as error:
+                _failed(session_of, "an optimizer of TensorFlow 1", error)
+            return update
+        return apply_gradients
+
+    patches.replace([v1.train.Optimizer], "apply_gradients", watch_apply)
+
+    def watch_init(original):
+        def __init__(session, session_creator=None, hooks=None, *args, **kwargs):
+            try:
+                hooks = [*(hooks or ()), Hook(session_of)]
+            except Exception as error:
+                _failed(session_of, "a MonitoredSession", error)
+            original(session, session_creator, hooks, *args, **kwargs)
+        return __init__
+
+    patches.replace([v1.train.MonitoredSession], "__init__", watch_init)
+
+
+def _failed(session_of, site, error):
+    try:
+        session_of().guard.failed(site, error)
+    except AttributeError:
+        say(f"could not capture ({site}: {error}); training goes on")
+
+
+class Hook(v1.train.SessionRunHook):
+    def __init__(self, session_of):
+        self._session_of = session_of
+        self._due = self._steps = False
+
+    def before_run(self, context):
+        self._steps = self._due = False
+        try:
+            return self._before(context)
+        except Exception as error:
+            _failed(self._session_of, "a session's run", error)
+            return None
+
+    def _before(self, context):
+        session = self._session_of()
+        if session is None or session.elsewhere():
+            return None
+        graph = context.session.graph
+        known = _known(graph)
+        fetched = {getattr(f, "name", None) for f in tf.nest.flatten(context.original_args.fetches)}
+        if not known.updates & fetched or not session.ensure_open():
+            return None
+        self._steps = True
+        self._due = session.begin(TRAIN)
+        if not self._due:
+            return None
+        variables = [v for v in graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
+                     if session.values.entry(v.name, _kind(v.name)) is not None]
+        if variables:
+            values = context.session.run([v.read_value() if not hasattr(v, "value") else v.value() for v in variables])
+            session.values.put([(session.values.known(v.name), value) for v, value in zip(variables, values)])
+        wanted = {name: gradient for name, (gradient, _) in known.gradients.items()
+                  if session.values.entry(name, "gradient") is not None}
+        for loss in graph.get_collection(v1.GraphKeys.LOSSES):
+            if session.values.entry(loss.name, "loss") is not None:
+                wanted[loss.name] = loss
+        return v1.train.SessionRunArgs(wanted) if wanted else None
+
+    def after_run(self, context, values):
+        if not self._steps:
+            return
+        session = self._session_of()
+        try:
+            if session is not None:
+                if self._due and values.results:
+                    session.values.put([(session.values.known(name), value) for name, value in values.results.items()])
+                session.close_step()
+        except Exception as error:
+            _failed(self._session_of, "the end of a session's run", error)
+
+
+def _kind(name):
+    return "bias" if "bias" in name.rsplit("/", 1)[-1] else "weight"
