@@ -81,7 +81,7 @@ class Watch(keras.callbacks.Callback):
 def digest(model, history=None):
     """Everything that a training leaves behind."""
     found = hashlib.sha256()
-    for variable in (*model.weights, *(model.optimizer.variables if model.optimizer else ())):
+    for variable in (*model.weights, *getattr(getattr(model, "optimizer", None), "variables", ())):
         found.update(np.ascontiguousarray(ops.convert_to_numpy(variable)).tobytes())
     if history is not None:
         found.update(repr({k: [float(x) for x in v] for k, v in sorted(history.history.items())}).encode())

@@ -88,6 +88,7 @@ def attach(model=None, config=None, dir=None, open_run=None, **options):
 def _take_over(session, models):
     for model in models:
         session.only(model)
+    session.catch_up()
     return Attached(session)
 
 

@@ -9,7 +9,9 @@ At most two functions are traced: the whole one and, where raw values are due mo
 tensors of which statistics are kept, or else Keras' own.
 """
 
+import contextlib
 import functools
+import gc
 import itertools
 import weakref
 
@@ -51,17 +53,14 @@ def patch(patches, session):
                 variables = optimizer._trainable_variables if trainable_variables is None else trainable_variables
                 if collector is not None:
                     _applying(collector, optimizer, grads, variables)
-                elif not session.loops.applies:
+                elif not session.loops.silent:
                     number = session.loops.applying(optimizer, grads, variables)
             except Exception as error:
                 session.guard.failed("an optimizer's gradients", error)
             if number is None:
                 return original(optimizer, grads, trainable_variables)
-            session.loops.applies = True        # what an inner optimizer does meanwhile is no other step
-            try:
+            with session.loops.silence():       # what an inner optimizer does meanwhile is no other step
                 result = original(optimizer, grads, trainable_variables)
-            finally:
-                session.loops.applies = False
             session.loops.applied(number)
             return result
         return apply
@@ -166,6 +165,24 @@ def _metric(session, name, value, kind="metric"):
         session.values.put([(entry, array)])
 
 
+def _keras_own(session, function):
+    """Keras' own function, out of what an earlier watch left around it; None where this session watches it already."""
+    if isinstance(function, Watched):
+        return None if function._session is session else function._bare
+    return function if callable(function) else None
+
+
+def catch_up(session):
+    """Attached while a model trains: its functions are watched from the next batch on. Walks over the live objects."""
+    for model in [o for o in gc.get_objects() if issubclass(type(o), keras.Model)]:
+        for mode, (_, attribute, make) in _STEPS.items():
+            present = _keras_own(session, getattr(model, attribute, None))
+            if present is not None:
+                original = getattr(type(model), make)
+                setattr(model, attribute, Watched(session, model, mode, present,
+                                                  getattr(original, "__wrapped__", original)))
+
+
 def _making(session, mode, attribute, original):
     def make(model, force=False):
         present = getattr(model, attribute, None)
@@ -173,7 +190,8 @@ def _making(session, mode, attribute, original):
             original(model, force)
             present = getattr(model, attribute, None)
         try:
-            if session.watches(model) and callable(present) and not isinstance(present, Watched):
+            present = _keras_own(session, present)
+            if present is not None:
                 setattr(model, attribute, Watched(session, model, mode, present, original))
         except Exception as error:
             session.guard.failed(f"{attribute}", error)
@@ -204,8 +222,10 @@ class Watched:
 
     def __call__(self, *arguments):
         session, model = self._session, self._model()
-        if model is None or not session.watches(model):
+        if session.state == "off":
             return self._bare(*arguments)
+        if model is None or not session.watches(model):
+            return self._unseen(*arguments)
         try:
             session.loops.close()
             if not self._opens(model):
@@ -215,6 +235,11 @@ class Watched:
             session.guard.failed("the begin of a batch", error)
             run = self._bare_step
         return run(model, *arguments)
+
+    def _unseen(self, *arguments):
+        """Keras' own function. While it is traced, optimizers and layers are not those of a loop of the script's own."""
+        with self._session.loops.silence():
+            return self._bare(*arguments)
 
     def _opens(self, model):
         """Is there a run, or may this batch begin one? To predict is not yet to train."""
@@ -261,7 +286,7 @@ class Watched:
     def _bare_step(self, model, *arguments):
         session = self._session
         before = self._iterations(model)
-        result = self._bare(*arguments)
+        result = self._unseen(*arguments)
         try:
             after = self._iterations(model)
             count = self._steps(model) if before is None or after is None else max(1, after - before)
@@ -289,23 +314,35 @@ class Watched:
             return self._one_by_one(model, *arguments)
         return self._one(model, *arguments)
 
-    def _one_by_one(self, model, iterator):
+    def _one_by_one(self, model, *arguments):
         """Several batches per call: taken singly, because the outputs of a call are those of its last batch."""
-        steps = self._steps(model)
-        self._session.say_once(f"steps_per_execution={steps}: batches are run one by one in calls where something is due")
-        taken, result = 0, None
+        session, steps = self._session, self._steps(model)
+        session.say_once(f"steps_per_execution={steps}: batches are run one by one in calls where something is due")
+        result, taken = None, 0
+        optional = getattr(arguments[-1], "get_next_as_optional", None)
         model.steps_per_execution = 1
         try:
             while taken < steps:
+                batch = arguments
+                if optional is not None:
+                    # A step that is run on an iterator at its end fails, but not before it has counted itself.
+                    found = optional()
+                    if not found.has_value():
+                        break
+                    batch = (*arguments[:-1], iter([found.get_value()]))
                 try:
-                    result = self._one(model, iterator)
+                    result = self._one(model, *batch)
                 except Exception as error:
                     if taken and _exhausted(error):
                         break
                     raise
                 taken += 1
+                if session.backend.name == "jax":
+                    arguments = (result[1], arguments[-1])
         finally:
             model.steps_per_execution = steps
+        if not taken:
+            raise StopIteration
         return result
 
     def _one(self, model, *arguments):
@@ -395,14 +432,28 @@ class Watched:
             extras = collector.tensors
             return ((logs, extras), *out[1:]) if backend.name == "jax" else (logs, extras)
 
+        @contextlib.contextmanager
+        def replaced():
+            object.__setattr__(model, step_name, step)       # past Keras' tracking of attributes
+            try:
+                yield
+            finally:
+                object.__delattr__(model, step_name)
+
         present = getattr(model, attribute)
-        object.__setattr__(model, step_name, step)       # past Keras' tracking of attributes
         try:
-            self._make(model, True)
-            return getattr(model, attribute)
+            with replaced():
+                self._make(model, True)
+            made = getattr(model, attribute)
         finally:
-            object.__delattr__(model, step_name)
             setattr(model, attribute, present)
+        if mode != PREDICT:
+            return made
+
+        def predict(*arguments):        # looks its step up when it is traced
+            with replaced():
+                return made(*arguments)
+        return predict
 
     def _immediate(self, model, only):
         """Nothing is traced (torch): what a step is asked for is recorded before the update, while it is running."""

@@ -8,6 +8,7 @@ A step closes as in the other adaptors (steps.py): when every optimizer that ste
 without any optimizer (`w.assign_sub(lr * g)`) has a step per gradient that it takes.
 """
 
+import contextlib
 import gc
 
 import keras
@@ -25,12 +26,20 @@ class Loops:
         self._optimizers = []
         self._loss = None
         self._collector = None              # of the step that is under way, for layers
-        self.applies = False                # an optimizer is under way
+        self.silent = False                 # inside of an optimizer, or of a function of Keras'
         self._in_graph = False
         self._known = None                  # does the script have an optimizer?
 
     def close(self):
         self.clock.close()
+
+    @contextlib.contextmanager
+    def silence(self):
+        before, self.silent = self.silent, True
+        try:
+            yield
+        finally:
+            self.silent = before
 
     # Events -------------------------------------------------------------------------------------------------------
 
@@ -46,7 +55,7 @@ class Loops:
     def layer(self, layer, args, kwargs, outputs):
         """A layer was called, outside of any function of Keras'."""
         session = self._session
-        if session.layers_wanted and not session.elsewhere() and session.backend.recording():
+        if session.layers_wanted and not self.silent and not session.elsewhere() and session.backend.recording():
             if self._collector is None:
                 self._collector = collect.Collector(session, session.backend, None, TRAIN)
             if self._collector.here():
@@ -55,7 +64,7 @@ class Loops:
     def took_gradient(self, target, sources, gradients):
         """`GradientTape.gradient`. Where no optimizer is known, this is the step."""
         backend = self._session.backend
-        if self._session.state == "off" or self._session.elsewhere() or collect.current() is not None:
+        if self._session.state == "off" or self._session.elsewhere() or self.silent or collect.current() is not None:
             return
         loss = target if backend.is_tensor(target) and not target.shape.rank else None
         self._loss = loss

@@ -74,6 +74,10 @@ class Session:
         if missing:
             say(f"Keras {keras.__version__} has no {', '.join(missing)}: what depends on it is not captured")
 
+    def catch_up(self):
+        if self.backend is not None:
+            functions.catch_up(self)
+
     def only(self, model):
         """Of all models, those that the script named are watched."""
         self._only.append(weakref.ref(model))
@@ -267,9 +271,11 @@ class Session:
                 self.close_step()
                 if self._record_end:
                     run.begin_end()
+                    final = {}                  # a model's variables are those of the models inside it, too
                     for reference, kept in self._trained:
                         model = reference()
-                        self.put_weights(model.weights if model is not None else kept or ())
+                        final.update((id(v), v) for v in (model.weights if model is not None else kept or ()))
+                    self.put_weights(final.values())
             except Exception as error:
                 self.guard.failed("the end of the run", error)
         self.disarm()

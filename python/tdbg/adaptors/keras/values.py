@@ -43,6 +43,7 @@ class Values:
         """`arrays`: [(Entry, NumPy array)]. Read during the call; what is not due is skipped by the run."""
         ids, addresses, kept = [], [], []
         for entry, array in arrays:
+            array = np.asarray(array)           # a scalar of NumPy's has no memory of its own to point to
             if not array.flags.c_contiguous:
                 array = np.ascontiguousarray(array)
             if array.shape != entry.shape or array.dtype is not entry.dtype:

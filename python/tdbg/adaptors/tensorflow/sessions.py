@@ -93,7 +93,7 @@ class Hook(v1.train.SessionRunHook):
         variables = [v for v in graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
                      if session.values.entry(v.name, _kind(v.name)) is not None]
         if variables:
-            values = context.session.run([v.read_value() if not hasattr(v, "value") else v.value() for v in variables])
+            values = context.session.run(variables)
             session.values.put([(session.values.known(v.name), value) for v, value in zip(variables, values)])
         wanted = {name: gradient for name, (gradient, _) in known.gradients.items()
                   if session.values.entry(name, "gradient") is not None}
