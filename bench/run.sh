@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every number the project promises, side by side with its rival, as ratios.
 #
-#   bench/run.sh [SECTION...]     sections: summary idle cpp latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
+#   bench/run.sh [SECTION...]     sections: summary idle cpp latency rules keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
 #                                 hf-1 lightning-1 compiled-1 mxnet
 #
 # Without a section: all of them, 25 minutes at most on 2 cores, no section longer than 4. OUT=DIR continues in the
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-all="summary idle cpp latency rules reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet"
+all="summary idle cpp latency rules keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet"
 out=${OUT:-bench/out/$(date +%Y%m%d-%H%M%S)}
 rounds=25 seconds=150
 [ -n "${QUICK:-}" ] && rounds=6 seconds=30
@@ -36,6 +36,10 @@ build() {  # what the C++ sections run, once
 
 for section in $sections; do
   case $section in
+    keras-fit)
+      say "Keras fit, statistics at every step (bench/training/keras_fit.py)"
+      tools/setup_framework.sh keras
+      .venv-keras/bin/python bench/training/keras_fit.py --json "$out/keras_fit.json" ${QUICK:+--rounds 5} ;;
     summary)
       say "One pass over memory, one core (bench/summary_bench.cc)"
       build

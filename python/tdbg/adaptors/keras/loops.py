@@ -28,7 +28,7 @@ class Loops:
         self._collector = None              # of the step that is under way, for layers
         self.silent = False                 # inside of an optimizer, or of a function of Keras'
         self._in_graph = False
-        self._known = None                  # does the script have an optimizer?
+        self._has_optimizer = {}            # id of a loop's first variable -> is there an optimizer that may apply its gradients?
 
     def close(self):
         self.clock.close()
@@ -44,7 +44,7 @@ class Loops:
     # Events -------------------------------------------------------------------------------------------------------
 
     def made_optimizer(self):
-        self._known = True
+        self._has_optimizer.clear()
 
     def tape_begins(self):
         """Layers are watched from the first tape on, if the plan wants them; what is known before the first step."""
@@ -68,14 +68,21 @@ class Loops:
             return
         loss = target if backend.is_tensor(target) and not target.shape.rank else None
         self._loss = loss
-        if self._known is None:
-            optimizer = keras.optimizers.Optimizer
-            self._known = any(issubclass(type(o), optimizer) for o in gc.get_objects())
         pairs = [(v, g) for v, g in zip(backend.flatten(sources), backend.flatten(gradients)) if backend.is_variable(v)]
-        if not self._known and pairs:
+        if pairs and not self._optimizer_of([v for v, _ in pairs]):
             self._step(None, [g for _, g in pairs], [v for v, _ in pairs])
             if not self._in_graph:
                 self.clock.has_stepped(self._number(pairs[0][0]))
+
+    def _optimizer_of(self, variables):
+        """Does an optimizer live that is built for one of them, or for nothing yet?"""
+        key = id(variables[0])
+        if key not in self._has_optimizer:
+            kind = keras.optimizers.Optimizer
+            found = [o for o in gc.get_objects() if issubclass(type(o), kind)]
+            self._has_optimizer[key] = any(
+                not o.built or any(v is w for v in variables for w in o._trainable_variables) for o in found)
+        return self._has_optimizer[key]
 
     def applying(self, optimizer, gradients, variables):
         """An optimizer is about to apply gradients. Returns its number, for `applied`."""
@@ -85,7 +92,6 @@ class Loops:
         if session.backend.name == "jax":
             session.say_once("a JAX loop of the script's own: nothing of it is captured (Keras' own fit on JAX is)")
             return None
-        self._known = True
         self._step(optimizer, gradients, variables)
         return self._number(optimizer)
 
