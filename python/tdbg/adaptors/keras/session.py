@@ -24,7 +24,7 @@ from ..guard import Guard, say
 from ..patches import Patches
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN
-from . import backends, functions
+from . import backends, patching
 from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
 from .values import Values
@@ -70,13 +70,13 @@ class Session:
         if self.backend is None:
             say(f"Keras' backend {keras.backend.backend()!r} is not known: nothing is captured")
             return
-        missing = functions.patch(self.patches, self)
+        missing = patching.patch(self.patches, self)
         if missing:
             say(f"Keras {keras.__version__} has no {', '.join(missing)}: what depends on it is not captured")
 
     def catch_up(self):
         if self.backend is not None:
-            functions.catch_up(self)
+            patching.catch_up(self)
 
     def only(self, model):
         """Of all models, those that the script named are watched."""
@@ -158,7 +158,7 @@ class Session:
 
     def watch_all_layers(self):
         self.layers_wanted = True
-        functions.patch_layers(self.layer_patches, self)
+        patching.patch_layers(self.layer_patches, self)
 
     def learn_live(self, variables):
         """Names variables that a loop of the script's own trains: their models are looked for among what lives."""
