@@ -72,7 +72,7 @@ def main():
              f"{row['bar']:.2f}", row["ratio"] <= row["bar"], f"  noise {row['noise']:.3f}")
     if cpp := read(folder, "cpp.json"):
         line("C++ loop, 200 tensors of 64 KiB: a step, times reading them once", f"{cpp['ratio']:.2f}", "2.50",
-             cpp["ratio"] <= 2.5 and cpp["complete"])
+             cpp["ratio"] <= 2.5 and cpp["complete"], f"  in the caches {cpp['in_caches']:.1f}")
     if latency := read(folder, "latency.json"):
         line("faulty step to event, median, ms", f"{latency['median_ms']:.1f}", "20", latency["median_ms"] <= 20)
         line("faulty step to event, 99th percentile, ms", f"{latency['p99_ms']:.1f}", "100", latency["p99_ms"] <= 100)

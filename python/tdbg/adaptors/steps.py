@@ -72,6 +72,11 @@ class Clock:
             return True
         return False
 
+    def gone(self, optimizer):
+        """`optimizer` will never step again: no step waits for it."""
+        if self.expected is not None and optimizer in self.expected:
+            self.expected = (self.expected - {optimizer}) or None
+
     def close(self):
         if self.mode is None:
             return

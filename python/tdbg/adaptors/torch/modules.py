@@ -88,9 +88,11 @@ class _ModuleHook(_Hook):
         self.first = None                           # the slot of the first output
         self.key = self.keys["output"]
 
-    def __call__(self, module, args, output):
+    def __call__(self, module, args, kwargs, output):
         if not self.armed:
             return
+        if kwargs:                       # Hugging Face's models are called with nothing else
+            args = (args, kwargs)
         if _is_compiling():
             if self.wants_input:
                 self.sink.append((self.name, "input", args))
@@ -253,7 +255,7 @@ class ModuleTensors:
                     hook = _ModuleHook(self, name, kind, wants_input, wants_output, said)
                     self._hooked.add(module)
                     self._hooks[name] = hook
-                    self._handles.append(module.register_forward_hook(hook))
+                    self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
                     self.active = True
         if self.active and not self._said and _has_compiled():
             self._said = True

@@ -68,6 +68,8 @@ class Optimizers:
         # Training in a function that returns leaves nothing to record the final weights from at exit. Small
         # models may wait for it; a large one is not kept in memory for our sake.
         entry = self.entries.pop(key, None)
+        if entry is not None:
+            self.session.clock.gone(entry.serial)
         if entry is not None and entry.params and entry.total_bytes <= KEEP_AFTER_DEATH and self.session.run is not None:
             self._departed.append(entry)
 

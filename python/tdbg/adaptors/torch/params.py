@@ -109,7 +109,8 @@ class OptimizerTensors:
         self.total_bytes = sum(local(p).numel() * local(p).element_size() for p in self.params)
         session.entries.follow(session.names)
         self._define()
-        members = set(map(id, self.params))
+        session.modules.install(session.names)      # attached late, its modules are known from here on
+        members = session_members(session)
         outside = [p for root in session.names.roots for p, _ in root.parameters() if id(p) not in members]
         session.context.membership(self, optimizer, outside)
 
