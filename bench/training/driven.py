@@ -61,7 +61,7 @@ class Commands:
             elif command == "quit":
                 return False
             else:
-                self.left = 1 + (int(rest[0]) if command == "run" else 1)
+                self.left = int(rest[0]) if command == "run" else 1
                 self.verifying = self.steps if command == "verify" else None
                 self.steps += 1
                 self.started = time.perf_counter(), time.process_time()

@@ -65,7 +65,7 @@ class _Torch(Framework):
     default = ("weights", "biases", "gradients", "losses")
     replaced = ((torch.Tensor, "backward"), (torch.autograd, "backward"), (F, "cross_entropy"))
     absent = {
-        "metrics": "reported to the framework's own loggers", "labels": "an argument of the loss or of the model",
+        "metrics": "reported to the framework's own loggers",
         "predictions": "the outermost module's output", "hyperparameters": "a script's own; the optimizer's are in the context",
         "feature_importance": TREES, "average_shap": TREES, "full_shap": TREES, "trees": TREES,
     }
@@ -80,6 +80,7 @@ def names(outputs, inputs):
         "biases": ["Net_fc1.bias", "Net_fc2.bias"],
         "gradients": [f"gradient/Net_{p}" for p in PARAMETERS],
         "losses": ["CrossEntropyLoss_output_0"],
+        "labels": ["CrossEntropyLoss_labels_0"],
         "outputs": [f"{block}_output_0" for block in ("fc1", "relu", "fc2")] + outputs,
         "inputs": [f"{block}_input_0" for block in ("fc1", "relu", "fc2")] + inputs,
         "optimizer_variables": [f"optimizer/Net_{p}/momentum_buffer" for p in PARAMETERS],
@@ -88,7 +89,7 @@ def names(outputs, inputs):
 
 class HfTrainer(_Torch):
     title = "Hugging Face Trainer"
-    late_misses = r"^(Net|fc\d|relu)_(in|out)put_\d$"   # modules get their names at the first step of an optimizer
+    late_misses = r"^(Net|fc\d|relu)_(in|out)put_\d$|_labels_0$"   # modules get their names at the first step of an optimizer
     names = names(["Net_output_0", "Net_output_1"], ["Net_input_0", "Net_input_1"])
 
     def version(self):
@@ -104,7 +105,7 @@ class HfTrainer(_Torch):
                 logits = self.compute(x)
                 loss = F.cross_entropy(logits, labels)
                 self.seen.update(Net_input_0=copy(x), Net_input_1=copy(labels), Net_output_0=copy(loss), Net_output_1=copy(logits),
-                                 CrossEntropyLoss_output_0=copy(loss))
+                                 CrossEntropyLoss_output_0=copy(loss), CrossEntropyLoss_labels_0=copy(labels))
                 return {"loss": loss, "logits": logits}
 
         return Net()
@@ -174,7 +175,7 @@ class Lightning(_Torch):
 
             def training_step(self, batch, index):
                 loss = F.cross_entropy(self(batch[0]), batch[1])
-                self.seen["CrossEntropyLoss_output_0"] = copy(loss)
+                self.seen.update(CrossEntropyLoss_output_0=copy(loss), CrossEntropyLoss_labels_0=copy(batch[1]))
                 return loss
 
             validation_step = training_step

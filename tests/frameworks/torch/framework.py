@@ -30,7 +30,7 @@ class Torch(Framework):
     adaptor = "torch"
     second = "same run"
     late = "step"
-    late_misses = "_(in|out)put_0$"     # modules get their names at the first step of an optimizer; the loss has its own
+    late_misses = r"^(Net|fc\d|relu)_(in|out)put_0$|_labels_0$"     # modules get their names at the first step of an optimizer
     default = ("weights", "biases", "gradients", "losses")
     replaced = ((torch.Tensor, "backward"), (torch.autograd, "backward"), (F, "cross_entropy"),
                 (nn.utils, "clip_grad_norm_"), (nn.utils.clip_grad, "clip_grad_norm_"))

@@ -31,7 +31,8 @@ def _watch(original, session):
         finally:
             losses.muted = False
         try:
-            losses.returned(_NAME, result, lambda: _share(result, *args, **kwargs))
+            labels = args[1] if len(args) > 1 else kwargs.get("target")
+            losses.returned(_NAME, result, lambda: _share(result, *args, **kwargs), labels)
         except Exception as error:
             session.guard.failed("transformers' loss function", error)
         return result
