@@ -76,6 +76,10 @@ def main():
     if latency := read(folder, "latency.json"):
         line("faulty step to event, median, ms", f"{latency['median_ms']:.1f}", "20", latency["median_ms"] <= 20)
         line("faulty step to event, 99th percentile, ms", f"{latency['p99_ms']:.1f}", "100", latency["p99_ms"] <= 100)
+    for text, share, bar in (read(folder, "reading.json") or {"rows": []})["rows"]:
+        line(f"reading: {text}, of smdebug's time", f"1/{1 / share:.0f}", f"1/{1 / bar:.0f}", share <= bar)
+    for text, size, bar in (read(folder, "reading.json") or {"bytes": []})["bytes"]:
+        line(f"reading: {text}, bytes an entry", f"{size:.0f}", f"{bar}", size <= bar)
     if export := read(folder, "export_histograms.json"):
         ratio = export["wall"]["ratio"]
         line("histograms to TensorBoard files, times SummaryWriter", f"{ratio:.0f}", "10", ratio >= 10)

@@ -22,7 +22,7 @@ def value_of(step, tensors):
 def write_tdbg(path, steps, tensors):
     from tdbg._capture import Run
 
-    plan = {"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
+    plan = {"kind": "tdbg.plan", "major": 1, "minor": 0, "when_full": "block", "collections": [
         {"name": "gradients", "kinds": ["gradient"], "keep": True, "raw": {"train": {"interval": 1}}}]}
     run = Run.open(directory=str(path), plan_json=json.dumps(plan))
     ids = [run.define(name_of(t), f"layer{t}.weight", "gradient", "linear", "float32", [ELEMENTS]) for t in range(tensors)]

@@ -104,11 +104,11 @@ std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint6
         StepRange(slot.rows, at.info.global_step, [](const StepRows& r) { return r.global_step; });
     for (auto it = first; it != last; ++it) {
       const store::SummaryBatch& batch = batches[it->batch];
+      slot.reader->Prepare(it->batch, it->begin, it->end);
       if (batch.damaged != 0) {
         if (lost_rows) *lost_rows += it->end - it->begin;
         continue;
       }
-      slot.reader->Prepare(it->batch, it->begin, it->end);
       if (batch.unknown == nullptr) {
         spans.push_back({worker, it->batch, &batch, it->begin, it->end, slot.tensor_of});
         continue;
@@ -151,6 +151,7 @@ std::span<const TrialAccess::RowSpan> TrialAccess::FinalRowSpans() const {
       slot.BringRowsUpToDate();
       const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
       for (const StepRows& r : slot.final_rows) {
+        slot.reader->Prepare(r.batch, r.begin, r.end);
         if (batches[r.batch].damaged == 0) {
           spans.push_back({worker, r.batch, &batches[r.batch], r.begin, r.end, slot.tensor_of});
         }
@@ -187,7 +188,8 @@ void Trial::Impl::MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t*
                            span.worker,
                            {span.batch->sub[i], static_cast<Point>(span.batch->point[i])},
                            span.batch,
-                           {span.batch_index, i}};
+                           {span.batch_index, i, span.batch->step_last[i], {}}};
+      row.ref.sub = row.sub;
       const uint64_t key =
           uint64_t{row.tensor} << 32 | uint64_t{row.sub.sub} << 16 | static_cast<uint64_t>(row.sub.point);
       const auto [at, is_new] = group_of.try_emplace(key, groups.size());
@@ -225,16 +227,12 @@ std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t st
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
               const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
-              const auto [first, last] = StepRange(
-                  slot.reader->RowsOf(id), at.info.global_step,
-                  [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
-              for (auto it = first; it != last; ++it) {
-                const store::SummaryBatch& batch = batches[it->batch];
-                const SubKey key{batch.sub[it->row], static_cast<Point>(batch.point[it->row])};
-                if (key != sub || batch.damaged != 0) continue;
-                slot.reader->Prepare(it->batch, it->row, it->row + 1);
-                if (batch.unknown != nullptr && batch.unknown[it->row] != 0) continue;
-                found = Row{tensor, owner, key, &batch, *it};
+              for (const store::WorkerReader::RowRef& ref : slot.reader->RowsAt(id, at.info.global_step)) {
+                if (ref.sub != sub) continue;
+                const store::SummaryBatch& batch = batches[ref.batch];
+                slot.reader->Prepare(ref.batch, ref.row, ref.row + 1);
+                if (batch.damaged != 0 || (batch.unknown != nullptr && batch.unknown[ref.row] != 0)) continue;
+                found = Row{tensor, owner, ref.sub, &batch, ref};
                 return true;
               }
               return false;
@@ -292,16 +290,12 @@ std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
                             [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
               for (auto it = first; it != last; ++it) offer(it->sub, it->value);
               if (best) return true;
-              const auto [row, row_end] = StepRange(
-                  slot.reader->RowsOf(id), at.info.global_step,
-                  [&](const store::WorkerReader::RowRef& r) { return batches[r.batch].step_last[r.row]; });
-              for (auto it = row; it != row_end; ++it) {
-                const store::SummaryBatch& batch = batches[it->batch];
-                if (batch.damaged != 0) continue;
-                slot.reader->Prepare(it->batch, it->row, it->row + 1);
-                if (batch.unknown != nullptr && batch.unknown[it->row] != 0) continue;
-                const auto value = OnlyElement(batch.at(it->row), slot.reader->tensors()[id].dtype);
-                if (value) offer({batch.sub[it->row], static_cast<Point>(batch.point[it->row])}, *value);
+              for (const store::WorkerReader::RowRef& ref : slot.reader->RowsAt(id, at.info.global_step)) {
+                const store::SummaryBatch& batch = batches[ref.batch];
+                slot.reader->Prepare(ref.batch, ref.row, ref.row + 1);
+                if (batch.damaged != 0 || (batch.unknown != nullptr && batch.unknown[ref.row] != 0)) continue;
+                const auto value = OnlyElement(batch.at(ref.row), slot.reader->tensors()[id].dtype);
+                if (value) offer(ref.sub, *value);
               }
               return best.has_value();
             });
@@ -314,10 +308,10 @@ std::optional<TrialAccess::Raw> TrialAccess::RawAt(TensorIndex tensor, size_t st
   std::optional<Raw> found;
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
-              const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
-                                                   [](const store::RawRef& r) { return r.global_step; });
-              const auto it = std::find_if(first, last, [&](const store::RawRef& r) { return r.sub == sub; });
-              if (it != last) found = Raw{tensor, owner, *it};
+              const auto raws = slot.reader->RawsAt(id, at.info.global_step);
+              const auto it = std::find_if(raws.begin(), raws.end(),
+                                           [&](const store::RawRef& r) { return r.sub == sub; });
+              if (it != raws.end()) found = Raw{tensor, owner, *it};
               return found.has_value();
             });
   return found;
@@ -327,10 +321,8 @@ void TrialAccess::RawsAt(TensorIndex tensor, size_t step, std::vector<Raw>* appe
   const Step& at = trial_->impl_->steps[step];
   EachOwner(*trial_->impl_, tensor, at.attempt, {},
             [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
-              const auto [first, last] = StepRange(slot.reader->RawsOf(id), at.info.global_step,
-                                                   [](const store::RawRef& r) { return r.global_step; });
-              for (auto it = first; it != last; ++it) {
-                if (it->sub.point != Point::kEnd) append_to->push_back({tensor, owner, *it});
+              for (const store::RawRef& ref : slot.reader->RawsAt(id, at.info.global_step)) {
+                if (ref.sub.point != Point::kEnd) append_to->push_back({tensor, owner, ref});
               }
               return false;
             });

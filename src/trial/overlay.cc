@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "base/stable_sort.h"
+#include "store/reader/columns.h"
 #include "trial/impl.h"
 
 namespace tdbg {
@@ -181,6 +182,9 @@ void WorkerSlot::BringRowsUpToDate() {
   constexpr auto kEnd = static_cast<uint16_t>(Point::kEnd);
   for (; rows_batches < batches.size(); ++rows_batches) {
     const store::SummaryBatch& batch = batches[rows_batches];
+    reader->Prepare(static_cast<uint32_t>(rows_batches), 0, static_cast<uint32_t>(batch.rows),
+                    store::kKeyColumns);
+    if ((batch.damaged & store::kKeyColumns) != 0) continue;  // no row can be told from its neighbour
     for (uint32_t begin = 0; begin < batch.rows;) {
       const int64_t step = batch.step_last[begin];
       const bool final = batch.point[begin] == kEnd;

@@ -125,7 +125,7 @@ Result<std::vector<Reduction>> Trial::saved_reductions(std::string_view name, in
       }
     }
     const auto row = finder.RowOf(*slot, global_step);
-    if (row && row->batch->damaged == 0) {
+    if (row && row->Damaged() == 0) {
       const Summary summary = names.empty() ? Summary() : row->Read();
       for (const std::string& r : names) {
         if (const auto value = ReductionOf(summary, r))

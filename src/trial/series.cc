@@ -116,9 +116,9 @@ struct Place {
   const WorkerSlot* slot = nullptr;
   const SummaryBatch* batch = nullptr;  ///< a row of statistics
   const store::RawRef* raw = nullptr;   ///< only a raw value: its statistics are computed
-  uint32_t batch_index = 0, row = 0;
-  double value = 0;        ///< neither: a plain number
-  bool in_memory = false;  ///< `batch` is no reader's
+  format::TensorId tensor = 0;          ///< the reader's id
+  uint32_t row = 0;
+  double value = 0;  ///< neither: a plain number
 };
 constexpr int kRawsLast = -(1 << 22);
 
@@ -154,23 +154,28 @@ class SeriesCollector {
         every_worker_(every_worker),
         numbers_(numbers) {}
 
-  /// Rows whose `needed` columns are damaged are left out. Valid until the next call.
-  const std::vector<Place>& Collect(const ValueFinder& finder, uint64_t needed) {
+  /// Settles the `read` columns of all rows and leaves out those whose `needed` columns are damaged. Valid
+  /// until the next call.
+  const std::vector<Place>& Collect(const ValueFinder& finder, uint64_t read, uint64_t needed) {
     places_.clear();
+    if (finder.info().in_parts) read = store::WorkerReader::kAllColumns;  // merged, they are one row
     for (const ValueFinder::Impl::Range& range : ranges_) {
       const int64_t begin = std::max(range.begin, filter_.begin), end = std::min(range.end, last_);
       if (begin >= end) continue;
       uint32_t order = 0;
       for (const WorkerSlot* slot : finder.Of(*range.attempt)) {
+        const auto wanted = [&](int64_t step, SubKey key) {
+          return key.point != Point::kEnd && step >= begin && step < end;
+        };
         const auto add = [&](int64_t step, SubKey key, Place place) {
-          if (key.point == Point::kEnd || step < begin || step >= end) return;
           place.step = step;
           place.order = order;
           place.preference += Preference(key);
           place.slot = slot;
           places_.push_back(place);
         };
-        for (const format::TensorId id : slot->IdsOf(finder.tensor())) CollectOf(*slot, id, needed, add);
+        for (const format::TensorId id : slot->IdsOf(finder.tensor()))
+          CollectOf(*slot, id, read, needed, wanted, add);
         ++order;
       }
     }
@@ -204,6 +209,7 @@ class SeriesCollector {
       for (size_t i = begin; i < end; ++i) {
         const Place& place = places_[i];
         if (place.batch == nullptr || place.preference != first.preference) continue;
+        if ((place.batch->damaged & ~store::kKeyColumns) != 0) continue;
         const Summary part = place.batch->at(place.row);
         if (!taken.Take(DefOf(place), part.count)) continue;
         whole = any ? Merge(whole, part) : part;
@@ -216,7 +222,6 @@ class SeriesCollector {
       places_[kept] = first;
       places_[kept].batch = &merged.batch;
       places_[kept].row = 0;
-      places_[kept].in_memory = true;
       ++kept;
     }
     places_.resize(kept);
@@ -236,8 +241,6 @@ class SeriesCollector {
       }
       computed = BatchOf(summary);
       batch = &computed;
-    } else if (batch != nullptr && !place.in_memory) {
-      place.slot->reader->Prepare(place.batch_index, place.row, place.row + 1);
     }
     for (size_t f = 0; f < fields.size(); ++f) {
       out[f] = kNaN;
@@ -252,24 +255,28 @@ class SeriesCollector {
 
  private:
   static const format::TensorDef& DefOf(const Place& place) {
-    return place.slot->reader->tensors()[place.batch->tensor[place.row]];
+    return place.slot->reader->tensors()[place.tensor];
   }
 
-  template <typename Add>
-  void CollectOf(const WorkerSlot& slot, format::TensorId id, uint64_t needed, const Add& add) {
+  template <typename Wanted, typename Add>
+  void CollectOf(const WorkerSlot& slot, format::TensorId id, uint64_t read, uint64_t needed,
+                 const Wanted& wanted, const Add& add) {
     const std::span<const SummaryBatch> batches = slot.reader->summaries();
     const std::span<const store::WorkerReader::RowRef> rows = slot.reader->RowsOf(id);
     for (const auto& ref : rows) {
       const SummaryBatch& batch = batches[ref.batch];
+      if (!wanted(ref.global_step, ref.sub)) continue;
+      slot.reader->Prepare(ref.batch, ref.row, ref.row + 1, read);
       if ((batch.damaged & needed) != 0) continue;
       Place place;
       place.batch = &batch;
-      place.batch_index = ref.batch;
+      place.tensor = id;
       place.row = ref.row;
-      add(batch.step_last[ref.row], {batch.sub[ref.row], static_cast<Point>(batch.point[ref.row])}, place);
+      add(ref.global_step, ref.sub, place);
     }
     if (numbers_) {
       for (const auto& point : slot.reader->ScalarsOf(id)) {
+        if (!wanted(point.global_step, point.sub)) continue;
         Place place;
         place.value = point.value;
         add(point.global_step, point.sub, place);
@@ -279,10 +286,9 @@ class SeriesCollector {
     const std::span<const store::RawRef> raws = slot.reader->RawsOf(id);
     size_t next = 0;
     for (const store::RawRef& ref : raws) {
-      while (next < rows.size() && batches[rows[next].batch].step_last[rows[next].row] < ref.global_step)
-        ++next;
-      if (next < rows.size() && batches[rows[next].batch].step_last[rows[next].row] == ref.global_step)
-        continue;
+      while (next < rows.size() && rows[next].global_step < ref.global_step) ++next;
+      if (next < rows.size() && rows[next].global_step == ref.global_step) continue;
+      if (!wanted(ref.global_step, ref.sub)) continue;
       Place place;
       place.raw = &ref;
       place.preference = kRawsLast;
@@ -330,7 +336,7 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
   TDBG_ASSIGN_OR_RETURN(const Field* const f, FieldOf(field));
   const StepFilter filter;
   SeriesCollector collector(*impl_, filter, false, f->of_a_number);
-  const std::vector<Place>& places = collector.Collect(finder, f->columns);
+  const std::vector<Place>& places = collector.Collect(finder, f->columns, f->columns);
   Series series;
   series.steps.resize(places.size());
   series.values.resize(places.size());
@@ -348,10 +354,12 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
 Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::string> fields,
                            std::string_view worker) const {
   std::vector<const Field*> columns;
+  uint64_t read = 0;
   bool numbers = false;
   for (const std::string& field : fields) {
     TDBG_ASSIGN_OR_RETURN(const Field* const f, FieldOf(field));
     columns.push_back(f);
+    read |= f->columns;
     numbers |= f->of_a_number;
   }
   TDBG_ASSIGN_OR_RETURN(const std::vector<TensorIndex> chosen, impl_->TensorsOf(*this, tensors));
@@ -372,7 +380,7 @@ Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::str
     const ValueFinder finder(*impl_, tensor, every_worker ? std::string_view() : worker);
     size_t at = 0;  // places ascend, and so do the steps
     bool named = false;
-    for (const Place& place : collector.Collect(finder, store::kKeyColumns)) {
+    for (const Place& place : collector.Collect(finder, read, 0)) {
       if (at >= impl_->steps.size() || impl_->steps[at].info.global_step != place.step) {
         const auto found = impl_->FindStep(place.step);
         if (!found) continue;

@@ -34,11 +34,9 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
           }
         }
         if (!rest) continue;
-        const std::span<const store::SummaryBatch> batches = slot->reader->summaries();
         for (const auto& ref : slot->reader->RowsOf(id)) {
-          const store::SummaryBatch& batch = batches[ref.batch];
-          if (batch.point[ref.row] == static_cast<uint16_t>(Point::kEnd)) continue;
-          if (statistics_wanted(batch.step_last[ref.row]) && !f(batch.step_last[ref.row])) return;
+          if (ref.sub.point == Point::kEnd) continue;
+          if (statistics_wanted(ref.global_step) && !f(ref.global_step)) return;
         }
         for (const auto& point : slot->reader->ScalarsOf(id)) {
           if (point.sub.point != Point::kEnd && statistics_wanted(point.global_step) && !f(point.global_step))
@@ -98,7 +96,7 @@ std::vector<ValueFinder::FoundRow> ValueFinder::PartRows(const std::vector<Worke
   std::vector<FoundRow> out;
   for (const WorkerSlot* slot : workers) {
     const auto row = final ? FinalRowOf(*slot) : RowOf(*slot, global_step);
-    if (!row || !IsPart(row->def()) || (row->batch->damaged & ~store::kKeyColumns) != 0) continue;
+    if (!row || !IsPart(row->def()) || (row->Damaged() & ~store::kKeyColumns) != 0) continue;
     if (taken.Take(row->def(), row->batch->count[row->ref.row])) out.push_back(*row);
   }
   if (!taken.whole()) out.clear();

@@ -72,9 +72,10 @@ class ValueFinder {
     DType dtype;
     const std::vector<int64_t>* shape;
     const WorkerSlot* slot;
+    const format::TensorDef* definition;
 
-    const format::TensorDef& def() const { return slot->reader->tensors()[batch->tensor[ref.row]]; }
-    /// The numbers, settled where storage computes them from values when they are first asked for.
+    const format::TensorDef& def() const { return *definition; }
+    /// The numbers, settled where storage computes or verifies them when they are first asked for.
     Summary Read() const {
       slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
       return batch->at(ref.row);
@@ -84,31 +85,29 @@ class ValueFinder {
       slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
       return batch->unknown == nullptr ? 0 : batch->unknown[ref.row];
     }
+    /// Which columns are damaged, settled.
+    uint64_t Damaged() const {
+      slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
+      return batch->damaged;
+    }
   };
   std::optional<FoundRow> RowOf(const WorkerSlot& slot, int64_t global_step) const {
     std::optional<FoundRow> best;
     int best_preference = -2;
-    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
-      const auto rows = slot.reader->RowsOf(id);
-      const auto step_of = [&](const store::WorkerReader::RowRef& r) {
-        return batches[r.batch].step_last[r.row];
-      };
-      const auto [first, last] = StepRange(rows, global_step, step_of);
-      for (auto it = first; it != last; ++it)
-        Offer(slot, id, *it, batches[it->batch], &best, &best_preference);
+      for (const auto& ref : slot.reader->RowsAt(id, global_step)) {
+        if (ref.sub.point == Point::kEnd || Preference(ref.sub) < best_preference) continue;
+        best_preference = Preference(ref.sub);
+        best = Found(slot, id, ref);
+      }
     }
     return best;
   }
   std::optional<FoundRow> FinalRowOf(const WorkerSlot& slot) const {
     std::optional<FoundRow> best;
-    const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
       for (const auto& ref : slot.reader->RowsOf(id)) {
-        const store::SummaryBatch& batch = batches[ref.batch];
-        if (batch.point[ref.row] != static_cast<uint16_t>(Point::kEnd)) continue;
-        const format::TensorDef& def = slot.reader->tensors()[id];
-        best = FoundRow{ref, &batch, def.dtype, &def.shape, &slot};
+        if (ref.sub.point == Point::kEnd) best = Found(slot, id, ref);
       }
     }
     return best;
@@ -118,13 +117,10 @@ class ValueFinder {
     std::optional<store::RawRef> best;
     int best_preference = -2;
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
-      const auto raws = slot.reader->RawsOf(id);
-      const auto [first, last] =
-          StepRange(raws, global_step, [](const store::RawRef& r) { return r.global_step; });
-      for (auto it = first; it != last; ++it) {
-        if (it->sub.point == Point::kEnd || Preference(it->sub) < best_preference) continue;
-        best_preference = Preference(it->sub);
-        best = *it;
+      for (const store::RawRef& ref : slot.reader->RawsAt(id, global_step)) {
+        if (ref.sub.point == Point::kEnd || Preference(ref.sub) < best_preference) continue;
+        best_preference = Preference(ref.sub);
+        best = ref;
       }
     }
     return best;
@@ -157,7 +153,7 @@ class ValueFinder {
 
   /// The only element of the row's tensor, as a tensor.
   static std::optional<TensorValue> Element(const FoundRow& row) {
-    if (row.batch->damaged != 0 || row.Unknown() != 0) return std::nullopt;
+    if (row.Damaged() != 0 || row.Unknown() != 0) return std::nullopt;
     const auto value = OnlyElement(row.Read(), row.dtype);
     if (!value) return std::nullopt;
     int64_t elements = 1;
@@ -188,13 +184,9 @@ class ValueFinder {
   bool Keeps(const WorkerSlot& slot, int64_t global_step, StepKind kind) const;
 
  private:
-  static void Offer(const WorkerSlot& slot, format::TensorId id, store::WorkerReader::RowRef ref,
-                    const store::SummaryBatch& batch, std::optional<FoundRow>* best, int* best_preference) {
-    const SubKey key{batch.sub[ref.row], static_cast<Point>(batch.point[ref.row])};
-    if (key.point == Point::kEnd || Preference(key) < *best_preference) return;
-    *best_preference = Preference(key);
+  static FoundRow Found(const WorkerSlot& slot, format::TensorId id, const store::WorkerReader::RowRef& ref) {
     const format::TensorDef& def = slot.reader->tensors()[id];
-    *best = FoundRow{ref, &batch, def.dtype, &def.shape, &slot};
+    return {ref, &slot.reader->summaries()[ref.batch], def.dtype, &def.shape, &slot, &def};
   }
 
   /// Calls f(global step) for each kept item of the chosen kind, unsorted, with repetitions; false ends it.

@@ -165,8 +165,8 @@ constexpr uint64_t kNumbers =
       ColumnBit(SummaryColumn::k_histogram_bytes));
 
 Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& name) {
-  const uint64_t unknown = row.Unknown();
-  if (row.batch->damaged == 0 && unknown == 0) return row.batch->at(row.ref.row);
+  const uint64_t unknown = row.Unknown(), damaged = row.Damaged();
+  if (damaged == 0 && unknown == 0) return row.batch->at(row.ref.row);
   if ((unknown & store::kUnreadable) != 0) return DataLoss("'" + name + "' is damaged at this step");
   if ((unknown & store::kNoStatistics) != 0) {
     return NotFound("'" + name + "' has no statistics: its elements are no real numbers");
@@ -179,8 +179,7 @@ Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& n
   std::string columns;
   for (int c = 0; c < static_cast<int>(SummaryColumn::kCount); ++c) {
     const auto column = static_cast<SummaryColumn>(c);
-    if ((row.batch->damaged & ColumnBit(column)) != 0)
-      columns += std::string(" ") + store::ColumnName(column);
+    if ((damaged & ColumnBit(column)) != 0) columns += std::string(" ") + store::ColumnName(column);
   }
   return DataLoss("the summaries of '" + name + "' are damaged in:" + columns);
 }
@@ -265,7 +264,7 @@ Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
       }
       return whole;
     }
-    if (row->batch->histogram_bytes[row->ref.row] != 0 || row->batch->damaged != 0) {
+    if (row->Damaged() != 0 || row->batch->histogram_bytes[row->ref.row] != 0) {
       return slot->reader->HistogramOf(row->ref);
     }
     const bool shed = (row->batch->flags[row->ref.row] & format::kRowHistogramShed) != 0;

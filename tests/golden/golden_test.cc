@@ -68,6 +68,7 @@ void ExpectGolden(const std::string& worker, const json& expected, bool crashed_
 
   size_t rows = 0;
   for (const auto& ref : reader.RowsOf(gradient)) {
+    reader.Prepare(ref.batch, ref.row, ref.row + 1);
     const store::SummaryBatch& batch = reader.summaries()[ref.batch];
     const std::string step = std::to_string(batch.step_first[ref.row]);
     const Summary s = batch.at(ref.row);
@@ -121,7 +122,7 @@ TEST_P(Golden, RunOpensAsItWasLeftAndSealed) {
   ExpectGolden(scratch / "w", expected, true);
 }
 
-INSTANTIATE_TEST_SUITE_P(Released, Golden, testing::Values("v1.0"));
+INSTANTIATE_TEST_SUITE_P(Released, Golden, testing::Values("v1.0", "v1.1"));
 
 }  // namespace
 }  // namespace tdbg

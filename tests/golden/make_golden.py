@@ -1,8 +1,9 @@
-"""Writes the golden run of format 1.0 by docs/format.md alone, sharing no code with src/.
+"""Writes the golden runs of formats 1.0 and 1.1 by docs/format.md alone, sharing no code with src/.
 
-    python make_golden.py DIRECTORY
+    python make_golden.py DIRECTORY [MINOR]
 
-`v1.0/` beside this file is its output, frozen: every later version must open it. `expected.json` says what is in it.
+`v1.0/` and `v1.1/` beside this file are its output, frozen: every later version must open them. `expected.json` says what
+is in them; it is the same in both.
 Needs NumPy; the hash is xxhash's if that package is there, else xxh3.py's.
 """
 import json
@@ -20,7 +21,7 @@ except ImportError:
 
 WRITER_ID = 0x1234567890ABC
 RUN_ID = "00112233445566778899aabbccddeeff"
-VERSION = {"major": 1, "minor": 0}
+MINORS = (0, 1)
 RING = 8192
 FLOAT32, COMPLEX64, BFLOAT16 = 12, 14, 11
 NAN = float("nan")
@@ -89,7 +90,7 @@ HALF = np.array([0x3F80, 0xC000, 0x7F80], np.uint16)  # 1, -2, inf as bfloat16
 
 # ---- The segment: steps 0 and 1
 
-def make_segment(directory):
+def make_segment(directory, minor):
     rows, histograms = [], b""
     for step in (0, 1):
         values = gradient(step)
@@ -150,18 +151,84 @@ def make_segment(directory):
     for _, key, dtype, shape, content in entries:
         header[key] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
         data += content
-    tdbg = {"format": VERSION, "kind": "segment", "run": RUN_ID, "attempt": 0, "worker": "worker_0", "writer_id": WRITER_ID,
-            "first_sequence": 1, "last_sequence": 12, "last_seen_step": 1, "last_seen_wall_nanos": 5,
+    tdbg = {"format": {"major": 1, "minor": minor}, "kind": "segment", "run": RUN_ID, "attempt": 0,
+            "worker": "worker_0", "writer_id": WRITER_ID, "first_sequence": 1, "last_sequence": 12, "last_seen_step": 1, "last_seen_wall_nanos": 5,
             "tensors": [t for t in TENSORS if t["id"] != 2],
             "context": [{"global_step": 0, "topic": "optimizer", "value": {"lr": 0.125}}],
             "acks": [{"id": "r1", "done": True}],
-            "losses": [{"cause": 1, "kind": 1, "count": 3, "bytes": 300, "first_step": 0, "last_step": 1}],
-            "checksums": {e[1]: f"{hash64(e[4]):016x}" for e in entries}, "raw": raw}
+            "losses": [{"cause": 1, "kind": 1, "count": 3, "bytes": 300, "first_step": 0, "last_step": 1}]}
+    if minor >= 1:
+        index = make_index({key: header[key]["data_offsets"] for key in header}, columns, entries, raw, tdbg, len(data))
+        entries.append((1, "index", "U8", [len(index)], index))
+        header["index"] = {"dtype": "U8", "shape": [len(index)], "data_offsets": [len(data), len(data) + len(index)]}
+        data += index
+    tdbg |= {"checksums": {e[1]: f"{hash64(e[4]):016x}" for e in entries}, "raw": raw}
     text = json.dumps({"__metadata__": {"tdbg_hash": "0" * 16, "tdbg": json.dumps(tdbg)}, **header}, separators=(",", ":"))
     text += " " * (-(len(text) + 8) % 64)
     text = text.replace('"tdbg_hash":"' + "0" * 16, f'"tdbg_hash":"{hash64(text.encode()):016x}', 1)
     name = f"{1:020d}-{12:020d}.safetensors"
     (directory / name).write_bytes(struct.pack("<Q", len(text)) + text.encode() + data)
+
+
+# ---- Its index
+
+def make_index(places, columns, entries, raw, tdbg, begin):
+    hashes = {e[1]: hash64(e[4]) for e in entries}
+    codes = {"I64": 9, "U64": 8, "F64": 13, "U32": 6, "U16": 4, "U8": 2}
+    logical = {"float32": FLOAT32, "complex64": COMPLEX64}
+
+    def packed(form, items):
+        return b"".join(struct.pack(form, *item) for item in items)
+
+    names, column_rows = "", []
+    for key, (dtype, _) in columns.items():
+        names += key
+        column_rows.append((places[key][0], places[key][1] - places[key][0], hashes[key], len(names), codes[dtype], 0))
+
+    extents, forms, layouts, layout_rows, commits, table = [], [], [], [], [], []
+
+    def form_of(about):
+        form = (logical[about["dtype"]], about["shape"])
+        if form not in forms:
+            forms.append(form)
+        return forms.index(form)
+
+    def layout_of(rows):
+        if rows not in layouts:
+            layouts.append(rows)
+            layout_rows.extend(rows)
+        return layouts.index(rows)
+
+    points = {"after_clip": 3}
+    for commit in (0, 1):
+        raws = []
+        for key, about in raw.items():
+            if about["commit"] == commit:
+                _, _, where = key.rpartition("@")
+                _, sub, point = [*where.split("."), "", ""][:3]
+                raws.append((about["id"], int(sub) + 1 if sub else 0, points[point] if point else 0, form_of(about)))
+                table.append((places[key][0], hashes[key]))
+        none = 2**32 - 1
+        commits.append((layout_of([(0, 0, 0, none)]), layout_of([(3, 0, 0, none)] if commit == 0 else []), layout_of(raws)))
+    form_rows = []
+    for dtype, shape in forms:
+        form_rows.append((dtype, len(shape), len(extents)))
+        extents += shape
+    ends = list(np.cumsum([len(rows) for rows in layouts]))
+    texts = [json.dumps(t) for t in tdbg["tensors"]]
+    meta = json.dumps({key: value for key, value in tdbg.items() if key != "tensors"})
+    blocks = packed("<QQ", table)
+    head = struct.pack("<12I2Q", len(column_rows), len(extents), 1, len(forms), len(commits), len(layouts), len(layout_rows),
+                       len(texts), len(names), len("".join(texts)), len(meta), 0, 0, 0)
+    head += packed("<QQQIHH", column_rows) + packed("<q", [(x,) for x in extents]) + struct.pack("<Q", hash64(blocks))
+    head += packed("<HHI", form_rows) + packed("<III", commits) + packed("<I", [(x,) for x in ends])
+    head += packed("<IHHI", layout_rows) + packed("<I", [(int(x),) for x in np.cumsum([len(t) for t in texts])])
+    head += (names + "".join(texts) + meta).encode()
+    head += bytes(-len(head) % 8)
+    zeros = bytes(-begin % 64)
+    data_bytes = begin + len(zeros) + len(head) + len(blocks) + 64
+    footer = struct.pack("<8sHHIQQQQQ", b"TDBGINDX", 1, 1, 64, data_bytes, len(head), len(table), hash64(head), 0)
+    return zeros + head + blocks + footer + struct.pack("<Q", hash64(footer))
 
 
 # ---- The journal: step 2 is committed, step 3 is not; a pad lies in between
@@ -194,7 +261,7 @@ class Journal:
         self.record(5, step, head + bytes(8) + data, prefix=128)
 
 
-def make_journal(path):
+def make_journal(path, minor):
     sealed = 3 * RING - 1024
     journal = Journal(sealed, 13)
     journal.record(2, 0, json.dumps(TENSORS[2]).encode())
@@ -211,7 +278,7 @@ def make_journal(path):
     journal.raw(3, 0, FLOAT32, [2, 3], gradient(3).tobytes())
 
     page = bytearray(4096)
-    struct.pack_into("<8sHHIQQI", page, 0, b"TDBGJRNL", 1, 0, 4096, RING, WRITER_ID, 4242)
+    struct.pack_into("<8sHHIQQI", page, 0, b"TDBGJRNL", 1, minor, 4096, RING, WRITER_ID, 4242)
     struct.pack_into("<QQqqQ", page, 64, committed, committed_seq, 3, 1_700_000_001_500_000_000, 0)
     struct.pack_into("<QQ", page, 128, sealed, 12)
     for i in range(48):
@@ -223,26 +290,26 @@ def make_journal(path):
     path.write_bytes(bytes(page) + bytes(journal.ring))
 
 
-def make(root):
+def make(root, minor):
     worker = root / "0" / "worker_0"
     (worker / "segments").mkdir(parents=True, exist_ok=True)
 
     def write(path, value):
         path.write_text(json.dumps(value, indent=1) + "\n")
 
-    write(root / "run.json", {"format": VERSION, "kind": "run", "id": RUN_ID, "name": "golden", "tdbg_version": "0.1.0",
+    write(root / "run.json", {"format": {"major": 1, "minor": minor}, "kind": "run", "id": RUN_ID, "name": "golden", "tdbg_version": "0.1.0",
                               "command": ["python", "train.py"], "working_directory": "/tmp",
                               "created_wall_nanos": 1_700_000_000_000_000_000})
-    write(root / "0" / "attempt.json", {"format": VERSION, "kind": "attempt", "attempt": 0, "step_base": 0, "world_size": 1,
+    write(root / "0" / "attempt.json", {"format": {"major": 1, "minor": minor}, "kind": "attempt", "attempt": 0, "step_base": 0, "world_size": 1,
                                         "started_wall_nanos": 1_700_000_000_000_000_000, "from_the_future": {"x": 1}})
-    write(worker / "worker.json", {"format": VERSION, "kind": "worker", "worker": "worker_0", "rank": 0, "pid": 4242,
+    write(worker / "worker.json", {"format": {"major": 1, "minor": minor}, "kind": "worker", "worker": "worker_0", "rank": 0, "pid": 4242,
                                    "host": "golden", "boot_id": "", "writer_id": WRITER_ID, "journal_path": "journal",
                                    "started_wall_nanos": 1_700_000_000_000_000_000, "adaptor": "by hand", "run": RUN_ID,
                                    "attempt": 0})
     (worker / "lock").write_bytes(b"")
     (worker / "doorbell").write_bytes(struct.pack("<Q", 19))
-    make_segment(worker / "segments")
-    make_journal(worker / "journal")
+    make_segment(worker / "segments", minor)
+    make_journal(worker / "journal", minor)
     write(root / "expected.json", {
         "steps": [0, 1, 2],
         "gradient": {str(s): [repr(float(x)) for x in gradient(s).ravel()] for s in (0, 1, 2)},
@@ -258,4 +325,4 @@ def make(root):
 
 
 if __name__ == "__main__":
-    make(pathlib.Path(sys.argv[1]))
+    make(pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else MINORS[-1])

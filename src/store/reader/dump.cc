@@ -13,6 +13,7 @@
 #include "format/json_fields.h"
 #include "format/run_files.h"
 #include "format/segment.h"
+#include "format/segment_index.h"
 
 namespace tdbg::store {
 namespace {
@@ -217,6 +218,69 @@ Json ColumnValues(const format::SegmentEntry& entry, std::span<const std::byte> 
   return nullptr;
 }
 
+Json DumpIndex(std::span<const std::byte> file, int64_t max_rows) {
+  const auto decoded = format::DecodeSegmentIndex(file);
+  if (!decoded.ok()) return Json{{"damage", decoded.status().message()}};
+  const format::SegmentIndex& index = *decoded;
+  const auto footer =
+      base::Load<format::IndexFooter>(file.data() + file.size() - sizeof(format::IndexFooter));
+  const auto list = [max_rows](size_t count, const auto& item) {
+    Json out = Json::array();
+    const size_t shown = max_rows < 0 ? count : std::min(count, static_cast<size_t>(max_rows));
+    for (size_t i = 0; i < shown; ++i) out.push_back(item(i));
+    return out;
+  };
+  Json out{{"footer",
+            {{"magic", "TDBGINDX"},
+             {"major", footer.major},
+             {"minor", footer.minor},
+             {"data_bytes", footer.data_bytes},
+             {"head_bytes", footer.head_bytes},
+             {"raws", footer.raws},
+             {"head_hash", base::Hex64(footer.head_hash)},
+             {"footer_hash", base::Hex64(footer.footer_hash)}}}};
+  out["columns"] = list(index.columns.size(), [&](size_t i) {
+    const format::IndexColumn& c = index.columns[i];
+    return Json{{"name", base::ToValidUtf8(index.ColumnName(i))},
+                {"dtype", DTypeName(static_cast<DType>(c.dtype))},
+                {"begin", c.begin},
+                {"bytes", c.bytes},
+                {"hash", base::Hex64(c.hash)}};
+  });
+  out["forms"] = list(index.forms.size(), [&](size_t i) {
+    const auto shape = index.ShapeOf(static_cast<uint32_t>(i));
+    return Json{{"dtype", DTypeName(static_cast<DType>(index.forms[i].dtype))},
+                {"shape", shape.ok() ? Json(std::vector<int64_t>(shape->begin(), shape->end()))
+                                     : Json(shape.status().message())}};
+  });
+  out["commits"] = list(index.commits.size(), [&](size_t i) {
+    const format::IndexCommit& c = index.commits[i];
+    return Json{{"summaries", c.summaries}, {"scalars", c.scalars}, {"raws", c.raws}};
+  });
+  out["layouts"] = list(index.layout_ends.size(), [&](size_t i) {
+    const auto layout = index.Layout(static_cast<uint32_t>(i));
+    Json rows = list(layout.size(), [&](size_t r) {
+      Json row{{"tensor", layout[r].tensor}, {"sub", layout[r].sub}, {"point", layout[r].point}};
+      if (layout[r].form != format::kNoForm) row["form"] = layout[r].form;
+      return row;
+    });
+    return Json{{"rows", layout.size()}, {"row", std::move(rows)}};
+  });
+  out["first_definition"] = index.first_definition;
+  out["definitions"] =
+      list(index.definition_ends.size(), [&](size_t i) { return Embedded(index.Definition(i)); });
+  out["meta"] = Embedded(index.meta);
+  out["raw_table"] = list(index.raws.size(), [&](size_t i) {
+    Json row{{"begin", index.raws[i].begin}, {"hash", base::Hex64(index.raws[i].hash)}};
+    if (i % format::kIndexBlockRows == 0) {
+      row["block_hash"] = base::Hex64(index.block_hashes[i / format::kIndexBlockRows]);
+      if (!index.Intact(i)) row["damage"] = "the block does not match its hash";
+    }
+    return row;
+  });
+  return out;
+}
+
 Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows) {
   TDBG_ASSIGN_OR_RETURN(const format::SegmentHeader header, format::DecodeSegmentHeader(file, file.size()));
   const Json meta = header.tdbg_json.empty() ? Json::object() : Embedded(header.tdbg_json);
@@ -232,7 +296,9 @@ Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows) {
       const std::string hash = base::Hex64(base::Hash64(bytes));
       if ((*checksums)[entry.key] != hash) item["damage"] = "checksum: the bytes give " + hash;
     }
-    const bool column = entry.key.find('@') == std::string::npos && entry.key != "summary/histogram";
+    const bool column = entry.key.find('@') == std::string::npos && entry.key != "summary/histogram" &&
+                        entry.key != format::kIndexKey;
+    if (entry.key == format::kIndexKey) item["index"] = DumpIndex(file, max_rows);
     if (column) item["values"] = ColumnValues(entry, bytes, max_rows);
     entries.push_back(std::move(item));
   }

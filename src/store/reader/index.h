@@ -1,45 +1,73 @@
 // Per-tensor lists in step order that survive the move of rows from the journal into segments.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <numeric>
 #include <span>
 #include <vector>
 
 namespace tdbg::store {
 
-/// One list per tensor: a prefix that came from segments and never changes, then a tail that came from the
-/// journal and is cut off and rebuilt whenever a segment takes its place.
-template <typename T>
-class SealedTailIndex {
- public:
-  std::span<const T> Of(size_t tensor) const {
-    return tensor < lists_.size() ? std::span<const T>(lists_[tensor].items) : std::span<const T>();
-  }
-  void Append(size_t tensor, T item) {
-    if (tensor >= lists_.size()) lists_.resize(tensor + 1);
-    lists_[tensor].items.push_back(item);
-  }
-  /// Room for `extra` more, growing at least by half so that many small batches stay linear.
-  void Reserve(size_t tensor, size_t extra) {
-    if (tensor >= lists_.size()) lists_.resize(tensor + 1);
-    std::vector<T>& items = lists_[tensor].items;
-    const size_t needed = items.size() + extra;
-    if (needed > items.capacity()) items.reserve(needed + items.size() / 2);
-  }
-  void CutTail() {
-    for (List& list : lists_) list.items.resize(list.sealed);
-  }
-  /// What is there now is the prefix.
-  void Seal() {
-    for (List& list : lists_) list.sealed = list.items.size();
-  }
+/// How far a list has taken in what there is.
+struct IndexProgress {
+  size_t segments = 0, live = 0;
+  uint64_t resealed = 0;
+};
 
- private:
+/// One list per tensor, made when the tensor is asked for: a prefix that came from segments and never
+/// changes, then a tail that came from the journal and is cut off and rebuilt whenever a segment takes its
+/// place.
+template <typename T>
+struct TensorLists {
   struct List {
     std::vector<T> items;
     size_t sealed = 0;
+    IndexProgress progress;
+
+    void CutTail() { items.resize(sealed); }
+    /// What is there now is the prefix.
+    void Seal() { sealed = items.size(); }
   };
-  std::vector<List> lists_;
+  List& Of(size_t tensor) {
+    if (tensor >= lists.size()) lists.resize(tensor + 1);
+    return lists[tensor];
+  }
+  std::vector<List> lists;
+};
+
+/// Items of a batch by tensor, ascending.
+class ByTensor {
+ public:
+  /// `tensor_of(i)` for i < `items`. Does nothing the second time.
+  template <typename TensorOf>
+  void Build(size_t items, TensorOf tensor_of) {
+    if (built_) return;
+    built_ = true;
+    order_.resize(items);
+    std::iota(order_.begin(), order_.end(), 0);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](uint32_t a, uint32_t b) { return tensor_of(a) < tensor_of(b); });
+    for (uint32_t at = 0; at < items; ++at) {
+      const uint32_t tensor = tensor_of(order_[at]);
+      if (tensors_.empty() || tensors_.back() != tensor) {
+        tensors_.push_back(tensor);
+        begins_.push_back(at);
+      }
+    }
+    begins_.push_back(static_cast<uint32_t>(items));
+  }
+  std::span<const uint32_t> Of(uint32_t tensor) const {
+    const auto at = std::lower_bound(tensors_.begin(), tensors_.end(), tensor);
+    if (at == tensors_.end() || *at != tensor) return {};
+    const auto i = static_cast<size_t>(at - tensors_.begin());
+    return std::span(order_).subspan(begins_[i], begins_[i + 1] - begins_[i]);
+  }
+
+ private:
+  bool built_ = false;
+  std::vector<uint32_t> order_, tensors_, begins_;
 };
 
 }  // namespace tdbg::store

@@ -66,7 +66,7 @@ void LiveTail::Append(JournalDelta delta, std::span<const uint32_t> id_map, std:
         [&](uint64_t i) { return delta.raws[i].tensor != SegmentReader::kUnknownTensor; },
         [&](uint64_t from, uint64_t to) { delta.raws[to] = delta.raws[from]; });
   }
-  batches_.push_back({std::move(delta), 0});
+  batches_.emplace_back().delta = std::move(delta);
 }
 
 size_t LiveTail::TrimTo(uint64_t sequence) {

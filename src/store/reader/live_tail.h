@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "format/records.h"
+#include "store/reader/index.h"
 #include "store/reader/journal_reader.h"
 #include "store/reader/worker_reader.h"
 
@@ -16,8 +17,9 @@ namespace tdbg::store {
 /// One Refresh's worth of the journal. A segment may end in the middle of it, so it is cut at the front by
 /// moving offsets: columns that others hold pointers into are never moved.
 struct LiveBatch {
-  JournalDelta delta;       ///< tensor ids are the reader's
-  size_t first_commit = 0;  ///< commits before this one are in a segment
+  JournalDelta delta;                    ///< tensor ids are the reader's
+  size_t first_commit = 0;               ///< commits before this one are in a segment
+  mutable ByTensor rows, scalars, raws;  ///< built when first asked for
 
   /// What the commits given up have made visible: where the lists begin now.
   JournalDelta::CommitEnd front() const {

@@ -112,7 +112,7 @@ Status WorkerState::AdoptSegment(const std::string& name, uint64_t last, bool* n
   std::vector<Damage> found;
   // Known definitions must be without holes to be skipped by count.
   const bool dense = std::find(id_map.begin(), id_map.end(), SegmentReader::kUnknownTensor) == id_map.end();
-  auto segment = SegmentReader::Open(path, id_map_writer, dense ? id_map.size() : 0, &found);
+  auto segment = SegmentReader::Open(path, {id_map_writer, dense ? id_map.size() : 0}, &found);
   ReportAll(std::move(found));
   if (!segment.ok()) {
     const Code code = segment.status().code();
@@ -127,7 +127,7 @@ Status WorkerState::AdoptSegment(const std::string& name, uint64_t last, bool* n
   }
   SegmentReader& s = **segment;
   LearnTensors(s.meta().writer_id, s.meta().tensors);
-  s.SetIdMap(id_map);
+  s.SetTensors(id_map, &layouts);
   segment_commits.push_back(commits.items.size());
   commits.items.insert(commits.items.end(), s.commits().begin(), s.commits().end());
   for (const format::ContextRecord& record : s.meta().context) {

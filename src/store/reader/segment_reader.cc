@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/stable_sort.h"
 #include "format/json_fields.h"
@@ -11,53 +10,32 @@
 namespace tdbg::store {
 namespace {
 
-using format::GetField;
-using format::Json;
-
 template <typename T>
-constexpr std::string_view SafetensorsName() {
-  if constexpr (std::is_same_v<T, uint16_t>) return "U16";
-  if constexpr (std::is_same_v<T, uint32_t>) return "U32";
-  if constexpr (std::is_same_v<T, uint64_t>) return "U64";
-  if constexpr (std::is_same_v<T, int64_t>) return "I64";
-  if constexpr (std::is_same_v<T, double>) return "F64";
+constexpr DType DTypeOf() {
+  if constexpr (std::is_same_v<T, uint16_t>) return DType::kUInt16;
+  if constexpr (std::is_same_v<T, uint32_t>) return DType::kUInt32;
+  if constexpr (std::is_same_v<T, uint64_t>) return DType::kUInt64;
+  if constexpr (std::is_same_v<T, int64_t>) return DType::kInt64;
+  if constexpr (std::is_same_v<T, double>) return DType::kFloat64;
 }
 
-// Numbers above 2^53 are written as hex text by some JSON tools and as numbers by others.
-bool GetNumber(const Json& object, const char* key, uint64_t* out) {
-  const auto it = object.find(key);
-  if (it == object.end()) return false;
-  if (it->is_number_unsigned()) {
-    *out = it->get<uint64_t>();
-    return true;
+// Of the types that columns have.
+DType ColumnDType(std::string_view safetensors_name) {
+  for (const DType dtype :
+       {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64, DType::kInt64, DType::kFloat64}) {
+    if (format::SegmentDType(dtype) == safetensors_name) return dtype;
   }
-  return it->is_string() && base::ParseHex64(it->get_ref<const std::string&>(), out);
+  return DType::kInvalid;
 }
 
-format::Loss DecodeLoss(const Json& json) {
-  format::Loss loss;
-  std::string name;
-  int64_t number = 0;
-  if (GetField(json, "cause", &name)) {
-    for (int i = 0; i < format::kLossCauses; ++i) {
-      if (format::LossCauseName(static_cast<format::LossCause>(i)) == name)
-        loss.cause = static_cast<uint8_t>(i);
-    }
-  } else if (GetField(json, "cause", &number)) {
-    loss.cause = static_cast<uint8_t>(number);
+/// Bytes of a value; nothing where no value can be of that shape.
+std::optional<uint64_t> BytesOf(DType dtype, std::span<const int64_t> shape) {
+  uint64_t bytes = ItemSize(dtype);
+  for (const int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes))
+      return std::nullopt;
   }
-  if (GetField(json, "kind", &name)) {
-    for (int i = 1; i <= 4; ++i) {
-      if (format::LossKindName(static_cast<format::LossKind>(i)) == name) loss.kind = static_cast<uint8_t>(i);
-    }
-  } else if (GetField(json, "kind", &number)) {
-    loss.kind = static_cast<uint8_t>(number);
-  }
-  GetNumber(json, "count", &loss.count);
-  GetNumber(json, "bytes", &loss.bytes);
-  GetField(json, "first_step", &loss.first_step);
-  GetField(json, "last_step", &loss.last_step);
-  return loss;
+  return bytes;
 }
 
 }  // namespace
@@ -71,103 +49,70 @@ const char* ColumnName(SummaryColumn column) {
   return kNames[static_cast<int>(column)];
 }
 
-Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& path, uint64_t known_writer,
-                                                           uint64_t known_tensors,
+Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& path, const KnownTensors& known,
                                                            std::vector<Damage>* damage) {
   std::unique_ptr<SegmentReader> segment(new SegmentReader());
   segment->file_name_ = base::BaseName(path);
   TDBG_ASSIGN_OR_RETURN(segment->mapping_, base::ReadOnlyMapping::Open(path));
-  const std::span<const std::byte> bytes = segment->mapping_->bytes();
-  TDBG_ASSIGN_OR_RETURN(segment->header_, format::DecodeSegmentHeader(bytes, bytes.size()));
-  if (!segment->header_.hash_ok) return DataLoss("segment header: hash");
-  if (segment->header_.tdbg_json.empty()) return DataLoss("segment header: no tdbg metadata");
-  for (const format::SegmentEntry& entry : segment->header_.entries) {
-    if (entry.begin > entry.end || segment->header_.data_offset > bytes.size() ||
-        entry.end > bytes.size() - segment->header_.data_offset) {
-      return DataLoss("segment header: '" + entry.key + "' lies outside the file");
-    }
+  const Status by_index = segment->OpenIndex(known, damage);
+  if (!by_index.ok()) {
+    segment->index_.reset();
+    TDBG_RETURN_IF_ERROR(segment->OpenHeader(known));
+    // An index that is there and was not used costs time, nothing else. Its footer may be what is damaged.
+    if (segment->FindColumn(format::kIndexKey) != nullptr)
+      segment->Report(damage, by_index.message() + "; read without it", 0);
   }
-  segment->trust_.resize(segment->header_.entries.size(), Trust::kUnknown);
-  TDBG_RETURN_IF_ERROR(segment->DecodeMeta(known_writer, known_tensors));
   TDBG_RETURN_IF_ERROR(segment->DecodeSteps(damage));
+  if (by_index.ok() && segment->commits_.size() != segment->index_->commits.size()) {
+    return DataLoss("step table is damaged");
+  }
   return segment;
 }
 
-Status SegmentReader::DecodeMeta(uint64_t known_writer, uint64_t known_tensors) {
-  TDBG_ASSIGN_OR_RETURN(const Json json, format::ParseJsonObject(header_.tdbg_json, "segment metadata"));
-  TDBG_RETURN_IF_ERROR(format::CheckFormatVersion(json, "segment"));
-  if (!GetNumber(json, "first_sequence", &meta_.first_sequence) ||
-      !GetNumber(json, "last_sequence", &meta_.last_sequence) || meta_.first_sequence > meta_.last_sequence) {
-    return DataLoss("segment metadata: no sequences");
+Status SegmentReader::OpenIndex(const KnownTensors& known, std::vector<Damage>* damage) {
+  TDBG_ASSIGN_OR_RETURN(index_, format::DecodeSegmentIndex(mapping_->bytes()));
+  TDBG_ASSIGN_OR_RETURN(const format::Json json,
+                        format::ParseJsonObject(index_->meta, "index: segment metadata"));
+  TDBG_ASSIGN_OR_RETURN(meta_, ParseSegmentMeta(json, file_name_, known));
+  data_offset_ = index_->data_offset;
+  data_bytes_ = index_->data_bytes;
+  const uint64_t known_count = known.Of(meta_.writer_id);
+  if (known_count >= index_->first_definition) {
+    for (uint64_t i = known_count - index_->first_definition; i < index_->definition_ends.size(); ++i) {
+      TDBG_ASSIGN_OR_RETURN(format::TensorDef def, format::TensorDef::FromJson(index_->Definition(i)));
+      meta_.tensors.push_back(std::move(def));
+    }
+  } else {
+    // The segment that has the others is not there. The header repeats them all.
+    SegmentMeta all;
+    const auto header = HeaderTable::Decode(mapping_->bytes(), file_name_, known, &all);
+    if (header.ok()) {
+      meta_.tensors = std::move(all.tensors);
+    } else {
+      Report(damage, header.status().message(), 0);
+    }
   }
-  GetNumber(json, "writer_id", &meta_.writer_id);
-  GetField(json, "last_seen_step", &meta_.last_seen_step);
-  GetField(json, "last_seen_wall_nanos", &meta_.last_seen_wall_nanos);
-  const auto name = format::ParseSegmentFileName(file_name_);
-  if (name && (name->first != meta_.first_sequence || name->second != meta_.last_sequence)) {
-    return DataLoss("segment metadata: sequences are not those of the file's name");
+  for (size_t i = 0; i < index_->columns.size(); ++i) {
+    const format::IndexColumn& column = index_->columns[i];
+    columns_.push_back(
+        {index_->ColumnName(i), column.begin, column.bytes, static_cast<DType>(column.dtype), column.hash});
   }
-  const auto array = [&json](const char* key) -> const Json& {
-    static const Json empty = Json::array();
-    const auto it = json.find(key);
-    return it != json.end() && it->is_array() ? *it : empty;
-  };
-  const Json& tensors = array("tensors");
-  meta_.tensor_count = tensors.size();
-  const uint64_t skip = meta_.writer_id == known_writer ? known_tensors : 0;
-  for (uint64_t i = skip; i < tensors.size(); ++i) {
-    TDBG_ASSIGN_OR_RETURN(format::TensorDef def, format::TensorDef::FromJson(format::DumpJson(tensors[i])));
-    meta_.tensors.push_back(std::move(def));
-  }
-  for (const Json& item : array("context")) {
-    TDBG_ASSIGN_OR_RETURN(format::ContextRecord record, format::ContextFromJson(format::DumpJson(item)));
-    meta_.context.push_back(std::move(record));
-  }
-  for (const Json& item : array("acks")) {
-    meta_.acks.push_back(item.is_string() ? item.get<std::string>() : format::DumpJson(item));
-  }
-  if (const auto end = json.find("end"); end != json.end() && !end->is_null()) {
-    meta_.end_json = end->is_string() ? end->get<std::string>() : format::DumpJson(*end);
-  }
-  for (const Json& item : array("losses")) {
-    if (item.is_object()) meta_.losses.push_back(DecodeLoss(item));
-  }
+  return OkStatus();
+}
 
-  checksums_.resize(header_.entries.size());
-  const auto checksums = json.find("checksums");
-  const auto raw = json.find("raw");
-  for (uint32_t i = 0; i < header_.entries.size(); ++i) {
-    const format::SegmentEntry& entry = header_.entries[i];
-    if (checksums != json.end() && checksums->is_object()) {
-      const auto it = checksums->find(entry.key);
-      uint64_t value = 0;
-      if (it != checksums->end() && it->is_string() &&
-          base::ParseHex64(it->get_ref<const std::string&>(), &value)) {
-        checksums_[i] = value;
-      }
-    }
-    if (entry.key.find('@') == std::string::npos) continue;
-    RawMeta meta;
-    meta.shape = entry.shape;
-    for (int d = 1; d <= 19; ++d) {
-      const auto dtype = static_cast<DType>(d);
-      // U8 is also what types unknown to safetensors are written as; those say so in "raw".
-      if (format::SegmentDType(dtype) == entry.dtype && (entry.dtype != "U8" || dtype == DType::kUInt8)) {
-        meta.dtype = dtype;
-      }
-    }
-    if (raw != json.end() && raw->is_object()) {
-      const auto it = raw->find(entry.key);
-      if (it != raw->end() && it->is_object()) {
-        int64_t id = 0;
-        if (GetField(*it, "id", &id) && id >= 0 && id < kUnknownTensor) meta.id = static_cast<uint32_t>(id);
-        GetField(*it, "commit", &meta.commit);
-        std::string dtype;
-        if (GetField(*it, "dtype", &dtype)) meta.dtype = DTypeFromName(dtype).value_or(DType::kInvalid);
-        GetField(*it, "shape", &meta.shape);
-      }
-    }
-    raw_.emplace_back(i, std::move(meta));
+Status SegmentReader::OpenHeader(const KnownTensors& known) {
+  const std::span<const std::byte> file = mapping_->bytes();
+  meta_ = {};
+  columns_.clear();
+  TDBG_ASSIGN_OR_RETURN(header_, HeaderTable::Decode(file, file_name_, known, &meta_));
+  data_offset_ = header_->header().data_offset;
+  data_bytes_ = file.size() - data_offset_;
+  const std::span<const format::SegmentEntry> entries = header_->header().entries;
+  for (uint32_t i = 0; i < entries.size(); ++i) {
+    const format::SegmentEntry& entry = entries[i];
+    if (entry.key.find('@') != std::string::npos) continue;
+    const DType dtype = entry.shape.size() == 1 ? ColumnDType(entry.dtype) : DType::kInvalid;
+    columns_.push_back({entry.key, entry.begin, entry.end - entry.begin, dtype, header_->checksum(i)});
   }
   return OkStatus();
 }
@@ -175,19 +120,19 @@ Status SegmentReader::DecodeMeta(uint64_t known_writer, uint64_t known_tensors) 
 Status SegmentReader::DecodeSteps(std::vector<Damage>* damage) {
   const uint64_t rows = RowsOfColumn("step/global");
   if (rows == 0) return OkStatus();
-  const auto* const global = static_cast<const int64_t*>(Column("step/global", "I64", 8, rows, damage));
-  const auto* const mode_step = static_cast<const int64_t*>(Column("step/mode_step", "I64", 8, rows, damage));
-  const auto* const mode = static_cast<const uint16_t*>(Column("step/mode", "U16", 2, rows, damage));
-  const auto* const flags = static_cast<const uint32_t*>(Column("step/flags", "U32", 4, rows, damage));
+  const auto column = [&]<typename T>(const char* key, T) {
+    return static_cast<const T*>(Verified(key, DTypeOf<T>(), rows, damage));
+  };
+  const int64_t* const global = column("step/global", int64_t());
+  const int64_t* const mode_step = column("step/mode_step", int64_t());
+  const uint16_t* const mode = column("step/mode", uint16_t());
+  const uint32_t* const flags = column("step/flags", uint32_t());
   if (!global || !mode_step || !mode || !flags) return DataLoss("step table is damaged");
   // What follows is told beside a step and not used to find one: without it the steps are still worth having.
-  const auto* const wall = static_cast<const int64_t*>(Column("step/wall_nanos", "I64", 8, rows, damage));
-  const auto* const monotonic =
-      static_cast<const int64_t*>(Column("step/monotonic_nanos", "I64", 8, rows, damage));
-  const auto* const shed = static_cast<const uint32_t*>(Column("step/shed", "U32", 4, rows, damage));
-  const auto counts = [&](const char* key) {
-    return static_cast<const uint32_t*>(FindEntry(key) ? Column(key, "U32", 4, rows, damage) : nullptr);
-  };
+  const int64_t* const wall = column("step/wall_nanos", int64_t());
+  const int64_t* const monotonic = column("step/monotonic_nanos", int64_t());
+  const uint32_t* const shed = column("step/shed", uint32_t());
+  const auto counts = [&](const char* key) { return FindColumn(key) ? column(key, uint32_t()) : nullptr; };
   const uint32_t* const summary_rows = counts("step/summary_rows");
   const uint32_t* const scalar_rows = counts("step/scalar_rows");
   const uint32_t* const raw_tensors = counts("step/raw_tensors");
@@ -212,124 +157,148 @@ void SegmentReader::Report(std::vector<Damage>* damage, std::string what, uint64
   if (damage) damage->push_back({file_name_, std::move(what), bytes});
 }
 
-std::span<const std::byte> SegmentReader::BytesOf(uint32_t entry) const {
-  const format::SegmentEntry& e = header_.entries[entry];
-  return mapping_->bytes().subspan(header_.data_offset + e.begin, e.end - e.begin);
-}
-
-bool SegmentReader::Verify(uint32_t entry, std::vector<Damage>* damage) {
-  if (trust_[entry] == Trust::kUnknown) {
-    const std::span<const std::byte> bytes = BytesOf(entry);
-    const bool good = !checksums_[entry] || base::Hash64(bytes) == *checksums_[entry];
-    trust_[entry] = good ? Trust::kGood : Trust::kBad;
-    if (!good) Report(damage, header_.entries[entry].key + ": checksum", bytes.size());
+Result<const HeaderTable*> SegmentReader::Header() {
+  if (!header_) {
+    TDBG_ASSIGN_OR_RETURN(header_, HeaderTable::Decode(mapping_->bytes(), file_name_, {}, nullptr));
   }
-  return trust_[entry] == Trust::kGood;
+  return &*header_;
 }
 
-std::optional<uint32_t> SegmentReader::FindEntry(std::string_view key) const {
-  for (uint32_t i = 0; i < header_.entries.size(); ++i) {
-    if (header_.entries[i].key == key) return i;
+// ---- Columns
+
+SegmentReader::Column* SegmentReader::FindColumn(std::string_view key) {
+  for (Column& column : columns_) {
+    if (column.key == key) return &column;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
-uint64_t SegmentReader::RowsOfColumn(std::string_view key) const {
-  const auto entry = FindEntry(key);
-  if (!entry || header_.entries[*entry].shape.size() != 1) return 0;
-  return static_cast<uint64_t>(std::max<int64_t>(0, header_.entries[*entry].shape[0]));
+uint64_t SegmentReader::RowsOfColumn(std::string_view key) {
+  const Column* const column = FindColumn(key);
+  const size_t item = column == nullptr ? 0 : ItemSize(column->dtype);
+  return item == 0 ? 0 : column->bytes / item;
 }
 
-const void* SegmentReader::Column(std::string_view key, std::string_view dtype, size_t item_bytes,
-                                  uint64_t rows, std::vector<Damage>* damage) {
-  const auto entry = FindEntry(key);
-  if (!entry) {
+std::span<const std::byte> SegmentReader::BytesAt(uint64_t begin, uint64_t bytes) const {
+  return mapping_->bytes().subspan(data_offset_ + begin, bytes);
+}
+
+bool SegmentReader::Verify(Column& column, std::vector<Damage>* damage) {
+  if (column.trust == Trust::kUnknown) {
+    const bool good = !column.hash || base::Hash64(BytesAt(column.begin, column.bytes)) == *column.hash;
+    column.trust = good ? Trust::kGood : Trust::kBad;
+    if (!good) Report(damage, std::string(column.key) + ": checksum", column.bytes);
+  }
+  return column.trust == Trust::kGood;
+}
+
+const void* SegmentReader::Laid(std::string_view key, DType dtype, uint64_t rows,
+                                std::vector<Damage>* damage) {
+  const Column* const column = FindColumn(key);
+  if (column == nullptr) {
     Report(damage, std::string(key) + ": missing", 0);
     return nullptr;
   }
-  const std::span<const std::byte> bytes = BytesOf(*entry);
-  const bool fits = header_.entries[*entry].dtype == dtype && bytes.size() / item_bytes == rows &&
-                    bytes.size() % item_bytes == 0 &&
-                    reinterpret_cast<uintptr_t>(bytes.data()) % item_bytes == 0;
-  if (!fits) {
-    Report(damage, std::string(key) + ": type or length", bytes.size());
-    return nullptr;
-  }
-  return Verify(*entry, damage) ? bytes.data() : nullptr;
+  const std::span<const std::byte> bytes = BytesAt(column->begin, column->bytes);
+  const size_t item = ItemSize(dtype);
+  const bool fits = column->dtype == dtype && bytes.size() / item == rows && bytes.size() % item == 0 &&
+                    reinterpret_cast<uintptr_t>(bytes.data()) % item == 0;
+  if (!fits) Report(damage, std::string(key) + ": type or length", bytes.size());
+  return fits ? bytes.data() : nullptr;
 }
 
-const void* SegmentReader::Fallback(uint64_t rows, bool is_double) {
+const void* SegmentReader::Verified(std::string_view key, DType dtype, uint64_t rows,
+                                    std::vector<Damage>* damage) {
+  const void* const laid = Laid(key, dtype, rows, damage);
+  return laid != nullptr && Verify(*FindColumn(key), damage) ? laid : nullptr;
+}
+
+const void* SegmentReader::Fallback(bool is_double) {
   if (is_double) {
-    nan_fallback_.resize(rows, std::numeric_limits<double>::quiet_NaN());
+    nan_fallback_.resize(summaries_.rows, std::numeric_limits<double>::quiet_NaN());
     return nan_fallback_.data();
   }
-  zero_fallback_.resize(rows, 0);
+  zero_fallback_.resize(summaries_.rows, 0);
   return zero_fallback_.data();
 }
 
 const SummaryBatch& SegmentReader::Summaries(std::vector<Damage>* damage) {
-  if (summaries_done_) return summaries_;
-  summaries_done_ = true;
+  if (laid_) return summaries_;
+  laid_ = true;
   const uint64_t rows = RowsOfColumn("summary/tensor");
-  if (rows == 0 || rows > std::numeric_limits<uint32_t>::max()) {
-    if (rows != 0) Report(damage, "summary/tensor: more rows than can be indexed", 0);
+  if (rows > std::numeric_limits<uint32_t>::max()) {
+    Report(damage, "summary/tensor: more rows than can be indexed", 0);
     return summaries_;
   }
-  SummaryBatch batch;
-  batch.rows = rows;
-#define TDBG_COLUMN(name, type)                                                          \
-  batch.name = static_cast<const type*>(                                                 \
-      Column("summary/" #name, SafetensorsName<type>(), sizeof(type), rows, damage));    \
-  if (!batch.name) {                                                                     \
-    batch.damaged |= ColumnBit(SummaryColumn::k_##name);                                 \
-    batch.name = static_cast<const type*>(Fallback(rows, std::is_same_v<type, double>)); \
+  if (rows == 0) return summaries_;
+  summaries_.rows = rows;
+#define TDBG_COLUMN(name, type)                                                                      \
+  summaries_.name = static_cast<const type*>(Laid("summary/" #name, DTypeOf<type>(), rows, damage)); \
+  if (!summaries_.name) {                                                                            \
+    summaries_.damaged |= ColumnBit(SummaryColumn::k_##name);                                        \
+    summaries_.name = static_cast<const type*>(Fallback(std::is_same_v<type, double>));              \
   }
   TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
 #undef TDBG_COLUMN
-  if (const auto entry = FindEntry("summary/histogram")) {
-    const std::span<const std::byte> bytes = BytesOf(*entry);
-    batch.histograms = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+  if (const Column* const column = FindColumn("summary/histogram")) {
+    const std::span<const std::byte> bytes = BytesAt(column->begin, column->bytes);
+    summaries_.histograms = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
   }
-  summaries_ = batch;
-  if ((batch.damaged & kKeyColumns) != 0 || !MapTensorColumn(damage)) summaries_ = SummaryBatch{};
   return summaries_;
 }
 
-bool SegmentReader::MapTensorColumn(std::vector<Damage>* damage) {
-  bool identity = true;
-  for (uint32_t i = 0; i < id_map_.size(); ++i) identity &= id_map_[i] == i;
-  const auto known = static_cast<uint32_t>(id_map_.size());
-  uint32_t highest = 0;
-  for (size_t i = 0; i < summaries_.rows; ++i) highest = std::max(highest, summaries_.tensor[i]);
-  if (highest >= known) {
-    Report(damage, "summary/tensor: rows of a tensor that is not defined",
-           summaries_.rows * sizeof(uint32_t));
-    return false;
+bool SegmentReader::Settle(uint64_t columns, std::vector<Damage>* damage) {
+  if ((columns & ~settled_) == 0) return false;
+  Summaries(damage);
+  const uint64_t missing = columns & ~settled_ & ~summaries_.damaged;
+  settled_ |= columns;
+  if (summaries_.rows == 0) return true;
+#define TDBG_COLUMN(name, type)                                                         \
+  if ((missing & ColumnBit(SummaryColumn::k_##name)) != 0 &&                            \
+      !Verify(*FindColumn("summary/" #name), damage)) {                                 \
+    summaries_.damaged |= ColumnBit(SummaryColumn::k_##name);                           \
+    summaries_.name = static_cast<const type*>(Fallback(std::is_same_v<type, double>)); \
   }
-  if (identity) return true;
-  mapped_tensors_.resize(summaries_.rows);
-  for (size_t i = 0; i < summaries_.rows; ++i) {
-    mapped_tensors_[i] = id_map_[summaries_.tensor[i]];
-    if (mapped_tensors_[i] == kUnknownTensor) {
-      Report(damage, "summary/tensor: rows of a tensor that is not defined",
-             summaries_.rows * sizeof(uint32_t));
-      return false;
-    }
-  }
-  summaries_.tensor = mapped_tensors_.data();
+  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+  constexpr uint64_t kTensor = ColumnBit(SummaryColumn::k_tensor);
+  if ((missing & kTensor) != 0 && (summaries_.damaged & kTensor) == 0) MapTensorColumn(damage);
   return true;
 }
 
+void SegmentReader::MapTensorColumn(std::vector<Damage>* damage) {
+  bool identity = true;
+  for (uint32_t i = 0; i < id_map_.size(); ++i) identity &= id_map_[i] == i;
+  const auto known = static_cast<uint32_t>(id_map_.size());
+  bool defined = true;
+  for (size_t i = 0; i < summaries_.rows && defined; ++i) {
+    defined = summaries_.tensor[i] < known && id_map_[summaries_.tensor[i]] != kUnknownTensor;
+  }
+  if (!defined) {
+    Report(damage, "summary/tensor: rows of a tensor that is not defined",
+           summaries_.rows * sizeof(uint32_t));
+    summaries_.damaged |= ColumnBit(SummaryColumn::k_tensor);
+    summaries_.tensor = static_cast<const uint32_t*>(Fallback(false));
+    return;
+  }
+  if (identity) return;
+  mapped_tensors_.resize(summaries_.rows);
+  for (size_t i = 0; i < summaries_.rows; ++i) mapped_tensors_[i] = id_map_[summaries_.tensor[i]];
+  summaries_.tensor = mapped_tensors_.data();
+}
+
 Result<Histogram> SegmentReader::HistogramOf(uint32_t row, std::vector<Damage>* damage) {
-  const SummaryBatch& batch = Summaries(damage);
-  if (row >= batch.rows) return Internal("histogram of a row that does not exist");
   constexpr uint64_t kNeeded =
       ColumnBit(SummaryColumn::k_histogram_offset) | ColumnBit(SummaryColumn::k_histogram_bytes);
+  Settle(kNeeded, damage);
+  const SummaryBatch& batch = summaries_;
+  if (row >= batch.rows) return Internal("histogram of a row that does not exist");
   if ((batch.damaged & kNeeded) != 0)
     return DataLoss("where the histograms lie is damaged, in " + file_name_);
   if (batch.histogram_bytes[row] == 0) return NotFound("no histogram was kept");
-  const auto entry = FindEntry("summary/histogram");
-  if (!entry || !Verify(*entry, damage)) return DataLoss("the histograms are damaged, in " + file_name_);
+  Column* const column = FindColumn("summary/histogram");
+  if (column == nullptr || !Verify(*column, damage))
+    return DataLoss("the histograms are damaged, in " + file_name_);
   const uint64_t offset = batch.histogram_offset[row], bytes = batch.histogram_bytes[row];
   if (offset > batch.histograms.size() || bytes > batch.histograms.size() - offset) {
     return DataLoss("a histogram lies outside its column, in " + file_name_);
@@ -337,41 +306,74 @@ Result<Histogram> SegmentReader::HistogramOf(uint32_t row, std::vector<Damage>* 
   return DecodeHistogram(batch.histograms.subspan(offset, bytes));
 }
 
-std::vector<SegmentReader::ScalarRow> SegmentReader::Scalars(std::vector<Damage>* damage) {
-  std::vector<ScalarRow> out;
+// ---- Whose value lies where
+
+Places& SegmentReader::PlacesOf(PlaceKind kind, std::span<const format::TensorDef> tensors,
+                                std::vector<Damage>* damage) {
+  if (index_) {
+    if (!indexed_) {
+      indexed_ = std::make_unique<IndexedPlaces>(*index_, commits_, id_map_, pool_);
+      const bool defined = std::all_of(
+          index_->layout_rows.begin(), index_->layout_rows.end(), [&](const format::IndexRow& row) {
+            return row.tensor < id_map_.size() && id_map_[row.tensor] != kUnknownTensor;
+          });
+      if (!defined) Report(damage, "index: values of a tensor that is not defined", 0);
+    }
+    return *indexed_;
+  }
+  if (!listed_) listed_ = std::make_unique<ListedPlaces>();
+  if (!listed_kinds_[static_cast<int>(kind)]) {
+    listed_kinds_[static_cast<int>(kind)] = true;
+    if (kind == PlaceKind::kSummary) ListSummaries(listed_.get(), damage);
+    if (kind == PlaceKind::kScalar) ListScalars(listed_.get(), damage);
+    if (kind == PlaceKind::kRaw) ListRaws(listed_.get(), tensors, damage);
+  }
+  return *listed_;
+}
+
+void SegmentReader::ListSummaries(ListedPlaces* list, std::vector<Damage>* damage) {
+  Settle(kKeyColumns, damage);
+  const SummaryBatch& batch = summaries_;
+  if ((batch.damaged & kKeyColumns) != 0) return;  // no row can be told from its neighbour
+  for (uint32_t i = 0; i < batch.rows; ++i) {
+    list->Add(PlaceKind::kSummary, batch.tensor[i],
+              {batch.step_last[i], 0, i, {batch.sub[i], static_cast<format::Point>(batch.point[i])}});
+  }
+}
+
+void SegmentReader::ListScalars(ListedPlaces* list, std::vector<Damage>* damage) {
   const uint64_t rows = RowsOfColumn("scalar/tensor");
-  if (rows == 0) return out;
-  const auto* const tensor = static_cast<const uint32_t*>(Column("scalar/tensor", "U32", 4, rows, damage));
-  const auto* const step = static_cast<const int64_t*>(Column("scalar/step", "I64", 8, rows, damage));
-  const auto* const sub = static_cast<const uint16_t*>(Column("scalar/sub", "U16", 2, rows, damage));
-  const auto* const point = static_cast<const uint16_t*>(Column("scalar/point", "U16", 2, rows, damage));
-  const auto* const value = static_cast<const double*>(Column("scalar/value", "F64", 8, rows, damage));
-  if (!tensor || !step || !sub || !point || !value) return out;
-  out.reserve(rows);
-  for (uint64_t i = 0; i < rows; ++i) {
+  if (rows == 0 || rows > std::numeric_limits<uint32_t>::max()) return;
+  const auto column = [&]<typename T>(const char* key, T) {
+    return static_cast<const T*>(Verified(key, DTypeOf<T>(), rows, damage));
+  };
+  const uint32_t* const tensor = column("scalar/tensor", uint32_t());
+  const int64_t* const step = column("scalar/step", int64_t());
+  const uint16_t* const sub = column("scalar/sub", uint16_t());
+  const uint16_t* const point = column("scalar/point", uint16_t());
+  if (!tensor || !step || !sub || !point) return;
+  for (uint32_t i = 0; i < rows; ++i) {
     const uint32_t id = tensor[i] < id_map_.size() ? id_map_[tensor[i]] : kUnknownTensor;
     if (id == kUnknownTensor) {
       Report(damage, "scalar/tensor: a row of a tensor that is not defined", 1);
       continue;
     }
-    out.push_back({id, {step[i], {sub[i], static_cast<format::Point>(point[i])}, value[i]}});
+    list->Add(PlaceKind::kScalar, id, {step[i], 0, i, {sub[i], static_cast<format::Point>(point[i])}});
   }
-  return out;
 }
 
-std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tensors,
-                                        std::vector<Damage>* damage) {
-  std::vector<RawRef> out;
-  out.reserve(raw_.size());
-  for (const auto& [entry, meta] : raw_) {
-    const format::SegmentEntry& e = header_.entries[entry];
-    const auto key = format::ParseRawKey(e.key);
+void SegmentReader::ListRaws(ListedPlaces* list, std::span<const format::TensorDef> tensors,
+                             std::vector<Damage>* damage) {
+  std::vector<std::pair<uint32_t, Spot>> found;
+  for (const HeaderTable::Raw& raw : header_->raws()) {
+    const format::SegmentEntry& entry = header_->entry(raw.entry);
+    const auto key = format::ParseRawKey(entry.key);
     uint32_t id = kUnknownTensor;
-    if (key && meta.id && *meta.id < id_map_.size()) id = id_map_[*meta.id];
-    if (key && !meta.id) {
+    if (key && raw.id && *raw.id < id_map_.size()) id = id_map_[*raw.id];
+    if (key && !raw.id) {
       for (uint32_t i = 0; i < tensors.size() && id == kUnknownTensor; ++i) {
-        if (tensors[i].name == key->tensor_name && tensors[i].dtype == meta.dtype &&
-            tensors[i].shape == meta.shape) {
+        if (tensors[i].name == key->tensor_name && tensors[i].dtype == raw.dtype &&
+            tensors[i].shape == raw.shape) {
           id = i;
         }
       }
@@ -380,68 +382,168 @@ std::vector<RawRef> SegmentReader::Raws(std::span<const format::TensorDef> tenso
       }
     }
     if (id == kUnknownTensor) {
-      Report(damage, e.key + ": a tensor that is not defined", e.end - e.begin);
+      Report(damage, entry.key + ": a tensor that is not defined", entry.end - entry.begin);
       continue;
     }
-    RawRef ref;
-    ref.tensor = id;
-    ref.sub = key->sub;
-    ref.global_step = key->global_step;
-    ref.offset = e.begin;
-    ref.bytes = e.end - e.begin;
-    ref.dtype = meta.dtype;
-    ref.entry = entry;
-    ref.commit = meta.commit;
-    if (meta.commit < 0 || static_cast<size_t>(meta.commit) >= commits_.size()) {
+    int64_t commit = raw.commit;
+    if (commit < 0 || static_cast<size_t>(commit) >= commits_.size()) {
       const bool outside = key->sub.point == format::Point::kEnd;
-      auto it = std::lower_bound(commits_.begin(), commits_.end(), ref.global_step,
+      auto it = std::lower_bound(commits_.begin(), commits_.end(), key->global_step,
                                  [](const format::Commit& c, int64_t step) { return c.global_step < step; });
-      while (it + 1 < commits_.end() && (it + 1)->global_step == ref.global_step &&
+      while (it + 1 < commits_.end() && (it + 1)->global_step == key->global_step &&
              ((it->flags & format::kCommitOutside) != 0) != outside) {
         ++it;
       }
-      ref.commit = it - commits_.begin();
+      commit = it - commits_.begin();
     }
-    out.push_back(ref);
+    found.emplace_back(id, Spot{key->global_step, static_cast<uint32_t>(commit), raw.entry, key->sub});
   }
   // Entries lie in descending item size: put them back into the order in which they happened.
-  base::StableSort(&out, [](const RawRef& a, const RawRef& b) { return a.commit < b.commit; });
-  return out;
+  base::StableSort(&found, [](const auto& a, const auto& b) { return a.second.commit < b.second.commit; });
+  for (const auto& [id, spot] : found) list->Add(PlaceKind::kRaw, id, spot);
 }
 
-const std::vector<int64_t>& SegmentReader::shape_of(uint32_t entry) const {
-  const auto it = std::lower_bound(raw_.begin(), raw_.end(), entry,
-                                   [](const auto& item, uint32_t key) { return item.first < key; });
-  return it->second.shape;
+void SegmentReader::AppendRows(uint32_t tensor, std::optional<int64_t> global_step, uint32_t batch,
+                               std::vector<WorkerReader::RowRef>* out, std::vector<Damage>* damage) {
+  Places& places = PlacesOf(PlaceKind::kSummary, {}, damage);
+  spots_.clear();
+  if (global_step) {
+    places.AppendAt(PlaceKind::kSummary, tensor, *global_step, &spots_);
+  } else {
+    places.AppendOf(PlaceKind::kSummary, tensor, &spots_);
+  }
+  for (const Spot& spot : spots_) out->push_back({batch, spot.index, spot.global_step, spot.sub});
 }
 
-Result<RawValue> SegmentReader::ReadRaw(uint32_t entry, std::vector<Damage>* damage) {
-  TDBG_ASSIGN_OR_RETURN(RawValue value, MapRaw(entry));
-  if (Verify(entry, damage)) return value;
-  return DataLoss(header_.entries[entry].key + ": the bytes do not match their checksum, in " + file_name_);
+void SegmentReader::AppendScalars(uint32_t tensor, std::vector<WorkerReader::ScalarPoint>* out,
+                                  std::vector<Damage>* damage) {
+  spots_.clear();
+  PlacesOf(PlaceKind::kScalar, {}, damage).AppendOf(PlaceKind::kScalar, tensor, &spots_);
+  if (spots_.empty()) return;
+  if (!scalars_laid_) {
+    scalars_laid_ = true;
+    scalar_values_ = static_cast<const double*>(
+        Verified("scalar/value", DType::kFloat64, RowsOfColumn("scalar/tensor"), damage));
+  }
+  if (scalar_values_ == nullptr) return;
+  for (const Spot& spot : spots_) out->push_back({spot.global_step, spot.sub, scalar_values_[spot.index]});
 }
 
-Result<RawValue> SegmentReader::MapRaw(uint32_t entry) const {
-  const auto it = std::lower_bound(raw_.begin(), raw_.end(), entry,
-                                   [](const auto& item, uint32_t key) { return item.first < key; });
-  if (it == raw_.end() || it->first != entry) return Internal("not a raw entry");
-  const RawMeta& meta = it->second;
-  const std::string& key = header_.entries[entry].key;
-  if (meta.dtype == DType::kInvalid)
-    return Unimplemented(key + ": a dtype of a newer tdbg, in " + file_name_);
-  RawValue value;
-  value.bytes = BytesOf(entry);
-  value.owner = mapping_;
-  value.dtype = meta.dtype;
-  value.shape = meta.shape;
-  uint64_t bytes = ItemSize(meta.dtype);
-  for (const int64_t extent : meta.shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) {
-      return DataLoss(key + ": shape, in " + file_name_);
+void SegmentReader::AppendRaws(uint32_t tensor, std::optional<int64_t> global_step,
+                               std::span<const format::TensorDef> tensors, std::vector<RawRef>* out,
+                               std::vector<Damage>* damage) {
+  Places& places = PlacesOf(PlaceKind::kRaw, tensors, damage);
+  spots_.clear();
+  if (global_step) {
+    places.AppendAt(PlaceKind::kRaw, tensor, *global_step, &spots_);
+  } else {
+    places.AppendOf(PlaceKind::kRaw, tensor, &spots_);
+  }
+  for (const Spot& spot : spots_) {
+    RawRef& ref = out->emplace_back();
+    ref.tensor = tensor;
+    ref.sub = spot.sub;
+    ref.global_step = spot.global_step;
+    ref.commit = spot.commit;
+    ref.entry = spot.index;
+    ref.shape_index = spot.form;
+    if (index_) {
+      if (spot.form < index_->forms.size()) ref.dtype = static_cast<DType>(index_->forms[spot.form].dtype);
+    } else if (const HeaderTable::Raw* const raw = header_->RawOf(spot.index)) {
+      ref.dtype = raw->dtype;
     }
   }
-  if (bytes != value.bytes.size()) return DataLoss(key + ": shape and bytes do not agree, in " + file_name_);
+}
+
+// ---- Raw values
+
+std::span<const int64_t> SegmentReader::ShapeOf(const RawRef& ref) const {
+  if (index_) {
+    const auto shape = index_->ShapeOf(ref.shape_index);
+    return shape.ok() ? *shape : std::span<const int64_t>();
+  }
+  const HeaderTable::Raw* const raw = header_->RawOf(ref.entry);
+  return raw != nullptr ? std::span<const int64_t>(raw->shape) : std::span<const int64_t>();
+}
+
+Result<SegmentReader::RawPlace> SegmentReader::LocateRaw(const RawRef& ref, const format::TensorDef& def,
+                                                         std::vector<Damage>* damage) {
+  if (!index_) return LocateByHeader(ref.entry);
+  const uint64_t row = ref.entry, block = row / format::kIndexBlockRows;
+  if (row >= index_->raws.size()) return Internal("not a raw value of this segment");
+  block_trust_.resize(index_->block_hashes.size(), Trust::kUnknown);
+  if (block_trust_[block] == Trust::kUnknown) {
+    block_trust_[block] = index_->Intact(row) ? Trust::kGood : Trust::kBad;
+    if (block_trust_[block] == Trust::kBad) {
+      Report(damage, "index: where raw values lie, block " + std::to_string(block) + "; the header tells", 0);
+    }
+  }
+  if (block_trust_[block] == Trust::kGood) {
+    const format::IndexRaw& raw = index_->raws[row];
+    TDBG_ASSIGN_OR_RETURN(const std::span<const int64_t> shape, index_->ShapeOf(ref.shape_index));
+    RawPlace place;
+    place.dtype = static_cast<DType>(index_->forms[ref.shape_index].dtype);
+    const auto bytes = BytesOf(place.dtype, shape);
+    if (bytes && *bytes <= data_bytes_ && raw.begin <= data_bytes_ - *bytes) {
+      raw_trust_.resize(index_->raws.size(), Trust::kUnknown);
+      place.begin = raw.begin;
+      place.bytes = *bytes;
+      place.shape.assign(shape.begin(), shape.end());
+      place.hash = raw.hash;
+      place.trust = &raw_trust_[row];
+      return place;
+    }
+    Report(damage, "index: a raw value outside the file; the header tells", 0);
+  }
+  const std::string key = format::RawKey(def.name, ref.global_step, ref.sub);
+  TDBG_ASSIGN_OR_RETURN(const HeaderTable* const header, Header());
+  const auto entry = header->Find(key);
+  if (!entry) return DataLoss(key + ": neither index nor header says where it lies, in " + file_name_);
+  return LocateByHeader(*entry);
+}
+
+Result<SegmentReader::RawPlace> SegmentReader::LocateByHeader(uint32_t entry) {
+  const HeaderTable::Raw* const raw = header_->RawOf(entry);
+  if (raw == nullptr) return Internal("not a raw entry");
+  const format::SegmentEntry& e = header_->entry(entry);
+  header_trust_.resize(header_->header().entries.size(), Trust::kUnknown);
+  return RawPlace{e.begin,    e.end - e.begin,          raw->dtype,
+                  raw->shape, header_->checksum(entry), &header_trust_[entry]};
+}
+
+Result<RawValue> SegmentReader::Map(RawPlace place, const std::string& key) const {
+  if (place.dtype == DType::kInvalid || ItemSize(place.dtype) == 0)
+    return Unimplemented(key + ": a dtype of a newer tdbg, in " + file_name_);
+  const auto bytes = BytesOf(place.dtype, place.shape);
+  if (!bytes) return DataLoss(key + ": shape, in " + file_name_);
+  if (*bytes != place.bytes) return DataLoss(key + ": shape and bytes do not agree, in " + file_name_);
+  RawValue value;
+  value.bytes = BytesAt(place.begin, place.bytes);
+  value.owner = mapping_;
+  value.dtype = place.dtype;
+  value.shape = std::move(place.shape);
   return value;
+}
+
+Result<RawValue> SegmentReader::MapRaw(const RawRef& ref, const format::TensorDef& def,
+                                       std::vector<Damage>* damage) {
+  TDBG_ASSIGN_OR_RETURN(RawPlace place, LocateRaw(ref, def, damage));
+  return Map(std::move(place), format::RawKey(def.name, ref.global_step, ref.sub));
+}
+
+Result<RawValue> SegmentReader::ReadRaw(const RawRef& ref, const format::TensorDef& def,
+                                        std::vector<Damage>* damage) {
+  TDBG_ASSIGN_OR_RETURN(RawPlace place, LocateRaw(ref, def, damage));
+  Trust* const trust = place.trust;
+  const std::optional<uint64_t> hash = place.hash;
+  const std::string key = format::RawKey(def.name, ref.global_step, ref.sub);
+  TDBG_ASSIGN_OR_RETURN(RawValue value, Map(std::move(place), key));
+  if (*trust == Trust::kUnknown) {
+    *trust = !hash || base::Hash64(value.bytes) == *hash ? Trust::kGood : Trust::kBad;
+    if (*trust == Trust::kBad) Report(damage, key + ": checksum", value.bytes.size());
+  }
+  if (*trust == Trust::kGood) return value;
+  return DataLoss(key + ": the bytes do not match their checksum, in " + file_name_);
 }
 
 }  // namespace tdbg::store

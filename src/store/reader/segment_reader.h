@@ -1,4 +1,5 @@
-// One sealed segment, mapped: its header decoded once, its columns verified when first used.
+// One sealed segment, mapped: what it holds is told by its index, without one by its JSON header; columns and
+// raw tensors are verified when first used.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,12 @@
 
 #include "base/file.h"
 #include "format/records.h"
-#include "format/segment.h"
+#include "format/segment_index.h"
 #include "store/reader/columns.h"
+#include "store/reader/layouts.h"
+#include "store/reader/places.h"
+#include "store/reader/segment_header.h"
+#include "store/reader/segment_meta.h"
 #include "store/reader/worker_reader.h"
 #include "tdbg/status.h"
 
@@ -21,92 +26,114 @@ namespace tdbg::store {
 /// \threadsafety One thread. Damage found later than Open is appended to the list that the call is given.
 class SegmentReader {
  public:
-  struct Meta {
-    uint64_t first_sequence = 0, last_sequence = 0, writer_id = 0;
-    std::vector<format::TensorDef> tensors;  ///< those with id >= `known_tensors` (see Open)
-    uint64_t tensor_count = 0;               ///< all that the segment lists
-    std::vector<format::ContextRecord> context;
-    std::vector<std::string> acks;
-    std::string end_json;  ///< empty: not ended
-    std::vector<format::Loss> losses;
-    int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
-  };
+  /// \error kDataLoss  neither index nor header, or the step table, can be believed; kUnimplemented  a newer
+  /// major version.
+  static Result<std::unique_ptr<SegmentReader>> Open(const std::string& path, const KnownTensors& known,
+                                                     std::vector<Damage>* damage);
 
-  /// \param known_tensors  definitions of `known_writer` that the caller has already: a run of many segments
-  ///     repeats them in each, and decoding them again would be most of the time it takes to open.
-  /// \error kDataLoss  the header or the step table cannot be believed; kUnimplemented  a newer major
-  /// version.
-  static Result<std::unique_ptr<SegmentReader>> Open(const std::string& path, uint64_t known_writer,
-                                                     uint64_t known_tensors, std::vector<Damage>* damage);
-
-  const Meta& meta() const { return meta_; }
+  const SegmentMeta& meta() const { return meta_; }
   const std::string& file_name() const { return file_name_; }
   uint64_t file_bytes() const { return mapping_->bytes().size(); }
   std::span<const format::Commit> commits() const { return commits_; }
-  const format::SegmentHeader& header() const { return header_; }
-  std::string_view tdbg_json() const { return header_.tdbg_json; }
 
   static constexpr uint32_t kUnknownTensor = ~uint32_t{0};
   /// Reader's id of each of the writer's ids; call before what follows. Rows of other ids are damage.
-  void SetIdMap(std::vector<uint32_t> map) { id_map_ = std::move(map); }
+  /// \param pool  outlives this
+  void SetTensors(std::vector<uint32_t> id_map, LayoutPool* pool) {
+    id_map_ = std::move(id_map);
+    pool_ = pool;
+  }
 
-  /// Verified on the first call. Without rows if a key column is damaged. first_commit is the caller's
-  /// business.
+  /// The columns where they lie; not verified before Settle. first_commit is the caller's business.
   const SummaryBatch& Summaries(std::vector<Damage>* damage);
+  /// Verifies these columns of the summaries (bits of SummaryBatch::damaged): damaged ones then say so. False
+  /// where they had been before.
+  bool Settle(uint64_t columns, std::vector<Damage>* damage);
   Result<Histogram> HistogramOf(uint32_t row, std::vector<Damage>* damage);
 
-  struct ScalarRow {
-    uint32_t tensor = 0;
-    WorkerReader::ScalarPoint point;
-  };
-  std::vector<ScalarRow> Scalars(std::vector<Damage>* damage);
-
-  /// Raw entries in step order; `commit` counts from the segment's first, `source` is the caller's business.
-  std::vector<RawRef> Raws(std::span<const format::TensorDef> tensors, std::vector<Damage>* damage);
-  std::optional<uint32_t> FindEntry(std::string_view key) const;
-  const std::vector<int64_t>& shape_of(uint32_t entry) const;
-  Result<RawValue> ReadRaw(uint32_t entry, std::vector<Damage>* damage);
-  /// Without verifying: no byte of it is touched.
-  Result<RawValue> MapRaw(uint32_t entry) const;
-
-  /// Verifies an entry against its checksum, once; false is damage.
-  bool Verify(uint32_t entry, std::vector<Damage>* damage);
-  std::optional<uint64_t> checksum(uint32_t entry) const { return checksums_[entry]; }
+  // Of one tensor, in commit order; of all its steps or of one.
+  void AppendRows(uint32_t tensor, std::optional<int64_t> global_step, uint32_t batch,
+                  std::vector<WorkerReader::RowRef>* out, std::vector<Damage>* damage);
+  void AppendScalars(uint32_t tensor, std::vector<WorkerReader::ScalarPoint>* out,
+                     std::vector<Damage>* damage);
+  /// `commit` counts from the segment's first, `source` is the caller's business.
+  /// \param tensors  the reader's: values that nothing but a key describes are found by name
+  void AppendRaws(uint32_t tensor, std::optional<int64_t> global_step,
+                  std::span<const format::TensorDef> tensors, std::vector<RawRef>* out,
+                  std::vector<Damage>* damage);
+  /// \param def  the tensor's definition. Costs a look at 4 KiB of the index and a hash of the value.
+  Result<RawValue> ReadRaw(const RawRef& ref, const format::TensorDef& def, std::vector<Damage>* damage);
+  /// Without verifying: no byte of the value is touched.
+  Result<RawValue> MapRaw(const RawRef& ref, const format::TensorDef& def, std::vector<Damage>* damage);
+  std::span<const int64_t> ShapeOf(const RawRef& ref) const;
 
  private:
-  struct RawMeta {
-    std::optional<uint32_t> id;  ///< the writer's
-    int64_t commit = -1;         ///< index into the segment's step table
+  enum class Trust : uint8_t { kUnknown, kGood, kBad };
+  struct Column {
+    std::string_view key;
+    uint64_t begin = 0, bytes = 0;  // in the data region
+    DType dtype = DType::kInvalid;
+    std::optional<uint64_t> hash;
+    Trust trust = Trust::kUnknown;
+  };
+  struct RawPlace {
+    uint64_t begin = 0, bytes = 0;  // in the data region
     DType dtype = DType::kInvalid;
     std::vector<int64_t> shape;
+    std::optional<uint64_t> hash;
+    Trust* trust = nullptr;
   };
 
   SegmentReader() = default;
-  Status DecodeMeta(uint64_t known_writer, uint64_t known_tensors);
+  Status OpenIndex(const KnownTensors& known, std::vector<Damage>* damage);
+  Status OpenHeader(const KnownTensors& known);
   Status DecodeSteps(std::vector<Damage>* damage);
-  std::span<const std::byte> BytesOf(uint32_t entry) const;
-  /// The column's first byte if it has `rows` elements of `dtype`, is aligned and verified.
-  const void* Column(std::string_view key, std::string_view dtype, size_t item_bytes, uint64_t rows,
-                     std::vector<Damage>* damage);
-  uint64_t RowsOfColumn(std::string_view key) const;
-  const void* Fallback(uint64_t rows, bool is_double);
-  bool MapTensorColumn(std::vector<Damage>* damage);
+  /// The header of a segment that was opened by its index.
+  Result<const HeaderTable*> Header();
+  Column* FindColumn(std::string_view key);
+  std::span<const std::byte> BytesAt(uint64_t begin, uint64_t bytes) const;
+  bool Verify(Column& column, std::vector<Damage>* damage);
+  /// The column's first byte if it has `rows` elements of `dtype` and is aligned; not verified.
+  const void* Laid(std::string_view key, DType dtype, uint64_t rows, std::vector<Damage>* damage);
+  /// The same, verified.
+  const void* Verified(std::string_view key, DType dtype, uint64_t rows, std::vector<Damage>* damage);
+  uint64_t RowsOfColumn(std::string_view key);
+  const void* Fallback(bool is_double);
+  void MapTensorColumn(std::vector<Damage>* damage);
+  Places& PlacesOf(PlaceKind kind, std::span<const format::TensorDef> tensors, std::vector<Damage>* damage);
+  void ListSummaries(ListedPlaces* list, std::vector<Damage>* damage);
+  void ListScalars(ListedPlaces* list, std::vector<Damage>* damage);
+  void ListRaws(ListedPlaces* list, std::span<const format::TensorDef> tensors, std::vector<Damage>* damage);
+  Result<RawPlace> LocateRaw(const RawRef& ref, const format::TensorDef& def, std::vector<Damage>* damage);
+  Result<RawPlace> LocateByHeader(uint32_t entry);
+  Result<RawValue> Map(RawPlace place, const std::string& key) const;
   void Report(std::vector<Damage>* damage, std::string what, uint64_t bytes) const;
 
   std::string file_name_;
   std::shared_ptr<const base::ReadOnlyMapping> mapping_;
-  format::SegmentHeader header_;
-  Meta meta_;
+  uint64_t data_offset_ = 0, data_bytes_ = 0;
+  std::optional<format::SegmentIndex> index_;
+  std::optional<HeaderTable> header_;  // without an index; else when it has to step in
+  SegmentMeta meta_;
   std::vector<format::Commit> commits_;
-  std::vector<std::optional<uint64_t>> checksums_;  // by entry
-  enum class Trust : uint8_t { kUnknown, kGood, kBad };
-  std::vector<Trust> trust_;                       // by entry
-  std::vector<std::pair<uint32_t, RawMeta>> raw_;  // by entry, ascending; entries with '@' only
+  std::vector<Column> columns_;
+  std::vector<Trust> raw_trust_;     // by row of the index's raw table, or by entry of the header
+  std::vector<Trust> header_trust_;  // by entry, where the header has to step in
+  std::vector<Trust> block_trust_;   // of the index's raw table
   std::vector<uint32_t> id_map_;
+  LayoutPool* pool_ = nullptr;
 
-  bool summaries_done_ = false;
+  std::unique_ptr<IndexedPlaces> indexed_;
+  std::unique_ptr<ListedPlaces> listed_;
+  bool listed_kinds_[3] = {};
+  std::vector<Spot> spots_;
+
+  bool laid_ = false;
+  uint64_t settled_ = 0;
   SummaryBatch summaries_;
   std::vector<uint32_t> mapped_tensors_;  // where the writer's ids are not the reader's
+  const double* scalar_values_ = nullptr;
+  bool scalars_laid_ = false;
   std::vector<double> nan_fallback_;
   std::vector<uint64_t> zero_fallback_;
 };

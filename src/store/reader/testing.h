@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "base/testing.h"
+#include "format/segment.h"
+#include "format/segment_index.h"
 #include "store/reader/worker_reader.h"
 #include "store/writer/worker_writer.h"
 #include "tdbg/statistic.h"
@@ -185,12 +188,20 @@ inline Checked CheckEverything(WorkerReader& reader, const WorkerFixture::Option
       EXPECT_EQ(def.name, WorkerFixture::Definition(t).name);
     }
     for (const auto& ref : reader.RowsOf(def.id)) {
+      reader.Prepare(ref.batch, ref.row, ref.row + 1);
       const SummaryBatch& batch = reader.summaries()[ref.batch];
       if (batch.damaged != 0) {
         ++out.refused;
         continue;
       }
       const int64_t step = batch.step_last[ref.row];
+      EXPECT_EQ(ref.global_step, step);
+      EXPECT_EQ(ref.sub,
+                (format::SubKey{batch.sub[ref.row], static_cast<format::Point>(batch.point[ref.row])}));
+      EXPECT_EQ(batch.tensor[ref.row], def.id);
+      const auto at_step = reader.RowsAt(def.id, step);
+      EXPECT_TRUE(std::any_of(at_step.begin(), at_step.end(),
+                              [&](const auto& r) { return r.batch == ref.batch && r.row == ref.row; }));
       const Summary got = batch.at(ref.row), want = WorkerFixture::SummaryAt(t, step);
       EXPECT_EQ(std::memcmp(&got, &want, sizeof(got)), 0) << def.name << " at " << step;
       ++out.summaries;
@@ -214,6 +225,9 @@ inline Checked CheckEverything(WorkerReader& reader, const WorkerFixture::Option
       }
       EXPECT_EQ(value->bytes.size(), options.raw_elements * sizeof(float));
       EXPECT_EQ(value->shape, std::vector<int64_t>{static_cast<int64_t>(options.raw_elements)});
+      const auto at_step = reader.RawsAt(def.id, ref.global_step);
+      EXPECT_TRUE(std::any_of(at_step.begin(), at_step.end(),
+                              [&](const RawRef& r) { return r.sub == ref.sub && r.entry == ref.entry; }));
       for (size_t i = 0; i < options.raw_elements; ++i) {
         float element = 0;
         std::memcpy(&element, value->bytes.data() + i * sizeof(float), sizeof(float));
@@ -224,6 +238,17 @@ inline Checked CheckEverything(WorkerReader& reader, const WorkerFixture::Option
     }
   }
   return out;
+}
+
+/// The same segment as a writer of format 1.0 would have left it: without an index.
+inline std::string WithoutIndex(const std::string& segment) {
+  const auto header = format::DecodeSegmentHeader(std::as_bytes(std::span(segment)), segment.size());
+  EXPECT_TRUE(header.ok());
+  std::vector<format::SegmentEntry> entries = header->entries;
+  EXPECT_EQ(entries.back().key, format::kIndexKey);
+  entries.pop_back();
+  return format::EncodeSegmentHeader(entries, header->tdbg_json) +
+         segment.substr(header->data_offset, entries.back().end);
 }
 
 }  // namespace tdbg::store

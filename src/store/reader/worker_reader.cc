@@ -29,6 +29,29 @@ Summary SummaryBatch::at(size_t row) const {
   return s;
 }
 
+namespace {
+
+/// Items of one step in a list in step order.
+template <typename T>
+std::span<const T> AtStep(std::span<const T> list, int64_t global_step) {
+  const auto first = std::partition_point(list.begin(), list.end(),
+                                          [&](const T& item) { return item.global_step < global_step; });
+  auto last = first;
+  while (last != list.end() && last->global_step == global_step) ++last;
+  return {first, last};
+}
+
+}  // namespace
+
+std::span<const WorkerReader::RowRef> WorkerReader::RowsAt(format::TensorId tensor,
+                                                           int64_t global_step) const {
+  return AtStep(RowsOf(tensor), global_step);
+}
+
+std::span<const RawRef> WorkerReader::RawsAt(format::TensorId tensor, int64_t global_step) const {
+  return AtStep(RawsOf(tensor), global_step);
+}
+
 template <typename Index, typename FromSegment, typename FromLive>
 void WorkerState::BringUpToDate(IndexProgress* progress, Index* index, FromSegment from_segment,
                                 FromLive from_live) {
@@ -39,8 +62,9 @@ void WorkerState::BringUpToDate(IndexProgress* progress, Index* index, FromSegme
     progress->live = 0;
     progress->resealed = resealed;
   }
-  size_t commit = segment_commits.empty() ? 0 : segment_commits.back() + segments.back()->commits().size();
   const auto& live_batches = live.batches();
+  if (progress->live == live_batches.size()) return;
+  size_t commit = segment_commits.empty() ? 0 : segment_commits.back() + segments.back()->commits().size();
   for (size_t i = 0; i < live_batches.size(); ++i) {
     if (i >= progress->live) from_live(i, live_batches[i], commit);
     commit += live_batches[i].commit_count();
@@ -69,74 +93,141 @@ void WorkerState::EnsureBatches() {
   ReportAll(std::move(found));
 }
 
-void WorkerState::EnsureRows() {
+void WorkerState::Prepare(uint32_t batch, uint64_t columns) {
   EnsureBatches();
-  std::vector<uint32_t> counts;
-  const auto add = [&](size_t b) {
-    const SummaryBatch& batch = batches[b];
-    counts.assign(tensors.size(), 0);
-    for (size_t i = 0; i < batch.rows; ++i) ++counts[batch.tensor[i]];
-    for (size_t t = 0; t < counts.size(); ++t) {
-      if (counts[t] != 0) rows.Reserve(t, counts[t]);
-    }
-    for (size_t i = 0; i < batch.rows; ++i) {
-      rows.Append(batch.tensor[i], {static_cast<uint32_t>(b), static_cast<uint32_t>(i)});
-    }
-  };
-  BringUpToDate(&rows_progress, &rows, add,
-                [&](size_t i, const LiveBatch&, size_t) { add(segments.size() + i); });
+  if (batch >= segments.size()) return;  // what came from the journal was verified when it was read
+  std::vector<Damage> found;
+  if (!segments[batch]->Settle(columns, &found)) return;
+  const int64_t first_commit = batches[batch].first_commit;
+  batches[batch] = segments[batch]->Summaries(&found);
+  batches[batch].first_commit = first_commit;
+  ReportAll(std::move(found));
 }
 
-void WorkerState::EnsureScalars() {
+std::span<const WorkerReader::RowRef> WorkerState::RowsOf(uint32_t tensor) {
+  TensorLists<RowRef>::List& list = rows.Of(tensor);
   std::vector<Damage> found;
   BringUpToDate(
-      &scalars_progress, &scalars,
-      [&](size_t i) {
-        for (const SegmentReader::ScalarRow& row : segments[i]->Scalars(&found))
-          scalars.Append(row.tensor, row.point);
-      },
+      &list.progress, &list,
+      [&](size_t i) { segments[i]->AppendRows(tensor, {}, static_cast<uint32_t>(i), &list.items, &found); },
+      [&](size_t i, const LiveBatch& batch, size_t) {
+        const JournalDelta::Columns& c = batch.delta.columns;
+        batch.rows.Build(c.tensor.size(), [&](uint32_t row) { return c.tensor[row]; });
+        const uint64_t front = batch.front().rows, end = batch.delta.commits.back().rows;
+        for (const uint32_t row : batch.rows.Of(tensor)) {
+          if (row < front || row >= end) continue;
+          list.items.push_back({static_cast<uint32_t>(segments.size() + i),
+                                static_cast<uint32_t>(row - front),
+                                c.step_last[row],
+                                {c.sub[row], static_cast<format::Point>(c.point[row])}});
+        }
+      });
+  ReportAll(std::move(found));
+  return list.items;
+}
+
+std::span<const WorkerReader::ScalarPoint> WorkerState::ScalarsOf(uint32_t tensor) {
+  TensorLists<ScalarPoint>::List& list = scalars.Of(tensor);
+  std::vector<Damage> found;
+  BringUpToDate(
+      &list.progress, &list, [&](size_t i) { segments[i]->AppendScalars(tensor, &list.items, &found); },
       [&](size_t, const LiveBatch& batch, size_t) {
-        const size_t end = batch.delta.commits.back().scalars;
-        for (size_t i = batch.front().scalars; i < end; ++i) {
-          scalars.Append(batch.delta.scalars[i].tensor, batch.delta.scalars[i].point);
+        const std::vector<JournalDelta::Scalar>& all = batch.delta.scalars;
+        batch.scalars.Build(all.size(), [&](uint32_t i) { return all[i].tensor; });
+        const uint64_t front = batch.front().scalars, end = batch.delta.commits.back().scalars;
+        for (const uint32_t i : batch.scalars.Of(tensor)) {
+          if (i >= front && i < end) list.items.push_back(all[i].point);
         }
       });
   ReportAll(std::move(found));
+  return list.items;
 }
 
-void WorkerState::EnsureRaws() {
+void WorkerState::AppendRawsOf(size_t segment, uint32_t tensor, std::optional<int64_t> global_step,
+                               std::vector<RawRef>* out, std::vector<Damage>* found) {
+  const size_t before = out->size();
+  segments[segment]->AppendRaws(tensor, global_step, tensors, out, found);
+  for (size_t i = before; i < out->size(); ++i) {
+    (*out)[i].source = static_cast<uint32_t>(segment);
+    (*out)[i].commit += static_cast<int64_t>(segment_commits[segment]);
+  }
+}
+
+std::span<const RawRef> WorkerState::RawsOf(uint32_t tensor) {
+  TensorLists<RawRef>::List& list = raws.Of(tensor);
   std::vector<Damage> found;
   BringUpToDate(
-      &raws_progress, &raws,
-      [&](size_t i) {
-        for (RawRef ref : segments[i]->Raws(tensors, &found)) {
-          ref.source = static_cast<uint32_t>(i);
-          ref.commit += static_cast<int64_t>(segment_commits[i]);
-          raws.Append(ref.tensor, ref);
-        }
-      },
+      &list.progress, &list, [&](size_t i) { AppendRawsOf(i, tensor, {}, &list.items, &found); },
       [&](size_t, const LiveBatch& batch, size_t commit) {
-        size_t at = batch.front().raws;
-        for (size_t c = batch.first_commit; c < batch.delta.commits.size(); ++c) {
-          for (; at < batch.delta.commits[c].raws; ++at) {
-            RawRef ref = batch.delta.raws[at];
-            ref.source = kJournalSource;
-            ref.commit = static_cast<int64_t>(commit + c - batch.first_commit);
-            raws.Append(ref.tensor, ref);
-          }
+        const std::vector<RawRef>& all = batch.delta.raws;
+        batch.raws.Build(all.size(), [&](uint32_t i) { return all[i].tensor; });
+        const auto& commits_here = batch.delta.commits;
+        for (const uint32_t i : batch.raws.Of(tensor)) {
+          const auto of = std::partition_point(commits_here.begin(), commits_here.end(),
+                                               [&](const JournalDelta::CommitEnd& c) { return c.raws <= i; });
+          const auto at = static_cast<size_t>(of - commits_here.begin());
+          if (i < batch.front().raws || at >= commits_here.size()) continue;
+          RawRef ref = all[i];
+          ref.source = kJournalSource;
+          ref.commit = static_cast<int64_t>(commit + at - batch.first_commit);
+          list.items.push_back(ref);
         }
       });
   ReportAll(std::move(found));
+  return list.items;
+}
+
+/// Calls append(segment) for each segment that has the step; false where only the journal may have it.
+template <typename Append>
+bool WorkerState::AppendSealed(int64_t global_step, Append append) {
+  const auto sealed_end = commits.items.begin() + static_cast<ptrdiff_t>(commits.sealed);
+  auto at = std::partition_point(commits.items.begin(), commits.items.end(),
+                                 [&](const format::Commit& c) { return c.global_step < global_step; });
+  size_t last = segments.size();
+  for (; at != commits.items.end() && at->global_step == global_step; ++at) {
+    if (at >= sealed_end) return false;
+    const auto commit = static_cast<size_t>(at - commits.items.begin());
+    const auto segment =
+        static_cast<size_t>(std::upper_bound(segment_commits.begin(), segment_commits.end(), commit) -
+                            segment_commits.begin() - 1);
+    if (segment != last) append(segment);
+    last = segment;
+  }
+  return true;
+}
+
+std::optional<std::span<const WorkerReader::RowRef>> WorkerState::SealedRowsAt(uint32_t tensor,
+                                                                               int64_t global_step) {
+  rows_found.clear();
+  std::vector<Damage> found;
+  const bool sealed = AppendSealed(global_step, [&](size_t segment) {
+    segments[segment]->AppendRows(tensor, global_step, static_cast<uint32_t>(segment), &rows_found, &found);
+  });
+  ReportAll(std::move(found));
+  if (!sealed) return std::nullopt;
+  return rows_found;
+}
+
+std::optional<std::span<const RawRef>> WorkerState::SealedRawsAt(uint32_t tensor, int64_t global_step) {
+  raws_found.clear();
+  std::vector<Damage> found;
+  const bool sealed = AppendSealed(
+      global_step, [&](size_t segment) { AppendRawsOf(segment, tensor, global_step, &raws_found, &found); });
+  ReportAll(std::move(found));
+  if (!sealed) return std::nullopt;
+  return raws_found;
 }
 
 Result<RawValue> WorkerState::ReadSealedRaw(const RawRef& ref) {
   if (ref.tensor >= tensors.size()) return Internal("a raw value of no tensor");
-  const std::string key = format::RawKey(tensors[ref.tensor].name, ref.global_step, ref.sub);
+  const format::TensorDef& def = tensors[ref.tensor];
+  const std::string key = format::RawKey(def.name, ref.global_step, ref.sub);
   SegmentReader* segment = nullptr;
   for (const auto& s : segments) {
     if (s->meta().first_sequence <= ref.sequence && ref.sequence <= s->meta().last_sequence)
       segment = s.get();
   }
+  std::vector<Damage> found;
   if (!segment) {
     const std::string path = base::JoinPath(directory, format::kSegmentsDir);
     const auto entries = base::LocalFileSystem().List(path);
@@ -145,17 +236,22 @@ Result<RawValue> WorkerState::ReadSealedRaw(const RawRef& ref) {
       if (!range || ref.sequence < range->first || ref.sequence > range->second) continue;
       auto& slot = side_segments[range->first];
       if (!slot) {
-        TDBG_ASSIGN_OR_RETURN(slot, SegmentReader::Open(base::JoinPath(path, entry.name), 0, 0, nullptr));
+        // It was in the journal of the writer whose ids are known.
+        TDBG_ASSIGN_OR_RETURN(slot, SegmentReader::Open(base::JoinPath(path, entry.name),
+                                                        {id_map_writer, id_map.size()}, nullptr));
+        slot->SetTensors(id_map, &layouts);
       }
       segment = slot.get();
       break;
     }
   }
   if (!segment) return DataLoss(key + ": neither in the journal nor in a segment");
-  const auto entry = segment->FindEntry(key);
-  if (!entry) return NotFound(key + ": was not kept when its segment was sealed");
-  std::vector<Damage> found;
-  auto value = segment->ReadRaw(*entry, &found);
+  std::vector<RawRef> there;
+  segment->AppendRaws(ref.tensor, ref.global_step, tensors, &there, &found);
+  const auto same =
+      std::find_if(there.begin(), there.end(), [&](const RawRef& other) { return other.sub == ref.sub; });
+  Result<RawValue> value = NotFound(key + ": was not kept when its segment was sealed");
+  if (same != there.end()) value = segment->ReadRaw(*same, def, &found);
   ReportAll(std::move(found));
   return value;
 }
@@ -181,14 +277,17 @@ Result<Histogram> WorkerState::HistogramOf(WorkerReader::RowRef row) {
 }
 
 Result<RawValue> WorkerState::MapRaw(const RawRef& ref) {
-  if (ref.source < segments.size()) return segments[ref.source]->MapRaw(ref.entry);
-  return ReadRaw(ref);
+  if (ref.source >= segments.size()) return ReadRaw(ref);
+  std::vector<Damage> found;
+  auto value = segments[ref.source]->MapRaw(ref, tensors[ref.tensor], &found);
+  ReportAll(std::move(found));
+  return value;
 }
 
 Result<RawValue> WorkerState::ReadRaw(const RawRef& ref) {
   if (ref.source < segments.size()) {
     std::vector<Damage> found;
-    auto value = segments[ref.source]->ReadRaw(ref.entry, &found);
+    auto value = segments[ref.source]->ReadRaw(ref, tensors[ref.tensor], &found);
     ReportAll(std::move(found));
     return value;
   }
@@ -250,23 +349,33 @@ class RunWorkerReader final : public WorkerReader {
     state_->EnsureBatches();
     return state_->batches;
   }
+  void Prepare(uint32_t batch, uint32_t, uint32_t, uint64_t columns) const override {
+    state_->Prepare(batch, columns);
+  }
   std::span<const RowRef> RowsOf(format::TensorId tensor) const override {
-    state_->EnsureRows();
-    return state_->rows.Of(tensor);
+    return tensor < state_->tensors.size() ? state_->RowsOf(tensor) : std::span<const RowRef>();
+  }
+  std::span<const RowRef> RowsAt(format::TensorId tensor, int64_t global_step) const override {
+    if (tensor >= state_->tensors.size()) return {};
+    const auto sealed = state_->SealedRowsAt(tensor, global_step);
+    return sealed ? *sealed : WorkerReader::RowsAt(tensor, global_step);
   }
   Result<Histogram> HistogramOf(RowRef row) const override { return state_->HistogramOf(row); }
   std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const override {
-    state_->EnsureScalars();
-    return state_->scalars.Of(tensor);
+    return tensor < state_->tensors.size() ? state_->ScalarsOf(tensor) : std::span<const ScalarPoint>();
   }
   std::span<const RawRef> RawsOf(format::TensorId tensor) const override {
-    state_->EnsureRaws();
-    return state_->raws.Of(tensor);
+    return tensor < state_->tensors.size() ? state_->RawsOf(tensor) : std::span<const RawRef>();
+  }
+  std::span<const RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const override {
+    if (tensor >= state_->tensors.size()) return {};
+    const auto sealed = state_->SealedRawsAt(tensor, global_step);
+    return sealed ? *sealed : WorkerReader::RawsAt(tensor, global_step);
   }
   Result<RawValue> ReadRaw(const RawRef& ref) override { return state_->ReadRaw(ref); }
   Result<RawValue> MapRaw(const RawRef& ref) override { return state_->MapRaw(ref); }
   std::span<const int64_t> ShapeOf(const RawRef& ref) const override {
-    if (ref.source < state_->segments.size()) return state_->segments[ref.source]->shape_of(ref.entry);
+    if (ref.source < state_->segments.size()) return state_->segments[ref.source]->ShapeOf(ref);
     return state_->live.ShapeOf(ref);
   }
 

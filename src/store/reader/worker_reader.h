@@ -35,9 +35,9 @@ struct RawRef {
   uint64_t offset = 0;  ///< in that source
   uint64_t bytes = 0;
   DType dtype = DType::kInvalid;
-  uint32_t shape_index = 0;
-  uint64_t sequence = 0;  ///< journal: the record's, by which the segment that sealed it is found
-  uint32_t entry = 0;     ///< segment: which of its entries
+  uint32_t shape_index = 0;  ///< journal: of its batch; segment: the form, with an index
+  uint64_t sequence = 0;     ///< journal: the record's, by which the segment that sealed it is found
+  uint32_t entry = 0;        ///< segment: which of its raw values
 };
 
 /// Raw bytes that stay valid while `owner` lives: a mapping of a segment (zero copy) or a private copy.
@@ -67,7 +67,7 @@ struct SummaryBatch {
   const uint32_t* histogram_bytes = nullptr;
   std::span<const uint8_t> histograms;  ///< not verified yet: read them through WorkerReader::HistogramOf
   /// Bit n: column n (store/reader/columns.h) is damaged; it then reads as NaN or 0. Rows of such a batch are
-  /// no evidence: answer kDataLoss, or leave them out and say so.
+  /// no evidence: answer kDataLoss, or leave them out and say so. Settled by WorkerReader::Prepare.
   uint64_t damaged = 0;
   /// Of storage that keeps values or single numbers instead of summaries (smdebug's): by row, bit n: column n
   /// is not known and reads as NaN or 0; kNoStatistics and kUnreadable (columns.h) speak of the row. Settled
@@ -123,20 +123,30 @@ class WorkerReader {
 
   /// All summaries, oldest source first. Batches are append-only between Refreshes, but a batch that came
   /// from the journal may be replaced by the segment that sealed it: re-read after a Refresh that returned
-  /// true. Which row is whose is there at once; its numbers are after Prepare.
+  /// true. How many rows there are is known at once; what they say is after Prepare.
   virtual std::span<const SummaryBatch> summaries() const = 0;
-  /// Settles the numbers of rows [begin, end) of a batch of summaries(), where storage keeps values and they
-  /// must be computed first; the batch's pointers may change. Nothing to do where summaries are what is
-  /// stored.
-  virtual void Prepare(uint32_t batch, uint32_t begin, uint32_t end) const {
-    (void)batch, (void)begin, (void)end;
+  static constexpr uint64_t kAllColumns = ~uint64_t{0};
+  /// Settles `columns` (bits of SummaryBatch::damaged) of rows [begin, end) of a batch of summaries(): what
+  /// is stored is verified, with its neighbours; what must be computed from values is computed. The batch's
+  /// pointers may change. Costs nothing the second time.
+  virtual void Prepare(uint32_t batch, uint32_t begin, uint32_t end, uint64_t columns) const {
+    (void)batch, (void)begin, (void)end, (void)columns;
   }
-  /// Rows of one tensor, as (batch, row) pairs in step order. An index kept up to date by Refresh.
+  void Prepare(uint32_t batch, uint32_t begin, uint32_t end) const {
+    Prepare(batch, begin, end, kAllColumns);
+  }
+  /// Where a row is, and whose step it tells of.
   struct RowRef {
     uint32_t batch = 0;
     uint32_t row = 0;
+    int64_t global_step = 0;  ///< the last it tells of
+    format::SubKey sub;
   };
+  /// Rows of one tensor, in step order, without a look at other tensors' or at their numbers. A list kept up
+  /// to date from call to call.
   virtual std::span<const RowRef> RowsOf(format::TensorId tensor) const = 0;
+  /// Those of one step. Valid until the next call.
+  virtual std::span<const RowRef> RowsAt(format::TensorId tensor, int64_t global_step) const;
   virtual Result<Histogram> HistogramOf(RowRef row) const = 0;
 
   /// Scalars of one tensor (kind scalar), in step order.
@@ -148,6 +158,8 @@ class WorkerReader {
   virtual std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const = 0;
 
   virtual std::span<const RawRef> RawsOf(format::TensorId tensor) const = 0;  ///< in step order
+  /// Those of one step. Valid until the next call.
+  virtual std::span<const RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const;
   /// Reads and verifies. \error kDataLoss  the checksum does not match (the damage is recorded).
   virtual Result<RawValue> ReadRaw(const RawRef& ref) = 0;
   /// The same without a look at the bytes where they lie in a mapped file: they are neither read nor verified

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -12,6 +13,7 @@
 #include "format/records.h"
 #include "store/reader/index.h"
 #include "store/reader/journal_reader.h"
+#include "store/reader/layouts.h"
 #include "store/reader/live_tail.h"
 #include "store/reader/segment_reader.h"
 #include "store/reader/worker_reader.h"
@@ -27,12 +29,6 @@ struct SealedTailList {
   size_t sealed = 0;
   void CutTail() { items.resize(sealed); }
   void Seal() { sealed = items.size(); }
-};
-
-/// How far an index has taken in what there is.
-struct IndexProgress {
-  size_t segments = 0, live = 0;
-  uint64_t resealed = 0;
 };
 
 struct WorkerState {
@@ -76,11 +72,14 @@ struct WorkerState {
   std::vector<Damage> damage;
   std::unordered_set<std::string> damage_seen;
 
+  LayoutPool layouts;
   std::vector<SummaryBatch> batches;
-  IndexProgress batches_progress, rows_progress, scalars_progress, raws_progress;
-  SealedTailIndex<RowRef> rows;
-  SealedTailIndex<ScalarPoint> scalars;
-  SealedTailIndex<RawRef> raws;
+  IndexProgress batches_progress;
+  TensorLists<RowRef> rows;
+  TensorLists<ScalarPoint> scalars;
+  TensorLists<RawRef> raws;
+  std::vector<RowRef> rows_found;  // the last RowsAt's
+  std::vector<RawRef> raws_found;
 
   void Report(Damage d) {
     // The same bytes are looked at again by every Refresh: say it once.
@@ -105,9 +104,16 @@ struct WorkerState {
   template <typename Index, typename FromSegment, typename FromLive>
   void BringUpToDate(IndexProgress* progress, Index* index, FromSegment from_segment, FromLive from_live);
   void EnsureBatches();
-  void EnsureRows();
-  void EnsureScalars();
-  void EnsureRaws();
+  void Prepare(uint32_t batch, uint64_t columns);
+  std::span<const RowRef> RowsOf(uint32_t tensor);
+  std::span<const ScalarPoint> ScalarsOf(uint32_t tensor);
+  std::span<const RawRef> RawsOf(uint32_t tensor);
+  std::optional<std::span<const RowRef>> SealedRowsAt(uint32_t tensor, int64_t global_step);
+  std::optional<std::span<const RawRef>> SealedRawsAt(uint32_t tensor, int64_t global_step);
+  template <typename Append>
+  bool AppendSealed(int64_t global_step, Append append);
+  void AppendRawsOf(size_t segment, uint32_t tensor, std::optional<int64_t> global_step,
+                    std::vector<RawRef>* out, std::vector<Damage>* found);
   Result<Histogram> HistogramOf(RowRef row);
   Result<RawValue> ReadRaw(const RawRef& ref);
   Result<RawValue> MapRaw(const RawRef& ref);

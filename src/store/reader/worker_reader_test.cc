@@ -120,6 +120,7 @@ TEST_F(WorkerReaderTest, AFollowerSeesEveryStepOnceWhileTheJournalWraps) {
       ++checked_raws;
       const auto rows = reader->RowsOf(t);
       ASSERT_EQ(rows.size(), seen);
+      reader->Prepare(rows.back().batch, rows.back().row, rows.back().row + 1);
       const SummaryBatch& batch = reader->summaries()[rows.back().batch];
       ASSERT_EQ(batch.at(rows.back().row).mean,
                 WorkerFixture::Mean(static_cast<int>(t), static_cast<int64_t>(seen) - 1));
@@ -200,7 +201,10 @@ TEST_F(WorkerReaderTest, AnothersJournalIsDamageAndNotRead) {
 
 // Every byte of a small segment in turn, with all bits of it flipped: no crash, and no value that is not the
 // one that was written. What is missing is named.
-TEST_F(WorkerReaderTest, NoFlippedByteOfASegmentIsBelieved) {
+class FlippedByte : public WorkerReaderTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(FlippedByte, OfASegmentIsNotBelieved) {
+  const bool with_index = GetParam();
   Options options;
   options.tensors = 2;
   options.raw_elements = 4;
@@ -213,8 +217,11 @@ TEST_F(WorkerReaderTest, NoFlippedByteOfASegmentIsBelieved) {
   const std::vector<std::string> segments = SegmentsOf(directory_);
   ASSERT_FALSE(segments.empty());
   const std::string& path = segments.front();
-  const std::string good = base::Slurp(path);
-  const Checked whole = CheckEverything(*OpenReader(directory_), options);
+  std::string good = base::Slurp(path);
+  if (!with_index) base::Spill(path, good = WithoutIndex(good));
+  const auto undamaged = OpenReader(directory_);
+  const Checked whole = CheckEverything(*undamaged, options);
+  EXPECT_THAT(undamaged->damage(), testing::IsEmpty());
   ASSERT_EQ(whole.raws, 6u);
   size_t unnoticed = 0;
   // The header's text is under one hash, so a part of it stands for all; everything else is tried byte by
@@ -235,11 +242,12 @@ TEST_F(WorkerReaderTest, NoFlippedByteOfASegmentIsBelieved) {
                           checked.commits == whole.commits;
     if ((*reader)->damage().empty()) {
       EXPECT_TRUE(complete) << "byte " << i << " cost something in silence";
-      ++unnoticed;
+      unnoticed += !with_index || i < 8 || i >= data;  // an index leaves nothing for the header to tell
     }
     if (testing::Test::HasFailure()) FAIL() << "byte " << i;
   }
-  EXPECT_LT(unnoticed, 64u);  // bytes between header and data that nobody reads
+  // Bytes between the parts that nobody reads, and columns of which an index tells the same.
+  EXPECT_LT(unnoticed, with_index ? 128u : 64u);
   for (const size_t length :
        {size_t{0}, size_t{1}, size_t{8}, good.size() / 3, good.size() / 2, good.size() - 1}) {
     base::Spill(path, good.substr(0, length));
@@ -247,6 +255,62 @@ TEST_F(WorkerReaderTest, NoFlippedByteOfASegmentIsBelieved) {
     CheckEverything(*reader, options);
     EXPECT_FALSE(reader->damage().empty()) << length;
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Index, FlippedByte, testing::Bool());
+
+// What a damaged index costs is time: the header tells the same.
+TEST_F(WorkerReaderTest, WithoutABelievableIndexNothingIsLost) {
+  Options options;
+  options.tensors = 5;
+  {
+    WorkerFixture worker(directory_, options);
+    worker.Steps(0, 100);
+    worker.Final(99);
+    worker.End();
+  }
+  std::filesystem::remove(directory_ + "/journal");
+  ASSERT_EQ(SegmentsOf(directory_).size(), 1u);
+  const std::string path = SegmentsOf(directory_).front(), good = base::Slurp(path);
+  const auto index = format::DecodeSegmentIndex(std::as_bytes(std::span(good)));
+  TDBG_ASSERT_OK(index);
+  ASSERT_EQ(index->raws.size(), 505u);
+  const auto raws_at = static_cast<size_t>(reinterpret_cast<const char*>(index->raws.data()) - good.data());
+  const size_t head_at =
+      static_cast<size_t>(reinterpret_cast<const char*>(index->columns.data()) - good.data());
+  const Checked whole = CheckEverything(*OpenReader(directory_), options);
+  for (const size_t at : {head_at, raws_at + 8, good.size() - 60, good.size() - 10}) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    base::Spill(path, bad);
+    const auto reader = OpenReader(directory_);
+    const Checked checked = CheckEverything(*reader, options);
+    EXPECT_EQ(checked.raws, whole.raws) << at;
+    EXPECT_EQ(checked.summaries, whole.summaries) << at;
+    EXPECT_EQ(checked.scalars, whole.scalars) << at;
+    EXPECT_EQ(checked.refused, 0u) << at;
+    ASSERT_EQ(reader->damage().size(), 1u) << at;
+    EXPECT_THAT(reader->damage()[0].what, testing::HasSubstr("index")) << at;
+  }
+}
+
+// The index of a segment has only the definitions that are new in it.
+TEST_F(WorkerReaderTest, DefinitionsOfALostSegmentAreInTheNextOnesHeader) {
+  Options options;
+  options.segment_bytes = 64 << 10;
+  {
+    WorkerFixture worker(directory_, options);
+    worker.Steps(0, 200);
+    worker.End();
+  }
+  std::filesystem::remove(directory_ + "/journal");
+  const std::vector<std::string> segments = SegmentsOf(directory_);
+  ASSERT_GT(segments.size(), 2u);
+  std::filesystem::remove(segments.front());
+  const auto reader = OpenReader(directory_);
+  ASSERT_EQ(reader->damage().size(), 1u);
+  EXPECT_THAT(reader->damage()[0].what, testing::HasSubstr("are missing"));
+  EXPECT_EQ(CheckEverything(*reader, options).raws, 3 * (reader->commits().size() - 1));
 }
 
 TEST_F(WorkerReaderTest, NoFlippedByteOfAJournalIsBelieved) {

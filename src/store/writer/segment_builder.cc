@@ -9,6 +9,7 @@
 #include "base/stable_sort.h"
 #include "format/json_fields.h"
 #include "format/segment.h"
+#include "store/writer/segment_builder_impl.h"
 
 namespace tdbg::store {
 
@@ -22,62 +23,6 @@ constexpr size_t kStageBytes = 1 << 20;
 constexpr size_t kDirectBytes = 256 << 10;
 
 }  // namespace
-
-// One entry of the file: where its bytes are now, and how it is declared.
-struct SegmentBuilder::Piece {
-  format::SegmentEntry entry;
-  uint64_t item_bytes = 1;
-  std::span<const std::byte> bytes;
-  uint64_t hash = 0;
-  // Raw tensors only.
-  bool is_raw = false;
-  format::RawHeader raw;
-  uint32_t commit = 0;
-};
-
-struct SegmentBuilder::Content {
-  struct Summaries {
-    int64_t step;
-    format::SummariesView view;
-  };
-  struct Scalars {
-    int64_t step;
-    std::span<const std::byte> rows;
-    size_t count() const { return rows.size() / sizeof(format::ScalarRow); }
-  };
-  struct Raw {
-    int64_t step;
-    format::RawHeader header;
-    std::span<const std::byte> data;
-    uint64_t hash;
-    uint32_t commit;
-  };
-  std::vector<format::Commit> commits;
-  std::vector<Summaries> summaries;
-  std::vector<Scalars> scalars;
-  std::vector<Raw> raws;
-  std::vector<std::string_view> contexts, acks;
-  std::string_view end;
-  uint64_t summary_rows = 0, scalar_rows = 0, histogram_bytes = 0;
-  uint64_t first_sequence = 0;
-  uint64_t last_sequence = 0;
-
-  std::vector<std::byte> columns;  // all of them, each at a multiple of 8
-  std::vector<Piece> pieces;
-  std::vector<std::byte> stage;
-
-  void Clear() {
-    commits.clear();
-    summaries.clear();
-    scalars.clear();
-    raws.clear();
-    contexts.clear();
-    acks.clear();
-    end = {};
-    summary_rows = scalar_rows = histogram_bytes = first_sequence = last_sequence = 0;
-    pieces.clear();
-  }
-};
 
 SegmentBuilder::SegmentBuilder(base::FileSystem* files, SegmentOrigin origin)
     : files_(files), origin_(std::move(origin)), content_(std::make_unique<Content>()) {}
@@ -114,7 +59,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
       if (header.type != static_cast<uint16_t>(RecordType::kCommit)) continue;
       // The step's records are good, so it is kept under its number; what else the commit said is gone.
       step.global_step = header.global_step;
-      c.commits.push_back(step);
+      c.Close(step);
       step = {};
       c.last_sequence = header.sequence;
       continue;
@@ -164,7 +109,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
         commit.scalar_rows = step.scalar_rows;
         commit.raw_tensors = step.raw_tensors;
         step = {};
-        c.commits.push_back(commit);
+        c.Close(commit);
         c.last_sequence = header.sequence;
         break;
       }
@@ -179,6 +124,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
       break;
     }
   }
+  c.DropWhatIsOpen();
   result->end_pos = position;
   result->last_sequence = std::max(result->last_sequence, c.last_sequence);
   for (const format::Commit& commit : c.commits) {
@@ -195,39 +141,41 @@ void SegmentBuilder::LayColumns() {
   c.columns.resize(bytes);
   uint64_t at = 0;
 
-  const auto piece = [&](const char* key, const char* dtype, uint64_t item, uint64_t count) {
+  const auto piece = [&](const char* key, DType dtype, uint64_t count) {
+    const uint64_t item = ItemSize(dtype);
     at = base::AlignUp(at, 8);
     std::byte* const to = c.columns.data() + at;
     at += count * item;
     Piece& p = c.pieces.emplace_back();
     p.entry.key = key;
-    p.entry.dtype = dtype;
+    p.entry.dtype = format::SegmentDType(dtype);
     p.entry.shape = {static_cast<int64_t>(count)};
+    p.dtype = dtype;
     p.item_bytes = item;
     p.bytes = {to, count * item};
     return to;
   };
   // A column of one field of the commits.
-  const auto step_column = [&]<typename T>(const char* key, const char* dtype, T format::Commit::* field) {
-    std::byte* to = piece(key, dtype, sizeof(T), n_steps);
+  const auto step_column = [&]<typename T>(const char* key, DType dtype, T format::Commit::* field) {
+    std::byte* to = piece(key, dtype, n_steps);
     for (const format::Commit& commit : c.commits) {
       base::Store(to, commit.*field);
       to += sizeof(T);
     }
   };
-  step_column("step/global", "I64", &format::Commit::global_step);
-  step_column("step/mode_step", "I64", &format::Commit::mode_step);
-  step_column("step/wall_nanos", "I64", &format::Commit::wall_nanos);
-  step_column("step/monotonic_nanos", "I64", &format::Commit::monotonic_nanos);
-  step_column("step/mode", "U16", &format::Commit::mode);
-  step_column("step/flags", "U32", &format::Commit::flags);
-  step_column("step/shed", "U32", &format::Commit::shed);
-  step_column("step/summary_rows", "U32", &format::Commit::summary_rows);
-  step_column("step/scalar_rows", "U32", &format::Commit::scalar_rows);
-  step_column("step/raw_tensors", "U32", &format::Commit::raw_tensors);
+  step_column("step/global", DType::kInt64, &format::Commit::global_step);
+  step_column("step/mode_step", DType::kInt64, &format::Commit::mode_step);
+  step_column("step/wall_nanos", DType::kInt64, &format::Commit::wall_nanos);
+  step_column("step/monotonic_nanos", DType::kInt64, &format::Commit::monotonic_nanos);
+  step_column("step/mode", DType::kUInt16, &format::Commit::mode);
+  step_column("step/flags", DType::kUInt32, &format::Commit::flags);
+  step_column("step/shed", DType::kUInt32, &format::Commit::shed);
+  step_column("step/summary_rows", DType::kUInt32, &format::Commit::summary_rows);
+  step_column("step/scalar_rows", DType::kUInt32, &format::Commit::scalar_rows);
+  step_column("step/raw_tensors", DType::kUInt32, &format::Commit::raw_tensors);
 
-  const auto summary_column = [&]<typename T>(const char* key, const char* dtype, size_t offset, T) {
-    std::byte* to = piece(key, dtype, sizeof(T), c.summary_rows);
+  const auto summary_column = [&]<typename T>(const char* key, DType dtype, size_t offset, T) {
+    std::byte* to = piece(key, dtype, c.summary_rows);
     for (const Content::Summaries& record : c.summaries) {
       const std::byte* from = record.view.rows.data() + offset;
       for (uint32_t i = 0; i < record.view.row_count; ++i) {
@@ -238,7 +186,7 @@ void SegmentBuilder::LayColumns() {
     }
   };
   const auto summary_step_column = [&](const char* key) {
-    std::byte* to = piece(key, "I64", 8, c.summary_rows);
+    std::byte* to = piece(key, DType::kInt64, c.summary_rows);
     for (const Content::Summaries& record : c.summaries) {
       for (uint32_t i = 0; i < record.view.row_count; ++i, to += 8) base::Store(to, record.step);
     }
@@ -246,33 +194,33 @@ void SegmentBuilder::LayColumns() {
 #define TDBG_COLUMN(field, dtype)                                               \
   summary_column("summary/" #field, dtype, offsetof(format::SummaryRow, field), \
                  decltype(format::SummaryRow::field)())
-  TDBG_COLUMN(tensor, "U32");
+  TDBG_COLUMN(tensor, DType::kUInt32);
   summary_step_column("summary/step_first");
   summary_step_column("summary/step_last");
-  TDBG_COLUMN(level, "U32");
-  TDBG_COLUMN(sub, "U16");
-  TDBG_COLUMN(point, "U16");
-  TDBG_COLUMN(flags, "U32");
-  TDBG_COLUMN(count, "U64");
-  TDBG_COLUMN(nan_count, "U64");
-  TDBG_COLUMN(pos_inf_count, "U64");
-  TDBG_COLUMN(neg_inf_count, "U64");
-  TDBG_COLUMN(zero_count, "U64");
-  TDBG_COLUMN(min, "F64");
-  TDBG_COLUMN(max, "F64");
-  TDBG_COLUMN(mean, "F64");
-  TDBG_COLUMN(variance, "F64");
-  TDBG_COLUMN(m3, "F64");
-  TDBG_COLUMN(m4, "F64");
-  TDBG_COLUMN(l1, "F64");
-  TDBG_COLUMN(l2, "F64");
-  TDBG_COLUMN(abs_min, "F64");
-  TDBG_COLUMN(abs_max, "F64");
-  TDBG_COLUMN(histogram_bytes, "U32");
+  TDBG_COLUMN(level, DType::kUInt32);
+  TDBG_COLUMN(sub, DType::kUInt16);
+  TDBG_COLUMN(point, DType::kUInt16);
+  TDBG_COLUMN(flags, DType::kUInt32);
+  TDBG_COLUMN(count, DType::kUInt64);
+  TDBG_COLUMN(nan_count, DType::kUInt64);
+  TDBG_COLUMN(pos_inf_count, DType::kUInt64);
+  TDBG_COLUMN(neg_inf_count, DType::kUInt64);
+  TDBG_COLUMN(zero_count, DType::kUInt64);
+  TDBG_COLUMN(min, DType::kFloat64);
+  TDBG_COLUMN(max, DType::kFloat64);
+  TDBG_COLUMN(mean, DType::kFloat64);
+  TDBG_COLUMN(variance, DType::kFloat64);
+  TDBG_COLUMN(m3, DType::kFloat64);
+  TDBG_COLUMN(m4, DType::kFloat64);
+  TDBG_COLUMN(l1, DType::kFloat64);
+  TDBG_COLUMN(l2, DType::kFloat64);
+  TDBG_COLUMN(abs_min, DType::kFloat64);
+  TDBG_COLUMN(abs_max, DType::kFloat64);
+  TDBG_COLUMN(histogram_bytes, DType::kUInt32);
 #undef TDBG_COLUMN
   {
     // In the journal offsets count from the record's histograms, here from the segment's.
-    std::byte* to = piece("summary/histogram_offset", "U64", 8, c.summary_rows);
+    std::byte* to = piece("summary/histogram_offset", DType::kUInt64, c.summary_rows);
     uint64_t base_offset = 0;
     for (const Content::Summaries& record : c.summaries) {
       for (uint32_t i = 0; i < record.view.row_count; ++i, to += 8) {
@@ -283,7 +231,7 @@ void SegmentBuilder::LayColumns() {
       }
       base_offset += record.view.histograms.size();
     }
-    to = piece("summary/histogram", "U8", 1, c.histogram_bytes);
+    to = piece("summary/histogram", DType::kUInt8, c.histogram_bytes);
     for (const Content::Summaries& record : c.summaries) {
       if (record.view.histograms.empty()) continue;
       std::memcpy(to, record.view.histograms.data(), record.view.histograms.size());
@@ -291,24 +239,24 @@ void SegmentBuilder::LayColumns() {
     }
   }
 
-  const auto scalar_column = [&]<typename T>(const char* key, const char* dtype, size_t offset, T) {
-    std::byte* to = piece(key, dtype, sizeof(T), c.scalar_rows);
+  const auto scalar_column = [&]<typename T>(const char* key, DType dtype, size_t offset, T) {
+    std::byte* to = piece(key, dtype, c.scalar_rows);
     for (const Content::Scalars& record : c.scalars) {
       for (size_t i = 0; i < record.count(); ++i, to += sizeof(T)) {
         std::memcpy(to, record.rows.data() + i * sizeof(format::ScalarRow) + offset, sizeof(T));
       }
     }
   };
-  scalar_column("scalar/tensor", "U32", offsetof(format::ScalarRow, tensor), uint32_t());
+  scalar_column("scalar/tensor", DType::kUInt32, offsetof(format::ScalarRow, tensor), uint32_t());
   {
-    std::byte* to = piece("scalar/step", "I64", 8, c.scalar_rows);
+    std::byte* to = piece("scalar/step", DType::kInt64, c.scalar_rows);
     for (const Content::Scalars& record : c.scalars) {
       for (size_t i = 0; i < record.count(); ++i, to += 8) base::Store(to, record.step);
     }
   }
-  scalar_column("scalar/sub", "U16", offsetof(format::ScalarRow, sub), uint16_t());
-  scalar_column("scalar/point", "U16", offsetof(format::ScalarRow, point), uint16_t());
-  scalar_column("scalar/value", "F64", offsetof(format::ScalarRow, value), double());
+  scalar_column("scalar/sub", DType::kUInt16, offsetof(format::ScalarRow, sub), uint16_t());
+  scalar_column("scalar/point", DType::kUInt16, offsetof(format::ScalarRow, point), uint16_t());
+  scalar_column("scalar/value", DType::kFloat64, offsetof(format::ScalarRow, value), double());
   for (Piece& p : c.pieces) p.hash = base::Hash64(p.bytes);
 }
 
@@ -335,6 +283,7 @@ void SegmentBuilder::LayRaws(const TensorTable& tensors, SealResult* result) {
     p.is_raw = true;
     p.raw = raw.header;
     p.commit = raw.commit;
+    p.step = raw.step;
     const auto [known, inserted] = seen.try_emplace(p.entry.key, c.pieces.size());
     if (inserted) {
       c.pieces.push_back(std::move(p));
@@ -346,16 +295,21 @@ void SegmentBuilder::LayRaws(const TensorTable& tensors, SealResult* result) {
   }
 }
 
-std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& tensors) const {
+namespace {
+
+void AppendKey(std::string_view key, std::string* out) {
+  out->push_back(',');
+  format::AppendJsonString(key, out);
+  out->push_back(':');
+}
+
+}  // namespace
+
+std::string SegmentBuilder::OpenMetaJson(const Ring& ring) const {
   const Content& c = *content_;
-  const auto append_key = [](std::string_view key, std::string* out) {
-    out->push_back(',');
-    format::AppendJsonString(key, out);
-    out->push_back(':');
-  };
   const auto append_list = [&](std::string_view key, std::span<const std::string_view> items,
                                std::string* out) {
-    append_key(key, out);
+    AppendKey(key, out);
     out->push_back('[');
     for (size_t i = 0; i < items.size(); ++i) {
       if (i != 0) out->push_back(',');
@@ -367,31 +321,29 @@ std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& te
   };
   std::string out = "{\"format\":{\"major\":" + std::to_string(format::kMajor) +
                     ",\"minor\":" + std::to_string(format::kMinor) + "},\"kind\":\"segment\"";
-  append_key("run", &out);
+  AppendKey("run", &out);
   out += format::DumpJson(format::Json(origin_.run_id));
-  append_key("attempt", &out);
+  AppendKey("attempt", &out);
   out += std::to_string(origin_.attempt);
-  append_key("worker", &out);
+  AppendKey("worker", &out);
   out += format::DumpJson(format::Json(origin_.worker));
-  append_key("first_sequence", &out);
+  AppendKey("first_sequence", &out);
   out += std::to_string(c.first_sequence);
-  append_key("last_sequence", &out);
+  AppendKey("last_sequence", &out);
   out += std::to_string(c.last_sequence);
-  append_key("writer_id", &out);
+  AppendKey("writer_id", &out);
   out += std::to_string(origin_.writer_id);
-  append_key("last_seen_step", &out);
+  AppendKey("last_seen_step", &out);
   out += std::to_string(ring.header->last_seen_step.load(std::memory_order_relaxed));
-  append_key("last_seen_wall_nanos", &out);
+  AppendKey("last_seen_wall_nanos", &out);
   out += std::to_string(ring.header->last_seen_wall_nanos.load(std::memory_order_relaxed));
-  append_key("tensors", &out);
-  out += "[" + tensors.JoinedJson() + "]";
   append_list("context", c.contexts, &out);
   append_list("acks", c.acks, &out);
   if (!c.end.empty()) {
-    append_key("end", &out);
+    AppendKey("end", &out);
     out += format::IsJson(c.end) ? std::string(c.end) : format::DumpJson(format::Json(c.end));
   }
-  append_key("losses", &out);
+  AppendKey("losses", &out);
   out.push_back('[');
   bool first = true;
   for (const format::Loss& loss : LossesIn(*ring.header)) {
@@ -403,7 +355,14 @@ std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& te
            ",\"last_step\":" + std::to_string(loss.last_step) + "}";
   }
   out.push_back(']');
-  append_key("checksums", &out);
+  return out;
+}
+
+std::string SegmentBuilder::MetadataJson(std::string out, const TensorTable& tensors) const {
+  const Content& c = *content_;
+  AppendKey("tensors", &out);
+  out += "[" + tensors.JoinedJson() + "]";
+  AppendKey("checksums", &out);
   char separator = '{';
   for (const Piece& p : c.pieces) {
     out.push_back(separator);
@@ -412,9 +371,9 @@ std::string SegmentBuilder::MetadataJson(const Ring& ring, const TensorTable& te
     out += ":\"" + base::Hex64(p.hash) + "\"";
   }
   out.push_back('}');
-  append_key("raw", &out);
+  AppendKey("raw", &out);
   out.push_back('{');
-  first = true;
+  bool first = true;
   for (const Piece& p : c.pieces) {
     if (!p.is_raw) continue;
     if (!first) out.push_back(',');
@@ -484,15 +443,19 @@ Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos
   base::StableSort(&c.pieces, [](const Piece& a, const Piece& b) { return a.item_bytes > b.item_bytes; });
   uint64_t at = 0;
   std::vector<format::SegmentEntry> entries;
-  entries.reserve(c.pieces.size());
+  entries.reserve(c.pieces.size() + 1);
   for (Piece& p : c.pieces) {
     p.entry.begin = at;
     p.entry.end = at += p.bytes.size();
-    entries.push_back(p.entry);
   }
-  const std::string header = format::EncodeSegmentHeader(entries, MetadataJson(ring, *tensors));
+  std::string meta = OpenMetaJson(ring);
+  LayIndex(meta + "}", *tensors, at);
+  at = c.pieces.back().entry.end;
+  for (const Piece& p : c.pieces) entries.push_back(p.entry);
+  const std::string header = format::EncodeSegmentHeader(entries, MetadataJson(std::move(meta), *tensors));
   result.path = base::JoinPath(origin_.directory, format::SegmentFileName(c.first_sequence, c.last_sequence));
   TDBG_RETURN_IF_ERROR(WriteFile(header, result.path, tick));
+  sealed_definitions_ = tensors->size();
   result.file_bytes = header.size() + at;
   return result;
 }

@@ -65,12 +65,17 @@ class SegmentBuilder {
                bool verify, uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result);
   void LayColumns();
   void LayRaws(const TensorTable& tensors, SealResult* result);
-  std::string MetadataJson(const Ring& ring, const TensorTable& tensors) const;
+  /// Appends the index, the last of the pieces; all others have their places.
+  void LayIndex(std::string_view meta, const TensorTable& tensors, uint64_t begin);
+  /// What the segment says about itself, without its tensors: a JSON object that is not closed yet.
+  std::string OpenMetaJson(const Ring& ring) const;
+  std::string MetadataJson(std::string open_meta, const TensorTable& tensors) const;
   Status WriteFile(const std::string& header, const std::string& path, const std::function<void()>& tick);
 
   base::FileSystem* const files_;
   const SegmentOrigin origin_;
   std::unique_ptr<Content> content_;
+  format::TensorId sealed_definitions_ = 0;  ///< an index repeats none that an earlier one has
 };
 
 }  // namespace tdbg::store

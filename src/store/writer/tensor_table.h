@@ -19,6 +19,10 @@ class TensorTable {
   std::string NameOf(format::TensorId id) const;
   /// "{...},{...}", ascending by id.
   std::string JoinedJson() const;
+  /// The text of a definition; empty where it is not known.
+  std::string_view JsonOf(format::TensorId id) const {
+    return id < defs_.size() ? std::string_view(defs_[id].json) : std::string_view();
+  }
   /// One more than the highest id.
   format::TensorId size() const { return static_cast<format::TensorId>(defs_.size()); }
 

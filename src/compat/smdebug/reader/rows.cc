@@ -164,7 +164,7 @@ void Rows::BringUpToDate() {
       cut(batch->step, &piece->step);
       for (size_t i = 0; i < piece->tensor.size(); ++i) {
         rows_of_[piece->tensor[i]].push_back(
-            {static_cast<uint32_t>(batches_.size()), static_cast<uint32_t>(i)});
+            {static_cast<uint32_t>(batches_.size()), static_cast<uint32_t>(i), piece->step[i], {}});
       }
       batches_.push_back(piece->View(first_commit));
       storage_.push_back(std::move(piece));

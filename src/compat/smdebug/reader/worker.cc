@@ -7,6 +7,7 @@
 #include "compat/smdebug/reader/names.h"
 #include "compat/smdebug/reader/record_reader.h"
 #include "compat/smdebug/reader/rows.h"
+#include "store/reader/columns.h"
 
 namespace tdbg::compat::smdebug {
 namespace {
@@ -54,8 +55,9 @@ class SmdebugWorker final : public store::WorkerReader {
   uint64_t resealed() const override { return part_.reordered(); }
   uint64_t rewrites() const override { return part_.reordered(); }
   std::span<const store::SummaryBatch> summaries() const override { return rows_.batches(); }
-  void Prepare(uint32_t batch, uint32_t begin, uint32_t end) const override {
-    rows_.Prepare(batch, begin, end);
+  using WorkerReader::Prepare;
+  void Prepare(uint32_t batch, uint32_t begin, uint32_t end, uint64_t columns) const override {
+    if ((columns & ~store::kKeyColumns) != 0) rows_.Prepare(batch, begin, end);
   }
   std::span<const RowRef> RowsOf(format::TensorId tensor) const override { return rows_.Of(tensor); }
   Result<Histogram> HistogramOf(RowRef row) const override { return rows_.HistogramOf(row); }

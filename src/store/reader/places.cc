@@ -1,0 +1,88 @@
+#include "store/reader/places.h"
+
+#include <algorithm>
+
+#include "store/reader/segment_reader.h"
+
+namespace tdbg::store {
+
+const Layout& IndexedPlaces::LayoutOf(uint32_t layout) {
+  if (layouts_.empty()) layouts_.resize(index_.layout_ends.size());
+  if (!layouts_[layout]) {
+    const std::span<const format::IndexRow> stored = index_.Layout(layout);
+    std::vector<format::IndexRow> rows(stored.begin(), stored.end());
+    for (format::IndexRow& row : rows) {
+      row.tensor = row.tensor < id_map_.size() ? id_map_[row.tensor] : SegmentReader::kUnknownTensor;
+    }
+    layouts_[layout] = pool_->Get(rows);
+  }
+  return *layouts_[layout];
+}
+
+void IndexedPlaces::Append(const Layout& layout, std::span<const uint32_t> places, uint32_t commit,
+                           uint64_t begin, std::vector<Spot>* out) const {
+  for (const uint32_t place : places) {
+    const format::IndexRow& row = layout.rows()[place];
+    out->push_back({commits_[commit].global_step,
+                    commit,
+                    static_cast<uint32_t>(begin + place),
+                    {row.sub, static_cast<format::Point>(row.point)},
+                    row.form});
+  }
+}
+
+void IndexedPlaces::AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) {
+  uint32_t last = format::kNoForm;
+  std::span<const uint32_t> places;
+  const Layout* layout = nullptr;
+  uint64_t begin = 0;
+  for (uint32_t i = 0; i < commits_.size(); ++i) {
+    const uint32_t chosen = Choose(kind, index_.commits[i]);
+    if (layout == nullptr || chosen != last) {
+      layout = &LayoutOf(chosen);
+      places = layout->Of(tensor);
+      last = chosen;
+    }
+    Append(*layout, places, i, begin, out);
+    begin += layout->rows().size();
+  }
+}
+
+void IndexedPlaces::AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) {
+  std::vector<uint32_t>& begins = begins_[static_cast<int>(kind)];
+  if (begins.empty()) {
+    uint32_t begin = 0;
+    for (const format::IndexCommit& commit : index_.commits) {
+      begins.push_back(begin);
+      begin += static_cast<uint32_t>(index_.Layout(Choose(kind, commit)).size());
+    }
+  }
+  const auto before = [](const format::Commit& c, int64_t step) { return c.global_step < step; };
+  auto at = std::lower_bound(commits_.begin(), commits_.end(), global_step, before);
+  for (; at != commits_.end() && at->global_step == global_step; ++at) {
+    const auto commit = static_cast<uint32_t>(at - commits_.begin());
+    const Layout& layout = LayoutOf(Choose(kind, index_.commits[commit]));
+    Append(layout, layout.Of(tensor), commit, begins[commit], out);
+  }
+}
+
+std::span<const ListedPlaces::Item> ListedPlaces::Of(PlaceKind kind, uint32_t tensor) {
+  List& list = lists_[static_cast<int>(kind)];
+  const auto before = [](const Item& a, const Item& b) { return a.tensor < b.tensor; };
+  if (!list.sorted) std::stable_sort(list.items.begin(), list.items.end(), before);
+  list.sorted = true;
+  const auto [first, last] = std::equal_range(list.items.begin(), list.items.end(), Item{tensor, {}}, before);
+  return {first, last};
+}
+
+void ListedPlaces::AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) {
+  for (const Item& item : Of(kind, tensor)) out->push_back(item.spot);
+}
+
+void ListedPlaces::AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) {
+  for (const Item& item : Of(kind, tensor)) {
+    if (item.spot.global_step == global_step) out->push_back(item.spot);
+  }
+}
+
+}  // namespace tdbg::store

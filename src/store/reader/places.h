@@ -1,0 +1,88 @@
+// Where in one segment the values of a tensor are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "format/keys.h"
+#include "format/records.h"
+#include "format/segment_index.h"
+#include "store/reader/layouts.h"
+
+namespace tdbg::store {
+
+enum class PlaceKind : int { kSummary, kScalar, kRaw };
+
+/// One row of a segment's summaries or scalars, or one of its raw values.
+struct Spot {
+  int64_t global_step = 0;
+  uint32_t commit = 0;  ///< of the segment; not known of rows that were found in columns
+  uint32_t index = 0;   ///< row; raw: row of the index's table, or entry of the header
+  format::SubKey sub;
+  uint32_t form = format::kNoForm;  ///< raw, with an index
+};
+
+/// In commit order.
+class Places {
+ public:
+  virtual ~Places() = default;
+  virtual void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) = 0;
+  /// Those of one step.
+  virtual void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) = 0;
+};
+
+/// From an index: nothing is kept per row, and what is not asked for is not touched.
+class IndexedPlaces final : public Places {
+ public:
+  /// Borrows all; `id_map`: the reader's id of each of the writer's. \pre as many commits as in the index
+  IndexedPlaces(const format::SegmentIndex& index, std::span<const format::Commit> commits,
+                std::span<const uint32_t> id_map, LayoutPool* pool)
+      : index_(index), commits_(commits), id_map_(id_map), pool_(pool) {}
+
+  void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) override;
+  void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) override;
+
+ private:
+  const Layout& LayoutOf(uint32_t layout);
+  static uint32_t Choose(PlaceKind kind, const format::IndexCommit& commit) {
+    return kind == PlaceKind::kSummary ? commit.summaries
+           : kind == PlaceKind::kRaw   ? commit.raws
+                                       : commit.scalars;
+  }
+  void Append(const Layout& layout, std::span<const uint32_t> places, uint32_t commit, uint64_t begin,
+              std::vector<Spot>* out) const;
+
+  const format::SegmentIndex& index_;
+  const std::span<const format::Commit> commits_;
+  const std::span<const uint32_t> id_map_;
+  LayoutPool* const pool_;
+  std::vector<std::shared_ptr<const Layout>> layouts_;  // by number; looked up when first used
+  std::vector<uint32_t> begins_[3];                     // by kind and commit; when a step is first asked for
+};
+
+/// Listed one by one, for segments that have no index.
+class ListedPlaces final : public Places {
+ public:
+  /// In commit order. \pre before the first Append...
+  void Add(PlaceKind kind, uint32_t tensor, const Spot& spot) {
+    lists_[static_cast<int>(kind)].items.push_back({tensor, spot});
+  }
+  void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) override;
+  void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) override;
+
+ private:
+  struct Item {
+    uint32_t tensor;
+    Spot spot;
+  };
+  struct List {
+    std::vector<Item> items;
+    bool sorted = false;  // by tensor, then as added
+  };
+  std::span<const Item> Of(PlaceKind kind, uint32_t tensor);
+  List lists_[3];
+};
+
+}  // namespace tdbg::store
