@@ -1,6 +1,6 @@
 """One training in a process of its own; it does not know of tdbg, and leaves behind what it saw itself.
 
-    child.py MODULE:CLASS OUT SCENARIO      SCENARIO: train, fork, fork_train, spawn
+    child.py MODULE:CLASS OUT SCENARIO      SCENARIO: train, fork, fork_train, fork_leave, fork_work, spawn
 """
 
 import importlib
@@ -25,13 +25,13 @@ def train(name, out):
         pickle.dump(trained, file)
 
 
-def forked(step):
+def forked(step, leave=sys.exit):
     """A child that leaves through the framework's frames and the interpreter's end, as a script's own child may."""
     if step != 1:
         return
     child = os.fork()
     if child == 0:
-        sys.exit(0)
+        leave(0)
     if os.waitpid(child, 0)[1] != 0:
         raise SystemExit("the forked child failed")
 
@@ -50,9 +50,12 @@ def main(name, out, scenario):
     framework = load(name)
     if scenario == "fork":
         trained = framework.train(after_step=forked)
-    elif scenario == "fork_train":
+    elif scenario == "fork_leave":
+        trained = framework.train(after_step=lambda step: forked(step, os._exit))
+    elif scenario in ("fork_train", "fork_work"):
+        work = framework.train if scenario == "fork_train" else sorted
         trained = framework.train(after_step=lambda step: step == 1 and joined(
-            multiprocessing.get_context("fork").Process(target=framework.train)))
+            multiprocessing.get_context("fork").Process(target=work, args=() if work is framework.train else ([2, 1],))))
     elif scenario == "spawn":
         trained = framework.train()
         joined(multiprocessing.get_context("spawn").Process(target=train, args=(name, out + ".spawned")))

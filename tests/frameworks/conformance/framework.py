@@ -49,8 +49,9 @@ class Framework:
     names: dict = {}
     #: Collections recorded when nothing is configured.
     default: tuple = ()
-    #: What the framework cannot have -> why. Collections, and checks of the suite that have the mark `can`. The suite
-    #: then checks that it is really not there, and the table says so.
+    #: What the framework cannot have -> why; the table says so. A collection: the suite then checks that it is really not
+    #: there. "forked children": a forked child that comes back into the framework never ends, also without us; the suite
+    #: then forks children that stay out of it.
     absent: dict = {}
     #: Regular expression of names -> absolute tolerance: values that take arithmetic. All others are equal to the last bit.
     approximate: dict = {}

@@ -107,6 +107,7 @@ class Conformance:
     def unchanged(self):
         """What the adaptor replaces is, afterwards, what it was."""
         before = [getattr(owner, name) for owner, name in self.framework.replaced]
+        assert not [f.__qualname__ for f in before if getattr(f, "_tdbg", False)], "an earlier watch has left them replaced"
         yield
         for (owner, name), original in zip(self.framework.replaced, before):
             assert getattr(owner, name) is original, f"{owner.__name__}.{name} was left replaced"
@@ -157,7 +158,7 @@ class Conformance:
         wanted = {n for c in self.framework.default for n in self.framework.names[c]}
         others = {n for names in self.framework.names.values() for n in names} - wanted
         assert wanted <= set(trial.tensor_names()) and not others & set(trial.tensor_names())
-        assert all(trial[name].steps(kind="raw") == [] for name in wanted if trial[name].summary(0).count != 1)
+        assert all(trial[name].steps(kind="raw") == [] for name in wanted if trial[name].summary(trial[name].steps()[0]).count != 1)
 
     def test_what_it_cannot_have_is_not_there(self):
         cannot = [c for c in COLLECTIONS if c in self.framework.absent]
@@ -243,6 +244,8 @@ class Conformance:
 
     @pytest.mark.parametrize("scenario", ["fork", "fork_train"])
     def test_forked_children_are_not_recorded(self, scenario):
+        if "forked children" in self.framework.absent:
+            scenario = {"fork": "fork_leave", "fork_train": "fork_work"}[scenario]
         # A forked process inherits an OpenMP pool without its threads, and waits for them: also without us.
         trained, err = self.child(scenario, OMP_NUM_THREADS="1")
         trial, = self.runs()

@@ -37,6 +37,7 @@ def _start(session):
     if session.backend is not None and session.backend.name == "tensorflow":
         from .. import tensorflow
         tensorflow.arm()
+        session.on_disarm.append(tensorflow.disarm)
     atexit.register(session.at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=session.forked)

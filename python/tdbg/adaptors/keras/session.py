@@ -52,6 +52,7 @@ class Session:
         self.context_wanted = self.state_wanted = self.layers_wanted = False
         self.patches = Patches()
         self.layer_patches = Patches()
+        self.on_disarm = []            # what else is replaced for this watch
         self._only = []                # the models that the script named
         self._trained = []             # (reference, strong reference or None) of models whose weights are recorded at the end
         self._mode = None              # of the open step
@@ -288,6 +289,9 @@ class Session:
         self.state = OFF
         self.patches.undo()
         self.layer_patches.undo()
+        for undo in self.on_disarm:
+            undo()
+        self.on_disarm.clear()
 
     def forked(self):
         """In the child of a fork: it is not the run's worker. One that has not opened may still train."""

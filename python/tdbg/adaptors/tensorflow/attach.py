@@ -15,6 +15,14 @@ def arm(**options):
         sessions.patch(_patches, _session)
 
 
+def disarm():
+    """The watch is over: TensorFlow is as it was. `arm` begins another one."""
+    global _patches
+    if _patches is not None:
+        _patches.undo()
+        _patches = None
+
+
 def _session():
     """The Keras adaptor's session; None when its watch is over."""
     from ..keras.attach import watching
@@ -24,5 +32,6 @@ def _session():
 def attach(model=None, config=None, dir=None, open_run=None, **options):
     """As tdbg.adaptors.keras.attach: Keras models, tapes and sessions are all watched."""
     from .. import keras
+    attached = keras.attach(model=model, config=config, dir=dir, open_run=open_run, **options)
     arm()
-    return keras.attach(model=model, config=config, dir=dir, open_run=open_run, **options)
+    return attached

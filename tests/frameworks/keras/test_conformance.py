@@ -1,0 +1,6 @@
+from frameworks.conformance import Conformance
+from frameworks.keras.framework import Keras
+
+
+class TestKeras(Conformance):
+    framework = Keras()
