@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tdbg::store {
@@ -47,8 +48,9 @@ class ByTensor {
     built_ = true;
     order_.resize(items);
     std::iota(order_.begin(), order_.end(), 0);
-    std::stable_sort(order_.begin(), order_.end(),
-                     [&](uint32_t a, uint32_t b) { return tensor_of(a) < tensor_of(b); });
+    std::sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
+      return std::pair(tensor_of(a), a) < std::pair(tensor_of(b), b);
+    });
     for (uint32_t at = 0; at < items; ++at) {
       const uint32_t tensor = tensor_of(order_[at]);
       if (tensors_.empty() || tensors_.back() != tensor) {

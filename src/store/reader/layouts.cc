@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/hash.h"
 
@@ -9,9 +10,10 @@ namespace tdbg::store {
 
 Layout::Layout(std::vector<format::IndexRow> rows) : rows_(std::move(rows)), order_(rows_.size()) {
   std::iota(order_.begin(), order_.end(), 0);
-  const auto before = [this](uint32_t a, uint32_t b) { return rows_[a].tensor < rows_[b].tensor; };
-  if (!std::is_sorted(order_.begin(), order_.end(), before))
-    std::stable_sort(order_.begin(), order_.end(), before);
+  const auto before = [this](uint32_t a, uint32_t b) {
+    return std::pair(rows_[a].tensor, a) < std::pair(rows_[b].tensor, b);
+  };
+  if (!std::is_sorted(order_.begin(), order_.end(), before)) std::sort(order_.begin(), order_.end(), before);
 }
 
 std::span<const uint32_t> Layout::Of(uint32_t tensor) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/stable_sort.h"
 #include "store/reader/segment_reader.h"
 
 namespace tdbg::store {
@@ -69,7 +70,7 @@ void IndexedPlaces::AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_ste
 std::span<const ListedPlaces::Item> ListedPlaces::Of(PlaceKind kind, uint32_t tensor) {
   List& list = lists_[static_cast<int>(kind)];
   const auto before = [](const Item& a, const Item& b) { return a.tensor < b.tensor; };
-  if (!list.sorted) std::stable_sort(list.items.begin(), list.items.end(), before);
+  if (!list.sorted) base::StableSort(&list.items, before);
   list.sorted = true;
   const auto [first, last] = std::equal_range(list.items.begin(), list.items.end(), Item{tensor, {}}, before);
   return {first, last};

@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/stable_sort.h"
 #include "store/writer/segment_builder_impl.h"
 
 namespace tdbg::store {
@@ -32,8 +33,7 @@ void SegmentBuilder::LayIndex(std::string_view meta, const TensorTable& tensors,
       index.AddColumn(p.entry.key, p.dtype, p.entry.begin, p.bytes.size(), p.hash);
     }
   }
-  std::stable_sort(raws.begin(), raws.end(),
-                   [](const Piece* a, const Piece* b) { return a->commit < b->commit; });
+  base::StableSort(&raws, [](const Piece* a, const Piece* b) { return a->commit < b->commit; });
   // Every row begins with whose it is: tensor, sub, point.
   const auto append = [&](const std::byte* row) {
     c.index_rows.push_back({base::Load<uint32_t>(row), base::Load<uint16_t>(row + 4),
