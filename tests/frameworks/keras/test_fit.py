@@ -114,7 +114,7 @@ THIRD = {"collections": {"outputs": {"save_interval": 3, "summaries": False}}}
                          ids=["gradients", "everything", "outputs every third", "everything, compiled"])
 def test_watched_or_not_the_training_is_the_same(tmp_path, config, jit):
     if jit and BACKEND == "torch":
-        pytest.skip("torch.compile: test_backends.py")
+        pytest.skip("torch.compile: test_torch.py")
     train = lambda: fit(convolutional, inputs=images, batch_size=8, optimizer=keras.optimizers.Adam(0.01), jit_compile=jit)[1]
     bare = train()
     assert bare == train(), "the training repeats itself"

@@ -12,8 +12,13 @@ def _flatten(value):
     return tree.flatten(value)
 
 
+def _never():
+    return False
+
+
 class TensorFlow:
     name = "tensorflow"
+    compiling = staticmethod(_never)    # is a compiler, which must not see our code, reading the function that calls this?
     extras = True           # a step is a function with outputs, to which more can be added
 
     def __init__(self):
@@ -72,6 +77,7 @@ class TensorFlow:
 
 class Jax:
     name = "jax"
+    compiling = staticmethod(_never)
     extras = True
 
     def __init__(self):
@@ -158,6 +164,7 @@ class Torch:
     def __init__(self):
         import torch
         self._torch = torch
+        self.compiling = torch.compiler.is_compiling
         self.version = torch.__version__
         self.flatten = _flatten
 

@@ -305,7 +305,7 @@ class Watched:
                 self._put(model, {})
                 if self._due:
                     session.put_weights(model.trainable_weights)
-            return bare(*arguments)
+            return self._unseen(*arguments)
 
         def step(*arguments):
             collector = collect.Collector(session, session.backend, model, mode, only)

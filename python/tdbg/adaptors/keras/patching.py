@@ -19,7 +19,7 @@ def patch(patches, session):
     """Puts the adaptor into Keras; what this version of Keras does not have is returned, as texts."""
     from keras.src.optimizers import base_optimizer, loss_scale_optimizer
     from keras.src.trainers import trainer as base_trainer
-    missing = []
+    missing, compiling = [], session.backend.compiling      # torch.compile takes it for a constant, and leaves the rest out
     if not hasattr(keras.Model, "make_train_function"):
         return ["Model.make_train_function"]
     trainer = _trainer()
@@ -28,6 +28,8 @@ def patch(patches, session):
 
     def watch_apply(original):
         def apply(optimizer, grads, trainable_variables=None):
+            if compiling():
+                return original(optimizer, grads, trainable_variables)
             collector, number = collect.current(), None
             try:
                 grads = list(grads)
@@ -74,6 +76,8 @@ def patch(patches, session):
     def watch_loss(original):
         def _compute_loss(model, x=None, y=None, y_pred=None, sample_weight=None, training=True):
             value = original(model, x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+            if compiling():
+                return value
             collector = collect.current()
             if collector is not None and collector.model is model:
                 try:
@@ -104,9 +108,13 @@ def patch(patches, session):
 
 def patch_layers(patches, session):
     """From here on every layer's call is looked at: where it is traced, or on the torch backend at every step."""
+    compiling = session.backend.compiling
+
     def watch_call(original):
         def __call__(layer, *args, **kwargs):
             outputs = original(layer, *args, **kwargs)
+            if compiling():
+                return outputs
             try:
                 (collect.current() or session.loops).layer(layer, args, kwargs, outputs)
             except Exception as error:
