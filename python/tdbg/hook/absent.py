@@ -33,7 +33,7 @@ class SessionHook(_AbsentHook):
 
 class KerasHook(_AbsentHook):
     framework = "tensorflow"
-    instead = "`tdbg run -- python train.py`, or tdbg.attach(framework=\"keras\"), records Keras 3 without one"
+    instead = "keras cannot be imported"
 
 
 def hook_getter(hook_class):
@@ -44,8 +44,17 @@ def hook_getter(hook_class):
     return get
 
 
-def tensorflow_hook(hook_type=None, json_config_path=None, create_if_not_exists=False):
+def tensorflow_hook(keras_hook):
+    """smdebug.tensorflow's `get_hook`, where `keras_hook` is the class for Keras."""
+    def get(hook_type=None, json_config_path=None, create_if_not_exists=False):
+        return _tensorflow_hook(keras_hook, hook_type, json_config_path, create_if_not_exists)
+
+    get.__name__ = "get_hook"
+    return get
+
+
+def _tensorflow_hook(keras_hook, hook_type, json_config_path, create_if_not_exists):
     if create_if_not_exists and hook_type not in ("keras", "session", "estimator"):
         raise ValueError(f"hook_type is {hook_type!r}: keras, session or estimator is accepted")
-    wanted = {"keras": KerasHook, None: _AbsentHook}.get(hook_type, SessionHook)
+    wanted = keras_hook if hook_type in (None, "keras") else SessionHook
     return get_hook(wanted, json_config_path, create_if_not_exists)

@@ -53,6 +53,7 @@ class Session:
         self.patches = Patches()
         self.layer_patches = Patches()
         self.on_disarm = []            # what else is replaced for this watch
+        self.on_step_end = []          # called before a step is closed
         self._only = []                # the models that the script named
         self._trained = []             # (reference, strong reference or None) of models whose weights are recorded at the end
         self._mode = None              # of the open step
@@ -201,6 +202,8 @@ class Session:
             return
         self._mode = None
         self.values.flush()
+        for listener in self.on_step_end:
+            listener()
         self.run.end_step(skipped)
         request = self.run.take_request()
         if request is not None:

@@ -1,0 +1,88 @@
+"""smdebug's hook for Keras, as a callback: what is saved and when is the hook's, what is seen is the Keras adaptor's.
+
+    hook = KerasHook("run", include_collections=["gradients"], save_config=SaveConfig(save_interval=10))
+    model.fit(x, y, callbacks=[hook])
+
+Names are smdebug's. Weights and gradients are those before a step's update, as `tdbg run` has them (smdebug's hook for
+Keras takes weights after it).
+"""
+
+from __future__ import annotations
+
+import json
+
+import keras
+
+from ..adaptors.keras.attach import attach, stand_down
+from .base import BaseHook
+
+#: smdebug's hook for TensorFlow puts tensors into these by what they are, and has no expressions for them.
+KINDS = {"weights": ["weight"], "gradients": ["gradient"], "losses": ["loss"], "metrics": ["metric"], "inputs": ["input"],
+         "outputs": ["output", "prediction", "label"], "layers": ["output", "input"], "optimizer_variables": ["optimizer"]}
+
+
+class KerasHook(BaseHook, keras.callbacks.Callback):
+    """Its arguments are BaseHook's. Modes and steps are Keras' own: a step is a batch of `fit`, `evaluate` or `predict`;
+    `set_mode` is accepted and changes nothing. The script's own scalars and tensors belong to the open step, those saved
+    while none is open to the next one."""
+
+    framework = "tensorflow"
+    _keeps_state = False        # steps are the adaptor's to count
+
+    def __init__(self, *arguments, **options):
+        keras.callbacks.Callback.__init__(self)
+        BaseHook.__init__(self, *arguments, **options)
+        self._attached = None
+        self._ranks = 0, 1
+        stand_down("the script has a hook of its own")
+
+    def _prepare(self):
+        if self.prepared_collections:
+            return
+        super()._prepare()
+        for collection in self._plan["collections"]:
+            if collection["name"] in KINDS:
+                collection["kinds"] = KINDS[collection["name"]]
+        self._plan_text = json.dumps(self._plan)
+
+    # What Keras calls -------------------------------------------------------------------------------------------
+
+    def set_model(self, model):
+        keras.callbacks.Callback.set_model(self, model)
+        if not self._closed:
+            self._prepare()                     # what cannot be meant is raised here
+            self._watched("attaching", self._attach)
+
+    def _attach(self):
+        if self._attached is None:
+            self._attached = attach(dir=self._launched or self.out_dir, open_run=self._open_run)
+            self._attached._session.on_step_end.append(self._step_ends)
+
+    def _open_run(self, rank=0, world_size=1, **options):
+        self._ranks = rank, world_size
+        if not self._ensure_run():
+            raise RuntimeError(f"this hook saves of one worker, and worker {rank} is another")
+        return self._run
+
+    def _rank(self):
+        return self._ranks
+
+    def _step_ends(self):
+        self._watched("a script's own values", self._put_own)
+        self.step = self.last_saved_step = self._run.global_step
+
+    def close(self, reason="completed", message=""):
+        """Ends the run with the final weights. Later calls do nothing."""
+        if self._attached is not None and not self._closed:
+            if self._own and self._run is not None and self._attached._session.open_mode is None:
+                self._watched("a script's own values", self._attached._session.begin, self.mode.value)
+            self._attached.close(reason, message)
+        super().close(reason, message)
+
+    cleanup = close
+
+    def _adaptor(self):
+        return f"keras {keras.__version__}, smdebug hook"
+
+    def _to_numpy(self, value):
+        return keras.ops.convert_to_numpy(value) if keras.ops.is_tensor(value) else value

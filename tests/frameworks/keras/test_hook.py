@@ -1,0 +1,85 @@
+"""smdebug's hook for Keras under its own names: what it saves, when, and what the values are."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+NAMES = str(ROOT / "smdebug-compat" / "src")
+sys.path.insert(0, NAMES)
+
+import smdebug.tensorflow as smd  # noqa: E402
+from smdebug.trials import create_trial  # noqa: E402
+
+from .test_fit import check_values  # noqa: E402
+from .trainings import Watch, compiled, data, dense, digest, fresh  # noqa: E402
+
+EXAMPLE = ROOT / "examples" / "fashion_mnist" / "keras_train_hook.py"
+
+
+@pytest.fixture
+def hook(tmp_path):
+    """hook(**arguments) makes one that writes to out_dir; it is closed afterwards."""
+    made = []
+
+    def make(**arguments):
+        made.append(smd.KerasHook(str(tmp_path / "run"), **arguments))
+        return made[-1]
+
+    yield make
+    for h in made:
+        h.close()
+    smd.del_hook()
+
+
+def fit(*callbacks):
+    fresh()
+    model, (x, y) = compiled(dense()), data()
+    history = model.fit(x, y, batch_size=16, verbose=0, callbacks=list(callbacks), validation_data=(x[:16], y[:16]))
+    return model, digest(model, history)
+
+
+def test_what_the_hook_says_is_saved_is_saved_and_the_training_is_the_same(hook, tmp_path):
+    bare = fit()[1]
+    h, watch = hook(include_collections=["weights", "biases", "gradients"], save_config=smd.SaveConfig(save_interval=1)), Watch()
+    h.save_scalar("mine", 0.25)
+    model, state = fit(watch, h)
+    h.save_tensor("late", np.arange(3))
+    h.close()
+    trial = create_trial(str(tmp_path / "run"))
+    assert state == bare and trial.steps(mode=smd.modes.TRAIN) == [0, 1, 2, 3] and trial.steps(mode=smd.modes.EVAL) == [0]
+    check_values(trial, model, watch)
+    assert trial.tensor_names(collection="metrics") == ["accuracy", "val_accuracy", "val_loss"]
+    assert trial.tensor_names(collection="losses") == ["loss"] and trial.tensor("scalar/mine").steps() == [0]
+    np.testing.assert_array_equal(trial.tensor("late").value(trial.tensor("late").steps()[0]), np.arange(3))
+
+
+def test_by_default_losses_and_metrics_every_500_steps(hook, tmp_path):
+    h = hook()
+    assert h.has_default_hook_configuration() and smd.get_hook() is h
+    fit(h)
+    h.close()
+    trial = create_trial(str(tmp_path / "run"))
+    assert {n for n in trial.tensor_names() if "/" not in n} == set(trial.tensor_names())
+    assert trial.tensor("loss").steps(mode=smd.modes.TRAIN) == [0]
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_the_example_with_the_lines_of_hook_code(tmp_path, launched):
+    out = tmp_path / "out"
+    command = [sys.executable, "-W", "ignore", str(EXAMPLE), "--out-dir", str(out), "--steps", "8", "--save-interval", "4"]
+    if launched:
+        program = os.environ.get("TDBG_CLI", str(ROOT / "build" / "tdbg"))
+        command = [program, "run", "--dir", str(tmp_path / "run"), "--", *command]
+    home = os.environ.get("TDBG_HOME", str(ROOT / "python"))
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_")}
+    env.update(TDBG_HOME=home, TDBG_STRICT="1", PYTHONPATH=os.pathsep.join([home, NAMES]))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    trial = create_trial(str(out))
+    assert trial.tensor("gradients/conv1/kernelGrad").steps(mode=smd.modes.TRAIN) == [0, 4]
+    assert "conv1/weights/conv1/kernel:0" in trial.tensor_names(collection="weights")
