@@ -53,9 +53,9 @@ def main(name, out, scenario):
     elif scenario == "fork_leave":
         trained = framework.train(after_step=lambda step: forked(step, os._exit))
     elif scenario in ("fork_train", "fork_work"):
-        work = framework.train if scenario == "fork_train" else sorted
+        work = framework.train if scenario == "fork_train" else list
         trained = framework.train(after_step=lambda step: step == 1 and joined(
-            multiprocessing.get_context("fork").Process(target=work, args=() if work is framework.train else ([2, 1],))))
+            multiprocessing.get_context("fork").Process(target=work)))
     elif scenario == "spawn":
         trained = framework.train()
         joined(multiprocessing.get_context("spawn").Process(target=train, args=(name, out + ".spawned")))
