@@ -3,9 +3,11 @@
 import atexit
 import os
 
+from ..attached import AttachedRun
+from ..ending import ARMED, OFF, OPEN
 from ..guard import say
 from ..plan import resolve_plan
-from .session import ARMED, OFF, OPEN, Session
+from .session import Session
 
 _session = None       # this process's; a second one would record everything twice
 
@@ -93,22 +95,8 @@ def _take_over(session, models):
     return Attached(session)
 
 
-class Attached:
+class Attached(AttachedRun):
     """A training under watch, in the script's hands. A context manager: leaving it ends the run."""
-
-    def __init__(self, session):
-        self._session = session
-
-    @property
-    def directory(self):
-        """The run directory; None before the first training event."""
-        run = self._session.run
-        return None if run is None else run.directory
-
-    @property
-    def global_step(self):
-        run = self._session.run
-        return -1 if run is None else run.global_step
 
     def record(self, name, tensor, collection="default"):
         """Records `tensor` (of the backend, or NumPy's) in the open step, or the next one, where the plan keeps
@@ -118,24 +106,3 @@ class Attached:
     def scalar(self, name, value, collection=""):
         """Records one number in the open step, or the next one, as `scalar/<name>`."""
         self._guarded(self._session.record_scalar, name, value, collection)
-
-    def _guarded(self, function, *arguments):
-        try:
-            if self._session.ensure_open():
-                function(*arguments)
-        except Exception as error:
-            self._session.guard.failed(f"recording {arguments[0]}", error)
-
-    def close(self, reason="completed", message=""):
-        """Ends the run: final weights, everything sealed. Later calls do nothing."""
-        self._session.finish(reason, message)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, value, traceback):
-        if kind is None:
-            self.close()
-        else:
-            self.close("exception", f"{kind.__name__}: {value}")
-        return False

@@ -19,6 +19,7 @@ import weakref
 import keras
 import numpy as np
 
+from ..ending import ARMED, OFF, OPEN, Ending
 from ..forecast import Forecast
 from ..guard import Guard, say
 from ..patches import Patches
@@ -29,7 +30,6 @@ from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
 from .values import Values
 
-ARMED, OPEN, OFF = "armed", "open", "off"
 #: Final weights are recorded of models that are gone by then, too, if their variables are not larger than this.
 KEPT_BYTES = 64 << 20
 WAITING = 64
@@ -37,7 +37,7 @@ WAITING = 64
 SEARCHES = 20
 
 
-class Session:
+class Session(Ending):
     """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
     Threads: events of other threads than the one that opened the run are ignored.
     """
@@ -295,26 +295,6 @@ class Session:
         for undo in self.on_disarm:
             undo()
         self.on_disarm.clear()
-
-    def forked(self):
-        """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
-        if self.state is OPEN:
-            self._ended = True
-            self.run.abandon()
-            self.state = OFF
-
-    def at_exit(self):
-        reason, message = "completed", ""
-        error = getattr(sys, "last_value", None)
-        if error is not None and not hasattr(sys, "ps1"):
-            reason, message = "exception", f"{type(error).__name__}: {error}"
-        try:
-            self.finish(reason, message)
-        except Exception as failure:
-            say(f"while ending the run: {failure}")
-
-    def _adaptor_error(self, text):
-        self.lost("adaptor_error", 1, text)
 
 
 def _bytes(variable):

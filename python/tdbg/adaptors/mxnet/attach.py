@@ -7,12 +7,14 @@ import numpy as np
 from mxnet.gluon import Block
 from mxnet.ndarray import NDArray
 
+from ..attached import AttachedRun
+from ..ending import ARMED, OFF, OPEN
 from ..guard import say
 from ..plan import resolve_plan
 from ..steps import EVAL, PREDICT, TRAIN
 from . import arrays
 from .blocks import NOT_WANTED
-from .session import ARMED, OFF, OPEN, Session
+from .session import Session
 
 _MODES = {"TRAIN": TRAIN, "EVAL": EVAL, "PREDICT": PREDICT}
 
@@ -101,23 +103,12 @@ def _take_over(session, models):
     return Attached(session)
 
 
-class Attached:
+class Attached(AttachedRun):
     """A training under watch, in the script's hands. A context manager: leaving it ends the run."""
 
     def __init__(self, session):
-        self._session = session
+        super().__init__(session)
         self._ids = {}
-
-    @property
-    def directory(self):
-        """The run directory; None before the first training event."""
-        run = self._session.run
-        return None if run is None else run.directory
-
-    @property
-    def global_step(self):
-        run = self._session.run
-        return -1 if run is None else run.global_step
 
     def set_mode(self, mode):
         """The mode of the evaluations to come: "eval", "predict"; None: as the adaptor sees it."""
@@ -156,17 +147,3 @@ class Attached:
         number = float(value.asscalar() if isinstance(value, NDArray) else value)
         ident = session.context.id("scalar/" + name, collection)
         session.soon(lambda: session.run.put_scalars([ident], [number], 0))
-
-    def close(self, reason="completed", message=""):
-        """Ends the run: final weights, everything sealed. Later calls do nothing."""
-        self._session.finish(reason, message)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, value, traceback):
-        if kind is None:
-            self.close()
-        else:
-            self.close("exception", f"{kind.__name__}: {value}")
-        return False

@@ -21,6 +21,7 @@ from mxnet.gluon import utils as gluon_utils
 from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
+from ..ending import ARMED, OFF, OPEN, Ending
 from ..forecast import Forecast
 from ..guard import Guard, say
 from ..patches import Patches
@@ -33,10 +34,9 @@ from .graphs import Graphs
 from .losses import Losses
 from .trainers import Trainers
 
-ARMED, OPEN, OFF = "armed", "open", "off"
 
 
-class Session:
+class Session(Ending):
     """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
     :param explicit: only Trainers of the models handed over by `add_model` are watched.
     Threads: events of other threads than the one that opened the run are ignored.
@@ -466,27 +466,6 @@ class Session:
         """Takes the replacements away; the run, if open, is not touched."""
         self.state = OFF
         self.patches.undo()
-
-    def forked(self):
-        """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
-        if self.state is OPEN:
-            self._ended = True
-            self.run.abandon()
-            self.state = OFF
-
-    def at_exit(self):
-        reason, message = "completed", ""
-        # The interpreter leaves an uncaught exception here before atexit runs, whoever replaced sys.excepthook.
-        error = getattr(sys, "last_value", None)
-        if error is not None and not hasattr(sys, "ps1"):
-            reason, message = "exception", f"{type(error).__name__}: {error}"
-        try:
-            self.finish(reason, message)
-        except Exception as failure:
-            say(f"while ending the run: {failure}")
-
-    def _adaptor_error(self, text):
-        self.lost("adaptor_error", 1, text)
 
 
 def _symbolic(args):

@@ -5,11 +5,13 @@ import os
 
 import torch
 
+from ..attached import AttachedRun
+from ..ending import ARMED, OFF, OPEN
 from ..guard import say
 from ..plan import resolve_plan
 from ..steps import EVAL, PREDICT, TRAIN
 from .params import NOT_WANTED
-from .session import ARMED, OFF, OPEN, Session
+from .session import Session
 
 _MODES = {"TRAIN": TRAIN, "EVAL": EVAL, "PREDICT": PREDICT}
 
@@ -95,23 +97,12 @@ def _take_over(session, models):
     return Attached(session)
 
 
-class Attached:
+class Attached(AttachedRun):
     """A training under watch, in the script's hands. A context manager: leaving it ends the run."""
 
     def __init__(self, session):
-        self._session = session
+        super().__init__(session)
         self._ids = {}
-
-    @property
-    def directory(self):
-        """The run directory; None before the first training event."""
-        run = self._session.run
-        return None if run is None else run.directory
-
-    @property
-    def global_step(self):
-        run = self._session.run
-        return -1 if run is None else run.global_step
 
     def set_mode(self, mode):
         """The mode of the steps to come: "eval", "predict" (of forwards that train nothing), "train" (where steps are
@@ -127,14 +118,6 @@ class Attached:
     def scalar(self, name, value, collection=""):
         """Records one number in the open step, or the next one, as `scalar/<name>`."""
         self._guarded(self._scalar, name, value, collection)
-
-    def _guarded(self, function, *arguments):
-        session = self._session
-        try:
-            if session.ensure_open():
-                function(*arguments)
-        except Exception as error:
-            session.guard.failed(f"recording {arguments[0]}", error)
 
     def _record(self, name, tensor, collection):
         session = self._session
@@ -156,17 +139,3 @@ class Attached:
         ident = session.context.id("scalar/" + name, collection)
         number = value.detach() if isinstance(value, torch.Tensor) else float(value)
         session.soon(lambda: session.put_number(ident, number))
-
-    def close(self, reason="completed", message=""):
-        """Ends the run: final weights, everything sealed. Later calls do nothing."""
-        self._session.finish(reason, message)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, value, traceback):
-        if kind is None:
-            self.close()
-        else:
-            self.close("exception", f"{kind.__name__}: {value}")
-        return False

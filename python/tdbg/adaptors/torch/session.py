@@ -14,6 +14,7 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
+from ..ending import ARMED, OFF, OPEN, Ending
 from ..forecast import Forecast
 from ..guard import Guard, say
 from ..patches import Patches
@@ -29,11 +30,10 @@ from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .params import NOT_WANTED, dtype_name
 
-ARMED, OPEN, OFF = "armed", "open", "off"
 BEFORE_CLIP = 2
 
 
-class Session:
+class Session(Ending):
     """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
     :param explicit: only optimizers of the models handed over by `add_model` are watched.
     :param force_lane: host tensors take the device lane (tests).
@@ -391,27 +391,6 @@ class Session:
         self.modules.remove()
         if self.forward is not None:
             self.forward.remove()
-
-    def forked(self):
-        """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
-        if self.state is OPEN:
-            self._ended = True
-            self.run.abandon()
-            self.state = OFF
-
-    def at_exit(self):
-        reason, message = "completed", ""
-        # The interpreter leaves an uncaught exception here before atexit runs, whoever replaced sys.excepthook.
-        error = getattr(sys, "last_value", None)
-        if error is not None and not hasattr(sys, "ps1"):
-            reason, message = "exception", f"{type(error).__name__}: {error}"
-        try:
-            self.finish(reason, message)
-        except Exception as failure:
-            say(f"while ending the run: {failure}")
-
-    def _adaptor_error(self, text):
-        self.lost("adaptor_error", 1, text)
 
 
 def _rank():
