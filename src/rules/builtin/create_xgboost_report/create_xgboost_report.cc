@@ -45,10 +45,12 @@ class CreateXgboostReport : public Rule {
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>*) override {
     bool readable = true;
-    const bool seen =
-        TakeNumbers(step) | TakeHyperparameters(step, &readable) | TakePredictions(step, &readable);
+    // All three are taken, whatever the first finds.
+    const bool numbers = TakeNumbers(step);
+    const bool hyperparameters = TakeHyperparameters(step, &readable);
+    const bool predictions = TakePredictions(step, &readable);
     if (!readable) return Judged::kIncomplete;
-    if (!seen) return Judged::kNotDue;
+    if (!numbers && !hyperparameters && !predictions) return Judged::kNotDue;
     data_.last_step = step.global_step();
     is_new_ = true;
     return Judged::kJudged;
