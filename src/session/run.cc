@@ -299,6 +299,8 @@ void Run::End(std::string_view reason, std::string_view message) {
     session::LeaveWord(impl_->place, reason, base::LocalFileSystem());
     impl_->TellTroubles();
     impl_->inert.store(true, std::memory_order_relaxed);
+    // Only now: whoever finds the lock free must find word of the end, too.
+    impl_->writer->Close();
   });
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/testing.h"
 #include "format/run_files.h"
 #include "plan/plan.h"
 
@@ -25,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using TheRun = tdbg::Run;  // a fixture has a Run of its own
 using testing::HasSubstr;
+using testing::Not;
 
 class RunTest : public testing::Test {
  protected:
@@ -275,6 +278,25 @@ TEST_F(RunTest, AfterTheEndCallsDoNothingAndCountersStay) {
   EXPECT_EQ(run->counters().steps, 1u);
   EXPECT_TRUE(run->losses().empty());
   EXPECT_EQ(run->global_step(), 0);
+}
+
+TEST_F(RunTest, AnEndedRunHoldsNothingAndItsCountersStay) {
+  auto run = Open();
+  Step(run.get());
+  run->CountLoss("device_late", 3, "cuda:0");
+  const std::string journal = directory_ + "/0/worker_0/journal";
+  ASSERT_THAT(base::Slurp("/proc/self/maps"), HasSubstr(journal));
+  run->End("completed");
+  // The object lives on, as one does in a notebook: neither the disk nor the address space may pay for it.
+  struct stat info;
+  ASSERT_EQ(::stat(journal.c_str(), &info), 0);
+  EXPECT_LT(info.st_blocks * 512, 64 << 10);
+  EXPECT_THAT(base::Slurp("/proc/self/maps"), Not(HasSubstr(journal)));
+  EXPECT_FALSE(base::LocalFileSystem().IsLocked(directory_ + "/0/worker_0/lock"));
+  ASSERT_EQ(run->losses().size(), 1u);
+  EXPECT_EQ(run->losses()[0].count, 3u);
+  EXPECT_GT(run->counters().bytes_sealed, 0u);
+  run->End("again");
 }
 
 TEST_F(RunTest, DefinitionsWithoutAValueAreNoLoss) {

@@ -33,7 +33,8 @@ WorkerWriter::~WorkerWriter() {
   impl_->journal->Rollback();
 }
 
-// After Abandon impl_ is null, and every call does nothing: the child of a fork may still hold the object.
+// After Close or Abandon impl_ is null, and every call does nothing: a script that has ended its run, or the
+// child of a fork, may still hold the object.
 
 void WorkerWriter::AppendTensorDef(const format::TensorDef& def) {
   if (impl_ != nullptr) impl_->journal->AppendTensorDef(def);
@@ -108,6 +109,15 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   }
 }
 
+void WorkerWriter::Close() {
+  if (impl_ == nullptr) return;
+  const Ring ring = impl_->drain->ring();
+  if (ring.header->ended.load(std::memory_order_relaxed) == 0 || ring.sealed() != ring.committed()) return;
+  const std::lock_guard guard(closing_);
+  last_ = Now();
+  impl_.reset();
+}
+
 void WorkerWriter::Abandon() {
   // Leaked on purpose: destructors would join a thread that does not exist in this process, and unlock and
   // write files that belong to the parent.
@@ -118,16 +128,25 @@ bool WorkerWriter::RoomForRaw(uint64_t bytes) const {
   return impl_ != nullptr && impl_->journal->RoomForRaw(bytes);
 }
 
+WorkerWriter::Counters WorkerWriter::Now() const {
+  if (impl_ == nullptr) return last_;
+  return {LossesIn(*impl_->header), impl_->handoff.first_error(),
+          impl_->handoff.bytes_sealed.load(std::memory_order_relaxed)};
+}
+
 std::vector<format::Loss> WorkerWriter::losses() const {
-  return impl_ != nullptr ? LossesIn(*impl_->header) : std::vector<format::Loss>();
+  const std::lock_guard guard(closing_);
+  return Now().losses;
 }
 
 Status WorkerWriter::last_error() const {
-  return impl_ != nullptr ? impl_->handoff.first_error() : OkStatus();
+  const std::lock_guard guard(closing_);
+  return Now().error;
 }
 
 uint64_t WorkerWriter::bytes_sealed() const {
-  return impl_ != nullptr ? impl_->handoff.bytes_sealed.load(std::memory_order_relaxed) : 0;
+  const std::lock_guard guard(closing_);
+  return Now().bytes_sealed;
 }
 
 }  // namespace tdbg::store

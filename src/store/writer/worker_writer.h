@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -85,6 +87,10 @@ class WorkerWriter {
 
   /// Records why the job ended and seals everything. Waits for the drain, at most `timeout_nanos`.
   void End(std::string_view json, int64_t timeout_nanos);
+  /// After End: ends the drain thread, gives the journal's disk space and memory back, releases the lock. The
+  /// counters stay; other calls do nothing from then on. Where something is unsealed (a disk that refuses),
+  /// nothing happens: the drain goes on trying for as long as the object lives.
+  void Close();
   /// Forgets everything without touching files or threads: for the child after fork().
   void Abandon();
 
@@ -98,8 +104,18 @@ class WorkerWriter {
 
  private:
   struct Impl;
+  /// What is left to ask of a closed one.
+  struct Counters {
+    std::vector<format::Loss> losses;
+    Status error;
+    uint64_t bytes_sealed = 0;
+  };
   explicit WorkerWriter(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  Counters Now() const;
+
+  std::unique_ptr<Impl> impl_;  // null once closed or abandoned
+  mutable std::mutex closing_;  // held while impl_ goes and while another thread may look at the counters
+  Counters last_;               // of a closed one
 };
 
 /// Seals what a dead process left in `worker_directory`'s journal into segments, leaves the journal empty of
