@@ -2,7 +2,7 @@
 # Every number the project promises, side by side with its rival, as ratios.
 #
 #   bench/run.sh [SECTION...]     sections: summary idle cpp latency rules keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
-#                                 hf-1 lightning-1 compiled-1 mxnet
+#                                 hf-1 lightning-1 compiled-1 mxnet xgboost
 #
 # Without a section: all of them, 25 minutes at most on 2 cores, no section longer than 4. OUT=DIR continues in the
 # folder of an earlier run: the table at the end has the newest figure of every section that ever ran there.
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-all="summary idle cpp latency rules keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet"
+all="summary idle cpp latency rules keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet xgboost"
 out=${OUT:-bench/out/$(date +%Y%m%d-%H%M%S)}
 rounds=25 seconds=150
 [ -n "${QUICK:-}" ] && rounds=6 seconds=30
@@ -80,6 +80,9 @@ for section in $sections; do
         ln -sfn "$("$python" -c 'import pathlib, tdbg; print(pathlib.Path(tdbg.__file__).parents[1])')/$part" "$out/package/$part"
       done
       PYTHONPATH=$out/package .venv-mxnet/bin/python bench/training/mxnet_gluon.py ${QUICK:+--repeat 10} --json "$out/mxnet.json" ;;
+    xgboost)
+      say "Time per round of XGBoost (bench/training/xgboost_rounds.py)"
+      "$python" bench/training/xgboost_rounds.py ${QUICK:+--repeat 1} --json "$out/xgboost.json" ;;
     *)
       say "Time per training step: ${section%-*}, ${section##*-} torch thread(s) (bench/training/overhead.py)"
       "$python" bench/training/overhead.py --models "${section%-*}" --threads "${section##*-}" --rounds "$rounds" \

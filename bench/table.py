@@ -70,12 +70,27 @@ def main():
         what = ", hybridized" if row["hybridized"] else ""
         line(f"mxnet{what}, loss {'read at every step' if row['loss_read'] else 'never read'}, against bare", f"{row['ratio']:.3f}",
              f"{row['bar']:.2f}", row["ratio"] <= row["bar"], f"  noise {row['noise']:.3f}")
+    for name, row in (read(folder, "keras_fit.json") or {"ratios": {}})["ratios"].items():
+        line(f"keras fit: {name}, CPU against bare", f"{row['cpu']:.3f}", f"{row['bar']:.2f}", row["cpu"] <= row["bar"],
+             f"  wall {row['wall']:.3f}")
+    for row in read(folder, "xgboost.json") or []:
+        share, rounds = row["shap_share"], row["rounds"]
+        line(f"xgboost, {rounds} rounds: metrics and importances, against bare", f"{row['importances']:.3f}", "1.15",
+             row["importances"] <= 1.15, f"  noise {row['noise']:.3f}")
+        if bar := {100: 8, 300: 20}.get(rounds):
+            line(f"xgboost, {rounds} rounds: average SHAP, of what full passes add", f"{share:.3f}", f"1/{bar}", share <= 1 / bar)
     if cpp := read(folder, "cpp.json"):
         line("C++ loop, 200 tensors of 64 KiB: a step, times reading them once", f"{cpp['ratio']:.2f}", "2.50",
              cpp["ratio"] <= 2.5 and cpp["complete"], f"  in the caches {cpp['in_caches']:.1f}")
     if latency := read(folder, "latency.json"):
         line("faulty step to event, median, ms", f"{latency['median_ms']:.1f}", "20", latency["median_ms"] <= 20)
         line("faulty step to event, 99th percentile, ms", f"{latency['p99_ms']:.1f}", "100", latency["p99_ms"] <= 100)
+    if rules := read(folder, "rules.json"):
+        if ratio := rules["vanishing"].get("ratio"):
+            line("replaying VanishingGradient, times smdebug's speed (scaled)", f"{ratio:.0f}", "1000", ratio >= 1000)
+        ratio, share = rules["check"]["ratio"], rules["watcher"]["share_of_a_core"]
+        line("checking every summary rule, times reading the summaries", f"{ratio:.2f}", "3", ratio <= 3)
+        line("watching 300 tensors at 100 steps/s, of a core", f"{share:.3f}", "0.10", share <= 0.1)
     for text, share, bar in (read(folder, "reading.json") or {"rows": []})["rows"]:
         line(f"reading: {text}, of smdebug's time", f"1/{1 / share:.0f}", f"1/{1 / bar:.0f}", share <= bar)
     for text, size, bar in (read(folder, "reading.json") or {"bytes": []})["bytes"]:

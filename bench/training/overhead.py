@@ -31,6 +31,7 @@ DRIVEN = {name: (WORKER.with_name("driven.py"), "hf") for name in ("hf", "lightn
 
 # variant -> (environment, flags for `tdbg run`, or None where tdbg is not in the process, what it is)
 DEFAULT = ["--rule", "vanishing_gradient", "--rule", "loss_not_decreasing"]
+CHANGES = ["--rule", "weight_update_ratio", "--rule", "unchanged_tensor", "collection_names=weights"]
 ALL = {
     "bare": ("", None, "nothing attached"),
     "bare again": ("", None, "the same, to show the noise"),
@@ -49,9 +50,10 @@ ALL = {
         "tdbg: statistics, losses, context; DeadRelu and SaturatedActivation, every step; no raw values",
     ),
     "changes": (
-        "", ["--rule", "weight_update_ratio", "--rule", "unchanged_tensor", "collection_names=weights"],
-        "tdbg: the same; WeightUpdateRatio and UnchangedTensor at their interval",
+        "", ["--summaries", "off", *CHANGES],
+        "tdbg: WeightUpdateRatio and UnchangedTensor at their interval, and nothing that they do not need",
     ),
+    "changes too": ("", DEFAULT + CHANGES, "the default, and the same two rules: read it against the default"),
     "smdebug_raw": ("smdebug", None, "smdebug 1.0.34: the same raw tensors, every step"),
     "smdebug_parameters": ("smdebug", None, "smdebug 1.0.34: raw parameters and gradients, every step"),
     "hand_rolled": ("", None, "mean, std, norm, abs-max by torch and .item()"),
@@ -65,7 +67,7 @@ TABLES = {
         "bare", "bare again", "idle", "default", "outputs", "raw", "smdebug_raw", "hand_rolled", "wandb",
         "tensorboard", "trainscope", "trainscope_every_step",
     ],
-    "units": ["bare", "bare again", "default", "units", "changes"],
+    "units": ["bare", "bare again", "default", "units", "changes", "changes too"],
     "transformer": ["bare", "bare again", "idle", "default", "outputs", "hand_rolled", "wandb", "trainscope_every_step"],
     "hf": ["bare", "bare again", "default"],
     "lightning": ["bare", "bare again", "default"],

@@ -1,6 +1,6 @@
 """What recording costs an XGBoost training: ratios, interleaved in one process.
 
-    bench/training/xgboost_rounds.py [--rounds 100] [--repeat 7]
+    bench/training/xgboost_rounds.py [--rounds 100 300] [--repeat 5] [--json FILE]
 
 Rows: metrics and importances every 5 rounds against bare; exact average SHAP every 5 rounds, the time it adds against
 the time that predict(pred_contribs=True) over all trees at the same rounds adds.
@@ -81,7 +81,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, nargs="*", default=[100, 300])
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json")
     options = parser.parse_args()
+    figures = []
     for rounds in options.rounds:
         cases = {
             "bare": lambda: train(rounds),
@@ -102,6 +104,11 @@ def main():
             print(f"  {name:26} {median[name] / bare:8.3f} of bare   ({ratios[0]:.3f} to {ratios[-1]:.3f})")
         added = (median["average SHAP"] - bare) / (median["full passes"] - bare)
         print(f"  average SHAP adds 1/{1 / added:.1f} of what full passes add")
+        figures.append({"rounds": rounds, "importances": median["metrics and importances"] / bare,
+                        "noise": median["bare again"] / bare, "shap_share": added})
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
     return 0
 
 
