@@ -30,7 +30,8 @@ def row(record):
              for name, why in checks.items() if why.startswith("known: ")]
     passed = sum(why == "passed" for why in checks.values())
     verdict = f"{passed} of {len(checks)}" + ("" if not known else "; known: " + "; ".join(known))
-    return [record["framework"], f"{record['version']}, Python {record['python']}", kept,
+    version = record["version"] + (f", Python {record['python']}" if record["python"] else "")
+    return [record["framework"], version, kept,
             "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items()), verdict]
 
 

@@ -40,6 +40,12 @@ def test_a_row_says_what_the_run_did(root):
     assert root.main("--check") == 0
 
 
+def test_a_framework_without_a_python_names_none(root):
+    root.record(python=None)
+    root.main()
+    assert "| Boost | 1.0 | **metrics**" in root.page.read_text()
+
+
 def test_versions_move_and_what_is_verified_does_not(root, capsys):
     root.record()
     root.main()

@@ -42,9 +42,9 @@ def pytest_sessionfinish(session):
         if {name.partition("[")[0] for name in checks} != wanted:
             continue        # a selection says nothing of the rest
         framework, folder = kind.framework, kind.__module__.split(".")[-2]
-        record = {"framework": framework.title, "version": framework.version(), "python": platform.python_version(),
-                  "collections": list(framework.names), "default": list(framework.default), "absent": framework.absent,
-                  "checks": checks}
+        record = {"framework": framework.title, "version": framework.version(),
+                  "python": platform.python_version() if framework.python else None, "collections": list(framework.names),
+                  "default": list(framework.default), "absent": framework.absent, "checks": checks}
         place = ROOT / "build" / "conformance"
         place.mkdir(parents=True, exist_ok=True)
         alone = sum(other.__module__ == kind.__module__ for other in _checked) == 1

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import pathlib
+import pickle
+import sys
 
 #: The built-in collections of tensors. Every framework has each of them, or says why it cannot.
 COLLECTIONS = ("weights", "biases", "gradients", "losses", "metrics", "outputs", "inputs", "optimizer_variables", "labels",
                "predictions", "hyperparameters", "feature_importance", "average_shap", "full_shap", "trees")
 
 STEPS = 4
+CHILD = pathlib.Path(__file__).with_name("child.py")
 
 
 @dataclasses.dataclass
@@ -64,6 +68,9 @@ class Framework:
     #: [(owner, attribute)]: what the adaptor replaces. After the watch is over they are what they were.
     replaced: tuple = ()
 
+    #: Does it train in a Python? The table then names that, too.
+    python = True
+
     def version(self):
         """"2.13.0": of the framework."""
         raise NotImplementedError
@@ -98,3 +105,12 @@ class Framework:
         import tdbg
         with tdbg.attach(framework=self.adaptor, dir=str(directory), config=config) as run:
             yield run
+
+    def command(self, out, scenario):
+        """Trains in a process of its own, which does not know of tdbg and leaves what it saw in the file `out`: child.py."""
+        return [sys.executable, str(CHILD), f"{type(self).__module__}:{type(self).__name__}", out, scenario]
+
+    def left(self, out) -> Trained:
+        """What such a process left."""
+        with open(out, "rb") as file:
+            return pickle.load(file)

@@ -9,11 +9,9 @@ import itertools
 import json
 import os
 import pathlib
-import pickle
 import re
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -22,7 +20,6 @@ from .framework import COLLECTIONS, Step
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOME = os.environ.get("TDBG_HOME", str(ROOT / "python"))
-CHILD = pathlib.Path(__file__).with_name("child.py")
 NOTHING = {"summaries": {"every": 0}, "context": False, "record_end": False, "rules": [],
            "collections": {c: {"summaries": False} for c in ("weights", "biases", "gradients", "losses", "metrics")}}
 SECONDS = 240
@@ -113,10 +110,9 @@ class Conformance:
             assert getattr(owner, name) is original, f"{owner.__name__}.{name} was left replaced"
 
     def child(self, scenario, launched=True, **environment):
-        """Runs child.py, under `tdbg run` where `launched`; (what the training saw, stderr)."""
-        out = self.directory + ".pickle"
-        kind = type(self.framework)
-        command = [sys.executable, str(CHILD), f"{kind.__module__}:{kind.__name__}", out, scenario]
+        """Trains in a process of its own, under `tdbg run` where `launched`; (what the training saw, stderr)."""
+        out = self.directory + ".seen"
+        command = self.framework.command(out, scenario)
         if launched:
             config = pathlib.Path(self.directory + ".json")
             config.write_text(json.dumps(self.config()))
@@ -125,8 +121,7 @@ class Conformance:
         env.update(TDBG_HOME=HOME, TDBG_STRICT="1", **environment)
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == 0, done.stderr
-        with open(out, "rb") as file:
-            return pickle.load(file), done.stderr
+        return self.framework.left(out), done.stderr
 
     # ---- checks
 
@@ -258,8 +253,7 @@ class Conformance:
         assert "Traceback" not in err
         runs = self.runs()
         assert not (found := self.difference(runs[0], trained.steps)), found
-        with open(self.directory + ".pickle.spawned", "rb") as file:
-            spawned = pickle.load(file)
+        spawned = self.framework.left(self.directory + ".seen.spawned")
         assert spawned.result == trained.result
         for trial in runs[1:]:
             assert not (found := self.difference(trial, spawned.steps)), found
