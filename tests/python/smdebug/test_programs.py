@@ -24,7 +24,7 @@ if not any((pathlib.Path(HOME) / "tdbg").glob("_capture*.so")):
 
 NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration",
          "event_files", "xgboost_hook", "checkpoints", "analysis",
-         "own_hook"]
+         "own_hook", "example_torch", "example_xgboost"]
 
 
 def run(python, out, **environment):

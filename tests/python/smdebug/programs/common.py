@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -29,6 +31,16 @@ def batch(n=4):
 
 def tell(what):
     sys.stdout.write("\nRESULT " + json.dumps(what) + "\n")
+
+
+def run_example(path, *arguments):
+    """A script of examples/ in a process of its own, under this environment's smdebug."""
+    example = pathlib.Path(__file__).resolve().parents[4] / "examples" / path
+    code = "import sys, runpy; sys.path.insert(0, sys.argv.pop(1)); import xgboost_for_real; del sys.argv[0]; "
+    code += "sys.path.insert(0, sys.argv[0].rpartition('/')[0]); runpy.run_path(sys.argv[0], run_name='__main__')"
+    tests = pathlib.Path(__file__).resolve().parents[1]
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(tests), str(example), *arguments], check=True,
+                   stdout=subprocess.DEVNULL)
 
 
 def values_of(tensor, modes):
