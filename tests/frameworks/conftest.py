@@ -19,8 +19,8 @@ collect_ignore = [
 ]
 
 
-# What a conformance run verified, for the table in docs/frameworks.md: build/conformance/FOLDER.json (FOLDER-CLASS.json where
-# a folder has several), written where every check of the framework ran (tools/frameworks_table.py reads it).
+# What a conformance run verified, for the table in docs/frameworks.md: build/conformance/FOLDER.json (FOLDER-CLASS.json or
+# FOLDER-RECORD.json where a folder has several), written where every check of the framework ran (tools/frameworks_table.py reads it).
 _checked = {}
 
 
@@ -48,4 +48,5 @@ def pytest_sessionfinish(session):
         place = ROOT / "build" / "conformance"
         place.mkdir(parents=True, exist_ok=True)
         alone = sum(other.__module__ == kind.__module__ for other in _checked) == 1
-        (place / (f"{folder}.json" if alone else f"{folder}-{kind.__name__}.json")).write_text(json.dumps(record, indent=1) + "\n")
+        parts = [folder, *([] if alone else [kind.__name__]), *([framework.record] if framework.record else [])]
+        (place / ("-".join(parts) + ".json")).write_text(json.dumps(record, indent=1) + "\n")

@@ -49,6 +49,8 @@ class Framework:
     title = ""
     #: Folder of python/tdbg/adaptors.
     adaptor = ""
+    #: Tells the record of what was verified from others of the same folder, where each has a process of its own.
+    record = ""
     #: Collection -> the names that train() must give it: literally, as the specification has them.
     names: dict = {}
     #: Collections recorded when nothing is configured.

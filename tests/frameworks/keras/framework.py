@@ -1,5 +1,5 @@
-"""Keras on TensorFlow in the conformance suite: a perceptron of two layers under `fit`, four steps with momentum, then the
-evaluation of the epoch. Values leave the compiled step in variables, which the model and the optimizer assign."""
+"""Keras in the conformance suite, on the backend that KERAS_BACKEND names: a perceptron of two layers under `fit`, four steps
+with momentum, then the evaluation of the epoch. How values leave a compiled step by themselves is the backend's affair: `Kept`."""
 
 import os
 
@@ -7,30 +7,74 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras  # noqa: E402
 import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
 from frameworks.conformance.framework import STEPS, Framework, Step, Trained  # noqa: E402
 from keras import layers  # noqa: E402
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer  # noqa: E402
 from keras.src.trainers import trainer as base_trainer  # noqa: E402
 
+BACKEND = keras.backend.backend()
 BATCH = 4
 VARIABLES = ("hidden/kernel", "hidden/bias", "scores/kernel", "scores/bias")
 GRADIENTS = {path: f"gradients/{path}Grad" for path in VARIABLES}
 TREES = "there are no trees"
+WAITS = "{} waits in them for threads that were not forked, with tdbg or without"
 
+if BACKEND == "tensorflow":
+    import tensorflow as tf
 
-class Kept:
-    """Copies of tensors of a compiled step. TensorFlow's own variables, which Keras does not count as the model's."""
+    VERSION = f"TensorFlow {tf.__version__}"
+    REPLACED = ((tf.GradientTape, "gradient"),)
 
-    def __init__(self, **shapes):
-        self._variables = {name: tf.Variable(tf.zeros(shape), trainable=False) for name, shape in shapes.items()}
+    class Kept:
+        """Copies of tensors of a compiled step. TensorFlow's own variables, which Keras does not count as the model's."""
 
-    def keep(self, name, tensor):
-        if self._variables[name].shape == tensor.shape:     # while Keras builds the model, it may have none
-            self._variables[name].assign(tensor)
+        def __init__(self, **shapes):
+            self._variables = {name: tf.Variable(tf.zeros(shape), trainable=False) for name, shape in shapes.items()}
 
-    def __getitem__(self, name):
-        return self._variables[name].numpy()
+        def keep(self, name, tensor):
+            if self._variables[name].shape == tensor.shape:     # while Keras builds the model, it may have none
+                self._variables[name].assign(tensor)
+
+        def __getitem__(self, name):
+            return self._variables[name].numpy()
+
+elif BACKEND == "jax":
+    import jax
+
+    VERSION = f"JAX {jax.__version__}"
+    REPLACED = ((jax, "value_and_grad"), (jax, "grad"))
+
+    class Kept:
+        """Copies of tensors of a compiled step, which tells them to this process while it runs."""
+
+        def __init__(self, **_):
+            self._arrays = {}
+
+        def keep(self, name, tensor):
+            jax.debug.callback(lambda value: self._arrays.update({name: np.array(value)}), tensor)
+
+        def __getitem__(self, name):
+            jax.effects_barrier()
+            return self._arrays[name]
+
+else:
+    import torch
+
+    VERSION = f"PyTorch {torch.__version__}"
+    REPLACED = ()
+
+    class Kept:
+        """Copies of tensors; nothing is compiled."""
+
+        def __init__(self, **_):
+            self._arrays = {}
+
+        def keep(self, name, tensor):
+            if not tensor.is_meta:      # while Keras builds the model
+                self._arrays[name] = tensor.detach().clone().numpy()
+
+        def __getitem__(self, name):
+            return self._arrays[name]
 
 
 class Remembering(keras.optimizers.SGD):
@@ -66,7 +110,8 @@ class Net(keras.Model):
 
 
 class Keras(Framework):
-    title = "Keras 3 on TensorFlow"
+    title = f"Keras 3 on {VERSION.split()[0]}"
+    record = "" if BACKEND == "tensorflow" else BACKEND
     adaptor = "keras"
     second = "same run"
     late = "step"
@@ -75,8 +120,7 @@ class Keras(Framework):
                 (base_optimizer.BaseOptimizer, "__init__"), (base_optimizer.BaseOptimizer, "apply"),
                 (loss_scale_optimizer.LossScaleOptimizer, "apply"),
                 (loss_scale_optimizer.LossScaleOptimizer, "stateless_apply"), (base_trainer.Trainer, "_compute_loss"),
-                (keras.callbacks.CallbackList, "on_epoch_end"), (keras.layers.Layer, "__call__"),
-                (tf.GradientTape, "gradient"))
+                (keras.callbacks.CallbackList, "on_epoch_end"), (keras.layers.Layer, "__call__"), *REPLACED)
     names = {
         "weights": ["hidden/weights/hidden/kernel:0", "scores/weights/scores/kernel:0"],
         "biases": ["hidden/weights/hidden/bias:0", "scores/weights/scores/bias:0"],
@@ -94,10 +138,10 @@ class Keras(Framework):
     }
     absent = {"hyperparameters": "a script's own; the optimizer's are in the context", "feature_importance": TREES,
               "average_shap": TREES, "full_shap": TREES, "trees": TREES,
-              "forked children": "TensorFlow waits in them for threads that were not forked, with tdbg or without"}
+              **({} if BACKEND == "torch" else {"forked children": WAITS.format(VERSION.split()[0])})}
 
     def version(self):
-        return f"{keras.__version__} on TensorFlow {tf.__version__}"
+        return f"{keras.__version__} on {VERSION}"
 
     def train(self, steps=STEPS, after_step=None):
         keras.backend.clear_session()
@@ -121,6 +165,7 @@ class Keras(Framework):
 
         class Watching(keras.callbacks.Callback):
             def on_train_batch_begin(self, batch, logs=None):
+                synchronize(model)
                 self.before = {**weights(model), **{v.path + ":0": copy(v) for v in model.optimizer.variables}}
 
             def on_train_batch_end(self, batch, logs=None):
@@ -146,6 +191,28 @@ class Keras(Framework):
         return "net/" + name if name.startswith(("hidden/", "scores/")) else name
 
     def train_two(self):
+        return self._two_in_one_step() if BACKEND == "tensorflow" else self._two_in_turn()
+
+    def _two_in_turn(self):
+        """A generator and a discriminator, each a model of its own, batch by batch: a step is a step of one of them."""
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(12)
+        kept = Kept()
+        models, recorded = [], []
+        for name, shape in (("judged", (3, 1)), ("made", (2, 3))):
+            model = keras.Sequential([keras.Input((shape[0],)), layers.Dense(shape[1], name=name)], name=f"{name}_model")
+            model.compile(Remembering(kept, 0.1), keras.losses.MeanSquaredError())
+            models.append((model, name, shape))
+        for _ in range(STEPS // 2):
+            for model, name, shape in models:
+                values = weights(model)
+                model.train_on_batch(np.random.randn(BATCH, shape[0]).astype(np.float32), np.ones((BATCH, shape[1]), np.float32))
+                values.update({f"gradients/{name}/{leaf}Grad": kept[f"{name}_{leaf}"] for leaf in ("kernel", "bias")})
+                recorded.append(Step("TRAIN", values))
+        return [Trained(recorded, b"".join(result(recorded, None, model) for model, _, _ in models),
+                        {k: v for model, _, _ in models for k, v in weights(model).items()})]
+
+    def _two_in_one_step(self):
         """A generator and a discriminator in one `train_step`, with an optimizer each: one step is a step of both."""
         keras.backend.clear_session()
         keras.utils.set_random_seed(12)
@@ -186,6 +253,12 @@ class Keras(Framework):
         return [Trained(recorded, result(recorded, history, model), weights(model))]
 
 
+def synchronize(model):
+    """On JAX, weights and the rest are in a state of the loop's own until somebody asks."""
+    if BACKEND == "jax":
+        model.jax_state_sync()
+
+
 def copy(variable):
     return np.array(keras.ops.convert_to_numpy(variable))
 
@@ -199,6 +272,8 @@ def result(recorded, history, model):
     """The next random numbers tell in which state those are."""
     arrays = [copy(v) for v in (*model.weights, *(model.optimizer.variables if model.optimizer else ()))]
     arrays += [v for step in recorded for v in step.values.values()]
-    arrays += [np.float64(v) for _, values in sorted(history.history.items()) for v in values]
-    arrays += [tf.random.uniform((8,)).numpy(), np.random.rand(8)]
+    arrays += [np.float64(v) for _, values in sorted(history.history.items()) for v in values] if history else []
+    arrays += [copy(keras.random.uniform((8,))), np.random.rand(8)]
+    arrays += [tf.random.uniform((8,)).numpy()] if BACKEND == "tensorflow" else []
+    arrays += [torch.rand(8).numpy()] if BACKEND == "torch" else []
     return b"".join(a.tobytes() for a in arrays)
