@@ -55,6 +55,14 @@ def test_a_loop_with_a_tape(tmp_path, kind):
     assert state == loop(kind)[3]
 
 
+def test_a_model_that_nobody_trains_takes_no_names_away(tmp_path):
+    fresh()
+    idle = dense()
+    idle.add(keras.layers.ReLU())       # larger, and its layers are called as those of what is trained
+    _, trial = recorded(lambda: loop("eager"), tmp_path / "run", EVERYTHING)
+    assert "hidden/weights/hidden/kernel:0" in trial.tensor_names() and idle.built
+
+
 def test_a_function_that_xla_compiles_is_left_alone_and_that_is_said(tmp_path, capfd):
     import tensorflow as tf
 
