@@ -138,6 +138,6 @@ def test_functions_that_are_gone_are_said_at_once(monkeypatch, capsys):
     session = Session(lambda **options: pytest.fail("nothing to open"), {})
     monkeypatch.setattr(session, "functions", lambda: [("train", [os]), ("cv", [xgb])])
     session.install()
-    session.uninstall()
+    session.disarm()
     assert capsys.readouterr().err.splitlines() == [
         "tdbg: xgboost has no function 'train' where it was: its trainings by it are not recorded"]

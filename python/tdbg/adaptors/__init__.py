@@ -12,7 +12,23 @@ def arm(framework):
 
 
 def attach(model=None, config=None, dir=None, framework="torch", **options):
-    """Records the training of `model`; see attach of tdbg.adaptors.torch, or of the framework named."""
+    """Records this training. Raises on bad configuration, never later.
+
+    :param model: the model (or list of models) to watch; None: whatever trains. Boosting libraries make their models
+        themselves, and every training call that follows is recorded.
+    :param config: a dict (the schema of docs/configuration.md), a path of a YAML or JSON file, or None for the defaults:
+        statistics of weights, gradients and losses at every step.
+    :param dir: the run directory; default: $TDBG_RUN, else a fresh one under tdbg-runs/.
+    :param framework: one of FRAMEWORKS.
+    :param options: passed on to Run.open (rank, world_size, step_base).
+    :returns: an object with `directory`, `close()` and a context manager's methods; where the loop is the script's, with
+        `record(name, tensor)`, `scalar(name, value)` and `set_mode(mode)` as well.
+
+    Under `tdbg run` the launcher's run and plan are used and `config` is left alone, unless `dir` names another run.
+    Call it after the model is built and before the first step; before the first call of the model, if outputs of what is
+    inside it are wanted (torch; a hybridized block of MXNet). A Keras model that has trained already is watched from its
+    next batch on.
+    """
     if framework not in FRAMEWORKS:
         raise ValueError(f"no adaptor for {framework!r}; there are: {', '.join(FRAMEWORKS)}")
     module = importlib.import_module(f"{__name__}.{framework}")

@@ -1,15 +1,15 @@
-"""What `attach` returns, as far as it is the same for every framework that is one run a process."""
+"""What `attach` returns, as far as it is the same for every framework."""
 
 
 class AttachedRun:
-    """A training under watch, in the script's hands. A context manager: leaving it ends the run."""
+    """What is under watch, in the script's hands. A context manager: leaving it ends the watch, and the run with it."""
 
     def __init__(self, session):
         self._session = session
 
     @property
     def directory(self):
-        """The run directory; None before the first training event."""
+        """The run directory (of the latest training, where each has its own); None before the first training event."""
         run = self._session.run
         return None if run is None else run.directory
 
@@ -27,7 +27,7 @@ class AttachedRun:
             self._session.guard.failed(f"recording {arguments[0]}", error)
 
     def close(self, reason="completed", message=""):
-        """Ends the run: final weights, everything sealed. Later calls do nothing."""
+        """Ends the watch: final weights, everything sealed. Later calls do nothing."""
         self._session.finish(reason, message)
 
     def __enter__(self):

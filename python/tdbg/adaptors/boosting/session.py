@@ -4,35 +4,31 @@ and each call gets a run of its own. Knows no library.
 
 import functools
 import inspect
-import os
 import threading
 
+from ..ending import ARMED, OFF
 from ..guard import Guard, say
 from ..patches import Patches
-from ..plan import resolve_plan
 
 #: Trainings of one process that get a run of their own (a search over parameters may make thousands).
 MAX_TRAININGS = 32
 
 
-def _open_run(**options):
-    from ..._capture import Run
-    return Run.open(**options)
-
-
 class Session:
-    """What holds for the whole process: the patches, and which training is which run.
+    """What holds for the whole process: the patches, and which training is which run. It is ARMED until it is OFF: each
+    training opens a run, and ends it.
 
     A library says in a subclass what it is called (`name`), which functions are replaced (`functions()`) and what is
     added to a call of one of them (`prepare()`).
     """
 
     name = ""
+    accepts = None          # the library makes its models itself
 
     def __init__(self, open_run, options):
         self._open_run, self._options = open_run, dict(options)
-        self.guard = Guard(self.name, self._lost, self.uninstall)
-        self.closed = False
+        self.guard = Guard(self.name, self._lost, self.disarm)
+        self.state = ARMED
         self._patches = Patches()
         self._lock = threading.Lock()
         self._count, self._runs = 0, 1
@@ -57,21 +53,29 @@ class Session:
             wrapper = getattr(owners[0], name)
             for owner in owners[1:]:        # those that imported it by name
                 self._patches.replace([owner], name, lambda original, wrapper=wrapper: wrapper)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
 
-    def uninstall(self):
+    def watch(self, models):
+        """Whatever trains from here on."""
+
+    def disarm(self):
+        """Takes the patches away; trainings in progress are recorded to their end."""
+        self.state = OFF
         self._patches.undo()
 
-    def close(self):
-        self.closed = True
-        self.uninstall()
+    def finish(self, reason, message=""):
+        """No training that begins later is recorded. One that is in progress was not the watch's to complete: whatever
+        the reason, its run ends as `closed`. Idempotent."""
+        self.disarm()
         for training in list(self._open):
-            training.finish("closed")
+            self._seal(training, "closed", message)
+
+    def at_exit(self):
+        """Trainings have ended by themselves."""
 
     @property
-    def directory(self):
-        return None if self._latest is None else self._latest.directory
+    def run(self):
+        """Of the latest training."""
+        return self._latest
 
     def number(self):
         """Takes a number for a training call that is about to begin; None if this process has had enough of them."""
@@ -117,7 +121,7 @@ class Session:
         return call
 
     def _prepare(self, signature, name, args, kwargs):
-        if self.closed:
+        if self.state is OFF:
             return None
         try:
             bound = signature.bind(*args, **kwargs)
@@ -128,81 +132,21 @@ class Session:
 
     def _ended(self, training, reason, message=""):
         self._open.remove(training)
+        self._seal(training, reason, message)
+
+    def _seal(self, training, reason, message):
         try:
             training.finish(reason, message)
         except Exception as error:
             self.guard.failed("the end of a training", error)
 
-    def _forked(self):
+    def forked(self):
         """In the child of a fork: it is not the run's worker. One that was made before there was a run may still train."""
         for training in self._open:
             training.abandon()
         if self._first is not None:
-            self.closed = True
-            self.uninstall()
+            self.disarm()
 
     def _lost(self, text):
         if self._latest is not None:
             self._latest.count_loss("adaptor_error", 1, text)
-
-
-class Attached:
-    """The trainings of this process under watch, in the script's hands. A context manager: leaving it ends the watch."""
-
-    def __init__(self, session):
-        self._session = session
-
-    @property
-    def directory(self):
-        """The run directory of the latest training; None before the first."""
-        return self._session.directory
-
-    def close(self):
-        """No training that begins later is recorded. Later calls do nothing."""
-        self._session.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, value, traceback):
-        self.close()
-        return False
-
-
-class Door:
-    """`arm` and `attach` of one library; `session` makes its Session."""
-
-    def __init__(self, session):
-        self._make = session
-        self._session = None
-
-    def arm(self, open_run=None, **options):
-        """Records every training of this process. Nothing is written before there is one. Idempotent.
-
-        :param open_run: called with Run.open's keyword arguments at each training's begin; default: Run.open.
-        """
-        if self._session is None or self._session.closed:
-            self._session = self._make(open_run or _open_run, options)
-            self._session.install()
-        return self._session
-
-    def attach(self, model=None, config=None, dir=None, open_run=None, **options):
-        """Records the trainings that follow in this process; returns an `Attached`. Raises on bad configuration, never later.
-
-        :param model: not used: the library makes its models itself
-        :param config, dir: as for tdbg.adaptors.torch.attach
-        :param options: passed on to Run.open
-        """
-        launched = bool(os.environ.get("TDBG_RUN")) and dir is None
-        if launched and open_run is None:
-            if config is not None:
-                say("attach: the run and its configuration are those of `tdbg run`; `config` is not used")
-            return Attached(self.arm(open_run, **options))
-        if self._session is not None:
-            self._session.close()
-        directory, plan = (dir, "") if open_run is not None else resolve_plan(dir, config)
-        options.setdefault("directory", directory or "")
-        if plan:
-            options.setdefault("plan_json", plan)
-        self._session = None
-        return Attached(self.arm(open_run, **options))

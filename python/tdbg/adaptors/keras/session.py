@@ -42,6 +42,8 @@ class Session(Ending):
     Threads: events of other threads than the one that opened the run are ignored.
     """
 
+    accepts = keras.Model, "a keras.Model"
+
     def __init__(self, open_run, options=None):
         self._open_run, self.options = open_run, dict(options or {})
         self.state = ARMED
@@ -75,14 +77,17 @@ class Session(Ending):
         missing = patching.patch(self.patches, self)
         if missing:
             say(f"Keras {keras.__version__} has no {', '.join(missing)}: what depends on it is not captured")
+        if self.backend.name == "tensorflow":
+            from .. import tensorflow
+            tensorflow.arm()
+            self.on_disarm.append(tensorflow.disarm)
 
-    def catch_up(self):
+    def watch(self, models):
+        """What the script handed over: where there is any, no other model is watched. One that trains already is seen
+        from its next batch on."""
+        self._only += map(weakref.ref, models)
         if self.backend is not None:
             patching.catch_up(self)
-
-    def only(self, model):
-        """Of all models, those that the script named are watched."""
-        self._only.append(weakref.ref(model))
 
     def watches(self, model):
         if self.state is OFF or self.elsewhere():
@@ -169,9 +174,11 @@ class Session(Ending):
         self._learned += 1
         layers = [o for o in gc.get_objects() if issubclass(type(o), keras.layers.Layer) and hasattr(o, "_layers")]
         models = [m for m in layers if isinstance(m, keras.Model)]
+        wanted = set(map(id, variables))        # other models must not take names away, least of all those nobody has any more
         for model in sorted(models, key=lambda m: -len(m._flatten_layers())):
-            self.names.learn(model)
-            if any(v is w for v in variables for w in model.trainable_variables):
+            if not wanted.isdisjoint(map(id, model.weights)):
+                self.names.learn(model)
+            if not wanted.isdisjoint(map(id, model.trainable_variables)):
                 self.trained(model)
         for layer in layers:
             if any(v is w for v in variables for w in layer._trainable_variables):

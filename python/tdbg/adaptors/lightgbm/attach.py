@@ -3,8 +3,9 @@
 import lightgbm
 from lightgbm import engine as _engine
 
-from ..boosting.session import Door
+from ..attached import AttachedRun
 from ..boosting.session import Session as _Session
+from ..door import Door
 from .training import Training
 
 
@@ -43,5 +44,5 @@ class Callback:
         self._training.round_ended(env.model, env)
 
 
-_door = Door(Session)
+_door = Door(Session, AttachedRun)
 arm, attach = _door.arm, _door.attach

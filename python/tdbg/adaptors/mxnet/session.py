@@ -35,12 +35,13 @@ from .losses import Losses
 from .trainers import Trainers
 
 
-
 class Session(Ending):
     """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
     :param explicit: only Trainers of the models handed over by `add_model` are watched.
     Threads: events of other threads than the one that opened the run are ignored.
     """
+
+    accepts = Block, "a gluon.Block"
 
     def __init__(self, open_run, options=None, explicit=False):
         self.open_run, self.options, self.explicit = open_run, dict(options or {}), explicit
@@ -228,6 +229,12 @@ class Session(Ending):
             self.disarm()
 
     # Models -------------------------------------------------------------------------------------------------
+
+    def watch(self, models):
+        """What the script handed over: where there is any, Trainers of nothing else are watched."""
+        self.explicit |= bool(models)
+        for model in models:
+            self.add_model(model)
 
     def add_model(self, block):
         self._models.append(weakref.ref(block))

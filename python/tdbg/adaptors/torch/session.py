@@ -40,6 +40,8 @@ class Session(Ending):
     Threads: events of other threads than the one that opened the run are ignored.
     """
 
+    accepts = torch.nn.Module, "a torch.nn.Module"
+
     def __init__(self, open_run, options=None, explicit=False, force_lane=False):
         self.open_run, self.options = open_run, dict(options or {})
         self.explicit, self.force_lane = explicit, force_lane
@@ -109,6 +111,12 @@ class Session(Ending):
                         self.entries.follow(self.names)
         except Exception as error:
             self.guard.failed("wrapping a model", error)
+
+    def watch(self, models):
+        """What the script handed over: where there is any, optimizers of nothing else are watched."""
+        self.explicit |= bool(models)
+        for model in models:
+            self.add_model(model)
 
     def add_model(self, model):
         root = self.names.add_root(model)

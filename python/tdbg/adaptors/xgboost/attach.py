@@ -8,8 +8,9 @@ import xgboost
 from xgboost import callback as _callback
 from xgboost import training as _training_module
 
-from ..boosting.session import Attached, Door
+from ..attached import AttachedRun
 from ..boosting.session import Session as _Session
+from ..door import Door
 from .training import Training
 
 
@@ -61,6 +62,5 @@ class Callback(_callback.TrainingCallback):
         return model
 
 
-
-_door = Door(Session)
+_door = Door(Session, AttachedRun)
 arm, attach = _door.arm, _door.attach

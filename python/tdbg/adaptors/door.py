@@ -1,0 +1,92 @@
+"""The way in of a framework, and the way out: `arm`, `attach` and `stand_down` over the one watch that a process has.
+
+Of a session it wants `state` (ending.py), `run`, `install()`, `watch(models)`, `finish(reason, message)`, `forked()`,
+`at_exit()`, and of its class `accepts`: the class of a model that a script may hand over and its name, or None.
+"""
+
+import atexit
+import os
+
+from .ending import OFF, OPEN
+from .guard import say
+from .plan import resolve_plan
+
+
+def _open_run(**options):
+    from .._capture import Run
+    return Run.open(**options)
+
+
+class Door:
+    """:param make: called with (open_run, options) for each watch that begins: the adaptor's Session
+    :param attached: called with a session: what `attach` returns
+    """
+
+    def __init__(self, make, attached):
+        self._make, self._attached = make, attached
+        self._session = None        # this process's; a second one would record everything twice
+        self._begun = False
+
+    def arm(self, open_run=None, **options):
+        """Watches whatever trains in this process. Nothing is written before it does. Idempotent; returns the session.
+
+        :param open_run: called with Run.open's keyword arguments at the first training event; default: Run.open.
+        """
+        if self._session is None or self._session.state is OFF:
+            self._begin(open_run, options)
+        return self._session
+
+    def attach(self, model=None, config=None, dir=None, open_run=None, **options):
+        """Records this training; tdbg.attach says of what is given, and what comes back.
+
+        :param open_run: as for `arm`; it makes the directory and the plan as well.
+        """
+        models = self._models(model)
+        session = self._session
+        if session is not None and session.state is OPEN and (
+                dir is None or os.path.abspath(dir) == os.path.abspath(session.run.directory)):
+            return self._enter(models)
+        if os.environ.get("TDBG_RUN") and dir is None and open_run is None:
+            if config is not None:
+                say("attach: the run and its configuration are those of `tdbg run`; `config` is not used")
+            self.arm(**options)
+            return self._enter(models)
+        self.stand_down("another run was attached")
+        directory, plan = (dir, "") if open_run is not None else resolve_plan(dir, config)
+        options.setdefault("directory", directory or "")
+        if plan:
+            options.setdefault("plan_json", plan)
+        self._begin(open_run, options)
+        return self._enter(models)
+
+    def stand_down(self, why):
+        """Somebody else watches from here on (a hook that the script made): nothing is to be recorded twice."""
+        if self._session is not None and self._session.state is not OFF:
+            self._session.finish("closed", why)
+
+    def watching(self):
+        """This process's session, begun if there was none; None when its watch is over."""
+        if not self._begun:
+            self.arm()
+        return None if self._session.state is OFF else self._session
+
+    def _models(self, model):
+        models = [] if model is None else list(model) if isinstance(model, (list, tuple)) else [model]
+        if self._make.accepts is not None:
+            kind, called = self._make.accepts
+            for m in models:
+                if not isinstance(m, kind):
+                    raise TypeError(f"attach(model=...): {called} is accepted, or a list of them, not {type(m).__name__}")
+        return models
+
+    def _enter(self, models):
+        self._session.watch(models)
+        return self._attached(self._session)
+
+    def _begin(self, open_run, options):
+        self._session = self._make(open_run or _open_run, options)
+        self._begun = True
+        self._session.install()
+        atexit.register(self._session.at_exit)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._session.forked)
