@@ -304,12 +304,14 @@ void BindTrial(nb::module_& m) {
       .def(
           "frame",
           [](PyTrial& t, const std::string& regex, const std::string& collection,
-             std::optional<int64_t> global_step, const FilterArgs& steps,
+             const std::vector<std::string>& names, const FilterArgs& steps,
              const std::vector<std::string>& fields, const std::string& worker) {
-            tdbg::Frame frame = ValueOrThrow(t.With([&](Trial& x) {
-              return x.frame(TensorFilterOf(regex, collection, global_step, steps), fields, worker);
-            }));
+            tdbg::TensorFilter filter = TensorFilterOf(regex, collection, {}, steps);
+            filter.names = names;
+            tdbg::Frame frame =
+                ValueOrThrow(t.With([&](Trial& x) { return x.frame(filter, fields, worker); }));
             std::vector<uint8_t> modes;
+            modes.reserve(frame.mode.size());
             for (const ModeKey mode : frame.mode) modes.push_back(static_cast<uint8_t>(mode));
             nb::list values;
             for (std::vector<double>& column : frame.values) values.append(Array1D(std::move(column)));
@@ -317,7 +319,7 @@ void BindTrial(nb::module_& m) {
                                   Array1D(std::move(frame.worker)), Array1D(std::move(frame.step)),
                                   Array1D(std::move(modes)), Array1D(std::move(frame.mode_step)), values);
           },
-          "regex"_a, "collection"_a, "global_step"_a, "filter"_a, "fields"_a, "worker"_a)
+          "regex"_a, "collection"_a, "names"_a, "filter"_a, "fields"_a, "worker"_a)
       .def(
           "value",
           [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {

@@ -432,27 +432,27 @@ class Trial:
         fields = [fields] if isinstance(fields, str) else list(fields)
         begin, end = self._range if steps is None else steps
         which = step_filter(mode, "any", False, begin, end)
-        collection, pattern = self._which(tensors, regex)
-        return Frame(self._raw.frame(pattern, collection, None, which, fields, worker or ""), fields)
+        collection, pattern, names = self._which(tensors, regex)
+        return Frame(self._raw.frame(pattern, collection, names, which, fields, worker or ""), fields)
 
-    def _which(self, tensors, regex) -> tuple[str, str]:
-        """(collection, pattern) for what a caller may say."""
+    def _which(self, tensors, regex) -> tuple[str, str, list[str]]:
+        """(collection, pattern, names) for what a caller may say; no names: of any."""
         if tensors is None:
-            return "", _regex_of(regex)
+            return "", _regex_of(regex), []
         if regex is not None:
             raise SMDebugValueError("tensors or regex, not both")
         if isinstance(tensors, Tensor):
             tensors = [tensors.name]
         if isinstance(tensors, str):
             if tensors == "all" or self._raw.tensor_names("", tensors, None, step_filter(None, "any")):
-                return tensors, ""
+                return tensors, "", []
             try:
                 tensors = [self.tensor(tensors).name]
             except NotFoundError as error:
                 known = ", ".join(sorted(self.collections()))
                 raise NotFoundError(f"{error}; nor is it a collection with tensors; collections: {known}") from None
         names = [name.name if isinstance(name, Tensor) else self.tensor(name).name for name in tensors]
-        return "", "^(?:" + "|".join(re.escape(name) for name in names) + ")$" if names else "(?!)"
+        return "", "" if names else "(?!)", list(dict.fromkeys(names))
 
     def _in_order(self, names) -> list[int]:
         """Positions of the names, in the order in which the run came to know the tensors: a model's, mostly."""

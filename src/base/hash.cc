@@ -1,37 +1,30 @@
 #include "base/hash.h"
 
-#include <xxhash.h>
-
-#include <algorithm>
-#include <cstring>
+#include "base/hash_kernel.h"
 
 namespace tdbg::base {
 namespace {
 
-// Half of a 32 KiB L1, so that a piece is still there when it is hashed.
-constexpr size_t kPieceBytes = 16 << 10;
+// Below, going through a pointer costs as much as wider registers save.
+constexpr size_t kManyBytes = 1024;
+
+const HashKernel& Kernel() {
+  static constexpr HashKernel kPlain = {&HashMany, &CopyAndHashMany};
+  static const HashKernel* const kernel = Avx2HashKernel() != nullptr ? Avx2HashKernel() : &kPlain;
+  return *kernel;
+}
 
 }  // namespace
 
-uint64_t Hash64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+uint64_t Hash64(std::span<const std::byte> bytes) {
+  if (bytes.size() < kManyBytes) return XXH3_64bits(bytes.data(), bytes.size());
+  return Kernel().hash(bytes.data(), bytes.size());
+}
 
 uint64_t CopyAndHash64(std::byte* to, std::span<const std::byte> from) {
-  if (from.empty()) return XXH3_64bits(nullptr, 0);
-  // The copy is hashed, never the source: a tensor that another thread still writes to must not give a
-  // checksum that its stored bytes do not have.
-  if (from.size() <= kPieceBytes) {
-    std::memcpy(to, from.data(), from.size());
-    return XXH3_64bits(to, from.size());
-  }
-  XXH3_state_t state;  // on the stack: no allocation on the hot path
-  XXH3_64bits_reset(&state);
-  for (size_t done = 0; done < from.size();) {
-    const size_t piece = std::min(kPieceBytes, from.size() - done);
-    std::memcpy(to + done, from.data() + done, piece);
-    XXH3_64bits_update(&state, to + done, piece);
-    done += piece;
-  }
-  return XXH3_64bits_digest(&state);
+  if (from.size() > kPieceBytes) return Kernel().copy_and_hash(to, from.data(), from.size());
+  if (!from.empty()) memcpy(to, from.data(), from.size());
+  return Hash64({to, from.size()});
 }
 
 std::string Hex64(uint64_t value) {

@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "base/hash_kernel.h"
+
 namespace tdbg::base {
 namespace {
 
@@ -28,6 +30,24 @@ TEST(HashTest, CopyingHashEqualsThePlainOneAtEveryPieceBoundary) {
     EXPECT_EQ(CopyAndHash64(to.data(), from), Hash64(from)) << size;
     EXPECT_TRUE(size == 0 || std::memcmp(to.data(), from.data(), size) == 0) << size;
     EXPECT_EQ(to[size], std::byte{0x5A}) << "wrote behind the end, size " << size;
+  }
+}
+
+// xxhash.h as this file compiles it is the reference.
+TEST(HashTest, EveryKernelGivesTheReferencesValues) {
+  const HashKernel plain = {&HashMany, &CopyAndHashMany};
+  std::vector<std::byte> from(100000), to(from.size());
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::byte>(i * 7);
+  for (const size_t size : {1000, 1024, 1025, 4096, 16384, 16385, 100000}) {
+    const std::span bytes = std::span(from).first(size);
+    const uint64_t expected = XXH3_64bits(from.data(), size);
+    for (const HashKernel* kernel : {&plain, Avx2HashKernel()}) {
+      if (kernel == nullptr) continue;
+      EXPECT_EQ(kernel->hash(from.data(), size), expected) << size;
+      EXPECT_EQ(kernel->copy_and_hash(to.data(), from.data(), size), expected) << size;
+      EXPECT_EQ(std::memcmp(to.data(), from.data(), size), 0) << size;
+    }
+    EXPECT_EQ(Hash64(bytes), expected) << size;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <optional>
 
 #include "base/stable_sort.h"
 #include "base/text.h"
@@ -103,6 +104,7 @@ Result<const Field*> FieldOf(std::string_view name) {
 /// False where only reductions were saved and they do not say it, where the row is damaged, or of a type
 /// without statistics. \pre the row is prepared
 bool Knows(const SummaryBatch& batch, uint32_t row, const Field& field) {
+  if (batch.unknown == nullptr) return true;
   constexpr uint64_t kNothing = store::kUnreadable | store::kNoStatistics;
   const uint64_t needed = field.name == "mean_abs" ? columns::kMeanAbs : field.columns;
   return columns::IsKnown(batch, row, needed | kNothing);
@@ -154,42 +156,164 @@ class SeriesCollector {
         every_worker_(every_worker),
         numbers_(numbers) {}
 
-  /// Settles the `read` columns of all rows and leaves out those whose `needed` columns are damaged. Valid
-  /// until the next call.
-  const std::vector<Place>& Collect(const ValueFinder& finder, uint64_t read, uint64_t needed) {
+  /// Settles the `read` columns of all rows and leaves out those whose `needed` columns are damaged.
+  /// \return how many places ForEach visits at most
+  size_t Collect(const ValueFinder& finder, uint64_t read, uint64_t needed) {
+    lists_.clear();
     places_.clear();
+    needed_ = needed;
     if (finder.info().in_parts) read = store::WorkerReader::kAllColumns;  // merged, they are one row
     for (const ValueFinder::Impl::Range& range : ranges_) {
       const int64_t begin = std::max(range.begin, filter_.begin), end = std::min(range.end, last_);
       if (begin >= end) continue;
       uint32_t order = 0;
       for (const WorkerSlot* slot : finder.Of(*range.attempt)) {
-        const auto wanted = [&](int64_t step, SubKey key) {
-          return key.point != Point::kEnd && step >= begin && step < end;
-        };
-        const auto add = [&](int64_t step, SubKey key, Place place) {
-          place.step = step;
-          place.order = order;
-          place.preference += Preference(key);
-          place.slot = slot;
-          places_.push_back(place);
-        };
-        for (const format::TensorId id : slot->IdsOf(finder.tensor()))
-          CollectOf(*slot, id, read, needed, wanted, add);
+        for (const format::TensorId id : slot->IdsOf(finder.tensor())) {
+          const List& list = lists_.emplace_back(slot, order, id, slot->reader->Series(id, begin, end, read));
+          CollectOthers(list, begin, end);
+        }
         ++order;
       }
     }
+    std::erase_if(lists_, [](const List& list) { return list.rows.rows.empty(); });
+    const bool merge = !every_worker_ && finder.info().in_parts;
+    // Of one worker, or of several attempts one behind the other, nothing has to be gathered and sorted: it
+    // is visited where it lies.
+    in_place_ = !merge && places_.empty() &&
+                std::adjacent_find(lists_.begin(), lists_.end(), [](const List& a, const List& b) {
+                  return a.rows.rows.back().global_step >= b.rows.rows.front().global_step;
+                }) == lists_.end();
+    if (!in_place_) Gather(finder, merge);
+    size_t most = places_.size();
+    if (in_place_) {
+      for (const List& list : lists_) most += list.rows.rows.size();
+    }
+    return most;
+  }
+
+  /// Calls f(place) -> Status until it fails.
+  template <typename F>
+  Status ForEach(F&& f) const {
+    for (const Place& place : places_) TDBG_RETURN_IF_ERROR(f(place));
+    if (!in_place_) return OkStatus();
+    for (const List& list : lists_) {
+      Place best;
+      bool any = false;
+      for (const auto& ref : list.rows.rows) {
+        if (!Counts(list, ref)) continue;
+        if (any && best.step == ref.global_step && best.preference >= Preference(ref.sub)) continue;
+        if (any && best.step != ref.global_step) TDBG_RETURN_IF_ERROR(f(best));
+        best = PlaceOf(list, ref);
+        any = true;
+      }
+      if (any) TDBG_RETURN_IF_ERROR(f(best));
+    }
+    return OkStatus();
+  }
+
+  /// Fills out[f] for each field. Damaged columns, and what a plain number does not have, are NaN.
+  Status Fill(const Place& place, std::span<const Field* const> fields, double* out) {
+    const SummaryBatch* batch = place.batch;
+    if (place.raw != nullptr) {
+      const auto value = place.slot->ReadRaw(*place.raw);
+      computed_ = Summary();
+      if (value.ok() && HasStatistics(value->dtype)) {
+        if (!summarizer_) summarizer_.emplace();
+        TDBG_RETURN_IF_ERROR(summarizer_->Summarize(value->view, &computed_, nullptr));
+      } else if (!value.ok() && value.status().code() != Code::kDataLoss) {
+        return value.status();
+      }
+      computed_batch_ = BatchOf(computed_);
+      batch = &computed_batch_;
+    }
+    for (size_t f = 0; f < fields.size(); ++f) {
+      out[f] = kNaN;
+      if (batch == nullptr) {
+        if (fields[f]->of_a_number) out[f] = place.value;
+      } else if ((batch->damaged & fields[f]->columns) == 0 && Knows(*batch, place.row, *fields[f])) {
+        out[f] = fields[f]->of(*batch, place.row);
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  /// One worker's rows of the tensor.
+  struct List {
+    const WorkerSlot* slot;
+    uint32_t order;
+    format::TensorId tensor;
+    store::WorkerReader::PreparedRows rows;
+  };
+
+  static const format::TensorDef& DefOf(const Place& place) {
+    return place.slot->reader->tensors()[place.tensor];
+  }
+  bool Counts(const List& list, const store::WorkerReader::RowRef& ref) const {
+    return ref.sub.point != Point::kEnd && (list.rows.batches[ref.batch].damaged & needed_) == 0;
+  }
+  static Place PlaceOf(const List& list, const store::WorkerReader::RowRef& ref) {
+    Place place;
+    place.step = ref.global_step;
+    place.order = list.order;
+    place.preference = Preference(ref.sub);
+    place.slot = list.slot;
+    place.batch = &list.rows.batches[ref.batch];
+    place.tensor = list.tensor;
+    place.row = ref.row;
+    return place;
+  }
+
+  /// What is kept of the tensor and is no row, at steps [begin, end).
+  void CollectOthers(const List& list, int64_t begin, int64_t end) {
+    const auto add = [&](int64_t step, SubKey key, Place place) {
+      if (key.point == Point::kEnd || step < begin || step >= end) return;
+      place.step = step;
+      place.order = list.order;
+      place.preference += Preference(key);
+      place.slot = list.slot;
+      places_.push_back(place);
+    };
+    if (numbers_) {
+      for (const auto& point : list.slot->reader->ScalarsOf(list.tensor)) {
+        Place place;
+        place.value = point.value;
+        add(point.global_step, point.sub, place);
+      }
+    }
+    // Where statistics are kept the raw values beside them have nothing to add, and reading them is dear.
+    const std::span<const store::WorkerReader::RowRef> rows = list.rows.rows;
+    size_t next = 0;
+    for (const store::RawRef& ref : list.slot->reader->LoneRawsOf(list.tensor)) {
+      while (next < rows.size() && rows[next].global_step < ref.global_step) ++next;
+      if (next < rows.size() && rows[next].global_step == ref.global_step) continue;
+      Place place;
+      place.raw = &ref;
+      place.preference = kRawsLast;
+      add(ref.global_step, ref.sub, place);
+    }
+  }
+
+  /// Everything as places.
+  void Gather(const ValueFinder& finder, bool merge) {
+    const std::vector<Place> others = std::move(places_);
+    places_.clear();
+    for (const List& list : lists_) {
+      for (const auto& ref : list.rows.rows) {
+        if (Counts(list, ref)) places_.push_back(PlaceOf(list, ref));
+      }
+    }
+    places_.insert(places_.end(), others.begin(), others.end());  // a row comes before a number
     const auto before = [](const Place& a, const Place& b) {
       if (a.step != b.step) return a.step < b.step;
       return a.order != b.order ? a.order < b.order : a.preference > b.preference;
     };
     if (!std::is_sorted(places_.begin(), places_.end(), before)) base::StableSort(&places_, before);
-    if (!every_worker_ && finder.info().in_parts) MergeParts(finder);
+    if (merge) MergeParts(finder);
     const auto same = [this](const Place& a, const Place& b) {
       return a.step == b.step && (!every_worker_ || a.order == b.order);
     };
     places_.erase(std::unique(places_.begin(), places_.end(), same), places_.end());
-    return places_;
   }
 
   /// Puts one place of the whole where all parts of a step are, and none where one is missing.
@@ -227,75 +351,6 @@ class SeriesCollector {
     places_.resize(kept);
   }
 
-  /// Fills out[f] for each field. Damaged columns, and what a plain number does not have, are NaN.
-  Status Fill(const Place& place, std::span<const Field* const> fields, double* out) {
-    SummaryBatch computed;
-    Summary summary;
-    const SummaryBatch* batch = place.batch;
-    if (place.raw != nullptr) {
-      const auto value = place.slot->ReadRaw(*place.raw);
-      if (value.ok() && HasStatistics(value->dtype)) {
-        TDBG_RETURN_IF_ERROR(summarizer_.Summarize(value->view, &summary, nullptr));
-      } else if (!value.ok() && value.status().code() != Code::kDataLoss) {
-        return value.status();
-      }
-      computed = BatchOf(summary);
-      batch = &computed;
-    }
-    for (size_t f = 0; f < fields.size(); ++f) {
-      out[f] = kNaN;
-      if (batch == nullptr) {
-        if (fields[f]->of_a_number) out[f] = place.value;
-      } else if ((batch->damaged & fields[f]->columns) == 0 && Knows(*batch, place.row, *fields[f])) {
-        out[f] = fields[f]->of(*batch, place.row);
-      }
-    }
-    return OkStatus();
-  }
-
- private:
-  static const format::TensorDef& DefOf(const Place& place) {
-    return place.slot->reader->tensors()[place.tensor];
-  }
-
-  template <typename Wanted, typename Add>
-  void CollectOf(const WorkerSlot& slot, format::TensorId id, uint64_t read, uint64_t needed,
-                 const Wanted& wanted, const Add& add) {
-    const std::span<const SummaryBatch> batches = slot.reader->summaries();
-    const std::span<const store::WorkerReader::RowRef> rows = slot.reader->RowsOf(id);
-    for (const auto& ref : rows) {
-      const SummaryBatch& batch = batches[ref.batch];
-      if (!wanted(ref.global_step, ref.sub)) continue;
-      slot.reader->Prepare(ref.batch, ref.row, ref.row + 1, read);
-      if ((batch.damaged & needed) != 0) continue;
-      Place place;
-      place.batch = &batch;
-      place.tensor = id;
-      place.row = ref.row;
-      add(ref.global_step, ref.sub, place);
-    }
-    if (numbers_) {
-      for (const auto& point : slot.reader->ScalarsOf(id)) {
-        if (!wanted(point.global_step, point.sub)) continue;
-        Place place;
-        place.value = point.value;
-        add(point.global_step, point.sub, place);
-      }
-    }
-    // Where statistics are kept the raw values beside them have nothing to add, and reading them is dear.
-    const std::span<const store::RawRef> raws = slot.reader->RawsOf(id);
-    size_t next = 0;
-    for (const store::RawRef& ref : raws) {
-      while (next < rows.size() && rows[next].global_step < ref.global_step) ++next;
-      if (next < rows.size() && rows[next].global_step == ref.global_step) continue;
-      if (!wanted(ref.global_step, ref.sub)) continue;
-      Place place;
-      place.raw = &ref;
-      place.preference = kRawsLast;
-      add(ref.global_step, ref.sub, place);
-    }
-  }
-
   const std::vector<ValueFinder::Impl::Range> ranges_;
   const StepFilter& filter_;
   const int64_t last_;
@@ -304,9 +359,14 @@ class SeriesCollector {
     Summary summary;
     SummaryBatch batch;
   };
+  uint64_t needed_ = 0;
+  std::vector<List> lists_;
+  bool in_place_ = false;  // lists_ are it; else places_
   std::vector<Place> places_;
-  std::deque<Merged> merged_;  // places point into it
-  Summarizer summarizer_;
+  std::deque<Merged> merged_;             // places point into it
+  std::optional<Summarizer> summarizer_;  // has 230 kB of counters
+  Summary computed_;                      // of the last raw value
+  SummaryBatch computed_batch_;
 };
 
 /// Position of the slot's name among `names`, added if it is new.
@@ -328,6 +388,16 @@ class WorkerNames {
   uint32_t last_index_ = 0;
 };
 
+/// Room for `more` items at least, without an end to growing by factors.
+template <typename... T>
+void MakeRoom(size_t more, std::vector<T>*... columns) {
+  const auto make = [more](auto* column) {
+    const size_t size = column->size() + more;
+    if (size > column->capacity()) column->reserve(std::max(size, column->capacity() * 2));
+  };
+  (make(columns), ...);
+}
+
 }  // namespace
 
 Result<Trial::Series> Trial::series(std::string_view name, std::string_view field,
@@ -336,18 +406,19 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
   TDBG_ASSIGN_OR_RETURN(const Field* const f, FieldOf(field));
   const StepFilter filter;
   SeriesCollector collector(*impl_, filter, false, f->of_a_number);
-  const std::vector<Place>& places = collector.Collect(finder, f->columns, f->columns);
+  const size_t most = collector.Collect(finder, f->columns, f->columns);
   Series series;
-  series.steps.resize(places.size());
-  series.values.resize(places.size());
-  size_t n = 0;
-  for (const Place& place : places) {
-    series.steps[n] = place.step;
-    TDBG_RETURN_IF_ERROR(collector.Fill(place, {&f, 1}, &series.values[n]));
-    n += place.batch == nullptr || Knows(*place.batch, place.row, *f);
-  }
-  series.steps.resize(n);
-  series.values.resize(n);
+  series.steps.reserve(most);
+  series.values.reserve(most);
+  const Status filled = collector.ForEach([&](const Place& place) {
+    if (place.batch != nullptr && !Knows(*place.batch, place.row, *f)) return OkStatus();
+    double value = kNaN;
+    TDBG_RETURN_IF_ERROR(collector.Fill(place, {&f, 1}, &value));
+    series.steps.push_back(place.step);
+    series.values.push_back(value);
+    return OkStatus();
+  });
+  TDBG_RETURN_IF_ERROR(filled);
   return series;
 }
 
@@ -378,16 +449,19 @@ Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::str
   std::vector<double> row(fields.size());
   for (const TensorIndex tensor : chosen) {
     const ValueFinder finder(*impl_, tensor, every_worker ? std::string_view() : worker);
+    const size_t most = collector.Collect(finder, read, 0);
+    MakeRoom(most, &frame.tensor, &frame.worker, &frame.step, &frame.mode, &frame.mode_step);
+    for (std::vector<double>& column : frame.values) MakeRoom(most, &column);
     size_t at = 0;  // places ascend, and so do the steps
     bool named = false;
-    for (const Place& place : collector.Collect(finder, read, 0)) {
+    const Status filled = collector.ForEach([&](const Place& place) {
       if (at >= impl_->steps.size() || impl_->steps[at].info.global_step != place.step) {
         const auto found = impl_->FindStep(place.step);
-        if (!found) continue;
+        if (!found) return OkStatus();
         at = *found;
       }
       const StepInfo& step = impl_->steps[at].info;
-      if (filter.mode != ModeKey::kGlobal && step.mode != filter.mode) continue;
+      if (filter.mode != ModeKey::kGlobal && step.mode != filter.mode) return OkStatus();
       if (!named) frame.names.push_back(finder.info().name);
       named = true;
       frame.tensor.push_back(static_cast<uint32_t>(frame.names.size() - 1));
@@ -398,7 +472,9 @@ Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::str
       TDBG_RETURN_IF_ERROR(collector.Fill(place, columns, row.data()));
       for (size_t c = 0; c < row.size(); ++c) frame.values[c].push_back(row[c]);
       if (!every_worker) ++at;
-    }
+      return OkStatus();
+    });
+    TDBG_RETURN_IF_ERROR(filled);
   }
   return frame;
 }

@@ -20,6 +20,16 @@ const Layout& IndexedPlaces::LayoutOf(uint32_t layout) {
   return *layouts_[layout];
 }
 
+std::span<const uint32_t> IndexedPlaces::Walk::At(uint32_t commit) {
+  const uint32_t chosen = Choose(kind_, of_->index_.commits[commit]);
+  if (layout_ == nullptr || chosen != last_) {
+    layout_ = &of_->LayoutOf(chosen);
+    places_ = layout_->Of(tensor_);
+    last_ = chosen;
+  }
+  return places_;
+}
+
 void IndexedPlaces::Append(const Layout& layout, std::span<const uint32_t> places, uint32_t commit,
                            uint64_t begin, std::vector<Spot>* out) const {
   for (const uint32_t place : places) {
@@ -33,19 +43,29 @@ void IndexedPlaces::Append(const Layout& layout, std::span<const uint32_t> place
 }
 
 void IndexedPlaces::AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) {
-  uint32_t last = format::kNoForm;
-  std::span<const uint32_t> places;
-  const Layout* layout = nullptr;
+  Walk walk(this, kind, tensor);
   uint64_t begin = 0;
   for (uint32_t i = 0; i < commits_.size(); ++i) {
-    const uint32_t chosen = Choose(kind, index_.commits[i]);
-    if (layout == nullptr || chosen != last) {
-      layout = &LayoutOf(chosen);
-      places = layout->Of(tensor);
-      last = chosen;
-    }
-    Append(*layout, places, i, begin, out);
-    begin += layout->rows().size();
+    const std::span<const uint32_t> places = walk.At(i);
+    Append(walk.layout(), places, i, begin, out);
+    begin += walk.layout().rows().size();
+  }
+}
+
+size_t IndexedPlaces::CountOf(PlaceKind kind, uint32_t tensor) {
+  Walk walk(this, kind, tensor);
+  size_t count = 0;
+  for (uint32_t i = 0; i < commits_.size(); ++i) count += walk.At(i).size();
+  return count;
+}
+
+void IndexedPlaces::AppendLoneRaws(uint32_t tensor, std::vector<Spot>* out) {
+  Walk raws(this, PlaceKind::kRaw, tensor), summaries(this, PlaceKind::kSummary, tensor);
+  uint64_t begin = 0;
+  for (uint32_t i = 0; i < commits_.size(); ++i) {
+    const std::span<const uint32_t> places = raws.At(i);
+    if (!places.empty() && summaries.At(i).empty()) Append(raws.layout(), places, i, begin, out);
+    begin += raws.layout().rows().size();
   }
 }
 

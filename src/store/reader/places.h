@@ -31,6 +31,13 @@ class Places {
   virtual void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) = 0;
   /// Those of one step.
   virtual void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) = 0;
+  /// How many AppendOf appends.
+  virtual size_t CountOf(PlaceKind kind, uint32_t tensor) = 0;
+  /// Raw values, without those of commits that have a row of the tensor's summaries, where that is known
+  /// without a look at columns.
+  virtual void AppendLoneRaws(uint32_t tensor, std::vector<Spot>* out) {
+    AppendOf(PlaceKind::kRaw, tensor, out);
+  }
 };
 
 /// From an index: nothing is kept per row, and what is not asked for is not touched.
@@ -43,8 +50,25 @@ class IndexedPlaces final : public Places {
 
   void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) override;
   void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) override;
+  size_t CountOf(PlaceKind kind, uint32_t tensor) override;
+  void AppendLoneRaws(uint32_t tensor, std::vector<Spot>* out) override;
 
  private:
+  /// A tensor's places in the layouts of one kind, commit by commit: the same layout is looked at once.
+  class Walk {
+   public:
+    Walk(IndexedPlaces* of, PlaceKind kind, uint32_t tensor) : of_(of), kind_(kind), tensor_(tensor) {}
+    std::span<const uint32_t> At(uint32_t commit);
+    const Layout& layout() const { return *layout_; }  ///< of the last At
+
+   private:
+    IndexedPlaces* const of_;
+    const PlaceKind kind_;
+    const uint32_t tensor_;
+    uint32_t last_ = 0;
+    const Layout* layout_ = nullptr;
+    std::span<const uint32_t> places_;
+  };
   const Layout& LayoutOf(uint32_t layout);
   static uint32_t Choose(PlaceKind kind, const format::IndexCommit& commit) {
     return kind == PlaceKind::kSummary ? commit.summaries
@@ -71,6 +95,7 @@ class ListedPlaces final : public Places {
   }
   void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) override;
   void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) override;
+  size_t CountOf(PlaceKind kind, uint32_t tensor) override { return Of(kind, tensor).size(); }
 
  private:
   struct Item {

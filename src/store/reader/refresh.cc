@@ -127,7 +127,7 @@ Status WorkerState::AdoptSegment(const std::string& name, uint64_t last, bool* n
   }
   SegmentReader& s = **segment;
   LearnTensors(s.meta().writer_id, s.meta().tensors);
-  s.SetTensors(id_map, &layouts);
+  s.SetTensors(id_map, &layouts, &spots);
   segment_commits.push_back(commits.items.size());
   commits.items.insert(commits.items.end(), s.commits().begin(), s.commits().end());
   for (const format::ContextRecord& record : s.meta().context) {

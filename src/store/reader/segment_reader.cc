@@ -406,40 +406,51 @@ void SegmentReader::ListRaws(ListedPlaces* list, std::span<const format::TensorD
 void SegmentReader::AppendRows(uint32_t tensor, std::optional<int64_t> global_step, uint32_t batch,
                                std::vector<WorkerReader::RowRef>* out, std::vector<Damage>* damage) {
   Places& places = PlacesOf(PlaceKind::kSummary, {}, damage);
-  spots_.clear();
+  spots_->clear();
   if (global_step) {
-    places.AppendAt(PlaceKind::kSummary, tensor, *global_step, &spots_);
+    places.AppendAt(PlaceKind::kSummary, tensor, *global_step, spots_);
   } else {
-    places.AppendOf(PlaceKind::kSummary, tensor, &spots_);
+    places.AppendOf(PlaceKind::kSummary, tensor, spots_);
   }
-  for (const Spot& spot : spots_) out->push_back({batch, spot.index, spot.global_step, spot.sub});
+  for (const Spot& spot : *spots_) out->push_back({batch, spot.index, spot.global_step, spot.sub});
 }
 
 void SegmentReader::AppendScalars(uint32_t tensor, std::vector<WorkerReader::ScalarPoint>* out,
                                   std::vector<Damage>* damage) {
-  spots_.clear();
-  PlacesOf(PlaceKind::kScalar, {}, damage).AppendOf(PlaceKind::kScalar, tensor, &spots_);
-  if (spots_.empty()) return;
+  spots_->clear();
+  PlacesOf(PlaceKind::kScalar, {}, damage).AppendOf(PlaceKind::kScalar, tensor, spots_);
+  if (spots_->empty()) return;
   if (!scalars_laid_) {
     scalars_laid_ = true;
     scalar_values_ = static_cast<const double*>(
         Verified("scalar/value", DType::kFloat64, RowsOfColumn("scalar/tensor"), damage));
   }
   if (scalar_values_ == nullptr) return;
-  for (const Spot& spot : spots_) out->push_back({spot.global_step, spot.sub, scalar_values_[spot.index]});
+  for (const Spot& spot : *spots_) out->push_back({spot.global_step, spot.sub, scalar_values_[spot.index]});
 }
 
 void SegmentReader::AppendRaws(uint32_t tensor, std::optional<int64_t> global_step,
                                std::span<const format::TensorDef> tensors, std::vector<RawRef>* out,
                                std::vector<Damage>* damage) {
   Places& places = PlacesOf(PlaceKind::kRaw, tensors, damage);
-  spots_.clear();
+  spots_->clear();
   if (global_step) {
-    places.AppendAt(PlaceKind::kRaw, tensor, *global_step, &spots_);
+    places.AppendAt(PlaceKind::kRaw, tensor, *global_step, spots_);
   } else {
-    places.AppendOf(PlaceKind::kRaw, tensor, &spots_);
+    places.AppendOf(PlaceKind::kRaw, tensor, spots_);
   }
-  for (const Spot& spot : spots_) {
+  AppendSpots(tensor, out);
+}
+
+void SegmentReader::AppendLoneRaws(uint32_t tensor, std::span<const format::TensorDef> tensors,
+                                   std::vector<RawRef>* out, std::vector<Damage>* damage) {
+  spots_->clear();
+  PlacesOf(PlaceKind::kRaw, tensors, damage).AppendLoneRaws(tensor, spots_);
+  AppendSpots(tensor, out);
+}
+
+void SegmentReader::AppendSpots(uint32_t tensor, std::vector<RawRef>* out) const {
+  for (const Spot& spot : *spots_) {
     RawRef& ref = out->emplace_back();
     ref.tensor = tensor;
     ref.sub = spot.sub;

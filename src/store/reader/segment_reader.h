@@ -38,10 +38,12 @@ class SegmentReader {
 
   static constexpr uint32_t kUnknownTensor = ~uint32_t{0};
   /// Reader's id of each of the writer's ids; call before what follows. Rows of other ids are damage.
-  /// \param pool  outlives this
-  void SetTensors(std::vector<uint32_t> id_map, LayoutPool* pool) {
+  /// \param pool     outlives this
+  /// \param scratch  outlives this; used within single calls
+  void SetTensors(std::vector<uint32_t> id_map, LayoutPool* pool, std::vector<Spot>* scratch) {
     id_map_ = std::move(id_map);
     pool_ = pool;
+    spots_ = scratch;
   }
 
   /// The columns where they lie; not verified before Settle. first_commit is the caller's business.
@@ -51,6 +53,10 @@ class SegmentReader {
   bool Settle(uint64_t columns, std::vector<Damage>* damage);
   Result<Histogram> HistogramOf(uint32_t row, std::vector<Damage>* damage);
 
+  /// How many rows AppendRows appends of all steps.
+  size_t CountRows(uint32_t tensor, std::vector<Damage>* damage) {
+    return PlacesOf(PlaceKind::kSummary, {}, damage).CountOf(PlaceKind::kSummary, tensor);
+  }
   // Of one tensor, in commit order; of all its steps or of one.
   void AppendRows(uint32_t tensor, std::optional<int64_t> global_step, uint32_t batch,
                   std::vector<WorkerReader::RowRef>* out, std::vector<Damage>* damage);
@@ -61,6 +67,9 @@ class SegmentReader {
   void AppendRaws(uint32_t tensor, std::optional<int64_t> global_step,
                   std::span<const format::TensorDef> tensors, std::vector<RawRef>* out,
                   std::vector<Damage>* damage);
+  /// Those of all steps, without most that lie beside a row of the tensor's summaries.
+  void AppendLoneRaws(uint32_t tensor, std::span<const format::TensorDef> tensors, std::vector<RawRef>* out,
+                      std::vector<Damage>* damage);
   /// \param def  the tensor's definition. Costs a look at 4 KiB of the index and a hash of the value.
   Result<RawValue> ReadRaw(const RawRef& ref, const format::TensorDef& def, std::vector<Damage>* damage);
   /// Without verifying: no byte of the value is touched.
@@ -104,6 +113,7 @@ class SegmentReader {
   void ListSummaries(ListedPlaces* list, std::vector<Damage>* damage);
   void ListScalars(ListedPlaces* list, std::vector<Damage>* damage);
   void ListRaws(ListedPlaces* list, std::span<const format::TensorDef> tensors, std::vector<Damage>* damage);
+  void AppendSpots(uint32_t tensor, std::vector<RawRef>* out) const;
   Result<RawPlace> LocateRaw(const RawRef& ref, const format::TensorDef& def, std::vector<Damage>* damage);
   Result<RawPlace> LocateByHeader(uint32_t entry);
   Result<RawValue> Map(RawPlace place, const std::string& key) const;
@@ -126,7 +136,7 @@ class SegmentReader {
   std::unique_ptr<IndexedPlaces> indexed_;
   std::unique_ptr<ListedPlaces> listed_;
   bool listed_kinds_[3] = {};
-  std::vector<Spot> spots_;
+  std::vector<Spot>* spots_ = nullptr;  // all segments': one for each would stay as long as they do
 
   bool laid_ = false;
   uint64_t settled_ = 0;

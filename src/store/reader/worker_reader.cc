@@ -48,6 +48,20 @@ std::span<const WorkerReader::RowRef> WorkerReader::RowsAt(format::TensorId tens
   return AtStep(RowsOf(tensor), global_step);
 }
 
+WorkerReader::PreparedRows WorkerReader::Series(format::TensorId tensor, int64_t begin, int64_t end,
+                                                uint64_t columns) const {
+  const auto before = [](const RowRef& row, int64_t step) { return row.global_step < step; };
+  std::span<const RowRef> rows = RowsOf(tensor);
+  const auto first = std::lower_bound(rows.begin(), rows.end(), begin, before);
+  rows = {first, std::lower_bound(first, rows.end(), std::max(begin, end), before)};
+  for (size_t i = 0, last = 0; i < rows.size(); i = last) {
+    while (last < rows.size() && rows[last].batch == rows[i].batch) ++last;
+    // Rows of one batch ascend.
+    Prepare(rows[i].batch, rows[i].row, rows[last - 1].row + 1, columns);
+  }
+  return {summaries(), rows};
+}
+
 std::span<const RawRef> WorkerReader::RawsAt(format::TensorId tensor, int64_t global_step) const {
   return AtStep(RawsOf(tensor), global_step);
 }
@@ -107,6 +121,13 @@ void WorkerState::Prepare(uint32_t batch, uint64_t columns) {
 std::span<const WorkerReader::RowRef> WorkerState::RowsOf(uint32_t tensor) {
   TensorLists<RowRef>::List& list = rows.Of(tensor);
   std::vector<Damage> found;
+  // Of a list that is made at once its memory is had at once: growing, it would be written twice, and pages
+  // that nobody has touched yet cost more than what is written to them.
+  if (list.items.empty() && list.progress.resealed != resealed) {
+    size_t count = 0;
+    for (const auto& segment : segments) count += segment->CountRows(tensor, &found);
+    list.items.reserve(count);
+  }
   BringUpToDate(
       &list.progress, &list,
       [&](size_t i) { segments[i]->AppendRows(tensor, {}, static_cast<uint32_t>(i), &list.items, &found); },
@@ -147,17 +168,39 @@ void WorkerState::AppendRawsOf(size_t segment, uint32_t tensor, std::optional<in
                                std::vector<RawRef>* out, std::vector<Damage>* found) {
   const size_t before = out->size();
   segments[segment]->AppendRaws(tensor, global_step, tensors, out, found);
-  for (size_t i = before; i < out->size(); ++i) {
-    (*out)[i].source = static_cast<uint32_t>(segment);
-    (*out)[i].commit += static_cast<int64_t>(segment_commits[segment]);
+  SayWhere(segment, before, out);
+}
+
+void WorkerState::SayWhere(size_t segment, size_t from, std::vector<RawRef>* refs) const {
+  for (size_t i = from; i < refs->size(); ++i) {
+    (*refs)[i].source = static_cast<uint32_t>(segment);
+    (*refs)[i].commit += static_cast<int64_t>(segment_commits[segment]);
   }
 }
 
 std::span<const RawRef> WorkerState::RawsOf(uint32_t tensor) {
-  TensorLists<RawRef>::List& list = raws.Of(tensor);
+  return BringRawsUpToDate(&raws, tensor,
+                           [&](size_t i, std::vector<RawRef>* out, std::vector<Damage>* found) {
+                             AppendRawsOf(i, tensor, {}, out, found);
+                           });
+}
+
+std::span<const RawRef> WorkerState::LoneRawsOf(uint32_t tensor) {
+  return BringRawsUpToDate(&lone_raws, tensor,
+                           [&](size_t i, std::vector<RawRef>* out, std::vector<Damage>* found) {
+                             const size_t before = out->size();
+                             segments[i]->AppendLoneRaws(tensor, tensors, out, found);
+                             SayWhere(i, before, out);
+                           });
+}
+
+template <typename FromSegment>
+std::span<const RawRef> WorkerState::BringRawsUpToDate(TensorLists<RawRef>* lists, uint32_t tensor,
+                                                       FromSegment from_segment) {
+  TensorLists<RawRef>::List& list = lists->Of(tensor);
   std::vector<Damage> found;
   BringUpToDate(
-      &list.progress, &list, [&](size_t i) { AppendRawsOf(i, tensor, {}, &list.items, &found); },
+      &list.progress, &list, [&](size_t i) { from_segment(i, &list.items, &found); },
       [&](size_t, const LiveBatch& batch, size_t commit) {
         const std::vector<RawRef>& all = batch.delta.raws;
         batch.raws.Build(all.size(), [&](uint32_t i) { return all[i].tensor; });
@@ -239,7 +282,7 @@ Result<RawValue> WorkerState::ReadSealedRaw(const RawRef& ref) {
         // It was in the journal of the writer whose ids are known.
         TDBG_ASSIGN_OR_RETURN(slot, SegmentReader::Open(base::JoinPath(path, entry.name),
                                                         {id_map_writer, id_map.size()}, nullptr));
-        slot->SetTensors(id_map, &layouts);
+        slot->SetTensors(id_map, &layouts, &spots);
       }
       segment = slot.get();
       break;
@@ -366,6 +409,9 @@ class RunWorkerReader final : public WorkerReader {
   }
   std::span<const RawRef> RawsOf(format::TensorId tensor) const override {
     return tensor < state_->tensors.size() ? state_->RawsOf(tensor) : std::span<const RawRef>();
+  }
+  std::span<const RawRef> LoneRawsOf(format::TensorId tensor) const override {
+    return tensor < state_->tensors.size() ? state_->LoneRawsOf(tensor) : std::span<const RawRef>();
   }
   std::span<const RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const override {
     if (tensor >= state_->tensors.size()) return {};

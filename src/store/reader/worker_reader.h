@@ -147,6 +147,14 @@ class WorkerReader {
   virtual std::span<const RowRef> RowsOf(format::TensorId tensor) const = 0;
   /// Those of one step. Valid until the next call.
   virtual std::span<const RowRef> RowsAt(format::TensorId tensor, int64_t global_step) const;
+  struct PreparedRows {
+    std::span<const SummaryBatch> batches;  ///< that RowRef::batch counts
+    std::span<const RowRef> rows;
+  };
+  /// Rows of one tensor at global steps [begin, end), in step order, with `columns` settled, for those who
+  /// want nothing but them: where numbers are computed from values, a batch here need not hold the other
+  /// tensors' rows. Valid until the next Refresh.
+  virtual PreparedRows Series(format::TensorId tensor, int64_t begin, int64_t end, uint64_t columns) const;
   virtual Result<Histogram> HistogramOf(RowRef row) const = 0;
 
   /// Scalars of one tensor (kind scalar), in step order.
@@ -158,6 +166,9 @@ class WorkerReader {
   virtual std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const = 0;
 
   virtual std::span<const RawRef> RawsOf(format::TensorId tensor) const = 0;  ///< in step order
+  /// Of these, at least those of steps at which there is no row of the tensor's: nearly always none, and then
+  /// without a list of the others.
+  virtual std::span<const RawRef> LoneRawsOf(format::TensorId tensor) const { return RawsOf(tensor); }
   /// Those of one step. Valid until the next call.
   virtual std::span<const RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const;
   /// Reads and verifies. \error kDataLoss  the checksum does not match (the damage is recorded).

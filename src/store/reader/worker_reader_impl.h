@@ -73,11 +73,12 @@ struct WorkerState {
   std::unordered_set<std::string> damage_seen;
 
   LayoutPool layouts;
+  std::vector<Spot> spots;  // the segments' scratch
   std::vector<SummaryBatch> batches;
   IndexProgress batches_progress;
   TensorLists<RowRef> rows;
   TensorLists<ScalarPoint> scalars;
-  TensorLists<RawRef> raws;
+  TensorLists<RawRef> raws, lone_raws;
   std::vector<RowRef> rows_found;  // the last RowsAt's
   std::vector<RawRef> raws_found;
 
@@ -108,12 +109,17 @@ struct WorkerState {
   std::span<const RowRef> RowsOf(uint32_t tensor);
   std::span<const ScalarPoint> ScalarsOf(uint32_t tensor);
   std::span<const RawRef> RawsOf(uint32_t tensor);
+  std::span<const RawRef> LoneRawsOf(uint32_t tensor);
   std::optional<std::span<const RowRef>> SealedRowsAt(uint32_t tensor, int64_t global_step);
   std::optional<std::span<const RawRef>> SealedRawsAt(uint32_t tensor, int64_t global_step);
   template <typename Append>
   bool AppendSealed(int64_t global_step, Append append);
   void AppendRawsOf(size_t segment, uint32_t tensor, std::optional<int64_t> global_step,
                     std::vector<RawRef>* out, std::vector<Damage>* found);
+  void SayWhere(size_t segment, size_t from, std::vector<RawRef>* refs) const;
+  template <typename FromSegment>
+  std::span<const RawRef> BringRawsUpToDate(TensorLists<RawRef>* lists, uint32_t tensor,
+                                            FromSegment from_segment);
   Result<Histogram> HistogramOf(RowRef row);
   Result<RawValue> ReadRaw(const RawRef& ref);
   Result<RawValue> MapRaw(const RawRef& ref);

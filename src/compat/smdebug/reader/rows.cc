@@ -1,5 +1,6 @@
 #include "compat/smdebug/reader/rows.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -82,16 +83,17 @@ struct Rows::Batch {
     return batch;
   }
 
+  /// What there is already stays.
   void Allocate() {
     const size_t n = tensor.size();
     for (auto* column : {&count, &nan_count, &pos_inf_count, &neg_inf_count, &zero_count})
-      column->assign(n, 0);
-    unknown.assign(n, ~uint64_t{0});
+      column->resize(n, 0);
+    unknown.resize(n, ~uint64_t{0});
     for (auto* column : {&min, &max, &mean, &variance, &m3, &m4, &l1, &l2, &abs_min, &abs_max, &mean_abs}) {
-      column->assign(n, Summary::kNaN);
+      column->resize(n, Summary::kNaN);
     }
-    histogram_bytes.assign(n, 0);
-    prepared.assign(n, 0);
+    histogram_bytes.resize(n, 0);
+    prepared.resize(n, 0);
   }
 
   void Set(size_t i, const Summary& s) {
@@ -116,14 +118,18 @@ struct Rows::Batch {
 Rows::Rows(const Part& part, Read read) : part_(part), read_(std::move(read)) {}
 Rows::~Rows() = default;
 
+void Rows::ForgetIfReordered() {
+  if (reordered_ == part_.reordered()) return;
+  reordered_ = part_.reordered();
+  commits_done_ = 0;
+  storage_.clear();
+  batches_.clear();
+  rows_of_.clear();
+  series_.clear();
+}
+
 void Rows::BringUpToDate() {
-  if (reordered_ != part_.reordered()) {
-    reordered_ = part_.reordered();
-    commits_done_ = 0;
-    storage_.clear();
-    batches_.clear();
-    rows_of_.clear();
-  }
+  ForgetIfReordered();
   const size_t commits = part_.commits().size();
   if (commits_done_ == commits) return;
   rows_of_.resize(part_.tensors().size());
@@ -194,6 +200,52 @@ void Rows::Prepare(uint32_t batch_index, uint32_t begin, uint32_t end) {
   for (uint32_t row = begin; row < end && row < batch.tensor.size(); ++row) {
     if (!batch.prepared[row]) PrepareRow(batch, row);
   }
+}
+
+store::WorkerReader::PreparedRows Rows::Series(format::TensorId tensor, int64_t begin, int64_t end) {
+  ForgetIfReordered();
+  SeriesOfTensor& series = series_[tensor];
+  const size_t commits = part_.commits().size();
+  for (; series.commits_done < commits; ++series.commits_done) {
+    const StepFile& file = part_.file_of(series.commits_done);
+    uint32_t raw = kNone;
+    bool any = false;
+    for (const Entry& entry : part_.entries_of(file)) {
+      if (entry.tensor != tensor || entry.kind == EntryKind::kShape) continue;
+      any = true;
+      if (entry.kind == EntryKind::kRaw) raw = part_.index_of(entry);
+    }
+    if (!any) continue;
+    if (series.storage.empty() || series.storage.back()->tensor.size() == kMostRows) {
+      series.storage.push_back(std::make_unique<Batch>());
+      series.batches.emplace_back();
+    }
+    Batch& batch = *series.storage.back();
+    series.rows.push_back({static_cast<uint32_t>(series.storage.size() - 1),
+                           static_cast<uint32_t>(batch.tensor.size()),
+                           file.step,
+                           {}});
+    batch.tensor.push_back(tensor);
+    batch.raw.push_back(raw);
+    batch.step.push_back(file.step);
+    batch.file_commit.push_back(static_cast<uint32_t>(series.commits_done));
+  }
+  for (size_t i = 0; i < series.storage.size(); ++i) {
+    Batch& batch = *series.storage[i];
+    if (batch.prepared.size() == batch.tensor.size()) continue;
+    batch.Allocate();
+    series.batches[i] = batch.View(batch.file_commit.front());
+  }
+  const auto before = [](const store::WorkerReader::RowRef& row, int64_t step) {
+    return row.global_step < step;
+  };
+  const auto first = std::lower_bound(series.rows.begin(), series.rows.end(), begin, before);
+  const auto last = std::lower_bound(first, series.rows.end(), std::max(begin, end), before);
+  for (auto row = first; row != last; ++row) {
+    Batch& batch = *series.storage[row->batch];
+    if (!batch.prepared[row->row]) PrepareRow(batch, row->row);
+  }
+  return {series.batches, {first, last}};
 }
 
 void Rows::PrepareRow(Batch& batch, uint32_t row) {

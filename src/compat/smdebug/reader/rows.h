@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,13 +27,23 @@ class Rows {
   std::span<const store::SummaryBatch> batches();
   std::span<const store::WorkerReader::RowRef> Of(format::TensorId tensor);
   void Prepare(uint32_t batch, uint32_t begin, uint32_t end);
+  /// The rows of one tensor at steps [begin, end), prepared, in batches of their own: 170 bytes for each of
+  /// its rows, where Prepare needs as much for every other tensor's of those steps.
+  store::WorkerReader::PreparedRows Series(format::TensorId tensor, int64_t begin, int64_t end);
   /// Of the value itself, counted again. \error kNotFound  only reductions were saved
   Result<Histogram> HistogramOf(store::WorkerReader::RowRef row);
 
  private:
   struct Batch;
+  struct SeriesOfTensor {
+    size_t commits_done = 0;
+    std::vector<std::unique_ptr<Batch>> storage;  // all but the last have kMostRows rows
+    std::vector<store::SummaryBatch> batches;
+    std::vector<store::WorkerReader::RowRef> rows;
+  };
 
   void BringUpToDate();
+  void ForgetIfReordered();
   void PrepareRow(Batch& batch, uint32_t row);
 
   const Part& part_;
@@ -42,6 +53,7 @@ class Rows {
   std::vector<std::unique_ptr<Batch>> storage_;
   std::vector<store::SummaryBatch> batches_;
   std::vector<std::vector<store::WorkerReader::RowRef>> rows_of_;  // by tensor
+  std::map<format::TensorId, SeriesOfTensor> series_;
   std::unique_ptr<Summarizer> summarizer_;
 };
 

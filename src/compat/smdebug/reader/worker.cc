@@ -60,9 +60,14 @@ class SmdebugWorker final : public store::WorkerReader {
     if ((columns & ~store::kKeyColumns) != 0) rows_.Prepare(batch, begin, end);
   }
   std::span<const RowRef> RowsOf(format::TensorId tensor) const override { return rows_.Of(tensor); }
+  PreparedRows Series(format::TensorId tensor, int64_t begin, int64_t end, uint64_t) const override {
+    return rows_.Series(tensor, begin, end);
+  }
   Result<Histogram> HistogramOf(RowRef row) const override { return rows_.HistogramOf(row); }
   std::span<const ScalarPoint> ScalarsOf(format::TensorId) const override { return {}; }
   std::span<const store::RawRef> RawsOf(format::TensorId tensor) const override;
+  std::span<const store::RawRef> LoneRawsOf(format::TensorId) const override { return {}; }  // each has a row
+  std::span<const store::RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const override;
   Result<store::RawValue> ReadRaw(const store::RawRef& ref) override;
   std::span<const int64_t> ShapeOf(const store::RawRef& ref) const override;
   std::vector<SavedReduction> ReductionsOf(format::TensorId tensor, int64_t global_step) const override;
@@ -100,6 +105,7 @@ class SmdebugWorker final : public store::WorkerReader {
   mutable size_t places_commits_ = 0;
   mutable uint64_t places_reordered_ = 0;
   mutable std::map<format::TensorId, std::vector<store::RawRef>> raws_;
+  mutable std::vector<store::RawRef> raws_found_;  // the last RawsAt's
   mutable std::vector<int64_t> asked_shape_;
 };
 
@@ -197,6 +203,14 @@ void SmdebugWorker::ForEachEntry(format::TensorId tensor, int64_t global_step, F
   for (const Entry& entry : part_.entries_of(part_.file_of(commit))) {
     if (entry.tensor == tensor) f(commit, entry);
   }
+}
+
+std::span<const store::RawRef> SmdebugWorker::RawsAt(format::TensorId tensor, int64_t global_step) const {
+  raws_found_.clear();
+  ForEachEntry(tensor, global_step, [&](uint32_t commit, const Entry& entry) {
+    if (entry.kind == EntryKind::kRaw) raws_found_.push_back(RefTo(commit, entry));
+  });
+  return raws_found_;
 }
 
 std::vector<store::WorkerReader::SavedReduction> SmdebugWorker::ReductionsOf(format::TensorId tensor,
