@@ -73,13 +73,18 @@ struct Candidate {
   std::vector<double> seconds;
 };
 
-void FillNormal(std::byte* at, size_t bytes, DType dtype, bool rectified) {
+enum class Values { kNormal, kRectified, kProducts };
+
+/// Products of three normal values are what gradients look like: one in a hundred is 15 octaves below the
+/// largest.
+void Fill(std::byte* at, size_t bytes, DType dtype, Values values) {
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal(0.001f, 0.02f);
   const size_t n = bytes / ItemSize(dtype);
   for (size_t i = 0; i < n; ++i) {
     float v = normal(random);
-    if (rectified && v < 0) v = 0;
+    if (values == Values::kRectified && v < 0) v = 0;
+    if (values == Values::kProducts) v *= normal(random) * normal(random);
     const uint32_t bits = std::bit_cast<uint32_t>(v);
     if (dtype == DType::kFloat32) {
       std::memcpy(at + 4 * i, &bits, 4);
@@ -106,10 +111,11 @@ int main(int argc, char** argv) {
   tdbg::Summary summary;
   tdbg::Histogram histogram;
 
-  const Pages f32(bytes), relu(bytes), constant(bytes), bf16(bytes);
-  FillNormal(f32.data(), bytes, DType::kFloat32, false);
-  FillNormal(relu.data(), bytes, DType::kFloat32, true);
-  FillNormal(bf16.data(), bytes, DType::kBFloat16, false);
+  const Pages f32(bytes), relu(bytes), products(bytes), constant(bytes), bf16(bytes);
+  Fill(f32.data(), bytes, DType::kFloat32, Values::kNormal);
+  Fill(relu.data(), bytes, DType::kFloat32, Values::kRectified);
+  Fill(products.data(), bytes, DType::kFloat32, Values::kProducts);
+  Fill(bf16.data(), bytes, DType::kBFloat16, Values::kNormal);
   for (size_t i = 0; i < bytes; i += 4) std::memcpy(constant.data() + i, "\x00\x00\x20\x3e", 4);
 
   const auto summarize = [&](const Pages& pages, DType dtype, bool with_histogram) {
@@ -129,6 +135,7 @@ int main(int argc, char** argv) {
       {"float32", summarize(f32, DType::kFloat32, false), {}},
       {"float32 + histogram", summarize(f32, DType::kFloat32, true), {}},
       {"float32 rectified + histogram", summarize(relu, DType::kFloat32, true), {}},
+      {"float32 heavy-tailed + histogram", summarize(products, DType::kFloat32, true), {}},
       {"float32 constant + histogram", summarize(constant, DType::kFloat32, true), {}},
       {"bfloat16", summarize(bf16, DType::kBFloat16, false), {}},
       {"bfloat16 + histogram", summarize(bf16, DType::kBFloat16, true), {}},

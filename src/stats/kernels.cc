@@ -275,24 +275,54 @@ HWY_INLINE VU16 WindowId(VU16 top, VU16 base) {
   return hn::Or(place, hn::ShiftRight<9>(hn::Xor(top, magnitude)));
 }
 
-// Counts, one by one, the elements whose magnitude's bits are in [first, end): those that the window
-// has no id for. Rare, unless the data spans far more than the window, and then the caller gives up on pairs.
+// 32 iterations of a loop of four vectors are 64 additions per accumulator whatever the width: the error
+// bound is the same for every instruction set.
+constexpr size_t kIterations = 32;
+
+// Elements that the window has no id for: those whose magnitude's bits are in [first, end). They are gathered
+// without asking, vector by vector, and counted one by one at the end: real gradients have one in a hundred
+// below any window, somewhere in every second iteration, and a branch there cost more than all the rest.
+template <class Loader>
+struct Gathered {
+  using Word = typename Loader::Word;
+  static constexpr size_t kMost = kIterations * 4 * hn::MaxLanes(D32());
+  HWY_ALIGN uint32_t found[kMost + hn::MaxLanes(DU32())];
+  size_t count = 0;
+
+  HWY_INLINE void Add(const Word* x, size_t n, uint32_t first, uint32_t end) {
+    const DU32 du;
+    const VU32 v_first = hn::Set(du, first);
+    const VU32 width = hn::Set(du, end - first);
+    for (size_t i = 0; i < n; i += hn::Lanes(du)) {
+      const V32 v = Loader::One(x + i);
+      const auto wanted = hn::Lt(hn::Sub(hn::BitCast(du, hn::Abs(v)), v_first), width);
+      // Not CompressStore: where its one instruction writes to memory, AMD's processors take its microcode.
+      hn::StoreU(hn::Compress(hn::BitCast(du, v), wanted), du, found + count);
+      count += hn::CountTrue(du, wanted);
+    }
+  }
+  HWY_INLINE void Count(FloatCounter* outside) const {
+    for (size_t j = 0; j < count; ++j) outside->Add(found[j], j);
+    outside->outside_count += count;
+  }
+};
+
+// Of a block of at most kIterations iterations. Rare.
 template <class Loader>
 HWY_NOINLINE void CountRange(const typename Loader::Word* x, size_t n, uint32_t first, uint32_t end,
                              FloatCounter* outside) {
-  const DU32 du;
-  const size_t lanes = hn::Lanes(du);
-  const VU32 v_first = hn::Set(du, first);
-  const VU32 width = hn::Set(du, end - first);
-  HWY_ALIGN uint32_t found[hn::MaxLanes(DU32())];
-  for (size_t i = 0; i < n; i += lanes) {
-    const V32 v = Loader::One(x + i);
-    const auto wanted = hn::Lt(hn::Sub(hn::BitCast(du, hn::Abs(v)), v_first), width);
-    if (HWY_LIKELY(hn::AllFalse(du, wanted))) continue;
-    const size_t m = hn::CompressStore(hn::BitCast(du, v), wanted, du, found);
-    for (size_t j = 0; j < m; ++j) outside->Add(found[j], j);
-    outside->outside_count += m;
-  }
+  Gathered<Loader> gathered;
+  gathered.Add(x, n, first, end);
+  gathered.Count(outside);
+}
+
+// Of the listed iterations of a block.
+template <class Loader>
+HWY_NOINLINE void CountBelow(const typename Loader::Word* x, const uint8_t* listed, size_t n, size_t step,
+                             uint32_t first_in, FloatCounter* outside) {
+  Gathered<Loader> gathered;
+  for (size_t k = 0; k < n; ++k) gathered.Add(x + listed[k] * step, step, 1, first_in);
+  gathered.Count(outside);
 }
 
 // What becomes of a block's ids.
@@ -328,6 +358,8 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
     write = pairs->indices[pairs->current ^ 1];
     previous = pairs->indices[pairs->current];
   }
+  uint8_t listed[kIterations];  // iterations that have an element below the window
+  size_t with_below = 0;
   for (size_t i = 0; i < iterations; ++i) {
     const typename Loader::Word* at = x + i * step;
     for (size_t j = 0; j < step * sizeof(*x); j += 64)
@@ -369,13 +401,12 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
     }
     e.abs_min = hn::Min(e.abs_min, smallest);
     if constexpr (kPairs || kSlices) {
-      // Of normal values one in some thousands is too small for the window. Asked here that costs one
-      // comparison; asked once per block it cost a second look at every fourth block, 15 % of all time.
-      if (HWY_UNLIKELY(!hn::AllFalse(Lane(), hn::Lt(smallest, below)))) {
-        CountRange<Loader>(at, step, 1, first_in, outside);
-      }
+      // Asked once per block it cost a second look at every fourth block of normal values, 15 % of all time.
+      listed[with_below] = static_cast<uint8_t>(i);
+      with_below += hn::AllFalse(Lane(), hn::Lt(smallest, below)) ? 0 : 1;
     }
   }
+  if (with_below != 0) CountBelow<Loader>(x, listed, with_below, step, first_in, outside);
   total[0] = AddWidened(total[0], s.s1);
   total[1] = AddWidened(total[1], s.s2);
   total[2] = AddWidened(total[2], hn::Add(s.s3a, s.s3b));
@@ -393,9 +424,6 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
   using Lane = typename Loader::Lane;
   const size_t step = 4 * hn::Lanes(d);
   const size_t indices = 2 * hn::Lanes(d);
-  // 32 iterations are 64 additions per accumulator whatever the width: the error bound is the same
-  // for every instruction set.
-  constexpr size_t kIterations = 32;
   static_assert(hn::MaxLanes(D32()) * 2 * kIterations <= PairCounter::kPending);
   static_assert(hn::MaxLanes(D32()) * 4 * kIterations <= SliceCounter::kMost);
   const V32 v_scale = hn::Set(d, scale);
@@ -524,8 +552,16 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
   const VU32 one = hn::Set(du, 1);
   HWY_ALIGN float tail[4 * hn::MaxLanes(D32())] = {};
   size_t made = 0;
+  const float* block = x;       // of kIterations iterations
+  uint8_t listed[kIterations];  // its iterations that have an element below the window
+  size_t with_below = 0;
   for (size_t i = 0; i < n; i += step) {
     const float* at = x + i;
+    if (at == block + kIterations * step) {
+      if (with_below != 0) CountBelow<LoadF32>(block, listed, with_below, step, first_in, outside);
+      block = at;
+      with_below = 0;
+    }
     if (i + step > n) {  // filled up with zeros, which are counted and thrown away
       std::memcpy(tail, at, (n - i) * sizeof *x);
       at = tail;
@@ -542,8 +578,12 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
       smallest = hn::Min(smallest, hn::Min(a, b));
       largest = hn::Max(largest, hn::Max(hn::BitCast(di, a), hn::BitCast(di, b)));
     }
-    if (HWY_UNLIKELY(!hn::AllFalse(du, hn::Lt(smallest, v_first_in)))) {
-      CountRange<LoadF32>(at, step, 1, first_in, outside);
+    const bool below = !hn::AllFalse(du, hn::Lt(smallest, v_first_in));
+    if (HWY_UNLIKELY(at == tail)) {
+      if (below) CountRange<LoadF32>(at, step, 1, first_in, outside);
+    } else {
+      listed[with_below] = static_cast<uint8_t>((i - static_cast<size_t>(block - x)) / step);
+      with_below += below ? 1 : 0;
     }
     if (HWY_UNLIKELY(!hn::AllFalse(di, hn::Gt(largest, last_in)))) {
       CountRange<LoadF32>(at, step, first_out, 0x7f800000u, outside);
@@ -554,6 +594,7 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
       made = 0;
     }
   }
+  if (with_below != 0) CountBelow<LoadF32>(block, listed, with_below, step, first_in, outside);
   if (made != 0) slices->Count(made);
 }
 

@@ -254,6 +254,18 @@ TEST_F(SummarizerTest, ValuesOfAnyMagnitudeAreExactWhereExactnessIsPromised) {
   for (const size_t n : {5u, 100u, 3000u, 70000u, 300000u}) Check(AnyFinite(n), kFloatUnit, "any finite");
 }
 
+// As gradients are: one value in a hundred is too small for any window near the largest.
+TEST_F(SummarizerTest, HeavyTailsBelowTheWindowAreCountedExactly) {
+  for (const size_t n : {200u, 1000u, 2047u, 2048u, 4097u, 70001u, 300000u}) {
+    std::vector<float> x = Normal(n, 0, 1);
+    const std::vector<float> second = Normal(n, 0, 1e-3, 11), third = Normal(n, 0, 1, 12);
+    for (size_t i = 0; i < n; ++i) x[i] = i % 5 == 0 ? 0.0f : x[i] * second[i] * third[i];
+    Check(x, kFloatUnit, "products");
+    for (size_t i = 7; i < n; i += 501) x[i] *= 1e6f;  // above it, too
+    Check(x, kFloatUnit, "products with outliers");
+  }
+}
+
 TEST_F(SummarizerTest, NonFiniteValuesAreCountedAndLeftOut) {
   for (const size_t n : {3u, 64u, 3000u, 70000u, 200000u}) {
     for (const size_t every : {2u, 37u, 9973u}) {
