@@ -65,6 +65,7 @@ struct Config {
   std::optional<bool> histograms, context, record_end;
   std::optional<std::string> step_by, when_full, journal_directory;
   std::optional<uint64_t> journal_bytes, budget_bytes;
+  std::optional<int64_t> shap_rows;
   std::vector<CollectionConfig> collections;
   std::vector<RuleConfig> rules;
   bool rules_said = false;            ///< `rules:` was written, if only as an empty list: no default rule

@@ -16,7 +16,8 @@ const Names kTopKeys = {"dir",         "summaries", "context",
                         "record_end",  "step_by",   "when_full",
                         "journal",     "budget",    "collections",
                         "rules",       "on_issue",  "stop_grace_seconds",
-                        "tensorboard", "format",    "action_cooldown_seconds"};
+                        "tensorboard", "format",    "action_cooldown_seconds",
+                        "shap_rows"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
@@ -277,6 +278,7 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
     n.At("directory", [&](const ConfigNode& v) { c.journal_directory = v.Text(); });
   });
   root.At("budget", [&](const ConfigNode& n) { c.budget_bytes = n.Bytes(); });
+  root.At("shap_rows", [&](const ConfigNode& n) { c.shap_rows = n.Int(1); });
   root.At("stop_grace_seconds", [&](const ConfigNode& n) { c.stop_grace_seconds = n.Int(0); });
   root.At("tensorboard", [&](const ConfigNode& n) { ReadTensorBoard(n, &c); });
   root.At("format", [&](const ConfigNode& n) { ReadFormat(n, &c); });

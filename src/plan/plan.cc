@@ -161,6 +161,7 @@ std::string Plan::ToJson() const {
       {"journal_directory", journal_directory},
       {"budget_bytes", budget_bytes},
       {"include_workers", include_workers},
+      {"shap_rows", shap_rows},
       {"record_end", record_end},
       {"allow_stop", allow_stop},
       {"empty_steps", empty_steps},
@@ -194,9 +195,11 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   f.Text("journal_directory", &plan.journal_directory);
   f.Bytes("budget_bytes", &plan.budget_bytes);
   f.Int("include_workers", &plan.include_workers);
+  f.Int("shap_rows", &plan.shap_rows);
   f.Bool("record_end", &plan.record_end);
   f.Bool("allow_stop", &plan.allow_stop);
   f.Bool("empty_steps", &plan.empty_steps);
+  if (plan.shap_rows < 0) f.Fail("shap_rows", "an integer of at least 0");
   if (plan.summaries_every < 0) f.Fail("summaries_every", "an integer of at least 0");
   if (plan.step_by != "optimizer" && plan.step_by != "forward") f.Fail("step_by", "optimizer or forward");
   if (plan.when_full != "drop_raw" && plan.when_full != "block") f.Fail("when_full", "drop_raw or block");

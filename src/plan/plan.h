@@ -61,6 +61,7 @@ struct Plan {
   std::string journal_directory;  ///< empty: in the run directory
   uint64_t budget_bytes = 8ull << 30;
   int64_t include_workers = -1;  ///< -1: all; 0: only rank 0 (smdebug's "one")
+  int64_t shap_rows = 0;         ///< rows of which a boosting library computes SHAP values; 0: all
   bool record_end = true;        ///< final weights at point "end"
   bool allow_stop = true;
   /// A step in which something was due and nothing came is a step all the same. Off, as with smdebug: it

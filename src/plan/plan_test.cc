@@ -169,6 +169,7 @@ TEST(PlanTest, JsonRoundTripKeepsEverything) {
   p.journal_directory = "/tmp/x";
   p.budget_bytes = uint64_t{1} << 40;
   p.include_workers = 0;
+  p.shap_rows = 256;
   p.allow_stop = p.record_end = p.context = p.histograms = false;
   CollectionPlan c;
   c.name = "mine";
@@ -182,6 +183,7 @@ TEST(PlanTest, JsonRoundTripKeepsEverything) {
   const auto back = Plan::FromJson(p.ToJson());
   ASSERT_TRUE(back.ok()) << back.status().ToString();
   EXPECT_EQ(back->ToJson(), p.ToJson());
+  EXPECT_EQ(back->shap_rows, 256);
   EXPECT_EQ(*back->collections.back().raw[1], *c.raw[1]);
   EXPECT_FALSE(back->collections.back().raw[2].has_value());
 }

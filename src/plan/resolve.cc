@@ -305,6 +305,7 @@ Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs) {
   plan.histograms = config.histograms.value_or(plan.histograms);
   plan.context = config.context.value_or(plan.context);
   plan.record_end = config.record_end.value_or(plan.record_end);
+  plan.shap_rows = config.shap_rows.value_or(plan.shap_rows);
   plan.step_by = config.step_by.value_or(plan.step_by);
   plan.when_full = config.when_full.value_or(plan.when_full);
   plan.journal_bytes = config.journal_bytes.value_or(plan.journal_bytes);

@@ -1,19 +1,21 @@
 """Frameworks that are not as the adaptors know them: what can be seen is recorded, the rest is said once, and the training
-does not notice. The first four are a process each, under `tdbg run`, with a script that knows nothing.
+does not notice. All but the last are a process each, under `tdbg run`, with a script that knows nothing: what is said is
+said once per process.
 """
 
+import hashlib
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import textwrap
 
-import numpy as np
 import pytest
 from frameworks.conformance.suite import HOME, tool
 
 xgb = pytest.importorskip("xgboost")
-lgb = pytest.importorskip("lightgbm")
+pytest.importorskip("lightgbm")
 tdbg = pytest.importorskip("tdbg")
 
 BOOST = """
@@ -28,15 +30,22 @@ def boost():
 
 @pytest.fixture
 def launched(tmp_path):
-    """launched(source) runs it as `tdbg run` does; returns (process, the run)."""
+    """launched(source) runs it as `tdbg run` does; returns (process, the run).
 
-    def run(source, *folders):
+    :param kept: collections that are recorded raw at every step; all others, and rules, are not
+    """
+
+    def run(source, *folders, kept=()):
         script = tmp_path / "train.py"
         script.write_text(BOOST + textwrap.dedent(source))
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TDBG_")}
         env.update(TDBG_HOME=HOME, PYTHONPATH=os.pathsep.join(map(str, folders)))
-        done = subprocess.run([tool(), "run", "--quiet", "--dir", str(tmp_path / "run"), "--", sys.executable, str(script)],
-                              env=env, capture_output=True, text=True, timeout=200)
+        command = [tool(), "run", "--quiet", "--dir", str(tmp_path / "run")]
+        if kept:
+            (tmp_path / "config.json").write_text(json.dumps({
+                "rules": [], "collections": {c: {"save_interval": 1, "summaries": False} for c in kept}}))
+            command += ["--config", str(tmp_path / "config.json")]
+        done = subprocess.run([*command, "--", sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
         return done, (tdbg.open(str(tmp_path / "run")) if (tmp_path / "run" / "0").exists() or any(
             pathlib.Path(tmp_path / "run").rglob("worker_*")) else None)
@@ -57,11 +66,14 @@ def test_two_frameworks_in_one_process(launched, tmp_path):
         print("trained")
         """)
     assert done.stdout.splitlines()[-1] == "trained"
-    trials = [tdbg.open(str(p)) for p in sorted(tmp_path.glob("run*")) if p.is_dir()]
-    names = [set(t.tensor_names()) for t in trials]
-    # Whoever trains first has the run; the other is recorded beside it, or it is said that it is not.
-    assert "train-rmse" in names[0] and trials[0].steps() == [0, 1, 2]
-    assert any("Linear_weight" in found for found in names) or "tdbg:" in done.stderr
+    assert sorted(p.name for p in tmp_path.glob("run*") if p.is_dir()) == ["run", "run-2"]
+    # Whoever trains first has the run; the other is recorded beside it, all of it.
+    assert trial.steps() == [0, 1, 2] and trial.state == "ended" and trial.losses() == []
+    assert trial.tensor_names(collection="metrics") == ["train-rmse"] and trial.tensor_names(collection="weights") == []
+    beside = tdbg.open(str(tmp_path / "run-2"))
+    assert beside.steps() == [0, 1] and beside.state == "ended" and beside.losses() == []
+    assert beside.tensor_names(collection="weights") == ["Linear_weight"] and beside.tensor_names(collection="metrics") == []
+    assert beside.tensor("gradient/Linear_weight").steps() == [0, 1] and "tdbg:" not in done.stderr
 
 
 def test_a_broken_install_is_the_scripts_own_affair(launched, tmp_path):
@@ -89,48 +101,59 @@ def test_a_framework_that_lacks_what_the_adaptor_needs(launched, tmp_path):
     assert done.stderr.count("cannot watch lightgbm") == 1
 
 
-def boost(rounds=4):
-    x = np.random.default_rng(0).normal(size=(80, 3)).astype(np.float32)
-    data = xgb.DMatrix(x, x[:, 0])
-    return xgb.train({"nthread": 1}, data, rounds, evals=[(data, "train")], verbose_eval=False)
+def lost(trial):
+    """(cause, number of tensors) of everything that is lost."""
+    return [(loss.cause, loss.count) for loss in trial.losses()]
 
 
-def gradient_boost():
-    x = np.random.default_rng(0).normal(size=(80, 3))
-    data = lgb.Dataset(x, x[:, 0])
-    return lgb.train({"num_threads": 1, "verbose": -1}, data, 4, valid_sets=[data])
+def said(done):
+    return [line for line in done.stderr.splitlines() if line.startswith("tdbg:")]
 
 
-def test_a_private_function_that_moved_costs_its_tensor_only(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("TDBG_CLI", tool())
-    monkeypatch.delattr(lgb.Booster, "_Booster__inner_predict")
-    monkeypatch.setattr(lgb.Booster, "eval_train", lambda self, feval=None: [])     # it is built on the same function
-    collections = {c: {"save_interval": 1, "summaries": False} for c in ("predictions", "labels")}
-    with tdbg.attach(framework="lightgbm", dir=str(tmp_path / "run"), config={"rules": [], "collections": collections}):
-        gradient_boost()
-    trial = tdbg.open(str(tmp_path / "run"))
+def test_a_private_function_that_moved_costs_its_tensor_only(launched):
+    done, trial = launched("""
+        import lightgbm
+        del lightgbm.Booster._Booster__inner_predict
+        lightgbm.Booster.eval_train = lambda self, feval=None: []     # it is built on the same function
+        data = lightgbm.Dataset(x, x[:, 0])
+        lightgbm.train({"num_threads": 1, "verbose": -1}, data, 4, valid_sets=[data])
+        """, kept=("predictions", "labels"))
     assert trial.tensor_names(collection="labels") == ["labels"] and trial.tensor_names(collection="predictions") == []
-    assert len(trial.losses()) == 1 and trial.steps() == [0, 1, 2, 3]
-    assert capsys.readouterr().err.count("does not tell the predictions") <= 1
+    assert trial.steps() == [0, 1, 2, 3] and trial.tensor("labels").steps() == [0, 1, 2, 3]
+    assert lost(trial) == [("unsupported", 1)]
+    assert len(said(done)) == 1 and "predictions: this LightGBM does not tell the predictions it keeps" in said(done)[0]
 
 
-@pytest.mark.parametrize("method", ["get_score", "get_dump", "num_boosted_rounds"])
-def test_a_booster_without_a_method_trains_and_says_what_is_missing(tmp_path, monkeypatch, capsys, method):
-    monkeypatch.setenv("TDBG_CLI", tool())
-    monkeypatch.delenv("TDBG_STRICT", raising=False)
-    kept = {c: {"save_interval": 1, "summaries": False} for c in ("feature_importance", "trees", "metrics")}
-    bare = bytes(boost().save_raw("ubj"))
-    with monkeypatch.context() as moved:
-        if method != "num_boosted_rounds":      # XGBoost's own train calls that one
-            moved.delattr(xgb.Booster, method)
+#: What of a Booster has moved -> (tensors that are lost with it, what is said, collections that are still there).
+MOVED = {"get_score": (15, "has no attribute 'get_score'", {"metrics", "trees"}),
+         "get_dump": (11, "has no attribute 'get_dump'", {"metrics", "feature_importance"}),
+         "__getitem__": (26, "no slices", {"metrics"})}
+
+
+@pytest.mark.parametrize("method", MOVED)
+def test_a_booster_without_a_method_trains_and_says_what_is_missing(launched, method):
+    kept = ("feature_importance", "trees", "metrics")
+    done, trial = launched(f"""
+        import hashlib
+        import xgboost
+        method = "{method}"
+        def moved(self, key):
+            raise TypeError("no slices")
+        if method == "__getitem__":
+            xgboost.Booster.__getitem__ = moved
         else:
-            moved.setattr(xgb.Booster, "__getitem__", lambda self, key: 1 / 0)
-        with tdbg.attach(framework="xgboost", dir=str(tmp_path / "run"), config={"rules": [], "collections": kept}):
-            model = boost()
-    assert bytes(model.save_raw("ubj")) == bare
-    trial = tdbg.open(str(tmp_path / "run"))
-    assert trial.tensor("train-rmse").steps() == [0, 1, 2, 3]
-    assert trial.losses() and "Traceback" not in capsys.readouterr().err
+            delattr(xgboost.Booster, method)
+        print(hashlib.sha256(bytes(boost().save_raw("ubj"))).hexdigest())
+        """, kept=kept)
+    bare = {}
+    exec(BOOST, bare)
+    assert done.stdout.strip() == hashlib.sha256(bytes(bare["boost"]().save_raw("ubj"))).hexdigest()
+    count, word, there = MOVED[method]
+    assert {cause for cause, _ in lost(trial)} == {"unsupported"} and sum(n for _, n in lost(trial)) == count
+    assert {c for c in kept if trial.tensor_names(collection=c)} == there
+    for name in (n for c in there for n in trial.tensor_names(collection=c)):
+        assert trial.tensor(name).steps() == [0, 1, 2], name
+    assert len(said(done)) == 1 and word in said(done)[0]
 
 
 def test_functions_that_are_gone_are_said_at_once(monkeypatch, capsys):

@@ -25,11 +25,11 @@ def table(rows=200, features=4, seed=0):
     return x, (x[:, 0] * 2 + np.sin(3 * x[:, 1]) + 0.1 * rng.normal(size=rows)).astype(np.float32)
 
 
-def plan(*collections, interval=1):
+def plan(*collections, interval=1, **keys):
     """plan.json that keeps these built-in collections, raw every `interval` rounds."""
     kinds = {"metrics": "metric", "losses": "loss", "trees": "tree", "predictions": "prediction", "labels": "label",
              "hyperparameters": "hyperparameter"}
-    return json.dumps({"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
+    return json.dumps({"kind": "tdbg.plan", "major": 1, "minor": 0, **keys, "collections": [
         {"name": name, "kinds": [kinds.get(name, name)], "keep": True,
          "raw": {"train": {"interval": interval}}} for name in collections]})
 
@@ -292,3 +292,59 @@ def test_importances_after_many_rounds_are_those_of_all_trees(record):
             for feature, score in scores.items():
                 assert trial.tensor(f"feature_importance/{kind}/{feature}").value(step)[0] == pytest.approx(
                     score / sum(scores.values()), rel=1e-6)
+
+
+@pytest.mark.parametrize("params", [{}, {"objective": "multi:softprob", "num_class": 3}, {"booster": "dart"}], ids=str)
+@pytest.mark.parametrize("kind", [xgb.DMatrix, xgb.QuantileDMatrix])
+def test_shap_values_of_a_sample_are_exact_and_it_is_said_which_rows_they_are(record, capsys, params, kind):
+    x, y = table()
+    x[::7, 2] = np.nan
+    classes = params.get("num_class", 1)
+    made = []
+
+    def run():
+        data = kind(x, np.digitize(y, [-1, 1]) if classes > 1 else y, feature_names=list("abcd"),
+                    base_margin=np.linspace(0, 1, 200 * classes).reshape(200, classes))
+        made.append((xgb.train({"nthread": 1, "max_depth": 3, "tree_method": "hist", **params}, data, ROUNDS), data))
+
+    trial = record(run, plan("average_shap", "full_shap", shap_rows=30))
+    run()
+    (model, data), (bare, _) = made
+    assert bytes(model.save_raw("ubj")) == bytes(bare.save_raw("ubj"))
+    assert trial.losses() == []
+    said = trial.context("shap_sample", 0)
+    rows = said["rows"]
+    assert said["of"] == 200 and len(set(rows)) == 30 and rows == sorted(rows) and set(rows) <= set(range(200))
+    assert capsys.readouterr().err == "tdbg: SHAP values are those of 30 of 200 rows (shap_rows)\n"
+    rounds = [ROUNDS - 1] if "booster" in params else range(ROUNDS)      # DART's trees change afterwards
+    for step in rounds:
+        exact = model[: step + 1].predict(data, pred_contribs=True) if step < ROUNDS - 1 else \
+            model.predict(data, pred_contribs=True)
+        np.testing.assert_allclose(trial.tensor("full_shap/b").value(step), exact[rows], atol=5e-6)
+        np.testing.assert_allclose(trial.tensor("average_shap/b").value(step),
+                                   np.atleast_1d(exact[rows].mean(axis=0)[..., 1]), atol=5e-6)
+
+
+@pytest.mark.parametrize("wanted", [0, 200, 1000])
+def test_as_many_rows_as_there_are_is_no_sample(record, capsys, wanted):
+    trial = record(train, plan("full_shap", shap_rows=wanted))
+    assert trial.tensor("full_shap/f0").value(0).shape == (200, 5)
+    assert trial.context("shap_sample", 0) is None and capsys.readouterr().err == ""
+
+
+def test_the_configuration_says_how_many_rows(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    if not (os.environ.get("TDBG_CLI") or os.environ.get("TDBG_BIN")):
+        pytest.skip("no `tdbg` program: set TDBG_CLI")
+    monkeypatch.delenv("TDBG_RUN", raising=False)
+    x, y = table()
+    config = {"shap_rows": 40, "rules": [], "collections": {"full_shap": {"save_interval": 1}}}
+    with adaptor.attach(dir=str(tmp_path / "run"), config=config):
+        model = xgb.XGBRegressor(n_estimators=3, n_jobs=1).fit(x, y)        # trains on a QuantileDMatrix
+    trial = tdbg.open(str(tmp_path / "run"))
+    exact = model.get_booster().predict(xgb.DMatrix(x), pred_contribs=True)
+    rows = trial.context("shap_sample", 2)["rows"]
+    assert trial.losses() == [] and len(rows) == 40
+    np.testing.assert_allclose(trial.tensor("full_shap/f0").value(2), exact[rows], atol=5e-6)
+    with pytest.raises(ValueError, match="shap_rows.*at least 1"):
+        adaptor.attach(dir=str(tmp_path / "bad"), config={"shap_rows": 0})

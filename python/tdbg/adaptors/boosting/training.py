@@ -11,6 +11,7 @@ import numpy as np
 
 from ..guard import say
 from ..requests import obey
+from .sample import SEED, choose
 
 TRAIN = 1
 NOT_WANTED = 0xFFFFFFFF
@@ -106,7 +107,9 @@ class Training:
         :param context: False: neither hyperparameters nor learning rates, whatever the plan says
         """
         self.run = run
-        self._context = context and bool(json.loads(run.plan() or "{}").get("context", True))
+        plan = json.loads(run.plan() or "{}")
+        self._context = context and bool(plan.get("context", True))
+        self._shap_rows = plan.get("shap_rows", 0)
         if self._context:
             self.run.put_context("versions", json.dumps({self.library: self.version,
                                                          "python": platform.python_version()}))
@@ -123,6 +126,14 @@ class Training:
         self._sources = []
         add("hyperparameter", [f"hyperparameters/{k}" for k in self._params], lambda model: self._hyperparameters())
         self.sources(model, add)
+
+    def sample(self, rows):
+        """Of which of so many rows SHAP values are computed (numbers, ascending; None: all). A choice is said in the run."""
+        numbers = choose(rows, self._shap_rows)
+        if numbers is not None:
+            say(f"SHAP values are those of {len(numbers)} of {rows} rows (shap_rows)")
+            self.run.put_context("shap_sample", json.dumps({"of": rows, "seed": SEED, "rows": numbers.tolist()}))
+        return numbers
 
     def record(self, model, log):
         """What is due in the open step."""

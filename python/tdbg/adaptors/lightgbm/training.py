@@ -64,7 +64,7 @@ class Training(boosting.Training):
             add("label", ["labels"], lambda model: {"labels": np.asarray(data.get_label())})
             add("prediction", ["predictions"], lambda model: {"predictions": _predictions(model, number)})
         if self._training_data is not None:
-            shap = _Shap(self._rows, self._continued, self._params)
+            shap = _Shap(self._rows, self._continued, self._params, self.sample)
             names = [*features, "bias"]
             before = len(self._sources)
             add("average_shap", [f"average_shap/{n}" for n in names],
@@ -101,8 +101,8 @@ def _last_trees(model):
 class _Shap:
     """SHAP values of a growing model at the cost of its new trees: they add up over trees, the bias too."""
 
-    def __init__(self, rows, continued, params):
-        self._rows, self._continued = rows, continued
+    def __init__(self, rows, continued, params, sample):
+        self._rows, self._continued, self._sample = rows, continued, sample
         boosting_kind = next((params[k] for k in ("boosting", "boosting_type", "boost") if k in params), "gbdt")
         self._additive = boosting_kind not in ("dart", "rf")        # earlier trees change, or are averaged
         self._threads = next((params[k] for k in THREADS if k in params), 0)
@@ -115,6 +115,9 @@ class _Shap:
             raise NotImplementedError("the trees before init_model's end are in another model")
         if self._rows is None or isinstance(self._rows, str) or hasattr(self._rows, "__fspath__"):
             raise NotImplementedError("the Dataset has let go of its rows: free_raw_data=False keeps them")
+        if self._sample is not None:
+            chosen, self._sample = self._sample(model.train_set.num_data()), None
+            self._rows = self._rows if chosen is None else _take(self._rows, chosen)
         iterations = model.current_iteration()
         if not self._additive:
             return self._of(model, 0, iterations)
@@ -137,3 +140,14 @@ class _Shap:
         values = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
         columns = model.num_feature() + 1
         return values if values.shape[1] == columns else values.reshape(len(values), -1, columns)
+
+
+def _take(rows, chosen):
+    """These rows, in the type in which the Dataset got them."""
+    if hasattr(rows, "iloc"):
+        return rows.iloc[chosen]
+    if hasattr(rows, "tocsr"):
+        return rows.tocsr()[chosen]
+    if isinstance(rows, np.ndarray):
+        return rows[chosen]
+    raise NotImplementedError(f"shap_rows: rows are not taken out of a {type(rows).__name__}")

@@ -8,14 +8,16 @@ Where the additivity does not hold (DART rescales earlier trees, a linear booste
 pass over the model.
 """
 
-import numpy as np
+import xgboost
 
 
 class RunningShap:
-    """:param additive: False for boosters whose earlier trees change or cannot be sliced."""
+    """:param additive: False for boosters whose earlier trees change or cannot be sliced.
+    :param sample: function(number of rows) -> numbers of those that are looked at, or None for all; called once
+    """
 
-    def __init__(self, data, additive):
-        self._data, self._additive = data, additive
+    def __init__(self, data, additive, sample):
+        self._data, self._additive, self._sample = data, additive, sample
         self._sum = None
         self._rounds = 0        # rounds of the model that are in the sum
 
@@ -24,6 +26,9 @@ class RunningShap:
 
         The array is ours and changes with the next call: use it before.
         """
+        if self._sample is not None:
+            chosen, self._sample = self._sample(self._data.num_row()), None
+            self._data = self._data if chosen is None else _rows(self._data, chosen)
         if not self._additive:
             return model.predict(self._data, pred_contribs=True)
         rounds = model.num_boosted_rounds()
@@ -39,3 +44,16 @@ class RunningShap:
             margin = model.predict(self._data, output_margin=True)
             self._sum[..., -1] = margin.reshape(self._sum.shape[:-1]) - self._sum[..., :-1].sum(axis=-1)
         return self._sum
+
+
+def _rows(data, chosen):
+    """A DMatrix of these rows, whose SHAP values are those that the rows have in `data`."""
+    try:
+        return data.slice(chosen, allow_groups=True)
+    except xgboost.core.XGBoostError:
+        # A QuantileDMatrix (the estimators') cannot be sliced. It hands out its rows as it binned them, as a copy of all of
+        # them, once; they go the same ways through trees that were grown on the same bins.
+        margin = data.get_base_margin()
+        return xgboost.DMatrix(data.get_data()[chosen], feature_names=data.feature_names, feature_types=data.feature_types,
+                               base_margin=margin.reshape(data.num_row(), -1)[chosen] if margin.size else None,
+                               enable_categorical=True)

@@ -64,7 +64,7 @@ class Training(boosting.Training):
             add("prediction", ["predictions"],
                 lambda model: {"predictions": model.predict(self._watched_data)})
         if self._training_data is not None:
-            shap = RunningShap(self._training_data, additive=self._booster == "gbtree")
+            shap = RunningShap(self._training_data, additive=self._booster == "gbtree", sample=self.sample)
             names = [*features, "bias"]
             add("average_shap", [f"average_shap/{n}" for n in names],
                 lambda model: {f"average_shap/{n}": v for n, v in zip(names, column_means(shap.values(model)))})
