@@ -1,9 +1,18 @@
 #include "store/writer/worker_writer.h"
 
+#include <algorithm>
+
 #include "store/writer/drain.h"
 #include "store/writer/journal_writer.h"
 
 namespace tdbg::store {
+namespace {
+
+// A full disk is seldom empty again while somebody waits for the end of a training. What is committed stays
+// in the journal, from which `tdbg run` or the next start seals it.
+constexpr int64_t kPatienceWithARefusal = 1'000'000'000;
+
+}  // namespace
 
 // In this order: the drain uses the handoff, the journal writer uses the drain's mapping.
 struct WorkerWriter::Impl {
@@ -100,10 +109,12 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   handoff.seal_all.store(true, std::memory_order_release);
   handoff.Urge();
   const Ring ring = impl_->drain->ring();
-  const int64_t deadline = impl_->clock->MonotonicNanos() + timeout_nanos;
+  const int64_t begin = impl_->clock->MonotonicNanos();
   for (;;) {
     const uint32_t ticket = handoff.sealed.Ticket();
-    const int64_t left = deadline - impl_->clock->MonotonicNanos();
+    const bool refused = handoff.drain_cause.load(std::memory_order_acquire) != 0;
+    const int64_t patience = refused ? std::min(timeout_nanos, kPatienceWithARefusal) : timeout_nanos;
+    const int64_t left = begin + patience - impl_->clock->MonotonicNanos();
     if (ring.sealed() == ring.committed() || left <= 0) break;
     handoff.sealed.Wait(ticket, left);
   }

@@ -85,7 +85,8 @@ class WorkerWriter {
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
                  uint64_t bytes);
 
-  /// Records why the job ended and seals everything. Waits for the drain, at most `timeout_nanos`.
+  /// Records why the job ended and seals everything. Waits for the drain, at most `timeout_nanos`; where the
+  /// disk refuses, a second.
   void End(std::string_view json, int64_t timeout_nanos);
   /// After End: ends the drain thread, gives the journal's disk space and memory back, releases the lock. The
   /// counters stay; other calls do nothing from then on. Where something is unsealed (a disk that refuses),

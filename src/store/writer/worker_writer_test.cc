@@ -284,6 +284,22 @@ TEST_F(WorkerWriterTest, AFullDiskDoesNotHangABlockingTraining) {
               testing::Not(testing::StartsWith(".")));
 }
 
+TEST_F(WorkerWriterTest, TheEndDoesNotWaitForADiskThatRefuses) {
+  options_.files = &faulty_;
+  Open();
+  faulty_.fail = Code::kResourceExhausted;
+  Define(0, "w");
+  Raw(0, 0, Values(0, 0, 100));
+  Commit(0);
+  const auto start = std::chrono::steady_clock::now();
+  writer_->End("{}", 3'600'000'000'000);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::minutes(1));
+  writer_->Close();  // unsealed: the drain goes on trying
+  faulty_.fail = Code::kOk;
+  writer_.reset();
+  EXPECT_EQ(Read().steps.size(), 2u);
+}
+
 TEST_F(WorkerWriterTest, AStepLargerThanTheJournalIsCountedAndNeverWaitedFor) {
   Open();
   Define(0, "w");
