@@ -1,4 +1,4 @@
-// The hot path: borrowed views in, rows of the open step out, in one call to the sink per step.
+// The hot path: borrowed views in, rows of the open step out, to the sink by the hundred.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct RecorderOptions {
 
 /// Run's calls without locks, files and processes; their meaning is documented in tdbg/run.h.
 ///
-/// Owns its scratch memory: 168 bytes a tensor, its rows, histograms of one step, and 256 KiB per thread.
+/// Owns its scratch memory: 168 bytes for each of 256 tensors (where threads share a batch, of all),
+/// histograms of one step, and 256 KiB per thread.
 /// \threadsafety One thread at a time. Borrows the sink.
 class Recorder {
  public:
@@ -130,6 +131,7 @@ class Recorder {
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
   void PutRaw(Id id, const TensorView& view, Place place);
   void FlushRows();
+  void FlushRowsIfMany();
   void Commit(int64_t step, int64_t mode_step, uint32_t flags);
   Id Add(format::TensorDef def, Tensor tensor);
   void Announce(Tensor* tensor);

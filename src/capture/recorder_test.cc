@@ -106,7 +106,7 @@ class RecorderTest : public testing::Test {
   std::unique_ptr<Recorder> recorder_;
 };
 
-TEST_F(RecorderTest, AStepsRowsReachTheSinkInOneCallAndBecomeVisibleTogether) {
+TEST_F(RecorderTest, AFewRowsReachTheSinkInOneCallAndBecomeVisibleTogether) {
   Start(plan::Plan::Default());
   const auto w = Define("w", "weight", {4});
   const auto b = Define("b", "bias", {2});
@@ -436,6 +436,40 @@ TEST_F(RecorderTest, HistogramsBelongToTheirRows) {
   EXPECT_THAT(sink_.histogram_of[0], ElementsAre(HistogramBucket{BucketOf(2.0), 256}));
   EXPECT_THAT(sink_.histogram_of[1], IsEmpty());
   EXPECT_THAT(sink_.histogram_of[2], ElementsAre(HistogramBucket{BucketOf(-3.0), 300}));
+}
+
+TEST_F(RecorderTest, ManyRowsReachTheSinkInPiecesWithTheirHistograms) {
+  Start(plan::Plan::Default());
+  constexpr size_t kCount = 600;
+  std::vector<std::vector<float>> values;
+  std::vector<Recorder::Id> ids;
+  std::vector<const void*> data;
+  for (size_t i = 0; i < kCount; ++i) {
+    values.emplace_back(i % 2 == 0 ? 300 : 3, static_cast<float>(i + 1));
+    ids.push_back(Define("w" + std::to_string(i), "weight", {static_cast<int64_t>(values[i].size())}));
+  }
+  for (const auto& v : values) data.push_back(v.data());
+  const auto check = [&](size_t first) {
+    ASSERT_EQ(sink_.summaries.size(), first + kCount);
+    for (size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(sink_.summaries[first + i].tensor, ids[i]);
+      ASSERT_EQ(sink_.summaries[first + i].mean, i + 1.0);
+      const Histogram expected = i % 2 == 0 ? Histogram{{BucketOf(i + 1.0), 300}} : Histogram{};
+      ASSERT_EQ(sink_.histogram_of[first + i], expected);
+    }
+  };
+  Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
+  EXPECT_THAT(sink_.log, ElementsAre("summaries", "summaries", "summaries", "commit"));
+  check(0);
+
+  // Between steps there is no step that they could belong to: they wait, however many they are.
+  sink_.log.clear();
+  recorder_->PutMany(ids, data, {});
+  EXPECT_THAT(sink_.log, IsEmpty());
+  Step(ModeKey::kTrain);
+  EXPECT_THAT(sink_.log, ElementsAre("summaries", "commit"));
+  check(kCount);
+  EXPECT_EQ(recorder_->counters().summaries, 2 * kCount);
 }
 
 TEST_F(RecorderTest, ATeamMakesTheSameRowsInTheSameOrder) {
