@@ -92,7 +92,8 @@ def main():
         line("checking every summary rule, times reading the summaries", f"{ratio:.2f}", "3", ratio <= 3)
         line("watching 300 tensors at 100 steps/s, of a core", f"{share:.3f}", "0.10", share <= 0.1)
     for text, share, bar in (read(folder, "reading.json") or {"rows": []})["rows"]:
-        line(f"reading: {text}, of smdebug's time", f"1/{1 / share:.0f}", f"1/{1 / bar:.0f}", share <= bar)
+        if bar is not None:
+            line(f"reading: {text}, of smdebug's time", f"1/{1 / share:.0f}", f"1/{1 / bar:.0f}", share <= bar)
     for text, size, bar in (read(folder, "reading.json") or {"bytes": []})["bytes"]:
         line(f"reading: {text}, bytes an entry", f"{size:.0f}", f"{bar}", size <= bar)
     if export := read(folder, "export_histograms.json"):

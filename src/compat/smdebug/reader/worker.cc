@@ -182,7 +182,14 @@ Result<store::RawValue> SmdebugWorker::ReadRaw(const store::RawRef& ref) {
 format::TensorDef SmdebugWorker::Describe(format::TensorId tensor) {
   if (const auto known = described_.find(tensor); known != described_.end()) return known->second;
   format::TensorDef def = part_.tensors()[tensor];
-  const std::span<const store::RawRef> raws = RawsOf(tensor);
+  // Nearly always one of the first steps has a value: then nobody has to list where all of them lie.
+  constexpr size_t kSteps = 16;
+  std::span<const store::RawRef> raws;
+  const std::span<const format::Commit> commits = part_.commits();
+  for (size_t i = 0; i < std::min(kSteps, commits.size()) && raws.empty(); ++i) {
+    raws = RawsAt(tensor, commits[i].global_step);
+  }
+  if (raws.empty()) raws = RawsOf(tensor);
   if (raws.empty()) return def;
   const auto value = ReadRaw(raws.front());
   if (value.ok()) {
