@@ -170,8 +170,8 @@ TEST_F(SmdebugReader, GrowsAndKeepsItsOrder) {
     TDBG_ASSERT_OK(value);
     EXPECT_EQ(base::Load<float>(value->bytes.data()), static_cast<float>(5 + i));
   }
-  EXPECT_THAT(reader->RowsOf(0), SizeIs(3));
   EXPECT_THAT(Means(*reader, 0, 100), ElementsAre(5, 6, 7));
+  EXPECT_THAT(reader->RowsOf(0), SizeIs(3));
   EXPECT_THAT(reader->RawsAt(0, 6), SizeIs(1));
   EXPECT_THAT(reader->RawsAt(1, 6), IsEmpty());
 }
