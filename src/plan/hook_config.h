@@ -33,6 +33,9 @@ struct HookCollection {
   std::optional<HookReductions> reductions = {};  ///< nothing: the hook's
   HookSchedules save = {};
   bool save_histogram = true;
+  /// What a framework's default holds by what a tensor is, where smdebug has no pattern for it. Not
+  /// configured.
+  std::vector<std::string> kinds = {};
 };
 
 struct HookConfig {

@@ -242,6 +242,21 @@ TEST(HookConfigTest, OnTopOfALaunchersPlanNothingOfItIsLost) {
   EXPECT_EQ(Of(plan, "Net_fc.weight", "weight").raw_groups, 0u);
 }
 
+TEST(HookConfigTest, TensorFlowsCollectionsHoldWhatATensorIs) {
+  HookConfig hook = *DefaultHook("tensorflow");
+  hook.include_collections = {"gradients", "outputs"};
+  const Plan plan = Planned(hook);
+  EXPECT_NE(Of(plan, "gradients/hidden/kernelGrad", "gradient").raw_groups, 0u);
+  for (const char* kind : {"output", "prediction", "label"})
+    EXPECT_NE(Of(plan, "x", kind).raw_groups, 0u) << kind;
+  EXPECT_EQ(Of(plan, "hidden/weights/hidden/kernel:0", "weight").raw_groups, 0u);
+  EXPECT_EQ(Of(plan, "inputs", "input").raw_groups, 0u);
+  // Others go by names, whatever a tensor is.
+  HookConfig pytorch = *DefaultHook("pytorch");
+  pytorch.include_collections = {"gradients"};
+  EXPECT_EQ(Of(Planned(pytorch), "Net_fc.weight", "gradient").raw_groups, 0u);
+}
+
 TEST(HookConfigTest, AsAConfigurationOfTheCommandLine) {
   const auto config = ParseConfig(json::parse(R"({"LocalPath": "/tmp/x", "Other": 1,
       "CollectionConfigurations": [{"CollectionName": "weights"}]})"),

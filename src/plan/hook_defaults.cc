@@ -3,6 +3,8 @@
 // validation_0), ours takes them: docs/migrating-from-smdebug.md.
 #include <fmt/format.h>
 
+#include <array>
+
 #include "plan/config_reader.h"
 #include "plan/hook_config.h"
 
@@ -12,6 +14,7 @@ namespace {
 struct Default {
   const char* name;
   const char* regex;  // or null
+  std::array<const char*, 3> kinds = {};
 };
 
 constexpr Default kPyTorch[] = {{"all", nullptr},
@@ -37,10 +40,19 @@ constexpr Default kXgBoost[] = {{"all", nullptr},
                                 {"average_shap", "^average_shap/(?!bias$)"},
                                 {"full_shap", "^full_shap/(?!bias$)"},
                                 {"trees", "^trees/.*"}};
-constexpr Default kTensorFlow[] = {
-    {"all", nullptr},       {"default", nullptr}, {"weights", nullptr},    {"biases", "^(?!gradient).*bias"},
-    {"gradients", nullptr}, {"losses", nullptr},  {"metrics", nullptr},    {"inputs", nullptr},
-    {"outputs", nullptr},   {"layers", nullptr},  {"sm_metrics", nullptr}, {"optimizer_variables", nullptr}};
+// smdebug's hook for TensorFlow puts tensors into these by what they are, and has no expressions for them.
+constexpr Default kTensorFlow[] = {{"all", nullptr},
+                                   {"default", nullptr},
+                                   {"weights", nullptr, {"weight"}},
+                                   {"biases", "^(?!gradient).*bias"},
+                                   {"gradients", nullptr, {"gradient"}},
+                                   {"losses", nullptr, {"loss"}},
+                                   {"metrics", nullptr, {"metric"}},
+                                   {"inputs", nullptr, {"input"}},
+                                   {"outputs", nullptr, {"output", "prediction", "label"}},
+                                   {"layers", nullptr, {"output", "input"}},
+                                   {"sm_metrics", nullptr},
+                                   {"optimizer_variables", nullptr, {"optimizer"}}};
 
 struct Framework {
   const char* name;
@@ -70,6 +82,9 @@ Result<HookConfig> DefaultHook(const std::string& framework) {
     for (const Default& d : f.collections) {
       HookCollection c;
       c.name = d.name;
+      for (const char* kind : d.kinds) {
+        if (kind != nullptr) c.kinds.push_back(kind);
+      }
       if (d.regex != nullptr) c.include_regex.push_back(d.regex);
       hook.collections.push_back(std::move(c));
     }

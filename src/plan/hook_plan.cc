@@ -25,10 +25,11 @@ bool IsOfTrainingOnly(const std::string& name) {
   return name == "gradients" || name == "optimizer_variables";
 }
 
-bool IsFrameworks(const HookConfig& hook, const std::string& name) {
-  const auto defaults = DefaultHook(hook.framework);
-  return defaults.ok() && std::any_of(defaults->collections.begin(), defaults->collections.end(),
-                                      [&](const HookCollection& c) { return c.name == name; });
+/// Its framework's collection of that name, or null.
+const HookCollection* FindDefault(const HookConfig& defaults, const std::string& name) {
+  const auto found = std::find_if(defaults.collections.begin(), defaults.collections.end(),
+                                  [&](const HookCollection& c) { return c.name == name; });
+  return found == defaults.collections.end() ? nullptr : &*found;
 }
 
 CollectionPlan* FindOrAdd(Plan* plan, const std::string& name) {
@@ -86,14 +87,18 @@ Status ApplyHook(const HookConfig& hook_given, Plan* plan) {
   plan->include_workers = hook.include_workers == "all" ? -1 : 0;
   const bool everything = Has(included, "all");
   const bool histograms = hook.export_tensorboard || !hook.tensorboard_dir.empty();
+  HookConfig defaults;
+  if (auto known = DefaultHook(hook.framework); known.ok()) defaults = *std::move(known);
   for (const HookCollection& c : hook.collections) {
     for (const std::string& pattern : c.include_regex) {
       const auto compiled = base::Regex::Compile(pattern);
       if (!compiled.ok())
         return compiled.status().Annotate(fmt::format("collection \"{}\": include_regex", c.name));
     }
-    const bool builtin = c.name == "default" || c.name == "all" || IsFrameworks(hook, c.name);
+    const HookCollection* frameworks = FindDefault(defaults, c.name);
+    const bool builtin = c.name == "default" || c.name == "all" || frameworks != nullptr;
     CollectionPlan* target = FindOrAdd(plan, c.name);
+    if (frameworks != nullptr && !frameworks->kinds.empty()) target->kinds = frameworks->kinds;
     if (!builtin && c.include_regex.empty() && c.tensor_names.empty() && target->kinds.empty()) {
       return InvalidArgument(fmt::format(
           "collection \"{}\" has neither include_regex nor tensor names, so nothing can be in it", c.name));

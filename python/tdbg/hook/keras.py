@@ -9,16 +9,10 @@ Keras takes weights after it).
 
 from __future__ import annotations
 
-import json
-
 import keras
 
 from ..adaptors.keras.attach import attach, stand_down
 from .base import BaseHook
-
-#: smdebug's hook for TensorFlow puts tensors into these by what they are, and has no expressions for them.
-KINDS = {"weights": ["weight"], "gradients": ["gradient"], "losses": ["loss"], "metrics": ["metric"], "inputs": ["input"],
-         "outputs": ["output", "prediction", "label"], "layers": ["output", "input"], "optimizer_variables": ["optimizer"]}
 
 
 class KerasHook(BaseHook, keras.callbacks.Callback):
@@ -35,15 +29,6 @@ class KerasHook(BaseHook, keras.callbacks.Callback):
         self._attached = None
         self._ranks = 0, 1
         stand_down("the script has a hook of its own")
-
-    def _prepare(self):
-        if self.prepared_collections:
-            return
-        super()._prepare()
-        for collection in self._plan["collections"]:
-            if collection["name"] in KINDS:
-                collection["kinds"] = KINDS[collection["name"]]
-        self._plan_text = json.dumps(self._plan)
 
     # What Keras calls -------------------------------------------------------------------------------------------
 
