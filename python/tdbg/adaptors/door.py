@@ -1,7 +1,8 @@
 """The way in of a framework, and the way out: `arm`, `attach` and `stand_down` over the one watch that a process has.
 
-Of a session it wants `state` (ending.py), `run`, `install()`, `watch(models)`, `finish(reason, message)`, `forked()`,
-`at_exit()`, and of its class `accepts`: the class of a model that a script may hand over and its name, or None.
+Of a session it wants `state` (ending.py), `run`, `install()`, `watch(models)`, `finish(reason, message)`, which calls
+`when_over(session)`, `forked()`, `at_exit()`, and of its class `accepts`: the class of a model that a script may hand over
+and its name, or None.
 """
 
 import atexit
@@ -24,7 +25,7 @@ class Door:
 
     def __init__(self, make, attached):
         self._make, self._attached = make, attached
-        self._session = None        # this process's; a second one would record everything twice
+        self._session = None        # this process's, until it is over; a second one would record everything twice
         self._begun = False
 
     def arm(self, open_run=None, **options):
@@ -61,14 +62,14 @@ class Door:
 
     def stand_down(self, why):
         """Somebody else watches from here on (a hook that the script made): nothing is to be recorded twice."""
-        if self._session is not None and self._session.state is not OFF:
+        if self._session is not None:
             self._session.finish("closed", why)
 
     def watching(self):
         """This process's session, begun if there was none; None when its watch is over."""
         if not self._begun:
             self.arm()
-        return None if self._session.state is OFF else self._session
+        return None if self._session is None or self._session.state is OFF else self._session
 
     def _models(self, model):
         models = [] if model is None else list(model) if isinstance(model, (list, tuple)) else [model]
@@ -84,9 +85,31 @@ class Door:
         return self._attached(self._session)
 
     def _begin(self, open_run, options):
-        self._session = self._make(open_run or _open_run, options)
-        self._begun = True
-        self._session.install()
-        atexit.register(self._session.at_exit)
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._session.forked)
+        self.stand_down("another watch began")      # one that failures disarmed has an end all the same
+        if not self._begun:
+            self._begun = True
+            # Once, whatever number of watches follows: what is registered here is never let go of.
+            atexit.register(self._at_exit)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=self._forked)
+        session = self._make(open_run or _open_run, options)
+        session.when_over = self._over
+        try:
+            session.install()
+        except Exception:
+            session.disarm()
+            raise
+        self._session = session
+
+    def _over(self, session):
+        """Nothing of ours keeps it alive, nor what it watched."""
+        if session is self._session:
+            self._session = None
+
+    def _at_exit(self):
+        if self._session is not None:
+            self._session.at_exit()
+
+    def _forked(self):
+        if self._session is not None:
+            self._session.forked()

@@ -467,6 +467,7 @@ class BaseHook:
             self._end_step()
         finally:
             self._closed = True
+            atexit.unregister(self._at_exit)        # it would keep the hook, and what it watches, until the process ends
             if self._run is not None:
                 self._run.end(reason, message)
 

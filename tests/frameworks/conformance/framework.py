@@ -70,6 +70,9 @@ class Framework:
     #: [(owner, attribute)]: what the adaptor replaces. After the watch is over they are what they were.
     replaced: tuple = ()
 
+    #: The class of its models. What the watch of one has ended is not kept alive by it.
+    model_class: type = None
+
     #: Does it train in a Python? The table then names that, too.
     python = True
 

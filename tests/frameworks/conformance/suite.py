@@ -5,6 +5,7 @@ training itself (framework.py). A check that a framework cannot have is run the 
 """
 
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import weakref
 
 import numpy as np
 import pytest
@@ -227,6 +229,34 @@ class Conformance:
         trial, = self.runs()
         assert trained.result == self.framework.train().result
         assert not (found := self.difference(trial, rest)), found
+
+    def test_an_ended_watch_keeps_nothing_alive(self):
+        if self.framework.model_class is None:
+            assert not self.framework.python, "which class are its models of?"
+            return
+
+        def left(train):
+            """How many models a training leaves behind where the script keeps none."""
+            before = self.living()
+            train()
+            return len(self.living() - before)
+
+        def watched():
+            with self.framework.attached(self.directory, self.config()) as run:
+                self.framework.train()
+            kept.append(run)
+
+        self.framework.train()                  # what a framework keeps from its first training on is no matter of ours
+        kept = []
+        bare = left(self.framework.train)
+        assert left(watched) <= bare, "models, by what attach returned"
+        session = weakref.ref(kept.pop()._session)
+        gc.collect()
+        assert session() is None
+
+    def living(self):
+        gc.collect()
+        return {id(o) for o in gc.get_objects() if issubclass(type(o), self.framework.model_class)}
 
     # ---- in a process of its own
 

@@ -60,6 +60,7 @@ def result(steps, *models):
 
 class _Torch(Framework):
     adaptor = "torch"
+    model_class = nn.Module
     second = "same run"
     late = "step"
     default = ("weights", "biases", "gradients", "losses")

@@ -113,6 +113,7 @@ class Keras(Framework):
     title = f"Keras 3 on {VERSION.split()[0]}"
     record = "" if BACKEND == "tensorflow" else BACKEND
     adaptor = "keras"
+    model_class = keras.Model
     second = "same run"
     late = "step"
     default = ("weights", "biases", "gradients", "losses", "metrics")

@@ -14,6 +14,7 @@ BOOSTING = "a booster is a sum of trees"
 class LightGBM(Framework):
     title = "LightGBM"
     adaptor = "lightgbm"
+    model_class = lgb.Booster
     second = "own run"
     late = "training"
     default = ("metrics", "losses")

@@ -37,6 +37,7 @@ class Net(gluon.Block):
 class Mxnet(Framework):
     title = "MXNet Gluon"
     adaptor = "mxnet"
+    model_class = gluon.Block
     second = "same run"
     late = "step"
     default = ("weights", "biases", "gradients", "losses")

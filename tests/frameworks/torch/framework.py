@@ -28,6 +28,7 @@ class Net(nn.Module):
 class Torch(Framework):
     title = "PyTorch"
     adaptor = "torch"
+    model_class = nn.Module
     second = "same run"
     late = "step"
     late_misses = r"^(Net|fc\d|relu)_(in|out)put_0$|_labels_0$"     # modules get their names at the first step of an optimizer

@@ -14,6 +14,7 @@ BOOSTING = "a booster is a sum of trees"
 class XGBoost(Framework):
     title = "XGBoost"
     adaptor = "xgboost"
+    model_class = xgb.Booster
     second = "own run"
     late = "training"
     default = ("metrics", "losses")

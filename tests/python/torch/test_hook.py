@@ -1,11 +1,13 @@
 """smdebug's hook, beyond what the programs of tests/python/smdebug compare with the real one."""
 
 import copy
+import gc
 import io
 import json
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -144,6 +146,19 @@ def test_saved_models_and_copies_carry_no_hook(tmp_path):
     torch.load(file, weights_only=False)(torch.randn(5, 4))
     copy.deepcopy(net)(torch.randn(5, 4))
     assert hook.step == 0
+
+
+def test_a_closed_hook_keeps_nothing_alive(tmp_path):
+    hook, net, loss = Hook(str(tmp_path / "run"), **every(save_all=True)), Net(), nn.MSELoss()
+    hook.register_module(net)
+    hook.register_loss(loss)
+    train(net, hook)
+    left = [weakref.ref(o) for o in (hook, net, loss)]
+    hook.close()
+    singleton.del_hook()
+    del hook, net, loss
+    gc.collect()
+    assert [reference() for reference in left] == [None] * 3
 
 
 def test_configuration_that_can_mean_nothing_is_said(tmp_path):

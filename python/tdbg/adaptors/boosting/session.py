@@ -54,6 +54,10 @@ class Session:
             for owner in owners[1:]:        # those that imported it by name
                 self._patches.replace([owner], name, lambda original, wrapper=wrapper: wrapper)
 
+    @staticmethod
+    def when_over(session):
+        """What is to be called at the end of the watch: whoever began it says."""
+
     def watch(self, models):
         """Whatever trains from here on."""
 
@@ -68,6 +72,7 @@ class Session:
         self.disarm()
         for training in list(self._open):
             self._seal(training, "closed", message)
+        self.when_over(self)
 
     def at_exit(self):
         """Trainings have ended by themselves."""

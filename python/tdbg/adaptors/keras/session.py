@@ -273,30 +273,21 @@ class Session(Ending):
 
     # The end ------------------------------------------------------------------------------------------------------
 
-    def finish(self, reason, message=""):
-        """Closes what is open, records the final weights, seals the run. Idempotent."""
-        run, opened = self.run, self.state is OPEN
-        if opened and not self._ended:
-            try:
-                self.loops.close()
-                self.close_step()
-                if self._record_end:
-                    run.begin_end()
-                    final = {}                  # a model's variables are those of the models inside it, too
-                    for reference, kept in self._trained:
-                        model = reference()
-                        final.update((id(v), v) for v in (model.weights if model is not None else kept or ()))
-                    self.put_weights(final.values())
-            except Exception as error:
-                self.guard.failed("the end of the run", error)
-        self.disarm()
-        if run is not None and not self._ended:    # disarmed by failures, it has an end all the same
-            self._ended = True
-            run.end(reason, message)
+    def _last_words(self):
+        self.loops.close()
+        self.close_step()
+        if self._record_end:
+            self.run.begin_end()
+            final = {}                  # a model's variables are those of the models inside it, too
+            for reference, kept in self._trained:
+                model = reference()
+                final.update((id(v), v) for v in (model.weights if model is not None else kept or ()))
+            self.put_weights(final.values())
 
     def disarm(self):
         """Takes the patches away; the run, if open, is not touched."""
         self.state = OFF
+        self._trained.clear()
         self.patches.undo()
         self.layer_patches.undo()
         for undo in self.on_disarm:

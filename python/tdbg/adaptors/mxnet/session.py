@@ -444,21 +444,13 @@ class Session(Ending):
 
     # The end ------------------------------------------------------------------------------------------------
 
-    def finish(self, reason, message=""):
-        """Closes what is open, records the final weights, seals the run. Idempotent."""
-        if self.state is OPEN:
-            try:
-                self._last_words()
-            except arrays.TrainingError as error:
-                say(f"the last steps could not be read: {error}")
-            except Exception as error:
-                self.guard.failed("the end of the run", error)
-        self.disarm()
-        if self.run is not None and not self._ended:
-            self._ended = True
-            self.run.end(reason, message)
-
     def _last_words(self):
+        try:
+            self._close_all()
+        except arrays.TrainingError as error:
+            say(f"the last steps could not be read: {error}")
+
+    def _close_all(self):
         self.close_evaluation()
         if self.by_optimizer:
             self.clock.close()

@@ -362,29 +362,16 @@ class Session(Ending):
 
     # The end ------------------------------------------------------------------------------------------------
 
-    def finish(self, reason, message=""):
-        """Closes what is open, records the final weights, seals the run. Idempotent."""
-        run, opened = self.run, self.state is OPEN
-        if opened:
-            try:
-                self._last_words(run)
-            except Exception as error:
-                self.guard.failed("the end of the run", error)
-        self.disarm()
-        if run is not None and not self._ended:    # disarmed by failures, it has an end all the same
-            self._ended = True
-            run.end(reason, message)
-
-    def _last_words(self, run):
+    def _last_words(self):
         if self.forward is not None:
             self.forward.close()
         self.close_evaluation()
         self.clock.close()
-        if self.port is not run:
+        if self.port is not self.run:
             self.port.drain(wait=True)
-            self.port = Final(run)
+            self.port = Final(self.run)
         if self.plan.get("record_end", True):
-            run.begin_end()
+            self.run.begin_end()
             for entry in self.optimizers.with_tensors():
                 entry.capture_weights()
 
