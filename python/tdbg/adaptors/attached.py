@@ -1,4 +1,8 @@
-"""What `attach` returns, as far as it is the same for every framework."""
+"""What `attach` returns."""
+
+from .steps import EVAL, PREDICT, TRAIN
+
+_MODES = {"TRAIN": TRAIN, "EVAL": EVAL, "PREDICT": PREDICT}
 
 
 class AttachedRun:
@@ -18,14 +22,6 @@ class AttachedRun:
         run = self._session.run
         return -1 if run is None else run.global_step
 
-    def _guarded(self, function, *arguments):
-        """A failure to record is ours: counted and said, never raised. `arguments` begin with the name."""
-        try:
-            if self._session.ensure_open():
-                function(*arguments)
-        except Exception as error:
-            self._session.guard.failed(f"recording {arguments[0]}", error)
-
     def close(self, reason="completed", message=""):
         """Ends the watch: final weights, everything sealed. Later calls do nothing."""
         self._session.finish(reason, message)
@@ -39,3 +35,31 @@ class AttachedRun:
         else:
             self.close("exception", f"{kind.__name__}: {value}")
         return False
+
+
+class Attached(AttachedRun):
+    """Where a process has one run: the script may add to it. Its session has `record_value(name, tensor, collection)` and
+    `record_scalar(name, value, collection)`. A failure to record is ours: counted and said, never raised."""
+
+    def record(self, name, tensor, collection="default"):
+        """Records `tensor` (the framework's, or NumPy's) in the open step, or the next one, where the plan keeps
+        `collection`. Not from inside a function that is being traced: there are no values there."""
+        if self._session.ensure_open():
+            self._session.guarded(f"recording {name}", self._session.record_value, name, tensor, collection)
+
+    def scalar(self, name, value, collection=""):
+        """Records one number in the open step, or the next one, as `scalar/<name>`."""
+        if self._session.ensure_open():
+            self._session.guarded(f"recording {name}", self._session.record_scalar, name, value, collection)
+
+
+class AttachedLoop(Attached):
+    """Where the loop is the script's own."""
+
+    def set_mode(self, mode):
+        """The mode of the steps to come: "eval", "predict" (of forwards that train nothing), "train" (torch, where steps
+        are forwards); None: as the adaptor sees it."""
+        name = getattr(mode, "name", str(mode)).upper()
+        if mode is not None and name not in _MODES:
+            raise ValueError(f"no mode {mode!r}: one of {', '.join(_MODES)}, or None")
+        self._session.mode_wanted = None if mode is None else _MODES[name]

@@ -1,6 +1,6 @@
 """The way in of a framework, and the way out: `arm`, `attach` and `stand_down` over the one watch that a process has.
 
-Of a session it wants `state` (ending.py), `run`, `install()`, `watch(models)`, `finish(reason, message)`, which calls
+Of a session it wants `state` (watch.py), `run`, `install()`, `watch(models)`, `finish(reason, message)`, which calls
 `when_over(session)`, `forked()`, `at_exit()`, and of its class `accepts`: the class of a model that a script may hand over
 and its name, or None.
 """
@@ -8,9 +8,9 @@ and its name, or None.
 import atexit
 import os
 
-from .ending import OFF, OPEN
 from .guard import say
 from .plan import resolve_plan
+from .watch import OFF, OPEN
 
 
 def _open_run(**options):

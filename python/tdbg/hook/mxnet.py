@@ -10,7 +10,6 @@ hybridized one are not called, and not seen: `tdbg run` without a hook sees them
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import weakref
@@ -34,30 +33,18 @@ from ..adaptors.mxnet.blocks import (
 from ..adaptors.mxnet.session import _rank
 from .base import BaseHook
 from .collection import Collection
+from .watcher import Watcher
 
 logger = logging.getLogger("smdebug")
 
 
-class _Watcher:
-    """A hook on a block that pickles, and is deep-copied, as something inert that needs no tdbg to load."""
-
-    def __init__(self, hook):
-        self.hook = hook
-
-    def __reduce__(self):
-        return getattr, (contextlib.nullcontext(), "__exit__")
-
-    def __deepcopy__(self, memo):
-        return contextlib.nullcontext().__exit__
-
-
-class _RootPre(_Watcher):
+class _RootPre(Watcher):
     def __call__(self, block, inputs):
         if next(arrays.flat(inputs), None) is not None:         # symbols: a graph is being made
             self.hook._root_begins(block, inputs)
 
 
-class _BlockPost(_Watcher):
+class _BlockPost(Watcher):
     def __call__(self, block, inputs, outputs):
         if self.hook._due and next(arrays.flat(inputs), None) is not None:
             self.hook._watched("output of " + block.name, self.hook.forward_hook, block, inputs, outputs)

@@ -10,7 +10,6 @@ A subclass may override `forward_hook` and call `_write_inputs`, `_write_outputs
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import weakref
@@ -27,32 +26,20 @@ from ..adaptors.torch.session import _rank
 from ..exceptions import SMDebugError, SMDebugTypeError
 from .base import BaseHook
 from .collection import Collection
+from .watcher import Watcher
 
 logger = logging.getLogger("smdebug")
 _is_compiling = torch.compiler.is_compiling
 _PROBES = 3    # numbers k of `<module>_output_<k>` that a pattern is tried on before a module is left alone
 
 
-class _Watcher:
-    """A hook on a module that pickles, and is deep-copied, as something inert that needs no tdbg to load."""
-
-    def __init__(self, hook):
-        self.hook = hook
-
-    def __reduce__(self):
-        return getattr, (contextlib.nullcontext(), "__exit__")
-
-    def __deepcopy__(self, memo):
-        return contextlib.nullcontext().__exit__
-
-
-class _RootPre(_Watcher):
+class _RootPre(Watcher):
     def __call__(self, module, inputs):
         if not _is_compiling():
             self.hook._root_begins(module, inputs)
 
 
-class _ModulePost(_Watcher):
+class _ModulePost(Watcher):
     def __call__(self, module, args, kwargs, outputs):
         hook = self.hook
         if hook._due and not _is_compiling() and in_backward() == -1:    # else: recomputed by checkpointing

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tdbg.adaptors.torch.attach import Attached
+from tdbg.adaptors.attached import AttachedLoop
 from tdbg.adaptors.steps import EVAL, PREDICT, TRAIN
 
 FORWARD = {"step_by": "forward"}
@@ -67,7 +67,7 @@ def test_where_steps_are_optimizer_steps_inference_without_a_loss_is_prediction(
     session = watch()
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    attached = Attached(session)
+    attached = AttachedLoop(session)
     backward(model)
     optimizer.step()
     model.eval()

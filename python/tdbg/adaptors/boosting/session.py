@@ -6,9 +6,9 @@ import functools
 import inspect
 import threading
 
-from ..ending import ARMED, OFF
 from ..guard import Guard, say
 from ..patches import Patches
+from ..watch import ARMED, OFF
 
 #: Trainings of one process that get a run of their own (a search over parameters may make thousands).
 MAX_TRAININGS = 32

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..guard import say
 from ..steps import EVAL, PREDICT, TRAIN
+from ..watch import OFF
 from . import collect
 
 STEPS = {TRAIN: ("train_step", "train_function", "make_train_function"),
@@ -61,7 +62,7 @@ class Watched:
 
     def __call__(self, *arguments):
         session, model = self._session, self._model()
-        if session.state == "off":
+        if session.state is OFF:
             return self._bare(*arguments)
         if model is None or not session.watches(model):
             return self._unseen(*arguments)

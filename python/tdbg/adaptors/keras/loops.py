@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from ..steps import TRAIN, Clock
+from ..watch import ARMED, OFF
 from . import collect
 
 
@@ -33,6 +34,12 @@ class Loops:
     def close(self):
         self.clock.close()
 
+    def forget(self):
+        """The watch is over."""
+        self._optimizers.clear()
+        self._numbers.clear()
+        self._loss = self._collector = None
+
     @contextlib.contextmanager
     def silence(self):
         before, self.silent = self.silent, True
@@ -49,7 +56,7 @@ class Loops:
     def tape_begins(self):
         """Layers are watched from the first tape on, if the plan wants them; what is known before the first step."""
         session = self._session
-        if session.state == "armed" and collect.current() is None and session.backend.place() is None:
+        if session.state is ARMED and collect.current() is None and session.backend.place() is None:
             session.ensure_open()
 
     def layer(self, layer, args, kwargs, outputs):
@@ -64,7 +71,7 @@ class Loops:
     def took_gradient(self, target, sources, gradients):
         """`GradientTape.gradient`. Where no optimizer is known, this is the step."""
         backend = self._session.backend
-        if self._session.state == "off" or self._session.elsewhere() or self.silent or collect.current() is not None:
+        if self._session.state is OFF or self._session.elsewhere() or self.silent or collect.current() is not None:
             return
         loss = target if backend.is_tensor(target) and not target.shape.rank else None
         self._loss = loss
@@ -87,7 +94,7 @@ class Loops:
     def applying(self, optimizer, gradients, variables):
         """An optimizer is about to apply gradients. Returns its number, for `applied`."""
         session = self._session
-        if session.state == "off" or session.elsewhere():
+        if session.state is OFF or session.elsewhere():
             return None
         if session.backend.name == "jax":
             session.say_once("a JAX loop of the script's own: nothing of it is captured (Keras' own fit on JAX is)")

@@ -1,9 +1,5 @@
 """One training under watch: opens the run at the first batch, keeps steps apart, ends it.
 
-    ARMED  patches are in place, nothing is on disk
-    OPEN   the first batch opened the run
-    OFF    ended, disarmed, or the child of a fork
-
 A TRAIN step is one update of a model's train function, an EVAL or PREDICT step one batch of the other two. With
 accumulated gradients the batches of an update are its micro-steps.
 """
@@ -12,19 +8,16 @@ import gc
 import json
 import os
 import platform
-import sys
-import threading
 import weakref
 
 import keras
 import numpy as np
 
-from ..ending import ARMED, OFF, OPEN, Ending
 from ..forecast import Forecast
-from ..guard import Guard, say
+from ..guard import say
 from ..patches import Patches
 from ..requests import obey
-from ..steps import EVAL, PREDICT, TRAIN
+from ..watch import OFF, OPEN, Watch
 from . import backends, patching
 from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
@@ -37,22 +30,17 @@ WAITING = 64
 SEARCHES = 20
 
 
-class Session(Ending):
-    """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
-    Threads: events of other threads than the one that opened the run are ignored.
-    """
+class Session(Watch):
+    """Threads: events of other threads than the one that opened the run are ignored."""
 
     accepts = keras.Model, "a keras.Model"
 
     def __init__(self, open_run, options=None):
-        self._open_run, self.options = open_run, dict(options or {})
-        self.state = ARMED
-        self.run = self.values = None
-        self.guard = Guard("keras", self._adaptor_error, self.disarm)
+        super().__init__("keras", open_run, options)
+        self.values = None
         self.backend = backends.make(keras.backend.backend())
         self.names = Names()
         self.context_wanted = self.state_wanted = self.layers_wanted = False
-        self.patches = Patches()
         self.layer_patches = Patches()
         self.on_disarm = []            # what else is replaced for this watch
         self.on_step_end = []          # called before a step is closed
@@ -62,8 +50,6 @@ class Session(Ending):
         self._waiting = []             # values recorded by the script while no step was open
         self._topics = {}
         self._said = set()
-        self._thread = None
-        self._ended = False
         self._more_until = 0
         self.loops = Loops(self)
         self._learned = 0
@@ -94,48 +80,23 @@ class Session(Ending):
             return False
         return not self._only or any(reference() is model for reference in self._only)
 
-    def elsewhere(self):
-        """Are we in another thread than the training?"""
-        return self._thread is not None and threading.get_ident() != self._thread
+    def adaptor(self):
+        return f"keras {keras.__version__} on {self.backend.name} {self.backend.version}"
 
-    def ensure_open(self):
-        if self.run is not None:
-            return self.state is OPEN
-        if self.state is not ARMED:
-            return False
-        try:
-            self._open()
-        except Exception as error:
-            self.disarm()
-            if self.guard.strict:
-                raise
-            say(f"nothing is captured: {error}; training goes on")
-            return False
-        return self.state is OPEN
+    def rank(self):
+        return _rank()
 
-    def _open(self):
-        rank, world_size = _rank()
-        options = {"adaptor": f"keras {keras.__version__} on {self.backend.name} {self.backend.version}",
-                   "command": list(sys.orig_argv), "rank": rank, "world_size": world_size, **self.options}
-        self._thread = threading.get_ident()
-        self.run = self._open_run(**options)
+    def _opened(self):
         self.values = Values(self.run)
-        plan = json.loads(self.run.plan() or "{}")
-        self.state = OPEN
-        self.context_wanted = bool(plan.get("context", True))
-        self._record_end = plan.get("record_end", True)
-        self.forecast = Forecast(plan)
-        self.every_step = int(plan.get("summaries_every", 1)) == 1
+        self.context_wanted = bool(self.plan.get("context", True))
+        self._record_end = self.plan.get("record_end", True)
+        self.forecast = Forecast(self.plan)
+        self.every_step = int(self.plan.get("summaries_every", 1)) == 1
         self.state_wanted = self.run.wants("optimizer/x", "optimizer", "", 0)
         if self.run.wants("layer/outputs", "output", "", 0) or self.run.wants("layer/inputs", "input", "", 0):
             self.watch_all_layers()
         self.topic("versions", {"keras": keras.__version__, self.backend.name: self.backend.version,
                                 "python": platform.python_version()})
-        workers = plan.get("include_workers", -1)
-        if 0 <= workers != rank:
-            self._ended = True
-            self.run.abandon()
-            self.disarm()
 
     # What is wanted -------------------------------------------------------------------------------------------
 
@@ -247,10 +208,6 @@ class Session(Ending):
                 found.append((entry, self.backend.numpy(self.backend.read(variable))))
         self.values.put(found)
 
-    def lost(self, cause, tensors, detail):
-        if self.run is not None:
-            self.run.count_loss(cause, tensors, detail)
-
     # The script's own values ------------------------------------------------------------------------------------
 
     def record_value(self, name, tensor, collection):
@@ -288,6 +245,7 @@ class Session(Ending):
         """Takes the patches away; the run, if open, is not touched."""
         self.state = OFF
         self._trained.clear()
+        self.loops.forget()
         self.patches.undo()
         self.layer_patches.undo()
         for undo in self.on_disarm:

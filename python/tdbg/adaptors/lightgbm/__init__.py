@@ -5,7 +5,6 @@ attach.py (how it starts), training.py (what there is of a round; the rounds the
 those that smdebug gives XGBoost's tensors. Knows nothing about rules, files and plans' insides.
 """
 
-from ..attached import AttachedRun as Attached
 from .attach import arm, attach
 
-__all__ = ["Attached", "arm", "attach"]
+__all__ = ["arm", "attach"]

@@ -5,6 +5,6 @@ Trainer's step), params.py, losses.py, blocks.py, graphs.py, context.py (what is
 is). Names are smdebug's. Knows nothing about rules, files and plans' insides.
 """
 
-from .attach import Attached, arm, attach
+from .attach import arm, attach
 
-__all__ = ["Attached", "arm", "attach"]
+__all__ = ["arm", "attach"]

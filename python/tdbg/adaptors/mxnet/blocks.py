@@ -2,7 +2,7 @@
 
 import weakref
 
-from mxnet.gluon import Block, loss, nn, rnn
+from mxnet.gluon import Block, loss, nn
 
 from . import arrays
 

@@ -6,10 +6,10 @@ appear (the script may write into them) by operators of MXNet's own, and waited 
 
 import numpy as np
 
+from ..numbering import BACKWARD, Numbering
 from . import arrays
 from .blocks import NOT_WANTED
 
-BACKWARD = "backward_loss"
 MAX_PENDING = 4096        # losses without a Trainer's step: somebody's training loop is not one we understand
 MAX_ELEMENTS = 1 << 20    # a loss larger than this is not copied
 
@@ -21,7 +21,7 @@ class Losses:
         self.session = session
         self.train, self.eval = [], []    # (name without its number, copy, micro-step)
         self.micro = 0                    # backward calls since the last Trainer's step
-        self._base, self._used = {}, {}   # losses per name before the last Trainer's step of this TRAIN step; in it
+        self.numbering = Numbering()
         self._ids = {}
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
         self._last = None                 # the loss that a block has just returned: what backward is usually called on
@@ -64,15 +64,8 @@ class Losses:
             return (), (), ()
         if self._as_tensor is None:
             self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
-        self._used = {}
-        rows, whole, counts, last = [], {}, {}, 0
-        for name, copy, step in pending:
-            if micro > 1 and step != last:
-                counts, last = {}, step
-            number = counts.get(name, 0)
-            counts[name] = number + 1
-            self._used[name] = max(self._used.get(name, 0), number + 1)
-            full = _full(name, self._base.get(name, 0) + number)
+        rows, whole = [], {}
+        for full, copy, step in self.numbering.names(pending, by_micro_step=micro > 1):
             rows.append((full, copy, step + 1 if micro > 1 else 0))
             if micro > 1:
                 whole.setdefault(full, []).append(copy)
@@ -107,23 +100,10 @@ class Losses:
         elif (ident := self._id(full, copies[0])) != NOT_WANTED:
             self.session.put_values(ident, stacked.mean(0), 0)
 
-    def next_trainer(self):
-        """A Trainer stepped and the TRAIN step goes on: later losses are numbered after those before it."""
-        for name, number in self._used.items():
-            self._base[name] = self._base.get(name, 0) + number
-        self._used = {}
-
-    def new_step(self):
-        self._base.clear()
-        self._used = {}
-
     def flush_eval(self):
         pending, self.eval = self.eval, []
-        counts = {}
-        for name, copy, _ in pending:
-            number = counts.get(name, 0)
-            counts[name] = number + 1
-            ident = self._id(_full(name, number), copy)
+        for full, copy, _ in Numbering().names(pending):
+            ident = self._id(full, copy)
             if ident != NOT_WANTED:
                 self.session.put_values(ident, arrays.values(copy), 0)
 
@@ -140,9 +120,3 @@ class Losses:
             ident = self._ids[key] = self.session.run.define(
                 full, full, "loss", "", arrays.dtype_name(copy), list(copy.shape), copy.size != 1, -1, [], collections)
         return ident
-
-
-def _full(name, number):
-    if name == BACKWARD:
-        return BACKWARD if number == 0 else f"{BACKWARD}_{number}"
-    return f"{name}_{number}"

@@ -1,42 +1,38 @@
-"""One training under watch: wires the pieces of the MXNet adaptor to a run.
-
-    ARMED  functions are replaced, nothing is on disk
-    OPEN   the first training event (a forward, backward or step of what a Trainer trains) opened the run
-    OFF    ended, disarmed, or the child of a fork
+"""One training under watch: wires the pieces of the MXNet adaptor to a run, which the first training event opens: a
+forward, backward or step of what a Trainer trains.
 
 What is replaced: Block.__call__, Trainer.__init__, step and update, NDArray.backward, autograd.backward,
 gluon.utils.clip_global_norm.
 """
 
-import json
 import os
 import sys
 import threading
 import weakref
 
 import mxnet
+import numpy as np
 from mxnet import autograd
 from mxnet.gluon import Block, Trainer
 from mxnet.gluon import utils as gluon_utils
 from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
-from ..ending import ARMED, OFF, OPEN, Ending
 from ..forecast import Forecast
-from ..guard import Guard, say
-from ..patches import Patches
+from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
+from ..watch import ARMED, OFF, OPEN, Watch
 from . import arrays
-from .blocks import BlockTensors, Names, block_kind, is_loss, tree
+from .blocks import NOT_WANTED, BlockTensors, Names, block_kind, is_loss, tree
 from .context import Context
 from .graphs import Graphs
-from .losses import Losses
+from .losses import MAX_PENDING, Losses
 from .trainers import Trainers
 
 
-class Session(Ending):
-    """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
+class Session(Watch):
+    """:param open_run, options: a Watch's
     :param explicit: only Trainers of the models handed over by `add_model` are watched.
     Threads: events of other threads than the one that opened the run are ignored.
     """
@@ -44,11 +40,8 @@ class Session(Ending):
     accepts = Block, "a gluon.Block"
 
     def __init__(self, open_run, options=None, explicit=False):
-        self.open_run, self.options, self.explicit = open_run, dict(options or {}), explicit
-        self.state = ARMED
-        self.run = None
-        self.plan = {}
-        self.guard = Guard("mxnet", self._adaptor_error, self.disarm)
+        super().__init__("mxnet", open_run, options)
+        self.explicit = explicit
         self.names = Names()
         self.blocks = BlockTensors(self)
         self.graphs = Graphs(self)
@@ -61,21 +54,15 @@ class Session(Ending):
         self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
         self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
-        self.patches = Patches()
         self._calls = threading.local()              # .stack: blocks that are being called with arrays, outermost first
         self._models = []                            # weak references: handed over by the script
         self._roots = weakref.WeakKeyDictionary()    # block -> (generation, does a Trainer we follow train some of it)
         self._owners = {}                            # id(parameter) -> weak reference to its block
         self._late = None                            # an error of the training's own, seen where it could not be raised
-        self._thread = None
-        self._ended = False                          # or not ours to end
         self._steps_closed = 0
         self._more_until = 0                         # somebody asked for more detail, up to this step
+        self._own_ids = {}                           # of tensors that the script records
         self._soon = []                              # values recorded by the script while no step was open
-
-    @property
-    def listening(self):
-        return self.state is not OFF
 
     # Replaced functions -------------------------------------------------------------------------------------
 
@@ -193,28 +180,13 @@ class Session(Ending):
 
     # Opening ------------------------------------------------------------------------------------------------
 
-    def ensure_open(self):
-        if self.run is not None:
-            return self.state is OPEN
-        if self.state is not ARMED:
-            return False
-        try:
-            self._open()
-        except Exception as error:
-            self.disarm()
-            if self.guard.strict:
-                raise
-            say(f"nothing is captured: {error}; training goes on")
-            return False
-        return self.state is OPEN
+    def adaptor(self):
+        return f"mxnet {mxnet.__version__}"
 
-    def _open(self):
-        rank, world_size = _rank()
-        self._thread = threading.get_ident()
-        self.run = self.open_run(**{"adaptor": f"mxnet {mxnet.__version__}", "command": list(sys.orig_argv),
-                                    "rank": rank, "world_size": world_size, **self.options})
-        self.plan = json.loads(self.run.plan() or "{}")
-        self.state = OPEN
+    def rank(self):
+        return _rank()
+
+    def _opened(self):
         self.context.enabled = bool(self.plan.get("context", True))
         self.by_optimizer = self.plan.get("step_by", "optimizer") != "forward"
         self.clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
@@ -223,10 +195,6 @@ class Session(Ending):
         self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT)}
         self._look_ahead()
         self.context.started()
-        if 0 <= self.plan.get("include_workers", -1) != rank:
-            self._ended = True
-            self.run.abandon()
-            self.disarm()
 
     # Models -------------------------------------------------------------------------------------------------
 
@@ -416,7 +384,7 @@ class Session(Ending):
         self._look_ahead()
         self.blocks.armed = False
         if mode == TRAIN:
-            self.losses.new_step()
+            self.losses.numbering.new_step()
         request = self.run.take_request()
         if request is not None and (until := obey(self.run, request)):
             self._more_until = until
@@ -427,20 +395,31 @@ class Session(Ending):
         if array.size:
             self.run.put_array(ident, array, sub, point)
 
+    # The script's own values --------------------------------------------------------------------------------
+
+    def record_value(self, name, tensor, collection):
+        array = arrays.values(tensor) if isinstance(tensor, NDArray) else np.array(tensor, order="C")
+        key = (name, array.dtype.str, array.ndim)
+        ident = self._own_ids.get(key)
+        if ident is None:
+            ident = self._own_ids[key] = self.run.define(name, name, "", "", array.dtype.name, list(array.shape), True, -1,
+                                                         [], [collection])
+            if ident == NOT_WANTED:
+                say(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
+        if ident != NOT_WANTED:
+            self.soon(lambda: self.put_values(ident, array))
+
+    def record_scalar(self, name, value, collection):
+        number = float(value.asscalar() if isinstance(value, NDArray) else value)
+        ident = self.context.id("scalar/" + name, collection)
+        self.soon(lambda: self.run.put_scalars([ident], [number], 0))
+
     def soon(self, put):
         """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
         if self.clock.mode is not None:
             put()
-        elif len(self._soon) < 4096:
+        elif len(self._soon) < MAX_PENDING:
             self._soon.append(put)
-
-    def elsewhere(self):
-        """Are we in another thread than the training?"""
-        return self._thread is not None and threading.get_ident() != self._thread
-
-    def lost(self, cause, tensors, detail):
-        if self.run is not None:
-            self.run.count_loss(cause, tensors, detail)
 
     # The end ------------------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class Trainers:
         skipped = getattr(trainer, "_amp_loss_scaler", None) is not None and trainer._optimizer.num_update == updates
         alone = session.clock.expected is None and self._nobody_left(entry)
         if not session.clock.has_stepped(entry.serial, skipped, alone):
-            session.losses.next_trainer()
+            session.losses.numbering.next_optimizer()
 
     def left(self, trainer):
         """An exception came out of it."""

@@ -5,6 +5,6 @@ params.py, losses.py, modules.py, scaler.py, context.py (what is handed over), c
 Knows nothing about rules, files and plans' insides.
 """
 
-from .attach import Attached, arm, attach
+from .attach import arm, attach
 
-__all__ = ["Attached", "arm", "attach"]
+__all__ = ["arm", "attach"]

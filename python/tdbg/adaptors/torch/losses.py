@@ -13,6 +13,7 @@ import weakref
 
 import torch
 
+from ..numbering import BACKWARD, Numbering, numbered
 from ..steps import EVAL, TRAIN
 from .params import NOT_WANTED, dtype_name
 
@@ -31,7 +32,7 @@ FUNCTIONS = {
 CLASSIFIES = {"cross_entropy", "nll_loss", "multi_margin_loss"}
 CLASSIFIES_BINARY = {"binary_cross_entropy", "binary_cross_entropy_with_logits"}
 LABELS = "_labels"
-BACKWARD = "backward_loss"
+OUTPUT = "_output"
 MAX_PENDING = 4096        # losses without an optimizer step: somebody's training loop is not one we understand
 MAX_ELEMENTS = 1 << 20    # reduction="none" over more than this is not copied
 
@@ -46,8 +47,7 @@ class Losses:
         self.session = session
         self.train, self.eval = [], []    # (name without its number, copy, micro-step)
         self.micro = 0                    # backward calls since the last optimizer step
-        self._base = {}                   # calls per name before the last optimizer step of this TRAIN step
-        self._used = {}                   # and those of that optimizer step itself
+        self.numbering = Numbering()
         self._ids = {}
         self._labelled = {}               # name of a loss -> does the plan want its labels?
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
@@ -76,12 +76,12 @@ class Losses:
         if labels is not None and type(labels) is torch.Tensor and self._wants_labels(name):
             self._keep(pending, name + LABELS, labels, micro)
         # Behind its labels: backward() looks for it at the end.
-        self._keep(pending, name, value if factor is None else value.detach() * factor, micro)
+        self._keep(pending, name + OUTPUT, value if factor is None else value.detach() * factor, micro)
 
     def _wants_labels(self, name):
         wanted = self._labelled.get(name)
         if wanted is None and self.session.run is not None:
-            wanted = self._labelled[name] = self.session.run.wants(self._name(name + LABELS, 0), "label")
+            wanted = self._labelled[name] = self.session.run.wants(numbered(name + LABELS, 0), "label")
         return wanted
 
     def scaled(self, argument, result, scale):
@@ -141,15 +141,8 @@ class Losses:
             return [], [], []
         if self._as_tensor is None:
             self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
-        rows, whole, counts, last = [], {}, {}, 0
-        self._used = {}
-        for name, value, step in pending:
-            if step != last:
-                counts, last = {}, step
-            number = counts.get(name, 0)
-            counts[name] = number + 1
-            self._used[name] = max(self._used.get(name, 0), number + 1)
-            full = self._name(name, self._base.get(name, 0) + number)
+        rows, whole = [], {}
+        for full, value, step in self.numbering.names(pending, by_micro_step=True):
             if micro > 1 and not evaluation:
                 rows.append((full, value, step + 1))
                 whole.setdefault(full, []).append(value)
@@ -167,23 +160,9 @@ class Losses:
             self.session.port.put_many(*batch, sub, 0)
         return ids, pointers, rows
 
-    def next_optimizer(self):
-        """An optimizer stepped and the TRAIN step goes on: later losses are numbered after those before it."""
-        for name, number in self._used.items():
-            self._base[name] = self._base.get(name, 0) + number
-        self._used = {}
-
-    def new_step(self):
-        self._base.clear()
-        self._used = {}
-
     def flush_eval(self):
         pending, self.eval = self.eval, []
-        counts, rows = {}, []
-        for name, value, _ in pending:
-            number = counts.get(name, 0)
-            counts[name] = number + 1
-            rows.append((self._name(name, number), value, 0))
+        rows = [(full, value, 0) for full, value, _ in Numbering().names(pending)]
         for sub, (ids, pointers) in self._put(rows).items():
             self.session.port.put_many(ids, pointers, sub, 0)      # `rows` keeps the values alive during the call
 
@@ -191,12 +170,6 @@ class Losses:
         """The step is not due."""
         self.train.clear()
         self.micro = 0
-
-    @staticmethod
-    def _name(name, number):
-        if name == BACKWARD:
-            return BACKWARD if number == 0 else f"{BACKWARD}_{number}"
-        return f"{name}_{number}" if name.endswith(LABELS) else f"{name}_output_{number}"
 
     def _id(self, full, value):
         key = (full, value.dtype, value.dim() == 0)

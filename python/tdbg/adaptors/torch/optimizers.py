@@ -214,7 +214,7 @@ class Optimizers:
             return                          # nothing was captured: an error, counted already
         alone = self.session.clock.expected is None and self._nobody_left(entry)
         if not self.session.clock.has_stepped(entry.serial, skipped, alone):
-            self.session.losses.next_optimizer()
+            self.session.losses.numbering.next_optimizer()
 
     def _nobody_left(self, entry):
         """Before the first step has closed: has every trainable parameter we know of been stepped?"""

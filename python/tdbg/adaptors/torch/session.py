@@ -1,25 +1,19 @@
-"""One training under watch: wires the pieces of the torch adaptor to a run.
-
-    ARMED  hooks and patches are in place, nothing is on disk
-    OPEN   the first training event (a root's forward, backward or step of an optimizer's model) opened the run
-    OFF    ended, disarmed, or the child of a fork
+"""One training under watch: wires the pieces of the torch adaptor to a run, which the first training event opens: a root's
+forward, backward or step of an optimizer's model.
 """
 
-import json
 import os
-import sys
 import threading
 
 import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
-from ..ending import ARMED, OFF, OPEN, Ending
 from ..forecast import Forecast
-from ..guard import Guard, say
-from ..patches import Patches
+from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
+from ..watch import OFF, OPEN, Watch
 from . import losses as _losses
 from . import scaler as _scaler
 from .context import Context
@@ -33,8 +27,8 @@ from .params import NOT_WANTED, dtype_name
 BEFORE_CLIP = 2
 
 
-class Session(Ending):
-    """:param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
+class Session(Watch):
+    """:param open_run, options: a Watch's
     :param explicit: only optimizers of the models handed over by `add_model` are watched.
     :param force_lane: host tensors take the device lane (tests).
     Threads: events of other threads than the one that opened the run are ignored.
@@ -43,12 +37,9 @@ class Session(Ending):
     accepts = torch.nn.Module, "a torch.nn.Module"
 
     def __init__(self, open_run, options=None, explicit=False, force_lane=False):
-        self.open_run, self.options = open_run, dict(options or {})
+        super().__init__("torch", open_run, options)
         self.explicit, self.force_lane = explicit, force_lane
-        self.state = ARMED
-        self.run = self.port = None
-        self.plan = {}
-        self.guard = Guard("torch", self._adaptor_error, self.disarm)
+        self.port = None               # the run, or the lane in front of it
         self.names = Names()
         self.entries = Entries(self)
         self.modules = ModuleTensors(self)
@@ -63,21 +54,15 @@ class Session(Ending):
         self.needs_device_lane = force_lane
         self._sizes = {}
         self._derived = {}             # id -> derived statistics that the plan wants of it
-        self._thread = None
         self._derives = False          # the plan wants derived statistics of anything
-        self._ended = False            # or not ours to end
         self._clip_wanted = False
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
         self._steps_closed = 0
         self._more_until = 0           # somebody asked for more detail, up to this step
+        self._own_ids = {}             # of tensors that the script records
         self._soon = []                # values recorded by the script while no step was open
         self.state_wanted = False
-        self.patches = Patches()
         self._handles = []
-
-    @property
-    def listening(self):
-        return self.state is not OFF
 
     # Arming and opening -------------------------------------------------------------------------------------
 
@@ -125,31 +110,18 @@ class Session(Ending):
             self.modules.install(self.names)
         return root
 
-    def ensure_open(self):
-        if self.run is not None:
-            return True
-        if self.state is not ARMED or torch.utils.data.get_worker_info() is not None:
-            return False
-        try:
-            self._open()
-        except Exception as error:
-            self.disarm()
-            if self.guard.strict:
-                raise
-            say(f"nothing is captured: {error}; training goes on")
-            return False
-        return True
+    def adaptor(self):
+        return f"torch {torch.__version__}"
 
-    def _open(self):
-        rank, world_size = _rank()
-        options = {"adaptor": f"torch {torch.__version__}", "command": list(sys.orig_argv), "rank": rank,
-                   "world_size": world_size, **self.options}
-        self._thread = threading.get_ident()
-        self.run = self.port = self.open_run(**options)
+    def rank(self):
+        return _rank()
+
+    def may_open(self):
+        return torch.utils.data.get_worker_info() is None
+
+    def _opened(self):
+        self.port = self.run
         self.run.share_threads(torch.get_num_threads())
-        self.plan = json.loads(self.run.plan() or "{}")
-        workers = self.plan.get("include_workers", -1)
-        self.state = OPEN
         self.context.enabled = bool(self.plan.get("context", True))
         self._forecast = Forecast(self.plan)
         self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT)}
@@ -162,10 +134,6 @@ class Session(Ending):
             self.forward = ForwardSteps(self)
         self.context.started()
         self.modules.install(self.names)
-        if 0 <= workers != rank:
-            self._ended = True
-            self.run.abandon()
-            self.disarm()
 
     def define(self, name, short, kind, module_kind, dtype, shape, variable=False, unit_axis=-1, aliases=(),
                collections=(), **part):
@@ -182,16 +150,8 @@ class Session(Ending):
                 self._derived[ident] = statistics
         return ident
 
-    def elsewhere(self):
-        """Are we in another thread than the training?"""
-        return self._thread is not None and threading.get_ident() != self._thread
-
     def on_device(self, tensor):
         return self.force_lane or tensor.device.type != "cpu"
-
-    def lost(self, cause, tensors, detail):
-        if self.run is not None:
-            self.run.count_loss(cause, tensors, detail)
 
     def put_device(self, ids, tensors, sub=0, point=0):
         if self.port is self.run:
@@ -214,6 +174,24 @@ class Session(Ending):
             put()
         elif len(self._soon) < _losses.MAX_PENDING:
             self._soon.append(put)
+
+    def record_value(self, name, tensor, collection):
+        value = torch.as_tensor(tensor).detach()
+        key = (name, value.dtype, value.dim())
+        ident = self._own_ids.get(key)
+        if ident is None:
+            ident = self._own_ids[key] = self.define(name, name, "", "", value.dtype, value.shape, True, -1, [], [collection])
+            if ident == NOT_WANTED:
+                say(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
+        if ident != NOT_WANTED:
+            if self.clock.mode is None:
+                value = value.clone()      # it waits for a step, and the script may write into it meanwhile
+            self.soon(lambda: self.put_value(ident, value))
+
+    def record_scalar(self, name, value, collection):
+        ident = self.context.id("scalar/" + name, collection)
+        number = value.detach() if isinstance(value, torch.Tensor) else float(value)
+        self.soon(lambda: self.put_number(ident, number))
 
     def put_value(self, ident, tensor):
         if self.on_device(tensor):
@@ -256,7 +234,7 @@ class Session(Ending):
         self._look_ahead()
         self.modules.arm(False)
         if mode == TRAIN:
-            self.losses.new_step()
+            self.losses.numbering.new_step()
             self.entries.step_ended()
         request = self.run.take_request()
         if request is not None and (until := obey(self.run, request)):

@@ -5,7 +5,6 @@ Order of reading: attach.py (how it starts), training.py (what there is of a rou
 takes arithmetic). Names are smdebug's. Knows nothing about rules, files and plans' insides.
 """
 
-from ..attached import AttachedRun as Attached
 from .attach import arm, attach
 
-__all__ = ["Attached", "arm", "attach"]
+__all__ = ["arm", "attach"]

@@ -1,0 +1,125 @@
+"""The life of a watch over one training, whatever the framework: how its run is opened, and how it ends, with the process,
+in a forked child, after too many failures.
+
+    ARMED  the framework is patched, nothing is on disk
+    OPEN   the first training event opened the run
+    OFF    ended, disarmed, or the child of a fork
+"""
+
+import json
+import sys
+import threading
+
+from .guard import Guard, say
+from .patches import Patches
+
+ARMED, OPEN, OFF = "armed", "open", "off"
+
+
+class Watch:
+    """An adaptor's Session is one. It says `adaptor()`, its name and version in the run; `rank()`, (rank, world size);
+    `_opened()`, what follows once there are `run` and `plan`; `_last_words()`: closes what is open and records the final
+    weights; `disarm()`.
+
+    :param framework: what failures are said to be of
+    :param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
+    :param options: of those arguments, the ones that the script gave
+    """
+
+    def __init__(self, framework, open_run, options=None):
+        self.open_run, self.options = open_run, dict(options or {})
+        self.state = ARMED
+        self.run = None
+        self.plan = {}
+        self.guard = Guard(framework, self._adaptor_error, self.disarm)
+        self.patches = Patches()
+        self._thread = None         # that opened the run
+        self._ended = False         # or not ours to end
+
+    @property
+    def listening(self):
+        return self.state is not OFF
+
+    def elsewhere(self):
+        """Are we in another thread than the training?"""
+        return self._thread is not None and threading.get_ident() != self._thread
+
+    def lost(self, cause, tensors, detail):
+        if self.run is not None:
+            self.run.count_loss(cause, tensors, detail)
+
+    def guarded(self, site, function, *arguments):
+        """Our own work inside the training's: what goes wrong in it stays here."""
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self.guard.failed(site, error)
+            return None
+
+    def may_open(self):
+        """Could this process be the one that trains?"""
+        return True
+
+    def ensure_open(self):
+        """Opens the run, at the first training event; False where there is none, or none any more."""
+        if self.run is None and self.state is ARMED and self.may_open():
+            try:
+                self._open()
+            except Exception as error:
+                self.disarm()
+                if self.guard.strict:
+                    raise
+                say(f"nothing is captured: {error}; training goes on")
+        return self.state is OPEN
+
+    def _open(self):
+        rank, world_size = self.rank()
+        self._thread = threading.get_ident()
+        self.run = self.open_run(**{"adaptor": self.adaptor(), "command": list(sys.orig_argv), "rank": rank,
+                                    "world_size": world_size, **self.options})
+        self.plan = json.loads(self.run.plan() or "{}")
+        self.state = OPEN
+        self._opened()
+        if 0 <= self.plan.get("include_workers", -1) != rank:
+            self._ended = True
+            self.run.abandon()
+            self.disarm()
+
+    @staticmethod
+    def when_over(session):
+        """What is to be called when everything is sealed: whoever began the watch says."""
+
+    def finish(self, reason, message=""):
+        """Closes what is open, records the final weights, seals the run. Idempotent."""
+        if self.state is OPEN and not self._ended:
+            try:
+                self._last_words()
+            except Exception as error:
+                self.guard.failed("the end of the run", error)
+        self.disarm()
+        if self.run is not None and not self._ended:    # disarmed by failures, it has an end all the same
+            self._ended = True
+            self.run.end(reason, message)
+        self.when_over(self)
+
+    def forked(self):
+        """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
+        if self.run is not None:
+            if not self._ended:
+                self._ended = True
+                self.run.abandon()
+            self.state = OFF
+
+    def at_exit(self):
+        reason, message = "completed", ""
+        # The interpreter leaves an uncaught exception here before atexit runs, whoever replaced sys.excepthook.
+        error = getattr(sys, "last_value", None)
+        if error is not None and not hasattr(sys, "ps1"):
+            reason, message = "exception", f"{type(error).__name__}: {error}"
+        try:
+            self.finish(reason, message)
+        except Exception as failure:
+            say(f"while ending the run: {failure}")
+
+    def _adaptor_error(self, text):
+        self.lost("adaptor_error", 1, text)
