@@ -118,8 +118,8 @@ class UpTo:
     def is_kept(self, name, step, kind, worker):
         return step <= self.shown and self._whole.is_kept(name, step, kind, worker)
 
-    def frame(self, regex, collection, at, chosen, fields, worker):
-        return self._whole.frame(regex, collection, at, self._cut(chosen), fields, worker)
+    def frame(self, regex, collection, names, chosen, fields, worker):
+        return self._whole.frame(regex, collection, names, self._cut(chosen), fields, worker)
 
     def series(self, name, field, worker):
         steps, values = self._whole.series(name, field, worker)
@@ -237,7 +237,7 @@ class Frames:
         due = [s for s in self.due[:_CHUNK_STEPS] if s >= step]
         last = due[-1] if due else step
         chosen = step_filter("GLOBAL", "summary", True, step, last + 1)
-        names, workers, tensor, worker, steps, _, _, values = self._whole.frame(regex or "", collection or "", None,
+        names, workers, tensor, worker, steps, _, _, values = self._whole.frame(regex or "", collection or "", [],
                                                                                 chosen, list(_COLUMNS), "*")
         order = np.argsort(steps, kind="stable")
         names, workers = np.array(names, dtype=object), np.array(workers, dtype=object)
