@@ -18,7 +18,8 @@ import time
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, os.environ.get("TDBG_HOME", str(ROOT / "python")))
+if "TDBG_HOME" in os.environ:
+    sys.path.insert(0, os.environ["TDBG_HOME"])
 PLAN = """{"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
   {"name": "weights", "kinds": ["weight"], "keep": true}]}"""
 

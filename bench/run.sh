@@ -23,6 +23,7 @@ for section in $sections; do
   esac
 done
 mkdir -p "$out"
+out=$(cd "$out" && pwd)
 [ "${RIVALS:-1}" = 0 ] || bench/setup_rivals.sh
 
 say() { printf '\n== %s\n' "$*"; }
@@ -34,12 +35,20 @@ build() {  # what the C++ sections run, once
   built=1
 }
 
+package() {  # $out/package: tdbg as .venv has it, and nothing else of that environment
+  mkdir -p "$out/package"
+  for part in tdbg tdbg.libs; do
+    ln -sfn "$("$python" -c 'import pathlib, tdbg; print(pathlib.Path(tdbg.__file__).parents[1])')/$part" "$out/package/$part"
+  done
+}
+
 for section in $sections; do
   case $section in
     keras-fit)
       say "Keras fit, statistics at every step (bench/training/keras_fit.py)"
       tools/setup_framework.sh keras
-      .venv-keras/bin/python bench/training/keras_fit.py --json "$out/keras_fit.json" ${QUICK:+--rounds 5} ;;
+      package
+      PYTHONPATH=$out/package .venv-keras/bin/python bench/training/keras_fit.py --json "$out/keras_fit.json" ${QUICK:+--rounds 5} ;;
     summary)
       say "One pass over memory, one core (bench/summary_bench.cc)"
       build
@@ -74,11 +83,7 @@ for section in $sections; do
     mxnet)
       say "Time per training step: MXNet Gluon (bench/training/mxnet_gluon.py)"
       tools/setup_framework.sh mxnet
-      # The package of .venv, and nothing else of it: this environment's numpy is an older one.
-      mkdir -p "$out/package"
-      for part in tdbg tdbg.libs; do
-        ln -sfn "$("$python" -c 'import pathlib, tdbg; print(pathlib.Path(tdbg.__file__).parents[1])')/$part" "$out/package/$part"
-      done
+      package
       PYTHONPATH=$out/package .venv-mxnet/bin/python bench/training/mxnet_gluon.py ${QUICK:+--repeat 10} --json "$out/mxnet.json" ;;
     xgboost)
       say "Time per round of XGBoost (bench/training/xgboost_rounds.py)"

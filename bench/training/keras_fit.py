@@ -3,7 +3,7 @@
 One process per arrangement, all alive at once; they take turns, a block of steps each, so that whatever else the machine does
 meets all of them. CPU time of the process (TensorFlow's threads included) and wall-clock time, medians of ratios by round.
 
-    .venv-keras/bin/python bench/training/keras_fit.py [--rounds 15] [--seconds 200] [--json FILE]
+    PYTHONPATH=<folder of the package tdbg> .venv-keras/bin/python bench/training/keras_fit.py [--rounds 15] [--seconds 200] [--json FILE]
 """
 
 import argparse
@@ -29,7 +29,7 @@ ARRANGEMENTS = {
 
 def worker(arrangement, steps, threads, batch):
     """Answers each line of standard input with [CPU seconds, wall seconds] of a block of steps."""
-    sys.path[:0] = [str(ROOT / "examples" / "fashion_mnist"), os.environ.get("TDBG_HOME", str(ROOT / "python"))]
+    sys.path.insert(0, str(ROOT / "examples" / "fashion_mnist"))
     import tensorflow as tf
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -47,13 +47,19 @@ def worker(arrangement, steps, threads, batch):
         watch = tdbg.attach(framework="keras", dir=os.path.join(tempfile.mkdtemp(dir=os.environ.get("OUT_RUNS")), "run"),
                             config=config)
     model.fit(data, verbose=0)
+    if config is not None and watch.global_step + 1 != steps:
+        raise SystemExit(f"bench: {watch.global_step + 1} steps were recorded, not {steps}")
     print("ready", flush=True)
     for _ in sys.stdin:
         cpu, wall = time.process_time(), time.perf_counter()
         model.fit(data, verbose=0)
         print(json.dumps([time.process_time() - cpu, time.perf_counter() - wall]), flush=True)
     if config is not None:
+        directory = watch.directory
         watch.close()
+        losses = tdbg.open(directory).losses()
+        if losses:
+            raise SystemExit(f"bench: {arrangement}: a row with a loss does not count: {losses}")
 
 
 def measure(arguments):
@@ -72,9 +78,10 @@ def measure(arguments):
                     raise SystemExit(f"bench: the training \"{name}\" did not start")
             return rounds(processes, arguments)
         finally:
-            for process in processes.values():
+            for name, process in processes.items():
                 process.stdin.close()
-                process.wait()
+                if process.wait() != 0:
+                    raise SystemExit(f"bench: the training \"{name}\" failed")
 
 
 def rounds(processes, arguments):
