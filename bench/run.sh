@@ -87,7 +87,7 @@ for section in $sections; do
       PYTHONPATH=$out/package .venv-mxnet/bin/python bench/training/mxnet_gluon.py ${QUICK:+--repeat 10} --json "$out/mxnet.json" ;;
     xgboost)
       say "Time per round of XGBoost (bench/training/xgboost_rounds.py)"
-      "$python" bench/training/xgboost_rounds.py ${QUICK:+--repeat 1} --json "$out/xgboost.json" ;;
+      "$python" bench/training/xgboost_rounds.py ${QUICK:+--repeat 3} --json "$out/xgboost.json" ;;
     *)
       say "Time per training step: ${section%-*}, ${section##*-} torch thread(s) (bench/training/overhead.py)"
       "$python" bench/training/overhead.py --models "${section%-*}" --threads "${section##*-}" --rounds "$rounds" \
