@@ -124,8 +124,8 @@ void WorkerWriter::Close() {
   if (impl_ == nullptr) return;
   const Ring ring = impl_->drain->ring();
   if (ring.header->ended.load(std::memory_order_relaxed) == 0 || ring.sealed() != ring.committed()) return;
+  last_ = {losses(), last_error(), bytes_sealed()};
   const std::lock_guard guard(closing_);
-  last_ = Now();
   impl_.reset();
 }
 
@@ -139,25 +139,19 @@ bool WorkerWriter::RoomForRaw(uint64_t bytes) const {
   return impl_ != nullptr && impl_->journal->RoomForRaw(bytes);
 }
 
-WorkerWriter::Counters WorkerWriter::Now() const {
-  if (impl_ == nullptr) return last_;
-  return {LossesIn(*impl_->header), impl_->handoff.first_error(),
-          impl_->handoff.bytes_sealed.load(std::memory_order_relaxed)};
-}
-
 std::vector<format::Loss> WorkerWriter::losses() const {
   const std::lock_guard guard(closing_);
-  return Now().losses;
+  return impl_ != nullptr ? LossesIn(*impl_->header) : last_.losses;
 }
 
 Status WorkerWriter::last_error() const {
   const std::lock_guard guard(closing_);
-  return Now().error;
+  return impl_ != nullptr ? impl_->handoff.first_error() : last_.error;
 }
 
 uint64_t WorkerWriter::bytes_sealed() const {
   const std::lock_guard guard(closing_);
-  return Now().bytes_sealed;
+  return impl_ != nullptr ? impl_->handoff.bytes_sealed.load(std::memory_order_relaxed) : last_.bytes_sealed;
 }
 
 }  // namespace tdbg::store

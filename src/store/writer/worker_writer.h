@@ -112,7 +112,6 @@ class WorkerWriter {
     uint64_t bytes_sealed = 0;
   };
   explicit WorkerWriter(std::unique_ptr<Impl> impl);
-  Counters Now() const;
 
   std::unique_ptr<Impl> impl_;  // null once closed or abandoned
   mutable std::mutex closing_;  // held while impl_ goes and while another thread may look at the counters
