@@ -97,10 +97,24 @@ bool Recorder::Wants(const TensorSpec& spec) const {
   return plan_.Resolve(facts).wanted();
 }
 
+auto Recorder::NewDetails() -> std::unique_ptr<Details, DestroyOnly> {
+  std::pmr::polymorphic_allocator<> memory(&definitions_memory_);
+  return std::unique_ptr<Details, DestroyOnly>(memory.new_object<Details>(&definitions_memory_));
+}
+
+void Recorder::Know(std::string_view name, Id id) {
+  auto known = ids_by_name_.find(name);
+  if (known == ids_by_name_.end()) {
+    auto* const kept = static_cast<char*>(definitions_memory_.allocate(name.size(), 1));
+    known = ids_by_name_.try_emplace({kept, name.copy(kept, name.size())}).first;
+  }
+  known->second.push_back(id);
+}
+
 Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   def.id = static_cast<Id>(tensors_.size());
   const Id id = def.id;
-  if (tensor.details == nullptr) tensor.details = std::make_unique<Details>();
+  if (tensor.details == nullptr) tensor.details = NewDetails();
   tensors_.push_back(std::move(tensor));
   tensors_.back().unannounced = std::make_unique<format::TensorDef>(std::move(def));
   // A run of smdebug's knows no tensor of which nothing was ever saved.
@@ -123,9 +137,10 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
     for (const Id id : known->second) {
       const Tensor& t = tensors_[id];
       // A shape that varies keeps its rank: of another rank, the unit's axis is another.
-      if (t.scalar || t.dtype != spec.dtype || t.details->part_begin != spec.part_begin) continue;
-      const std::vector<int64_t>& shape = t.details->shape;
-      if (t.variable_shape ? shape.size() == spec.shape.size() : shape == spec.shape) return id;
+      if (t.scalar || t.dtype != spec.dtype) continue;
+      const auto& shape = t.details->shape;
+      if (!std::ranges::equal(t.details->part_begin, spec.part_begin)) continue;
+      if (t.variable_shape ? shape.size() == spec.shape.size() : std::ranges::equal(shape, spec.shape)) return id;
     }
   }
   const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,
@@ -142,11 +157,11 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   tensor.variable_shape = spec.variable_shape;
   tensor.elements = CountElements(spec.shape);
   tensor.bytes = static_cast<uint64_t>(tensor.elements) * ItemSize(spec.dtype);
-  tensor.details = std::make_unique<Details>();
-  tensor.details->shape = spec.shape;
-  tensor.details->collections = wanted.collections;
+  tensor.details = NewDetails();
+  tensor.details->shape.assign(spec.shape.begin(), spec.shape.end());
+  tensor.details->collections.assign(wanted.collections.begin(), wanted.collections.end());
   tensor.details->unit_axis = spec.unit_axis;
-  tensor.details->part_begin = spec.part_begin;
+  tensor.details->part_begin.assign(spec.part_begin.begin(), spec.part_begin.end());
   WantsMore(&tensor);
   format::TensorDef def;
   def.name = name;
@@ -165,7 +180,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
     def.part_begin = spec.part_begin;
   }
   const Id id = Add(std::move(def), std::move(tensor));
-  ids_by_name_[name].push_back(id);
+  Know(name, id);
   for (Statistic& statistic : wanted.statistics) {
     const int axis = statistic.AxisOf(spec.unit_axis, spec.shape.size());
     if (statistic.per_unit() && axis < 0) continue;  // readers see from the definition why there is none
@@ -207,7 +222,7 @@ Recorder::Id Recorder::DefineScalar(std::string_view name_untrusted, std::string
   tensor.scalar = true;
   tensor.dtype = DType::kFloat64;
   const Id id = Add(std::move(def), std::move(tensor));
-  ids_by_name_[name].push_back(id);
+  Know(name, id);
   return id;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <string_view>
@@ -82,11 +83,16 @@ class Recorder {
     Id id;  // of the tensor that it is recorded as
   };
   struct Details {
-    std::vector<int64_t> shape;
-    std::vector<std::string> collections;
+    explicit Details(std::pmr::memory_resource* memory)
+        : shape(memory), collections(memory), part_begin(memory), derived(memory) {}
+    std::pmr::vector<int64_t> shape;
+    std::pmr::vector<std::pmr::string> collections;
     int unit_axis = -1;
-    std::vector<int64_t> part_begin;
-    std::vector<Derived> derived;  // due with the statistics
+    std::pmr::vector<int64_t> part_begin;
+    std::pmr::vector<Derived> derived;  // due with the statistics
+  };
+  struct DestroyOnly {  // the memory is definitions_memory_'s
+    void operator()(Details* details) const { std::destroy_at(details); }
   };
   /// What a batch asks of each of its tensors, in one cache line: of 2,400 tensors, none of which is in a
   /// cache when a step ends, the details would cost as much as their statistics.
@@ -96,7 +102,7 @@ class Recorder {
     int64_t elements = 0;
     uint64_t bytes = 0;
     std::unique_ptr<format::TensorDef> unannounced;  // nothing of it was recorded yet
-    std::unique_ptr<Details> details;
+    std::unique_ptr<Details, DestroyOnly> details;
     DType dtype = DType::kInvalid;
     bool histogram = false;
     bool variable_shape = false;
@@ -133,6 +139,8 @@ class Recorder {
   void FlushRows();
   void FlushRowsIfMany();
   void Commit(int64_t step, int64_t mode_step, uint32_t flags);
+  std::unique_ptr<Details, DestroyOnly> NewDetails();
+  void Know(std::string_view name, Id id);
   Id Add(format::TensorDef def, Tensor tensor);
   void Announce(Tensor* tensor);
 
@@ -140,8 +148,11 @@ class Recorder {
   Sink* const sink_;
   const RecorderOptions options_;
 
+  // What stays of a definition. Between the training's own blocks on its heap, 2,400 definitions made the
+  // forward and backward of 600 small layers 4 % slower for good: what glibc hands out afterwards is scattered.
+  std::pmr::monotonic_buffer_resource definitions_memory_{128u << 10};
   std::vector<Tensor> tensors_;
-  std::unordered_map<std::string, std::vector<Id>> ids_by_name_;
+  std::pmr::unordered_map<std::string_view, std::pmr::vector<Id>> ids_by_name_{&definitions_memory_};
   std::unordered_map<std::string, std::string> context_;  // topic -> what was last written
 
   State state_ = State::kBetween;
