@@ -113,7 +113,8 @@ ParameterBatch::ParameterBatch(const TensorReader* reader, nb::list parameters,
     if (!reader_->View(parameter, &view) || !IsContiguous(view)) {
       throw nb::type_error("a parameter that is no plain host memory");
     }
-    expected_.push_back({AddressOf(view), view.dtype, {view.shape, view.shape + view.ndim}});
+    expected_.push_back({AddressOf(view), view.dtype, view.ndim, std::ssize(shapes_)});
+    shapes_.insert(shapes_.end(), view.shape, view.shape + view.ndim);
   }
   ids_ = weight_ids;
   ids_.insert(ids_.end(), gradient_ids.begin(), gradient_ids.end());
@@ -123,9 +124,9 @@ ParameterBatch::ParameterBatch(const TensorReader* reader, nb::list parameters,
 }
 
 bool ParameterBatch::IsTwinOf(const Expected& parameter, const dltensor& gradient) const {
-  return Same(parameter.dtype, gradient.dtype) &&
-         gradient.ndim == static_cast<int32_t>(parameter.shape.size()) &&
-         std::equal(parameter.shape.begin(), parameter.shape.end(), gradient.shape) && IsContiguous(gradient);
+  return Same(parameter.dtype, gradient.dtype) && gradient.ndim == parameter.rank &&
+         std::equal(gradient.shape, gradient.shape + gradient.ndim, shapes_.begin() + parameter.shape) &&
+         IsContiguous(gradient);
 }
 
 int ParameterBatch::Gather(nb::list parameters) {

@@ -64,12 +64,14 @@ class ParameterBatch {
   struct Expected {
     const void* data;
     nanobind::dlpack::dtype dtype;
-    std::vector<int64_t> shape;
+    int32_t rank;
+    ptrdiff_t shape;  // where it begins in shapes_
   };
   bool IsTwinOf(const Expected& parameter, const nanobind::dlpack::dltensor& gradient) const;
 
   const TensorReader* reader_;
   std::vector<Expected> expected_;
+  std::vector<int64_t> shapes_;  // one behind the other: a block each would lie among the training's own
   bool want_gradients_ = false;
   std::vector<uint32_t> ids_;  // of the weights, then of the gradients
   std::vector<const void*> addresses_;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "stats/counters.h"
 #include "stats/floating_point_mode.h"
@@ -234,6 +235,7 @@ class Pass {
   void Floats(const Word* x, size_t n) {
     if (!have_pivot_ && n > kChunk) Scout(x, std::min(n, kSuperBlock));
     while (n != 0) {
+      SetScale();
       const bool exact = !have_pivot_ || !have_scale_ || met_nonfinite_;
       const size_t m = std::min(exact ? kChunk : kSuperBlock, n);
       if (exact) {
@@ -264,7 +266,8 @@ class Pass {
     // good one.
     const float abs_max = largest != 0 ? 8 * largest : AbsMax(x, n);
     if (!std::isfinite(abs_max)) return;
-    SetScale(abs_max);
+    scale_for_ = abs_max;
+    SetScale();
     if (!have_scale_) return;
     // The median of a few: one far outlier among them, and their mean would be a bad pivot for all others.
     std::nth_element(sample.begin(), sample.begin() + sample.size() / 2, sample.end());
@@ -279,7 +282,7 @@ class Pass {
     Settle(&p, m, 0x1p20, [&](double pivot, Partial* again) { ExactF32(x, m, pivot, again); });
     if (count) CountExact(x, m, p);
     met_nonfinite_ = p.nan + p.pos_inf + p.neg_inf != 0;
-    SetScale(p.abs_max);
+    scale_for_ = p.abs_max;
   }
 
   // A block of any values, about which `p` tells.
@@ -302,7 +305,9 @@ class Pass {
     t_->slices.base = t_->pairs.base = WindowBase(static_cast<float>(abs_max));
   }
 
-  void SetScale(double abs_max) {
+  // For the next block, if there is one: of a small tensor this would be a tenth of the work.
+  void SetScale() {
+    const double abs_max = std::exchange(scale_for_, 0);
     if (abs_max == 0) return;
     // Outside this range a sum of |x|, which is not scaled, might overflow or lose subnormals.
     have_scale_ = abs_max > 0x1p-64 && abs_max < 0x1p100;
@@ -338,7 +343,8 @@ class Pass {
     const double reach = p.abs_max * scale_;
     if (done != 0 && p.abs_max != 0 &&
         (reach > 0x1p20 || reach < 0x1p-20 || PivotIsFar(p, static_cast<double>(done), 16))) {
-      SetScale(p.abs_max);
+      scale_for_ = p.abs_max;
+      SetScale();
       pivot = static_cast<float>(MeanOf(p, pivot, static_cast<double>(done), 1.0));
       p = Partial();
       kFast(x, m, pivot, scale_, nullptr, nullptr, nullptr, &p, &all_finite);
@@ -350,7 +356,7 @@ class Pass {
     totals_.Add(p, m, pivot);
     const auto finite = static_cast<double>(m - p.nan - p.pos_inf - p.neg_inf);
     pivot_ = MeanOf(p, pivot, finite, 1.0);
-    if (done != 0) SetScale(p.abs_max);
+    if (done != 0) scale_for_ = p.abs_max;
   }
 
   template <typename Word>
@@ -385,6 +391,7 @@ class Pass {
   Totals totals_;
   double pivot_ = 0;
   float scale_ = 1;
+  double scale_for_ = 0;  // the largest magnitude that scale_ is to be made for; 0: it stays
   bool wide_ = false;
   bool have_pivot_ = false;
   bool have_scale_ = false;

@@ -14,7 +14,7 @@ class Numbering:
 
     def __init__(self):
         self._before = {}       # losses per name before the last optimizer step of this TRAIN step
-        self._used = {}         # and in it
+        self.used = {}          # and in it; replaced, never changed
 
     def names(self, pending, by_micro_step=False):
         """[(name with its number, value, micro-step)] of those that led to one optimizer step.
@@ -22,22 +22,26 @@ class Numbering:
         :param pending: [(name, value, micro-step)], in order
         :param by_micro_step: each micro-step counts from the beginning
         """
-        self._used, counts, last, found = {}, {}, 0, []
+        self.used, counts, last, found = {}, {}, 0, []
         for name, value, step in pending:
             if by_micro_step and step != last:
                 counts, last = {}, step
             number = counts.get(name, 0)
             counts[name] = number + 1
-            self._used[name] = max(self._used.get(name, 0), number + 1)
+            self.used[name] = max(self.used.get(name, 0), number + 1)
             found.append((numbered(name, self._before.get(name, 0) + number), value, step))
         return found
 
+    def is_fresh(self):
+        """No optimizer has stepped yet in this step: names depend on what is pending alone."""
+        return not self._before
+
     def next_optimizer(self):
         """An optimizer stepped and the TRAIN step goes on: later losses are numbered after those before it."""
-        for name, number in self._used.items():
+        for name, number in self.used.items():
             self._before[name] = self._before.get(name, 0) + number
-        self._used = {}
+        self.used = {}
 
     def new_step(self):
         self._before.clear()
-        self._used = {}
+        self.used = {}

@@ -48,6 +48,7 @@ class Losses:
         self.train, self.eval = [], []    # (name without its number, copy, micro-step)
         self.micro = 0                    # backward calls since the last optimizer step
         self.numbering = Numbering()
+        self._usual = None                # ([(name, micro-step)], [(full name, id)], names used) of the last step
         self._ids = {}
         self._labelled = {}               # name of a loss -> does the plan want its labels?
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
@@ -141,6 +142,10 @@ class Losses:
             return [], [], []
         if self._as_tensor is None:
             self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
+        if micro <= 1 and not evaluation and self.numbering.is_fresh():
+            batch = self._as_usual(pending)
+            if batch is not None:
+                return batch
         rows, whole = [], {}
         for full, value, step in self.numbering.names(pending, by_micro_step=True):
             if micro > 1 and not evaluation:
@@ -159,6 +164,27 @@ class Losses:
         for sub, batch in batches.items():
             self.session.port.put_many(*batch, sub, 0)
         return ids, pointers, rows
+
+    def _as_usual(self, pending):
+        """flush_train of a step with the losses of the one before, which is nearly every step; None of any other."""
+        session, usual = self.session, self._usual
+        kinds = [(name, step, value.dtype) for name, value, step in pending]
+        if any(value.dim() or session.on_device(value) for _, value, _ in pending):
+            return None
+        if usual is None or usual[0] != kinds:
+            named = self.numbering.names(pending, by_micro_step=True)
+            series = [full.startswith(BACKWARD) and not self._as_tensor for full, _, _ in named]
+            ids = [None if alone else self._id(full, value) for alone, (full, value, _) in zip(series, named)]
+            usual = self._usual = kinds, [full for full, _, _ in named], ids, self.numbering.used
+        _, names, all_ids, self.numbering.used = usual
+        ids, pointers = [], []
+        for full, ident, (_, value, _) in zip(names, all_ids, pending):
+            if ident is None:
+                session.context.series(full, value, 0)
+            elif ident != NOT_WANTED:
+                ids.append(ident)
+                pointers.append(value.data_ptr())
+        return ids, pointers, pending
 
     def flush_eval(self):
         pending, self.eval = self.eval, []
