@@ -243,7 +243,16 @@ void PutScalars(Run& run, nb::handle ids_object, const std::vector<double>& valu
 
 void BindTensors(nb::module_& m) {
   nb::class_<TensorReader>(m, "TensorReader", "Reads tensors of a framework through DLPack's exchange table.")
-      .def(nb::init<nb::type_object, nb::type_object>(), "tensor_type"_a, "parameter_type"_a);
+      .def(nb::init<nb::type_object, nb::type_object>(), "tensor_type"_a, "parameter_type"_a)
+      .def(
+          "batch",
+          [](const TensorReader& reader, nb::handle tensor) -> std::optional<std::pair<int64_t, uint32_t>> {
+            const auto dense = reader.Dense(tensor);
+            if (!dense) return std::nullopt;
+            const auto& [rows, bytes] = *dense;
+            return std::pair(rows, Fingerprint(reinterpret_cast<uintptr_t>(bytes.data()), bytes.size()));
+          },
+          "tensor"_a, "(length of the first axis, fingerprint), or None: no host tensor in C order.");
   nb::class_<ParameterBatch>(m, "ParameterBatch", "Where an optimizer's parameters and their gradients are.")
       .def(
           "__init__",

@@ -92,6 +92,16 @@ bool TensorReader::View(nb::handle tensor, dltensor* view) const {
   return view->device.device_type == kHost;
 }
 
+std::optional<std::pair<int64_t, std::span<const std::byte>>> TensorReader::Dense(nb::handle tensor) const {
+  dltensor view;
+  if (!View(tensor, &view) || !IsContiguous(view)) return std::nullopt;
+  size_t bytes = view.dtype.bits / 8u * view.dtype.lanes;
+  for (int32_t i = 0; i < view.ndim; ++i) bytes *= static_cast<size_t>(view.shape[i]);
+  if (bytes == 0) return std::nullopt;
+  const std::span all(static_cast<const std::byte*>(AddressOf(view)), bytes);
+  return std::pair(view.ndim == 0 ? 1 : view.shape[0], all);
+}
+
 nb::object TensorReader::Gradient(nb::handle tensor) const {
   PyObject* const gradient =
       get_gradient_(gradient_.ptr(), tensor.ptr(), reinterpret_cast<PyObject*>(Py_TYPE(tensor.ptr())));

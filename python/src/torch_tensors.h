@@ -6,7 +6,11 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "dlpack.h"
@@ -24,6 +28,9 @@ class TensorReader {
   /// A strided host tensor of one of the two types. Borrowed: good while nothing else runs. False, and no
   /// exception set, for everything else.
   bool View(nanobind::handle tensor, nanobind::dlpack::dltensor* view) const;
+  /// The bytes of a tensor in C order, with the length of its first axis (1, where it has none); borrowed in
+  /// the same way. Nothing for every other tensor, and for one without elements.
+  std::optional<std::pair<int64_t, std::span<const std::byte>>> Dense(nanobind::handle tensor) const;
   /// Its gradient, or None.
   nanobind::object Gradient(nanobind::handle tensor) const;
   /// Is its sign flipped when it is read (a view of an imaginary part)? The bytes then are not the values.

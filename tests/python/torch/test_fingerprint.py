@@ -3,6 +3,7 @@
 import torch
 
 from tdbg.adaptors.torch.context import fingerprint
+from tdbg.adaptors.torch.params import READER
 
 
 def test_equal_batches_have_equal_marks_and_others_do_not():
@@ -26,3 +27,12 @@ def test_one_changed_byte_of_a_small_batch_changes_the_mark():
         changed[i] = 1
         marks.add(fingerprint(changed))
     assert len(marks) == 1 + len(range(0, 1000, 37))
+
+
+def test_what_is_read_without_torch_is_what_torch_reads():
+    batch = torch.arange(60_000, dtype=torch.float32).reshape(100, 600)
+    for seen in (batch, batch[3:], batch[0], batch.bfloat16(), torch.tensor(2.5), torch.ones(5, dtype=torch.bool)):
+        rows = seen.shape[0] if seen.dim() else 1
+        assert READER.batch(seen) == (rows, fingerprint(seen))
+    for other in (batch.t(), batch[:, 1:], torch.ones(0, 4), batch.to_sparse(), batch.to("meta"), [1.0]):
+        assert READER.batch(other) is None

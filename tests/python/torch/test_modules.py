@@ -227,6 +227,29 @@ def test_compiled_model_without_breaks_or_recompilation(watch, optimizer_first):
     assert counters["stats"]["unique_graphs"] == 1
 
 
+@pytest.mark.parametrize("known", ["before it is wrapped", "after its first call"])
+def test_the_entry_hooks_of_a_compiled_model_are_not_compiled(watch, known):
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+    torch._dynamo.reset()
+    counters.clear()
+    model = Net()
+    compiled = None
+    if known == "after its first call":
+        compiled = torch.compile(model, backend="eager")
+        compiled(batch())
+    session = watch()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if compiled is None:
+        compiled = torch.compile(model, backend="eager")
+    for _ in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(compiled(batch()), torch.zeros(3, 2)).backward()
+        optimizer.step()
+    assert all(step.scalars["context/batch_size", 0] == 3 for step in session.made[0].steps)
+    assert counters["frames"]["total"] == 1 and not counters["graph_break"]
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_loss_is_one_graph(watch, backend):
     import torch._dynamo

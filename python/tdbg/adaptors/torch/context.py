@@ -13,6 +13,8 @@ import torch
 
 from tdbg import _capture
 
+from .params import READER
+
 
 def _plain(value):
     """A group's option as JSON; a tensor on a device is not read (that would wait for it)."""
@@ -116,14 +118,16 @@ class Context:
     def saw_batch(self, args, kwargs):
         if not self.enabled:
             return
-        tensor = first_tensor(args, kwargs)
-        if tensor is None or type(tensor) is not torch.Tensor:
+        tensor = args[0] if args and type(args[0]) is torch.Tensor else first_tensor(args, kwargs)
+        if type(tensor) is not torch.Tensor:
             return
-        size = tensor.shape[0] if tensor.dim() else 1
-        mark = None
-        if tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel():
-            mark = fingerprint(tensor)
-        self._batch = (size, mark)
+        self._batch = READER and READER.batch(tensor)
+        if self._batch is None:
+            size = tensor.shape[0] if tensor.dim() else 1
+            mark = None
+            if tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel():
+                mark = fingerprint(tensor)
+            self._batch = (size, mark)
         if "batch" not in self._topics:
             self.topic("batch", {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)})
 

@@ -57,6 +57,22 @@ class _EntryPost(_Hook):
             self.entries.left(module)
 
 
+def _run_uncompiled(*hooks):
+    """A hook on what torch.compile was given runs outside of the graph, as a frame that would be compiled as well: 100 us
+    of guards at every call, for a hook that then takes itself for a traced one. Traced inside of another's graph it is
+    as before."""
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    try:
+        skip = frames._FrameAction.SKIP
+        for hook in hooks:
+            frames.set_code_exec_strategy(hook.__call__.__code__, frames._FrameExecStrategy(skip, skip))
+    except Exception:       # a torch that calls this something else: as before
+        pass
+
+
+_run_uncompiled(_EntryPre, _EntryPost)
+
+
 class _CompiledCall:
     """What `model.compile()` left to be called, with the entry around it: the hooks of the model are traced and silent."""
 
