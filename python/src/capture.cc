@@ -37,6 +37,7 @@ using tdbg::Run;
 using tdbg::StepPoint;
 using tdbg::TensorSpec;
 using tdbg::TensorView;
+using tdbg::python::NumberCopy;
 using tdbg::python::ParameterBatch;
 using tdbg::python::TensorReader;
 using tdbg::python::TensorSlot;
@@ -252,7 +253,19 @@ void BindTensors(nb::module_& m) {
             const auto& [rows, bytes] = *dense;
             return std::pair(rows, Fingerprint(reinterpret_cast<uintptr_t>(bytes.data()), bytes.size()));
           },
-          "tensor"_a, "(length of the first axis, fingerprint), or None: no host tensor in C order.");
+          "tensor"_a, "(length of the first axis, fingerprint), or None: no host tensor in C order.")
+      .def(
+          "number", [](const TensorReader& reader, nb::handle tensor) { return reader.Number(tensor); },
+          "tensor"_a, "A NumberCopy of a host tensor of no axes and floating point, or None.");
+  nb::class_<NumberCopy>(m, "NumberCopy", "The value that a tensor of one element had.")
+      .def_prop_ro("dtype", [](const NumberCopy& n) { return std::string(tdbg::DTypeName(n.dtype)); })
+      .def_prop_ro(
+          "address", [](const NumberCopy& n) { return reinterpret_cast<uintptr_t>(n.bytes); },
+          "Of its bytes. Good as long as the object lives.")
+      .def_prop_ro("value", &NumberCopy::value)
+      .def_prop_ro("bytes", [](const NumberCopy& n) {
+        return nb::bytes(reinterpret_cast<const char*>(n.bytes), n.size());
+      });
   nb::class_<ParameterBatch>(m, "ParameterBatch", "Where an optimizer's parameters and their gradients are.")
       .def(
           "__init__",

@@ -1,6 +1,9 @@
 #include "torch_tensors.h"
 
 #include <algorithm>
+#include <cstring>
+
+#include "tensor/widen.h"
 
 namespace tdbg::python {
 
@@ -61,6 +64,23 @@ DType DTypeOf(nb::dlpack::dtype t) {
   }
 }
 
+double NumberCopy::value() const {
+  const auto as = [this]<typename T>(T value) {
+    std::memcpy(&value, bytes, sizeof value);
+    return value;
+  };
+  switch (dtype) {
+    case DType::kFloat64:
+      return as(double{});
+    case DType::kFloat32:
+      return as(float{});
+    case DType::kBFloat16:
+      return BFloat16ToFloat(as(uint16_t{}));
+    default:
+      return HalfToFloat(as(uint16_t{}));
+  }
+}
+
 TensorReader::TensorReader(nb::type_object tensor_type, nb::type_object parameter_type)
     : type_(tensor_type), parameter_type_(parameter_type) {
   if (!nb::hasattr(type_, ExchangeTable::kAttribute)) throw nb::type_error("no DLPack exchange table");
@@ -100,6 +120,18 @@ std::optional<std::pair<int64_t, std::span<const std::byte>>> TensorReader::Dens
   if (bytes == 0) return std::nullopt;
   const std::span all(static_cast<const std::byte*>(AddressOf(view)), bytes);
   return std::pair(view.ndim == 0 ? 1 : view.shape[0], all);
+}
+
+std::optional<NumberCopy> TensorReader::Number(nb::handle tensor) const {
+  dltensor view;
+  if (!View(tensor, &view) || view.ndim != 0) return std::nullopt;
+  NumberCopy copy{{}, DTypeOf(view.dtype)};
+  if (copy.dtype != DType::kFloat32 && copy.dtype != DType::kFloat64 && copy.dtype != DType::kBFloat16 &&
+      copy.dtype != DType::kFloat16) {
+    return std::nullopt;
+  }
+  std::memcpy(copy.bytes, AddressOf(view), copy.size());
+  return copy;
 }
 
 nb::object TensorReader::Gradient(nb::handle tensor) const {

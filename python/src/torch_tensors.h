@@ -18,6 +18,14 @@
 
 namespace tdbg::python {
 
+/// The value of a host tensor of one floating-point element, without a tensor made of it.
+struct NumberCopy {
+  alignas(8) std::byte bytes[8];
+  DType dtype;
+  size_t size() const { return ItemSize(dtype); }
+  double value() const;
+};
+
 /// What is read from a tensor type. One per process is enough.
 class TensorReader {
  public:
@@ -31,6 +39,8 @@ class TensorReader {
   /// The bytes of a tensor in C order, with the length of its first axis (1, where it has none); borrowed in
   /// the same way. Nothing for every other tensor, and for one without elements.
   std::optional<std::pair<int64_t, std::span<const std::byte>>> Dense(nanobind::handle tensor) const;
+  /// Of a host tensor of no axes and floating point, of 16 bits and more; nothing for any other.
+  std::optional<NumberCopy> Number(nanobind::handle tensor) const;
   /// Its gradient, or None.
   nanobind::object Gradient(nanobind::handle tensor) const;
   /// Is its sign flipped when it is read (a view of an imaginary part)? The bytes then are not the values.

@@ -11,7 +11,8 @@ bool Recorder::WantsMore(Tensor* tensor) const {
   tensor->raw_groups &= ~plan::kMoreGroup;
   const bool member =
       std::any_of(more_collections_.begin(), more_collections_.end(), [&](const std::string& name) {
-        return std::ranges::any_of(tensor->details->collections, [&](std::string_view c) { return c == name; });
+        return std::ranges::any_of(tensor->details->collections,
+                                   [&](std::string_view c) { return c == name; });
       });
   if (!member) return false;
   tensor->summary_groups |= plan::kMoreGroup;

@@ -140,7 +140,8 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
       if (t.scalar || t.dtype != spec.dtype) continue;
       const auto& shape = t.details->shape;
       if (!std::ranges::equal(t.details->part_begin, spec.part_begin)) continue;
-      if (t.variable_shape ? shape.size() == spec.shape.size() : std::ranges::equal(shape, spec.shape)) return id;
+      if (t.variable_shape ? shape.size() == spec.shape.size() : std::ranges::equal(shape, spec.shape))
+        return id;
     }
   }
   const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,

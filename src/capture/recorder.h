@@ -149,7 +149,8 @@ class Recorder {
   const RecorderOptions options_;
 
   // What stays of a definition. Between the training's own blocks on its heap, 2,400 definitions made the
-  // forward and backward of 600 small layers 4 % slower for good: what glibc hands out afterwards is scattered.
+  // forward and backward of 600 small layers 4 % slower for good: what glibc hands out afterwards is
+  // scattered.
   std::pmr::monotonic_buffer_resource definitions_memory_{128u << 10};
   std::vector<Tensor> tensors_;
   std::pmr::unordered_map<std::string_view, std::pmr::vector<Id>> ids_by_name_{&definitions_memory_};

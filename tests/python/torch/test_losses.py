@@ -5,6 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tdbg.adaptors.torch import losses as _losses
+from tdbg.adaptors.torch.params import READER
+
 
 def train(model, loss, steps=1, **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **options)
@@ -232,3 +235,18 @@ def test_evaluations_have_their_labels(watch):
         F.cross_entropy(model(torch.ones(6, 4)), CLASSES)
     session.finish("completed")
     assert session.made[0].eval[0]["CrossEntropyLoss_labels_0"].tolist() == CLASSES.tolist()
+
+
+def test_a_number_is_copied_without_a_tensor_and_keeps_its_bits():
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        for number in (0.1, -0.0, float("inf"), float("nan"), 1e-40):
+            tensor = torch.tensor(number, dtype=dtype, requires_grad=True) * 1
+            copy, bits = READER.number(tensor), tensor.detach().view({
+                2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
+            before = bits.item()
+            bits.fill_(0)                  # what is written later is not seen
+            kept = _losses._tensor(copy)
+            assert kept.dtype == dtype and kept.dim() == 0 and kept.view(bits.dtype).item() == before
+            assert copy.value == kept.item() or (copy.value != copy.value and kept.item() != kept.item())
+    for other in (torch.ones(1), torch.tensor(3), torch.tensor(1 + 2j), torch.tensor(1.0, device="meta"), 2.5):
+        assert READER.number(other) is None

@@ -13,10 +13,12 @@ import pytest
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGE = HERE.parents[2] / "python" / "tdbg"
 
-CAPTURE = """
+CAPTURE = '''
 import json, os, recording_run
 def fingerprint(pointer, size):
     return size
+class NumberCopy:
+    """None is made: this module reads no tensors."""
 class Run(recording_run.RecordingRun):
     NOT_WANTED = recording_run.NOT_WANTED
     @classmethod
@@ -34,7 +36,7 @@ class Run(recording_run.RecordingRun):
         return super().end_step(skipped)
     def end(self, reason, message=""):
         self.log("end", reason=reason, message=message)
-"""
+'''
 
 TRAIN = """
 import torch

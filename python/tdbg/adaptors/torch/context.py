@@ -91,6 +91,12 @@ class Context:
             ids.append(self.id(name))
             values.append(value.item())
 
+    def number(self, ident, value):
+        """One of the step's numbers, under an id of `id`. `value`: a float."""
+        ids, values = self._ready
+        ids.append(ident)
+        values.append(value)
+
     def flush(self):
         for topic, text in self._waiting:
             self.session.port.put_context(topic, text)

@@ -5,17 +5,20 @@ torch.nn.functional see validation losses as well, and nn.CrossEntropyLoss looks
 called, so that one patch covers both forms. A name imported with `from torch.nn.functional import ...` before
 the adaptor was armed is missed; what it returned is still seen by backward.
 
-Values are copied when they appear (`loss /= n` changes them in place) and kept until the step's end: no
-`.item()`, so a device is not waited for.
+Values are copied when they appear (`loss /= n` changes them in place) and kept until the step's end: a number in
+host memory as such (a tensor of it, cold, takes 20 us to make), all else as a tensor. No `.item()`, so a device is
+not waited for.
 """
 
 import weakref
 
 import torch
 
+from tdbg import _capture
+
 from ..numbering import BACKWARD, Numbering, numbered
 from ..steps import EVAL, TRAIN
-from .params import NOT_WANTED, dtype_name
+from .params import NOT_WANTED, READER, dtype_name
 
 FUNCTIONS = {
     "cross_entropy": "CrossEntropyLoss", "nll_loss": "NLLLoss", "mse_loss": "MSELoss", "l1_loss": "L1Loss",
@@ -117,7 +120,9 @@ class Losses:
         if self._last() is value and pending and pending[-1][2] == micro and version == self._version >= 0:
             copy = pending[-1][1]
         else:
-            copy = value.detach().clone()
+            copy = None if READER is None or self.session.force_lane else READER.number(value)
+            if copy is None:
+                copy = value.detach().clone()
         self._last, self._version = weakref.ref(value), version   # weakly: it holds the graph
         pending.append((name, copy, micro))
 
@@ -147,6 +152,7 @@ class Losses:
             if batch is not None:
                 return batch
         rows, whole = [], {}
+        pending = [(name, _tensor(value), step) for name, value, step in pending]
         for full, value, step in self.numbering.names(pending, by_micro_step=True):
             if micro > 1 and not evaluation:
                 rows.append((full, value, step + 1))
@@ -166,29 +172,33 @@ class Losses:
         return ids, pointers, rows
 
     def _as_usual(self, pending):
-        """flush_train of a step with the losses of the one before, which is nearly every step; None of any other."""
-        session, usual = self.session, self._usual
-        kinds = [(name, step, value.dtype) for name, value, step in pending]
-        if any(value.dim() or session.on_device(value) for _, value, _ in pending):
-            return None
+        """flush_train of numbers on the host under the names of the step before, which is nearly every step; None of any
+        other."""
+        kinds = []
+        for name, value, step in pending:
+            if type(value) is not _capture.NumberCopy:
+                return None
+            kinds.append((name, step, value.dtype))
+        usual = self._usual
         if usual is None or usual[0] != kinds:
             named = self.numbering.names(pending, by_micro_step=True)
             series = [full.startswith(BACKWARD) and not self._as_tensor for full, _, _ in named]
-            ids = [None if alone else self._id(full, value) for alone, (full, value, _) in zip(series, named)]
-            usual = self._usual = kinds, [full for full, _, _ in named], ids, self.numbering.used
-        _, names, all_ids, self.numbering.used = usual
+            ids = [self.session.context.id(full) if alone else self._id(full, _tensor(value))
+                   for alone, (full, value, _) in zip(series, named)]
+            usual = self._usual = kinds, series, ids, self.numbering.used
+        _, series, all_ids, self.numbering.used = usual
         ids, pointers = [], []
-        for full, ident, (_, value, _) in zip(names, all_ids, pending):
-            if ident is None:
-                session.context.series(full, value, 0)
+        for alone, ident, (_, value, _) in zip(series, all_ids, pending):
+            if alone:
+                self.session.context.number(ident, value.value)
             elif ident != NOT_WANTED:
                 ids.append(ident)
-                pointers.append(value.data_ptr())
+                pointers.append(value.address)
         return ids, pointers, pending
 
     def flush_eval(self):
         pending, self.eval = self.eval, []
-        rows = [(full, value, 0) for full, value, _ in Numbering().names(pending)]
+        rows = [(full, _tensor(value), 0) for full, value, _ in Numbering().names(pending)]
         for sub, (ids, pointers) in self._put(rows).items():
             self.session.port.put_many(ids, pointers, sub, 0)      # `rows` keeps the values alive during the call
 
@@ -228,6 +238,13 @@ class Losses:
                 session.port.put_ptr(ident, value.data_ptr(), dtype_name(value.dtype), list(value.shape),
                                      list(value.stride()), sub, 0)
         return batches
+
+
+def _tensor(copy):
+    """The tensor that a NumberCopy is of; any other copy is one."""
+    if type(copy) is not _capture.NumberCopy:
+        return copy
+    return torch.frombuffer(bytearray(copy.bytes), dtype=getattr(torch, copy.dtype)).reshape(())
 
 
 def patch(patches, session):
