@@ -453,6 +453,7 @@ def test_nothing_but_a_trained_model_makes_steps(attach):
     one_step(net, trainer)
     other(nd.ones((2, 6)))
     transform(nd.ones((4, 4, 3)))
+    nd.waitall()                             # a step is there when the script has waited for it
     assert [run.trial().mode(s).name for s in tdbg.open(run.directory).steps()] == ["TRAIN"]
 
 

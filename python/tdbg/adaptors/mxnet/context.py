@@ -111,9 +111,10 @@ class Context:
             "multipliers": {name(p): [p.lr_mult, p.wd_mult] for p in trainer._params if (p.lr_mult, p.wd_mult) != (1.0, 1.0)}})
 
     def trainer_step(self, entry, trainer, divisor, micro_steps, absent):
-        """Everything that is known when a Trainer is about to step."""
+        """Everything that is known when a Trainer is about to step. Returns the norm of the gradients where MXNet may still
+        be computing it, for `series` once it is there."""
         if not self.enabled:
-            return
+            return None
         optimizer = trainer._optimizer
         self.add(f"context/lr/{entry.label}/0", optimizer.learning_rate)
         self.add(f"context/wd/{entry.label}", optimizer.wd)
@@ -129,6 +130,9 @@ class Context:
         if scaler is not None:
             self.add("context/loss_scale", scaler.loss_scale)
         norm, self.norm = self.norm, None
-        if norm is not None:
-            self.add("context/grad_norm", arrays.values(norm).item() if isinstance(norm, NDArray) else norm)
         self.add_batch()
+        if isinstance(norm, NDArray):
+            return norm
+        if norm is not None:
+            self.add("context/grad_norm", norm)
+        return None

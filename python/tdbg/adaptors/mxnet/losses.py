@@ -51,9 +51,9 @@ class Losses:
         pending.append((name, arrays.copy(array), micro))
         return True
 
-    def flush_train(self, accumulated):
-        """Records the losses that led to this Trainer's step. Those of one element at the step's own place are
-        returned as (ids, addresses, arrays to keep alive) for the batch of its parameters.
+    def take_train(self, accumulated):
+        """The losses that led to this Trainer's step, named, for `put_train` in the same step: [(name, copy, sub-key)],
+        {name: its micro-steps' copies}.
 
         `accumulated`: gradients added up over backward calls. Each micro-step's losses are then at a sub-key of
         their own, and for the step itself their mean; of backward_loss the sum, which is what the gradients are of.
@@ -61,7 +61,7 @@ class Losses:
         pending, micro = self.train, self.micro if accumulated else 1
         self.train, self.micro, self._last = [], 0, None
         if not pending:
-            return (), (), ()
+            return (), {}
         if self._as_tensor is None:
             self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
         rows, whole = [], {}
@@ -69,6 +69,11 @@ class Losses:
             rows.append((full, copy, step + 1 if micro > 1 else 0))
             if micro > 1:
                 whole.setdefault(full, []).append(copy)
+        return rows, whole
+
+    def put_train(self, rows, whole):
+        """Records what `take_train` gave; waits for it. Those of one element at the step's own place are returned as
+        (ids, addresses, arrays to keep alive) for the batch of its parameters."""
         ids, found, alive = [], [], []
         for full, copy, sub in rows:
             if full.startswith(BACKWARD) and not self._as_tensor:

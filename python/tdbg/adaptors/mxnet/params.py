@@ -8,9 +8,13 @@ the update gets; a weight is the first context's.
 
 from . import arrays
 from .blocks import NOT_WANTED, parameter_kind, parameter_unit_axis
+from .copies import Copies
 
 #: Sparse parameters and gradients are put as dense ones, if those are no larger than this.
 MAX_DENSE = 64 << 20
+#: Bytes of weights and gradients that are copied, in memory of ours. Above, the script waits for its backward: a training of that
+#: size computes for so long that a step without its head start does not show.
+MAX_COPIED = 64 << 20
 
 
 class TrainerTensors:
@@ -66,7 +70,21 @@ class TrainerTensors:
                 self.grad_ids.append(gradient_id)
             else:
                 self.odd.append((parameter, weight_id, gradient_id, name))
-        self.both_ids = self.ids + self.grad_ids
+        self._plan_copies()
+
+    def _plan_copies(self):
+        """What the engine copies when a Trainer is about to step, and is put later. Weights too: where an evaluation is on
+        its way, oneDNN lays them out anew behind our back. Not where running averages are wanted: a graph of fixed
+        shapes writes them without telling the engine, so they are there when the gradients are."""
+        weights = [n for n, h in enumerate(self.handles) if h is not None]
+        gradients = [n for n, h in enumerate(self.grad_handles) if h is not None]
+        sources = [self.fast[n]._data[0] for n in weights] + [self.fast[n]._grad[0] for n in gradients]
+        averages = any(self.fast[n]._grad_req == "null" for n in weights)
+        self.copies = None
+        if gradients and not averages and not self.odd and sum(map(arrays.dense_bytes, sources)) <= MAX_COPIED:
+            self.copies = Copies(sources)
+            self.copy_ids = [self.ids[n] for n in weights] + [self.grad_ids[n] for n in gradients]
+            self._copied_gradients = [(len(weights) + k, n) for k, n in enumerate(gradients)]
 
     def _ids(self, parameter, name):
         """The ids of a parameter's values and of its gradient."""
@@ -87,27 +105,35 @@ class TrainerTensors:
         own = list(parameter._data) + list(parameter._grad or ())
         return len(parameter._data) == 1 and all(arrays.is_plain(a) and a.dtype == own[0].dtype for a in own)
 
-    def wait(self):
-        """Until backward is through: the first parameters' gradients are the last ones."""
-        arrays.wait(self.grad_handles)
-
     # One step -----------------------------------------------------------------------------------------------
 
-    def capture(self, reduced, only_fresh, losses=((), ())):
-        """Weights and gradients as they are now; waits for backward to be through. Returns the names of parameters
-        whose gradient this step did not compute.
+    def capture(self, reduced, only_fresh):
+        """Weights and gradients as they are now. Returns the names of parameters whose gradient this step did not compute,
+        and, where the engine copies, a function for later: it waits and gives (ids, addresses) of what was copied.
 
         `reduced`: the gradients of several contexts are summed already. `only_fresh`: the update will pass over
-        parameters that no backward reached. `losses`: (ids, addresses) that go with the same batch.
+        parameters that no backward reached.
         """
-        absent, grad_handles = [], self.grad_handles
+        absent, fresh, later = [], None, None
         if only_fresh:
             fresh = [p._data[0]._fresh_grad for p in self.fast]
-            grad_handles = [h if f else None for h, f in zip(grad_handles, fresh)]
             absent = [n for n, f, i in zip(self.fast_names, fresh, self.grad_ids) if not f and i != NOT_WANTED]
-        ids, found = list(losses[0]), list(losses[1])
-        found += arrays.addresses(self.handles + grad_handles)
-        self.session.run.put_many(ids + self.both_ids, found, 0, 0)
+        if self.copies is not None:
+            self.copies.take()
+            later = self._copied(fresh)
+        else:
+            grad_handles = self.grad_handles if fresh is None else [h if f else None
+                                                                    for h, f in zip(self.grad_handles, fresh)]
+            arrays.wait(grad_handles)       # backward is through: the first parameters' gradients are the last ones
+            self.session.run.put_many(self.ids + self.grad_ids, arrays.addresses(self.handles + grad_handles), 0, 0)
+            self._capture_odd(reduced, only_fresh, absent)
+        if not self.extras_done:
+            self.extras_done = True
+            for parameter, weight_id in self._frozen:       # they do not change: their first values are all there is
+                self._put(weight_id, parameter._data[:1], parameter.name)
+        return absent, later
+
+    def _capture_odd(self, reduced, only_fresh, absent):
         for parameter, weight_id, gradient_id, name in self.odd:
             self._put(weight_id, parameter._data[:1], name)
             if gradient_id == NOT_WANTED or parameter._grad is None:
@@ -116,11 +142,18 @@ class TrainerTensors:
                 absent.append(name)
             else:
                 self._put(gradient_id, parameter._grad[:1] if reduced else parameter._grad, "gradient/" + name)
-        if not self.extras_done:
-            self.extras_done = True
-            for parameter, weight_id in self._frozen:       # they do not change: their first values are all there is
-                self._put(weight_id, parameter._data[:1], parameter.name)
-        return absent
+
+    def _copied(self, fresh):
+        copies, ids = self.copies, self.copy_ids
+        stale = [] if fresh is None else [k for k, n in self._copied_gradients if not fresh[n]]
+
+        def later():
+            places = copies.addresses()
+            for k in stale:
+                places[k] = 0
+            return ids, places
+
+        return later
 
     def capture_gradients(self, point):
         """The gradients alone, at a point of the step (before clipping)."""

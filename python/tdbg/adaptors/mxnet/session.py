@@ -2,7 +2,7 @@
 forward, backward or step of what a Trainer trains.
 
 What is replaced: Block.__call__, Trainer.__init__, step and update, NDArray.backward, autograd.backward,
-gluon.utils.clip_global_norm.
+gluon.utils.clip_global_norm; and where a script waits for MXNet: NDArray.asnumpy and wait_to_read, waitall.
 """
 
 import os
@@ -63,6 +63,8 @@ class Session(Watch):
         self._more_until = 0                         # somebody asked for more detail, up to this step
         self._own_ids = {}                           # of tensors that the script records
         self._soon = []                              # values recorded by the script while no step was open
+        self._later = []                             # (ready, put, arguments) of the last step, which the engine copies
+        self._unsealed = None                        # of that step, closed by now: was it skipped?
 
     # Replaced functions -------------------------------------------------------------------------------------
 
@@ -72,6 +74,8 @@ class Session(Watch):
         replace([Trainer], "__init__", self._watch_init)
         replace([Trainer], "step", lambda original: self._watch_step(original, reduced=False))
         replace([Trainer], "update", lambda original: self._watch_step(original, reduced=True))
+        for owner, name in ((NDArray, "asnumpy"), (NDArray, "wait_to_read"), (mxnet.nd, "waitall"), (mxnet.npx, "waitall")):
+            replace([owner], name, self._watch_wait)
         replace([NDArray], "backward", self._watch_backward)
         replace([autograd], "backward", self._watch_backward)
         replace([gluon_utils], "clip_global_norm", self._watch_clipping)
@@ -143,8 +147,8 @@ class Session(Watch):
             if not session.listening or session.elsewhere():
                 return original(trainer, batch_size, ignore_stale_grad)
             updates = trainer._optimizer.num_update
-            session.guarded("a Trainer's step", session.trainers.pre, trainer, batch_size, ignore_stale_grad, reduced)
             try:
+                session.guarded("a Trainer's step", session.trainers.pre, trainer, batch_size, ignore_stale_grad, reduced)
                 result = original(trainer, batch_size, ignore_stale_grad)
             except BaseException:
                 session.trainers.left(trainer)
@@ -163,6 +167,17 @@ class Session(Watch):
             return original(heads, *args, **kwargs)
 
         return backward
+
+    def _watch_wait(self, original):
+        session = self
+
+        def wait(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if session._later and session.state is OPEN and not session.elsewhere():
+                session.guarded("the end of a step", session.settle_if_there)
+            return result
+
+        return wait
 
     def _watch_clipping(self, original):
         session = self
@@ -303,9 +318,7 @@ class Session(Watch):
             self.blocks.armed = self.clock.evaluate(mode)
 
     def _returned(self, block, args, out, stack):
-        if self._late is not None:
-            late, self._late = self._late, None
-            raise arrays.TrainingError(late)
+        self.raise_late()
         if is_loss(block):
             self._loss(block, args, out, stack)
         elif self.blocks.armed and (stack or self._is_ours(block)):
@@ -357,7 +370,7 @@ class Session(Watch):
     def close_forward(self):
         """Where a step is a forward: ends it, with what no Trainer has taken yet."""
         if self.clock.mode == TRAIN and self.clock.due and self.losses.train:
-            ids, found, alive = self.losses.flush_train(False)
+            ids, found, alive = self.losses.put_train(*self.losses.take_train(False))
             if ids:
                 self.run.put_many(ids, found, 0, 0)      # `alive` holds their memory
             del alive
@@ -372,6 +385,10 @@ class Session(Watch):
 
     def _begin(self, mode):
         self._mode_steps[mode] += 1
+        try:
+            self.settle()
+        except arrays.TrainingError as error:        # nothing may come out of a clock
+            self._late = error.error
         due = self.run.begin_step(mode)
         waiting, self._soon = self._soon, []
         for put in waiting:
@@ -379,12 +396,44 @@ class Session(Watch):
         return due
 
     def _end(self, mode, skipped):
-        self.run.end_step(skipped)
         self._steps_closed += 1
         self._look_ahead()
         self.blocks.armed = False
         if mode == TRAIN:
             self.losses.numbering.new_step()
+        if self._later:
+            self._unsealed = skipped
+        else:
+            self._seal(skipped)
+
+    def later(self, ready, put, *arguments):
+        """`put` waits for the engine: it runs when `ready` says it would not have to, at the latest before the next step
+        begins. The step stays open in the run until then."""
+        self._later.append((ready, put, arguments))
+
+    def settle(self):
+        """Puts what is left of the last step. Waits for it."""
+        later, self._later = self._later, []
+        skipped, self._unsealed = self._unsealed, None
+        try:
+            for _, put, arguments in later:
+                put(*arguments)
+        finally:
+            if skipped is not None:
+                self._seal(skipped)
+
+    def settle_if_there(self):
+        if self._later and all(ready() for ready, _, _ in self._later):
+            self.settle()
+
+    def raise_late(self):
+        """What went wrong in the training, and could not be raised where it was seen."""
+        if self._late is not None:
+            late, self._late = self._late, None
+            raise arrays.TrainingError(late)
+
+    def _seal(self, skipped):
+        self.run.end_step(skipped)
         request = self.run.take_request()
         if request is not None and (until := obey(self.run, request)):
             self._more_until = until
@@ -435,6 +484,7 @@ class Session(Watch):
             self.clock.close()
         else:
             self.close_forward()
+        self.settle()
         if self.plan.get("record_end", True):
             self.run.begin_end()
             for entry in self.trainers.with_tensors():

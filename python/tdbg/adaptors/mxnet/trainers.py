@@ -7,6 +7,7 @@ gradients were computed with: everything of a step is taken there, in one go.
 import weakref
 
 from ..steps import TRAIN
+from . import arrays
 from .params import TrainerTensors
 
 KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead Trainer's parameters that may wait for the end of the run
@@ -69,17 +70,36 @@ class Trainers:
         session = self.session
         session.close_evaluation()
         due = session.clock.about_to_step(entry.serial) if session.by_optimizer else session.clock.due
+        session.raise_late()
         if not due:
             session.losses.discard()
             session.context.discard()
             return
         entry.refresh(trainer)
-        entry.wait()
+        if entry.copies is not None and entry.copies.taken:
+            session.settle()
         micro = session.losses.micro
-        losses = session.losses.flush_train(entry.accumulates)
-        absent = entry.capture(reduced, only_fresh, losses)
-        session.context.trainer_step(entry, trainer, divisor, micro if entry.accumulates else min(micro, 1), absent)
+        losses = session.losses.take_train(entry.accumulates)
+        absent, copied = entry.capture(reduced, only_fresh)
+        norm = session.context.trainer_step(entry, trainer, divisor, micro if entry.accumulates else min(micro, 1), absent)
         session.context.flush()
+        if copied is None:
+            self._put(losses, copied, norm)
+        else:
+            session.later(entry.copies.ready, self._put, losses, copied, norm)
+
+    def _put(self, losses, copied, norm):
+        """What MXNet may still have been computing when the step was recorded."""
+        session = self.session
+        ids, found, alive = session.losses.put_train(*losses)
+        if copied is not None:
+            copied_ids, places = copied()
+            ids, found = ids + copied_ids, found + places
+        if ids:
+            session.run.put_many(ids, found, 0, 0)      # `alive` holds the losses' memory
+        del alive
+        if norm is not None:
+            session.context.series("context/grad_norm", arrays.values(norm).item(), 0)
 
     def post(self, trainer, updates):
         """It has. `updates`: the optimizer's count before."""
@@ -94,6 +114,7 @@ class Trainers:
         alone = session.clock.expected is None and self._nobody_left(entry)
         if not session.clock.has_stepped(entry.serial, skipped, alone):
             session.losses.numbering.next_optimizer()
+        session.settle_if_there()
 
     def left(self, trainer):
         """An exception came out of it."""
