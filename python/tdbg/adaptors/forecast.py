@@ -13,6 +13,7 @@ class Forecast:
         kept = [c for c in plan.get("collections", []) if c.get("keep")]
         self.more = False    # a request for more detail holds: everything may be due
         self._every = int(plan.get("summaries_every", 1))
+        self.always = self._every == 1     # something is due in every step of every mode
         self._raw = {mode: [c["raw"][name] for c in kept if name in (c.get("raw") or {})]
                      for mode, name in _MODES.items()}
 

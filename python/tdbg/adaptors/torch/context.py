@@ -46,6 +46,20 @@ def fingerprint(tensor):
     return _capture.fingerprint(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
+NOT_OPTIONS = ("params", "lr", "param_names")
+
+
+def _same_objects(groups, options):
+    """Nothing was assigned to the groups' options since they were put down, nor added: what every step but a few finds."""
+    for group, known in zip(groups, options):
+        if len(group) - sum(map(group.__contains__, NOT_OPTIONS)) != len(known):
+            return False
+        for key, value in known:
+            if group.get(key) is not value:
+                return False
+    return len(groups) == len(options)
+
+
 class Context:
     def __init__(self, session):
         self.session = session
@@ -157,8 +171,9 @@ class Context:
                       + [n.name for p, n in zip(entry.params, entry.named) if not p.requires_grad]})
 
     def _options(self, entry, optimizer, force=False):
-        options = [tuple((k, v) for k, v in g.items() if k not in ("params", "lr", "param_names"))
-                   for g in optimizer.param_groups]
+        if not force and _same_objects(optimizer.param_groups, entry.options):
+            return
+        options = [tuple((k, v) for k, v in g.items() if k not in NOT_OPTIONS) for g in optimizer.param_groups]
         try:
             same = not force and options == entry.options
         except Exception:   # a tensor of several elements among the options has no truth value
@@ -175,10 +190,17 @@ class Context:
         if not self.enabled:
             return
         self._options(entry, optimizer)
-        for number, group in enumerate(optimizer.param_groups):
-            if "lr" in group:
-                self.add(f"context/lr/{entry.label}/{number}", group["lr"])
-        self.add(f"context/optimizer_step/{entry.label}", entry.steps)
+        groups = optimizer.param_groups
+        if len(entry.lr_ids) != len(groups):
+            entry.lr_ids = [self.id(f"context/lr/{entry.label}/{number}") for number in range(len(groups))]
+            entry.step_id = self.id(f"context/optimizer_step/{entry.label}")
+        for number, group in enumerate(groups):
+            rate = group.get("lr")
+            if type(rate) is float:
+                self.number(entry.lr_ids[number], rate)
+            elif rate is not None:          # a tensor, on a device perhaps
+                self.add(f"context/lr/{entry.label}/{number}", rate)
+        self.number(entry.step_id, float(entry.steps))
         if micro_steps:
             self.add("context/micro_steps", micro_steps)
         self.add("context/gradients_absent", len(absent))

@@ -77,7 +77,8 @@ class OptimizerTensors:
         self.shape_key = None
         self.ref = lambda: None           # weak reference to the optimizer
         self.steps = 0
-        self.options = None
+        self.options = ()                 # of the groups, as they were last put down
+        self.lr_ids, self.step_id = [], NOT_WANTED     # of the context's series
         self.ignored = self.skipped = False
         self.nested = 0                   # calls of step() inside its own or another optimizer's
         self.total_bytes = 0

@@ -211,6 +211,8 @@ class Session(Watch):
     # Steps --------------------------------------------------------------------------------------------------
 
     def _look_ahead(self):
+        if self._forecast.always:
+            return
         self._forecast.more = self.run.global_step + 1 < self._more_until
         for mode, step in self._mode_steps.items():
             self.idle[mode] = not self._forecast.due(mode, step + 1)
