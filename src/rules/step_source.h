@@ -26,7 +26,7 @@ class StepSource {
   virtual uint64_t overlay_generation() const = 0;
   virtual size_t complete_count() const = 0;
   virtual size_t step_count() const = 0;  ///< with incomplete ones
-  virtual const StepInfo& Info(size_t position) const = 0;
+  virtual StepInfo Info(size_t position) const = 0;
   virtual int64_t AttemptOf(size_t position) const = 0;
   virtual std::vector<std::string> MissingWorkers(size_t position) const = 0;
   /// Valid until the next call.

@@ -78,7 +78,7 @@ class MemorySource : public StepSource {
   uint64_t overlay_generation() const override { return generation; }
   size_t complete_count() const override { return complete; }
   size_t step_count() const override { return steps_.size(); }
-  const StepInfo& Info(size_t position) const override { return steps_[position].info_; }
+  StepInfo Info(size_t position) const override { return steps_[position].info_; }
   int64_t AttemptOf(size_t) const override { return 0; }
   std::vector<std::string> MissingWorkers(size_t) const override { return missing; }
   const StepContext& At(size_t position, const std::vector<LostWorker>&) override {

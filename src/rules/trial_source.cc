@@ -16,7 +16,7 @@ TrialSource::TrialSource(const Trial& trial) : access_(trial), step_(access_) {}
 
 bool TrialSource::Step::Drops(WorkerIndex worker) const {
   return std::any_of(lost_->begin(), lost_->end(), [&](const LostWorker& lost) {
-    return step_->info.global_step >= lost.from_step && Names(lost, access_.workers()[worker]);
+    return step_.info.global_step >= lost.from_step && Names(lost, access_.workers()[worker]);
   });
 }
 
@@ -33,12 +33,13 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
 // By the commits' own counts, so that a step without raw values costs no look at any tensor.
 std::span<const WorkerIndex> TrialSource::Step::raw_workers() const {
   raw_workers_.clear();
-  for (const WorkerIndex worker : access_.workers_of_attempt(step_->attempt)) {
-    const auto commits = access_.reader(worker).commits();
-    const auto [first, last] =
-        std::ranges::equal_range(commits, step_->info.global_step, {}, &format::Commit::global_step);
-    const bool kept =
-        std::any_of(first, last, [](const format::Commit& commit) { return commit.raw_tensors != 0; });
+  for (const WorkerIndex worker : access_.workers_of_attempt(step_.attempt)) {
+    const store::CommitList commits = access_.reader(worker).commits();
+    bool kept = false;
+    for (size_t i = commits.LowerBound(step_.info.global_step);
+         !kept && i < commits.size() && commits.StepOf(i) == step_.info.global_step; ++i) {
+      kept = commits[i].raw_tensors != 0;
+    }
     if (kept && !Drops(worker)) raw_workers_.push_back(worker);
   }
   return raw_workers_;
@@ -48,7 +49,7 @@ Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worke
   const auto raw = access_.RawAt(tensor, position_, worker);
   if (!raw) {
     return NotFound("no raw value of " + access_.tensor(tensor).name + " at step " +
-                    std::to_string(step_->info.global_step));
+                    std::to_string(step_.info.global_step));
   }
   return access_.ReadRaw(*raw);
 }
@@ -94,11 +95,11 @@ void TrialSource::Step::ShowRowsThatKnow(uint64_t columns) const {
 }
 
 const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker>& lost) {
-  step_.step_ = &access_.steps()[position];
+  step_.step_ = access_.steps()[position];
   step_.position_ = position;
   step_.lost_ = &lost;
   step_.scalars_read_ = false;
-  step_.shed_ = StatisticsShed(*step_.step_);
+  step_.shed_ = StatisticsShed(step_.step_);
   step_.all_known_ = false;
   step_.columns_ = 0;
   step_.ShowRowsThatKnow(~uint64_t{0});

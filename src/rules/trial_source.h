@@ -18,7 +18,7 @@ class TrialSource : public StepSource {
   uint64_t overlay_generation() const override { return access_.overlay_generation(); }
   size_t complete_count() const override { return access_.complete_count(); }
   size_t step_count() const override { return access_.steps().size(); }
-  const StepInfo& Info(size_t position) const override { return access_.steps()[position].info; }
+  StepInfo Info(size_t position) const override { return access_.steps()[position].info; }
   int64_t AttemptOf(size_t position) const override { return access_.steps()[position].attempt; }
   std::vector<std::string> MissingWorkers(size_t position) const override {
     return access_.MissingWorkers(position);
@@ -31,8 +31,8 @@ class TrialSource : public StepSource {
   class Step : public StepContext {
    public:
     explicit Step(const TrialAccess& access) : access_(access) {}
-    const StepInfo& info() const override { return step_->info; }
-    int64_t attempt() const override { return step_->attempt; }
+    const StepInfo& info() const override { return step_.info; }
+    int64_t attempt() const override { return step_.attempt; }
     bool statistics_incomplete() const override { return incomplete_; }
     size_t tensor_count() const override { return access_.tensor_count(); }
     const TensorInfo& tensor(TensorIndex tensor) const override { return access_.tensor(tensor); }
@@ -57,7 +57,7 @@ class TrialSource : public StepSource {
     bool Drops(WorkerIndex worker) const;
 
     const TrialAccess& access_;
-    const TrialAccess::Step* step_ = nullptr;
+    TrialAccess::Step step_;
     size_t position_ = 0;
     bool shed_ = false;
     mutable bool incomplete_ = false;

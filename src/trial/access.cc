@@ -58,28 +58,34 @@ Result<TensorIndex> TrialAccess::Resolve(std::string_view name) const {
   return trial_->impl_->tensors.Resolve(name);
 }
 
-std::span<const TrialAccess::Step> TrialAccess::steps() const { return trial_->impl_->steps; }
+size_t TrialAccess::StepList::size() const { return trial_->impl_->step_count; }
+TrialAccess::Step TrialAccess::StepList::operator[](size_t position) const {
+  return trial_->impl_->StepAt(position);
+}
 size_t TrialAccess::complete_count() const { return trial_->impl_->complete_count; }
 std::optional<size_t> TrialAccess::FindStep(int64_t global_step) const {
   return trial_->impl_->FindStep(global_step);
 }
 
 bool TrialAccess::CommittedBy(size_t step, WorkerIndex worker) const {
-  const int64_t global_step = steps()[step].info.global_step;
-  const auto [first, last] =
-      StepRange(reader(worker).commits(), global_step, [](const format::Commit& c) { return c.global_step; });
-  return std::any_of(first, last,
-                     [](const format::Commit& c) { return (c.flags & format::kCommitOutside) == 0; });
+  const int64_t global_step = trial_->impl_->GlobalStepAt(step);
+  const store::CommitList commits = reader(worker).commits();
+  for (size_t i = commits.LowerBound(global_step); i < commits.size() && commits.StepOf(i) == global_step;
+       ++i) {
+    if ((commits[i].flags & format::kCommitOutside) == 0) return true;
+  }
+  return false;
 }
 
 std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {
   std::vector<std::string> out;
-  const AttemptSlot* attempt = trial_->impl_->AttemptOf(steps()[step].attempt);
+  const Step at = trial_->impl_->StepAt(step);
+  const AttemptSlot* attempt = trial_->impl_->AttemptOf(at.attempt);
   std::vector<int64_t> ranks;
   for (const WorkerIndex worker : attempt->workers) {
     const WorkerSlot& slot = *trial_->impl_->slots[worker];
     ranks.push_back(slot.info.rank);
-    if (slot.frontier() < steps()[step].info.global_step) out.push_back(slot.info.name);
+    if (slot.frontier() < at.info.global_step) out.push_back(slot.info.name);
   }
   for (int64_t rank = 0; rank < attempt->info.world_size; ++rank) {
     if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
@@ -94,15 +100,14 @@ std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint6
   const Trial::Impl& impl = *trial_->impl_;
   std::vector<RowSpan>& spans = impl.scratch_spans;
   spans.clear();
-  const Step& at = impl.steps[step];
+  const Step at = impl.StepAt(step);
   const AttemptSlot* attempt = impl.AttemptOf(at.attempt);
   for (const WorkerIndex worker : attempt->workers) {
     WorkerSlot& slot = *impl.slots[worker];
     slot.BringRowsUpToDate();
     const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
-    const auto [first, last] =
-        StepRange(slot.rows, at.info.global_step, [](const StepRows& r) { return r.global_step; });
-    for (auto it = first; it != last; ++it) {
+    slot.RowsAt(at.info.global_step, &impl.scratch_rows);
+    for (auto it = impl.scratch_rows.begin(); it != impl.scratch_rows.end(); ++it) {
       const store::SummaryBatch& batch = batches[it->batch];
       slot.reader->Prepare(it->batch, it->begin, it->end);
       if (batch.damaged != 0) {
@@ -150,7 +155,7 @@ std::span<const TrialAccess::RowSpan> TrialAccess::FinalRowSpans() const {
       WorkerSlot& slot = *impl.slots[worker];
       slot.BringRowsUpToDate();
       const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
-      for (const StepRows& r : slot.final_rows) {
+      for (const RowRange& r : slot.final_rows) {
         slot.reader->Prepare(r.batch, r.begin, r.end);
         if (batches[r.batch].damaged == 0) {
           spans.push_back({worker, r.batch, &batches[r.batch], r.begin, r.end, slot.tensor_of});
@@ -222,7 +227,7 @@ void Trial::Impl::MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t*
 
 std::optional<TrialAccess::Row> TrialAccess::RowAt(TensorIndex tensor, size_t step,
                                                    std::optional<WorkerIndex> worker, SubKey sub) const {
-  const Step& at = trial_->impl_->steps[step];
+  const Step at = trial_->impl_->StepAt(step);
   std::optional<Row> found;
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
@@ -257,24 +262,19 @@ Result<Histogram> TrialAccess::HistogramOf(const Row& row) const {
 
 void TrialAccess::ScalarsOf(size_t step, std::vector<Scalar>* append_to) const {
   const Trial::Impl& impl = *trial_->impl_;
-  const Step& at = impl.steps[step];
+  const Step at = impl.StepAt(step);
   for (const WorkerIndex worker : impl.AttemptOf(at.attempt)->workers) {
     const WorkerSlot& slot = *impl.slots[worker];
-    for (format::TensorId id = 0; id < slot.tensor_of.size(); ++id) {
-      const auto [first, last] =
-          StepRange(slot.reader->ScalarsOf(id), at.info.global_step,
-                    [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
-      for (auto it = first; it != last; ++it) {
-        if (it->sub.point != Point::kEnd)
-          append_to->push_back({slot.tensor_of[id], worker, it->sub, it->value});
-      }
+    for (const store::WorkerReader::TensorScalar& scalar : slot.reader->ScalarsAt(at.info.global_step)) {
+      if (scalar.sub.point != Point::kEnd && scalar.tensor < slot.tensor_of.size())
+        append_to->push_back({slot.tensor_of[scalar.tensor], worker, scalar.sub, scalar.value});
     }
   }
 }
 
 std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
                                             std::optional<WorkerIndex> worker) const {
-  const Step& at = trial_->impl_->steps[step];
+  const Step at = trial_->impl_->StepAt(step);
   std::optional<double> best;
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex, const WorkerSlot& slot, format::TensorId id) {
@@ -304,7 +304,7 @@ std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
 
 std::optional<TrialAccess::Raw> TrialAccess::RawAt(TensorIndex tensor, size_t step,
                                                    std::optional<WorkerIndex> worker, SubKey sub) const {
-  const Step& at = trial_->impl_->steps[step];
+  const Step at = trial_->impl_->StepAt(step);
   std::optional<Raw> found;
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
@@ -318,7 +318,7 @@ std::optional<TrialAccess::Raw> TrialAccess::RawAt(TensorIndex tensor, size_t st
 }
 
 void TrialAccess::RawsAt(TensorIndex tensor, size_t step, std::vector<Raw>* append_to) const {
-  const Step& at = trial_->impl_->steps[step];
+  const Step at = trial_->impl_->StepAt(step);
   EachOwner(*trial_->impl_, tensor, at.attempt, {},
             [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
               for (const store::RawRef& ref : slot.reader->RawsAt(id, at.info.global_step)) {
@@ -382,7 +382,7 @@ Result<TensorValue> TrialAccess::ReadRaw(const Raw& raw) const {
 
 std::vector<TrialAccess::SavedReduction> TrialAccess::ReductionsAt(TensorIndex tensor, size_t step,
                                                                    std::optional<WorkerIndex> worker) const {
-  const Step& at = trial_->impl_->steps[step];
+  const Step at = trial_->impl_->StepAt(step);
   std::vector<SavedReduction> out;
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex owner, const WorkerSlot& slot, format::TensorId id) {
@@ -397,7 +397,7 @@ std::vector<TrialAccess::SavedReduction> TrialAccess::ReductionsAt(TensorIndex t
 
 std::optional<std::vector<int64_t>> TrialAccess::SavedShapeAt(TensorIndex tensor, size_t step,
                                                               std::optional<WorkerIndex> worker) const {
-  const Step& at = trial_->impl_->steps[step];
+  const Step at = trial_->impl_->StepAt(step);
   std::optional<std::vector<int64_t>> shape;
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex, const WorkerSlot& slot, format::TensorId id) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/index_iterator.h"
 #include "base/regex.h"
 #include "format/keys.h"
 #include "store/reader/worker_reader.h"
@@ -77,9 +78,25 @@ class TrialAccess {
     int64_t attempt = 0;
     uint32_t shed = 0;  ///< what its workers lost in it, summed
   };
+  /// A view of them, made for the asking; items are values.
+  class StepList {
+   public:
+    using iterator = base::IndexIterator<StepList>;
+    explicit StepList(const Trial& trial) : trial_(&trial) {}
+    size_t size() const;
+    bool empty() const { return size() == 0; }
+    Step operator[](size_t position) const;
+    Step front() const { return (*this)[0]; }
+    Step back() const { return (*this)[size() - 1]; }
+    iterator begin() const { return {this, 0}; }
+    iterator end() const { return {this, size()}; }
+
+   private:
+    const Trial* trial_;
+  };
   /// Every step of the overlay, ascending by global step, incomplete ones (at the end) included. Positions in
   /// this list are what the calls below take; they are stable while overlay_generation() is.
-  std::span<const Step> steps() const;
+  StepList steps() const { return StepList(*trial_); }
   /// Steps [0, complete_count()) are complete.
   size_t complete_count() const;
   std::optional<size_t> FindStep(int64_t global_step) const;

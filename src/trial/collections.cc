@@ -45,7 +45,7 @@ bool Trial::Impl::SavesReductionsOf(const TensorInfo& info, int64_t global_step)
   const auto at = FindStep(global_step);
   return at &&
          std::any_of(plan->collections.begin(), plan->collections.end(), [&](const plan::CollectionPlan& c) {
-           return ReductionsDue(c, steps[*at].info) &&
+           return ReductionsDue(c, StepAt(*at).info) &&
                   std::binary_search(info.collections.begin(), info.collections.end(), c.name);
          });
 }

@@ -20,6 +20,7 @@
 #include "trial/access.h"
 #include "trial/names.h"
 #include "trial/parts.h"
+#include "trial/step_table.h"
 
 namespace tdbg {
 
@@ -27,10 +28,14 @@ namespace compat::smdebug {
 class Run;
 }
 
-/// Rows [begin, end) of a batch that belong to one step.
-struct StepRows {
-  int64_t global_step = 0;
+/// Rows [begin, end) of a batch.
+struct RowRange {
   uint32_t batch = 0, begin = 0, end = 0;
+};
+/// The same, where their steps do not descend: a step's rows are found in it by bisection.
+struct RowStretch {
+  RowRange rows;
+  int64_t first_step = 0, last_step = 0;
 };
 
 /// One worker of one attempt, and what was derived from it.
@@ -53,16 +58,21 @@ struct WorkerSlot {
   /// Neither read nor verified, where a segment holds it.
   Result<TensorValue> MapRaw(const store::RawRef& ref) const;
 
-  // Where each step's rows lie; brought up to date when first asked for after a change.
+  // Where steps' rows lie; brought up to date when first asked for after a change. Hardly more than one
+  // stretch a batch: nothing is kept of a single step.
   uint64_t rows_resealed = 0;
   size_t rows_batches = 0;
-  std::vector<StepRows> rows, final_rows;
+  std::vector<RowStretch> stretches;
+  bool stretches_ascend = true;  ///< each begins at or behind the last one's last step
+  std::vector<RowRange> final_rows;
 
   /// Steps up to here have all that this worker will ever give them.
   int64_t frontier() const {
     return info.ended || !info.alive ? std::numeric_limits<int64_t>::max() : info.last_step;
   }
   void BringRowsUpToDate();
+  /// A step's rows, in the order in which they were written. \pre BringRowsUpToDate
+  void RowsAt(int64_t global_step, std::vector<RowRange>* out) const;
   std::span<const format::TensorId> IdsOf(TensorIndex tensor) const {
     return tensor < ids_of.size() ? std::span<const format::TensorId>(ids_of[tensor])
                                   : std::span<const format::TensorId>();
@@ -74,9 +84,10 @@ struct AttemptSlot {
   format::AttemptInfo info;
   std::string directory;
   std::vector<WorkerIndex> workers;  ///< by rank
-  std::vector<TrialAccess::Step>
-      steps;                 ///< of all its workers, ascending, also those a later attempt replaces
-  size_t first_changed = 0;  ///< steps from here on changed since the overlay last looked
+  StepTable steps;
+  /// As `steps` was when the overlay last looked, where that is no beginning of it any more.
+  std::unique_ptr<StepTable> shown;
+  size_t shown_complete = 0;  ///< so many of them, from the first, the overlay has called complete or skips
   bool watched = false;
 };
 
@@ -101,8 +112,14 @@ struct Trial::Impl {
   std::vector<std::string> own_damage;
 
   // The overlay.
-  std::vector<TrialAccess::Step> steps;
-  size_t complete_count = 0;
+  /// Steps [first, first + count) of an attempt, from a position on.
+  struct Piece {
+    int64_t attempt = 0;
+    size_t position = 0, first = 0, count = 0;
+  };
+  std::vector<Piece> pieces;
+  bool overlay_stale = false;  ///< steps changed since it was made
+  size_t step_count = 0, complete_count = 0;
   uint64_t generation = 0, overlay_generation = 0;
   int64_t overlay_base = 0;
 
@@ -110,6 +127,7 @@ struct Trial::Impl {
   base::ChangeWaiter waiter;
   std::set<std::string> smdebug_watched;
   mutable std::vector<TrialAccess::RowSpan> scratch_spans;
+  mutable std::vector<RowRange> scratch_rows;
   mutable MergedRows merged_rows;  ///< scratch, too
   /// Complete steps by mode and the mode's own number, brought up to date when it is asked for.
   struct ModeIndex {
@@ -143,9 +161,7 @@ struct Trial::Impl {
   /// The same of a tensor's collections, at a step of the overlay.
   bool SavesReductionsOf(const TensorInfo& info, int64_t global_step) const;
   // steps.cc
-  int64_t LastCompleteStep() const {
-    return complete_count == 0 ? -1 : steps[complete_count - 1].info.global_step;
-  }
+  int64_t LastCompleteStep() const { return complete_count == 0 ? -1 : GlobalStepAt(complete_count - 1); }
   /// Where the mode's step of that number lies; of several (evaluations of two attempts) the latest.
   std::optional<size_t> FindModeStep(ModeKey mode, int64_t mode_step) const;
   /// The greatest number of a complete step of the mode.
@@ -159,18 +175,31 @@ struct Trial::Impl {
   // overlay.cc
   void TakeCommits(WorkerSlot& slot);
   void ForgetCommits(AttemptSlot& attempt);
+  /// \pre position < step_count
+  const Piece& PieceAt(size_t position) const;
+  const StepEntry& EntryAt(size_t position) const {
+    const Piece& piece = PieceAt(position);
+    return AttemptOf(piece.attempt)->steps[piece.first + (position - piece.position)];
+  }
+  int64_t GlobalStepAt(size_t position) const { return EntryAt(position).global_step; }
+  TrialAccess::Step StepAt(size_t position) const;
   int64_t FrontierOf(const AttemptSlot& attempt, bool superseded) const;
   void RebuildOverlay();
+  /// The first position below `limit` that is another step than it was, or `limit`; of both the lower step.
+  size_t FirstMoved(const std::vector<Piece>& before, size_t limit, int64_t* global_step) const;
   // access.cc
   /// Takes the rows of parts out of `spans` and puts one row of the whole in their place. Nothing to do, and
   /// no look at any row, where no worker keeps parts.
   void MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t* lost_rows) const;
   // trial.cc
   Result<bool> Refresh();
+  Status TakeIn(bool* news);
   void DescribeWorker(WorkerSlot& slot);
   RunState State() const;
 
   std::optional<size_t> FindStep(int64_t global_step) const;
+  /// The position of the first step behind `global_step`; step_count where there is none.
+  size_t FirstBehind(int64_t global_step) const;
   const AttemptSlot* AttemptOf(int64_t number) const;
   /// The attempts with data the overlay shows, each with the half-open range of global steps it answers for.
   struct Range {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/stable_sort.h"
 #include "store/reader/columns.h"
 #include "trial/impl.h"
 
@@ -15,56 +14,53 @@ ModeKey ModeOf(uint16_t stored) {
   return stored >= 1 && stored <= 4 ? static_cast<ModeKey>(stored) : ModeKey::kGlobal;
 }
 
-bool Before(const TrialAccess::Step& step, int64_t global_step) {
-  return step.info.global_step < global_step;
-}
-
 }  // namespace
 
 void Trial::Impl::TakeCommits(WorkerSlot& slot) {
   AttemptSlot& attempt = attempts[slot.attempt_index];
-  const std::span<const format::Commit> commits = slot.reader->commits();
+  const store::CommitList commits = slot.reader->commits();
+  StepTable& own = attempt.steps;
   // Workers walk through the same steps, so the next one's place is nearly always right after the last one's.
   size_t hint = 0;
   for (size_t i = slot.commits_seen; i < commits.size(); ++i) {
-    const format::Commit& commit = commits[i];
+    const format::Commit commit = commits[i];
     if ((commit.flags & format::kCommitOutside) != 0) continue;
-    std::vector<TrialAccess::Step>& own = attempt.steps;
     size_t at;
-    if (hint < own.size() && own[hint].info.global_step == commit.global_step) {
+    if (hint < own.size() && own[hint].global_step == commit.global_step) {
       at = hint;
-    } else if (own.empty() || own.back().info.global_step < commit.global_step) {
+    } else if (own.empty() || own.back().global_step < commit.global_step) {
       at = own.size();
     } else {
-      at = static_cast<size_t>(std::lower_bound(own.begin(), own.end(), commit.global_step, Before) -
-                               own.begin());
+      at = own.LowerBound(commit.global_step);
     }
-    if (at == own.size() || own[at].info.global_step != commit.global_step) {
-      TrialAccess::Step step;
-      step.info.global_step = commit.global_step;
-      step.info.mode = ModeOf(commit.mode);
-      step.info.mode_step = commit.mode_step;
-      step.info.wall_nanos = commit.wall_nanos;
-      step.attempt = attempt.number;
-      own.insert(own.begin() + static_cast<ptrdiff_t>(at), step);
+    if (at == own.size() || own[at].global_step != commit.global_step) {
+      // Positions that somebody may have judged move: the overlay will want to know which.
+      if (at < attempt.shown_complete && !attempt.shown) attempt.shown = std::make_unique<StepTable>(own);
+      StepEntry entry;
+      entry.global_step = commit.global_step;
+      entry.mode = ModeOf(commit.mode);
+      entry.mode_step = commit.mode_step;
+      entry.wall_nanos = commit.wall_nanos;
+      own.Insert(at, entry);
     }
-    TrialAccess::Step& step = own[at];
-    step.info.skipped |= (commit.flags & format::kCommitSkipped) != 0;
-    if (commit.wall_nanos != 0) step.info.wall_nanos = std::min(step.info.wall_nanos, commit.wall_nanos);
+    StepEntry& step = own[at];
+    step.skipped |= (commit.flags & format::kCommitSkipped) != 0;
+    if (commit.wall_nanos != 0) step.wall_nanos = std::min(step.wall_nanos, commit.wall_nanos);
     step.shed += commit.shed;
-    step.info.raw_values += commit.raw_tensors;
-    step.info.summaries += commit.summary_rows + commit.scalar_rows;
-    attempt.first_changed = std::min(attempt.first_changed, at);
+    step.raw_values += commit.raw_tensors;
+    step.summaries += commit.summary_rows + commit.scalar_rows;
     slot.info.last_step = std::max(slot.info.last_step, commit.global_step);
-    modes_seen[static_cast<int>(step.info.mode)] = true;
+    modes_seen[static_cast<int>(step.mode)] = true;
     hint = at + 1;
+    overlay_stale = true;
   }
   slot.commits_seen = commits.size();
 }
 
 void Trial::Impl::ForgetCommits(AttemptSlot& attempt) {
-  attempt.steps.clear();
-  attempt.first_changed = 0;
+  if (!attempt.shown) attempt.shown = std::make_unique<StepTable>(std::move(attempt.steps));
+  attempt.steps = {};
+  overlay_stale = true;
   for (const WorkerIndex worker : attempt.workers) {
     slots[worker]->commits_seen = 0;
     slots[worker]->info.last_step = -1;
@@ -90,7 +86,7 @@ std::vector<Trial::Impl::Range> Trial::Impl::Ranges() const {
     // is.
     if (attempt.steps.empty()) continue;
     // Its first step may lie before its base where a script knew better than the launcher.
-    const int64_t begin = std::min(attempt.info.step_base, attempt.steps.front().info.global_step);
+    const int64_t begin = std::min(attempt.info.step_base, attempt.steps.front().global_step);
     if (begin < end) ranges.push_back({&attempt, begin, end});
     end = std::min(end, begin);
   }
@@ -98,87 +94,135 @@ std::vector<Trial::Impl::Range> Trial::Impl::Ranges() const {
   return ranges;
 }
 
+const Trial::Impl::Piece& Trial::Impl::PieceAt(size_t position) const {
+  const auto behind = std::upper_bound(pieces.begin(), pieces.end(), position,
+                                       [](size_t at, const Piece& piece) { return at < piece.position; });
+  return *std::prev(behind);
+}
+
+TrialAccess::Step Trial::Impl::StepAt(size_t position) const {
+  const Piece& piece = PieceAt(position);
+  const StepEntry& entry = AttemptOf(piece.attempt)->steps[piece.first + (position - piece.position)];
+  TrialAccess::Step step;
+  step.info.global_step = entry.global_step;
+  step.info.mode = entry.mode;
+  step.info.mode_step = entry.mode_step;
+  step.info.wall_nanos = entry.wall_nanos;
+  step.info.raw_values = entry.raw_values;
+  step.info.summaries = entry.summaries;
+  step.info.skipped = entry.skipped;
+  step.info.complete = position < complete_count;
+  step.attempt = piece.attempt;
+  step.shed = entry.shed;
+  return step;
+}
+
+size_t Trial::Impl::FirstMoved(const std::vector<Piece>& before, size_t limit, int64_t* global_step) const {
+  const auto shown_at = [this](const Piece& piece, size_t position) {
+    const AttemptSlot& attempt = *AttemptOf(piece.attempt);
+    const StepTable& shown = attempt.shown ? *attempt.shown : attempt.steps;
+    return shown[piece.first + (position - piece.position)].global_step;
+  };
+  size_t old = 0, now = 0, position = 0;
+  while (position < limit) {
+    while (position >= before[old].position + before[old].count) ++old;
+    while (now < pieces.size() && position >= pieces[now].position + pieces[now].count) ++now;
+    const int64_t was = shown_at(before[old], position);
+    if (now == pieces.size()) {
+      *global_step = was;
+      return position;
+    }
+    const size_t old_index = before[old].first + (position - before[old].position);
+    const size_t now_index = pieces[now].first + (position - pieces[now].position);
+    const AttemptSlot& attempt = *AttemptOf(pieces[now].attempt);
+    const int64_t is = attempt.steps[now_index].global_step;
+    if (before[old].attempt != pieces[now].attempt || was != is) {
+      *global_step = std::min(was, is);
+      return position;
+    }
+    // The same stretch of the same list: nothing in it to be compared.
+    const bool same = !attempt.shown && old_index == now_index;
+    position =
+        !same ? position + 1
+              : std::min(before[old].position + before[old].count, pieces[now].position + pieces[now].count);
+  }
+  return limit;
+}
+
 void Trial::Impl::RebuildOverlay() {
-  const std::vector<Range> ranges = Ranges();
-  const size_t old_size = steps.size();
-  const size_t old_complete = complete_count;
-  size_t at = 0;
-  complete_count = 0;
+  const std::vector<Piece> before = std::exchange(pieces, {});
+  const size_t old_complete = std::exchange(complete_count, 0);
+  step_count = 0;
+  overlay_stale = false;
   bool all_complete = true;
-  bool moved = false;
-  size_t lowest_written = old_size;
+  const std::vector<Range> ranges = Ranges();
   for (size_t r = 0; r < ranges.size(); ++r) {
     const AttemptSlot& attempt = *ranges[r].attempt;
-    const auto first = std::lower_bound(attempt.steps.begin(), attempt.steps.end(), ranges[r].begin, Before);
-    const auto last = std::lower_bound(first, attempt.steps.end(), ranges[r].end, Before);
-    const int64_t frontier = FrontierOf(attempt, r + 1 < ranges.size());
-    const size_t begin = at;
-    const auto count = static_cast<size_t>(last - first);
-    // Untouched since the last time: the same attempt's steps at the same place.
-    const auto changed_from = static_cast<size_t>(std::max<ptrdiff_t>(
-        0, static_cast<ptrdiff_t>(attempt.first_changed) - (first - attempt.steps.begin())));
-    size_t keep = 0;
-    if (begin < old_size && count != 0 && steps[begin].attempt == attempt.number &&
-        steps[begin].info.global_step == first->info.global_step) {
-      keep = std::min({count, changed_from, old_size - begin});
-      if (keep != 0 && (steps[begin + keep - 1].attempt != attempt.number ||
-                        steps[begin + keep - 1].info.global_step !=
-                            (first + static_cast<ptrdiff_t>(keep) - 1)->info.global_step)) {
-        keep = 0;
-      }
-    }
-    for (size_t i = keep; i < count; ++i) {
-      const TrialAccess::Step& step = *(first + static_cast<ptrdiff_t>(i));
-      if (begin + i < old_complete && (steps[begin + i].attempt != step.attempt ||
-                                       steps[begin + i].info.global_step != step.info.global_step)) {
-        if (!moved) overlay_base = std::min(step.info.global_step, steps[begin + i].info.global_step);
-        moved = true;
-      }
-      lowest_written = std::min(lowest_written, begin + i);
-      if (begin + i < steps.size()) {
-        steps[begin + i] = step;
-      } else {
-        steps.push_back(step);
-      }
-    }
-    at = begin + count;
+    const size_t first = attempt.steps.LowerBound(ranges[r].begin);
+    const size_t last = attempt.steps.LowerBound(ranges[r].end);
     if (all_complete) {
-      const auto complete_end = std::partition_point(
-          first, last, [frontier](const TrialAccess::Step& s) { return s.info.global_step <= frontier; });
-      complete_count = begin + static_cast<size_t>(complete_end - first);
-      all_complete = complete_end == last;
+      const int64_t frontier = FrontierOf(attempt, r + 1 < ranges.size());
+      const size_t complete =
+          frontier == kForEver ? last : std::clamp(attempt.steps.LowerBound(frontier + 1), first, last);
+      complete_count = step_count + (complete - first);
+      all_complete = complete == last;
     }
+    if (first == last) continue;
+    pieces.push_back({attempt.number, step_count, first, last - first});
+    step_count += last - first;
   }
-  if (at < old_complete) {
-    if (!moved) overlay_base = steps[at].info.global_step;
-    moved = true;
-  }
-  steps.resize(at);
+  int64_t moved_step = 0;
+  const bool moved = FirstMoved(before, old_complete, &moved_step) < old_complete;
   // What was complete stays complete: somebody may have judged it. (A lock that is taken again would say
   // otherwise.)
   if (!moved) complete_count = std::max(complete_count, old_complete);
-  for (size_t i = moved ? 0 : std::min(lowest_written, old_complete); i < complete_count; ++i) {
-    steps[i].info.complete = true;
+  for (AttemptSlot& attempt : attempts) {
+    attempt.shown.reset();
+    attempt.shown_complete = 0;
   }
-  for (AttemptSlot& attempt : attempts) attempt.first_changed = attempt.steps.size();
-  if (moved) ++overlay_generation;
+  for (const Piece& piece : pieces) {
+    const size_t complete = std::clamp(complete_count, piece.position, piece.position + piece.count);
+    for (AttemptSlot& attempt : attempts) {
+      if (attempt.number == piece.attempt) attempt.shown_complete = piece.first + (complete - piece.position);
+    }
+  }
+  if (!moved) return;
+  overlay_base = moved_step;
+  ++overlay_generation;
 }
 
 std::optional<size_t> Trial::Impl::FindStep(int64_t global_step) const {
-  const auto at = std::lower_bound(steps.begin(), steps.end(), global_step, Before);
-  if (at == steps.end() || at->info.global_step != global_step) return std::nullopt;
-  return static_cast<size_t>(at - steps.begin());
+  // Pieces ascend, and so do the steps in each.
+  for (size_t i = pieces.size(); i-- > 0;) {
+    const Piece& piece = pieces[i];
+    const StepTable& steps = AttemptOf(piece.attempt)->steps;
+    if (global_step < steps[piece.first].global_step) continue;
+    const size_t at = steps.LowerBound(global_step);
+    if (at >= piece.first + piece.count || steps[at].global_step != global_step) return std::nullopt;
+    return piece.position + (at - piece.first);
+  }
+  return std::nullopt;
+}
+
+size_t Trial::Impl::FirstBehind(int64_t global_step) const {
+  for (const Piece& piece : pieces) {
+    const StepTable& steps = AttemptOf(piece.attempt)->steps;
+    const size_t end = piece.first + piece.count;
+    if (steps[end - 1].global_step <= global_step) continue;
+    return piece.position + (std::max(steps.LowerBound(global_step + 1), piece.first) - piece.first);
+  }
+  return step_count;
 }
 
 void WorkerSlot::BringRowsUpToDate() {
   const std::span<const store::SummaryBatch> batches = reader->summaries();
   if (rows_resealed != reader->resealed()) {
-    rows.clear();
+    stretches.clear();
+    stretches_ascend = true;
     final_rows.clear();
     rows_batches = 0;
     rows_resealed = reader->resealed();
   }
-  bool sorted = true;
   constexpr auto kEnd = static_cast<uint16_t>(Point::kEnd);
   for (; rows_batches < batches.size(); ++rows_batches) {
     const store::SummaryBatch& batch = batches[rows_batches];
@@ -186,19 +230,41 @@ void WorkerSlot::BringRowsUpToDate() {
                     store::kKeyColumns);
     if ((batch.damaged & store::kKeyColumns) != 0) continue;  // no row can be told from its neighbour
     for (uint32_t begin = 0; begin < batch.rows;) {
-      const int64_t step = batch.step_last[begin];
       const bool final = batch.point[begin] == kEnd;
       uint32_t end = begin + 1;
-      while (end < batch.rows && batch.step_last[end] == step && (batch.point[end] == kEnd) == final) ++end;
-      std::vector<StepRows>& list = final ? final_rows : rows;
-      if (!final && !list.empty() && list.back().global_step > step) sorted = false;
-      list.push_back({step, static_cast<uint32_t>(rows_batches), begin, end});
+      while (end < batch.rows && (batch.point[end] == kEnd) == final &&
+             (final || batch.step_last[end] >= batch.step_last[end - 1])) {
+        ++end;
+      }
+      const RowRange range{static_cast<uint32_t>(rows_batches), begin, end};
+      if (final) {
+        final_rows.push_back(range);
+      } else {
+        const int64_t first_step = batch.step_last[begin];
+        stretches_ascend &= stretches.empty() || stretches.back().last_step <= first_step;
+        stretches.push_back({range, first_step, batch.step_last[end - 1]});
+      }
       begin = end;
     }
   }
-  if (!sorted) {
-    base::StableSort(&rows,
-                     [](const StepRows& a, const StepRows& b) { return a.global_step < b.global_step; });
+}
+
+void WorkerSlot::RowsAt(int64_t global_step, std::vector<RowRange>* out) const {
+  out->clear();
+  const std::span<const store::SummaryBatch> batches = reader->summaries();
+  auto at = stretches.begin();
+  if (stretches_ascend) {
+    at = std::lower_bound(at, stretches.end(), global_step,
+                          [](const RowStretch& s, int64_t step) { return s.last_step < step; });
+  }
+  for (; at != stretches.end(); ++at) {
+    if (global_step < at->first_step && stretches_ascend) break;
+    if (global_step < at->first_step || global_step > at->last_step) continue;
+    const int64_t* const steps = batches[at->rows.batch].step_last;
+    const auto [first, last] = std::equal_range(steps + at->rows.begin, steps + at->rows.end, global_step);
+    if (first == last) continue;
+    out->push_back(
+        {at->rows.batch, static_cast<uint32_t>(first - steps), static_cast<uint32_t>(last - steps)});
   }
 }
 

@@ -86,7 +86,7 @@ std::vector<std::string> NamesFor(const ValueFinder::Impl& impl, const TensorInf
   const auto at = impl.FindStep(global_step);
   if (!impl.plan || !at) return names;
   for (const plan::CollectionPlan& c : impl.plan->collections) {
-    if (!ValueFinder::Impl::ReductionsDue(c, impl.steps[*at].info)) continue;
+    if (!ValueFinder::Impl::ReductionsDue(c, impl.StepAt(*at).info)) continue;
     if (!std::binary_search(info.collections.begin(), info.collections.end(), c.name)) continue;
     for (const std::string& configured : c.reductions) {
       std::string name = ReductionName(configured);

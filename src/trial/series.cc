@@ -455,12 +455,12 @@ Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::str
     size_t at = 0;  // places ascend, and so do the steps
     bool named = false;
     const Status filled = collector.ForEach([&](const Place& place) {
-      if (at >= impl_->steps.size() || impl_->steps[at].info.global_step != place.step) {
+      if (at >= impl_->step_count || impl_->GlobalStepAt(at) != place.step) {
         const auto found = impl_->FindStep(place.step);
         if (!found) return OkStatus();
         at = *found;
       }
-      const StepInfo& step = impl_->steps[at].info;
+      const StepEntry& step = impl_->EntryAt(at);
       if (filter.mode != ModeKey::kGlobal && step.mode != filter.mode) return OkStatus();
       if (!named) frame.names.push_back(finder.info().name);
       named = true;

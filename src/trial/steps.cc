@@ -66,7 +66,7 @@ bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
 std::optional<StepInfo> Trial::step(int64_t global_step) const {
   const auto at = impl_->FindStep(global_step);
   if (!at) return std::nullopt;
-  StepInfo info = impl_->steps[*at].info;
+  StepInfo info = impl_->StepAt(*at).info;
   const uint32_t derived = std::min(impl_->DerivedIn(global_step), info.raw_values);
   info.raw_values -= derived;
   info.summaries += derived;
@@ -77,9 +77,9 @@ std::vector<int64_t> Trial::steps(ModeKey mode) const { return steps(StepFilter{
 
 std::vector<int64_t> Trial::steps(const StepFilter& filter) const {
   std::vector<int64_t> out;
-  const size_t count = filter.incomplete ? impl_->steps.size() : impl_->complete_count;
+  const size_t count = filter.incomplete ? impl_->step_count : impl_->complete_count;
   for (size_t i = 0; i < count; ++i) {
-    const TrialAccess::Step& step = impl_->steps[i];
+    const TrialAccess::Step step = impl_->StepAt(i);
     if (step.info.global_step < filter.begin || step.info.global_step >= filter.end) continue;
     const auto number = NumberIn(filter.mode, step.info);
     if (number && impl_->IsOfKind(step, filter.kind)) out.push_back(*number);
@@ -94,7 +94,7 @@ std::vector<std::string> Trial::step_workers(int64_t global_step) const {
   const auto at = impl_->FindStep(global_step);
   if (!at) return out;
   const TrialAccess access(*this);
-  for (const WorkerIndex worker : access.workers_of_attempt(impl_->steps[*at].attempt)) {
+  for (const WorkerIndex worker : access.workers_of_attempt(impl_->StepAt(*at).attempt)) {
     if (access.CommittedBy(*at, worker)) out.push_back(impl_->slots[worker]->info.name);
   }
   std::sort(out.begin(), out.end());
@@ -111,7 +111,7 @@ std::vector<std::string> Trial::missing_workers(int64_t global_step) const {
 
 StepState Trial::step_state(int64_t step, const StepFilter& filter) const {
   if (const auto at = impl_->FindModeStep(filter.mode, step)) {
-    const TrialAccess::Step& found = impl_->steps[*at];
+    const TrialAccess::Step found = impl_->StepAt(*at);
     const int64_t global_step = found.info.global_step;
     const bool outside = global_step < filter.begin || global_step >= filter.end;
     const bool complete = *at < impl_->complete_count;
@@ -133,10 +133,10 @@ void Trial::Impl::BringModeIndexUpToDate() const {
   }
   bool sorted = true;
   for (size_t& i = mode_index.complete; i < complete_count; ++i) {
-    const StepInfo& info = steps[i].info;
-    auto& list = mode_index.of[static_cast<int>(info.mode)];
-    sorted &= list.empty() || list.back().first < info.mode_step;
-    list.emplace_back(info.mode_step, i);
+    const StepEntry& step = EntryAt(i);
+    auto& list = mode_index.of[static_cast<int>(step.mode)];
+    sorted &= list.empty() || list.back().first < step.mode_step;
+    list.emplace_back(step.mode_step, i);
   }
   if (sorted) return;
   // A later attempt counts its evaluations from 0 again; of equal numbers the latest stays last.
@@ -145,12 +145,13 @@ void Trial::Impl::BringModeIndexUpToDate() const {
 
 std::optional<size_t> Trial::Impl::FindModeStep(ModeKey mode, int64_t mode_step) const {
   if (mode == ModeKey::kGlobal) return FindStep(mode_step);
-  for (size_t i = steps.size(); i-- > complete_count;) {
-    if (steps[i].info.mode == mode && steps[i].info.mode_step == mode_step) return i;
+  for (size_t i = step_count; i-- > complete_count;) {
+    const StepEntry& step = EntryAt(i);
+    if (step.mode == mode && step.mode_step == mode_step) return i;
   }
   BringModeIndexUpToDate();
   const auto& list = mode_index.of[static_cast<int>(mode)];
-  const auto after = std::upper_bound(list.begin(), list.end(), std::pair(mode_step, steps.size()));
+  const auto after = std::upper_bound(list.begin(), list.end(), std::pair(mode_step, step_count));
   if (after == list.begin() || std::prev(after)->first != mode_step) return std::nullopt;
   return std::prev(after)->second;
 }
@@ -165,7 +166,7 @@ std::optional<int64_t> Trial::Impl::LastCompleteOf(ModeKey mode) const {
 std::optional<int64_t> Trial::global_step(ModeKey mode, int64_t mode_step) const {
   const auto at = impl_->FindModeStep(mode, mode_step);
   if (!at) return std::nullopt;
-  return impl_->steps[*at].info.global_step;
+  return impl_->GlobalStepAt(*at);
 }
 
 Result<StepState> Trial::WaitForStep(int64_t step, const StepFilter& filter, int64_t timeout_millis) {

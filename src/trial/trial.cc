@@ -87,6 +87,19 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
 
 Result<bool> Trial::Impl::Refresh() {
   bool news = false;
+  const Status status = TakeIn(&news);
+  // Also where something failed, now or the last time: the overlay speaks of what was taken in before.
+  news |= overlay_stale;
+  if (news) {
+    ReadPlan();
+    RebuildOverlay();
+    ++generation;
+  }
+  if (!status.ok()) return status;
+  return news;
+}
+
+Status Trial::Impl::TakeIn(bool* news) {
   const auto anyone_writing = [this] {
     return std::any_of(slots.begin(), slots.end(),
                        [](const auto& s) { return s->info.alive && !s->info.ended; });
@@ -94,10 +107,10 @@ Result<bool> Trial::Impl::Refresh() {
   bool looked = false;
   do {
     looked = smdebug || !anyone_writing() || NowNanos() - last_discovery_nanos > kDiscoveryNanos;
-    if (looked) TDBG_RETURN_IF_ERROR(Discover(&news));
+    if (looked) TDBG_RETURN_IF_ERROR(Discover(news));
     for (const auto& slot : slots) {
       TDBG_ASSIGN_OR_RETURN(const bool changed, slot->reader->Refresh());
-      news |= changed;
+      *news |= changed;
     }
     workers.resize(slots.size());
     for (size_t i = 0; i < slots.size(); ++i) {
@@ -107,12 +120,7 @@ Result<bool> Trial::Impl::Refresh() {
     // The last one that wrote has just gone, and with nobody left its steps count as complete. Somebody may
     // have come since the last discovery: a verdict without that worker's data would be final.
   } while (!looked && !anyone_writing());
-  if (news) {
-    ReadPlan();
-    RebuildOverlay();
-    ++generation;
-  }
-  return news;
+  return OkStatus();
 }
 
 void Trial::Impl::DescribeWorker(WorkerSlot& slot) {
@@ -152,10 +160,9 @@ RunState Trial::Impl::State() const {
 }
 
 const AttemptSlot* Trial::Impl::AttemptOf(int64_t number) const {
-  for (const AttemptSlot& attempt : attempts) {
-    if (attempt.number == number) return &attempt;
-  }
-  return nullptr;
+  const auto at = std::lower_bound(attempts.begin(), attempts.end(), number,
+                                   [](const AttemptSlot& a, int64_t n) { return a.number < n; });
+  return at != attempts.end() && at->number == number ? &*at : nullptr;
 }
 
 const std::string& Trial::path() const { return impl_->path; }
@@ -269,14 +276,11 @@ Result<StepInfo> Cursor::Next(int64_t timeout_millis) {
   Trial::Impl& impl = *trial_->impl_;
   const int64_t deadline = NowNanos() + timeout_millis * 1'000'000;
   for (bool refreshed = false;; refreshed = true) {
-    const auto begin = impl.steps.begin();
-    const auto end = begin + static_cast<ptrdiff_t>(impl.complete_count);
-    const auto next = std::upper_bound(begin, end, last_step_, [](int64_t step, const TrialAccess::Step& s) {
-      return step < s.info.global_step;
-    });
-    if (next != end) {
-      last_step_ = next->info.global_step;
-      return next->info;
+    const size_t next = impl.FirstBehind(last_step_);
+    if (next < impl.complete_count) {
+      const StepInfo info = impl.StepAt(next).info;
+      last_step_ = info.global_step;
+      return info;
     }
     if (refreshed) {
       if (trial_->loaded_all_steps()) {

@@ -214,6 +214,37 @@ TEST_F(TrialTest, TheLatestAttemptWinsFromItsStepBaseOn) {
   EXPECT_EQ(Trial::Open(path_, {.attempt = 7, .wait_millis = 0}).status().code(), Code::kNotFound);
 }
 
+TEST_F(TrialTest, StepsBetweenCompleteOnesMoveTheOverlayFromTheFirstOfThem) {
+  Attempt(0, 0, 2);
+  {
+    auto first = Worker(0, 0);
+    for (const int64_t step : {0, 2, 4, 5}) first->Step(step);
+    first->End();
+  }
+  const auto trial = Open();
+  const TrialAccess access(*trial);
+  EXPECT_EQ(access.complete_count(), 4u) << "there is nobody left to wait for";
+  const uint64_t before = access.overlay_generation();
+  auto second = Worker(0, 1);
+  second->Steps(0, 4);
+  Refresh(*trial);
+  EXPECT_EQ(access.overlay_generation(), before + 1);
+  EXPECT_EQ(access.overlay_base(), 1);
+  EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(trial->steps({.incomplete = true}), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(trial->step(2)->raw_values, 6u);
+  EXPECT_EQ(trial->step(1)->raw_values, 3u);
+  second->Steps(4, 6);
+  Refresh(*trial);
+  EXPECT_EQ(access.overlay_generation(), before + 1) << "steps behind the complete ones move nothing";
+  EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(access.FindStep(3), 3u);
+  EXPECT_EQ(access.FindStep(6), std::nullopt);
+  size_t rows = 0;
+  access.ForEachSummary(4, [&](const TrialAccess::Row& row) { rows += row.global_step() == 4; });
+  EXPECT_EQ(rows, 6u);
+}
+
 TEST_F(TrialTest, FinalValuesAreOutsideSteps) {
   Attempt(0);
   auto worker = Worker(0, 0);

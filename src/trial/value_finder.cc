@@ -59,7 +59,7 @@ std::vector<int64_t> ValueFinder::Steps(const StepFilter& filter) const {
   std::vector<int64_t> of_mode;
   for (const int64_t step : out) {
     const auto at = impl_.FindStep(step);
-    if (at && impl_.steps[*at].info.mode == filter.mode) of_mode.push_back(impl_.steps[*at].info.mode_step);
+    if (at && impl_.EntryAt(*at).mode == filter.mode) of_mode.push_back(impl_.EntryAt(*at).mode_step);
   }
   return of_mode;
 }
@@ -69,7 +69,7 @@ bool ValueFinder::HasStep(const StepFilter& filter) const {
   EachStep(filter, [&](int64_t step) {
     if (filter.mode != ModeKey::kGlobal) {
       const auto at = impl_.FindStep(step);
-      if (!at || impl_.steps[*at].info.mode != filter.mode) return true;
+      if (!at || impl_.EntryAt(*at).mode != filter.mode) return true;
     }
     found = true;
     return false;

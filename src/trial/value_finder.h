@@ -48,14 +48,14 @@ class ValueFinder {
   Result<std::vector<WorkerSlot*>> WorkersAt(int64_t global_step) const {
     const auto at = impl_.FindStep(global_step);
     if (!at) {
-      const int64_t last = impl_.steps.empty() ? -1 : impl_.steps.back().info.global_step;
+      const int64_t last = impl_.step_count == 0 ? -1 : impl_.GlobalStepAt(impl_.step_count - 1);
       if (global_step > last) {
         return NotFound("step " + std::to_string(global_step) + " is not there (yet): the last is " +
                         std::to_string(last));
       }
       return NotFound("step " + std::to_string(global_step) + " is not among the run's steps");
     }
-    return Of(*impl_.AttemptOf(impl_.steps[*at].attempt));
+    return Of(*impl_.AttemptOf(impl_.StepAt(*at).attempt));
   }
   std::vector<WorkerSlot*> Of(const AttemptSlot& attempt) const {
     std::vector<WorkerSlot*> out;

@@ -1,6 +1,7 @@
 #include "store/reader/places.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/stable_sort.h"
 #include "store/reader/segment_reader.h"
@@ -32,20 +33,22 @@ std::span<const uint32_t> IndexedPlaces::Walk::At(uint32_t commit) {
 
 void IndexedPlaces::Append(const Layout& layout, std::span<const uint32_t> places, uint32_t commit,
                            uint64_t begin, std::vector<Spot>* out) const {
-  for (const uint32_t place : places) {
-    const format::IndexRow& row = layout.rows()[place];
-    out->push_back({commits_[commit].global_step,
-                    commit,
-                    static_cast<uint32_t>(begin + place),
-                    {row.sub, static_cast<format::Point>(row.point)},
-                    row.form});
-  }
+  for (const uint32_t place : places) out->push_back(SpotOf(layout, place, commit, begin));
+}
+
+Spot IndexedPlaces::SpotOf(const Layout& layout, uint32_t place, uint32_t commit, uint64_t begin) const {
+  const format::IndexRow& row = layout.rows()[place];
+  return {steps_[commit],
+          commit,
+          static_cast<uint32_t>(begin + place),
+          {row.sub, static_cast<format::Point>(row.point)},
+          row.form};
 }
 
 void IndexedPlaces::AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) {
   Walk walk(this, kind, tensor);
   uint64_t begin = 0;
-  for (uint32_t i = 0; i < commits_.size(); ++i) {
+  for (uint32_t i = 0; i < steps_.size(); ++i) {
     const std::span<const uint32_t> places = walk.At(i);
     Append(walk.layout(), places, i, begin, out);
     begin += walk.layout().rows().size();
@@ -55,36 +58,50 @@ void IndexedPlaces::AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>*
 size_t IndexedPlaces::CountOf(PlaceKind kind, uint32_t tensor) {
   Walk walk(this, kind, tensor);
   size_t count = 0;
-  for (uint32_t i = 0; i < commits_.size(); ++i) count += walk.At(i).size();
+  for (uint32_t i = 0; i < steps_.size(); ++i) count += walk.At(i).size();
   return count;
 }
 
 void IndexedPlaces::AppendLoneRaws(uint32_t tensor, std::vector<Spot>* out) {
   Walk raws(this, PlaceKind::kRaw, tensor), summaries(this, PlaceKind::kSummary, tensor);
   uint64_t begin = 0;
-  for (uint32_t i = 0; i < commits_.size(); ++i) {
+  for (uint32_t i = 0; i < steps_.size(); ++i) {
     const std::span<const uint32_t> places = raws.At(i);
     if (!places.empty() && summaries.At(i).empty()) Append(raws.layout(), places, i, begin, out);
     begin += raws.layout().rows().size();
   }
 }
 
-void IndexedPlaces::AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) {
+template <typename F>
+void IndexedPlaces::EachCommitAt(PlaceKind kind, int64_t global_step, F f) {
   std::vector<uint32_t>& begins = begins_[static_cast<int>(kind)];
   if (begins.empty()) {
     uint32_t begin = 0;
+    begins.reserve(index_.commits.size());
     for (const format::IndexCommit& commit : index_.commits) {
       begins.push_back(begin);
       begin += static_cast<uint32_t>(index_.Layout(Choose(kind, commit)).size());
     }
   }
-  const auto before = [](const format::Commit& c, int64_t step) { return c.global_step < step; };
-  auto at = std::lower_bound(commits_.begin(), commits_.end(), global_step, before);
-  for (; at != commits_.end() && at->global_step == global_step; ++at) {
-    const auto commit = static_cast<uint32_t>(at - commits_.begin());
-    const Layout& layout = LayoutOf(Choose(kind, index_.commits[commit]));
-    Append(layout, layout.Of(tensor), commit, begins[commit], out);
+  auto at = std::lower_bound(steps_.begin(), steps_.end(), global_step);
+  for (; at != steps_.end() && *at == global_step; ++at) {
+    const auto commit = static_cast<uint32_t>(at - steps_.begin());
+    f(commit, LayoutOf(Choose(kind, index_.commits[commit])), begins[commit]);
   }
+}
+
+void IndexedPlaces::AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) {
+  EachCommitAt(kind, global_step, [&](uint32_t commit, const Layout& layout, uint32_t begin) {
+    Append(layout, layout.Of(tensor), commit, begin, out);
+  });
+}
+
+void IndexedPlaces::AppendAllAt(PlaceKind kind, int64_t global_step,
+                                std::vector<std::pair<uint32_t, Spot>>* out) {
+  EachCommitAt(kind, global_step, [&](uint32_t commit, const Layout& layout, uint32_t begin) {
+    for (uint32_t place = 0; place < layout.rows().size(); ++place)
+      out->emplace_back(layout.rows()[place].tensor, SpotOf(layout, place, commit, begin));
+  });
 }
 
 std::span<const ListedPlaces::Item> ListedPlaces::Of(PlaceKind kind, uint32_t tensor) {
@@ -104,6 +121,23 @@ void ListedPlaces::AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step
   for (const Item& item : Of(kind, tensor)) {
     if (item.spot.global_step == global_step) out->push_back(item.spot);
   }
+}
+
+void ListedPlaces::AppendAllAt(PlaceKind kind, int64_t global_step,
+                               std::vector<std::pair<uint32_t, Spot>>* out) {
+  (void)Of(kind, 0);  // in their order
+  List& list = lists_[static_cast<int>(kind)];
+  const auto step_of = [&](uint32_t i) { return list.items[i].spot.global_step; };
+  if (list.by_step.size() != list.items.size()) {
+    list.by_step.resize(list.items.size());
+    std::iota(list.by_step.begin(), list.by_step.end(), 0);
+    std::sort(list.by_step.begin(), list.by_step.end(),
+              [&](uint32_t a, uint32_t b) { return std::pair(step_of(a), a) < std::pair(step_of(b), b); });
+  }
+  auto at = std::partition_point(list.by_step.begin(), list.by_step.end(),
+                                 [&](uint32_t i) { return step_of(i) < global_step; });
+  for (; at != list.by_step.end() && step_of(*at) == global_step; ++at)
+    out->emplace_back(list.items[*at].tensor, list.items[*at].spot);
 }
 
 }  // namespace tdbg::store

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "format/keys.h"
@@ -31,6 +32,9 @@ class Places {
   virtual void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) = 0;
   /// Those of one step.
   virtual void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) = 0;
+  /// Those of one step, of all tensors: with the reader's id of each.
+  virtual void AppendAllAt(PlaceKind kind, int64_t global_step,
+                           std::vector<std::pair<uint32_t, Spot>>* out) = 0;
   /// How many AppendOf appends.
   virtual size_t CountOf(PlaceKind kind, uint32_t tensor) = 0;
   /// Raw values, without those of commits that have a row of the tensor's summaries, where that is known
@@ -43,13 +47,15 @@ class Places {
 /// From an index: nothing is kept per row, and what is not asked for is not touched.
 class IndexedPlaces final : public Places {
  public:
-  /// Borrows all; `id_map`: the reader's id of each of the writer's. \pre as many commits as in the index
-  IndexedPlaces(const format::SegmentIndex& index, std::span<const format::Commit> commits,
+  /// Borrows all; `steps`: the commits' global steps, `id_map`: the reader's id of each of the writer's.
+  /// \pre as many commits as in the index
+  IndexedPlaces(const format::SegmentIndex& index, std::span<const int64_t> steps,
                 std::span<const uint32_t> id_map, LayoutPool* pool)
-      : index_(index), commits_(commits), id_map_(id_map), pool_(pool) {}
+      : index_(index), steps_(steps), id_map_(id_map), pool_(pool) {}
 
   void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) override;
   void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) override;
+  void AppendAllAt(PlaceKind kind, int64_t global_step, std::vector<std::pair<uint32_t, Spot>>* out) override;
   size_t CountOf(PlaceKind kind, uint32_t tensor) override;
   void AppendLoneRaws(uint32_t tensor, std::vector<Spot>* out) override;
 
@@ -70,6 +76,10 @@ class IndexedPlaces final : public Places {
     std::span<const uint32_t> places_;
   };
   const Layout& LayoutOf(uint32_t layout);
+  /// Calls f(commit, layout, first row) for each commit of the step.
+  template <typename F>
+  void EachCommitAt(PlaceKind kind, int64_t global_step, F f);
+  Spot SpotOf(const Layout& layout, uint32_t place, uint32_t commit, uint64_t begin) const;
   static uint32_t Choose(PlaceKind kind, const format::IndexCommit& commit) {
     return kind == PlaceKind::kSummary ? commit.summaries
            : kind == PlaceKind::kRaw   ? commit.raws
@@ -79,7 +89,7 @@ class IndexedPlaces final : public Places {
               std::vector<Spot>* out) const;
 
   const format::SegmentIndex& index_;
-  const std::span<const format::Commit> commits_;
+  const std::span<const int64_t> steps_;
   const std::span<const uint32_t> id_map_;
   LayoutPool* const pool_;
   std::vector<std::shared_ptr<const Layout>> layouts_;  // by number; looked up when first used
@@ -95,6 +105,7 @@ class ListedPlaces final : public Places {
   }
   void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) override;
   void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) override;
+  void AppendAllAt(PlaceKind kind, int64_t global_step, std::vector<std::pair<uint32_t, Spot>>* out) override;
   size_t CountOf(PlaceKind kind, uint32_t tensor) override { return Of(kind, tensor).size(); }
 
  private:
@@ -104,7 +115,8 @@ class ListedPlaces final : public Places {
   };
   struct List {
     std::vector<Item> items;
-    bool sorted = false;  // by tensor, then as added
+    bool sorted = false;            // by tensor, then as added
+    std::vector<uint32_t> by_step;  // places in items; made when a whole step is first asked for
   };
   std::span<const Item> Of(PlaceKind kind, uint32_t tensor);
   List lists_[3];

@@ -128,8 +128,8 @@ Status WorkerState::AdoptSegment(const std::string& name, uint64_t last, bool* n
   SegmentReader& s = **segment;
   LearnTensors(s.meta().writer_id, s.meta().tensors);
   s.SetTensors(id_map, &layouts, &spots);
-  segment_commits.push_back(commits.items.size());
-  commits.items.insert(commits.items.end(), s.commits().begin(), s.commits().end());
+  segment_commits.push_back(commits().size());
+  sealed_commits.push_back(s.commits());
   for (const format::ContextRecord& record : s.meta().context) {
     const std::string text = format::ContextToJson(record);
     if (seen_context.insert(base::Hash64(std::as_bytes(std::span(text)))).second)
@@ -179,11 +179,10 @@ Status WorkerState::AdoptSegments(bool* news) {
               0});
     }
     if (!adopted) {
-      told_from = commits.sealed;
-      told.assign(commits.items.begin() + static_cast<ptrdiff_t>(told_from), commits.items.end());
+      told_from = commits().sealed();
       // Everything that came from the journal steps aside, then what is left of it is put behind the
       // segments.
-      commits.CutTail();
+      told.swap(tail_commits);
       context.CutTail();
       acks.CutTail();
       adopted = true;
@@ -192,17 +191,17 @@ Status WorkerState::AdoptSegments(bool* news) {
     if (!status.ok()) break;
   }
   if (adopted) {
-    commits.Seal();
     context.Seal();
     acks.Seal();
     ++resealed;
     live.TrimTo(covered_seq);
     RebuildTail();
-    const auto begin = commits.items.begin() + static_cast<ptrdiff_t>(told_from);
-    const bool same = commits.items.size() - told_from >= told.size() &&
-                      std::equal(told.begin(), told.end(), begin, [](const auto& a, const auto& b) {
-                        return a.global_step == b.global_step && a.flags == b.flags;
-                      });
+    const CommitList now = commits();
+    bool same = now.size() - told_from >= told.size();
+    for (size_t i = 0; same && i < told.size(); ++i) {
+      const format::Commit commit = now[told_from + i];
+      same = commit.global_step == told[i].global_step && commit.flags == told[i].flags;
+    }
     if (!same) ++rewrites;
   }
   return status;
@@ -211,7 +210,7 @@ Status WorkerState::AdoptSegments(bool* news) {
 void WorkerState::RebuildTail() {
   for (const LiveBatch& batch : live.batches()) {
     for (size_t i = batch.first_commit; i < batch.delta.commits.size(); ++i) {
-      commits.items.push_back(batch.delta.commits[i].commit);
+      tail_commits.push_back(batch.delta.commits[i].commit);
     }
     const auto front = batch.front();
     context.items.insert(context.items.end(),
@@ -262,7 +261,7 @@ Status WorkerState::TakeIn(bool* news) {
     }
     if (delta.commits.empty()) return OkStatus();
     *news = true;
-    for (const auto& commit : delta.commits) commits.items.push_back(commit.commit);
+    for (const auto& commit : delta.commits) tail_commits.push_back(commit.commit);
     context.items.insert(context.items.end(), delta.context.begin(), delta.context.end());
     acks.items.insert(acks.items.end(), delta.acks.begin(), delta.acks.end());
     std::vector<Damage> found;

@@ -136,20 +136,16 @@ Status SegmentReader::DecodeSteps(std::vector<Damage>* damage) {
   const uint32_t* const summary_rows = counts("step/summary_rows");
   const uint32_t* const scalar_rows = counts("step/scalar_rows");
   const uint32_t* const raw_tensors = counts("step/raw_tensors");
-  commits_.resize(rows);
-  for (uint64_t i = 0; i < rows; ++i) {
-    format::Commit& commit = commits_[i];
-    commit.global_step = global[i];
-    commit.mode_step = mode_step[i];
-    commit.mode = mode[i];
-    commit.flags = flags[i];
-    commit.wall_nanos = wall ? wall[i] : 0;
-    commit.monotonic_nanos = monotonic ? monotonic[i] : 0;
-    commit.shed = shed ? shed[i] : 0;
-    commit.summary_rows = summary_rows ? summary_rows[i] : 0;
-    commit.scalar_rows = scalar_rows ? scalar_rows[i] : 0;
-    commit.raw_tensors = raw_tensors ? raw_tensors[i] : 0;
-  }
+  commits_.global_step = {global, rows};
+  commits_.mode_step = mode_step;
+  commits_.mode = mode;
+  commits_.flags = flags;
+  commits_.wall_nanos = wall;
+  commits_.monotonic_nanos = monotonic;
+  commits_.shed = shed;
+  commits_.summary_rows = summary_rows;
+  commits_.scalar_rows = scalar_rows;
+  commits_.raw_tensors = raw_tensors;
   return OkStatus();
 }
 
@@ -312,7 +308,7 @@ Places& SegmentReader::PlacesOf(PlaceKind kind, std::span<const format::TensorDe
                                 std::vector<Damage>* damage) {
   if (index_) {
     if (!indexed_) {
-      indexed_ = std::make_unique<IndexedPlaces>(*index_, commits_, id_map_, pool_);
+      indexed_ = std::make_unique<IndexedPlaces>(*index_, commits_.global_step, id_map_, pool_);
       const bool defined = std::all_of(
           index_->layout_rows.begin(), index_->layout_rows.end(), [&](const format::IndexRow& row) {
             return row.tensor < id_map_.size() && id_map_[row.tensor] != kUnknownTensor;
@@ -388,13 +384,14 @@ void SegmentReader::ListRaws(ListedPlaces* list, std::span<const format::TensorD
     int64_t commit = raw.commit;
     if (commit < 0 || static_cast<size_t>(commit) >= commits_.size()) {
       const bool outside = key->sub.point == format::Point::kEnd;
-      auto it = std::lower_bound(commits_.begin(), commits_.end(), key->global_step,
-                                 [](const format::Commit& c, int64_t step) { return c.global_step < step; });
-      while (it + 1 < commits_.end() && (it + 1)->global_step == key->global_step &&
-             ((it->flags & format::kCommitOutside) != 0) != outside) {
-        ++it;
+      const std::span<const int64_t> steps = commits_.global_step;
+      auto at =
+          static_cast<size_t>(std::lower_bound(steps.begin(), steps.end(), key->global_step) - steps.begin());
+      while (at + 1 < steps.size() && steps[at + 1] == key->global_step &&
+             ((commits_.flags[at] & format::kCommitOutside) != 0) != outside) {
+        ++at;
       }
-      commit = it - commits_.begin();
+      commit = static_cast<int64_t>(at);
     }
     found.emplace_back(id, Spot{key->global_step, static_cast<uint32_t>(commit), raw.entry, key->sub});
   }
@@ -420,13 +417,30 @@ void SegmentReader::AppendScalars(uint32_t tensor, std::vector<WorkerReader::Sca
   spots_->clear();
   PlacesOf(PlaceKind::kScalar, {}, damage).AppendOf(PlaceKind::kScalar, tensor, spots_);
   if (spots_->empty()) return;
+  const double* const values = ScalarValues(damage);
+  if (values == nullptr) return;
+  for (const Spot& spot : *spots_) out->push_back({spot.global_step, spot.sub, values[spot.index]});
+}
+
+void SegmentReader::AppendScalarsAt(int64_t global_step, std::vector<WorkerReader::TensorScalar>* out,
+                                    std::vector<Damage>* damage) {
+  tensor_spots_.clear();
+  PlacesOf(PlaceKind::kScalar, {}, damage).AppendAllAt(PlaceKind::kScalar, global_step, &tensor_spots_);
+  if (tensor_spots_.empty()) return;
+  const double* const values = ScalarValues(damage);
+  if (values == nullptr) return;
+  for (const auto& [tensor, spot] : tensor_spots_) {
+    if (tensor != kUnknownTensor) out->push_back({tensor, spot.sub, values[spot.index]});
+  }
+}
+
+const double* SegmentReader::ScalarValues(std::vector<Damage>* damage) {
   if (!scalars_laid_) {
     scalars_laid_ = true;
     scalar_values_ = static_cast<const double*>(
         Verified("scalar/value", DType::kFloat64, RowsOfColumn("scalar/tensor"), damage));
   }
-  if (scalar_values_ == nullptr) return;
-  for (const Spot& spot : *spots_) out->push_back({spot.global_step, spot.sub, scalar_values_[spot.index]});
+  return scalar_values_;
 }
 
 void SegmentReader::AppendRaws(uint32_t tensor, std::optional<int64_t> global_step,

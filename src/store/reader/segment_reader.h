@@ -8,12 +8,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
 #include "format/records.h"
 #include "format/segment_index.h"
 #include "store/reader/columns.h"
+#include "store/reader/commits.h"
 #include "store/reader/layouts.h"
 #include "store/reader/places.h"
 #include "store/reader/segment_header.h"
@@ -34,7 +36,8 @@ class SegmentReader {
   const SegmentMeta& meta() const { return meta_; }
   const std::string& file_name() const { return file_name_; }
   uint64_t file_bytes() const { return mapping_->bytes().size(); }
-  std::span<const format::Commit> commits() const { return commits_; }
+  /// Where they lie, verified.
+  const CommitColumns& commits() const { return commits_; }
 
   static constexpr uint32_t kUnknownTensor = ~uint32_t{0};
   /// Reader's id of each of the writer's ids; call before what follows. Rows of other ids are damage.
@@ -62,6 +65,9 @@ class SegmentReader {
                   std::vector<WorkerReader::RowRef>* out, std::vector<Damage>* damage);
   void AppendScalars(uint32_t tensor, std::vector<WorkerReader::ScalarPoint>* out,
                      std::vector<Damage>* damage);
+  /// Those of one step, of all tensors that are known.
+  void AppendScalarsAt(int64_t global_step, std::vector<WorkerReader::TensorScalar>* out,
+                       std::vector<Damage>* damage);
   /// `commit` counts from the segment's first, `source` is the caller's business.
   /// \param tensors  the reader's: values that nothing but a key describes are found by name
   void AppendRaws(uint32_t tensor, std::optional<int64_t> global_step,
@@ -108,6 +114,7 @@ class SegmentReader {
   const void* Verified(std::string_view key, DType dtype, uint64_t rows, std::vector<Damage>* damage);
   uint64_t RowsOfColumn(std::string_view key);
   const void* Fallback(bool is_double);
+  const double* ScalarValues(std::vector<Damage>* damage);  ///< verified, or null
   void MapTensorColumn(std::vector<Damage>* damage);
   Places& PlacesOf(PlaceKind kind, std::span<const format::TensorDef> tensors, std::vector<Damage>* damage);
   void ListSummaries(ListedPlaces* list, std::vector<Damage>* damage);
@@ -125,7 +132,7 @@ class SegmentReader {
   std::optional<format::SegmentIndex> index_;
   std::optional<HeaderTable> header_;  // without an index; else when it has to step in
   SegmentMeta meta_;
-  std::vector<format::Commit> commits_;
+  CommitColumns commits_;
   std::vector<Column> columns_;
   std::vector<Trust> raw_trust_;     // by row of the index's raw table, or by entry of the header
   std::vector<Trust> header_trust_;  // by entry, where the header has to step in
@@ -143,6 +150,7 @@ class SegmentReader {
   SummaryBatch summaries_;
   std::vector<uint32_t> mapped_tensors_;  // where the writer's ids are not the reader's
   const double* scalar_values_ = nullptr;
+  std::vector<std::pair<uint32_t, Spot>> tensor_spots_;  // scratch: as many as a step has scalars
   bool scalars_laid_ = false;
   std::vector<double> nan_fallback_;
   std::vector<uint64_t> zero_fallback_;

@@ -215,6 +215,10 @@ inline Checked CheckEverything(WorkerReader& reader, const WorkerFixture::Option
     }
     for (const auto& point : reader.ScalarsOf(def.id)) {
       EXPECT_EQ(point.value, WorkerFixture::Rate(point.global_step));
+      const auto at_step = reader.ScalarsAt(point.global_step);
+      EXPECT_TRUE(std::any_of(at_step.begin(), at_step.end(), [&](const auto& s) {
+        return s.tensor == def.id && s.sub == point.sub && s.value == point.value;
+      }));
       ++out.scalars;
     }
     for (const RawRef& ref : reader.RawsOf(def.id)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "base/stable_sort.h"
 #include "format/segment.h"
 #include "format/version.h"
 #include "store/reader/worker_reader_impl.h"
@@ -32,12 +33,12 @@ Summary SummaryBatch::at(size_t row) const {
 namespace {
 
 /// Items of one step in a list in step order.
-template <typename T>
-std::span<const T> AtStep(std::span<const T> list, int64_t global_step) {
+template <typename T, typename StepOf>
+std::span<const T> AtStep(std::span<const T> list, int64_t global_step, StepOf step_of) {
   const auto first = std::partition_point(list.begin(), list.end(),
-                                          [&](const T& item) { return item.global_step < global_step; });
+                                          [&](const T& item) { return step_of(item) < global_step; });
   auto last = first;
-  while (last != list.end() && last->global_step == global_step) ++last;
+  while (last != list.end() && step_of(*last) == global_step) ++last;
   return {first, last};
 }
 
@@ -45,7 +46,7 @@ std::span<const T> AtStep(std::span<const T> list, int64_t global_step) {
 
 std::span<const WorkerReader::RowRef> WorkerReader::RowsAt(format::TensorId tensor,
                                                            int64_t global_step) const {
-  return AtStep(RowsOf(tensor), global_step);
+  return AtStep(RowsOf(tensor), global_step, [](const RowRef& row) { return row.global_step; });
 }
 
 WorkerReader::PreparedRows WorkerReader::Series(format::TensorId tensor, int64_t begin, int64_t end,
@@ -63,7 +64,7 @@ WorkerReader::PreparedRows WorkerReader::Series(format::TensorId tensor, int64_t
 }
 
 std::span<const RawRef> WorkerReader::RawsAt(format::TensorId tensor, int64_t global_step) const {
-  return AtStep(RawsOf(tensor), global_step);
+  return AtStep(RawsOf(tensor), global_step, [](const RawRef& ref) { return ref.global_step; });
 }
 
 template <typename Index, typename FromSegment, typename FromLive>
@@ -78,7 +79,7 @@ void WorkerState::BringUpToDate(IndexProgress* progress, Index* index, FromSegme
   }
   const auto& live_batches = live.batches();
   if (progress->live == live_batches.size()) return;
-  size_t commit = segment_commits.empty() ? 0 : segment_commits.back() + segments.back()->commits().size();
+  size_t commit = commits().sealed();
   for (size_t i = 0; i < live_batches.size(); ++i) {
     if (i >= progress->live) from_live(i, live_batches[i], commit);
     commit += live_batches[i].commit_count();
@@ -118,6 +119,41 @@ void WorkerState::Prepare(uint32_t batch, uint64_t columns) {
   ReportAll(std::move(found));
 }
 
+void WorkerState::AppendLiveRows(size_t i, const LiveBatch& batch, uint32_t tensor,
+                                 std::optional<int64_t> global_step, std::vector<RowRef>* out) const {
+  const JournalDelta::Columns& c = batch.delta.columns;
+  batch.rows.Build(c.tensor.size(), [&](uint32_t row) { return c.tensor[row]; });
+  const uint64_t front = batch.front().rows, end = batch.delta.commits.back().rows;
+  std::span<const uint32_t> chosen = batch.rows.Of(tensor);
+  if (global_step) chosen = AtStep(chosen, *global_step, [&](uint32_t row) { return c.step_last[row]; });
+  for (const uint32_t row : chosen) {
+    if (row < front || row >= end) continue;
+    out->push_back({static_cast<uint32_t>(segments.size() + i),
+                    static_cast<uint32_t>(row - front),
+                    c.step_last[row],
+                    {c.sub[row], static_cast<format::Point>(c.point[row])}});
+  }
+}
+
+void WorkerState::AppendLiveRaws(const LiveBatch& batch, size_t commit, uint32_t tensor,
+                                 std::optional<int64_t> global_step, std::vector<RawRef>* out) const {
+  const std::vector<RawRef>& all = batch.delta.raws;
+  batch.raws.Build(all.size(), [&](uint32_t i) { return all[i].tensor; });
+  const auto& commits_here = batch.delta.commits;
+  std::span<const uint32_t> chosen = batch.raws.Of(tensor);
+  if (global_step) chosen = AtStep(chosen, *global_step, [&](uint32_t i) { return all[i].global_step; });
+  for (const uint32_t i : chosen) {
+    const auto of = std::partition_point(commits_here.begin(), commits_here.end(),
+                                         [&](const JournalDelta::CommitEnd& c) { return c.raws <= i; });
+    const auto at = static_cast<size_t>(of - commits_here.begin());
+    if (i < batch.front().raws || at >= commits_here.size()) continue;
+    RawRef ref = all[i];
+    ref.source = kJournalSource;
+    ref.commit = static_cast<int64_t>(commit + at - batch.first_commit);
+    out->push_back(ref);
+  }
+}
+
 std::span<const WorkerReader::RowRef> WorkerState::RowsOf(uint32_t tensor) {
   TensorLists<RowRef>::List& list = rows.Of(tensor);
   std::vector<Damage> found;
@@ -131,18 +167,7 @@ std::span<const WorkerReader::RowRef> WorkerState::RowsOf(uint32_t tensor) {
   BringUpToDate(
       &list.progress, &list,
       [&](size_t i) { segments[i]->AppendRows(tensor, {}, static_cast<uint32_t>(i), &list.items, &found); },
-      [&](size_t i, const LiveBatch& batch, size_t) {
-        const JournalDelta::Columns& c = batch.delta.columns;
-        batch.rows.Build(c.tensor.size(), [&](uint32_t row) { return c.tensor[row]; });
-        const uint64_t front = batch.front().rows, end = batch.delta.commits.back().rows;
-        for (const uint32_t row : batch.rows.Of(tensor)) {
-          if (row < front || row >= end) continue;
-          list.items.push_back({static_cast<uint32_t>(segments.size() + i),
-                                static_cast<uint32_t>(row - front),
-                                c.step_last[row],
-                                {c.sub[row], static_cast<format::Point>(c.point[row])}});
-        }
-      });
+      [&](size_t i, const LiveBatch& batch, size_t) { AppendLiveRows(i, batch, tensor, {}, &list.items); });
   ReportAll(std::move(found));
   return list.items;
 }
@@ -202,63 +227,85 @@ std::span<const RawRef> WorkerState::BringRawsUpToDate(TensorLists<RawRef>* list
   BringUpToDate(
       &list.progress, &list, [&](size_t i) { from_segment(i, &list.items, &found); },
       [&](size_t, const LiveBatch& batch, size_t commit) {
-        const std::vector<RawRef>& all = batch.delta.raws;
-        batch.raws.Build(all.size(), [&](uint32_t i) { return all[i].tensor; });
-        const auto& commits_here = batch.delta.commits;
-        for (const uint32_t i : batch.raws.Of(tensor)) {
-          const auto of = std::partition_point(commits_here.begin(), commits_here.end(),
-                                               [&](const JournalDelta::CommitEnd& c) { return c.raws <= i; });
-          const auto at = static_cast<size_t>(of - commits_here.begin());
-          if (i < batch.front().raws || at >= commits_here.size()) continue;
-          RawRef ref = all[i];
-          ref.source = kJournalSource;
-          ref.commit = static_cast<int64_t>(commit + at - batch.first_commit);
-          list.items.push_back(ref);
-        }
+        AppendLiveRaws(batch, commit, tensor, {}, &list.items);
       });
   ReportAll(std::move(found));
   return list.items;
 }
 
-/// Calls append(segment) for each segment that has the step; false where only the journal may have it.
-template <typename Append>
-bool WorkerState::AppendSealed(int64_t global_step, Append append) {
-  const auto sealed_end = commits.items.begin() + static_cast<ptrdiff_t>(commits.sealed);
-  auto at = std::partition_point(commits.items.begin(), commits.items.end(),
-                                 [&](const format::Commit& c) { return c.global_step < global_step; });
+/// Calls from_segment(segment) for each segment that has the step, then from_live(i, batch, first commit) for
+/// each batch that may have it.
+template <typename FromSegment, typename FromLive>
+void WorkerState::EachSourceOf(int64_t global_step, FromSegment from_segment, FromLive from_live) const {
+  const CommitList all = commits();
   size_t last = segments.size();
-  for (; at != commits.items.end() && at->global_step == global_step; ++at) {
-    if (at >= sealed_end) return false;
-    const auto commit = static_cast<size_t>(at - commits.items.begin());
-    const auto segment =
-        static_cast<size_t>(std::upper_bound(segment_commits.begin(), segment_commits.end(), commit) -
-                            segment_commits.begin() - 1);
-    if (segment != last) append(segment);
+  size_t at = all.LowerBound(global_step);
+  for (; at < all.sealed() && all.StepOf(at) == global_step; ++at) {
+    const size_t segment = all.SegmentOf(at);
+    if (segment != last) from_segment(segment);
     last = segment;
   }
-  return true;
+  if (at < all.sealed() || at == all.size() || all.StepOf(at) != global_step) return;
+  size_t commit = all.sealed(), i = 0;
+  for (const LiveBatch& batch : live.batches()) {
+    const auto& there = batch.delta.commits;
+    if (there[batch.first_commit].commit.global_step <= global_step &&
+        global_step <= there.back().commit.global_step) {
+      from_live(i, batch, commit);
+    }
+    commit += batch.commit_count();
+    ++i;
+  }
 }
 
-std::optional<std::span<const WorkerReader::RowRef>> WorkerState::SealedRowsAt(uint32_t tensor,
-                                                                               int64_t global_step) {
+std::span<const WorkerReader::RowRef> WorkerState::RowsAt(uint32_t tensor, int64_t global_step) {
   rows_found.clear();
   std::vector<Damage> found;
-  const bool sealed = AppendSealed(global_step, [&](size_t segment) {
-    segments[segment]->AppendRows(tensor, global_step, static_cast<uint32_t>(segment), &rows_found, &found);
-  });
+  EachSourceOf(
+      global_step,
+      [&](size_t segment) {
+        segments[segment]->AppendRows(tensor, global_step, static_cast<uint32_t>(segment), &rows_found,
+                                      &found);
+      },
+      [&](size_t i, const LiveBatch& batch, size_t) {
+        AppendLiveRows(i, batch, tensor, global_step, &rows_found);
+      });
   ReportAll(std::move(found));
-  if (!sealed) return std::nullopt;
   return rows_found;
 }
 
-std::optional<std::span<const RawRef>> WorkerState::SealedRawsAt(uint32_t tensor, int64_t global_step) {
+std::span<const RawRef> WorkerState::RawsAt(uint32_t tensor, int64_t global_step) {
   raws_found.clear();
   std::vector<Damage> found;
-  const bool sealed = AppendSealed(
-      global_step, [&](size_t segment) { AppendRawsOf(segment, tensor, global_step, &raws_found, &found); });
+  EachSourceOf(
+      global_step, [&](size_t segment) { AppendRawsOf(segment, tensor, global_step, &raws_found, &found); },
+      [&](size_t, const LiveBatch& batch, size_t commit) {
+        AppendLiveRaws(batch, commit, tensor, global_step, &raws_found);
+      });
   ReportAll(std::move(found));
-  if (!sealed) return std::nullopt;
   return raws_found;
+}
+
+std::span<const WorkerReader::TensorScalar> WorkerState::ScalarsAt(int64_t global_step) {
+  scalars_found.clear();
+  std::vector<Damage> found;
+  EachSourceOf(
+      global_step,
+      [&](size_t segment) { segments[segment]->AppendScalarsAt(global_step, &scalars_found, &found); },
+      [&](size_t, const LiveBatch& batch, size_t) {
+        const uint64_t front = batch.front().scalars, end = batch.delta.commits.back().scalars;
+        const auto here =
+            std::span<const JournalDelta::Scalar>(batch.delta.scalars).subspan(front, end - front);
+        for (const JournalDelta::Scalar& scalar :
+             AtStep(here, global_step, [](const auto& s) { return s.point.global_step; })) {
+          scalars_found.push_back({scalar.tensor, scalar.point.sub, scalar.point.value});
+        }
+      });
+  ReportAll(std::move(found));
+  const auto before = [](const auto& a, const auto& b) { return a.tensor < b.tensor; };
+  if (!std::is_sorted(scalars_found.begin(), scalars_found.end(), before))
+    base::StableSort(&scalars_found, before);
+  return scalars_found;
 }
 
 Result<RawValue> WorkerState::ReadSealedRaw(const RawRef& ref) {
@@ -359,14 +406,14 @@ class RunWorkerReader final : public WorkerReader {
   bool ended() const override { return state_->ended; }
   std::string end_json() const override { return state_->end_json; }
   int64_t last_seen_step() const override {
-    const auto& commits = state_->commits.items;
+    const CommitList commits = state_->commits();
     return std::max(state_->last_seen_step, commits.empty() ? -1 : commits.back().global_step);
   }
   int64_t last_seen_wall_nanos() const override {
-    const auto& commits = state_->commits.items;
+    const CommitList commits = state_->commits();
     return std::max(state_->last_seen_wall_nanos, commits.empty() ? 0 : commits.back().wall_nanos);
   }
-  std::span<const format::Commit> commits() const override { return state_->commits.items; }
+  CommitList commits() const override { return state_->commits(); }
   std::span<const format::TensorDef> tensors() const override { return state_->tensors; }
   std::span<const format::ContextRecord> context() const override { return state_->context.items; }
   std::span<const std::string> acks() const override { return state_->acks.items; }
@@ -400,12 +447,14 @@ class RunWorkerReader final : public WorkerReader {
   }
   std::span<const RowRef> RowsAt(format::TensorId tensor, int64_t global_step) const override {
     if (tensor >= state_->tensors.size()) return {};
-    const auto sealed = state_->SealedRowsAt(tensor, global_step);
-    return sealed ? *sealed : WorkerReader::RowsAt(tensor, global_step);
+    return state_->RowsAt(tensor, global_step);
   }
   Result<Histogram> HistogramOf(RowRef row) const override { return state_->HistogramOf(row); }
   std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const override {
     return tensor < state_->tensors.size() ? state_->ScalarsOf(tensor) : std::span<const ScalarPoint>();
+  }
+  std::span<const TensorScalar> ScalarsAt(int64_t global_step) const override {
+    return state_->ScalarsAt(global_step);
   }
   std::span<const RawRef> RawsOf(format::TensorId tensor) const override {
     return tensor < state_->tensors.size() ? state_->RawsOf(tensor) : std::span<const RawRef>();
@@ -415,8 +464,7 @@ class RunWorkerReader final : public WorkerReader {
   }
   std::span<const RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const override {
     if (tensor >= state_->tensors.size()) return {};
-    const auto sealed = state_->SealedRawsAt(tensor, global_step);
-    return sealed ? *sealed : WorkerReader::RawsAt(tensor, global_step);
+    return state_->RawsAt(tensor, global_step);
   }
   Result<RawValue> ReadRaw(const RawRef& ref) override { return state_->ReadRaw(ref); }
   Result<RawValue> MapRaw(const RawRef& ref) override { return state_->MapRaw(ref); }

@@ -13,6 +13,7 @@
 #include "format/journal.h"
 #include "format/records.h"
 #include "format/run_files.h"
+#include "store/reader/commits.h"
 #include "tdbg/status.h"
 #include "tdbg/summary.h"
 
@@ -105,7 +106,7 @@ class WorkerReader {
   virtual int64_t last_seen_wall_nanos() const = 0;
 
   /// In order; kCommitOutside ones included.
-  virtual std::span<const format::Commit> commits() const = 0;
+  virtual CommitList commits() const = 0;
   virtual std::span<const format::TensorDef> tensors() const = 0;  ///< indexed by TensorId
   /// The definition with dtype and shape, where storage tells these only with a value: may read one.
   virtual format::TensorDef Describe(format::TensorId tensor) { return tensors()[tensor]; }
@@ -164,6 +165,13 @@ class WorkerReader {
     double value = 0;
   };
   virtual std::span<const ScalarPoint> ScalarsOf(format::TensorId tensor) const = 0;
+  struct TensorScalar {
+    format::TensorId tensor = 0;
+    format::SubKey sub;
+    double value = 0;
+  };
+  /// Those of one step, by tensor, without a list of other steps'. Valid until the next call.
+  virtual std::span<const TensorScalar> ScalarsAt(int64_t global_step) const = 0;
 
   virtual std::span<const RawRef> RawsOf(format::TensorId tensor) const = 0;  ///< in step order
   /// Of these, at least those of steps at which there is no row of the tensor's: nearly always none, and then

@@ -50,7 +50,9 @@ struct WorkerState {
   int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
 
   std::vector<std::unique_ptr<SegmentReader>> segments;
-  std::vector<size_t> segment_commits;  // index of each segment's first commit
+  std::vector<size_t> segment_commits;        // index of each segment's first commit
+  std::vector<CommitColumns> sealed_commits;  // each segment's
+  std::vector<format::Commit> tail_commits;   // the journal's, behind them
   std::set<std::string> seen_files;
   uint64_t segment_bytes = 0;
   uint64_t covered_seq = 0;             // segments tell everything up to here
@@ -60,7 +62,6 @@ struct WorkerState {
   std::map<uint64_t, std::unique_ptr<SegmentReader>>
       side_segments;  // opened for a raw value before their turn
 
-  SealedTailList<format::Commit> commits;
   SealedTailList<format::ContextRecord> context;
   SealedTailList<std::string> acks;
   std::unordered_set<uint64_t> seen_context;  // of the sealed prefix: segments may repeat themselves
@@ -81,6 +82,7 @@ struct WorkerState {
   TensorLists<RawRef> raws, lone_raws;
   std::vector<RowRef> rows_found;  // the last RowsAt's
   std::vector<RawRef> raws_found;
+  std::vector<WorkerReader::TensorScalar> scalars_found;
 
   void Report(Damage d) {
     // The same bytes are looked at again by every Refresh: say it once.
@@ -104,16 +106,24 @@ struct WorkerState {
 
   template <typename Index, typename FromSegment, typename FromLive>
   void BringUpToDate(IndexProgress* progress, Index* index, FromSegment from_segment, FromLive from_live);
+  CommitList commits() const { return {sealed_commits, segment_commits, tail_commits}; }
   void EnsureBatches();
   void Prepare(uint32_t batch, uint64_t columns);
   std::span<const RowRef> RowsOf(uint32_t tensor);
   std::span<const ScalarPoint> ScalarsOf(uint32_t tensor);
   std::span<const RawRef> RawsOf(uint32_t tensor);
   std::span<const RawRef> LoneRawsOf(uint32_t tensor);
-  std::optional<std::span<const RowRef>> SealedRowsAt(uint32_t tensor, int64_t global_step);
-  std::optional<std::span<const RawRef>> SealedRawsAt(uint32_t tensor, int64_t global_step);
-  template <typename Append>
-  bool AppendSealed(int64_t global_step, Append append);
+  std::span<const RowRef> RowsAt(uint32_t tensor, int64_t global_step);
+  std::span<const RawRef> RawsAt(uint32_t tensor, int64_t global_step);
+  std::span<const WorkerReader::TensorScalar> ScalarsAt(int64_t global_step);
+  template <typename FromSegment, typename FromLive>
+  void EachSourceOf(int64_t global_step, FromSegment from_segment, FromLive from_live) const;
+  /// Of one tensor, in commit order; of all steps or of one. \param i  the batch's place in `live`
+  void AppendLiveRows(size_t i, const LiveBatch& batch, uint32_t tensor, std::optional<int64_t> global_step,
+                      std::vector<RowRef>* out) const;
+  /// \param commit  index of the batch's first commit
+  void AppendLiveRaws(const LiveBatch& batch, size_t commit, uint32_t tensor,
+                      std::optional<int64_t> global_step, std::vector<RawRef>* out) const;
   void AppendRawsOf(size_t segment, uint32_t tensor, std::optional<int64_t> global_step,
                     std::vector<RawRef>* out, std::vector<Damage>* found);
   void SayWhere(size_t segment, size_t from, std::vector<RawRef>* refs) const;

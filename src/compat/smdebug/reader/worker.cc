@@ -43,7 +43,7 @@ class SmdebugWorker final : public store::WorkerReader {
     return part_.commits().empty() ? -1 : part_.commits().back().global_step;
   }
   int64_t last_seen_wall_nanos() const override { return part_.last_wall_nanos(); }
-  std::span<const format::Commit> commits() const override { return part_.commits(); }
+  store::CommitList commits() const override { return store::CommitList(part_.commits()); }
   std::span<const format::TensorDef> tensors() const override { return part_.tensors(); }
   format::TensorDef Describe(format::TensorId tensor) override;
   std::span<const format::ContextRecord> context() const override { return {}; }
@@ -65,6 +65,7 @@ class SmdebugWorker final : public store::WorkerReader {
   }
   Result<Histogram> HistogramOf(RowRef row) const override { return rows_.HistogramOf(row); }
   std::span<const ScalarPoint> ScalarsOf(format::TensorId) const override { return {}; }
+  std::span<const TensorScalar> ScalarsAt(int64_t) const override { return {}; }
   std::span<const store::RawRef> RawsOf(format::TensorId tensor) const override;
   std::span<const store::RawRef> LoneRawsOf(format::TensorId) const override { return {}; }  // each has a row
   std::span<const store::RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const override;

@@ -1,0 +1,100 @@
+// A worker's commits in order, where they lie: nothing is kept of those that a segment holds.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/index_iterator.h"
+#include "format/records.h"
+
+namespace tdbg::store {
+
+/// A segment's step table. Borrows the file's bytes; columns that are null are not known and read as 0.
+struct CommitColumns {
+  std::span<const int64_t> global_step;  ///< as many as there are commits
+  const int64_t *mode_step = nullptr, *wall_nanos = nullptr, *monotonic_nanos = nullptr;
+  const uint16_t* mode = nullptr;
+  const uint32_t *flags = nullptr, *shed = nullptr, *summary_rows = nullptr, *scalar_rows = nullptr,
+                 *raw_tensors = nullptr;
+
+  size_t size() const { return global_step.size(); }
+  format::Commit at(size_t i) const {
+    format::Commit commit;
+    commit.global_step = global_step[i];
+    commit.mode_step = mode_step[i];
+    commit.mode = mode[i];
+    commit.flags = flags[i];
+    commit.wall_nanos = wall_nanos ? wall_nanos[i] : 0;
+    commit.monotonic_nanos = monotonic_nanos ? monotonic_nanos[i] : 0;
+    commit.shed = shed ? shed[i] : 0;
+    commit.summary_rows = summary_rows ? summary_rows[i] : 0;
+    commit.scalar_rows = scalar_rows ? scalar_rows[i] : 0;
+    commit.raw_tensors = raw_tensors ? raw_tensors[i] : 0;
+    return commit;
+  }
+};
+
+/// A view of the commits that segments hold, then of those that only the journal has. Made for the asking;
+/// valid until the reader's next Refresh. Items are values; one after the other they cost nothing to find.
+class CommitList {
+ public:
+  using iterator = base::IndexIterator<CommitList>;
+
+  CommitList() = default;
+  /// \param firsts  the index of each segment's first commit
+  CommitList(std::span<const CommitColumns> segments, std::span<const size_t> firsts,
+             std::span<const format::Commit> tail)
+      : segments_(segments),
+        firsts_(firsts),
+        tail_(tail),
+        sealed_(segments.empty() ? 0 : firsts.back() + segments.back().size()) {}
+  explicit CommitList(std::span<const format::Commit> all) : tail_(all) {}
+
+  size_t size() const { return sealed_ + tail_.size(); }
+  bool empty() const { return size() == 0; }
+  size_t sealed() const { return sealed_; }  ///< so many of them lie in segments
+  format::Commit operator[](size_t i) const {
+    if (i >= sealed_) return tail_[i - sealed_];
+    const size_t segment = SegmentOf(i);
+    return segments_[segment].at(i - firsts_[segment]);
+  }
+  format::Commit back() const { return (*this)[size() - 1]; }
+  int64_t StepOf(size_t i) const {
+    if (i >= sealed_) return tail_[i - sealed_].global_step;
+    const size_t segment = SegmentOf(i);
+    return segments_[segment].global_step[i - firsts_[segment]];
+  }
+  /// Which segment holds this one. \pre i < sealed()
+  size_t SegmentOf(size_t i) const {
+    if (i < firsts_[last_] || i - firsts_[last_] >= segments_[last_].size()) {
+      last_ = static_cast<size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), i) - firsts_.begin() - 1);
+    }
+    return last_;
+  }
+  /// The first commit that is not of a step before `global_step`; size() where all are.
+  size_t LowerBound(int64_t global_step) const {
+    size_t begin = 0, end = size();
+    while (begin < end) {
+      const size_t middle = begin + (end - begin) / 2;
+      if (StepOf(middle) < global_step) {
+        begin = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return begin;
+  }
+  iterator begin() const { return {this, 0}; }
+  iterator end() const { return {this, size()}; }
+
+ private:
+  std::span<const CommitColumns> segments_;
+  std::span<const size_t> firsts_;
+  std::span<const format::Commit> tail_;
+  size_t sealed_ = 0;
+  mutable size_t last_ = 0;  // the segment that was asked for last
+};
+
+}  // namespace tdbg::store
