@@ -65,6 +65,8 @@ struct WorkerSlot {
   std::vector<RowStretch> stretches;
   bool stretches_ascend = true;  ///< each begins at or behind the last one's last step
   std::vector<RowRange> final_rows;
+  /// Where the rows of the last RowsAt ended in their batch, and how many there were.
+  mutable uint32_t rows_hint = 0, rows_hint_count = 0;
 
   /// Steps up to here have all that this worker will ever give them.
   int64_t frontier() const {

@@ -229,20 +229,20 @@ void WorkerSlot::BringRowsUpToDate() {
     reader->Prepare(static_cast<uint32_t>(rows_batches), 0, static_cast<uint32_t>(batch.rows),
                     store::kKeyColumns);
     if ((batch.damaged & store::kKeyColumns) != 0) continue;  // no row can be told from its neighbour
-    for (uint32_t begin = 0; begin < batch.rows;) {
-      const bool final = batch.point[begin] == kEnd;
+    const int64_t* const steps = batch.step_last;
+    const uint16_t* const points = batch.point;
+    const auto count = static_cast<uint32_t>(batch.rows);
+    for (uint32_t begin = 0; begin < count;) {
+      const bool final = points[begin] == kEnd;
       uint32_t end = begin + 1;
-      while (end < batch.rows && (batch.point[end] == kEnd) == final &&
-             (final || batch.step_last[end] >= batch.step_last[end - 1])) {
-        ++end;
-      }
-      const RowRange range{static_cast<uint32_t>(rows_batches), begin, end};
       if (final) {
-        final_rows.push_back(range);
+        while (end < count && points[end] == kEnd) ++end;
+        final_rows.push_back({static_cast<uint32_t>(rows_batches), begin, end});
       } else {
-        const int64_t first_step = batch.step_last[begin];
-        stretches_ascend &= stretches.empty() || stretches.back().last_step <= first_step;
-        stretches.push_back({range, first_step, batch.step_last[end - 1]});
+        int64_t last = steps[begin];
+        while (end < count && points[end] != kEnd && steps[end] >= last) last = steps[end++];
+        stretches_ascend &= stretches.empty() || stretches.back().last_step <= steps[begin];
+        stretches.push_back({{static_cast<uint32_t>(rows_batches), begin, end}, steps[begin], last});
       }
       begin = end;
     }
@@ -261,10 +261,20 @@ void WorkerSlot::RowsAt(int64_t global_step, std::vector<RowRange>* out) const {
     if (global_step < at->first_step && stretches_ascend) break;
     if (global_step < at->first_step || global_step > at->last_step) continue;
     const int64_t* const steps = batches[at->rows.batch].step_last;
-    const auto [first, last] = std::equal_range(steps + at->rows.begin, steps + at->rows.end, global_step);
-    if (first == last) continue;
-    out->push_back(
-        {at->rows.batch, static_cast<uint32_t>(first - steps), static_cast<uint32_t>(last - steps)});
+    const int64_t* const end = steps + at->rows.end;
+    // Who asks for one step after the other finds it behind the last one, without a look at other rows.
+    const int64_t* first = steps + std::clamp(rows_hint, at->rows.begin, at->rows.end);
+    if (first == end || *first != global_step || (first != steps + at->rows.begin && first[-1] == *first))
+      first = std::lower_bound(steps + at->rows.begin, end, global_step);
+    if (first == end || *first != global_step) continue;
+    // And steps mostly have as many rows as the one before: four of them are looked at, of columns that no
+    // cache holds.
+    const int64_t* last = first + std::min<ptrdiff_t>(rows_hint_count, end - first);
+    if (last == first || last[-1] != global_step || (last != end && *last == global_step))
+      last = std::upper_bound(first, end, global_step);
+    rows_hint_count = static_cast<uint32_t>(last - first);
+    rows_hint = static_cast<uint32_t>(last - steps);
+    out->push_back({at->rows.batch, static_cast<uint32_t>(first - steps), rows_hint});
   }
 }
 
