@@ -26,17 +26,16 @@ STEPS = {TRAIN: ("train_step", "train_function", "make_train_function"),
           PREDICT: ("predict_step", "predict_function", "make_predict_function")}
 
 
-def put_metric(session, name, value, kind="metric"):
-    """One entry of Keras' logs, in the open step; what is no number is passed over."""
+def metric(session, name, value, kind="metric"):
+    """One entry of Keras' logs, for `Values.put`: [(Entry, array)]; [] for what is no number, or not wanted."""
     array = session.backend.numpy(value) if session.backend.is_tensor(value) else None
     if array is None:
         try:
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError):
-            return
+            return []
     entry = session.values.entry(name, kind)
-    if entry is not None and array.size == 1 and array.dtype.kind in "fiub":
-        session.values.put([(entry, array)])
+    return [(entry, array)] if entry is not None and array.size == 1 and array.dtype.kind in "fiub" else []
 
 
 class Watched:
@@ -50,6 +49,8 @@ class Watched:
         self._session, self._model, self._mode, self._bare, self._make = session, weakref.ref(model), mode, bare, make
         self._whole = self._light = None    # functions with extra outputs
         self._light_names = None            # what _light returns
+        self._light_asked = False           # it is known whether there is to be one
+        self._batch_kind = None             # dtype and shape of the last one
         self._failed = False
         self._bare_used = False
         self._ran = set()
@@ -214,8 +215,8 @@ class Watched:
         self._ran.add(light)
         result, logs, extras = self._split(output)
         try:
-            self._put(model, extras)
-            self._finish_step(logs)
+            self._put(model, extras, logs)
+            self._finish_step()
         except Exception as error:
             session.guard.failed("the end of a batch", error)
         return result
@@ -339,8 +340,9 @@ class Watched:
 
     # Recording ----------------------------------------------------------------------------------------------------
 
-    def _put(self, model, extras):
-        """Opens the step (of an update whose gradients are accumulated: at its first batch) and puts the tensors."""
+    def _put(self, model, extras, logs=None):
+        """Opens the step (of an update whose gradients are accumulated: at its first batch) and puts the tensors, and with
+        those of its last batch Keras' logs."""
         session, mode, values = self._session, self._mode, self._session.values
         numpy = session.backend.numpy
         if self._putting:                       # more of the same step
@@ -379,11 +381,15 @@ class Watched:
                 elif entry.kind not in ("gradient", "weight", "bias", "optimizer"):
                     sub = self._micro + 1 if self._micro else 0
             found.setdefault(sub, []).append((entry, numpy(tensor)))
+        if last and mode != PREDICT and isinstance(logs, dict):
+            for name, value in logs.items():
+                if name != "loss" or not self._saw_loss:
+                    found.setdefault(0, []).extend(metric(session, name, value, "loss" if name == "loss" else "metric"))
         for sub, arrays in found.items():
             values.put(arrays, sub)
         self._choose_light(extras)
 
-    def _finish_step(self, logs):
+    def _finish_step(self):
         session = self._session
         if not self._putting:
             session.begin(self._mode)
@@ -394,10 +400,6 @@ class Watched:
             if self._losses:
                 session.values.put([(session.values.known("loss"), np.float32(np.mean(self._losses)).reshape(()))])
                 session.values.number("context/micro_steps", self._micro_steps)
-            if self._mode != PREDICT and isinstance(logs, dict):
-                for name, value in logs.items():
-                    if name != "loss" or not self._saw_loss:
-                        put_metric(session, name, value, "loss" if name == "loss" else "metric")
             if self._mode == TRAIN and self._absent is not None:
                 session.values.number("context/gradients_absent", len(self._absent))
                 if self._absent:
@@ -419,7 +421,10 @@ class Watched:
             from tdbg import _capture
             values.number("context/batch_fingerprint",
                           _capture.fingerprint(array.__array_interface__["data"][0], array.nbytes))
-        self._session.topic("batch", {"dtype": array.dtype.name, "shape": list(array.shape)})
+        kind = array.dtype, array.shape
+        if kind != self._batch_kind:
+            self._batch_kind = kind
+            self._session.topic("batch", {"dtype": array.dtype.name, "shape": list(array.shape)})
 
     def _before_first(self, model, arguments):
         """Frozen weights and options as they are before the first step. On JAX the variables are empty while `fit`
@@ -458,9 +463,10 @@ class Watched:
     def _choose_light(self, extras):
         """In a step where statistics alone are due: are there tensors that they are not kept of?"""
         session = self._session
-        if self._light_names is not None or not session.every_step or session.forecast.raw_due(
+        if self._light_asked or not session.every_step or session.forecast.raw_due(
                 self._mode, session.run.mode_step(self._mode)):
             return
+        self._light_asked = True
         due = {key for key in extras if key.startswith("context/")
                or session.values.due([key.partition(collect.AGAIN)[0]])}
         if len(due) < len(extras):

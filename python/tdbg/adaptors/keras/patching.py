@@ -7,7 +7,7 @@ import keras
 
 from ..steps import EVAL
 from . import collect
-from .functions import STEPS, Watched, put_metric
+from .functions import STEPS, Watched, metric
 
 
 def _trainer():
@@ -140,7 +140,7 @@ def _epoch_ended(session, logs):
         return
     for name, value in (logs or {}).items():
         if name.startswith("val_"):
-            put_metric(session, name, value)
+            session.values.put(metric(session, name, value))
     session.close_step()
 
 
