@@ -22,8 +22,6 @@ using namespace stats;  // NOLINT: this file is the room's front door
 constexpr int64_t kPairsFrom = 64 * 1024;
 // And below this many the fixed cost of slices is larger than that of one increment each.
 constexpr int64_t kSlicesFrom = 192;
-// Below this many elements a look ahead costs more than the fast kernel saves.
-constexpr size_t kScoutFrom = 512;
 // Before 32-bit counters may wrap, whatever is in them goes to the histogram.
 constexpr uint64_t kSpillAfter = uint64_t{1} << 31;
 
@@ -235,7 +233,7 @@ class Pass {
 
   template <typename Word, FastKernel<Word> kFast>
   void Floats(const Word* x, size_t n) {
-    if (!have_pivot_ && n >= kScoutFrom) Scout(x, std::min(n, kSuperBlock));
+    if (!have_pivot_ && n > kChunk) Scout(x, std::min(n, kSuperBlock));
     while (n != 0) {
       SetScale();
       const bool exact = !have_pivot_ || !have_scale_ || met_nonfinite_;
