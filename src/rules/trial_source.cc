@@ -34,12 +34,8 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
 std::span<const WorkerIndex> TrialSource::Step::raw_workers() const {
   raw_workers_.clear();
   for (const WorkerIndex worker : access_.workers_of_attempt(step_.attempt)) {
-    const store::CommitList commits = access_.reader(worker).commits();
-    bool kept = false;
-    for (size_t i = commits.LowerBound(step_.info.global_step);
-         !kept && i < commits.size() && commits.StepOf(i) == step_.info.global_step; ++i) {
-      kept = commits[i].raw_tensors != 0;
-    }
+    const bool kept = access_.reader(worker).commits().AnyAt(
+        step_.info.global_step, [](const format::Commit& commit) { return commit.raw_tensors != 0; });
     if (kept && !Drops(worker)) raw_workers_.push_back(worker);
   }
   return raw_workers_;

@@ -69,12 +69,8 @@ std::optional<size_t> TrialAccess::FindStep(int64_t global_step) const {
 
 bool TrialAccess::CommittedBy(size_t step, WorkerIndex worker) const {
   const int64_t global_step = trial_->impl_->GlobalStepAt(step);
-  const store::CommitList commits = reader(worker).commits();
-  for (size_t i = commits.LowerBound(global_step); i < commits.size() && commits.StepOf(i) == global_step;
-       ++i) {
-    if ((commits[i].flags & format::kCommitOutside) == 0) return true;
-  }
-  return false;
+  return reader(worker).commits().AnyAt(
+      global_step, [](const format::Commit& c) { return (c.flags & format::kCommitOutside) == 0; });
 }
 
 std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {

@@ -86,6 +86,14 @@ class CommitList {
     }
     return begin;
   }
+  /// Does `predicate` hold for any commit of that step?
+  template <typename P>
+  bool AnyAt(int64_t global_step, P predicate) const {
+    for (size_t i = LowerBound(global_step); i < size() && StepOf(i) == global_step; ++i) {
+      if (predicate((*this)[i])) return true;
+    }
+    return false;
+  }
   iterator begin() const { return {this, 0}; }
   iterator end() const { return {this, size()}; }
 

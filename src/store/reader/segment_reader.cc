@@ -129,23 +129,17 @@ Status SegmentReader::DecodeSteps(std::vector<Damage>* damage) {
   const uint32_t* const flags = column("step/flags", uint32_t());
   if (!global || !mode_step || !mode || !flags) return DataLoss("step table is damaged");
   // What follows is told beside a step and not used to find one: without it the steps are still worth having.
-  const int64_t* const wall = column("step/wall_nanos", int64_t());
-  const int64_t* const monotonic = column("step/monotonic_nanos", int64_t());
-  const uint32_t* const shed = column("step/shed", uint32_t());
   const auto counts = [&](const char* key) { return FindColumn(key) ? column(key, uint32_t()) : nullptr; };
-  const uint32_t* const summary_rows = counts("step/summary_rows");
-  const uint32_t* const scalar_rows = counts("step/scalar_rows");
-  const uint32_t* const raw_tensors = counts("step/raw_tensors");
-  commits_.global_step = {global, rows};
-  commits_.mode_step = mode_step;
-  commits_.mode = mode;
-  commits_.flags = flags;
-  commits_.wall_nanos = wall;
-  commits_.monotonic_nanos = monotonic;
-  commits_.shed = shed;
-  commits_.summary_rows = summary_rows;
-  commits_.scalar_rows = scalar_rows;
-  commits_.raw_tensors = raw_tensors;
+  commits_ = {.global_step = {global, rows},
+              .mode_step = mode_step,
+              .wall_nanos = column("step/wall_nanos", int64_t()),
+              .monotonic_nanos = column("step/monotonic_nanos", int64_t()),
+              .mode = mode,
+              .flags = flags,
+              .shed = column("step/shed", uint32_t()),
+              .summary_rows = counts("step/summary_rows"),
+              .scalar_rows = counts("step/scalar_rows"),
+              .raw_tensors = counts("step/raw_tensors")};
   return OkStatus();
 }
 

@@ -90,9 +90,7 @@ class Context:
                 self.session.put_device_scalar(self.id(name), value)
                 return
             value = value.item()
-        ids, values = self._ready
-        ids.append(self.id(name))
-        values.append(float(value))
+        self.number(self.id(name), float(value))
 
     def series(self, name, value, sub):
         """A loss that is kept as a series beside the losses. `value` is a tensor of one element."""
@@ -100,13 +98,11 @@ class Context:
             self.session.put_device_scalar(self.id(name), value.reshape(()), sub)
         elif sub:
             self.session.port.put_scalars([self.id(name)], [value.item()], sub)
-        else:                               # handed over with the step's other numbers
-            ids, values = self._ready
-            ids.append(self.id(name))
-            values.append(value.item())
+        else:
+            self.number(self.id(name), value.item())
 
     def number(self, ident, value):
-        """One of the step's numbers, under an id of `id`. `value`: a float."""
+        """One of the open step's numbers, handed over by `flush`. `ident`: of `id`. `value`: a float."""
         ids, values = self._ready
         ids.append(ident)
         values.append(value)

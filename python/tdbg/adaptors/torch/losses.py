@@ -51,7 +51,7 @@ class Losses:
         self.train, self.eval = [], []    # (name without its number, copy, micro-step)
         self.micro = 0                    # backward calls since the last optimizer step
         self.numbering = Numbering()
-        self._usual = None                # ([(name, micro-step)], [(full name, id)], names used) of the last step
+        self._usual = None                # of the last losses of `_as_usual`: kinds, which are series, ids, names used
         self._ids = {}
         self._labelled = {}               # name of a loss -> does the plan want its labels?
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
