@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "actions/action.h"
+#include "base/background.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "rulehost/registry.h"
@@ -341,6 +342,7 @@ struct Watcher::Impl {
   }
 
   Status Follow() {
+    base::StayInBackground();
     const int64_t start = WallNow();
     if (const Status opened = OpenWhenThere(); !opened.ok()) {
       NoSteps nothing;

@@ -14,6 +14,7 @@ namespace tdbg::store {
 /// How far a list has taken in what there is.
 struct IndexProgress {
   size_t segments = 0, live = 0;
+  size_t live_commits = 0;  ///< of those live batches
   uint64_t resealed = 0;
 };
 

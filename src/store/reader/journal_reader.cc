@@ -111,7 +111,11 @@ Status JournalReader::ReadExactly(uint64_t position, std::span<std::byte> out) c
 /// A megabyte of the ring at a time: one system call for thousands of small records.
 class JournalReader::Window {
  public:
-  Window(const JournalReader& journal, uint64_t end) : journal_(journal), end_(end) {}
+  Window(JournalReader* journal, uint64_t end) : journal_(*journal), buffer_(journal->window_), end_(end) {}
+  /// A follower reads a few KiB a hundred times a second: that much is not given back each time.
+  ~Window() {
+    if (buffer_.size() > kKeptBytes) std::vector<std::byte>().swap(buffer_);
+  }
 
   /// Bytes [position, position + bytes), which must not cross the ring's end. Valid until the next call.
   Result<std::span<const std::byte>> At(uint64_t position, uint64_t bytes) {
@@ -129,17 +133,18 @@ class JournalReader::Window {
   }
 
  private:
+  static constexpr size_t kKeptBytes = 64 << 10;
   const JournalReader& journal_;
+  std::vector<std::byte>& buffer_;
   const uint64_t end_;
-  std::vector<std::byte> buffer_;
   uint64_t begin_ = 0, filled_ = 0;
 };
 
 class JournalReader::Parser {
  public:
-  Parser(const JournalReader& journal, uint64_t to, uint64_t after_sequence, JournalDelta* delta)
+  Parser(JournalReader* journal, uint64_t to, uint64_t after_sequence, JournalDelta* delta)
       : window_(journal, to),
-        ring_bytes_(journal.ring_bytes_),
+        ring_bytes_(journal->ring_bytes_),
         to_(to),
         after_(after_sequence),
         delta_(delta) {}
@@ -228,6 +233,13 @@ class JournalReader::Parser {
     TDBG_ASSIGN_OR_RETURN(const format::SummariesView view, format::DecodeSummaries(payload));
     JournalDelta::Columns& c = delta_->columns;
     const uint64_t histogram_base = c.histograms.size();
+    // Column by column they would grow five times each for the usual batch, which is one record.
+    if (const size_t rows = c.tensor.size() + view.row_count; rows > c.tensor.capacity()) {
+      const size_t room = std::max(rows, 2 * c.tensor.capacity());
+#define TDBG_COLUMN(name, type) c.name.reserve(room);
+      TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+    }
     for (uint32_t i = 0; i < view.row_count; ++i) {
       const auto row = base::Load<format::SummaryRow>(view.rows.data() + i * sizeof(format::SummaryRow));
       c.tensor.push_back(row.tensor);
@@ -354,8 +366,8 @@ class JournalReader::Parser {
   bool damaged_since_commit_ = false;
 };
 
-Status JournalReader::Read(uint64_t from, uint64_t to, uint64_t after_sequence, JournalDelta* delta) const {
-  return Parser(*this, to, after_sequence, delta).Run(from);
+Status JournalReader::Read(uint64_t from, uint64_t to, uint64_t after_sequence, JournalDelta* delta) {
+  return Parser(this, to, after_sequence, delta).Run(from);
 }
 
 Result<RawValue> JournalReader::ReadRaw(uint64_t position, uint64_t sequence) const {

@@ -67,7 +67,7 @@ class JournalReader {
   /// Records of [from, to) whose sequence is greater than `after_sequence`. Raw bytes are not read, only
   /// their headers. The caller takes another snapshot afterwards: what lies before its sealed_pos may have
   /// been overwritten while it was read, and then the whole delta is to be thrown away.
-  Status Read(uint64_t from, uint64_t to, uint64_t after_sequence, JournalDelta* delta) const;
+  Status Read(uint64_t from, uint64_t to, uint64_t after_sequence, JournalDelta* delta);
   /// Reads the raw tensor at `position` and verifies it, without looking at sealed_pos.
   Result<RawValue> ReadRaw(uint64_t position, uint64_t sequence) const;
 
@@ -84,6 +84,7 @@ class JournalReader {
   std::string path_;
   std::unique_ptr<base::ReadableFile> file_;
   uint64_t file_bytes_ = 0, ring_bytes_ = 0, writer_id_ = 0, inode_ = 0, device_ = 0;
+  std::vector<std::byte> window_;  // what Read reads through
   alignas(8) std::byte page_[format::kJournalHeaderBytes] = {};
 };
 

@@ -74,17 +74,16 @@ void WorkerState::BringUpToDate(IndexProgress* progress, Index* index, FromSegme
     index->CutTail();
     for (; progress->segments < segments.size(); ++progress->segments) from_segment(progress->segments);
     index->Seal();
-    progress->live = 0;
+    progress->live = progress->live_commits = 0;
     progress->resealed = resealed;
   }
   const auto& live_batches = live.batches();
-  if (progress->live == live_batches.size()) return;
-  size_t commit = commits().sealed();
-  for (size_t i = 0; i < live_batches.size(); ++i) {
-    if (i >= progress->live) from_live(i, live_batches[i], commit);
-    commit += live_batches[i].commit_count();
+  const size_t sealed = commits().sealed();
+  for (; progress->live < live_batches.size(); ++progress->live) {
+    const LiveBatch& batch = live_batches[progress->live];
+    from_live(progress->live, batch, sealed + progress->live_commits);
+    progress->live_commits += batch.commit_count();
   }
-  progress->live = live_batches.size();
 }
 
 void WorkerState::EnsureBatches() {
@@ -246,15 +245,19 @@ void WorkerState::EachSourceOf(int64_t global_step, FromSegment from_segment, Fr
     last = segment;
   }
   if (at < all.sealed() || at == all.size() || all.StepOf(at) != global_step) return;
-  size_t commit = all.sealed(), i = 0;
-  for (const LiveBatch& batch : live.batches()) {
-    const auto& there = batch.delta.commits;
-    if (there[batch.first_commit].commit.global_step <= global_step &&
-        global_step <= there.back().commit.global_step) {
-      from_live(i, batch, commit);
-    }
-    commit += batch.commit_count();
-    ++i;
+  // Looked for, not walked to: while a run is followed there are hundreds of batches, in no cache.
+  const auto& live_batches = live.batches();
+  const auto first = std::partition_point(live_batches.begin(), live_batches.end(), [&](const auto& batch) {
+    return batch.delta.commits.back().commit.global_step < global_step;
+  });
+  for (auto batch = first; batch != live_batches.end(); ++batch) {
+    const auto here = std::span(batch->delta.commits).subspan(batch->first_commit);
+    if (here.front().commit.global_step > global_step) return;
+    const auto found = std::partition_point(
+        here.begin(), here.end(), [&](const auto& end) { return end.commit.global_step < global_step; });
+    if (batch == first) at -= static_cast<size_t>(found - here.begin());
+    from_live(static_cast<size_t>(batch - live_batches.begin()), *batch, at);
+    at += batch->commit_count();
   }
 }
 
