@@ -1,59 +1,20 @@
 #include "capture/recorder.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
-#include "capture/openmp_team.h"
+#include "capture/lane.h"
 #include "plan/more_group.h"
-#include "stats/floating_point_mode.h"
 
 namespace tdbg::capture {
 namespace {
 
 constexpr uint64_t kSummaryGroup = 1;
-constexpr int64_t kHistogramFrom = 256;  // elements; smaller tensors' values can be kept instead
 // Histogram offsets are 32 bits, and a step's scratch must stay within the memory that was announced.
 constexpr size_t kFlushHistogramsAt = 8u << 20;
-// Rows go to the sink while they are in the first-level cache (43 KiB). 2,400 of them at once would put 400
-// KiB of ours where the training had its own, and be read from the second level twice.
-constexpr size_t kFlushRowsAt = 256;
 constexpr uint64_t kPendingRawLimit = 8u << 20;
-constexpr int kMostLanes = 16;  // memory's speed is reached before that, and each has 350 KiB of scratch
-// What a thread takes at a time: 20 us of work, against 0.1 us for taking it.
-constexpr uint64_t kShareBytes = 128u << 10;
 
 format::SubKey KeyOf(Place place) { return {place.sub, static_cast<format::Point>(place.point)}; }
-
-}  // namespace
-
-struct Recorder::Lane {
-  Summarizer summarizer;
-  Histogram histogram;
-  std::vector<uint8_t> bytes;
-};
-
-namespace {
-
-/// Asks for the beginnings of the tensors that come next while one is being summed. Nothing of them is in a
-/// cache when a step ends, and what the processor fetches ahead by itself it finds out anew in each.
-class MemoryAhead {
- public:
-  bool wants_more() const { return asked_ < kMost; }
-  void Ask(const void* data, uint64_t bytes) {
-    const auto* line = static_cast<const char*>(data);
-    const auto* const end = line + std::min(bytes, kMost);
-    for (; line < end; line += kLine) __builtin_prefetch(line);
-    asked_ += std::min(bytes, kMost);
-  }
-  /// One of `bytes` is done. The first was not asked for.
-  void Had(uint64_t bytes) { asked_ -= std::min(asked_, std::min(bytes, kMost)); }
-
- private:
-  static constexpr uint64_t kMost = 8192;
-  static constexpr uint64_t kLine = 64;
-  uint64_t asked_ = 0;
-};
 
 }  // namespace
 
@@ -76,12 +37,6 @@ Recorder::Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options)
 }
 
 Recorder::~Recorder() = default;
-
-void Recorder::ShareThreads(int threads) {
-  const int lanes = OpenMpTeam::Available() ? std::clamp(threads, 1, kMostLanes) : 1;
-  while (static_cast<int>(lanes_.size()) < lanes) lanes_.push_back(std::make_unique<Lane>());
-  lanes_.resize(static_cast<size_t>(lanes));
-}
 
 bool Recorder::BeginStep(ModeKey mode) {
   if (state_ != State::kBetween) {
@@ -143,30 +98,22 @@ bool Recorder::HasStatisticsOrTold(Id id, DType dtype) {
   return false;
 }
 
-void Recorder::FillRow(Lane* lane, Id id, const Tensor& tensor, const TensorView& view, Place place,
-                       format::SummaryRow* row) {
-  Summary summary;
-  const bool histogram = tensor.histogram && view.element_count() >= kHistogramFrom;
-  // Types without statistics were sorted out before.
-  (void)lane->summarizer.Summarize(view, &summary, histogram ? &lane->histogram : nullptr);
-  *row = format::ToRow(id, KeyOf(place), summary);
-  if (!histogram) return;
-  const size_t before = lane->bytes.size();
-  EncodeHistogram(lane->histogram, &lane->bytes);
-  row->histogram_offset = static_cast<uint32_t>(before);
-  row->histogram_bytes = static_cast<uint32_t>(lane->bytes.size() - before);
-}
-
 void Recorder::Put(Id id, const TensorView& view, Place place_given) {
   if (id >= tensors_.size() || tensors_[id].scalar) return;
   const Place place = Settle(place_given);
   if (WantsSummary(id, view.dtype)) {
     Announce(&tensors_[id]);
-    Lane* lane = lanes_[0].get();
-    lane->bytes.swap(histograms_);
-    FillRow(lane, id, tensors_[id], view, place, &rows_.emplace_back());
-    lane->bytes.swap(histograms_);
     ++counters_.summaries;
+    rows_.emplace_back();
+    if (Shares(view.byte_count()) && view.is_contiguous()) {
+      AddPieces(id, view, rows_.size() - 1);
+      FillShared(place);
+    } else {
+      Lane* lane = lanes_[0].get();
+      lane->bytes.swap(histograms_);
+      FillRow(lane, id, view, place, &rows_.back());
+      lane->bytes.swap(histograms_);
+    }
     FlushRowsIfMany();
   }
   if (unit_statistics_ != nullptr) Derive(id, view, place);
@@ -256,72 +203,6 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     } else if (state_ == State::kBetween && (t.raw_groups != 0 || t.always)) {
       KeepForNextStep(ids[i], view, place);  // it must outlive the call
     }
-  }
-}
-
-void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place,
-                        uint64_t bytes) {
-  counters_.summaries += work_.size();
-  const auto fill = [&](Lane* lane, size_t begin, size_t end, format::SummaryRow* row) {
-    MemoryAhead ahead;
-    size_t next = begin;
-    for (size_t k = begin; k < end; ++k) {
-      for (next = std::max(next, k + 1); next < end && ahead.wants_more(); ++next) {
-        ahead.Ask(data[work_[next]], tensors_[ids[work_[next]]].bytes);
-      }
-      const uint32_t i = work_[k];
-      const Tensor& t = tensors_[ids[i]];
-      FillRow(lane, ids[i], t, {data[i], t.dtype, {&t.elements, 1}, {}}, place, row++);
-      ahead.Had(t.bytes);
-    }
-  };
-  if (lanes_.size() == 1 || bytes < options_.parallel_from_bytes || work_.size() == 1) {
-    const stats::FloatingPointMode once(true);
-    Lane* lane = lanes_[0].get();
-    for (size_t begin = 0; begin < work_.size();) {
-      const size_t first = rows_.size();
-      const size_t room = first < kFlushRowsAt ? kFlushRowsAt - first : kFlushRowsAt;
-      const size_t end = std::min(begin + room, work_.size());
-      rows_.resize(first + (end - begin));
-      lane->bytes.swap(histograms_);
-      fill(lane, begin, end, &rows_[first]);
-      lane->bytes.swap(histograms_);
-      begin = end;
-      FlushRowsIfMany();
-    }
-  } else {
-    const size_t first = rows_.size();
-    rows_.resize(first + work_.size());
-    std::atomic<size_t> next{0};
-    std::vector<uint8_t> lane_of(work_.size());
-    std::vector<uint32_t> shares;  // ends of runs of about kShareBytes
-    uint64_t run = 0;
-    for (size_t k = 0; k < work_.size(); ++k) {
-      run += tensors_[ids[work_[k]]].bytes;
-      if (run < kShareBytes && k + 1 < work_.size()) continue;
-      shares.push_back(static_cast<uint32_t>(k + 1));
-      run = 0;
-    }
-    for (auto& lane : lanes_) lane->bytes.clear();
-    OpenMpTeam::Run(static_cast<int>(lanes_.size()), [&](int lane) {
-      const stats::FloatingPointMode once(true);
-      for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
-        const size_t begin = s == 0 ? 0 : shares[s - 1];
-        fill(lanes_[static_cast<size_t>(lane)].get(), begin, shares[s], &rows_[first + begin]);
-        std::fill(lane_of.begin() + begin, lane_of.begin() + shares[s], static_cast<uint8_t>(lane));
-      }
-    });
-    // Rows are in the order they were given, whoever made them; each thread's bytes follow one another.
-    std::vector<uint32_t> offset_of(lanes_.size());
-    for (size_t l = 0; l < lanes_.size(); ++l) {
-      offset_of[l] = static_cast<uint32_t>(histograms_.size());
-      histograms_.insert(histograms_.end(), lanes_[l]->bytes.begin(), lanes_[l]->bytes.end());
-    }
-    for (size_t k = 0; k < work_.size(); ++k) {
-      format::SummaryRow& row = rows_[first + k];
-      if (row.histogram_bytes != 0) row.histogram_offset += offset_of[lane_of[k]];
-    }
-    FlushRowsIfMany();
   }
 }
 

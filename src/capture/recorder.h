@@ -31,7 +31,7 @@ struct RecorderOptions {
 
 /// Run's calls without locks, files and processes; their meaning is documented in tdbg/run.h.
 ///
-/// Owns its scratch memory: 168 bytes for each of 256 tensors (where threads share a batch, of all),
+/// Owns its scratch memory: 168 bytes for each of 256 tensors (where threads share a batch, 210 of all),
 /// histograms of one step, and 256 KiB per thread.
 /// \threadsafety One thread at a time. Borrows the sink.
 class Recorder {
@@ -77,6 +77,10 @@ class Recorder {
   const Run::Counters& counters() const { return counters_; }
 
  private:
+  // Rows go to the sink while they are in the first-level cache (43 KiB). 2,400 of them at once would put 400
+  // KiB of ours where the training had its own, and be read from the second level twice.
+  static constexpr size_t kFlushRowsAt = 256;
+
   enum class State : uint8_t { kBetween, kOpen, kEnd };
   struct Derived {
     Statistic statistic;
@@ -113,6 +117,17 @@ class Recorder {
   static_assert(sizeof(Tensor) <= 64);
   struct Lane;  // what one thread needs to make rows
   struct PendingRaw;
+  /// What one thread of several takes at once: a tensor, or a part of a large one.
+  struct Piece {
+    static constexpr uint32_t kWhole = ~uint32_t{0};
+    const void* data;
+    int64_t elements;
+    Id id;
+    uint32_t row;   // in rows_
+    uint32_t part;  // counted through all tensors that are cut; kWhole: this one is not
+    DType dtype;
+    uint64_t bytes() const { return static_cast<uint64_t>(elements) * ItemSize(dtype); }
+  };
   struct DerivedRow {
     Id id;
     Place place;
@@ -132,9 +147,15 @@ class Recorder {
   void Derive(Id id, const TensorView& view, Place place);
   void AddDerivedRow(const Derived& derived, const StatisticValue& value, Place place);
   void KeepForNextStep(Id id, const TensorView& view, Place place);
-  static void FillRow(Lane* lane, Id id, const Tensor& tensor, const TensorView& view, Place place,
-                      format::SummaryRow* row);
+  void FillRow(Lane* lane, Id id, const TensorView& view, Place place, format::SummaryRow* row) const;
+  static void AddHistogram(std::span<const HistogramBucket> histogram, format::SummaryRow* row,
+                           std::vector<uint8_t>* bytes);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
+  bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
+  /// \pre The view is contiguous.
+  void AddPieces(Id id, const TensorView& view, size_t row);
+  /// The rows of all pieces_.
+  void FillShared(Place place);
   void PutRaw(Id id, const TensorView& view, Place place);
   void FlushRows();
   void FlushRowsIfMany();
@@ -177,6 +198,8 @@ class Recorder {
   std::vector<PendingRaw> pending_raw_;
   uint64_t pending_raw_bytes_ = 0;
   std::vector<uint32_t> work_;  // indices of a batch that get a row
+  std::vector<Piece> pieces_;
+  uint32_t parts_ = 0;  // pieces_ that are parts
   std::vector<std::unique_ptr<Lane>> lanes_;
   Run::Counters counters_;
 };

@@ -506,6 +506,61 @@ TEST_F(RecorderTest, ATeamMakesTheSameRowsInTheSameOrder) {
   }
 }
 
+TEST_F(RecorderTest, ATeamCutsLargeTensorsAndItsSizeIsOfNoConsequence) {
+  if (!OpenMpTeam::Available()) GTEST_SKIP() << "no libgomp in this process";
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0.5f, 1);
+  std::vector<float> large(700'001), small(300, 2.0f), inf_at_the_end(200'000, 1.0f);
+  for (float& x : large) x = std::max(normal(random), 0.0f);
+  inf_at_the_end.back() = std::numeric_limits<float>::infinity();
+  std::vector<double> wide(300'000, 1e100);
+  wide.back() = -1e100;
+  const auto record = [&](int threads) {
+    sink_ = FakeSink();
+    Start(plan::Plan::Default(), {.parallel_from_bytes = 1});
+    recorder_->ShareThreads(threads);
+    const auto a = Define("a", "weight", {700'001}), b = Define("b", "weight", {300});
+    const auto c = Define("c", "weight", {200'000}), d = Define("d", "weight", {700'001});
+    const auto e = Define("e", "weight", {300'000}, DType::kFloat64);
+    Step(ModeKey::kTrain, [&] {
+      const std::vector<Recorder::Id> ids{a, b, c};
+      const std::vector<const void*> data{large.data(), small.data(), inf_at_the_end.data()};
+      recorder_->PutMany(ids, data, {});
+      PutFloats(d, large);
+      const int64_t elements = 300'000;
+      recorder_->Put(e, {wide.data(), DType::kFloat64, {&elements, 1}, {}}, {});
+    });
+    return std::pair(sink_.summaries, sink_.histogram_of);
+  };
+  const auto alone = record(1), two = record(2), four = record(4);
+  ASSERT_EQ(alone.first.size(), 5u);
+  ASSERT_EQ(two.first.size(), 5u);
+  EXPECT_EQ(two.second, alone.second) << "histograms are exact";
+  EXPECT_EQ(four.second, alone.second);
+  for (size_t i = 0; i < 5; ++i) {
+    SCOPED_TRACE(i);
+    const format::SummaryRow &x = alone.first[i], &y = two.first[i], &z = four.first[i];
+    EXPECT_EQ(y.tensor, x.tensor);
+    EXPECT_EQ(y.count, x.count);
+    EXPECT_EQ(y.zero_count, x.zero_count);
+    EXPECT_EQ(y.pos_inf_count, x.pos_inf_count);
+    EXPECT_EQ(y.min, x.min);
+    EXPECT_EQ(y.max, x.max);
+    EXPECT_EQ(y.abs_min, x.abs_min);
+    EXPECT_NEAR(y.mean, x.mean, 1e-7 * std::abs(x.mean));
+    EXPECT_NEAR(y.variance, x.variance, 1e-6 * x.variance);
+    EXPECT_NEAR(y.l2, x.l2, 1e-7 * x.l2);
+    EXPECT_TRUE(y.m4 == x.m4 || std::abs(y.m4 - x.m4) < 1e-6 * x.m4) << y.m4 << " for " << x.m4;
+    EXPECT_EQ(z.mean, y.mean);
+    EXPECT_EQ(z.variance, y.variance);
+    EXPECT_EQ(z.m4, y.m4);
+    EXPECT_EQ(z.l1, y.l1);
+  }
+  EXPECT_EQ(two.first[2].pos_inf_count, 1u);
+  EXPECT_EQ(two.first[4].variance, alone.first[4].variance) << "float64 is left whole";
+  EXPECT_EQ(two.first[4].m4, alone.first[4].m4);
+}
+
 TEST_F(RecorderTest, WhatIsPutBetweenStepsBelongsToTheNext) {
   Start(PlanWithRaw("losses", 2));
   const auto loss = Define("loss", "loss", {1});

@@ -1,0 +1,198 @@
+// Rows of a batch: by the calling thread alone, or shared by the threads of its OpenMP team.
+#include <algorithm>
+#include <atomic>
+
+#include "capture/lane.h"
+#include "capture/openmp_team.h"
+#include "capture/recorder.h"
+#include "stats/floating_point_mode.h"
+
+namespace tdbg::capture {
+namespace {
+
+constexpr int64_t kHistogramFrom = 256;  // elements; smaller tensors' values can be kept instead
+constexpr int kMostLanes = 16;  // memory's speed is reached before that, and each has 350 KiB of scratch
+// What a thread takes at a time: 20 us of work, against 0.1 us for taking it.
+constexpr uint64_t kShareBytes = 128u << 10;
+// A tensor of more is cut into pieces of this many, whoever takes them: its statistics are the same for any
+// number of threads but one.
+constexpr int64_t kPieceElements = 128 << 10;
+
+format::SummaryRow RowOf(Run::Id id, Place place, const Summary& summary) {
+  return format::ToRow(id, {place.sub, static_cast<format::Point>(place.point)}, summary);
+}
+
+/// Asks for the beginnings of the tensors that come next while one is being summed. Nothing of them is in a
+/// cache when a step ends, and what the processor fetches ahead by itself it finds out anew in each.
+class MemoryAhead {
+ public:
+  bool wants_more() const { return asked_ < kMost; }
+  void Ask(const void* data, uint64_t bytes) {
+    const auto* line = static_cast<const char*>(data);
+    const auto* const end = line + std::min(bytes, kMost);
+    for (; line < end; line += kLine) __builtin_prefetch(line);
+    asked_ += std::min(bytes, kMost);
+  }
+  /// One of `bytes` is done. The first was not asked for.
+  void Had(uint64_t bytes) { asked_ -= std::min(asked_, std::min(bytes, kMost)); }
+
+ private:
+  static constexpr uint64_t kMost = 8192;
+  static constexpr uint64_t kLine = 64;
+  uint64_t asked_ = 0;
+};
+
+/// work(k) for each k of [begin, end), the memory of those that come next being asked for meanwhile.
+/// memory_of(k): {where its values lie, bytes}.
+template <typename MemoryOf, typename Work>
+void EachWithMemoryAhead(size_t begin, size_t end, MemoryOf memory_of, Work work) {
+  MemoryAhead ahead;
+  size_t next = begin;
+  for (size_t k = begin; k < end; ++k) {
+    for (next = std::max(next, k + 1); next < end && ahead.wants_more(); ++next) {
+      const auto [data, bytes] = memory_of(next);
+      ahead.Ask(data, bytes);
+    }
+    work(k);
+    ahead.Had(memory_of(k).second);
+  }
+}
+
+}  // namespace
+
+void Recorder::ShareThreads(int threads) {
+  const int lanes = OpenMpTeam::Available() ? std::clamp(threads, 1, kMostLanes) : 1;
+  while (static_cast<int>(lanes_.size()) < lanes) lanes_.push_back(std::make_unique<Lane>());
+  lanes_.resize(static_cast<size_t>(lanes));
+}
+
+void Recorder::FillRow(Lane* lane, Id id, const TensorView& view, Place place,
+                       format::SummaryRow* row) const {
+  Summary summary;
+  const bool histogram = tensors_[id].histogram && view.element_count() >= kHistogramFrom;
+  // Types without statistics were sorted out before.
+  (void)lane->summarizer.Summarize(view, &summary, histogram ? &lane->histogram : nullptr);
+  *row = RowOf(id, place, summary);
+  if (histogram) AddHistogram(lane->histogram, row, &lane->bytes);
+}
+
+void Recorder::AddHistogram(std::span<const HistogramBucket> histogram, format::SummaryRow* row,
+                            std::vector<uint8_t>* bytes) {
+  const size_t before = bytes->size();
+  EncodeHistogram(histogram, bytes);
+  row->histogram_offset = static_cast<uint32_t>(before);
+  row->histogram_bytes = static_cast<uint32_t>(bytes->size() - before);
+}
+
+void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place,
+                        uint64_t bytes) {
+  counters_.summaries += work_.size();
+  const auto view_of = [&](size_t k) {
+    const uint32_t i = work_[k];
+    const Tensor& t = tensors_[ids[i]];
+    return TensorView{data[i], t.dtype, {&t.elements, 1}, {}};
+  };
+  if (Shares(bytes)) {
+    const size_t first = rows_.size();
+    rows_.resize(first + work_.size());
+    for (size_t k = 0; k < work_.size(); ++k) AddPieces(ids[work_[k]], view_of(k), first + k);
+    FillShared(place);
+    FlushRowsIfMany();
+    return;
+  }
+  const stats::FloatingPointMode once(true);
+  Lane* lane = lanes_[0].get();
+  for (size_t begin = 0; begin < work_.size();) {
+    const size_t first = rows_.size();
+    const size_t room = first < kFlushRowsAt ? kFlushRowsAt - first : kFlushRowsAt;
+    const size_t end = std::min(begin + room, work_.size());
+    rows_.resize(first + (end - begin));
+    lane->bytes.swap(histograms_);
+    EachWithMemoryAhead(
+        begin, end, [&](size_t k) { return std::pair(data[work_[k]], tensors_[ids[work_[k]]].bytes); },
+        [&](size_t k) { FillRow(lane, ids[work_[k]], view_of(k), place, &rows_[first + (k - begin)]); });
+    lane->bytes.swap(histograms_);
+    begin = end;
+    FlushRowsIfMany();
+  }
+}
+
+void Recorder::AddPieces(Id id, const TensorView& view, size_t row) {
+  const int64_t elements = view.element_count();
+  // Sums of float64 may leave its range: the Summarizer knows what to do then, a merge does not.
+  const bool cut = elements > kPieceElements && view.dtype != DType::kFloat64;
+  const int64_t each = cut ? kPieceElements : elements;
+  int64_t from = 0;
+  do {
+    const auto* const data =
+        static_cast<const std::byte*>(view.data) + static_cast<size_t>(from) * ItemSize(view.dtype);
+    const uint32_t part = cut ? parts_++ : Piece::kWhole;
+    pieces_.push_back(
+        {data, std::min(each, elements - from), id, static_cast<uint32_t>(row), part, view.dtype});
+    from += each;
+  } while (from < elements);
+}
+
+void Recorder::FillShared(Place place) {
+  struct Part {
+    Summary summary;
+    Histogram histogram;
+  };
+  std::vector<Part> parts(std::exchange(parts_, 0));
+  std::vector<uint8_t> lane_of(pieces_.size());
+  std::vector<uint32_t> shares;  // ends of runs of about kShareBytes
+  uint64_t run = 0;
+  for (size_t k = 0; k < pieces_.size(); ++k) {
+    run += pieces_[k].bytes();
+    if (run < kShareBytes && k + 1 < pieces_.size()) continue;
+    shares.push_back(static_cast<uint32_t>(k + 1));
+    run = 0;
+  }
+  for (auto& lane : lanes_) lane->bytes.clear();
+
+  std::atomic<size_t> next{0};
+  OpenMpTeam::Run(static_cast<int>(lanes_.size()), [&](int number) {
+    const stats::FloatingPointMode once(true);
+    Lane* const lane = lanes_[static_cast<size_t>(number)].get();
+    const auto memory_of = [&](size_t k) { return std::pair(pieces_[k].data, pieces_[k].bytes()); };
+    const auto fill = [&](size_t k) {
+      const Piece& piece = pieces_[k];
+      const TensorView view{piece.data, piece.dtype, {&piece.elements, 1}, {}};
+      lane_of[k] = static_cast<uint8_t>(number);
+      if (piece.part == Piece::kWhole) return FillRow(lane, piece.id, view, place, &rows_[piece.row]);
+      Part& part = parts[piece.part];
+      (void)lane->summarizer.Summarize(view, &part.summary,
+                                       tensors_[piece.id].histogram ? &part.histogram : nullptr);
+    };
+    for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
+      EachWithMemoryAhead(s == 0 ? 0 : shares[s - 1], shares[s], memory_of, fill);
+    }
+  });
+
+  // Rows are in the order they were given, whoever made them; each thread's bytes follow one another.
+  std::vector<uint32_t> offset_of(lanes_.size());
+  for (size_t l = 0; l < lanes_.size(); ++l) {
+    offset_of[l] = static_cast<uint32_t>(histograms_.size());
+    histograms_.insert(histograms_.end(), lanes_[l]->bytes.begin(), lanes_[l]->bytes.end());
+  }
+  for (size_t k = 0; k < pieces_.size();) {
+    const Piece& piece = pieces_[k];
+    format::SummaryRow& row = rows_[piece.row];
+    if (piece.part == Piece::kWhole) {
+      if (row.histogram_bytes != 0) row.histogram_offset += offset_of[lane_of[k]];
+      ++k;
+      continue;
+    }
+    Part whole = std::move(parts[piece.part]);
+    for (++k; k < pieces_.size() && pieces_[k].row == piece.row; ++k) {
+      const Part& part = parts[pieces_[k].part];
+      whole.summary = Merge(whole.summary, part.summary);
+      whole.histogram = MergeHistograms(whole.histogram, part.histogram);
+    }
+    row = RowOf(piece.id, place, whole.summary);
+    if (tensors_[piece.id].histogram) AddHistogram(whole.histogram, &row, &histograms_);
+  }
+  pieces_.clear();
+}
+
+}  // namespace tdbg::capture

@@ -1,0 +1,18 @@
+// What one thread needs to make rows of statistics.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "capture/recorder.h"
+#include "tdbg/summary.h"
+
+namespace tdbg::capture {
+
+struct Recorder::Lane {
+  Summarizer summarizer;
+  Histogram histogram;
+  std::vector<uint8_t> bytes;  // encoded histograms, one behind the other
+};
+
+}  // namespace tdbg::capture
