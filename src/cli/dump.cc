@@ -5,18 +5,36 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "cli/command.h"
 #include "cli/dump_events.h"
 #include "cli/exit_codes.h"
+#include "cli/run_path.h"
 
 namespace tdbg::cli {
 namespace {
 
+// Whoever names a run wants its bytes, and cannot know where they lie.
+Status RefuseDirectory(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return OkStatus();
+  std::string example;
+  for (std::filesystem::recursive_directory_iterator at(path, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name != "journal" && !(name.ends_with(".safetensors") && name[0] != '.')) continue;
+    example = at->path().string();
+    break;
+  }
+  return InvalidArgument(path + " is a directory; dump takes one file" +
+                         (example.empty() ? std::string() : ", such as " + ShellWord(example)));
+}
+
 class DumpCommand : public Command {
  public:
   std::string name() const override { return "dump"; }
-  std::string help() const override { return "every field of a segment or journal, for people who doubt"; }
+  std::string help() const override { return "every field of a segment, a journal or an event file"; }
   void Define(CLI::App& app) override {
     app.add_option(
            "FILE", file_,
@@ -27,6 +45,7 @@ class DumpCommand : public Command {
   }
 
   Result<int> Run() override {
+    TDBG_RETURN_IF_ERROR(RefuseDirectory(file_));
     store::DumpOptions options;
     options.json = json_;
     options.max_rows = rows_;

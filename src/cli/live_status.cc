@@ -12,6 +12,8 @@ namespace {
 
 // Shorter, and the number flickers with every step that takes a little longer.
 constexpr int64_t kRateWindowNanos = 2'000'000'000;
+// A pause that people want to know of: a hanging data loader looks like a slow step otherwise.
+constexpr int64_t kPauseNanos = 10'000'000'000;
 
 std::string_view StateWord(rules::RuleState state) {
   switch (state) {
@@ -55,8 +57,16 @@ std::string LiveStatus::Line(int64_t monotonic_nanos) {
     rate_nanos_ = monotonic_nanos;
     steps_at_rate_ = steps_seen_;
   }
+  if (change_nanos_ == 0 || steps_at_change_ != steps_seen_) {
+    steps_at_change_ = steps_seen_;
+    change_nanos_ = monotonic_nanos;
+  }
+  const int64_t pause_nanos = monotonic_nanos - change_nanos_;
   std::string line = fmt::format(" tdbg  step {}", global_step_);
-  if (steps_per_second_ > 0) line += fmt::format("  {:.1f} steps/s", steps_per_second_);
+  if (pause_nanos >= kPauseNanos)
+    line += fmt::format("  no step for {} s", pause_nanos / 1'000'000'000);
+  else if (steps_per_second_ > 0)
+    line += fmt::format("  {:.1f} steps/s", steps_per_second_);
   if (!std::isnan(loss_)) line += fmt::format("  loss {:.4g}", loss_);
   line += "  " + base::FormatBytes(bytes_);
   for (const auto& [name, state] : rules_) line += fmt::format("  {}: {}", name, StateWord(state));

@@ -16,7 +16,8 @@ namespace tdbg::cli {
 class LiveStatus {
  public:
   void Update(const watch::Progress& progress);
-  /// "step 120  8.3 steps/s  loss 0.412  1.2 MB  VanishingGradient ok  LossNotDecreasing ok"
+  /// "step 120  8.3 steps/s  loss 0.412  1.2 MB  VanishingGradient ok  LossNotDecreasing ok"; where nothing
+  /// came for a while, "step 120  no step for 42 s  loss ...".
   std::string Line(int64_t monotonic_nanos);
 
  private:
@@ -31,6 +32,8 @@ class LiveStatus {
   int64_t rate_nanos_ = 0;  ///< when steps_at_rate_ was looked at
   int64_t steps_at_rate_ = 0;
   double steps_per_second_ = 0;
+  int64_t steps_at_change_ = 0;
+  int64_t change_nanos_ = 0;  ///< when steps_seen_ was first seen to be steps_at_change_
 };
 
 }  // namespace tdbg::cli

@@ -1,6 +1,7 @@
 #include "cli/report.h"
 
 #include <fmt/format.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -52,14 +53,25 @@ Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses)
   return report;
 }
 
+bool IsAlive(const Report& report) { return report.launcher_alive || report.state == RunState::kRunning; }
+
+namespace {
+
+// A signal by its name: 137 is an out-of-memory kill to those only who know the number by heart.
+std::string ExitWords(int exit_code) {
+  const char* const name = exit_code > 128 ? ::sigabbrev_np(exit_code - 128) : nullptr;
+  return fmt::format("exit code {}", exit_code) + (name ? fmt::format(", SIG{}", name) : std::string());
+}
+
+}  // namespace
+
 std::string StateWords(const Report& report) {
-  const bool alive = report.launcher_alive || report.state == RunState::kRunning;
-  if (alive) return report.workers.empty() ? "started" : "running";
+  if (IsAlive(report)) return report.workers.empty() ? "started" : "running";
   if (report.ending && (report.attempts.empty() || report.ending->attempt == report.attempts.back())) {
     const JobEnding& ending = *report.ending;
     if (ending.stop == "requested") return "stopped by " + ending.stopped_by;
     if (ending.stop == "signal") return "interrupted";
-    if (ending.exit_code != 0) return fmt::format("failed (exit code {})", ending.exit_code);
+    if (ending.exit_code != 0) return "failed (" + ExitWords(ending.exit_code) + ")";
     return "completed";
   }
   switch (report.state) {
@@ -136,7 +148,7 @@ Json ReportToJson(const Report& report) {
   json["run"] = report.path;
   json["name"] = report.name;
   json["state"] = StateWords(report);
-  json["alive"] = report.launcher_alive || report.state == RunState::kRunning;
+  json["alive"] = IsAlive(report);
   Json rules = Json::array();
   for (const rules::RuleStatus& status : report.rules) rules.push_back(RuleToJson(status));
   json["rules"] = std::move(rules);

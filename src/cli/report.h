@@ -49,7 +49,10 @@ struct Report {
 /// \param statuses  of a watcher that has just ended; empty: what the run's events say.
 Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses);
 
-/// "running", "stopped by VanishingGradient", "failed (exit code 1)", ...: state and ending in a few words.
+/// Its training or its launcher lives.
+bool IsAlive(const Report& report);
+/// "running", "stopped by VanishingGradient", "failed (exit code 137, SIGKILL)", ...: state and ending in a
+/// few words.
 std::string StateWords(const Report& report);
 /// "mean_abs 3.2e-09 < 1e-07"
 std::string MeasureWords(const rules::Finding& finding);

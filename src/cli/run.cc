@@ -159,6 +159,7 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   options.run_directory = prepared.run_directory;
   options.attempt = prepared.attempt;
   if (config.stop_grace_seconds) options.stop_grace_millis = *config.stop_grace_seconds * 1000;
+  if (!quiet_) options.say = Note;
   if (line.enabled()) {
     options.tick_millis = kDrawMillis;
     options.on_tick = [&] { line.Draw(live.Line(base::SystemClock().MonotonicNanos())); };

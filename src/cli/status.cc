@@ -33,12 +33,17 @@ void PrintText(const Report& report, const Terminal& terminal) {
     fmt::print("RuleConfigurationName  {}\n", Paint(terminal, Colour::kBold, Printable(rule.name)));
     fmt::print("RuleEvaluationStatus   {}\n",
                Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
+    const bool abandoned = rule.state == rules::RuleState::kInProgress && !IsAlive(report);
+    const std::string details = rule.details.empty() && abandoned
+                                    ? "nobody judged the run to its end; judge it with: tdbg check " +
+                                          ShellWord(DisplayPath(report.path))
+                                    : rule.details;
     fmt::print("StatusDetails          {}\n",
-               rule.details.empty() ? "-" : Indented(rule.details, std::string(23, ' ')));
+               details.empty() ? "-" : Indented(details, std::string(23, ' ')));
     fmt::print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
   }
   if (report.rules.empty())
-    fmt::print("no rule was watching; judge the run with: tdbg check {} --rule RULE\n\n",
+    fmt::print("no rule was watching; judge the run with: tdbg check {}\n\n",
                ShellWord(DisplayPath(report.path)));
   for (const watch::ActionOutcome& action : report.actions) {
     fmt::print("action    {}{} for {} at step {}: {}\n", action.action,

@@ -1,5 +1,6 @@
 // The end of `tdbg run`, for a person who wants to know what to do now.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 
@@ -17,9 +18,14 @@ constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
 std::string Steps(int64_t n) { return fmt::format("{} step{}", n, n == 1 ? "" : "s"); }
 
+bool Failed(const Report& report) {
+  return report.ending && report.ending->stop == "none" && report.ending->exit_code != 0;
+}
+
 // What the headline says; the state in brackets only where it adds something.
 std::string Headline(const Report& report, const Terminal& terminal) {
-  const std::string state = " (" + StateWords(report) + ")";
+  const std::string words = StateWords(report);
+  const std::string state = Failed(report) ? "; the command " + words : " (" + words + ")";
   for (const rules::RuleStatus& rule : report.rules) {
     if (rule.state != rules::RuleState::kIssuesFound) continue;
     const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
@@ -102,6 +108,9 @@ std::string Commands(const Report& report) {
                         (*info)->snake_name);
     break;
   }
+  // The rules that watched saw nothing, or could not: the others may.
+  if (text.empty() && report.steps > 0)
+    text += fmt::format("  {:<{}}tdbg check {}\n", "next", kLabelColumns, run);
   text += fmt::format("  {:<{}}tdbg status {}\n", text.empty() ? "next" : "", kLabelColumns, run);
   if (report.tensors > 0) text += fmt::format("  {:<{}}tdbg tensors {}\n", "", kLabelColumns, run);
   return text;
@@ -127,6 +136,11 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
     if (report.workers.size() > 1) captured += fmt::format(", {} workers", report.workers.size());
     text += Labelled("captured", captured);
     text += Labelled("lost", LostWords(report));
+  }
+  if (Failed(report) && report.ending->exit_code == 128 + SIGKILL) {
+    text += Labelled("killed",
+                     "by a SIGKILL that tdbg did not send: most often the kernel's or the container's "
+                     "out-of-memory killer; dmesg, or whoever runs the container, can tell");
   }
   for (const std::string& damage : report.damage) text += Labelled("damaged", Printable(damage));
   for (const ExportOutcome& done : report.exports) {

@@ -62,6 +62,8 @@ class WatchCommand : public Command {
       const uint64_t one = 1;
       (void)!::write(done.get(), &one, sizeof(one));
     });
+    if (!resolved.ok() && !quiet_)
+      fmt::print(stderr, "tdbg: no run at {} yet; waiting for one (ctrl-C ends the waiting)\n", run_);
     LiveLine line(quiet_ ? -1 : STDERR_FILENO);
     bool interrupted = false;
     while (true) {

@@ -124,6 +124,10 @@ void Job::CountInterrupt(bool child_has_it) {
     child_.SignalGroup(SIGINT);
   } else if (interrupts_ == 2) {
     Terminate(SIGTERM, options_.stop_grace_millis);
+    if (options_.say) {
+      options_.say("asked the command to end (SIGTERM); it is killed in " +
+                   std::to_string(options_.stop_grace_millis / 1000) + " s, or by another ctrl-C");
+    }
   } else {
     kill_at_nanos_ = Now();
   }

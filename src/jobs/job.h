@@ -31,6 +31,8 @@ struct JobOptions {
   /// Called about `tick_millis` apart while the command runs; for a live line. 0: never.
   std::function<void()> on_tick;
   int64_t tick_millis = 0;
+  /// One line for whoever pressed ctrl-C and waits. Called in Wait(); empty: nobody is told.
+  std::function<void(const std::string& line)> say;
 };
 
 /// Why a job ended, apart from its exit code.

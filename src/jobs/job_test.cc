@@ -28,8 +28,10 @@ class JobTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  std::unique_ptr<Job> Start(const std::string& script, int64_t grace_millis = 10'000) {
+  std::unique_ptr<Job> Start(const std::string& script, int64_t grace_millis = 10'000,
+                             std::function<void(const std::string&)> say = {}) {
     JobOptions options;
+    options.say = std::move(say);
     options.command = {"sh", "-c", script};
     options.stop_grace_millis = grace_millis;
     options.leftover_grace_millis = 500;
@@ -134,9 +136,11 @@ TEST_F(JobTest, SignalsToTheLauncherAreTheCommands) {
 }
 
 TEST_F(JobTest, TheFirstInterruptIsTheCommandsTheSecondAsksTheThirdKills) {
+  std::vector<std::string> said;
   const auto job = Start(
       "trap 'touch $DIR/first' INT; trap 'touch $DIR/second' TERM; touch $DIR/ready; "
-      "while :; do sleep 0.05; done");
+      "while :; do sleep 0.05; done",
+      10'000, [&said](const std::string& line) { said.push_back(line); });
   WaitFor("ready");
   std::thread presses([&] {
     for (const char* mark : {"first", "second"}) {
@@ -151,6 +155,9 @@ TEST_F(JobTest, TheFirstInterruptIsTheCommandsTheSecondAsksTheThirdKills) {
   EXPECT_TRUE(Exists("second"));
   EXPECT_TRUE(result.killed);
   EXPECT_EQ(result.signal_number, SIGINT);
+  // The grace may be long, and nothing else would be seen of the second press.
+  ASSERT_EQ(said.size(), 1u);
+  EXPECT_NE(said[0].find("killed in 10 s"), std::string::npos) << said[0];
 }
 
 TEST_F(JobTest, ObeysAStopInTheControlFile) {

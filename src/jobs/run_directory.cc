@@ -30,6 +30,20 @@ bool IsInterpreter(std::string_view name) {
   return name == "torchrun" || name == "accelerate" || name == "env" || name == "nice" || name == "time";
 }
 
+bool IsLauncherModule(std::string_view module) {
+  return module == "torch.distributed.run" || module == "torch.distributed.launch" ||
+         module == "accelerate.commands.launch" || IsInterpreter(module.substr(module.rfind('.') + 1));
+}
+
+/// A script's name without its ending; any other name as it is.
+std::string WithoutSuffix(const std::string& name) {
+  for (const std::string_view suffix : {".py", ".sh"}) {
+    if (name.size() > suffix.size() && name.ends_with(suffix))
+      return name.substr(0, name.size() - suffix.size());
+  }
+  return name;
+}
+
 std::string Sanitized(std::string_view name) {
   std::string out;
   for (const char c : name) {
@@ -82,20 +96,23 @@ Status RefuseLivingWorkers(const std::string& directory, base::FileSystem& files
 }  // namespace
 
 std::string CommandName(const std::vector<std::string>& command) {
+  // The first word that can only be a script or a module: what stands before it are launchers, and their
+  // flags' values ("torchrun --nproc_per_node 2 train.py").
   for (size_t i = 0; i < command.size(); ++i) {
     const std::string& word = command[i];
-    if (i > 0 && word == "-m" && i + 1 < command.size()) {
-      if (IsInterpreter(command[i + 1].substr(command[i + 1].rfind('.') + 1))) continue;
-      return Sanitized(command[i + 1]);
-    }
     if (i > 0 && word == "-c") break;
-    if (word.starts_with("-") || word.find('=') != std::string::npos) continue;
-    std::string name = base::BaseName(word);
-    if (IsInterpreter(name)) continue;
-    for (const std::string_view suffix : {".py", ".sh"}) {
-      if (name.size() > suffix.size() && name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+    if (i > 0 && word == "-m" && i + 1 < command.size()) {
+      ++i;
+      if (!IsLauncherModule(command[i])) return Sanitized(command[i]);
+    } else if (!word.starts_with("-")) {
+      const std::string name = base::BaseName(word);
+      if (const std::string script = WithoutSuffix(name); script != name) return Sanitized(script);
     }
-    return Sanitized(name);
+  }
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (i > 0 && command[i] == "-c") break;
+    if (command[i].starts_with("-") || command[i].find('=') != std::string::npos) continue;
+    if (const std::string name = base::BaseName(command[i]); !IsInterpreter(name)) return Sanitized(name);
   }
   return command.empty() ? "run" : Sanitized(base::BaseName(command[0]));
 }
@@ -123,7 +140,9 @@ std::string AbsolutePath(const std::string& path) {
   return text;
 }
 
-Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::FileSystem& files) {
+namespace {
+
+Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& files) {
   PreparedAttempt prepared;
   prepared.run_directory = AbsolutePath(options.run_directory);
   const std::string& directory = prepared.run_directory;
@@ -180,6 +199,19 @@ Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::File
     run.created_wall_nanos = options.wall_nanos;
     TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(directory, format::kRunFile), run.ToJson()));
   }
+  return prepared;
+}
+
+}  // namespace
+
+Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::FileSystem& files) {
+  Result<PreparedAttempt> prepared = LayOut(options, files);
+  if (prepared.ok()) return prepared;
+  const Code code = prepared.status().code();
+  const std::string& message = prepared.status().message();
+  if (code == Code::kResourceExhausted)
+    return Status(code, message + "; free space there, or choose another place with --dir DIR");
+  if (code == Code::kUnavailable) return Status(code, message + "; choose another place with --dir DIR");
   return prepared;
 }
 

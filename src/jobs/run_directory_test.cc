@@ -44,6 +44,12 @@ TEST(CommandName, IsTheScriptsOrModulesAndNeverTheInterpreters) {
   EXPECT_EQ(CommandName({"python", "-m", "pkg.train"}), "pkg.train");
   EXPECT_EQ(CommandName({"python", "-m", "torch.distributed.run"}), "torch.distributed.run");
   EXPECT_EQ(CommandName({"env", "A=1", "python", "x.py"}), "x");
+  EXPECT_EQ(CommandName({"torchrun", "--nproc_per_node", "2", "train.py"}), "train");
+  EXPECT_EQ(CommandName({"torchrun", "--nproc_per_node", "2", "-m", "pkg.train"}), "pkg.train");
+  EXPECT_EQ(CommandName({"accelerate", "launch", "dir/train.py", "--config", "c.py"}), "train");
+  EXPECT_EQ(CommandName({"python", "-m", "torch.distributed.run", "--nnodes", "1", "train.py"}), "train");
+  EXPECT_EQ(CommandName({"uv", "run", "train.py"}), "train");
+  EXPECT_EQ(CommandName({"make", "train"}), "make");
   EXPECT_EQ(CommandName({"./a.out"}), "a.out");
   EXPECT_EQ(CommandName({"python", "-c", "print(1)"}), "python");
   EXPECT_EQ(CommandName({"/opt/übung/größe spiel"}), "gr-e-spiel");

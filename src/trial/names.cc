@@ -1,6 +1,7 @@
 #include "trial/names.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/text.h"
 
@@ -12,6 +13,26 @@ void MergeSorted(const std::vector<std::string>& from, std::vector<std::string>*
     const auto at = std::lower_bound(into->begin(), into->end(), name);
     if (at == into->end() || *at != name) into->insert(at, name);
   }
+}
+
+bool HoldsIgnoringCase(std::string_view text, std::string_view part) {
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+}
+
+/// " 'CrossEntropyLoss_output_0' 'backward_loss'" for "loss"; three at most.
+std::string NamesHolding(std::string_view part, const std::deque<TensorInfo>& infos) {
+  constexpr int kMostNamed = 3;
+  std::string text;
+  int named = 0;
+  for (const TensorInfo& info : infos) {
+    if (part.empty() || info.kind == kStatisticKind || !HoldsIgnoringCase(info.name, part)) continue;
+    if (named++ < kMostNamed) text += " '" + info.name + "'";
+  }
+  if (named > kMostNamed) text += " and " + std::to_string(named - kMostNamed) + " more";
+  return text;
 }
 
 }  // namespace
@@ -74,8 +95,13 @@ Result<uint32_t> TensorTable::Resolve(std::string_view name) const {
   std::string message = "no tensor '" + std::string(name) + "'";
   if (const auto nearest = base::Nearest(name, candidates)) {
     message += ": did you mean '" + *nearest + "'?";
+    return NotFound(std::move(message));
+  }
+  message += " among " + std::to_string(tensors);
+  if (const std::string holding = NamesHolding(name, infos_); !holding.empty()) {
+    message += "; it is part of" + holding;
   } else {
-    message += " among " + std::to_string(tensors);
+    message += "; `tdbg tensors` and Trial.tensor_names() list them";
   }
   return NotFound(std::move(message));
 }

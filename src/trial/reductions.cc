@@ -65,8 +65,7 @@ Status NoSuchReduction(std::string_view name) {
   for (const std::string& r : names) all += " " + r;
   const auto nearest = base::Nearest(name, names);
   return InvalidArgument("no reduction '" + std::string(name) + "'" +
-                         (nearest ? ": did you mean '" + *nearest + "'?" : std::string()) +
-                         " There are:" + all);
+                         (nearest ? ": did you mean '" + *nearest + "'?" : ";") + " there are:" + all);
 }
 
 double Product(const TensorValue& value, bool absolute) {

@@ -97,8 +97,7 @@ Result<const Field*> FieldOf(std::string_view name) {
   }
   const auto nearest = base::Nearest(name, names);
   return InvalidArgument("no field '" + std::string(name) + "'" +
-                         (nearest ? ": did you mean '" + *nearest + "'?" : std::string()) +
-                         " There are:" + all);
+                         (nearest ? ": did you mean '" + *nearest + "'?" : ";") + " there are:" + all);
 }
 
 /// False where only reductions were saved and they do not say it, where the row is damaged, or of a type

@@ -37,6 +37,15 @@ std::string WhatIsThere(const std::string& path) {
   return text;
 }
 
+std::string AttemptsThere(const std::string& path) {
+  std::string text;
+  const auto entries = base::LocalFileSystem().List(path);
+  for (const base::DirEntry& entry : entries.ok() ? *entries : std::vector<base::DirEntry>()) {
+    if (entry.is_directory && base::ParseInt(entry.name)) text += " " + entry.name;
+  }
+  return text.empty() ? "the run has none yet" : "there are:" + text;
+}
+
 }  // namespace
 
 Trial::Trial(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -80,7 +89,7 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
   TDBG_RETURN_IF_ERROR(impl->Refresh().status());
   if (options.attempt >= 0 && impl->attempts.empty()) {
     return NotFound("attempt " + std::to_string(options.attempt) + " is not there (" +
-                    WhatIsThere(impl->path) + "): " + impl->path);
+                    AttemptsThere(impl->path) + "): " + impl->path);
   }
   return std::unique_ptr<Trial>(new Trial(std::move(impl)));
 }

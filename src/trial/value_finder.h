@@ -40,8 +40,12 @@ class ValueFinder {
       names.push_back(slot->info.name);
     }
     const auto nearest = base::Nearest(worker, names);
+    std::string there;
+    for (const std::string& name : names) there += " " + name;
     return NotFound("no worker '" + std::string(worker) + "'" +
-                    (nearest ? ": did you mean '" + *nearest + "'?" : std::string()));
+                    (nearest         ? ": did you mean '" + *nearest + "'?"
+                     : names.empty() ? ": the run has none yet"
+                                     : "; there are:" + there));
   }
 
   /// The workers to ask at a step of the overlay, by rank.

@@ -3,7 +3,9 @@
 import fcntl
 import json
 import os
+import shlex
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -44,6 +46,46 @@ def test_mistyped_flags_are_refused_before_anything_starts(tdbg, arguments, word
     for word in words:
         assert word in message, message
     assert list(tdbg.directory.iterdir()) == []
+
+
+def test_a_name_that_is_not_there_comes_with_those_that_are(tdbg, golden):
+    assert "'gradient/Net_conv1.weight'" in tdbg.fails(NOT_FOUND, "show", golden, "CONV1")
+    assert "tdbg tensors" in tdbg.fails(NOT_FOUND, "show", golden, "zzzzzz")
+    name = "gradient/Net_conv1.weight"
+    assert "there are: worker_0" in tdbg.fails(NOT_FOUND, "show", golden, name, "--worker", "nobody")
+    assert "; there are: count " in tdbg.fails(USAGE, "show", golden, name, "--field", "q")
+    missing = tdbg.fails(NOT_FOUND, "show", golden, name, "--attempt", "7")
+    assert "there are: 0)" in missing and "run.json" not in missing
+
+
+def test_dump_says_what_it_takes(tdbg, golden):
+    message = tdbg.fails(USAGE, "dump", golden)
+    named = shlex.split(message)[-1]
+    assert "directory" in message and tdbg("dump", named).returncode == 0
+    (tdbg.directory / "train.py").write_text("import torch\n")
+    message = tdbg.fails(DAMAGED, "dump", "train.py")
+    assert "neither a journal" in message and "segment" in message
+
+
+def test_watching_what_is_not_there_yet_says_that_it_waits(tdbg):
+    watching = tdbg.start("watch", "soon", stderr=subprocess.PIPE)
+    assert "no run at soon yet; waiting" in watching.stderr.readline()
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=20)
+
+
+def test_a_place_that_cannot_be_written_says_what_to_do(tdbg):
+    (tdbg.directory / "file").write_text("")
+    assert "--dir" in tdbg.fails(REFUSED, "run", "--dir", "file/run", "--", "true")
+    tiny = tdbg.directory / "tiny"
+    tiny.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tiny], capture_output=True).returncode:
+        pytest.skip("a small file system needs root")
+    try:
+        (tiny / "full").write_bytes(b"0" * 65536)
+        assert "free space" in tdbg.fails(REFUSED, "run", "--dir", tiny / "run", "--", "true")
+    finally:
+        subprocess.run(["umount", tiny], check=True)
 
 
 BAD_FILES = [

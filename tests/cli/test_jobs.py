@@ -55,6 +55,24 @@ def test_a_run_that_captured_nothing_says_so_and_why(tdbg):
     assert "tdbg status r" in done.stderr
 
 
+def test_a_command_that_was_killed_says_by_what(tdbg):
+    done = run(tdbg, "import os; os.kill(os.getpid(), 9)")
+    assert done.returncode == 137
+    assert "the command failed (exit code 137, SIGKILL)" in done.stderr and "out-of-memory" in done.stderr
+    assert tdbg.json("status", "r")["state"] == "failed (exit code 137, SIGKILL)"
+    done = run(tdbg, "import sys; sys.exit(5)")
+    assert "the command failed (exit code 5)" in done.stderr and "out-of-memory" not in done.stderr
+
+
+def test_rules_of_a_run_whose_tdbg_died_are_to_be_judged_again(tdbg):
+    job = tdbg.start("run", "--quiet", "--dir", "r", "--", sys.executable, "-c",
+                     "import time; open('ready', 'w').close(); time.sleep(1)")
+    tdbg.wait_for("ready")
+    job.kill()
+    job.wait(20)
+    assert "tdbg check r" in tdbg.ok("status", "r").stdout
+
+
 def test_json_is_the_last_line_behind_the_scripts_output(tdbg):
     done = run(tdbg, "print('theirs')", "--json", "--quiet")
     first, last = done.stdout.splitlines()

@@ -72,6 +72,7 @@ def test_a_healthy_training_is_left_alone(tdbg, script):
                 "40", "-1", timeout=120)
     assert done.returncode == 0, done.stderr
     assert "trained to the end" in done.stdout and "no issue found" in done.stderr
+    assert "tdbg check r\n" in done.stderr  # what did not watch may still see something
     assert tdbg.json("status", "r")["rules"][0]["steps_judged"] == 40
 
 

@@ -370,6 +370,12 @@ Result<std::string> Dump(const std::string& path, const DumpOptions& options) {
     }
   } else {
     auto segment = DumpSegment(file, options.max_rows);
+    if (!segment.ok() && !path.ends_with(".safetensors")) {
+      return Status(
+          segment.status().code(),
+          path + ": neither a journal, a control file, JSON, an event file (*.tfevents) nor a segment (" +
+              segment.status().message() + ")");
+    }
     if (!segment.ok()) return segment.status().Annotate(path);
     document = std::move(*segment);
   }

@@ -1,0 +1,30 @@
+#include "cli/live_status.h"
+
+#include <gtest/gtest.h>
+
+namespace tdbg::cli {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+watch::Progress At(int64_t step) {
+  watch::Progress progress;
+  progress.global_step = step;
+  progress.steps_seen = step + 1;
+  progress.loss = 0.5;
+  return progress;
+}
+
+TEST(LiveStatus, SaysForHowLongNoStepCame) {
+  LiveStatus live;
+  EXPECT_EQ(live.Line(kSecond), " tdbg  waiting for the first step");
+  live.Update(At(3));
+  EXPECT_EQ(live.Line(1 * kSecond).find("no step for"), std::string::npos);
+  EXPECT_EQ(live.Line(9 * kSecond).find("no step for"), std::string::npos);
+  EXPECT_NE(live.Line(43 * kSecond).find("step 3  no step for 42 s  loss 0.5"), std::string::npos);
+  live.Update(At(4));
+  EXPECT_EQ(live.Line(44 * kSecond).find("no step for"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tdbg::cli
