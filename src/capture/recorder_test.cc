@@ -4,107 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 #include <random>
 
 #include "capture/openmp_team.h"
+#include "capture/testing.h"
 
 namespace tdbg::capture {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-class FakeSink : public Sink {
- public:
-  void AppendTensorDef(const format::TensorDef& def) override { defs.push_back(def); }
-  void AppendSummaries(int64_t, std::span<const format::SummaryRow> rows,
-                       std::span<const uint8_t> histograms) override {
-    log.push_back("summaries");
-    for (const format::SummaryRow& row : rows) {
-      summaries.push_back(row);
-      const auto bytes = histograms.subspan(row.histogram_offset, row.histogram_bytes);
-      histogram_of.push_back(row.histogram_bytes == 0 ? Histogram{} : *DecodeHistogram(bytes));
-    }
-  }
-  void AppendScalars(int64_t, std::span<const format::ScalarRow> rows) override {
-    scalars.insert(scalars.end(), rows.begin(), rows.end());
-  }
-  bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
-                 format::LossKind worth) override {
-    if (worth == format::LossKind::kSummary) {
-      log.push_back("statistic");
-      statistics.push_back({step, defs.at(tensor).name, sub, *DecodeStatistic(view)});
-      return true;
-    }
-    log.push_back("raw");
-    raws.push_back({step, tensor});
-    raw_bytes.emplace_back(view.byte_count());
-    CopyContiguous(view, raw_bytes.back().data());
-    return true;
-  }
-  void AppendContext(const format::ContextRecord& record) override { contexts.push_back(record); }
-  void Commit(const format::Commit& commit) override {
-    log.push_back("commit");
-    commits.push_back(commit);
-  }
-  void Heartbeat(int64_t step, int64_t) override { heartbeats.push_back(step); }
-  void CountLoss(format::LossCause cause, format::LossKind, int64_t, uint64_t count, uint64_t) override {
-    for (uint64_t i = 0; i < count; ++i) losses.push_back(cause);
-  }
-
-  struct Derived {
-    int64_t step;
-    std::string name;
-    format::SubKey sub;
-    StatisticValue value;
-  };
-
-  std::vector<std::string> log;
-  std::vector<Derived> statistics;
-  std::vector<format::TensorDef> defs;
-  std::vector<format::SummaryRow> summaries;
-  std::vector<Histogram> histogram_of;
-  std::vector<format::ScalarRow> scalars;
-  std::vector<std::pair<int64_t, uint32_t>> raws;
-  std::vector<std::vector<std::byte>> raw_bytes;
-  std::vector<format::ContextRecord> contexts;
-  std::vector<format::Commit> commits;
-  std::vector<int64_t> heartbeats;
-  std::vector<format::LossCause> losses;
-};
-
-/// The default plan, with raw tensors of `kind` at every `interval`th TRAIN step.
-plan::Plan PlanWithRaw(const std::string& collection, int64_t interval) {
-  plan::Plan plan = plan::Plan::Default();
-  for (plan::CollectionPlan& c : plan.collections) {
-    if (c.name == collection) c.raw[1] = plan::Schedule{.interval = interval};
-  }
-  return plan;
-}
-
-class RecorderTest : public testing::Test {
- protected:
-  void Start(const plan::Plan& plan, RecorderOptions options = {}) {
-    recorder_ = std::make_unique<Recorder>(*plan::CompiledPlan::Compile(plan), &sink_, options);
-  }
-  Recorder::Id Define(const std::string& name, const std::string& kind, std::vector<int64_t> shape,
-                      DType dtype = DType::kFloat32) {
-    return recorder_->Define({.name = name, .kind = kind, .dtype = dtype, .shape = std::move(shape)});
-  }
-  void PutFloats(Recorder::Id id, const std::vector<float>& values) {
-    const int64_t shape[] = {static_cast<int64_t>(values.size())};
-    recorder_->Put(id, {values.data(), DType::kFloat32, shape, {}}, {});
-  }
-  void Step(ModeKey mode, const std::function<void()>& body = [] {}) {
-    recorder_->BeginStep(mode);
-    body();
-    recorder_->EndStep(false);
-  }
-
-  FakeSink sink_;
-  std::unique_ptr<Recorder> recorder_;
-};
 
 TEST_F(RecorderTest, AFewRowsReachTheSinkInOneCallAndBecomeVisibleTogether) {
   Start(plan::Plan::Default());
@@ -120,124 +29,6 @@ TEST_F(RecorderTest, AFewRowsReachTheSinkInOneCallAndBecomeVisibleTogether) {
   EXPECT_EQ(sink_.summaries[1].zero_count, 1u);
   EXPECT_EQ(sink_.commits[0].global_step, 0);
   EXPECT_EQ(sink_.commits[0].mode, 1);
-}
-
-/// The default plan, with derived statistics of outputs and nothing else of them.
-plan::Plan PlanWithStatistics(const std::vector<const char*>& ids) {
-  plan::Plan plan = plan::Plan::Default();
-  plan::CollectionPlan own;
-  own.name = "rule:Own";
-  own.kinds = {"output"};
-  own.keep = true;
-  own.summaries = own.histogram = false;
-  for (const char* id : ids) own.statistics.push_back(*Statistic::FromId(id));
-  plan.collections.push_back(own);
-  return plan;
-}
-
-TEST_F(RecorderTest, DerivedStatisticsAreTensorsBesideTheirTensorWhichIsNotKept) {
-  Start(PlanWithStatistics({"count_above(0)", "count_within(-1,1)"}));
-  const auto w = Define("w", "weight", {2});
-  const auto y = recorder_->Define({.name = "relu_output_0",
-                                    .kind = "output",
-                                    .module_kind = "relu",
-                                    .dtype = DType::kFloat32,
-                                    .shape = {2, 3},
-                                    .variable_shape = true,
-                                    .unit_axis = 1});
-  ASSERT_EQ(sink_.defs.size(), 4u);
-  EXPECT_EQ(sink_.defs[2].name, "statistic/count_above(0)/relu_output_0");
-  EXPECT_EQ(sink_.defs[2].kind, kStatisticKind);
-  EXPECT_EQ(sink_.defs[2].dtype, DType::kInt32);
-  EXPECT_THAT(sink_.defs[2].shape, ElementsAre(5));
-  Step(ModeKey::kTrain, [&] {
-    EXPECT_TRUE(recorder_->Due(y));
-    PutFloats(w, {1, 2});
-    const float values[] = {0, 2, 0.5f, -1, 3, 0, 0, 0, 9};
-    const int64_t two[] = {2, 3}, three[] = {3, 3};
-    recorder_->Put(y, {values, DType::kFloat32, two, {}}, {});
-    recorder_->Put(y, {values, DType::kFloat32, three, {}}, {.sub = 2});
-  });
-  ASSERT_EQ(sink_.statistics.size(), 4u);
-  EXPECT_EQ(sink_.statistics[0].name, "statistic/count_above(0)/relu_output_0");
-  EXPECT_EQ(sink_.statistics[0].value, (StatisticValue{2, 2, {0, 2, 1}}));
-  EXPECT_EQ(sink_.statistics[1].name, "statistic/count_within(-1,1)/relu_output_0");
-  EXPECT_EQ(sink_.statistics[1].value, (StatisticValue{2, 2, {1, 0, 2}}));
-  EXPECT_EQ(sink_.statistics[2].sub, (format::SubKey{2, format::Point::kNone}));
-  EXPECT_EQ(sink_.statistics[2].value, (StatisticValue{3, 3, {0, 2, 2}}));
-  EXPECT_EQ(sink_.summaries.size(), 1u) << "the weight's";
-  EXPECT_TRUE(sink_.raws.empty());
-  EXPECT_EQ(sink_.log.back(), "commit");
-}
-
-TEST_F(RecorderTest, DerivedStatisticsAreDueWithTheStatistics) {
-  plan::Plan plan = PlanWithStatistics({"value_counts(0)"});
-  plan.summaries_every = 2;
-  Start(plan);
-  const auto y = Define("tokens_input_0", "output", {4});
-  PutFloats(y, {0, 0, 0, 0});  // between the steps: it belongs to the next one
-  for (int i = 0; i < 3; ++i) {
-    Step(ModeKey::kTrain, [&] {
-      EXPECT_EQ(recorder_->Due(y), i % 2 == 0);
-      PutFloats(y, {0, 1, 2, 0});
-    });
-    PutFloats(y, {0, 1, 1, 1});
-  }
-  std::vector<std::pair<int64_t, double>> counts;
-  for (const auto& s : sink_.statistics) counts.push_back({s.step, s.value.values[0]});
-  EXPECT_THAT(counts,
-              ElementsAre(std::pair(0, 4.0), std::pair(0, 2.0), std::pair(2, 1.0), std::pair(2, 2.0)));
-}
-
-TEST_F(RecorderTest, DerivedStatisticsOfABatch) {
-  Start(PlanWithStatistics({"sums(0)"}));
-  const auto a = Define("a", "output", {2}), b = Define("b", "weight", {2}), c = Define("c", "output", {2});
-  const float values[] = {1, 2, 3, 4, 5, 6};
-  const Recorder::Id ids[] = {a, b, c};
-  const void* const data[] = {values, values + 2, nullptr};
-  Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
-  ASSERT_EQ(sink_.statistics.size(), 1u);
-  EXPECT_THAT(sink_.statistics[0].value.values, ElementsAre(1, 2));
-  EXPECT_EQ(sink_.summaries.size(), 1u);
-}
-
-TEST_F(RecorderTest, WithoutAUnitAxisOrOfATypeWithoutStatisticsNothingIsDerived) {
-  Start(PlanWithStatistics({"count_above(0)"}));
-  const auto no_axis = Define("y", "output", {2});
-  const auto complex = recorder_->Define(
-      {.name = "z", .kind = "output", .dtype = DType::kComplex64, .shape = {1, 2}, .unit_axis = 1});
-  EXPECT_NE(no_axis, Run::kNotWanted) << "its definition says why there is none";
-  Step(ModeKey::kTrain, [&] {
-    PutFloats(no_axis, {1, 2});
-    const float values[4] = {};
-    const int64_t shape[] = {1, 2};
-    recorder_->Put(complex, {values, DType::kComplex64, shape, {}}, {});
-  });
-  EXPECT_TRUE(sink_.statistics.empty());
-  EXPECT_THAT(sink_.losses, ElementsAre(format::LossCause::kUnsupported));
-}
-
-TEST_F(RecorderTest, OfAnotherRankTheUnitsAreAlongAnotherAxis) {
-  Start(PlanWithStatistics({"count_above(0)"}));
-  const auto define = [&](std::vector<int64_t> shape) {
-    const int axis = static_cast<int>(shape.size()) - 1;
-    return recorder_->Define({.name = "fc_output_0",
-                              .kind = "output",
-                              .dtype = DType::kFloat32,
-                              .shape = std::move(shape),
-                              .variable_shape = true,
-                              .unit_axis = axis});
-  };
-  const auto flat = define({2, 3}), deep = define({2, 1, 3});
-  EXPECT_NE(flat, deep);
-  EXPECT_EQ(define({8, 3}), flat);
-  Step(ModeKey::kTrain, [&] {
-    const float values[] = {1, 0, 0, 1, 0, 0};
-    const int64_t shape[] = {2, 1, 3};
-    recorder_->Put(deep, {values, DType::kFloat32, shape, {}}, {});
-  });
-  ASSERT_EQ(sink_.statistics.size(), 1u);
-  EXPECT_THAT(sink_.statistics[0].value.values, ElementsAre(2, 0, 0));
 }
 
 TEST_F(RecorderTest, WhatADeviceComputedIsTakenAsItIs) {
