@@ -1,4 +1,4 @@
-"""Hooks of frameworks that are not installed, or whose adaptors do not follow a hook: configured like any other, refused
+"""Hooks of frameworks that are not installed, or of what a framework no longer has: configured like any other, refused
 when made. Configurations, collections, modes and trials need no framework.
 """
 
@@ -28,7 +28,13 @@ class XGBoostHook(_AbsentHook):
 
 class SessionHook(_AbsentHook):
     framework = "tensorflow"
-    instead = "TensorFlow 1's sessions are not offered"
+    instead = "tensorflow cannot be imported"
+
+
+class EstimatorHook(_AbsentHook):
+    framework = "tensorflow"
+    instead = ("tf.estimator was removed from TensorFlow in 2.16. SessionHook is for tf.compat.v1.train.MonitoredSession "
+               "(hooks=[hook]), KerasHook for Keras' models")
 
 
 class KerasHook(_AbsentHook):
@@ -44,17 +50,13 @@ def hook_getter(hook_class):
     return get
 
 
-def tensorflow_hook(keras_hook):
-    """smdebug.tensorflow's `get_hook`, where `keras_hook` is the class for Keras."""
+def tensorflow_hook(**classes):
+    """smdebug.tensorflow's `get_hook`, where `classes` give the class of each hook_type when called."""
     def get(hook_type=None, json_config_path=None, create_if_not_exists=False):
-        return _tensorflow_hook(keras_hook, hook_type, json_config_path, create_if_not_exists)
+        if hook_type not in classes and (create_if_not_exists or hook_type is not None):
+            raise ValueError(f"hook_type is {hook_type!r}: one of {', '.join(classes)} is accepted")
+        wanted = BaseHook if hook_type is None else classes[hook_type]()
+        return get_hook(wanted, json_config_path, create_if_not_exists)
 
     get.__name__ = "get_hook"
     return get
-
-
-def _tensorflow_hook(keras_hook, hook_type, json_config_path, create_if_not_exists):
-    if create_if_not_exists and hook_type not in ("keras", "session", "estimator"):
-        raise ValueError(f"hook_type is {hook_type!r}: keras, session or estimator is accepted")
-    wanted = keras_hook if hook_type in (None, "keras") else SessionHook
-    return get_hook(wanted, json_config_path, create_if_not_exists)

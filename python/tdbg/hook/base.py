@@ -68,6 +68,7 @@ class BaseHook:
     framework = ""
     _keeps_state = True     # beside the job's checkpoints; not where the framework itself tells the step
     _collection_class = Collection
+    _INIT_STEP = -1         # a step is counted when it begins; 0: when it has ended
     GRADIENT_PREFIX, SCALAR_PREFIX = "gradient/", "scalar/"
     INPUT_TENSOR_SUFFIX, OUTPUT_TENSOR_SUFFIX = "_input_", "_output_"
 
@@ -106,10 +107,9 @@ class BaseHook:
         for name in self.include_collections:
             self.collection_manager.create_collection(name)
 
-        self.init_step = -1
-        self.step = -1
+        self.init_step = self.step = self._INIT_STEP
         self.mode = ModeKeys.GLOBAL
-        self.mode_steps = {ModeKeys.GLOBAL: -1}
+        self.mode_steps = {ModeKeys.GLOBAL: self.step}
         self.last_saved_step = None
         self.training_run = 0
         self.worker = self.chief_worker = "worker_0"
@@ -266,9 +266,9 @@ class BaseHook:
         for name, step in state[LATEST_MODE_STEP].items():
             if name in ModeKeys.__members__ and name != "GLOBAL":
                 self.mode_steps[ModeKeys[name]] = step
-        self._step_base = self.step + 1
+        self._step_base = self.step - self._INIT_STEP
         # A mode that the state does not know starts from the global step, as in smdebug.
-        self._mode_step_bases = {mode: self.mode_steps.get(mode, self.step) + 1 for mode in ModeKeys
+        self._mode_step_bases = {mode: self.mode_steps.get(mode, self.step) - self._INIT_STEP for mode in ModeKeys
                                  if mode is not ModeKeys.GLOBAL}
 
     def _note_checkpoint(self):

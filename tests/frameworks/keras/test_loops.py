@@ -118,3 +118,28 @@ def test_a_monitored_session(tmp_path):
         np.testing.assert_array_equal(trial[gradient].value(step), found)
         assert trial[loss].value(step) == value
     assert state == train()[1]
+
+
+def test_losses_that_a_sessions_run_cannot_have_do_not_stop_it(tmp_path):
+    import tensorflow as tf
+    v1 = tf.compat.v1
+
+    def train():
+        with tf.Graph().as_default():
+            unfed = v1.placeholder(tf.float32, [None, 1], name="unfed")
+            draw = v1.random_uniform([64, 1], seed=4)
+            w = v1.get_variable("layer/w", [8, 1], initializer=v1.random_uniform_initializer(seed=2))
+            outputs = tf.matmul(tf.constant(data()[0]), w)
+            loss = v1.losses.mean_squared_error(tf.ones([64, 1]), outputs, scope="trained")
+            v1.losses.mean_squared_error(unfed, unfed, scope="needs")
+            v1.losses.mean_squared_error(tf.ones([64, 1]), draw, scope="draws")
+            train_op = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+            with v1.train.MonitoredSession() as session:
+                for _ in range(3):
+                    session.run(train_op)
+                return session.run([w, draw])
+
+    (w, draw), trial = recorded(train, tmp_path / "run")
+    assert trial.tensor_names(collection="losses") == ["trained/value:0"] and len(trial["trained/value:0"].steps()) == 3
+    for ours, bare in zip((w, draw), train()):
+        np.testing.assert_array_equal(ours, bare)

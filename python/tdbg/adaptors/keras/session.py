@@ -6,7 +6,6 @@ accumulated gradients the batches of an update are its micro-steps.
 
 import gc
 import json
-import os
 import platform
 import weakref
 
@@ -16,6 +15,7 @@ import numpy as np
 from ..forecast import Forecast
 from ..guard import say
 from ..patches import Patches
+from ..ranks import of_tensorflow
 from ..requests import obey
 from ..watch import OFF, OPEN, Watch
 from . import backends, patching
@@ -84,7 +84,7 @@ class Session(Watch):
         return f"keras {keras.__version__} on {self.backend.name} {self.backend.version}"
 
     def rank(self):
-        return _rank()
+        return of_tensorflow()
 
     def _opened(self):
         self.values = Values(self.run)
@@ -258,18 +258,3 @@ def _bytes(variable):
     for d in variable.shape:
         size *= d or 0
     return size
-
-
-def _rank():
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        try:
-            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        except ValueError:
-            pass
-    try:        # a worker of tf.distribute.MultiWorkerMirroredStrategy
-        cluster = json.loads(os.environ["TF_CONFIG"])
-        workers = cluster["cluster"].get("chief", []) + cluster["cluster"]["worker"]
-        chief = len(cluster["cluster"].get("chief", []))
-        return cluster["task"]["index"] + (chief if cluster["task"]["type"] == "worker" else 0), len(workers)
-    except (KeyError, TypeError, ValueError):
-        return 0, 1

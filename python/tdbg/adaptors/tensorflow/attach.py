@@ -1,5 +1,8 @@
 """Attaching to TensorFlow: by the launcher's environment (`arm`), or from the script (`attach`)."""
 
+import os
+import sys
+
 from ..patches import Patches
 from . import sessions, tape
 
@@ -21,6 +24,15 @@ def disarm():
     if _patches is not None:
         _patches.undo()
         _patches = None
+
+
+def stand_down(why):
+    """Somebody else watches from here on: nothing is to be recorded twice."""
+    if os.environ.get("TDBG_RUN") or "tdbg.adaptors.keras" in sys.modules:
+        # Imported later, Keras would begin a watch, and arm this one again.
+        from ..keras.attach import stand_down as keras_stands_down
+        keras_stands_down(why)
+    disarm()
 
 
 def _session():

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ..guard import say
 from ..steps import TRAIN
+from .graphs import split
 
 v1 = tf.compat.v1
 #: Graph -> what optimizers were asked in it.
@@ -100,6 +101,9 @@ class Hook(v1.train.SessionRunHook):
         for loss in graph.get_collection(v1.GraphKeys.LOSSES):
             if session.values.entry(loss.name, "loss") is not None:
                 wanted[loss.name] = loss
+        arguments = context.original_args
+        beside = split(graph, arguments.fetches, arguments.feed_dict, wanted.values()).beside if wanted else ()
+        wanted = {name: tensor for name, tensor in wanted.items() if name in beside}
         return v1.train.SessionRunArgs(wanted) if wanted else None
 
     def after_run(self, context, values):

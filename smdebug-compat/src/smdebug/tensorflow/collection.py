@@ -1,0 +1,3 @@
+from tdbg.hook.collection import CollectionKeys, CollectionManager
+
+from . import Collection
