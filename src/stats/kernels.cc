@@ -66,16 +66,18 @@ struct Extremes {
   static constexpr hn::TFromD<DU> SignBit() {
     return static_cast<hn::TFromD<DU>>(hn::TFromD<DU>{1} << (sizeof(hn::TFromD<DU>) * 8 - 1));
   }
-  /// Everything but abs_min, for which |bits| - 1 is returned: the caller has other uses for it.
-  HWY_INLINE hn::Vec<DU> Look(hn::Vec<DU> bits) {
+  /// Everything but abs_min, for which |bits| - 1 is returned: the caller has other uses for it. So with
+  /// |bits|, `magnitude`. kCountZeros: else `nonzero` is left alone.
+  template <bool kCountZeros>
+  HWY_INLINE hn::Vec<DU> Look(hn::Vec<DU> bits, hn::Vec<DU>* magnitude) {
     const DU du;
     const hn::RebindToSigned<DU> di;
     const auto one = hn::Set(du, 1);
-    const auto magnitude = hn::AndNot(hn::Set(du, SignBit()), bits);
+    *magnitude = hn::AndNot(hn::Set(du, SignBit()), bits);
     signed_max = hn::BitCast(du, hn::Max(hn::BitCast(di, signed_max), hn::BitCast(di, bits)));
     unsigned_max = hn::Max(unsigned_max, bits);
-    nonzero = hn::Add(nonzero, hn::Min(magnitude, one));
-    return hn::Sub(magnitude, one);
+    if constexpr (kCountZeros) nonzero = hn::Add(nonzero, hn::Min(*magnitude, one));
+    return hn::Sub(*magnitude, one);
   }
   HWY_INLINE void AbsorbMaxima(const Extremes& o) {
     const hn::RebindToSigned<DU> di;
@@ -124,6 +126,7 @@ HWY_INLINE uint64_t SumLanes(hn::Vec<DU> v) {
 struct Two {
   V32 a, b;
   VU16 top;
+  V32 abs_a, abs_b;  // Look's
 };
 
 struct LoadF32 {
@@ -140,8 +143,14 @@ struct LoadF32 {
     r.top = hn::BitCast(DU16(), hn::OrAnd(low, hn::BitCast(du, r.a), hn::Set(du, 0xffff0000u)));
     return r;
   }
-  static HWY_INLINE VU32 Look(const Two& x, Extremes<Lane>& e) {
-    return hn::Min(e.Look(hn::BitCast(DU32(), x.a)), e.Look(hn::BitCast(DU32(), x.b)));
+  template <bool kCountZeros>
+  static HWY_INLINE VU32 Look(Two& x, Extremes<Lane>& e) {
+    VU32 abs_a, abs_b;
+    const VU32 a = e.Look<kCountZeros>(hn::BitCast(DU32(), x.a), &abs_a);
+    const VU32 b = e.Look<kCountZeros>(hn::BitCast(DU32(), x.b), &abs_b);
+    x.abs_a = hn::BitCast(D32(), abs_a);
+    x.abs_b = hn::BitCast(D32(), abs_b);
+    return hn::Min(a, b);
   }
   static HWY_INLINE V32 One(const float* at) { return hn::LoadU(D32(), at); }
 };
@@ -159,7 +168,14 @@ struct LoadBF16 {
     r.b = hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(du, r.top)));
     return r;
   }
-  static HWY_INLINE VU16 Look(const Two& x, Extremes<Lane>& e) { return e.Look(x.top); }
+  template <bool kCountZeros>
+  static HWY_INLINE VU16 Look(Two& x, Extremes<Lane>& e) {
+    VU16 magnitude;
+    const VU16 r = e.Look<kCountZeros>(x.top, &magnitude);
+    x.abs_a = hn::Abs(x.a);
+    x.abs_b = hn::Abs(x.b);
+    return r;
+  }
   static HWY_INLINE V32 One(const uint16_t* at) {
     const hn::Rebind<uint16_t, D32> half;
     return hn::BitCast(D32(), hn::ShiftLeft<16>(hn::PromoteTo(DU32(), hn::LoadU(half, at))));
@@ -169,12 +185,12 @@ struct LoadBF16 {
 // Few enough accumulators to stay in registers: with two of everything g++ 12 kept one on the stack,
 // and its way through memory in every iteration was the longest chain of the whole loop. Adding pairs
 // first halves the chains of the plain sums as well as two accumulators would.
-HWY_INLINE void AddMoments(V32 a, V32 b, V32 scale, V32 pivot, Sums& s) {
-  const V32 da = hn::MulSub(a, scale, pivot);
-  const V32 db = hn::MulSub(b, scale, pivot);
+HWY_INLINE void AddMoments(const Two& x, V32 scale, V32 pivot, Sums& s) {
+  const V32 da = hn::MulSub(x.a, scale, pivot);
+  const V32 db = hn::MulSub(x.b, scale, pivot);
   const V32 qa = hn::Mul(da, da);
   const V32 qb = hn::Mul(db, db);
-  s.l1 = hn::Add(s.l1, hn::Add(hn::Abs(a), hn::Abs(b)));
+  s.l1 = hn::Add(s.l1, hn::Add(x.abs_a, x.abs_b));
   s.s1 = hn::Add(s.s1, hn::Add(da, db));
   s.s2 = hn::Add(s.s2, hn::Add(qa, qb));
   s.s3a = hn::MulAdd(qa, da, s.s3a);
@@ -238,22 +254,24 @@ HWY_NOINLINE void CountRange(const typename Loader::Word* x, size_t n, uint32_t 
   gathered.Count(outside);
 }
 
-// Of the listed iterations of a block.
+// Of the listed iterations of a block. Returns how many there were.
 template <class Loader>
-HWY_NOINLINE void CountBelow(const typename Loader::Word* x, const uint8_t* listed, size_t n, size_t step,
-                             uint32_t first_in, FloatCounter* outside) {
+HWY_NOINLINE size_t CountBelow(const typename Loader::Word* x, const uint8_t* listed, size_t n, size_t step,
+                               uint32_t first_in, FloatCounter* outside) {
   Gathered<Loader> gathered;
   for (size_t k = 0; k < n; ++k) gathered.Add(x + listed[k] * step, step, 1, first_in);
   gathered.Count(outside);
+  return gathered.count;
 }
 
 // What becomes of a block's ids.
 enum class Ids { kNone, kPairs, kPairsCountingPrevious, kSlices };
 
+// Returns how many elements, zeros left out, lie below the window.
 template <Ids kIds, class Loader>
-HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
-                      PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
-                      Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
+HWY_INLINE size_t Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
+                        PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
+                        Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
   constexpr bool kSlices = kIds == Ids::kSlices;
   constexpr bool kCountPrevious = kIds == Ids::kPairsCountingPrevious;
   constexpr bool kPairs = kIds == Ids::kPairs || kCountPrevious;
@@ -289,10 +307,10 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
     VU16 ids = base;
     hn::Vec<Lane> smallest = below;
     {
-      const Two two = Loader::Load(at);
+      Two two = Loader::Load(at);
       if constexpr (kPairs || kSlices) ids = WindowId(two.top, base);
-      smallest = Loader::Look(two, e);
-      AddMoments(two.a, two.b, scale, pivot, s);
+      smallest = Loader::template Look<!kSlices>(two, e);
+      AddMoments(two, scale, pivot, s);
     }
     if constexpr (kCountPrevious) {
       // Four indices per load. Besides saving loads this keeps long runs of one index fast (three
@@ -309,7 +327,7 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
       }
     }
     {
-      const Two two = Loader::Load(at + step / 2);
+      Two two = Loader::Load(at + step / 2);
       if constexpr (kPairs) {
         ids = hn::Or(ids, hn::ShiftLeft<7>(WindowId(two.top, base)));
         hn::StoreU(ids, du16, write + i * indices);
@@ -318,8 +336,8 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
         ids = hn::Or(ids, hn::ShiftLeft<8>(WindowId(two.top, base)));
         hn::StoreU(hn::BitCast(DU8(), ids), DU8(), slices->ids + i * step);
       }
-      smallest = hn::Min(smallest, Loader::Look(two, e));
-      AddMoments(two.a, two.b, scale, pivot, s);
+      smallest = hn::Min(smallest, Loader::template Look<!kSlices>(two, e));
+      AddMoments(two, scale, pivot, s);
     }
     e.abs_min = hn::Min(e.abs_min, smallest);
     if constexpr (kPairs || kSlices) {
@@ -328,12 +346,14 @@ HWY_INLINE void Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
       with_below += hn::AllFalse(Lane(), hn::Lt(smallest, below)) ? 0 : 1;
     }
   }
-  if (with_below != 0) CountBelow<Loader>(x, listed, with_below, step, first_in, outside);
+  const size_t below_window =
+      with_below == 0 ? 0 : CountBelow<Loader>(x, listed, with_below, step, first_in, outside);
   total[0] = AddWidened(total[0], s.s1);
   total[1] = AddWidened(total[1], s.s2);
   total[2] = AddWidened(total[2], hn::Add(s.s3a, s.s3b));
   total[3] = AddWidened(total[3], hn::Add(s.s4a, s.s4b));
   total[4] = AddWidened(total[4], s.l1);
+  return below_window;
 }
 
 template <Ids kIds, class Loader>
@@ -355,6 +375,9 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
   Extremes<Lane> whole = e;
   V64 total[5] = {hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64)};
 
+  // Of place 0, which zeros and what lies below the window share.
+  const uint64_t lowest = kSlices ? slices->CountedLowest() : 0;
+  uint64_t below_window = 0;
   const size_t done = n - n % step;
   for (size_t i = 0; i < done;) {
     const size_t iterations = HWY_MIN(kIterations, (done - i) / step);
@@ -371,7 +394,8 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
       pairs->current ^= 1;
       pairs->pending = static_cast<uint32_t>(made);
     } else {
-      Block<kIds, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
+      below_window +=
+          Block<kIds, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
       if constexpr (kSlices) slices->Count(iterations * step);
     }
     if constexpr (kPairs || kSlices) {
@@ -398,7 +422,8 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
     std::memcpy(&f, &bits, sizeof f);
     return static_cast<double>(f);
   };
-  const uint64_t zeros = done - SumLanes<Lane>(e.nonzero);
+  const uint64_t zeros =
+      kSlices ? slices->CountedLowest() - lowest - below_window : done - SumLanes<Lane>(e.nonzero);
   const double abs_min = zeros != 0 || r.abs_min_nonzero < 0 ? 0.0 : as_double(r.abs_min_nonzero);
   out->zero += zeros;
   out->abs_max = HWY_MAX(out->abs_max, as_double(r.abs_max()));
