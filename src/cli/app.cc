@@ -7,6 +7,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/output.h"
 #include "cli/version.h"
 
 namespace tdbg::cli {
@@ -18,7 +19,7 @@ constexpr char kFooter[] =
     "and the exit codes.";
 
 int Complain(const std::string& message, int exit_code) {
-  fmt::print(stderr, "tdbg: {}\n", message);
+  Tell("tdbg: {}\n", message);
   return exit_code;
 }
 
@@ -49,7 +50,7 @@ int Dispatch(Command& command, const Arguments& arguments) {
     std::vector<std::string> reversed(arguments.ours.rbegin(), arguments.ours.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+    Print("{}", app.help());
     return kExitOk;
   } catch (const CLI::ParseError& error) {
     return Complain(DescribeParseError(error, app, command.TakesCommand()), kExitUsage);
@@ -60,11 +61,7 @@ int Dispatch(Command& command, const Arguments& arguments) {
   return Complain(result.status().message(), ExitCodeOf(result.status()));
 }
 
-}  // namespace
-
-int Main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  const auto commands = AllCommands();
+int Answer(const std::vector<std::string>& words, const std::vector<std::unique_ptr<Command>>& commands) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     if (words.size() > 1) {
       if (Command* command = FindCommand(commands, words[1])) {
@@ -73,11 +70,15 @@ int Main(int argc, char** argv) {
         return Dispatch(*command, arguments);
       }
     }
-    fmt::print(words.empty() ? stderr : stdout, "{}", Overview(commands));
-    return words.empty() ? kExitUsage : kExitOk;
+    if (words.empty()) {
+      WriteErr(Overview(commands));
+      return kExitUsage;
+    }
+    WriteOut(Overview(commands));
+    return kExitOk;
   }
   if (words[0] == "--version") {
-    fmt::print("tdbg {}\n", kVersion);
+    Print("tdbg {}\n", kVersion);
     return kExitOk;
   }
   Command* const command = FindCommand(commands, words[0]);
@@ -91,6 +92,21 @@ int Main(int argc, char** argv) {
         kExitUsage);
   }
   return Dispatch(*command, SplitArguments(std::span(words).subspan(1)));
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  OccupyStandardStreams();
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  const auto commands = AllCommands();
+  const int exit_code = Answer(words, commands);
+  const Status written = FlushOut();
+  if (written.ok()) return exit_code;
+  Complain(written.message(), kExitRefused);
+  // What became of a command that we started is worth more than whether somebody read our summary of it.
+  const Command* const command = words.empty() ? nullptr : FindCommand(commands, words[0]);
+  return command != nullptr && command->TakesCommand() ? exit_code : kExitRefused;
 }
 
 }  // namespace tdbg::cli

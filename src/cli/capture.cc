@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "watch/requests.h"
 
@@ -53,8 +54,7 @@ class CaptureCommand : public Command {
                  {"steps", steps_},
                  {"raw", raw_}});
     } else {
-      fmt::print(stderr, "tdbg: asked {} for more from step {} on, for {} steps\n", trial->name(),
-                 at_step + 1, steps_);
+      Tell("tdbg: asked {} for more from step {} on, for {} steps\n", trial->name(), at_step + 1, steps_);
     }
     return kExitOk;
   }

@@ -10,6 +10,7 @@
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "cli/verdicts.h"
@@ -116,14 +117,14 @@ class CheckCommand : public Command {
                  {"reports", written}});
     } else {
       const Terminal terminal = Terminal::Of(STDOUT_FILENO);
-      fmt::print("{}", FormatVerdicts(statuses, terminal));
-      for (const std::string& report : written) fmt::print("report  {}\n", Printable(report));
-      if (!not_run.empty()) fmt::print("\n{}\n", Paint(terminal, Colour::kBold, "could not run"));
+      Print("{}", FormatVerdicts(statuses, terminal));
+      for (const std::string& report : written) Print("report  {}\n", Printable(report));
+      if (!not_run.empty()) Print("\n{}\n", Paint(terminal, Colour::kBold, "could not run"));
       Table table({"RULE", "WHY"});
       for (const NotRun& rule : not_run) table.Add({rule.rule, Printable(rule.why)});
-      if (!table.empty()) fmt::print("{}", table.Format(terminal));
+      if (!table.empty()) Print("{}", table.Format(terminal));
       if (jobs::LauncherAlive(path) || trial->state() == RunState::kRunning) {
-        fmt::print(stderr, "tdbg: the run goes on; judged up to step {}\n", last_step);
+        Tell("tdbg: the run goes on; judged up to step {}\n", last_step);
       }
     }
     return ExitCodeOfVerdicts(statuses);
@@ -139,8 +140,7 @@ class CheckCommand : public Command {
       if (path.ok()) {
         written.push_back(*path);
       } else {  // a run may be read-only; its verdicts are what was asked for
-        fmt::print(stderr, "tdbg: the report of {} cannot be written: {}\n", statuses[rule].name,
-                   path.status().message());
+        Tell("tdbg: the report of {} cannot be written: {}\n", statuses[rule].name, path.status().message());
       }
     }
     return written;

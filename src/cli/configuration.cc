@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/document.h"
+#include "cli/output.h"
 #include "jobs/run_directory.h"
 
 namespace tdbg::cli {
@@ -100,7 +101,7 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
     TDBG_ASSIGN_OR_RETURN(const plan::Config parsed, ConfigOfDocument(document));
     config = plan::MergeConfigs(std::move(config), parsed);
   }
-  for (const std::string& warning : config.warnings) fmt::print(stderr, "tdbg: {}\n", warning);
+  for (const std::string& warning : config.warnings) Tell("tdbg: {}\n", warning);
   plan::Config from_flags;
   from_flags.dir = flags.dir;
   TDBG_ASSIGN_OR_RETURN(from_flags.rules, RulesOfFlags(flags.rules, flags.rule_files));

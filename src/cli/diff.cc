@@ -10,6 +10,7 @@
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "trial/mode_name.h"
@@ -97,7 +98,7 @@ class DiffCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> a, OpenRun(run_a_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> b, OpenRun(run_b_));
     TDBG_ASSIGN_OR_RETURN(Comparison found, Compare(*a, *b, which_, tolerance_, Progress()));
-    if (showing_progress_) fmt::print(stderr, "\r\x1b[K");
+    if (showing_progress_) Tell("\r\x1b[K");
     if (common_) {
       found.tensors_only_a.clear();
       found.tensors_only_b.clear();
@@ -113,9 +114,9 @@ class DiffCommand : public Command {
                       DisplayPath(a->path()), DisplayPath(b->path())));
     }
     if (json_) {
-      Print(found, *a, *b);
+      PrintAsJson(found, *a, *b);
     } else {
-      Print(found);
+      PrintAsText(found);
     }
     return found.same() ? kExitOk : kExitDifferent;
   }
@@ -128,11 +129,11 @@ class DiffCommand : public Command {
       if (!terminal || Clock::now() - last < std::chrono::seconds(1)) return;
       last = Clock::now();
       showing_progress_ = true;
-      fmt::print(stderr, "\rthe same up to step {}", step);
+      Tell("\rthe same up to step {}", step);
     };
   }
 
-  void Print(const Comparison& found, const Trial& a, const Trial& b) const {
+  void PrintAsJson(const Comparison& found, const Trial& a, const Trial& b) const {
     Json shapes = Json::array(), differences = Json::array();
     for (const auto& s : found.shapes) shapes.push_back({{"tensor", s.tensor}, {"a", s.a}, {"b", s.b}});
     for (const Difference& d : found.first) differences.push_back(DifferenceJson(d));
@@ -153,7 +154,7 @@ class DiffCommand : public Command {
          {"only_in_b", only(found.tensors_only_b, found.steps_only_b, found.workers_only_b)}});
   }
 
-  void Print(const Comparison& found) const {
+  void PrintAsText(const Comparison& found) const {
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
     const std::string how = tolerance_.exact()
                                 ? "exactly"
@@ -161,30 +162,30 @@ class DiffCommand : public Command {
     const std::string by = fmt::format("{} values and {} statistics of {} steps were compared", found.values,
                                        found.statistics, found.steps);
     if (found.first.empty()) {
-      fmt::print("{} {}: {}\n", Paint(terminal, found.same() ? Colour::kGreen : Colour::kYellow, "the same"),
-                 how, by);
+      Print("{} {}: {}\n", Paint(terminal, found.same() ? Colour::kGreen : Colour::kYellow, "the same"), how,
+            by);
     } else {
       const StepInfo& step = found.first.front().step;
       const std::string where =
           step.mode == ModeKey::kGlobal
               ? fmt::format("step {}", step.global_step)
               : fmt::format("step {} ({} {})", step.global_step, ModeName(step.mode), step.mode_step);
-      fmt::print("{} at {}: {} differs ({}); {}\n", Paint(terminal, Colour::kRed, "they part"), where,
-                 Paint(terminal, Colour::kBold, Printable(found.first.front().tensor)), how, by);
+      Print("{} at {}: {} differs ({}); {}\n", Paint(terminal, Colour::kRed, "they part"), where,
+            Paint(terminal, Colour::kBold, Printable(found.first.front().tensor)), how, by);
       Table table({"TENSOR", "WORKER", "BY", "DIFFERENCE"});
       for (size_t i = 0; i < std::min(found.first.size(), kMostDifferences); ++i) {
         const Difference& d = found.first[i];
         table.Add({Printable(d.tensor), d.worker, d.by_values ? "values" : "statistics", How(d)});
       }
-      fmt::print("{}", table.Format(terminal));
+      Print("{}", table.Format(terminal));
       if (found.first.size() > kMostDifferences)
-        fmt::print("and {} more at this step; --json lists them\n", found.first.size() - kMostDifferences);
+        Print("and {} more at this step; --json lists them\n", found.first.size() - kMostDifferences);
     }
     for (const auto& s : found.shapes)
-      fmt::print("{}: {} in the first, {} in the second\n", Printable(s.tensor), s.a, s.b);
+      Print("{}: {} in the first, {} in the second\n", Printable(s.tensor), s.a, s.b);
     const auto only = [](const char* what, const auto& in_a, const auto& in_b) {
-      if (!in_a.empty()) fmt::print("{} only in the first: {}\n", what, Some(in_a));
-      if (!in_b.empty()) fmt::print("{} only in the second: {}\n", what, Some(in_b));
+      if (!in_a.empty()) Print("{} only in the first: {}\n", what, Some(in_a));
+      if (!in_b.empty()) Print("{} only in the second: {}\n", what, Some(in_b));
     };
     only("tensors", found.tensors_only_a, found.tensors_only_b);
     only("steps", found.steps_only_a, found.steps_only_b);

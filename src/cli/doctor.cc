@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/output.h"
 #include "cli/probe.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
@@ -50,7 +51,7 @@ class DoctorCommand : public Command {
     bool bad = false;
     for (const Finding& finding : findings_) bad = bad || finding.verdict == Verdict::kBad;
     if (json_)
-      Print();
+      PrintAsText();
     else
       PrintText();
     return bad ? kExitRefused : kExitOk;
@@ -64,7 +65,7 @@ class DoctorCommand : public Command {
   void LookAtPython();
   void LookAtDisk();
   void LookAtMachine();
-  void Print() const;
+  void PrintAsText() const;
   void PrintText() const;
 
   std::string python_, directory_;
@@ -161,7 +162,7 @@ void DoctorCommand::LookAtMachine() {
   }
 }
 
-void DoctorCommand::Print() const {
+void DoctorCommand::PrintAsText() const {
   Json list = Json::array();
   for (const Finding& finding : findings_) {
     list.push_back({{"what", finding.what},
@@ -181,8 +182,8 @@ void DoctorCommand::PrintText() const {
     const auto [mark, colour] = finding.verdict == Verdict::kGood      ? std::pair("ok  ", Colour::kGreen)
                                 : finding.verdict == Verdict::kWarning ? std::pair("note", Colour::kYellow)
                                                                        : std::pair("BAD ", Colour::kRed);
-    fmt::print("{}  {:<{}}  {}\n", Paint(terminal, colour, mark), finding.what, columns,
-               Printable(finding.answer));
+    Print("{}  {:<{}}  {}\n", Paint(terminal, colour, mark), finding.what, columns,
+          Printable(finding.answer));
   }
 }
 

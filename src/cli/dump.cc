@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/dump_events.h"
 #include "cli/exit_codes.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 
 namespace tdbg::cli {
@@ -51,7 +52,7 @@ class DumpCommand : public Command {
     options.max_rows = rows_;
     TDBG_ASSIGN_OR_RETURN(const std::string text,
                           IsEventFile(file_) ? DumpEvents(file_, json_, rows_) : store::Dump(file_, options));
-    fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+    Print("{}{}", text, text.ends_with('\n') ? "" : "\n");
     return kExitOk;
   }
 

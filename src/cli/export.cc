@@ -24,6 +24,7 @@
 #include "cli/exit_codes.h"
 #include "cli/exporters.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_events.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
@@ -85,7 +86,7 @@ class Progress {
  public:
   explicit Progress(bool quiet) : shown_(!quiet && Terminal::Of(STDERR_FILENO).is_terminal) {}
   ~Progress() {
-    if (drawn_) fmt::print(stderr, "\r\x1b[K");
+    if (drawn_) Tell("\r\x1b[K");
   }
   Status operator()(size_t done, size_t total) {
     if (interrupted_by != 0) return Unavailable("interrupted; nothing was written");
@@ -93,7 +94,7 @@ class Progress {
     const int64_t now = base::SystemClock().MonotonicNanos();
     if (now < next_) return OkStatus();
     next_ = now + kProgressEveryNanos;
-    fmt::print(stderr, "\r\x1b[Kexporting: {} of {}", done, total);
+    Tell("\r\x1b[Kexporting: {} of {}", done, total);
     drawn_ = true;
     return OkStatus();
   }
@@ -182,7 +183,7 @@ class ExportCommand : public Command {
     return to_ == "smdebug" ? ship::IsSmdebugFile(file) : ship::IsTensorBoardFile(file);
   }
   Status CheckShipped(const ship::Shipped& shipped) const;
-  void Print(const ship::Shipped& shipped) const;
+  void PrintAsText(const ship::Shipped& shipped) const;
 
   std::string run_, path_, to_, steps_, fields_, python_;
   ship::Choice::Options choice_;
@@ -237,14 +238,14 @@ Status ExportCommand::CheckShipped(const ship::Shipped& shipped) const {
   return OkStatus();
 }
 
-void ExportCommand::Print(const ship::Shipped& shipped) const {
+void ExportCommand::PrintAsText(const ship::Shipped& shipped) const {
   if (json_) {
     Json json = {{"to", to_}, {"path", path_}, {"steps", shipped.steps}, {"bytes", shipped.bytes}};
     for (const auto& [what, count] : shipped.counts) json[what] = count;
     PrintJson(json);
   } else if (!quiet_) {
-    fmt::print("{}: {} of {} steps, {}\n", DisplayPath(path_), CountWords(shipped), shipped.steps,
-               base::FormatBytes(shipped.bytes));
+    Print("{}: {} of {} steps, {}\n", DisplayPath(path_), CountWords(shipped), shipped.steps,
+          base::FormatBytes(shipped.bytes));
   }
 }
 
@@ -258,7 +259,7 @@ Result<int> ExportCommand::ExportSteps(Trial& trial, const Tell& tell) {
   const ship::Shipped shipped = destination->shipped();
   TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
   TDBG_RETURN_IF_ERROR(output.Commit());
-  Print(shipped);
+  PrintAsText(shipped);
   return kExitOk;
 }
 
@@ -280,7 +281,7 @@ Result<int> ExportCommand::ExportTable(const Trial& trial, const Tell& tell) {
     TDBG_ASSIGN_OR_RETURN(shipped, ExportParquet(trial, options, tell, output));
   }
   TDBG_RETURN_IF_ERROR(output.Commit());
-  Print(shipped);
+  PrintAsText(shipped);
   return kExitOk;
 }
 
@@ -360,7 +361,7 @@ Result<int> ExportCommand::Follow() {
     return kExitOk;
   }
   TDBG_RETURN_IF_ERROR(followed);
-  Print(shipped);
+  PrintAsText(shipped);
   return kExitOk;
 }
 

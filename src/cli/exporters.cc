@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/output.h"
 #include "format/version.h"
 #include "jobs/run_directory.h"
 #include "plan/hook_config.h"
@@ -25,7 +26,7 @@ namespace {
 constexpr int64_t kDefaultStatisticsEvery = 10;
 constexpr int kTermMillis = 2000;
 
-void Note(const std::string& what) { fmt::print(stderr, "tdbg: {}\n", what); }
+void Note(const std::string& what) { Tell("tdbg: {}\n", what); }
 
 struct Wanted {
   std::string to, path;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "cli/output.h"
 
 namespace tdbg::cli {
 
@@ -14,7 +15,7 @@ Json JsonOf(double value) {
 }
 
 void PrintJson(const Json& document) {
-  fmt::print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
+  Print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 Json JsonTime(int64_t wall_nanos) {

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/output.h"
 #include "cli/report.h"
 #include "cli/run_path.h"
 #include "jobs/run_directory.h"
@@ -47,7 +48,7 @@ class LsCommand : public Command {
       if (json_)
         PrintJson(Json::array());
       else
-        fmt::print(stderr, "tdbg: no run yet under ./tdbg-runs; start one with tdbg run -- COMMAND\n");
+        Tell("tdbg: no run yet under ./tdbg-runs; start one with tdbg run -- COMMAND\n");
       return kExitOk;
     }
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
@@ -76,11 +77,10 @@ class LsCommand : public Command {
     if (json_) {
       PrintJson(list);
     } else if (table.empty()) {
-      fmt::print(stderr,
-                 "tdbg: no run in {}; runs are the directories that hold a run.json, or that smdebug wrote\n",
-                 root_);
+      Tell("tdbg: no run in {}; runs are the directories that hold a run.json, or that smdebug wrote\n",
+           root_);
     } else {
-      fmt::print("{}", table.Format(terminal));
+      Print("{}", table.Format(terminal));
     }
     return kExitOk;
   }

@@ -10,6 +10,7 @@
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
 #include "cli/markdown.h"
+#include "cli/output.h"
 #include "cli/rule_template.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
@@ -39,8 +40,8 @@ Json InfoToJson(const rules::RuleInfo& info) {
 }
 
 void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
-  fmt::print("{} ({}), for {}\n{}\n\n", Paint(terminal, Colour::kBold, info.class_name), info.snake_name,
-             info.scope, info.summary);
+  Print("{} ({}), for {}\n{}\n\n", Paint(terminal, Colour::kBold, info.class_name), info.snake_name,
+        info.scope, info.summary);
   Table table({"PARAMETER", "TYPE", "DEFAULT", "UNIT", "MEANING"});
   for (const rules::ParameterSpec& parameter : info.parameters) {
     table.Add({parameter.name, parameter.type,
@@ -52,7 +53,7 @@ void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
   // Cut-off help would be no help: here lines may be long.
   Terminal wide = terminal;
   wide.columns = 0;
-  if (!table.empty()) fmt::print("{}", table.Format(wide));
+  if (!table.empty()) Print("{}", table.Format(wide));
 }
 
 // What the run keeps because of it, as a sentence; empty where it declares nothing.
@@ -118,7 +119,7 @@ class RulesCommand : public Command {
         if (show) json["page"] = std::string(rules::RulePage((*info)->snake_name));
         PrintJson(json);
       } else if (show) {
-        fmt::print("{}", FormatMarkdown(rules::RulePage((*info)->snake_name), terminal));
+        Print("{}", FormatMarkdown(rules::RulePage((*info)->snake_name), terminal));
       } else {
         PrintOne(**info, terminal);
       }
@@ -133,7 +134,7 @@ class RulesCommand : public Command {
     if (json_)
       PrintJson(list);
     else
-      fmt::print("{}", table.Format(terminal));
+      Print("{}", table.Format(terminal));
     return kExitOk;
   }
 
@@ -152,7 +153,7 @@ class RulesCommand : public Command {
     }
     PrintOne(found.info, terminal);
     for (const std::string& text : {NeedsText(found.needs), found.page}) {
-      if (!text.empty()) fmt::print("\n{}\n", text);
+      if (!text.empty()) Print("\n{}\n", text);
     }
     return kExitOk;
   }
@@ -169,8 +170,8 @@ class RulesCommand : public Command {
     if (json_) {
       PrintJson({{"files", files}, {"test", try_it}});
     } else {
-      for (const std::string& file : files) fmt::print("{}\n", file);
-      fmt::print(stderr, "tdbg: try it: {}\n", try_it);
+      for (const std::string& file : files) Print("{}\n", file);
+      Tell("tdbg: try it: {}\n", try_it);
     }
     return kExitOk;
   }

@@ -1,5 +1,6 @@
 // tdbg run: lays out a run, starts the command, watches it, and says at the end what there is to say.
 #include <fmt/format.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +14,7 @@
 #include "cli/exit_codes.h"
 #include "cli/exporters.h"
 #include "cli/live_status.h"
+#include "cli/output.h"
 #include "cli/prepared_rules.h"
 #include "cli/report.h"
 #include "cli/run_events.h"
@@ -51,7 +53,7 @@ class Stopper {
   jobs::Job* job_ = nullptr;  // guarded by mutex_
 };
 
-void Note(const std::string& what) { fmt::print(stderr, "tdbg: {}\n", what); }
+void Note(const std::string& what) { Tell("tdbg: {}\n", what); }
 
 std::string_view StopName(jobs::JobStop stop) {
   switch (stop) {
@@ -104,6 +106,8 @@ Result<int> RunCommand::Run() {
     return InvalidArgument("run: no command; put it behind --: tdbg run [FLAGS] -- python train.py");
   }
   jobs::BlockForwardedSignals();
+  // Whoever reads our standard error may go; the training stays, and we with it.
+  ::signal(SIGPIPE, SIG_IGN);
   TDBG_ASSIGN_OR_RETURN(const plan::Config config, ResolveConfig(flags_));
   const std::vector<plan::RuleConfig> rules = RulesToWatch(config);
   const int64_t now = base::SystemClock().WallNanos();
@@ -220,7 +224,7 @@ Result<int> RunCommand::Finish(watch::Watcher& watcher, const jobs::PreparedAtte
   }
   Report shown = *report;
   shown.launcher_alive = false;  // that is us, and we are done
-  if (!quiet_) fmt::print(stderr, "{}", FormatSummary(shown, Terminal::Of(STDERR_FILENO)));
+  if (!quiet_) Tell("{}", FormatSummary(shown, Terminal::Of(STDERR_FILENO)));
   if (json_) PrintJson(ReportToJson(shown));
   return exit_code;
 }

@@ -9,6 +9,7 @@
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "trial/elements.h"
@@ -102,9 +103,9 @@ Result<std::vector<int64_t>> ShowCommand::StepsOf(Trial& trial, const TensorInfo
 }
 
 void ShowCommand::PrintHead(const TensorInfo& info, const Terminal& terminal) const {
-  fmt::print("{}  {} [{}]  {}\n", Paint(terminal, Colour::kBold, Printable(info.name)),
-             info.dtype == DType::kInvalid ? "no values," : DTypeName(info.dtype),
-             fmt::join(info.shape, ", "), fmt::join(info.collections, ","));
+  Print("{}  {} [{}]  {}\n", Paint(terminal, Colour::kBold, Printable(info.name)),
+        info.dtype == DType::kInvalid ? "no values," : DTypeName(info.dtype), fmt::join(info.shape, ", "),
+        fmt::join(info.collections, ","));
 }
 
 void ShowCommand::PrintSeries(const Terminal& terminal, std::string_view what,
@@ -114,7 +115,7 @@ void ShowCommand::PrintSeries(const Terminal& terminal, std::string_view what,
   const std::string ends = fmt::format(" {} .. {}", Number(values.front()), Number(values.back()));
   const int columns = terminal.columns - DisplayWidth(label) - DisplayWidth(ends) - 1;
   if (columns < 8) return;
-  fmt::print("{}{}{}\n", label, Paint(terminal, Colour::kCyan, Sparkline(values, columns)), ends);
+  Print("{}{}{}\n", label, Paint(terminal, Colour::kCyan, Sparkline(values, columns)), ends);
 }
 
 Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) const {
@@ -185,17 +186,16 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   }
   PrintHead(info, terminal);
   if (picture.empty() && !reductions.empty()) {
-    fmt::print("{}", reductions.Format(terminal));
+    Print("{}", reductions.Format(terminal));
     return kExitOk;
   }
   if (picture.empty()) {
-    fmt::print(stderr, "tdbg: only raw values are kept of it; add --raw to see them\n");
+    Tell("tdbg: only raw values are kept of it; add --raw to see them\n");
     return kExitOk;
   }
   PrintSeries(terminal, as_scalar ? "value" : "mean_abs", picture);
-  fmt::print("{}", (as_scalar ? scalars : table).Format(terminal));
-  if (skipped > 0)
-    fmt::print(stderr, "{} steps left out; --steps A:B shows a part, | cat shows all\n", skipped);
+  Print("{}", (as_scalar ? scalars : table).Format(terminal));
+  if (skipped > 0) Tell("{} steps left out; --steps A:B shows a part, | cat shows all\n", skipped);
   return kExitOk;
 }
 
@@ -220,7 +220,7 @@ Result<int> ShowCommand::ShowField(Trial& trial, const TensorInfo& info) const {
     return kExitOk;
   }
   PrintSeries(terminal, field_, picture);
-  fmt::print("{}", text);
+  Print("{}", text);
   return kExitOk;
 }
 
@@ -236,8 +236,8 @@ Result<int> ShowCommand::ShowRaw(Trial& trial, const TensorInfo& info) const {
       list.push_back({{"global_step", step}, {"shape", value.shape}, {"values", TensorJson(value)}});
       continue;
     }
-    fmt::print("{} step {}  {} [{}]\n{}\n", Paint(terminal, Colour::kBold, Printable(info.name)), step,
-               DTypeName(value.dtype), fmt::join(value.shape, ", "), FormatTensor(value, kEdgeItems));
+    Print("{} step {}  {} [{}]\n{}\n", Paint(terminal, Colour::kBold, Printable(info.name)), step,
+          DTypeName(value.dtype), fmt::join(value.shape, ", "), FormatTensor(value, kEdgeItems));
   }
   if (json_) PrintJson({{"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"values", list}});
   return kExitOk;

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/output.h"
 #include "cli/report.h"
 #include "cli/run_path.h"
 
@@ -30,46 +31,43 @@ std::string Time(int64_t wall_nanos) {
 
 void PrintText(const Report& report, const Terminal& terminal) {
   for (const rules::RuleStatus& rule : report.rules) {
-    fmt::print("RuleConfigurationName  {}\n", Paint(terminal, Colour::kBold, Printable(rule.name)));
-    fmt::print("RuleEvaluationStatus   {}\n",
-               Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
+    Print("RuleConfigurationName  {}\n", Paint(terminal, Colour::kBold, Printable(rule.name)));
+    Print("RuleEvaluationStatus   {}\n",
+          Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
     const bool abandoned = rule.state == rules::RuleState::kInProgress && !IsAlive(report);
     const std::string details = rule.details.empty() && abandoned
                                     ? "nobody judged the run to its end; judge it with: tdbg check " +
                                           ShellWord(DisplayPath(report.path))
                                     : rule.details;
-    fmt::print("StatusDetails          {}\n",
-               details.empty() ? "-" : Indented(details, std::string(23, ' ')));
-    fmt::print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
+    Print("StatusDetails          {}\n", details.empty() ? "-" : Indented(details, std::string(23, ' ')));
+    Print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
   }
   if (report.rules.empty())
-    fmt::print("no rule was watching; judge the run with: tdbg check {}\n\n",
-               ShellWord(DisplayPath(report.path)));
+    Print("no rule was watching; judge the run with: tdbg check {}\n\n", ShellWord(DisplayPath(report.path)));
   for (const watch::ActionOutcome& action : report.actions) {
-    fmt::print("action    {}{} for {} at step {}: {}\n", action.action,
-               action.target.empty() ? "" : " " + Printable(action.target), Printable(action.rule),
-               action.global_step,
-               action.status.ok() ? "done" : "failed: " + Printable(action.status.message()));
+    Print("action    {}{} for {} at step {}: {}\n", action.action,
+          action.target.empty() ? "" : " " + Printable(action.target), Printable(action.rule),
+          action.global_step, action.status.ok() ? "done" : "failed: " + Printable(action.status.message()));
   }
-  fmt::print("state     {}\n", StateWords(report));
-  if (report.attempts.size() > 1) fmt::print("attempts  {}\n", fmt::join(report.attempts, ", "));
-  if (!report.workers.empty()) fmt::print("workers   {}\n", fmt::join(report.workers, ", "));
-  if (!report.why_nothing.empty()) fmt::print("captured  nothing: {}\n", report.why_nothing);
+  Print("state     {}\n", StateWords(report));
+  if (report.attempts.size() > 1) Print("attempts  {}\n", fmt::join(report.attempts, ", "));
+  if (!report.workers.empty()) Print("workers   {}\n", fmt::join(report.workers, ", "));
+  if (!report.why_nothing.empty()) Print("captured  nothing: {}\n", report.why_nothing);
   if (report.steps > 0) {
-    fmt::print("steps     {} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}\n", report.steps,
-               report.first_step, report.last_step, report.train_steps, report.eval_steps,
-               report.last_seen_step, Time(report.last_seen_wall_nanos));
-    fmt::print("kept      {} tensors, {}\n", report.tensors, base::FormatBytes(report.bytes));
+    Print("steps     {} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}\n", report.steps, report.first_step,
+          report.last_step, report.train_steps, report.eval_steps, report.last_seen_step,
+          Time(report.last_seen_wall_nanos));
+    Print("kept      {} tensors, {}\n", report.tensors, base::FormatBytes(report.bytes));
   }
-  if (report.losses.empty()) fmt::print("lost      nothing\n");
+  if (report.losses.empty()) Print("lost      nothing\n");
   for (const LossInfo& loss : report.losses) {
-    fmt::print("lost      {} {} by {}", loss.count, loss.kind, loss.cause);
-    if (loss.bytes > 0) fmt::print(", {}", base::FormatBytes(loss.bytes));
-    if (loss.first_step >= 0) fmt::print(", steps {} to {}", loss.first_step, loss.last_step);
-    fmt::print(" ({}){}{}\n", loss.worker, loss.text.empty() ? "" : ": ", Printable(loss.text));
+    Print("lost      {} {} by {}", loss.count, loss.kind, loss.cause);
+    if (loss.bytes > 0) Print(", {}", base::FormatBytes(loss.bytes));
+    if (loss.first_step >= 0) Print(", steps {} to {}", loss.first_step, loss.last_step);
+    Print(" ({}){}{}\n", loss.worker, loss.text.empty() ? "" : ": ", Printable(loss.text));
   }
-  for (const std::string& damage : report.damage) fmt::print("damaged   {}\n", Printable(damage));
-  fmt::print("run       {}\n", DisplayPath(report.path));
+  for (const std::string& damage : report.damage) Print("damaged   {}\n", Printable(damage));
+  Print("run       {}\n", DisplayPath(report.path));
 }
 
 class StatusCommand : public Command {

@@ -8,6 +8,7 @@
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "trial/mode_name.h"
@@ -65,9 +66,9 @@ class StepsCommand : public Command {
           fmt::format("none of the run's steps is asked for; `tdbg steps {}` lists them", ShellWord(run_)));
     }
     if (json_) {
-      Print(*trial, steps);
+      PrintAsText(*trial, steps);
     } else if (steps.empty()) {
-      fmt::print(stderr, "tdbg: the run holds no steps yet; tdbg status {} says why\n", ShellWord(run_));
+      Tell("tdbg: the run holds no steps yet; tdbg status {} says why\n", ShellWord(run_));
     } else {
       PrintTable(*trial, steps);
     }
@@ -75,7 +76,7 @@ class StepsCommand : public Command {
   }
 
  private:
-  static void Print(const Trial& trial, const std::vector<StepInfo>& steps) {
+  static void PrintAsText(const Trial& trial, const std::vector<StepInfo>& steps) {
     Json modes = Json::object(), list = Json::array();
     for (const ModeKey mode : trial.modes()) {
       const std::vector<int64_t> own = trial.steps(mode);
@@ -99,8 +100,8 @@ class StepsCommand : public Command {
     for (const ModeKey mode : trial.modes()) {
       const std::vector<int64_t> own = trial.steps(mode);
       if (!own.empty())
-        fmt::print("{}: {} steps, {} to {}\n", Paint(terminal, Colour::kBold, ModeName(mode)), own.size(),
-                   own.front(), own.back());
+        Print("{}: {} steps, {} to {}\n", Paint(terminal, Colour::kBold, ModeName(mode)), own.size(),
+              own.front(), own.back());
     }
     Table table({"STEP", "MODE", "MODE_STEP", "RAW", "STATISTICS", "REMARKS"});
     for (const size_t column : {0, 2, 3, 4}) table.AlignRight(column);
@@ -121,9 +122,8 @@ class StepsCommand : public Command {
       table.Add({std::to_string(s.global_step), std::string(ModeName(s.mode)), std::to_string(s.mode_step),
                  std::to_string(s.raw_values), std::to_string(s.summaries), remarks});
     }
-    fmt::print("{}", table.Format(terminal));
-    if (left_out > 0)
-      fmt::print(stderr, "{} steps left out; --steps A:B shows a part, | cat shows all\n", left_out);
+    Print("{}", table.Format(terminal));
+    if (left_out > 0) Tell("{} steps left out; --steps A:B shows a part, | cat shows all\n", left_out);
   }
 
   std::string run_, mode_, steps_, kind_ = "any";

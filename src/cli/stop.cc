@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "jobs/run_directory.h"
 #include "watch/requests.h"
@@ -34,8 +35,7 @@ class StopCommand : public Command {
     if (json_)
       PrintJson({{"run", trial->path()}, {"requested", "stop"}});
     else
-      fmt::print(stderr, "tdbg: asked {} to stop; tdbg status {} says when it has\n", trial->name(),
-                 ShellWord(run_));
+      Tell("tdbg: asked {} to stop; tdbg status {} says when it has\n", trial->name(), ShellWord(run_));
     return kExitOk;
   }
 

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 
@@ -67,14 +68,12 @@ class TensorsCommand : public Command {
     if (json_) {
       PrintJson(list);
     } else if (!names.empty()) {
-      fmt::print("{}", table.Format(Terminal::Of(STDOUT_FILENO)));
+      Print("{}", table.Format(Terminal::Of(STDOUT_FILENO)));
     }
     if (names.empty()) {
       TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> all, trial->tensor_names());
       if (all.empty()) {
-        if (!json_)
-          fmt::print(stderr, "tdbg: the run holds no tensors yet; tdbg status {} says why\n",
-                     ShellWord(run_));
+        if (!json_) Tell("tdbg: the run holds no tensors yet; tdbg status {} says why\n", ShellWord(run_));
         return kExitOk;
       }
       return NotFound(fmt::format("none of the run's {} tensors matches; `tdbg tensors {}` lists them",

@@ -13,6 +13,7 @@
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
 #include "cli/live_status.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "cli/verdicts.h"
@@ -63,7 +64,7 @@ class WatchCommand : public Command {
       (void)!::write(done.get(), &one, sizeof(one));
     });
     if (!resolved.ok() && !quiet_)
-      fmt::print(stderr, "tdbg: no run at {} yet; waiting for one (ctrl-C ends the waiting)\n", run_);
+      Tell("tdbg: no run at {} yet; waiting for one (ctrl-C ends the waiting)\n", run_);
     LiveLine line(quiet_ ? -1 : STDERR_FILENO);
     bool interrupted = false;
     while (true) {
@@ -84,7 +85,7 @@ class WatchCommand : public Command {
     if (json_)
       PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses)}});
     else
-      fmt::print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
+      Print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
     return ExitCodeOfVerdicts(statuses);
   }
 

@@ -5,6 +5,7 @@ import os
 import pty
 import select
 import signal
+import subprocess
 import sys
 import time
 
@@ -71,6 +72,21 @@ def test_rules_of_a_run_whose_tdbg_died_are_to_be_judged_again(tdbg):
     job.kill()
     job.wait(20)
     assert "tdbg check r" in tdbg.ok("status", "r").stdout
+
+
+def test_a_message_that_cannot_be_written_costs_nobody_the_exit_code(tdbg):
+    with open("/dev/full", "w") as full:
+        job = tdbg.start("run", "--dir", "r", "--json", "--", "sh", "-c", "exit 9", stdout=full, stderr=full)
+        assert job.wait(20) == 9
+    job = tdbg.start("run", "--dir", "r", "--", "sh", "-c", "echo ready >&2; read line; exit 8",
+                     stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert job.stderr.readline() == "ready\n"
+    job.stderr.close()
+    job.communicate("go\n", timeout=20)
+    assert job.returncode == 8
+    closed = tdbg.start("run", "--dir", "r", "--", "sh", "-c", "exit 7", preexec_fn=lambda: [os.close(0), os.close(1), os.close(2)])
+    assert closed.wait(20) == 7
+    assert [tdbg.json("status", "r")["job"]["exit_code"]] == [7]
 
 
 def test_json_is_the_last_line_behind_the_scripts_output(tdbg):

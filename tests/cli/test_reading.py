@@ -1,6 +1,8 @@
 """The reading commands over a recorded run (tests/golden), as text and as JSON."""
 
 import json
+import os
+import subprocess
 import sys
 
 from program import GOLDEN
@@ -23,6 +25,16 @@ def test_status_has_sagemakers_fields_and_the_run(tdbg, golden):
     assert report["losses"][0]["cause"] == "journal_full"
     text = tdbg.ok("status", golden).stdout
     assert "no rule was watching" in text and "journal_full" in text
+
+
+def test_an_answer_that_cannot_be_written_is_an_error(tdbg, golden):
+    for arguments in (["status", golden], ["show", golden, "conv1.weight", "--json"], ["--help"]):
+        with open("/dev/full", "w") as full:
+            done = tdbg.start(*arguments, stdout=full, stderr=subprocess.PIPE)
+            _, error = done.communicate(timeout=20)
+        assert done.returncode == 6 and error == "tdbg: cannot write the output: No space left on device\n", arguments
+    closed = tdbg.start("status", golden, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
+    assert "cannot write the output" in closed.communicate(timeout=20)[1] and closed.returncode == 6
 
 
 def test_tensors_lists_and_filters(tdbg, golden):
