@@ -217,7 +217,8 @@ class SessionHook(BaseHook, v1.train.SessionRunHook):
             wanted = self._watching[graph] = self._of_graph(graph)
         arguments = context.original_args
         how = split(graph, arguments.fetches, arguments.feed_dict, [w.tensor for w in wanted.values()])
-        due = [w for w in wanted.values() if w.ident is None or (w.ident != NOT_WANTED and self._run.due(w.ident))]
+        due = [w for w in wanted.values() if (w.ident is None or (w.ident != NOT_WANTED and self._run.due(w.ident)))
+               and (w.kind != "gradient" or w.name in how.computed)]    # nothing is differentiated for us
         before = [w for w in due if w.variable or w.tensor.name in how.before]
         if before:
             values = context.session.run([w.tensor for w in before], arguments.feed_dict)

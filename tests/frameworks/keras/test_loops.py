@@ -120,6 +120,24 @@ def test_a_monitored_session(tmp_path):
     assert state == train()[1]
 
 
+def test_a_sessions_run_that_fails_is_no_step(tmp_path):
+    import tensorflow as tf
+    v1 = tf.compat.v1
+
+    def train():
+        with tf.Graph().as_default():
+            x = v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.ones([4, 8])).repeat(3)).get_next()
+            w = v1.get_variable("layer/w", [8, 1], initializer=v1.zeros_initializer())
+            loss = v1.losses.mean_squared_error(tf.ones([4, 1]), tf.matmul(x, w))
+            update = tf.group(v1.train.GradientDescentOptimizer(0.1).minimize(loss), name="with_others")
+            with v1.train.MonitoredSession() as session:
+                while not session.should_stop():
+                    session.run(update)
+
+    _, trial = recorded(train, tmp_path / "run")
+    assert trial.steps() == [0, 1, 2], "the dataset's end is none"
+
+
 def test_losses_that_a_sessions_run_cannot_have_do_not_stop_it(tmp_path):
     import tensorflow as tf
     v1 = tf.compat.v1

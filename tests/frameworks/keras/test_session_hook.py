@@ -21,7 +21,10 @@ import smdebug.tensorflow as smd  # noqa: E402
 from smdebug.exceptions import InvalidCollectionConfiguration, SMDebugNotImplementedError, SMDebugTypeError  # noqa: E402
 from smdebug.trials import create_trial  # noqa: E402
 
+import tdbg  # noqa: E402
+
 v1 = tf.compat.v1
+EXAMPLE = ROOT / "examples" / "fashion_mnist" / "session_train_hook.py"
 EACH = smd.SaveConfig(save_interval=1)
 RUNS = 5
 GRADIENT = "gradients/MatMul_grad/tuple/control_dependency_1:0"
@@ -192,6 +195,39 @@ def test_collections_of_ones_own(hook, tmp_path):
     assert "layer/w:0" in trial.tensor_names(collection="default")
     assert trial.tensor("layer/w:0").reduction_value(1, "max") == seen[1][0].max()
     assert trial.tensor("scalar/before").steps() == [0] and trial.tensor("late").steps() == [RUNS]
+
+
+def test_gradients_are_of_runs_that_compute_them(hook, tmp_path):
+    h = hook(include_collections=["gradients"], save_config=EACH)
+    training = Graph(h)
+    training.train(2)
+    with training.graph.as_default(), v1.train.MonitoredSession(hooks=[h]) as session:
+        session.run(training.error, dict(zip((training.x, training.y), batch(0))))
+    h.close()
+    trial = create_trial(str(tmp_path / "run"))
+    assert trial.tensor(GRADIENT).steps() == [0, 1] and trial.tensor("mean_squared_error/value:0").steps() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_the_example_with_the_lines_of_hook_code(tmp_path, launched):
+    out = tmp_path / "out"
+    command = [sys.executable, "-W", "ignore", str(EXAMPLE), "--out-dir", str(out), "--steps", "8", "--save-interval", "4"]
+    if launched:
+        program = os.environ.get("TDBG_CLI", str(ROOT / "build" / "tdbg"))
+        command = [program, "run", "--dir", str(tmp_path / "run"), "--", *command]
+    home = os.environ.get("TDBG_HOME", str(ROOT / "python"))
+    env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_")}
+    env.update(TDBG_HOME=home, TDBG_STRICT="1", PYTHONPATH=os.pathsep.join([home, NAMES]))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    trial = create_trial(str(out))
+    gradient = trial.tensor("gradients/fc2/MatMul_grad/tuple/control_dependency_1:0")
+    assert gradient.steps(mode=smd.modes.TRAIN) == [0, 4] and gradient.steps(mode=smd.modes.EVAL) == []
+    assert trial.tensor("conv1/weights:0").steps(mode=smd.modes.EVAL) == [0]
+    assert len(list(tmp_path.glob("run*"))) == launched, "one run: what needs no code stood down"
+    if launched:
+        every = tdbg.open(str(tmp_path / "run"))
+        assert len(every["conv1/weights:0"].steps(kind="any")) == 9, "each once"
 
 
 def test_a_run_that_fails_is_no_step(hook, tmp_path):

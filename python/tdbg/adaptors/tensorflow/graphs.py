@@ -23,11 +23,11 @@ _harmless = {}              # type of an operation -> does it leave nothing behi
 
 
 class Split:
-    """Of the tensors asked for, by name: `beside` are fetched with the run, `before` in one of their own before it, with the
-    same feeds; the rest are not to be had."""
+    """Of the tensors asked for, by name: `beside` are fetched with the run, `computed` are those of them that it computes
+    anyway; `before` are fetched by a run of their own before it, with the same feeds; the rest are not to be had."""
 
     def __init__(self):
-        self.beside, self.before = set(), set()
+        self.beside, self.computed, self.before = set(), set(), set()
 
 
 def split(graph, fetches, feeds, tensors):
@@ -35,18 +35,29 @@ def split(graph, fetches, feeds, tensors):
     :param tensors: of the graph, always the same ones for a graph that does not grow: the answer is kept
     :returns: a Split
     """
+    run = _run(graph, fetches, feeds)
+    key = frozenset(t.name for t in tensors)
+    if key not in run.answers:
+        run.answers[key] = run.split(tensors)
+    return run.answers[key]
+
+
+def computed(graph, fetches, feeds):
+    """Names of the operations that a run computes, for those of `fetches` and `feeds`."""
+    return _run(graph, fetches, feeds).reached
+
+
+def _run(graph, fetches, feeds):
     outline = _outlines.get(graph)
     if outline is None or outline.version != graph.version:
         outline = _outlines[graph] = _Outline(graph)
-    fetched = frozenset(_operations(graph, fetches))
-    fed = frozenset(_names(graph, feeds or {}))
-    key = fetched, fed, frozenset(t.name for t in tensors)
-    answer = outline.answers.get(key)
-    if answer is None:
-        if len(outline.answers) >= _KEPT:
-            outline.answers.clear()
-        answer = outline.answers[key] = outline.split(fetched, fed, tensors)
-    return answer
+    key = frozenset(_operations(graph, fetches)), frozenset(_names(graph, feeds or {}))
+    run = outline.runs.get(key)
+    if run is None:
+        if len(outline.runs) >= _KEPT:
+            outline.runs.clear()
+        run = outline.runs[key] = _Run(outline, *key)
+    return run
 
 
 def _operations(graph, fetches):
@@ -70,37 +81,41 @@ def _elements(graph, structure):
 
 class _Outline:
     def __init__(self, graph):
-        self.version, self.answers = graph.version, {}
-        self._operations = {}       # name -> (type, [(where from, name of the tensor)], [waited for]), as they were made
-        self._dead = set()          # those that may have no value, though they are asked
+        self.version, self.runs = graph.version, {}
+        self.operations = {}        # name -> (type, [(where from, name of the tensor)], [waited for]), as they were made
+        self.dead = set()           # those that may have no value, though they are asked
         for op in graph.get_operations():
             inputs = [(t.op.name, t.name) for t in op.inputs]
             waits = [c.name for c in op.control_inputs]
-            self._operations[op.name] = op.type, inputs, waits
+            self.operations[op.name] = op.type, inputs, waits
             if op.type not in _harmless:
                 _harmless[op.type] = _leaves_nothing(op)
             if op.type in _CHOOSES or (op.type not in _MEETS and (
-                    any(name in self._dead for name, _ in inputs) or any(name in self._dead for name in waits))):
-                self._dead.add(op.name)
+                    any(name in self.dead for name, _ in inputs) or any(name in self.dead for name in waits))):
+                self.dead.add(op.name)
 
-    def _reached(self, fetched, fed):
-        """What a run computes, and whether it changes variables."""
-        reached, ahead, changes = set(), list(fetched), False
+
+class _Run:
+    """Of which tensors are fetched, and which fed: what it computes, and whether it changes variables."""
+
+    def __init__(self, outline, fetched, fed):
+        self._operations, self._dead, self._fed = outline.operations, outline.dead, fed
+        self.reached, self._changes, self.answers = set(), False, {}
+        ahead = list(fetched)
         while ahead:
             name = ahead.pop()
-            if name in reached:
+            if name in self.reached:
                 continue
-            reached.add(name)
+            self.reached.add(name)
             kind, inputs, waits = self._operations[name]
             held = {self._operations[i][0] for i, _ in inputs} & _HOLDERS
-            changes |= bool(held) and not _harmless[kind]
-            changes |= "VarHandleOp" in held and kind not in _READS
+            self._changes |= bool(held) and not _harmless[kind]
+            self._changes |= "VarHandleOp" in held and kind not in _READS
             ahead += [i for i, tensor in inputs if tensor not in fed]
             ahead += waits
-        return reached, changes
 
-    def split(self, fetched, fed, tensors):
-        reached, changes = self._reached(fetched, fed)
+    def split(self, tensors):
+        reached, fed = self.reached, self._fed
         still = set()       # made of variables, constants and feeds alone
         more = {}           # what the run does not compute, and could -> does that read variables?
         for name, (kind, inputs, waits) in self._operations.items():
@@ -118,7 +133,10 @@ class _Outline:
                 answer.beside.add(tensor.name)
             elif op in self._dead or not tensor.graph.is_fetchable(tensor.op):
                 continue
-            elif op in reached or (op in more and not (changes and more[op])):
+            elif op in reached:
+                answer.beside.add(tensor.name)
+                answer.computed.add(tensor.name)
+            elif op in more and not (self._changes and more[op]):
                 answer.beside.add(tensor.name)
             elif op in still:
                 answer.before.add(tensor.name)

@@ -1,5 +1,5 @@
-"""Sessions of TensorFlow 1 (`tf.compat.v1.train.MonitoredSession`): a run of the session that fetches an optimizer's update is
-a TRAIN step. Names are the graph's, as smdebug's SessionHook has them.
+"""Sessions of TensorFlow 1 (`tf.compat.v1.train.MonitoredSession`): a run of the session that computes an optimizer's update
+is a TRAIN step. Names are the graph's, as smdebug's SessionHook has them.
 
 Weights are read by a session run of their own before the update: fetched with it, they may be those before or after.
 """
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..guard import say
 from ..steps import TRAIN
-from .graphs import split
+from .graphs import computed, split
 
 v1 = tf.compat.v1
 #: Graph -> what optimizers were asked in it.
@@ -35,7 +35,7 @@ def patch(patches, session_of):
             try:
                 if not tf.executing_eagerly() and isinstance(update, (tf.Operation, tf.Tensor)):
                     known = _known(update.graph)
-                    known.updates.add(update.name)
+                    known.updates.add(update.name.partition(":")[0])
                     for gradient, variable in pairs:
                         if isinstance(gradient, tf.Tensor):
                             known.gradients[gradient.name] = (gradient, variable)
@@ -66,12 +66,15 @@ def _failed(session_of, site, error):
 
 
 class Hook(v1.train.SessionRunHook):
+    """A step is opened when its run has come back: one that fails, as the last of a dataset does, is none."""
+
     def __init__(self, session_of):
         self._session_of = session_of
-        self._due = self._steps = False
+        self._steps = False
+        self._read = []         # [(entry, value)]: variables as the run found them
 
     def before_run(self, context):
-        self._steps = self._due = False
+        self._steps, self._read = False, []
         try:
             return self._before(context)
         except Exception as error:
@@ -82,26 +85,25 @@ class Hook(v1.train.SessionRunHook):
         session = self._session_of()
         if session is None or session.elsewhere():
             return None
-        graph = context.session.graph
+        graph, arguments = context.session.graph, context.original_args
         known = _known(graph)
-        fetched = {getattr(f, "name", None) for f in tf.nest.flatten(context.original_args.fetches)}
-        if not known.updates & fetched or not session.ensure_open():
+        if not known.updates or known.updates.isdisjoint(computed(graph, arguments.fetches, arguments.feed_dict)):
+            return None
+        if not session.ensure_open():
             return None
         self._steps = True
-        self._due = session.begin(TRAIN)
-        if not self._due:
+        if not session.forecast.due(TRAIN, session.next_step(TRAIN)):
             return None
         variables = [v for v in graph.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
                      if session.values.entry(v.name, _kind(v.name)) is not None]
         if variables:
             values = context.session.run(variables)
-            session.values.put([(session.values.known(v.name), value) for v, value in zip(variables, values)])
+            self._read = [(session.values.known(v.name), value) for v, value in zip(variables, values)]
         wanted = {name: gradient for name, (gradient, _) in known.gradients.items()
                   if session.values.entry(name, "gradient") is not None}
         for loss in graph.get_collection(v1.GraphKeys.LOSSES):
             if session.values.entry(loss.name, "loss") is not None:
                 wanted[loss.name] = loss
-        arguments = context.original_args
         beside = split(graph, arguments.fetches, arguments.feed_dict, wanted.values()).beside if wanted else ()
         wanted = {name: tensor for name, tensor in wanted.items() if name in beside}
         return v1.train.SessionRunArgs(wanted) if wanted else None
@@ -111,9 +113,10 @@ class Hook(v1.train.SessionRunHook):
             return
         session = self._session_of()
         try:
+            if session is not None and session.begin(TRAIN):
+                session.values.put(self._read + [(session.values.known(name), value)
+                                                 for name, value in (values.results or {}).items()])
             if session is not None:
-                if self._due and values.results:
-                    session.values.put([(session.values.known(name), value) for name, value in values.results.items()])
                 session.close_step()
         except Exception as error:
             _failed(self._session_of, "the end of a session's run", error)
