@@ -483,8 +483,9 @@ class Trial:
     def __repr__(self):
         steps = self.steps()
         span = f"{len(steps)} steps" + (f" ({steps[0]} to {steps[-1]})" if steps else "")
+        workers = len(self._raw.workers())
         return (f"<tdbg.Trial {self.name}: {self.state}, {span}, {len(self.tensor_names())} tensors, "
-                f"{len(self._raw.workers())} workers>")
+                f"{workers} worker{'' if workers == 1 else 's'}>")
 
 
 def _regex_of(regex) -> str:
@@ -564,7 +565,8 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
             break
         if time.monotonic() >= say_at:
             say_at = time.monotonic() + _SAY_SECONDS
-            what = "which holds no run yet" if os.path.isdir(path) else "which does not exist yet"
+            what = ("which does not exist yet" if not os.path.exists(path) else
+                    "which holds no run yet" if os.path.isdir(path) else "which is no directory")
             _logger.warning("Waiting for the training to write to %s, %s; is it the right path?", path, what)
     else:
         raise DeadlineExceededError(f"no run appeared within {timeout} s: {path}")

@@ -41,7 +41,7 @@ std::string Headline(const Report& report, const Terminal& terminal) {
     if (rule.state == rules::RuleState::kError)
       return Paint(terminal, Colour::kYellow, "a rule could not be judged") + state;
   }
-  return "no issue found" + state;
+  return (report.rules.empty() ? "no rule was watching" : "no issue found") + state;
 }
 
 std::string Labelled(std::string_view label, std::string_view text) {

@@ -16,7 +16,7 @@ namespace {
 
 std::string StepsWords(const std::vector<int64_t>& steps) {
   if (steps.empty()) return "-";
-  if (steps.size() == 1) return std::to_string(steps.front());
+  if (steps.size() == 1) return fmt::format("1 ({})", steps.front());
   return fmt::format("{} ({}..{})", steps.size(), steps.front(), steps.back());
 }
 
@@ -62,8 +62,9 @@ class TensorsCommand : public Command {
         continue;
       }
       table.Add({Printable(info.name), fmt::format("{}", fmt::join(info.collections, ",")),
-                 std::string(DTypeName(info.dtype)), fmt::format("[{}]", fmt::join(info.shape, ", ")),
-                 StepsWords(summaries), StepsWords(raws)});
+                 // smdebug keeps no type where only reductions were saved
+                 info.dtype == DType::kInvalid ? "-" : std::string(DTypeName(info.dtype)),
+                 fmt::format("[{}]", fmt::join(info.shape, ", ")), StepsWords(summaries), StepsWords(raws)});
     }
     if (json_) {
       PrintJson(list);

@@ -263,6 +263,7 @@ TEST(RegistryTest, EveryBuiltinRuleSaysWhatItIs) {
   const auto unknown = BuiltinRules().Find("exploding_tensors");
   ASSERT_FALSE(unknown.ok());
   EXPECT_THAT(unknown.status().message(), HasSubstr("did you mean exploding_tensor?"));
+  EXPECT_THAT(BuiltinRules().Find("ProfilerReport").status().message(), HasSubstr("SageMaker's profiler"));
   EXPECT_THAT(BuiltinRules().All(), Not(IsEmpty()));
 }
 

@@ -1,11 +1,24 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/check.h"
 #include "base/text.h"
 #include "rules/rule.h"
 
 namespace tdbg::rules {
+namespace {
+
+// Lists of rules come over from SageMaker whole; these judge a machine and not a training.
+constexpr std::string_view kProfilerRules[] = {
+    "BatchSize",          "CPUBottleneck",         "Dataloader",
+    "GPUMemoryIncrease",  "IOBottleneck",          "LoadBalancing",
+    "LowGPUUtilization",  "MaxInitializationTime", "OverallFrameworkMetrics",
+    "OverallSystemUsage", "ProfilerReport",        "StepOutlier"};
+
+}  // namespace
 
 void RuleRegistry::Add(RuleInfo info, RuleFactory factory) {
   TDBG_CHECK(!Find(info.class_name).ok() && !Find(info.snake_name).ok());
@@ -17,6 +30,12 @@ Result<const RuleInfo*> RuleRegistry::Find(std::string_view name) const {
   for (const Entry& entry : entries_) {
     if (name == entry.info.class_name || name == entry.info.snake_name) return &entry.info;
     names.push_back(entry.info.snake_name);
+  }
+  if (std::ranges::find(kProfilerRules, name) != std::end(kProfilerRules)) {
+    return NotFound(
+        fmt::format("rule '{}' is one of SageMaker's profiler; tdbg judges tensors and has none of those: "
+                    "leave it out",
+                    name));
   }
   std::vector<std::string> spellings = names;
   for (const Entry& entry : entries_) spellings.push_back(entry.info.class_name);

@@ -67,8 +67,9 @@ def test_without_a_hook_exactly_what_the_file_says_is_kept(tdbg, python):
     (tdbg.directory / "hook.json").write_text(json.dumps({
         "CollectionConfigurations": [{"CollectionName": "weights", "CollectionParameters": {"save_interval": 2}},
                                      {"CollectionName": "losses", "CollectionParameters": {"end_step": 0}}]}))
-    tdbg.ok("run", "--dir", "run", "--", python, "train.py",
-            env={"SMDEBUG_CONFIG_FILE_PATH": str(tdbg.directory / "hook.json")})
+    done = tdbg.ok("run", "--dir", "run", "--", python, "train.py",
+                   env={"SMDEBUG_CONFIG_FILE_PATH": str(tdbg.directory / "hook.json")})
+    assert "tdbg: no rule was watching (completed)" in done.stderr
     code = ("import tdbg; t = tdbg.open('run'); print(t.tensor_names(), t['Linear_weight'].steps(kind='raw'), t.steps())")
     import subprocess
     done = subprocess.run([python, "-c", code], cwd=tdbg.directory, text=True, capture_output=True,

@@ -43,6 +43,12 @@ def test_status_tensors_and_show_agree_with_smdebug(tdbg, name):
     assert shown > 0 or name == "pt_reductions_only"
 
 
+def test_tensors_counts_steps_and_knows_that_a_type_is_not_known(tdbg):
+    rows = tdbg.ok("tensors", GOLDEN / "pt_reductions_only").stdout.splitlines()
+    assert rows[1].split() == ["Net_conv.weight", "weights", "-", "[1,", "1,", "2]", "2", "(0..1)", "-"]
+    assert tdbg.ok("tensors", GOLDEN / "dtypes", "^t_bool$").stdout.split()[-4:] == ["1", "(0)", "1", "(0)"]
+
+
 def test_show_prints_saved_reductions_exactly(tdbg):
     told = expected("pt_reductions_only")["tensors"]["Net_fc1.weight"]
     shown = tdbg.json("show", GOLDEN / "pt_reductions_only", "Net_fc1.weight")["steps"]

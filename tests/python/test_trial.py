@@ -207,7 +207,7 @@ def test_ctrl_c_ends_a_wait(writer, tmp_path):
 def test_repr_says_what_it_is(writer, tmp_path):
     writer.steps(2)
     trial = tdbg.open(tmp_path / "run")
-    assert "running, 2 steps (0 to 1), 4 tensors, 1 workers" in repr(trial)
+    assert "running, 2 steps (0 to 1), 4 tensors, 1 worker>" in repr(trial)
     assert repr(trial.tensor("fc.weight")) == "<tdbg.Tensor Net_fc.weight float32 20x30>"
     assert trial.losses() == [] and trial.damage() == []
     assert trial.bytes_on_disk > 0 and trial.last_seen_step == 1

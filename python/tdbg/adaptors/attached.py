@@ -11,6 +11,11 @@ class AttachedRun:
     def __init__(self, session):
         self._session = session
 
+    def __repr__(self):
+        if self.directory is None:
+            return "<tdbg: waiting for the first training event>"
+        return f"<tdbg run {self.directory}: step {self.global_step}>"
+
     @property
     def directory(self):
         """The run directory (of the latest training, where each has its own); None before the first training event."""

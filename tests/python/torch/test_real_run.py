@@ -158,7 +158,9 @@ def test_attach_in_the_script(tmp_path):
     finish(start(tmp_path, """
         import tdbg
         with tdbg.attach(dir="mine") as run:
+            print(run)
             train(2, each=lambda n, model, loss: run.scalar("twice", 2 * n))
+            assert repr(run) == f"<tdbg run {run.directory}: step 1>", run
         """, launched=False, PATH="/nonexistent"))
     trial = tdbg.open(str(tmp_path / "mine"))
     assert trial.state == "ended" and trial["scalar/twice"].scalar(1) == 2
