@@ -81,24 +81,28 @@ struct Quartered {
   Quarters high[kBlocks], middle[kBlocks], low[kBlocks];  // bits 5 and 4 of an id, 3 and 2, 1 and 0
 };
 
+// How many of an id, in each eighth of the blocks.
 template <int kBlocks, int kLow>
-TDBG_INLINE void Leaf(const __m512i (&mask)[kBlocks], const Quartered<kBlocks>& ids, uint64_t* lanes) {
-  __m512i sum = _mm512_load_si512(lanes);
-  for (int b = 0; b < kBlocks; ++b) {
+TDBG_INLINE __m512i Leaf(const __m512i (&mask)[kBlocks], const Quartered<kBlocks>& ids) {
+  __m512i sum = _mm512_popcnt_epi64(_mm512_and_si512(mask[0], ids.low[0].q[kLow]));
+  for (int b = 1; b < kBlocks; ++b) {
     sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(_mm512_and_si512(mask[b], ids.low[b].q[kLow])));
   }
-  _mm512_store_si512(lanes, sum);
+  return sum;
 }
 
+// 4 ids.
 template <int kBlocks, int kMiddle>
-TDBG_INLINE void Octave(const __m512i (&group)[kBlocks], const Quartered<kBlocks>& ids,
-                        uint64_t (*lanes)[8]) {
+TDBG_INLINE void Octave(const __m512i (&group)[kBlocks], const Quartered<kBlocks>& ids, uint64_t* lanes) {
   __m512i mask[kBlocks];
   for (int b = 0; b < kBlocks; ++b) mask[b] = _mm512_and_si512(group[b], ids.middle[b].q[kMiddle]);
-  Leaf<kBlocks, 0>(mask, ids, lanes[0]);
-  Leaf<kBlocks, 1>(mask, ids, lanes[1]);
-  Leaf<kBlocks, 2>(mask, ids, lanes[2]);
-  Leaf<kBlocks, 3>(mask, ids, lanes[3]);
+  const __m512i one = _mm512_slli_epi64(Leaf<kBlocks, 1>(mask, ids), 16);
+  const __m512i two = _mm512_slli_epi64(Leaf<kBlocks, 2>(mask, ids), 32);
+  const __m512i three = _mm512_slli_epi64(Leaf<kBlocks, 3>(mask, ids), 48);
+  const __m512i four = _mm512_ternarylogic_epi64(one, two, three, 0xfe);
+  const __m512i sum =
+      _mm512_add_epi64(_mm512_or_si512(Leaf<kBlocks, 0>(mask, ids), four), _mm512_load_si512(lanes));
+  _mm512_store_si512(lanes, sum);
 }
 
 // 16 ids. Most tensors leave some of the eight groups empty: those far below the largest value, or of one
@@ -113,12 +117,12 @@ TDBG_INLINE void Group(const __m512i (&sign)[kBlocks], const Quartered<kBlocks>&
     any = _mm512_or_si512(any, group[b]);
   }
   if (_mm512_test_epi64_mask(any, any) == 0) return;
-  counter->used = static_cast<uint8_t>(counter->used | 1u << number);
-  uint64_t(*lanes)[8] = counter->lanes + 16 * number;
-  Octave<kBlocks, 0>(group, ids, lanes);
-  Octave<kBlocks, 1>(group, ids, lanes + 4);
-  Octave<kBlocks, 2>(group, ids, lanes + 8);
-  Octave<kBlocks, 3>(group, ids, lanes + 12);
+  counter->used = static_cast<uint8_t>(counter->used | 1u << (number / 2));
+  uint64_t(*lanes)[8] = counter->lanes + 4 * number;
+  Octave<kBlocks, 0>(group, ids, lanes[0]);
+  Octave<kBlocks, 1>(group, ids, lanes[1]);
+  Octave<kBlocks, 2>(group, ids, lanes[2]);
+  Octave<kBlocks, 3>(group, ids, lanes[3]);
 }
 
 template <int kBlocks>
@@ -148,16 +152,16 @@ TDBG_INLINE __m512i PairSums(__m512i a, __m512i b) {
   return _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
-// The sums over the lanes of 8 ids; empties them.
+// The sums over the lanes of 8 octaves; empties them.
 TDBG_INLINE __m512i TakeSums(uint64_t (*lanes)[8]) {
   __m512i v[8];
   for (int i = 0; i < 8; ++i) {
     v[i] = _mm512_load_si512(lanes[i]);
     _mm512_store_si512(lanes[i], _mm512_setzero_si512());
   }
-  __m512i pair[4];  // lane L: ids 2 i, 2 i + 1, a quarter of each
+  __m512i pair[4];  // lane L: octaves 2 i, 2 i + 1, a quarter of each
   for (int i = 0; i < 4; ++i) pair[i] = PairSums(v[2 * i], v[2 * i + 1]);
-  __m512i four[2];  // lanes: ids 4 i + 0 1, 0 1, 2 3, 2 3; a half of each
+  __m512i four[2];  // lanes: octaves 4 i + 0 1, 0 1, 2 3, 2 3; a half of each
   for (int i = 0; i < 2; ++i) {
     four[i] = _mm512_add_epi64(_mm512_shuffle_i64x2(pair[2 * i], pair[2 * i + 1], 0x44),
                                _mm512_shuffle_i64x2(pair[2 * i], pair[2 * i + 1], 0xee));
@@ -166,9 +170,17 @@ TDBG_INLINE __m512i TakeSums(uint64_t (*lanes)[8]) {
                           _mm512_shuffle_i64x2(four[0], four[1], 0xdd));
 }
 
-TDBG_TARGET void TakeGroup(uint64_t (*lanes)[8], uint64_t* counts) {
-  _mm512_storeu_si512(counts, TakeSums(lanes));
-  _mm512_storeu_si512(counts + 8, TakeSums(lanes + 8));
+// Moves the counts of 32 ids, but for those thrown away, to `counts`.
+TDBG_TARGET void TakeHalf(uint64_t (*lanes)[8], bool lower, uint64_t* counts) {
+  // Id 0 is the lowest 16 bits, id 63 the highest.
+  const __m512i kept = lower ? _mm512_set_epi64(-1, -1, -1, -1, -1, -1, -1, ~int64_t{0xffff})
+                             : _mm512_set_epi64(0x0000ffffffffffff, -1, -1, -1, -1, -1, -1, -1);
+  alignas(64) uint16_t sums[32];
+  _mm512_store_si512(sums, _mm512_and_si512(TakeSums(lanes), kept));
+  for (int i = 0; i < 32; i += 8) {
+    const __m512i more = _mm512_cvtepu16_epi64(_mm_load_si128(reinterpret_cast<const __m128i*>(sums + i)));
+    _mm512_storeu_si512(counts + i, _mm512_add_epi64(_mm512_loadu_si512(counts + i), more));
+  }
 }
 
 }  // namespace
@@ -177,6 +189,7 @@ void SliceCounter::Count(size_t n) {
   const size_t blocks = (n + kBlock - 1) / kBlock;
   // With an id that is thrown away, of the group that is least often empty.
   std::memset(ids + n, 63, blocks * kBlock - n);
+  counted += static_cast<uint32_t>(n);
   // Two at a time: their 24 masks stay in registers. Of four they were loaded again for each id, which took
   // 1.3 times as long.
   size_t b = 0;
@@ -196,21 +209,20 @@ bool HaveSliceCounter() {
 
 void SliceCounter::Count(size_t) {}
 bool HaveSliceCounter() { return false; }
-static void TakeGroup(uint64_t (*)[8], uint64_t*) {}
+static void TakeHalf(uint64_t (*)[8], bool, uint64_t*) {}
 
 #endif
 
 void Fold(SliceCounter* slices, FloatCounter* counter) {
   if (slices->used == 0) return;
-  for (int group = 0; group < 8; ++group) {
-    if ((slices->used >> group & 1) == 0) continue;
-    uint64_t counts[16];
-    TakeGroup(slices->lanes + 16 * group, counts);
-    const int first = (group & 3) * 16;
-    uint64_t* const folded = counter->folded + (group >> 2) * 1024 + slices->base + first;
-    for (int i = first == 0 ? 1 : 0; i < (first == 48 ? 15 : 16); ++i) folded[i] += counts[i];
+  for (int half = 0; half < 4; ++half) {
+    if ((slices->used >> half & 1) == 0) continue;
+    const bool lower = half % 2 == 0;
+    TakeHalf(slices->lanes + 8 * half, lower,
+             counter->folded + half / 2 * 1024 + slices->base + (lower ? 0 : 32));
   }
   slices->used = 0;
+  slices->counted = 0;
   counter->WillFold(slices->base + 1, slices->base + 63);
 }
 

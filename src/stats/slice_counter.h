@@ -15,17 +15,24 @@ namespace tdbg::stats {
 struct SliceCounter {
   static constexpr size_t kBlock = 512;
   static constexpr size_t kMost = 4 * kBlock;
-  alignas(64) uint64_t lanes[128][8];  ///< empty between tensors
-  alignas(64) uint8_t ids[kMost];      ///< filled by the caller
-  uint16_t base;                       ///< WindowBase's
-  uint8_t used;                        ///< bit g: some of ids 16g..16g+15 were counted
+  /// The counts are 16 bits wide: with so many counted, and at most a third of it more, it must be folded.
+  static constexpr uint32_t kFoldAfter = 48 << 10;
 
-  /// Counts the first `n` of `ids`. \pre n <= kMost. Overwrites up to kBlock ids behind them.
+  /// Of four ids each, the lowest in the lowest 16 bits; to be added up over the eight. Empty between
+  /// tensors.
+  alignas(64) uint64_t lanes[32][8];
+  alignas(64) uint8_t ids[kMost];  ///< filled by the caller
+  uint32_t counted;                ///< since the last fold
+  uint16_t base;                   ///< WindowBase's
+  uint8_t used;                    ///< bit h: some of ids 32h..32h+31 were counted
+
+  /// Counts the first `n` of `ids`. \pre n <= kMost, counted + n < 65536. Overwrites up to kBlock ids behind
+  /// them.
   void Count(size_t n);
   /// How many of ids 0 and 64 it holds: of zeros, and of what is below the window.
   uint64_t CountedLowest() const {
     uint64_t sum = 0;
-    for (int i = 0; i < 8; ++i) sum += lanes[0][i] + lanes[64][i];
+    for (int i = 0; i < 8; ++i) sum += (lanes[0][i] & 0xffff) + (lanes[16][i] & 0xffff);
     return sum;
   }
 };

@@ -373,6 +373,7 @@ class Pass {
   void ReviewWindow(size_t n, double abs_max) {
     ++blocks_since_fold_;
     if (t_->pairs.elements >= PairCounter::kFoldAfter) Fold(&t_->pairs, &t_->floats);
+    if (t_->slices.counted >= SliceCounter::kFoldAfter) Fold(&t_->slices, &t_->floats);
     if (t_->floats.outside_count < n / 8) return;
     plain_blocks_ = 16;
     if (blocks_since_fold_ < (use_slices_ ? 2 : 8) || !std::isfinite(abs_max) || abs_max == 0) return;
