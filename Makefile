@@ -109,7 +109,7 @@ fuzz:
 
 # All of them run, so that one go shows all faults.
 check:
-	@status=0; for tool in includes.py headers.py repo.py format.sh; do \
+	@status=0; for tool in includes.py headers.py repo.py readmes.py format.sh; do \
 	  echo "check_$$tool"; tools/check_$$tool || status=1; done; exit $$status
 
 format:
