@@ -136,6 +136,9 @@ class Run {
   /// \param skipped  the optimizer's update was skipped (AMP).
   /// Returns the global step that was closed (-1 if none was open).
   int64_t EndStep(bool skipped = false);
+  /// The open step is none after all (what was to be recorded failed): its number is the next one's. Where
+  /// something was put in it, it is one, and this is EndStep.
+  void CancelStep();
   int64_t global_step() const;  ///< of the open step, or of the last closed one; -1 before the first
   int64_t mode_step(ModeKey mode) const;
 

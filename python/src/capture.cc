@@ -413,6 +413,8 @@ NB_MODULE(_capture, m) {
           [](Run& r, const std::string& topic, const std::string& json) { r.PutContext(topic, json); },
           "topic"_a, "json"_a)
       .def("end_step", &Run::EndStep, "skipped"_a = false, nb::call_guard<nb::gil_scoped_release>())
+      .def("cancel_step", &Run::CancelStep,
+           "The open step is none after all, where nothing was put in it; its number is the next one's.")
       .def("begin_end", &Run::BeginEnd)
       .def(
           "end",

@@ -287,13 +287,16 @@ void Recorder::Commit(int64_t step, int64_t mode_step, uint32_t flags) {
   uncommitted_defs_ = false;
 }
 
+bool Recorder::HoldsAnything() const {
+  return recorded_ || !rows_.empty() || !derived_rows_.empty() || !scalars_.empty();
+}
+
 int64_t Recorder::EndStep(bool skipped) {
   if (state_ != State::kOpen) return -1;
   const int64_t closed = step_;
   // A step in which something was due is a step of the run even if every tensor was absent: that is an
   // answer. One in which nothing was due is not, and only the heartbeat says that it passed.
-  if ((due_ != 0 && plan_.plan().empty_steps) || recorded_ || !rows_.empty() || !derived_rows_.empty() ||
-      !scalars_.empty()) {
+  if ((due_ != 0 && plan_.plan().empty_steps) || HoldsAnything()) {
     Commit(step_, mode_step(mode_), skipped ? format::kCommitSkipped : 0);
     recorded_ = false;
   } else {
@@ -305,6 +308,16 @@ int64_t Recorder::EndStep(bool skipped) {
   due_ = 0;
   state_ = State::kBetween;
   return closed;
+}
+
+void Recorder::CancelStep() {
+  if (state_ != State::kOpen) return;
+  if (HoldsAnything()) {
+    EndStep(false);
+    return;
+  }
+  due_ = 0;
+  state_ = State::kBetween;
 }
 
 void Recorder::BeginEnd() {
@@ -325,7 +338,7 @@ void Recorder::BeginEnd() {
 void Recorder::FinishEnd() {
   if (state_ != State::kEnd) BeginEnd();
   // Definitions without a value after them would otherwise be a step half made, and counted as lost.
-  if (recorded_ || uncommitted_defs_ || !rows_.empty() || !derived_rows_.empty() || !scalars_.empty()) {
+  if (uncommitted_defs_ || HoldsAnything()) {
     Commit(step_ - 1, mode_ == ModeKey::kGlobal ? step_ - 1 : mode_steps_[static_cast<int>(mode_)] - 1,
            format::kCommitOutside);
     recorded_ = false;

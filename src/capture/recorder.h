@@ -60,6 +60,8 @@ class Recorder {
   /// Something else was appended to the sink that the step's end must make visible.
   void ForceCommit() { recorded_ = true; }
   int64_t EndStep(bool skipped);
+  /// Takes BeginStep back; where something was put since, it is EndStep.
+  void CancelStep();
 
   /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps. Only
   /// of tensors that the plan wants at all: of the others nobody told us. \return how many tensors that are
@@ -160,6 +162,7 @@ class Recorder {
   void FlushRows();
   void FlushRowsIfMany();
   void Commit(int64_t step, int64_t mode_step, uint32_t flags);
+  bool HoldsAnything() const;  ///< that the next commit would make visible
   std::unique_ptr<Details, DestroyOnly> NewDetails();
   void Know(std::string_view name, Id id);
   Id Add(format::TensorDef def, Tensor tensor);

@@ -166,6 +166,26 @@ TEST_F(RecorderTest, AnEmptyStepIsNoneWhereThePlanSaysSo) {
   EXPECT_EQ(sink_.defs[0].name, "w");
 }
 
+TEST_F(RecorderTest, AStepIsTakenBackUnlessItHoldsSomething) {
+  Start(plan::Plan::Default());
+  const auto w = Define("w", "weight", {1});
+  Step(ModeKey::kTrain);
+  recorder_->BeginStep(ModeKey::kTrain);
+  recorder_->CancelStep();
+  EXPECT_EQ(sink_.commits.size(), 1u);
+  EXPECT_EQ(recorder_->global_step(), 0);
+  EXPECT_FALSE(recorder_->Due(w)) << "no step is open";
+  recorder_->CancelStep();  // nor is there anything to take back
+  Step(ModeKey::kEval);
+  EXPECT_EQ(sink_.commits.back().global_step, 1);
+  EXPECT_EQ(recorder_->mode_step(ModeKey::kTrain), 0);
+  recorder_->BeginStep(ModeKey::kTrain);
+  PutFloats(w, {1});
+  recorder_->CancelStep();
+  EXPECT_EQ(sink_.commits.back().global_step, 2);
+  EXPECT_EQ(sink_.commits.back().mode_step, 1);
+}
+
 TEST_F(RecorderTest, TensorsThatAreAbsentOrNotWantedAreSkipped) {
   Start(plan::Plan::Default());
   const auto w = Define("w", "weight", {1});

@@ -272,6 +272,10 @@ int64_t Run::EndStep(bool skipped) {
   });
 }
 
+void Run::CancelStep() {
+  impl_->Do([&] { impl_->recorder.CancelStep(); });
+}
+
 int64_t Run::global_step() const {
   if (impl_->abandoned.load(std::memory_order_relaxed)) return -1;
   const std::lock_guard guard(impl_->mutex);

@@ -206,10 +206,9 @@ class SessionHook(BaseHook, v1.train.SessionRunHook):
         if not self._ensure_run():
             return
         self._thread = threading.get_ident()
-        if not self._open or self._open_mode is not self.mode:      # else the run before failed
-            self._open_mode = self.mode
-            self._begin_step()
-        if not self._due:
+        self._cancel_step()
+        self._open_mode = self.mode
+        if not self._begin_step():
             return
         graph = context.session.graph
         wanted = self._watching.get(graph)
@@ -240,6 +239,12 @@ class SessionHook(BaseHook, v1.train.SessionRunHook):
             self._beside, self._before = [], []
             self._end_step()
 
+    def _cancel_step(self):
+        """The run before never came back: it was no step."""
+        if self._open:
+            self._open = self._due = False
+            self._run.cancel_step()
+
     def _put(self, watched, array):
         if watched.ident is None or watched.tensor.shape.rank is None:
             self._define(watched, array.dtype.name, array.shape, True)
@@ -259,6 +264,8 @@ class SessionHook(BaseHook, v1.train.SessionRunHook):
     # ------------------------------------------------------------------------------------------------------------
 
     def close(self, reason="completed", message=""):
+        if not self._closed:
+            self._cancel_step()
         super().close(reason, message)
         self._watching.clear()
         for c in self.get_collections().values():

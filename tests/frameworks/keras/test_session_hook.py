@@ -239,13 +239,20 @@ def test_a_run_that_fails_is_no_step(hook, tmp_path):
         with v1.train.MonitoredSession(hooks=[h]) as session:
             for epoch in range(2):
                 raw_session(session).run(elements.initializer)
+                h.set_mode(smd.modes.TRAIN)
                 with pytest.raises(tf.errors.OutOfRangeError):
                     while True:
                         session.run(update)
+                h.set_mode(smd.modes.EVAL)
+                session.run(w)
+            h.set_mode(smd.modes.TRAIN)
+            with pytest.raises(tf.errors.OutOfRangeError):
+                session.run(update)
     h.close()
     trial = create_trial(str(tmp_path / "run"))
-    assert trial.steps() == list(range(6))
-    np.testing.assert_array_equal(trial.tensor("w:0").value(5), [5, 5])
+    assert trial.steps(mode=smd.modes.TRAIN) == list(range(6)) and trial.steps(mode=smd.modes.EVAL) == [0, 1]
+    assert trial.steps() == list(range(8)) and h.step == 8
+    np.testing.assert_array_equal(trial.tensor("w:0").value(5, mode=smd.modes.TRAIN), [5, 5])
 
 
 def test_two_sessions_in_a_row_are_one_run(hook, tmp_path):
