@@ -47,14 +47,20 @@ void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* 
   }
 }
 
-// Of rules that nobody asked for by name, those that found nothing to look at have no verdict.
-void SetAside(std::vector<rules::RuleStatus>* statuses, size_t own, std::vector<NotRun>* not_run) {
+// Of rules that nobody asked for by name, those that found nothing to look at have no verdict; nor have those
+// that would have needed more at their steps, where nothing was lost: the run was never to keep it.
+void SetAside(std::vector<rules::RuleStatus>* statuses, size_t own, bool lossless,
+              std::vector<NotRun>* not_run) {
   std::vector<rules::RuleStatus> kept;
   for (size_t i = 0; i < statuses->size(); ++i) {
     rules::RuleStatus& status = (*statuses)[i];
     const bool unjudged = status.steps_judged == 0 && status.findings.empty();
-    if (i < own || !unjudged) {
+    const bool in_part = lossless && status.state == rules::RuleState::kError && status.steps_incomplete > 0;
+    if (i < own || !(unjudged || in_part)) {
       kept.push_back(std::move(status));
+    } else if (!unjudged) {
+      not_run->push_back({status.name, "Not judged in full: " + status.details +
+                                           ", which this run was not to keep; `tdbg run --rule` keeps it"});
     } else {
       not_run->push_back({status.name, status.details.empty() ? "nothing to judge so far" : status.details});
     }
@@ -104,7 +110,9 @@ class CheckCommand : public Command {
         std::vector<rules::RuleStatus> statuses,
         watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
-    if (every) SetAside(&statuses, own_count, &not_run);
+    if (every) {
+      SetAside(&statuses, own_count, trial->losses().empty() && trial->damage().empty(), &not_run);
+    }
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
     if (json_) {

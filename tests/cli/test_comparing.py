@@ -157,3 +157,22 @@ def test_python_and_the_command_line_give_the_same_answers(tdbg, golden, tmp_pat
         if tensor.steps(kind="raw") and tensor.dtype in ("float32", "float64", "int64"):
             for entry in tdbg.json("show", run, name, "--raw", "--steps", "0:")["values"]:
                 np.testing.assert_array_equal(np.array(entry["values"], tensor.dtype), tensor.value(entry["global_step"]))
+
+
+def test_what_a_run_was_never_to_keep_is_no_failure_of_a_rule_that_nobody_asked_for(tdbg, tmp_path):
+    plan = {"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
+        {"name": "gradients", "kinds": ["gradient"], "keep": True}, {"name": "losses", "kinds": ["loss"], "keep": True}]}
+    run = Run.open(directory=str(tmp_path / "a"), plan_json=json.dumps(plan))
+    gradient = run.define("gradient/w", "", "gradient", "linear", "float32", [4])  # too small for a histogram
+    loss = run.define("Loss_output_0", "", "loss", "", "float32", [])
+    for step in range(3010):
+        run.begin_step(1)
+        run.put_array(gradient, np.array([-1, 0, 1, 2], np.float32))
+        run.put_array(loss, np.array(1 / (step + 1), np.float32))
+        run.end_step()
+    run.end("done")
+    answer = tdbg.json("check", tmp_path / "a")  # exit code 0
+    assert "PoorWeightInitialization" not in {rule["RuleConfigurationName"] for rule in answer["rules"]}
+    why = {rule["rule"]: rule["why"] for rule in answer["not_run"]}["PoorWeightInitialization"]
+    assert "was not to keep" in why
+    assert tdbg("check", tmp_path / "a", "--rule", "poor_weight_initialization").returncode == 8

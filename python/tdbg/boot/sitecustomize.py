@@ -44,7 +44,19 @@ def _arm(framework):
         import_module("tdbg._capture")      # built for another Python: said here, before anything is patched
         import_module("tdbg.adaptors").arm(framework)
     except Exception as error:
-        _say(f"cannot watch {framework} ({type(error).__name__}: {error}); the program goes on without")
+        why = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and error.name == "tdbg._capture":
+            why = _built_for(os.path.join(os.environ["TDBG_HOME"], "tdbg"))
+        _say(f"cannot watch {framework} ({why}); the program goes on without")
+
+
+def _built_for(folder):
+    """What to do where the extension there is not this Python's, whose own words are only that it is not there."""
+    built = [name.split(".")[1] for name in os.listdir(folder) if name.startswith("_capture.") and name.endswith(".so")]
+    here = "Python %d.%d" % sys.version_info[:2]
+    if not built:
+        return f"no extension is built in {folder}"
+    return f"tdbg was built for {' and '.join(built)}, and this is {here}: install its wheel for {here}"
 
 
 class _Loader:

@@ -207,6 +207,13 @@ def test_extension_of_another_python_is_said_and_training_goes_on(program):
     assert done.returncode == 0 and done.stdout == "trained\n" and events == []
     assert done.stderr.count("tdbg:") == 1 and "built for another Python" in done.stderr
 
+    (program.home / "tdbg" / "_capture.py").unlink()
+    (program.home / "tdbg" / "_capture.cpython-27-x86_64-linux-gnu.so").touch()
+    done, events = program("train(1); print('trained')")
+    assert done.returncode == 0 and done.stdout == "trained\n" and events == []
+    assert done.stderr.count("tdbg:") == 1 and "tdbg was built for cpython-27" in done.stderr
+    assert "install its wheel for Python 3." in done.stderr
+
 
 def test_boot_is_light_and_leaves_the_path_alone(program):
     done, _ = program("""
