@@ -83,7 +83,7 @@ class Clock:
         mode, skipped = self.mode, self.skipped
         if mode == TRAIN and self.stepped:
             # Cut short by an evaluation: the set that ends a step stays what it was.
-            if self.expected is None or not self.stepped < self.expected:
+            if self.expected is None or not self.stepped <= self.expected:
                 self.expected = frozenset(self.stepped)
         self.mode, self.due, self.skipped = None, False, False
         self.begun.clear()

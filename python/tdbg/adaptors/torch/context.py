@@ -85,7 +85,7 @@ class Context:
         """One number for the open step, handed over by `flush`."""
         if not self.enabled:
             return
-        if isinstance(value, torch.Tensor):
+        if type(value) not in (int, float) and isinstance(value, torch.Tensor):
             if self.session.on_device(value):
                 self.session.put_device_scalar(self.id(name), value)
                 return

@@ -111,18 +111,23 @@ class Losses:
             self._keep(self.train, BACKWARD, tensor, self.micro - 1)
 
     def _keep(self, pending, name, value, micro=0):
-        if len(pending) >= MAX_PENDING or value.numel() > MAX_ELEMENTS:
-            self.session.lost("unsupported", 1, f"{name}: " + (
-                "losses without an optimizer step" if len(pending) >= MAX_PENDING else "too large to copy"))
+        if len(pending) >= MAX_PENDING:
+            self.session.lost("unsupported", 1, f"{name}: losses without an optimizer step")
             return
-        version = -1 if value.is_inference() else value._version     # those count no writes
+        try:
+            version = value._version
+        except RuntimeError:        # made in inference mode: such a tensor counts no writes
+            version = -1
         # backward() is usually called on what a loss function has just returned: one copy serves both.
         if self._last() is value and pending and pending[-1][2] == micro and version == self._version >= 0:
-            copy = pending[-1][1]
-        else:
-            copy = None if READER is None or self.session.force_lane else READER.number(value)
-            if copy is None:
-                copy = value.detach().clone()
+            pending.append((name, pending[-1][1], micro))
+            return
+        copy = None if READER is None or self.session.force_lane else READER.number(value)
+        if copy is None:
+            if value.numel() > MAX_ELEMENTS:
+                self.session.lost("unsupported", 1, f"{name}: too large to copy")
+                return
+            copy = value.detach().clone()
         self._last, self._version = weakref.ref(value), version   # weakly: it holds the graph
         pending.append((name, copy, micro))
 
