@@ -62,8 +62,8 @@ def _built_for(folder):
 class _Loader:
     """The framework's own loader, and then the adaptor."""
 
-    def __init__(self, inner, framework):
-        self._inner, self._framework = inner, framework
+    def __init__(self, finder, inner, framework):
+        self._finder, self._inner, self._framework = finder, inner, framework
 
     def create_module(self, spec):
         return self._inner.create_module(spec)
@@ -73,8 +73,9 @@ class _Loader:
         if spec is not None:
             spec.loader = self._inner
         module.__loader__ = self._inner
-        self._inner.exec_module(module)
-        _arm(self._framework)
+        with self._finder:
+            self._inner.exec_module(module)
+            self._finder.imported(self._framework)
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
@@ -85,22 +86,40 @@ class _Finder:
 
     def __init__(self):
         self._waiting = set(_FRAMEWORKS)
+        self._imported = []         # and not armed yet
+        self._depth = 0             # of frameworks that are being imported
 
     def find_spec(self, name, path=None, target=None):
         if name not in self._waiting:
             return None
-        self._waiting.discard(name)
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            if finder is self or find is None:
-                continue
-            spec = find(name, path, target)
-            if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, name)
-                return spec
-        self._waiting.add(name)      # not installed now; it may appear on the path later
+        self._waiting.discard(name)     # while others are asked, who may ask us
+        try:
+            for finder in sys.meta_path:
+                find = getattr(finder, "find_spec", None)
+                if finder is self or find is None:
+                    continue
+                spec = find(name, path, target)
+                if spec is not None:
+                    if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                        spec.loader = _Loader(self, spec.loader, name)
+                    return spec
+        finally:
+            self._waiting.add(name)     # until it is imported: tensorflow looks where keras is, and does not import it yet
         return None
+
+    def __enter__(self):
+        self._depth += 1
+
+    def imported(self, framework):
+        if framework in self._waiting:
+            self._waiting.discard(framework)
+            self._imported.append(framework)
+
+    def __exit__(self, *error):
+        """A framework that another one imports is armed when that one is whole."""
+        self._depth -= 1
+        while self._depth == 0 and self._imported:
+            _arm(self._imported.pop(0))
 
 
 def _chain():

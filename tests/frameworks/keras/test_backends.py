@@ -29,7 +29,7 @@ def passes(request):
 
 
 def test_what_holds_on_tensorflow_holds_here(passes):
-    passes(["test_fit.py", "test_torch.py"], "-k", "not third and not gradients")
+    passes(["test_fit.py", "test_mixed_precision.py", "test_torch.py"], "-k", "not third and not gradients")
 
 
 def test_conformance(passes):

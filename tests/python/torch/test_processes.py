@@ -201,6 +201,15 @@ def test_next_sitecustomize_runs_too(program, tmp_path):
     assert kinds(events) == ["open", "step", "end"]
 
 
+def test_a_framework_that_somebody_asked_after_before_it_was_imported_is_watched(program, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import importlib.util, sys; sys.asked = importlib.util.find_spec('torch').name, 'torch' in sys.modules\n")
+    done, events = program("import sys; print(*sys.asked); train(1)", path=[tmp_path / "site"])
+    assert done.stdout == "torch False\n", done.stderr
+    assert kinds(events) == ["open", "step", "end"]
+
+
 def test_extension_of_another_python_is_said_and_training_goes_on(program):
     (program.home / "tdbg" / "_capture.py").write_text("raise ImportError('built for another Python')")
     done, events = program("train(1); print('trained')")

@@ -5,6 +5,8 @@ import functools
 
 import numpy as np
 
+from .collect import ROWS, SAME, SUM
+
 
 def _flatten(value):
     """The leaves of any structure that Keras passes around."""
@@ -20,6 +22,7 @@ class TensorFlow:
     name = "tensorflow"
     compiling = staticmethod(_never)    # is a compiler, which must not see our code, reading the function that calls this?
     extras = True           # a step is a function with outputs, to which more can be added
+    merges = sums = False   # of several replicas: is it seen where outputs become one, and gradients are summed?
 
     def __init__(self):
         import tensorflow as tf
@@ -42,6 +45,34 @@ class TensorFlow:
 
     def replicas(self):
         return self._tf.distribute.get_strategy().num_replicas_in_sync
+
+    def is_distributed(self):
+        """Is this in the scope of a strategy that runs replicas, each in a thread of its own?"""
+        tf = self._tf.distribute
+        return tf.has_strategy() and not isinstance(tf.get_strategy(), tf.OneDeviceStrategy)
+
+    def native(self, variable):
+        """TensorFlow's own variable of one of Keras'."""
+        return variable.value if hasattr(variable, "path") else variable
+
+    def merge(self, outputs, strategy):
+        """name -> one tensor, of a collect.PerReplica as the strategy returns it. In the place where Keras makes one of
+        its own outputs."""
+        found = {}
+        for (how, name), value in outputs.items():
+            parts = strategy.experimental_local_results(value)
+            if how is SAME or len(parts) == 1:
+                found[name] = parts[0]
+            elif how is ROWS:
+                found[name] = self._tf.concat(parts, 0)
+            else:
+                total = self._tf.add_n(parts)
+                found[name] = total if how is SUM else total / len(parts)
+        return found
+
+    def is_of_tracing(self, error):
+        """In a call that traced its function: can this be an error of anything but a graph that runs?"""
+        return not isinstance(error, self._tf.errors.OpError)
 
     def differentiation(self, collector):
         return contextlib.nullcontext()
@@ -91,6 +122,9 @@ class Jax:
         except ImportError:
             self._context = None
 
+    def is_of_tracing(self, error):
+        return False
+
     def place(self):
         return None if self._context is None else self._context.trace
 
@@ -99,6 +133,9 @@ class Jax:
 
     def replicas(self):
         return 1
+
+    def is_distributed(self):
+        return False
 
     @contextlib.contextmanager
     def differentiation(self, collector):
@@ -176,6 +213,9 @@ class Torch:
 
     def replicas(self):
         return 1
+
+    def is_distributed(self):
+        return False
 
     def read(self, variable):
         value = variable.value if hasattr(variable, "path") else variable

@@ -13,8 +13,14 @@ import threading
 BATCH, ITERATION, FINITE = "context/batch", "iteration", "finite"
 #: Between a name and its number, where a step has several tensors of that name.
 AGAIN = "\n"
+#: How one tensor is made of those of several replicas: all have the same, it is their sum or mean, each has its rows of a batch.
+SAME, SUM, MEAN, ROWS = "same", "sum", "mean", "rows"
 
 _here = threading.local()
+
+
+class PerReplica(dict):
+    """(SAME, SUM, MEAN or ROWS, name) -> what each replica returns as an extra output. Keras would take the mean of it."""
 
 
 def current():
@@ -39,6 +45,10 @@ class Collector:
         self.optimizers = []
         self.before_update = None       # called when an optimizer is about to change the weights, where nothing is traced
         self.replicas = backend.replicas()
+        self._merged = {}               # name -> SUM, MEAN or ROWS, where several replicas have different ones
+        self._awaited = {}              # id of a variable -> its Named, of gradients that are yet to be summed over replicas
+        self._rows = None               # length of the batch, where the graph knows it
+        self.apart = []                 # names of tensors of which each replica has another one, and there is no whole
 
     @contextlib.contextmanager
     def active(self):
@@ -76,21 +86,39 @@ class Collector:
         self._into = self.tensors
         return found
 
+    def outputs(self):
+        """What was found, as a step function returns it."""
+        if self.replicas == 1:
+            return self.tensors
+        if not self.backend.merges:
+            raise NotImplementedError("several replicas, whose tensors this version of Keras does not let us merge")
+        return PerReplica({(self._merged.get(key.partition(AGAIN)[0], SAME), key): t for key, t in self.tensors.items()})
+
     def here(self):
         """May tensors of this place be handed over?"""
         return self.backend.place() is self._place
 
-    def add(self, name, tensor, kind, module_kind="", short="", unit_axis=-1, collections=(), variable=False):
+    def add(self, name, tensor, kind, module_kind="", short="", unit_axis=-1, collections=(), variable=False,
+            merged=SAME):
         if not self.backend.is_tensor(tensor):
             return
         if self.session.entry(name, kind, module_kind, short, unit_axis, collections, variable) is None:
             return
+        if self.replicas > 1 and merged is not SAME:
+            if merged is ROWS and not self._has_rows(tensor):
+                self.apart.append(name)
+                return
+            self._merged[name] = merged
         key, n = name, 0
         while key in self._into:
             n += 1
             key = f"{name}{AGAIN}{n}"
         if self._only is None or key in self._only:
             self._into[key] = tensor
+
+    def _has_rows(self, tensor):
+        """Does its first axis count the rows of the batch, as far as the graph knows?"""
+        return len(tensor.shape) > 0 and tensor.shape[0] == self._rows
 
     def number(self, name, tensor):
         """One number of the training context."""
@@ -103,31 +131,37 @@ class Collector:
         """`x`, `y`: what the step function was given, any structure of tensors."""
         tree = self.backend.flatten
         tensors = [t for t in tree(x) if self.backend.is_tensor(t)]
-        if tensors and self.session.context_wanted and self.replicas == 1:
+        whole = tensors and (self.replicas == 1 or len(tensors[0].shape) > 0)
+        if whole and self.replicas > 1:
+            self._rows, self._merged[BATCH] = tensors[0].shape[0], ROWS
+        if whole and self.session.context_wanted:
             self.tensors[BATCH] = tensors[0]
-        if self.replicas == 1:
-            self._several("inputs", tensors, "input", ["model_input"])
-            self._several("labels", [t for t in tree(y) if self.backend.is_tensor(t)], "label")
+        self._several("inputs", tensors, "input", ["model_input"])
+        self._several("labels", [t for t in tree(y) if self.backend.is_tensor(t)], "label")
 
     def predictions(self, y_pred):
-        if self.replicas == 1:
-            found = [t for t in self.backend.flatten(y_pred) if self.backend.is_tensor(t)]
-            if not any(key.startswith("predictions") for key in self._into):
-                self._several("predictions", found, "prediction")
+        found = [t for t in self.backend.flatten(y_pred) if self.backend.is_tensor(t)]
+        if not any(key.startswith("predictions") for key in self._into):
+            self._several("predictions", found, "prediction")
 
     def _several(self, name, tensors, kind, collections=()):
         for n, tensor in enumerate(tensors):
             label = name if len(tensors) == 1 else f"{name}_{n}"
             self.add(label, tensor, kind, collections=collections, variable=True,
-                     unit_axis=-1 if len(tensor.shape) < 2 else len(tensor.shape) - 1)
+                     unit_axis=-1 if len(tensor.shape) < 2 else len(tensor.shape) - 1, merged=ROWS)
 
     def loss(self, value):
         if self.here() and self.backend.is_tensor(value) and "loss" not in self._into:
-            # Under a distribution strategy each replica's loss is its share of the whole.
-            self.add("loss", value * self.replicas if self.replicas > 1 else value, "loss")
+            self.add("loss", value, "loss", merged=SUM)     # each replica's is its share of the whole
+
+    def unscaled_loss(self, share, value):
+        """`value`: a replica's own loss, of which its share of the whole, `share`, has been known until now. TensorFlow
+        leaves the factor and its inverse out where nobody asks for what is between them; with it the last bit may differ."""
+        if self.replicas > 1 and self._into.get("loss") is share and self.backend.is_tensor(value):
+            self._into["loss"], self._merged["loss"] = value, MEAN
 
     def layer(self, layer, args, kwargs, outputs):
-        if layer is self.model or self.replicas > 1:
+        if layer is self.model:
             return
         if not self.here():
             self.unseen.add(layer.name)
@@ -158,16 +192,20 @@ class Collector:
             self.optimizers.append(optimizer)
         if self.model is not None:
             session.names.learn(self.model)
-        final = final_gradients(optimizer, gradients, variables, backend, self.replicas)
+        inner = getattr(optimizer, "inner_optimizer", optimizer)
+        # In a branch of the graph the sum over the replicas cannot be looked at.
+        wait = self.replicas > 1 and backend.sums and inner is optimizer and not inner.gradient_accumulation_steps
+        final = gradients if wait else final_gradients(optimizer, gradients, variables, backend)
         for variable, gradient in zip(variables, final):
             named = session.names.of(variable)
             if gradient is None:
                 self.absent.append(named.gradient)
+            elif wait:
+                self._awaited[id(backend.native(variable))] = named
             else:
-                self.add(named.gradient, gradient, "gradient", named.module_kind, unit_axis=named.unit_axis)
+                self.add(named.gradient, gradient, "gradient", named.module_kind, unit_axis=named.unit_axis, merged=SUM)
             if session.wants_weight(named):
                 self.add(named.name, backend.read(variable), named.kind, named.module_kind, named.short_name, named.unit_axis)
-        inner = getattr(optimizer, "inner_optimizer", optimizer)
         if session.state_wanted:
             for variable in optimizer.variables:
                 self.add(variable.path + ":0", backend.read(variable), "optimizer")
@@ -186,6 +224,14 @@ class Collector:
         if self.before_update is not None:
             self.before_update()
 
+    def reduced(self, pairs):
+        """(gradient, variable): what an optimizer has summed over the replicas and will update with."""
+        if not self._awaited or not self.here():
+            return
+        for gradient, variable in pairs:
+            named = self._awaited.pop(id(variable), None)
+            if named is not None and gradient is not None:
+                self.add(named.gradient, self.backend.dense(gradient), "gradient", named.module_kind, unit_axis=named.unit_axis)
 
     def raw_gradients(self, gradients, variables):
         """Gradients of a loop that has no optimizer."""
@@ -210,7 +256,7 @@ def unscaled(optimizer, loss, backend):
     return loss if scale is None else loss / backend.cast(scale, loss)
 
 
-def final_gradients(optimizer, gradients, variables, backend, replicas=1):
+def final_gradients(optimizer, gradients, variables, backend):
     """The gradients as the update takes them: unscaled, averaged over the accumulated ones, clipped. The optimizer does
     the same arithmetic itself, where it cannot be looked at (in a branch); in a graph it is done once."""
     gradients = [backend.dense(g) for g in gradients]
@@ -226,8 +272,6 @@ def final_gradients(optimizer, gradients, variables, backend, replicas=1):
     if steps and inner.built:
         sums = [inner._accumulated_gradients[inner._get_variable_index(v)] for v in variables]
         gradients = [g if g is None or s is None else (g + backend.read(s)) / steps for g, s in zip(gradients, sums)]
-    if replicas > 1:        # the update takes the sum over the replicas; what comes out of Keras is their mean
-        gradients = [g if g is None else g * replicas for g in gradients]
     if any(getattr(inner, name, None) for name in ("clipnorm", "global_clipnorm", "clipvalue")):
         present = [g for g in gradients if g is not None]
         clipped = iter(inner._clip_gradients(present))

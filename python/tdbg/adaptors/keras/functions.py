@@ -55,6 +55,7 @@ class Watched:
         self._bare_used = False
         self._ran = set()
         self._in_step = False               # a step function was entered and not left
+        self._tracing = False               # it was entered in this call
         self._putting = self._due = self._skipped = self._saw_loss = False
         self._micro, self._micro_steps, self._losses = 0, 1, []
         self._absent, self._optimizers = None, []
@@ -204,9 +205,10 @@ class Watched:
                 self._light = function
             else:
                 self._whole = function
-        self._in_step, replay = False, _replayable(session.backend, arguments)
+        self._in_step, self._tracing, replay = False, False, _replayable(session.backend, arguments)
         try:
-            output = function(*replay())
+            with session.loops.silence():       # replicas are threads of their own
+                output = function(*replay())
         except Exception as error:
             if _exhausted(error) or not self._may_run_again(model, error):
                 raise
@@ -225,9 +227,10 @@ class Watched:
         """Did it fail while it was traced, or while XLA compiled it? Then nothing has happened yet."""
         if getattr(model, "run_eagerly", False) or not self._session.backend.extras:
             return False
-        if self._session.backend.name == "jax" and not model.jit_compile:
+        backend = self._session.backend
+        if backend.name == "jax" and not model.jit_compile:
             return False
-        return self._in_step or (bool(model.jit_compile) and not self._ran)
+        return self._in_step or self._tracing and backend.is_of_tracing(error) or (bool(model.jit_compile) and not self._ran)
 
     def _split(self, output):
         """(what Keras expects, logs, extra tensors)"""
@@ -259,7 +262,7 @@ class Watched:
 
         @functools.wraps(original)
         def step(*arguments):
-            self._in_step = True
+            self._in_step = self._tracing = True
             collector = collect.Collector(session, backend, model, mode, only)
             with collector.active(), backend.differentiation(collector):
                 self._saw_batch(collector, arguments[-1])
@@ -270,7 +273,7 @@ class Watched:
                 collector.name_layers()
             self._traced(collector)
             self._in_step = False
-            extras = collector.tensors
+            extras = collector.outputs()
             return ((logs, extras), *out[1:]) if backend.name == "jax" else (logs, extras)
 
         @contextlib.contextmanager
@@ -333,6 +336,10 @@ class Watched:
 
     def _traced(self, collector):
         self._absent, self._optimizers = collector.absent, collector.optimizers
+        if collector.apart:
+            names = sorted(set(collector.apart))
+            self._session.say_once(f"{collector.replicas} replicas: tensors without the batch's axis have no whole to be recorded: "
+                                   f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}")
         if collector.unseen:
             names = sorted(collector.unseen)
             self._session.say_once(f"layers called inside a loop or a branch of a graph have no outputs to be recorded: "

@@ -56,7 +56,8 @@ class Loops:
     def tape_begins(self):
         """Layers are watched from the first tape on, if the plan wants them; what is known before the first step."""
         session = self._session
-        if session.state is ARMED and collect.current() is None and session.backend.place() is None:
+        if (session.state is ARMED and collect.current() is None and session.backend.place() is None
+                and not session.backend.is_distributed()):
             session.ensure_open()
 
     def layer(self, layer, args, kwargs, outputs):
@@ -71,7 +72,7 @@ class Loops:
     def took_gradient(self, target, sources, gradients):
         """`GradientTape.gradient`. Where no optimizer is known, this is the step."""
         backend = self._session.backend
-        if self._session.state is OFF or self._session.elsewhere() or self.silent or collect.current() is not None:
+        if self._session.state is OFF or self.silent or collect.current() is not None or self._is_not_ours():
             return
         loss = target if backend.is_tensor(target) and not target.shape.rank else None
         self._loss = loss
@@ -94,13 +95,21 @@ class Loops:
     def applying(self, optimizer, gradients, variables):
         """An optimizer is about to apply gradients. Returns its number, for `applied`."""
         session = self._session
-        if session.state is OFF or session.elsewhere():
+        if session.state is OFF or self._is_not_ours():
             return None
         if session.backend.name == "jax":
             session.say_once("a JAX loop of the script's own: nothing of it is captured (Keras' own fit on JAX is)")
             return None
         self._step(optimizer, gradients, variables)
         return self._number(optimizer)
+
+    def _is_not_ours(self):
+        """Is it in another thread, such as a replica's?"""
+        if self._session.backend.is_distributed():
+            self._session.say_once("a loop of the script's own under a tf.distribute strategy: nothing of it is captured "
+                                   "(Keras' own fit under one is)")
+            return True
+        return self._session.elsewhere()
 
     def applied(self, number):
         if number is not None and not self._in_graph:
@@ -117,7 +126,7 @@ class Loops:
     def _step(self, optimizer, gradients, variables):
         session, backend = self._session, self._session.backend
         self._in_graph = backend.place() is not None
-        if not session.ensure_open() or backend.replicas() > 1:
+        if not session.ensure_open():
             return
         if self._in_graph and not backend.has_host_calls():
             session.say_once("a tf.function with jit_compile=True that trains with a loop of its own: nothing of it is captured, "

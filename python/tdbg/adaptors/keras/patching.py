@@ -89,6 +89,8 @@ def patch(patches, session):
             return value
         return _compute_loss
 
+    if session.backend.name == "tensorflow":
+        missing += _patch_replicas(patches, session)
     patches.replace([base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer], "apply", watch_apply)
     patches.replace([loss_scale_optimizer.LossScaleOptimizer], "stateless_apply", watch_stateless)
     patches.replace([base_trainer.Trainer], "_compute_loss", watch_loss)
@@ -104,6 +106,51 @@ def patch(patches, session):
 
     patches.replace([keras.callbacks.CallbackList], "on_epoch_end", watch_epoch)
     return missing
+
+
+def _patch_replicas(patches, session):
+    """Under a strategy with several replicas: where one output is made of the replicas', and gradients are summed. Returns
+    what is missing."""
+    from keras.src.backend.tensorflow import optimizer, trainer
+    from keras.src.losses import loss
+
+    def watch_reduce(original):
+        def reduce_per_replica(values, strategy, reduction):
+            if not (isinstance(values, tuple) and len(values) == 2 and isinstance(values[1], collect.PerReplica)):
+                return original(values, strategy, reduction)
+            return original(values[0], strategy, reduction), session.backend.merge(values[1], strategy)
+        return reduce_per_replica
+
+    def watch_sum(original):
+        def _all_reduce_sum_gradients(optimizer, grads_and_vars):
+            pairs = original(optimizer, grads_and_vars)
+            collector = collect.current()
+            if collector is not None:
+                try:
+                    collector.reduced(pairs)
+                except Exception as error:
+                    session.guard.failed("gradients of several replicas", error)
+            return pairs
+        return _all_reduce_sum_gradients
+
+    def watch_unscale(original):
+        def unscale_loss_for_distribution(value):
+            result = original(value)
+            collector = collect.current()
+            if collector is not None:
+                try:
+                    collector.unscaled_loss(value, result)
+                except Exception as error:
+                    session.guard.failed("a replica's loss", error)
+            return result
+        return unscale_loss_for_distribution
+
+    patches.replace([loss], "unscale_loss_for_distribution", watch_unscale)
+    session.backend.merges = hasattr(trainer, "reduce_per_replica")
+    session.backend.sums = "_all_reduce_sum_gradients" in vars(optimizer.TFOptimizer)
+    patches.replace([trainer], "reduce_per_replica", watch_reduce)
+    patches.replace([optimizer.TFOptimizer], "_all_reduce_sum_gradients", watch_sum)
+    return [] if session.backend.merges else ["trainer.reduce_per_replica"]
 
 
 def patch_layers(patches, session):

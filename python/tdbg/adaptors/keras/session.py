@@ -18,7 +18,7 @@ from ..patches import Patches
 from ..ranks import of_tensorflow
 from ..requests import obey
 from ..watch import OFF, OPEN, Watch
-from . import backends, patching
+from . import backends, collect, patching
 from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
 from .values import Values
@@ -111,7 +111,8 @@ class Session(Watch):
         said = ["embedding_input"] if kind == "input" and "Embedding" in type(layer).__name__ else []
         for n, tensor in enumerate(tensors):
             name = f"{label}/{kind}s" + ("" if len(tensors) == 1 else f"_{n}")
-            collector.add(name, tensor, kind, output_kind(layer), "", output_unit_axis(layer, len(tensor.shape)), said, True)
+            collector.add(name, tensor, kind, output_kind(layer), "", output_unit_axis(layer, len(tensor.shape)), said, True,
+                          merged=collect.ROWS)
 
     def watch_layers(self, model):
         """Patches `Layer.__call__`, the first time that the plan wants a layer's tensors."""
