@@ -68,6 +68,10 @@ class Histogram(NamedTuple):
     value: np.ndarray  #: what stands for a bucket, within 1/9 of every element in it
     count: np.ndarray
 
+    def __repr__(self):
+        span = f" from {self.lower[0]:.4g} to {self.upper[-1]:.4g}" if len(self.count) else ""
+        return f"<tdbg.Histogram: {int(self.count.sum())} elements in {len(self.count)} buckets{span}>"
+
 
 class Summary:
     """Statistics of one tensor at one step. Counts cover every element, everything else the finite ones."""

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -115,6 +116,7 @@ def test_summaries_agree_with_numpy(writer, tmp_path):
     # A bucket's value is within 1/9 of every element in it.
     assert s.quantile(0.9) == pytest.approx(np.quantile(x, 0.9), rel=0.15)
     histogram = tensor.histogram(2)
+    assert re.fullmatch(r"<tdbg.Histogram: 600 elements in \d+ buckets from -\S+ to \S+>", repr(histogram))
     assert histogram.count.sum() == 600
     assert (histogram.lower < histogram.upper).all()
     assert "Summary(count=600" in repr(s)
