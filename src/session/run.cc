@@ -124,8 +124,9 @@ struct Run::Impl final : session::ForkListener {
     for (const format::Loss& loss : writer->losses()) {
       const auto cause = static_cast<format::LossCause>(loss.cause);
       TellOnce(format::LossCauseName(cause),
-               fmt::format("not everything is kept, since step {}: {} ({} in {})", loss.first_step,
-                           format::LossCauseText(cause), loss.count, place.directory));
+               fmt::format("not everything is kept, since step {}: {} Lost so far: {} {} ({})",
+                           loss.first_step, format::LossCauseText(cause), loss.count,
+                           format::LossKindName(static_cast<format::LossKind>(loss.kind)), place.directory));
     }
   }
 

@@ -317,5 +317,28 @@ TEST_F(RunTest, WhatAnAdaptorLostIsCountedByCause) {
   EXPECT_EQ(run->losses()[0].count, 3u);
 }
 
+TEST_F(RunTest, WhatWasLostIsSaidOnceWithHowMuchItIs) {
+  plan::Plan plan = plan::Plan::Default();
+  plan.journal_bytes = 1u << 20;
+  for (plan::CollectionPlan& c : plan.collections) {
+    if (c.name == "weights") c.raw[1] = plan::Schedule{.interval = 1};
+  }
+  RunOptions options = Options();
+  options.plan_json = plan.ToJson();
+  const auto run = *TheRun::Open(options);
+  const std::vector<float> values(1u << 20);  // four times the journal
+  const int64_t shape[] = {1 << 20};
+  const auto w = run->Define({.name = "w", .kind = "weight", .dtype = DType::kFloat32, .shape = {1 << 20}});
+  testing::internal::CaptureStderr();
+  for (int step = 0; step < 2; ++step) {
+    if (run->BeginStep(ModeKey::kTrain)) run->Put(w, {values.data(), DType::kFloat32, shape, {}});
+    run->EndStep();
+  }
+  run->End("completed");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("since step 0: One step's raw tensors do not fit"));
+  EXPECT_THAT(said, testing::ContainsRegex("Lost so far: [12] raw \\("));
+}
+
 }  // namespace
 }  // namespace tdbg
