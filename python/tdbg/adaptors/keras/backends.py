@@ -55,6 +55,16 @@ class TensorFlow:
         """TensorFlow's own variable of one of Keras'."""
         return variable.value if hasattr(variable, "path") else variable
 
+    def is_packable(self, tensor, largest):
+        """Is it of known shape, of at most `largest` bytes, and float32 or a count?"""
+        return (tensor.dtype in (self._tf.float32, self._tf.int64) and tensor.shape.is_fully_defined()
+                and 0 < tensor.shape.num_elements() * tensor.dtype.size <= largest)
+
+    def concatenate(self, tensors):
+        """The bytes of all, one behind the other, as float32."""
+        tf = self._tf
+        return tf.concat([tf.reshape(t if t.dtype == tf.float32 else tf.bitcast(t, tf.float32), [-1]) for t in tensors], 0)
+
     def merge(self, outputs, strategy):
         """name -> one tensor, of a collect.PerReplica as the strategy returns it. In the place where Keras makes one of
         its own outputs."""

@@ -19,7 +19,7 @@ import numpy as np
 from ..guard import say
 from ..steps import EVAL, PREDICT, TRAIN
 from ..watch import OFF
-from . import collect
+from . import collect, packing
 
 STEPS = {TRAIN: ("train_step", "train_function", "make_train_function"),
           EVAL: ("test_step", "test_function", "make_test_function"),
@@ -54,6 +54,7 @@ class Watched:
         self._failed = False
         self._bare_used = False
         self._ran = set()
+        self._packer = packing.Packer()
         self._in_step = False               # a step function was entered and not left
         self._tracing = False               # it was entered in this call
         self._putting = self._due = self._skipped = self._saw_loss = False
@@ -240,7 +241,7 @@ class Watched:
         if not self._session.backend.extras:
             return output, output, {}
         logs, extras = output
-        return logs, logs, extras
+        return logs, logs, self._packer.unpack(extras, self._session.backend)
 
     def _gives_up(self, error):
         """A step that cannot be traced with extra outputs. If it is the script's own mistake, it is raised again."""
@@ -274,6 +275,8 @@ class Watched:
             self._traced(collector)
             self._in_step = False
             extras = collector.outputs()
+            if backend.name == "tensorflow" and collector.replicas == 1 and backend.place() is not None:
+                extras = self._packer.pack(extras, backend)
             return ((logs, extras), *out[1:]) if backend.name == "jax" else (logs, extras)
 
         @contextlib.contextmanager
