@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from judging import BINARY, ROOT, STEPS, Judge
@@ -277,6 +278,32 @@ def test_watching_says_what_checking_says(judge, tmp_path):
     for name, status in watched.items():
         for key in ("RuleEvaluationStatus", "StatusDetails", "findings", "steps_judged"):
             assert status[key] == checked[name][key], (name, key)
+
+
+def test_a_step_that_waits_is_read_though_it_came_after_the_last_look(tmp_path):
+    """Two steps are asked for at once, of which the rule's process has seen one: the other was an empty one."""
+    from tdbg import _trial
+    from tdbg._capture import Run
+    from tdbg.rules import view
+
+    run = Run.open(directory=str(tmp_path / "run"))
+    ident = run.define("gradient/a", "gradient/a", "gradient", "", "float32", [4])
+
+    def step(level):
+        run.begin_step(1)
+        run.put_array(ident, np.full(4, level, np.float32))
+        run.end_step()
+
+    step(10)
+    trial = _trial.open(str(tmp_path / "run"), -1, 0)
+    step(11)
+    frames = view.Frames(trial, {}, trial.refresh)
+    frames.due = [0, 1]
+    try:
+        assert list(frames.at(0, "gradients", None).mean) == [10]
+        assert list(frames.at(1, "gradients", None).mean) == [11]
+    finally:
+        run.end("completed")
 
 
 def test_nothing_is_left_running_when_the_watcher_is_killed(judge, tmp_path):

@@ -101,7 +101,7 @@ class Judge:
         parameters = dict(message["parameters"])
         others = _other_trials(parameters)
         if self._native:
-            self._frames = view.Frames(self.raw._whole, self.raw.lost)
+            self._frames = view.Frames(self.raw._whole, self.raw.lost, self.raw.refresh)
             self._rule = cls._make(parameters)
             self._rule.setup()
         else:

@@ -213,12 +213,16 @@ class _Chunk(NamedTuple):
 
 
 class Frames:
-    """Statistics of many steps read at once: a rule that lags, or judges afterwards, pays for a call per chunk."""
+    """Statistics of many steps read at once: a rule that lags, or judges afterwards, pays for a call per chunk.
 
-    def __init__(self, whole, lost):
-        self._whole, self._lost = whole, lost
+    :param whole: the trial
+    :param refresh: brings it up to date
+    """
+
+    def __init__(self, whole, lost, refresh):
+        self._whole, self._lost, self._refresh = whole, lost, refresh
         self._chunks = {}
-        self.due = []  # steps that wait to be judged, the judged one first: all of them are complete
+        self.due = []  # steps that wait to be judged, the judged one first: all of them are complete, if not here yet
 
     def at(self, step, collection, regex):
         chunk = self._chunks.get((collection, regex))
@@ -235,6 +239,9 @@ class Frames:
 
     def _read(self, step, collection, regex):
         due = [s for s in self.due[:_CHUNK_STEPS] if s >= step]
+        # One that came in since we last looked would be an empty step of the chunk.
+        if not all((info := self._whole.step(s)) is not None and info.complete for s in due):
+            self._refresh()
         last = due[-1] if due else step
         chosen = step_filter("GLOBAL", "summary", True, step, last + 1)
         names, workers, tensor, worker, steps, _, _, values = self._whole.frame(regex or "", collection or "", [],
