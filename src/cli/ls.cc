@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -56,6 +57,8 @@ class LsCommand : public Command {
     for (const size_t column : {2, 3, 4}) table.AlignRight(column);
     Json list = Json::array();
     for (const std::string& path : ListRuns(root_)) {
+      const std::string name = path == root_ ? base::BaseName(path)
+                                             : std::filesystem::path(path).lexically_relative(root_).string();
       // A run that cannot be read is listed as such: one bad directory must not hide the others.
       const auto report = [&]() -> Result<Report> {
         TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(path));
@@ -65,14 +68,12 @@ class LsCommand : public Command {
       }();
       if (!report.ok()) {
         list.push_back({{"run", jobs::AbsolutePath(path)}, {"error", report.status().message()}});
-        table.Add({Printable(base::BaseName(path)), "unreadable", "", "", "",
-                   Printable(report.status().message())});
+        table.Add({Printable(name), "unreadable", "", "", "", Printable(report.status().message())});
         continue;
       }
       list.push_back(ReportToJson(*report));
-      table.Add({Printable(base::BaseName(path)), StateWords(*report),
-                 std::to_string(report->attempts.size()), std::to_string(report->steps),
-                 base::FormatBytes(report->bytes), Findings(*report)});
+      table.Add({Printable(name), StateWords(*report), std::to_string(report->attempts.size()),
+                 std::to_string(report->steps), base::FormatBytes(report->bytes), Findings(*report)});
     }
     if (json_) {
       PrintJson(list);

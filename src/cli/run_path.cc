@@ -22,12 +22,11 @@ Result<std::string> ResolveRun(const std::string& text) {
     return jobs::AbsolutePath(runs.back());
   }
   const std::string below_root = base::JoinPath(root, text);
-  if (text.find('/') == std::string::npos && jobs::IsRunDirectory(below_root))
-    return jobs::AbsolutePath(below_root);
+  if (jobs::IsRunDirectory(below_root)) return jobs::AbsolutePath(below_root);
   // It exists: what it is instead of a run is for whoever opens it to say.
   if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
   std::vector<std::string> names;
-  for (const std::string& run : runs) names.push_back(base::BaseName(run));
+  for (const std::string& run : runs) names.push_back(std::filesystem::path(run).lexically_relative(root));
   const auto nearest = base::Nearest(text, names);
   return NotFound(fmt::format("no run '{}' here or under ./tdbg-runs; {}", text,
                               nearest ? "did you mean '" + *nearest + "'?" : "`tdbg ls` lists the runs"));

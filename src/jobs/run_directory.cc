@@ -245,20 +245,34 @@ bool IsRunDirectory(const std::string& path, base::FileSystem& files) {
   return files.Exists(Path(path, format::kRunFile));
 }
 
-std::vector<std::string> ListRuns(const std::string& root, base::FileSystem& files) {
-  if (IsRunDirectory(root, files)) return {root};
-  std::vector<std::pair<int64_t, std::string>> runs;
-  const auto entries = files.List(root);
-  if (!entries.ok()) return {};
+namespace {
+
+/// (when it was created, path) of each run in `folder`, and in its folders while `levels` are left.
+void FindRuns(const std::string& folder, int levels, base::FileSystem& files,
+              std::vector<std::pair<int64_t, std::string>>* runs) {
+  const auto entries = files.List(folder);
+  if (!entries.ok()) return;
   for (const base::DirEntry& entry : *entries) {
-    const std::string path = Path(root, entry.name);
-    if (!entry.is_directory || !IsRunDirectory(path, files)) continue;
+    if (!entry.is_directory) continue;
+    const std::string path = Path(folder, entry.name);
+    if (!IsRunDirectory(path, files)) {
+      if (levels > 1 && !entry.name.starts_with('.')) FindRuns(path, levels - 1, files, runs);
+      continue;
+    }
     int64_t created = 0;
     if (const auto text = files.ReadFile(Path(path, format::kRunFile)); text.ok()) {
       if (const auto info = format::RunInfo::FromJson(*text); info.ok()) created = info->created_wall_nanos;
     }
-    runs.emplace_back(created, path);
+    runs->emplace_back(created, path);
   }
+}
+
+}  // namespace
+
+std::vector<std::string> ListRuns(const std::string& root, base::FileSystem& files) {
+  if (IsRunDirectory(root, files)) return {root};
+  std::vector<std::pair<int64_t, std::string>> runs;
+  FindRuns(root, 2, files, &runs);
   std::sort(runs.begin(), runs.end());
   std::vector<std::string> paths;
   for (auto& [created, path] : runs) paths.push_back(std::move(path));

@@ -60,7 +60,7 @@ std::vector<std::string> ListWorkers(const std::string& run_directory, int64_t a
                                      base::FileSystem& files = base::LocalFileSystem());
 /// Is there a run.json?
 bool IsRunDirectory(const std::string& path, base::FileSystem& files = base::LocalFileSystem());
-/// Runs below `root` (or `root` itself), by time of creation, oldest first.
+/// Runs in `root` and in its folders (or `root` itself), by time of creation, oldest first.
 std::vector<std::string> ListRuns(const std::string& root, base::FileSystem& files = base::LocalFileSystem());
 /// Some worker of the attempt still holds its lock.
 bool AnyWorkerAlive(const std::string& run_directory, int64_t attempt,

@@ -144,8 +144,18 @@ TEST_F(RunDirectoryTest, RunsAreListedByAge) {
   {
     ASSERT_TRUE(PrepareAttempt(later).ok());
   }
-  std::filesystem::create_directory(root_ + "/not-a-run");
+  std::filesystem::create_directories(root_ + "/not-a-run");
   EXPECT_EQ(ListRuns(root_), (std::vector<std::string>{root_ + "/b", root_ + "/a"}));
+  // Runs of one experiment lie in a folder of their own.
+  later.run_directory = root_ + "/experiment/c";
+  later.wall_nanos += 1'000'000'000;
+  {
+    ASSERT_TRUE(PrepareAttempt(later).ok());
+  }
+  std::filesystem::create_directories(root_ + "/too/deep");
+  std::filesystem::copy(root_ + "/experiment/c", root_ + "/too/deep/d",
+                        std::filesystem::copy_options::recursive);
+  EXPECT_EQ(ListRuns(root_), (std::vector<std::string>{root_ + "/b", root_ + "/a", root_ + "/experiment/c"}));
   EXPECT_EQ(ListRuns(root_ + "/a"), (std::vector<std::string>{root_ + "/a"}));
 }
 

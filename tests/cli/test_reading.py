@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -91,6 +92,17 @@ def test_ls_lists_the_unreadable_beside_the_others(tdbg, golden):
     entries = {e["run"].rsplit("/", 1)[1]: e for e in tdbg.json("ls", ".")}
     assert "error" in entries["bad"] and entries["golden"]["steps"]["all"] == 3
     assert tdbg.json("ls") == []
+
+
+def test_runs_in_folders_are_listed_and_named_from_the_root(tdbg, golden):
+    """As `make demo` leaves them: tdbg-runs/demo-TIME/hopeless."""
+    folder = tdbg.directory / "tdbg-runs" / "experiment"
+    folder.mkdir(parents=True)
+    shutil.copytree(golden, folder / "one")
+    assert "experiment/one " in tdbg("ls").stdout
+    assert tdbg.json("status", "experiment/one")["run"] == tdbg.json("status", "last")["run"] == str(folder / "one")
+    refused = tdbg("status", "experiment/on")
+    assert refused.returncode == 4 and "did you mean 'experiment/one'" in refused.stderr
 
 
 def test_doctor_answers(tdbg):
