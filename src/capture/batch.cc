@@ -18,10 +18,6 @@ constexpr uint64_t kShareBytes = 128u << 10;
 // number of threads but one.
 constexpr int64_t kPieceElements = 128 << 10;
 
-format::SummaryRow RowOf(Run::Id id, Place place, const Summary& summary) {
-  return format::ToRow(id, {place.sub, static_cast<format::Point>(place.point)}, summary);
-}
-
 /// Asks for the beginnings of the tensors that come next while one is being summed. Nothing of them is in a
 /// cache when a step ends, and what the processor fetches ahead by itself it finds out anew in each.
 class MemoryAhead {
@@ -72,7 +68,7 @@ void Recorder::FillRow(Lane* lane, Id id, const TensorView& view, Place place,
   const bool histogram = tensors_[id].histogram && view.element_count() >= kHistogramFrom;
   // Types without statistics were sorted out before.
   (void)lane->summarizer.Summarize(view, &summary, histogram ? &lane->histogram : nullptr);
-  *row = RowOf(id, place, summary);
+  *row = format::ToRow(id, KeyOf(place), summary);
   if (histogram) AddHistogram(lane->histogram, row, &lane->bytes);
 }
 
@@ -189,7 +185,7 @@ void Recorder::FillShared(Place place) {
       whole.summary = Merge(whole.summary, part.summary);
       whole.histogram = MergeHistograms(whole.histogram, part.histogram);
     }
-    row = RowOf(piece.id, place, whole.summary);
+    row = format::ToRow(piece.id, KeyOf(place), whole.summary);
     if (tensors_[piece.id].histogram) AddHistogram(whole.histogram, &row, &histograms_);
   }
   pieces_.clear();

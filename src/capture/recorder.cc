@@ -14,8 +14,6 @@ constexpr uint64_t kSummaryGroup = 1;
 constexpr size_t kFlushHistogramsAt = 8u << 20;
 constexpr uint64_t kPendingRawLimit = 8u << 20;
 
-format::SubKey KeyOf(Place place) { return {place.sub, static_cast<format::Point>(place.point)}; }
-
 }  // namespace
 
 struct Recorder::PendingRaw {
@@ -214,10 +212,7 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
   Announce(&tensors_[id]);
   format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Settle(place_given)), summary));
   ++counters_.summaries;
-  if (histogram.empty() || !tensors_[id].histogram) return;
-  row.histogram_offset = static_cast<uint32_t>(histograms_.size());
-  EncodeHistogram(histogram, &histograms_);
-  row.histogram_bytes = static_cast<uint32_t>(histograms_.size()) - row.histogram_offset;
+  if (!histogram.empty() && tensors_[id].histogram) AddHistogram(histogram, &row, &histograms_);
 }
 
 void Recorder::PutScalar(Id id, double value, Place place_given) {

@@ -141,6 +141,7 @@ class Recorder {
   bool WantsMore(Tensor* tensor) const;
   const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
   Place Settle(Place place) const;
+  static format::SubKey KeyOf(Place place) { return {place.sub, static_cast<format::Point>(place.point)}; }
   bool RawDue(const Tensor& t) const {
     return (t.raw_groups & due_) != 0 || (t.always && state_ != State::kBetween);
   }

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <filesystem>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -57,8 +56,7 @@ class LsCommand : public Command {
     for (const size_t column : {2, 3, 4}) table.AlignRight(column);
     Json list = Json::array();
     for (const std::string& path : ListRuns(root_)) {
-      const std::string name = path == root_ ? base::BaseName(path)
-                                             : std::filesystem::path(path).lexically_relative(root_).string();
+      const std::string name = RunName(path, root_);
       // A run that cannot be read is listed as such: one bad directory must not hide the others.
       const auto report = [&]() -> Result<Report> {
         TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(path));

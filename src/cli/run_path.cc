@@ -26,7 +26,7 @@ Result<std::string> ResolveRun(const std::string& text) {
   // It exists: what it is instead of a run is for whoever opens it to say.
   if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
   std::vector<std::string> names;
-  for (const std::string& run : runs) names.push_back(std::filesystem::path(run).lexically_relative(root));
+  for (const std::string& run : runs) names.push_back(RunName(run, root));
   const auto nearest = base::Nearest(text, names);
   return NotFound(fmt::format("no run '{}' here or under ./tdbg-runs; {}", text,
                               nearest ? "did you mean '" + *nearest + "'?" : "`tdbg ls` lists the runs"));
@@ -51,6 +51,10 @@ std::vector<std::string> ListRuns(const std::string& root) {
     if (entry.is_directory && RunKindAt(path) == RunKind::kSmdebug) runs.push_back(path);
   }
   return runs;
+}
+
+std::string RunName(const std::string& path, const std::string& root) {
+  return path == root ? base::BaseName(path) : std::filesystem::path(path).lexically_relative(root).string();
 }
 
 std::string DisplayPath(const std::string& path) {

@@ -16,8 +16,11 @@ namespace tdbg::cli {
 Result<std::string> ResolveRun(const std::string& text);
 /// ResolveRun, then opened and read once.
 Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt = -1);
-/// The runs directly below `root`, ours from the oldest on, then smdebug's by name; or `root`, if it is one.
+/// The runs in `root`: ours, those in its folders too, from the oldest on, then smdebug's by name; or `root`,
+/// if it is one.
 std::vector<std::string> ListRuns(const std::string& root);
+/// What a run that ListRuns found is called: its path from `root` on.
+std::string RunName(const std::string& path, const std::string& root);
 /// As short as it can be typed again: relative to the working directory where it lies below it.
 std::string DisplayPath(const std::string& path);
 /// A word of a shell, quoted where it must be.
