@@ -1,16 +1,9 @@
 """smdebug's hook for Keras under its own names: what it saves, when, and what the values are."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-NAMES = str(ROOT / "smdebug-compat" / "src")
-sys.path.insert(0, NAMES)
+from . import hooks  # noqa: E402, I001: before smdebug, which it makes importable
 
 import smdebug.tensorflow as smd  # noqa: E402
 from smdebug.trials import create_trial  # noqa: E402
@@ -18,22 +11,10 @@ from smdebug.trials import create_trial  # noqa: E402
 from .test_fit import check_values  # noqa: E402
 from .trainings import Watch, compiled, data, dense, digest, fresh  # noqa: E402
 
-EXAMPLE = ROOT / "examples" / "fashion_mnist" / "keras_train_hook.py"
-
 
 @pytest.fixture
 def hook(tmp_path):
-    """hook(**arguments) makes one that writes to out_dir; it is closed afterwards."""
-    made = []
-
-    def make(**arguments):
-        made.append(smd.KerasHook(str(tmp_path / "run"), **arguments))
-        return made[-1]
-
-    yield make
-    for h in made:
-        h.close()
-    smd.del_hook()
+    yield from hooks.maker(smd.KerasHook, tmp_path / "run")
 
 
 def fit(*callbacks):
@@ -70,16 +51,7 @@ def test_by_default_losses_and_metrics_every_500_steps(hook, tmp_path):
 
 @pytest.mark.parametrize("launched", [False, True])
 def test_the_example_with_the_lines_of_hook_code(tmp_path, launched):
-    out = tmp_path / "out"
-    command = [sys.executable, "-W", "ignore", str(EXAMPLE), "--out-dir", str(out), "--steps", "8", "--save-interval", "4"]
-    if launched:
-        program = os.environ.get("TDBG_CLI", str(ROOT / "build" / "tdbg"))
-        command = [program, "run", "--dir", str(tmp_path / "run"), "--", *command]
-    home = os.environ.get("TDBG_HOME", str(ROOT / "python"))
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_")}
-    env.update(TDBG_HOME=home, TDBG_STRICT="1", PYTHONPATH=os.pathsep.join([home, NAMES]))
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    out = hooks.run_example("keras_train_hook.py", tmp_path, launched)
     trial = create_trial(str(out))
     assert trial.tensor("gradients/conv1/kernelGrad").steps(mode=smd.modes.TRAIN) == [0, 4]
     assert "conv1/weights/conv1/kernel:0" in trial.tensor_names(collection="weights")

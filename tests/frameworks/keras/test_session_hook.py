@@ -2,20 +2,15 @@
 
 import json
 import logging
-import os
-import pathlib
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-NAMES = str(ROOT / "smdebug-compat" / "src")
-sys.path.insert(0, NAMES)
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's own")
 tf = pytest.importorskip("tensorflow")
+
+from . import hooks  # noqa: E402, I001: before smdebug, which it makes importable
 
 import smdebug.tensorflow as smd  # noqa: E402
 from smdebug.exceptions import InvalidCollectionConfiguration, SMDebugNotImplementedError, SMDebugTypeError  # noqa: E402
@@ -24,7 +19,6 @@ from smdebug.trials import create_trial  # noqa: E402
 import tdbg  # noqa: E402
 
 v1 = tf.compat.v1
-EXAMPLE = ROOT / "examples" / "fashion_mnist" / "session_train_hook.py"
 EACH = smd.SaveConfig(save_interval=1)
 RUNS = 5
 GRADIENT = "gradients/MatMul_grad/tuple/control_dependency_1:0"
@@ -32,17 +26,7 @@ GRADIENT = "gradients/MatMul_grad/tuple/control_dependency_1:0"
 
 @pytest.fixture
 def hook(tmp_path):
-    """hook(**arguments) makes one that writes to out_dir; it is closed afterwards."""
-    made = []
-
-    def make(**arguments):
-        made.append(smd.SessionHook(str(tmp_path / "run"), **arguments))
-        return made[-1]
-
-    yield make
-    for h in made:
-        h.close()
-    smd.del_hook()
+    yield from hooks.maker(smd.SessionHook, tmp_path / "run")
 
 
 def batch(n):
@@ -210,16 +194,7 @@ def test_gradients_are_of_runs_that_compute_them(hook, tmp_path):
 
 @pytest.mark.parametrize("launched", [False, True])
 def test_the_example_with_the_lines_of_hook_code(tmp_path, launched):
-    out = tmp_path / "out"
-    command = [sys.executable, "-W", "ignore", str(EXAMPLE), "--out-dir", str(out), "--steps", "8", "--save-interval", "4"]
-    if launched:
-        program = os.environ.get("TDBG_CLI", str(ROOT / "build" / "tdbg"))
-        command = [program, "run", "--dir", str(tmp_path / "run"), "--", *command]
-    home = os.environ.get("TDBG_HOME", str(ROOT / "python"))
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_")}
-    env.update(TDBG_HOME=home, TDBG_STRICT="1", PYTHONPATH=os.pathsep.join([home, NAMES]))
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    out = hooks.run_example("session_train_hook.py", tmp_path, launched)
     trial = create_trial(str(out))
     gradient = trial.tensor("gradients/fc2/MatMul_grad/tuple/control_dependency_1:0")
     assert gradient.steps(mode=smd.modes.TRAIN) == [0, 4] and gradient.steps(mode=smd.modes.EVAL) == []
