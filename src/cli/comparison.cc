@@ -107,6 +107,27 @@ bool DifferentStatistics(const Summary& a, const Summary& b, const Tolerance& to
   return farthest >= 0;
 }
 
+/// Parts what only `has` has: what `lacks` never will, and what it may still come to.
+Status FindOneSided(const Trial& has, const Trial& lacks, const std::vector<std::string>& names_has,
+                    const std::vector<std::string>& names_lacks, const StepFilter& steps,
+                    Comparison::Part* only, Comparison::Part* to_come) {
+  const bool growing = !lacks.loaded_all_steps();
+  const auto may_come = [&](int64_t step) { return lacks.step_state(step) == StepState::kNotYetAvailable; };
+  for (const int64_t step : Without(has.steps(steps), lacks.steps(steps)))
+    (may_come(step) ? to_come : only)->steps.push_back(step);
+  for (const std::string& name : Without(names_has, names_lacks)) {
+    // Defined when first kept: a step that both have shows that the other does without it.
+    TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> kept, has.tensor_steps(name, steps));
+    const bool later = growing && (kept.empty() || may_come(kept.front()));
+    (later ? to_come : only)->tensors.push_back(name);
+  }
+  const auto workers = static_cast<int64_t>(lacks.workers().size());
+  const bool complete = lacks.world_size() > 0 && workers >= lacks.world_size();
+  for (const std::string& worker : Without(has.workers(), lacks.workers()))
+    (growing && !complete ? to_come : only)->workers.push_back(worker);
+  return OkStatus();
+}
+
 }  // namespace
 
 bool Tolerance::Holds(double a, double b) const {
@@ -114,21 +135,16 @@ bool Tolerance::Holds(double a, double b) const {
   return std::fabs(a - b) <= atol + rtol * std::fabs(b) && std::isfinite(a) && std::isfinite(b);
 }
 
-bool Comparison::same() const {
-  return tensors_only_a.empty() && tensors_only_b.empty() && workers_only_a.empty() &&
-         workers_only_b.empty() && steps_only_a.empty() && steps_only_b.empty() && shapes.empty() &&
-         first.empty();
-}
+bool Comparison::same() const { return only_a.empty() && only_b.empty() && shapes.empty() && first.empty(); }
 
 Result<Comparison> Compare(const Trial& a, const Trial& b, const TensorFilter& which,
                            const Tolerance& tolerance, const std::function<void(int64_t)>& progress) {
   Comparison out;
   TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names_a, a.tensor_names(which));
   TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names_b, b.tensor_names(which));
-  out.tensors_only_a = Without(names_a, names_b);
-  out.tensors_only_b = Without(names_b, names_a);
-  out.workers_only_a = Without(a.workers(), b.workers());
-  out.workers_only_b = Without(b.workers(), a.workers());
+  const StepFilter steps{.begin = which.steps.begin, .end = which.steps.end};
+  TDBG_RETURN_IF_ERROR(FindOneSided(a, b, names_a, names_b, steps, &out.only_a, &out.to_come_b));
+  TDBG_RETURN_IF_ERROR(FindOneSided(b, a, names_b, names_a, steps, &out.only_b, &out.to_come_a));
   std::vector<std::string> workers = Common(a.workers(), b.workers());
   if (workers.empty()) workers.emplace_back();  // of other names: the first of each
 
@@ -144,11 +160,7 @@ Result<Comparison> Compare(const Trial& a, const Trial& b, const TensorFilter& w
     return order.Find(x).value_or(0) < order.Find(y).value_or(0);
   });
 
-  const StepFilter steps{.begin = which.steps.begin, .end = which.steps.end};
-  const std::vector<int64_t> steps_a = a.steps(steps), steps_b = b.steps(steps);
-  out.steps_only_a = Without(steps_a, steps_b);
-  out.steps_only_b = Without(steps_b, steps_a);
-  for (const int64_t step : Common(steps_a, steps_b)) {
+  for (const int64_t step : Common(a.steps(steps), b.steps(steps))) {
     progress(step);
     ++out.steps;
     for (const std::string& name : names) {

@@ -35,10 +35,16 @@ struct Comparison {
   struct Declared {
     std::string tensor, a, b;  ///< "float32 [3, 4]"
   };
-  std::vector<std::string> tensors_only_a, tensors_only_b, workers_only_a, workers_only_b;
-  std::vector<int64_t> steps_only_a, steps_only_b;  ///< global
-  std::vector<Declared> shapes;                     ///< declared dtype or shape differ
-  int64_t steps = 0, values = 0, statistics = 0;    ///< compared
+  struct Part {
+    std::vector<std::string> tensors, workers;
+    std::vector<int64_t> steps;  ///< global
+    bool empty() const { return tensors.empty() && workers.empty() && steps.empty(); }
+  };
+  Part only_a, only_b;  ///< what the other does not have and never will
+  /// What the other has and this one, still being recorded, has not come to: no difference so far.
+  Part to_come_a, to_come_b;
+  std::vector<Declared> shapes;                   ///< declared dtype or shape differ
+  int64_t steps = 0, values = 0, statistics = 0;  ///< compared
   std::vector<Difference> first;  ///< of the first step with any: all of its differences, in the order in
                                   ///< which the first run came to know its tensors
   bool same() const;

@@ -100,15 +100,19 @@ class DiffCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(Comparison found, Compare(*a, *b, which_, tolerance_, Progress()));
     if (showing_progress_) Tell("\r\x1b[K");
     if (common_) {
-      found.tensors_only_a.clear();
-      found.tensors_only_b.clear();
-      found.workers_only_a.clear();
-      found.workers_only_b.clear();
-      found.steps_only_a.clear();
-      found.steps_only_b.clear();
+      for (Comparison::Part* part : {&found.only_a, &found.only_b, &found.to_come_a, &found.to_come_b})
+        *part = {};
     }
+    const bool over = a->loaded_all_steps() && b->loaded_all_steps();
     // Two runs that share nothing are not the same, however little was asked for.
     if (found.values + found.statistics == 0 && found.same()) {
+      if (!over) {
+        return Status(Code::kUnavailable,
+                      fmt::format("{} and {} share no tensor yet at any step that was asked for; ask again "
+                                  "when {} has recorded more",
+                                  DisplayPath(a->path()), DisplayPath(b->path()),
+                                  DisplayPath((a->loaded_all_steps() ? b : a)->path())));
+      }
       return NotFound(
           fmt::format("{} and {} share no tensor at any step that was asked for; `tdbg tensors` lists them",
                       DisplayPath(a->path()), DisplayPath(b->path())));
@@ -116,7 +120,7 @@ class DiffCommand : public Command {
     if (json_) {
       PrintAsJson(found, *a, *b);
     } else {
-      PrintAsText(found);
+      PrintAsText(found, over);
     }
     return found.same() ? kExitOk : kExitDifferent;
   }
@@ -137,8 +141,8 @@ class DiffCommand : public Command {
     Json shapes = Json::array(), differences = Json::array();
     for (const auto& s : found.shapes) shapes.push_back({{"tensor", s.tensor}, {"a", s.a}, {"b", s.b}});
     for (const Difference& d : found.first) differences.push_back(DifferenceJson(d));
-    const auto only = [](const auto& tensors, const auto& steps, const auto& workers) {
-      return Json{{"tensors", tensors}, {"steps", steps}, {"workers", workers}};
+    const auto json = [](const Comparison::Part& part) {
+      return Json{{"tensors", part.tensors}, {"steps", part.steps}, {"workers", part.workers}};
     };
     PrintJson(
         {{"same", found.same()},
@@ -150,11 +154,14 @@ class DiffCommand : public Command {
          {"first", differences.empty() ? Json() : differences.front()},
          {"differences", differences},
          {"shapes", shapes},
-         {"only_in_a", only(found.tensors_only_a, found.steps_only_a, found.workers_only_a)},
-         {"only_in_b", only(found.tensors_only_b, found.steps_only_b, found.workers_only_b)}});
+         {"only_in_a", json(found.only_a)},
+         {"only_in_b", json(found.only_b)},
+         {"over", {{"a", a.loaded_all_steps()}, {"b", b.loaded_all_steps()}}},
+         {"to_come_in_a", json(found.to_come_a)},
+         {"to_come_in_b", json(found.to_come_b)}});
   }
 
-  void PrintAsText(const Comparison& found) const {
+  void PrintAsText(const Comparison& found, bool over) const {
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
     const std::string how = tolerance_.exact()
                                 ? "exactly"
@@ -162,8 +169,8 @@ class DiffCommand : public Command {
     const std::string by = fmt::format("{} values and {} statistics of {} steps were compared", found.values,
                                        found.statistics, found.steps);
     if (found.first.empty()) {
-      Print("{} {}: {}\n", Paint(terminal, found.same() ? Colour::kGreen : Colour::kYellow, "the same"), how,
-            by);
+      Print("{} {}{}: {}\n", Paint(terminal, found.same() ? Colour::kGreen : Colour::kYellow, "the same"),
+            how, over ? "" : " so far", by);
     } else {
       const StepInfo& step = found.first.front().step;
       const std::string where =
@@ -183,13 +190,15 @@ class DiffCommand : public Command {
     }
     for (const auto& s : found.shapes)
       Print("{}: {} in the first, {} in the second\n", Printable(s.tensor), s.a, s.b);
-    const auto only = [](const char* what, const auto& in_a, const auto& in_b) {
-      if (!in_a.empty()) Print("{} only in the first: {}\n", what, Some(in_a));
-      if (!in_b.empty()) Print("{} only in the second: {}\n", what, Some(in_b));
+    const auto list = [](const Comparison::Part& part, std::string_view where) {
+      if (!part.tensors.empty()) Print("tensors {}: {}\n", where, Some(part.tensors));
+      if (!part.steps.empty()) Print("steps {}: {}\n", where, Some(part.steps));
+      if (!part.workers.empty()) Print("workers {}: {}\n", where, Some(part.workers));
     };
-    only("tensors", found.tensors_only_a, found.tensors_only_b);
-    only("steps", found.steps_only_a, found.steps_only_b);
-    only("workers", found.workers_only_a, found.workers_only_b);
+    list(found.only_a, "only in the first");
+    list(found.only_b, "only in the second");
+    list(found.to_come_a, "still to come in the first");
+    list(found.to_come_b, "still to come in the second");
   }
 
   std::string run_a_, run_b_, steps_;

@@ -7,7 +7,7 @@ namespace tdbg::cli {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitIssues = 1;       ///< `check`: a rule found issues (`status`: with --exit-code)
-inline constexpr int kExitDifferent = 1;    ///< `diff`: the runs are not the same
+inline constexpr int kExitDifferent = 1;    ///< `diff`: the runs differ
 inline constexpr int kExitUsage = 2;        ///< flags, configuration, rule parameters
 inline constexpr int kExitStopped = 3;      ///< `run`: a rule, or `tdbg stop`, stopped the command
 inline constexpr int kExitNotFound = 4;     ///< no such run, tensor, step, file

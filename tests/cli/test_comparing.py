@@ -22,9 +22,19 @@ PLAN = json.dumps({"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
     {"name": "losses", "kinds": ["loss"], "keep": True}]})
 
 
-def write(path, steps=6, change=None, evaluations=0, name="Net_fc.weight", shape=(3, 4)):
+def begin(path):
+    return Run.open(directory=str(path), plan_json=PLAN)
+
+
+def write(path, **what):
+    run = begin(path)
+    record(run, **what)
+    run.end("done")
+    return path
+
+
+def record(run, steps=6, change=None, evaluations=0, name="Net_fc.weight", shape=(3, 4)):
     """`change(step, weight) -> weight` is what makes one run unlike another."""
-    run = Run.open(directory=str(path), plan_json=PLAN)
     weight = run.define(name, "", "weight", "linear", "float32", list(shape))
     loss = run.define("Loss_output_0", "", "loss", "", "float32", [])
     for step in range(steps + evaluations):
@@ -33,8 +43,6 @@ def write(path, steps=6, change=None, evaluations=0, name="Net_fc.weight", shape
         run.put_array(weight, value if change is None else change(step, value))
         run.put_array(loss, np.array(1 / (step + 1), np.float32))
         run.end_step()
-    run.end("done")
-    return path
 
 
 def from_step(first, difference, index=(1, 2)):
@@ -102,6 +110,72 @@ def test_other_names_steps_and_shapes_are_reported(tdbg, tmp_path):
     assert done.returncode == 1
     assert "float32 [3, 4] against float32 [4, 3]" in done.stdout
     assert "Net_fc.weight: float32 [3, 4] in the first, float32 [4, 3] in the second" in done.stdout
+
+
+def test_what_a_growing_run_has_not_come_to_is_no_difference(tdbg, tmp_path):
+    a, growing = write(tmp_path / "a", steps=6, evaluations=1), begin(tmp_path / "b")
+    for pair in ((a, tmp_path / "b"), (tmp_path / "b", a)):
+        assert "b has recorded more" in tdbg.fails(6, "diff", *pair)
+    record(growing, steps=3)
+    done = tdbg.ok("diff", a, tmp_path / "b")
+    assert done.stdout.startswith("the same exactly so far: ")
+    assert done.stdout.splitlines()[1:] == ["steps still to come in the second: 3, 4, 5, 6"]
+    found = tdbg.json("diff", tmp_path / "b", a)
+    assert found["same"] and found["over"] == {"a": False, "b": True}
+    assert found["to_come_in_a"] == {"tensors": [], "steps": [3, 4, 5, 6], "workers": []}
+    assert found["only_in_b"] == found["to_come_in_b"] == {"tensors": [], "steps": [], "workers": []}
+    # To come no more once it has ended.
+    growing.end("done")
+    done = tdbg("diff", a, tmp_path / "b")
+    assert done.returncode == 1 and "the same exactly: " in done.stdout
+    assert "steps only in the second" not in done.stdout and "steps only in the first: 3, 4, 5, 6" in done.stdout
+
+
+def test_a_growing_run_can_differ_already(tdbg, tmp_path):
+    a, growing = write(tmp_path / "a", steps=2), begin(tmp_path / "b")
+    record(growing, steps=4)
+    done = tdbg("diff", a, tmp_path / "b")  # the first has ended, and will never have these
+    assert done.returncode == 1 and "steps only in the second: 2, 3" in done.stdout
+    other = write(tmp_path / "c", change=from_step(1, 0.5))
+    assert "they part at step 1" in tdbg("diff", other, tmp_path / "b").stdout
+    renamed = write(tmp_path / "d", name="Net_fc2.weight")
+    done = tdbg("diff", renamed, tmp_path / "b")
+    assert done.returncode == 1 and "tensors only in the first: Net_fc2.weight" in done.stdout
+
+
+def test_a_tensor_that_comes_later_is_awaited_of_a_growing_run(tdbg, tmp_path):
+    ended, growing = begin(tmp_path / "a"), begin(tmp_path / "b")
+    for run, steps in ((ended, 4), (growing, 2)):
+        record(run, steps=steps)
+    accuracy = ended.define("accuracy", "", "loss", "", "float32", [])
+    ended.begin_step(2)
+    ended.put_array(accuracy, np.array(0.5, np.float32))
+    ended.end_step()
+    ended.end("done")
+    done = tdbg.ok("diff", tmp_path / "a", tmp_path / "b")
+    assert done.stdout.splitlines()[1:] == ["tensors still to come in the second: accuracy",
+                                            "steps still to come in the second: 2, 3, 4"]
+    # It went past that step and did not bring it.
+    record(growing, steps=4)
+    done = tdbg("diff", tmp_path / "a", tmp_path / "b", "--steps", "3:")
+    assert done.returncode == 1 and "tensors only in the first: accuracy" in done.stdout
+
+
+def test_a_worker_that_comes_later_is_awaited_of_a_growing_run(tdbg, tmp_path):
+    def begin_two(path):
+        return [Run.open(directory=str(path), plan_json=PLAN, rank=rank, world_size=2) for rank in range(2)]
+
+    for path in (tmp_path / "a", tmp_path / "b"):
+        for run in begin_two(path):
+            record(run)
+            run.end("done")
+    # Started again, and only one of the two is there by now.
+    again = Run.open(directory=str(tmp_path / "b"), plan_json=PLAN, rank=0, world_size=2, step_base=6)
+    done = tdbg.ok("diff", tmp_path / "a", tmp_path / "b")
+    assert done.stdout.splitlines()[1:] == ["workers still to come in the second: worker_1"]
+    again.end("done")
+    done = tdbg("diff", tmp_path / "a", tmp_path / "b")
+    assert done.returncode == 1 and "workers only in the first: worker_1" in done.stdout
 
 
 def test_a_part_can_be_compared(tdbg, tmp_path):
