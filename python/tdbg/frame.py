@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .modes import ModeKeys
+from .words import counted
 
 KEYS = ("tensor", "worker", "step", "mode", "mode_step")
 
@@ -105,5 +106,5 @@ class Frame:
         })
 
     def __repr__(self):
-        return (f"<tdbg.Frame {len(self)} rows: {len(self.names)} tensors, {len(np.unique(self.step))} steps, "
-                f"{len(self.workers)} workers; {', '.join(self.fields)}>")
+        return (f"<tdbg.Frame {counted(len(self), 'row')}: {counted(len(self.names), 'tensor')}, "
+                f"{counted(len(np.unique(self.step)), 'step')}, {counted(len(self.workers), 'worker')}; {', '.join(self.fields)}>")

@@ -14,6 +14,7 @@ import numpy as np
 from .errors import InvalidArgumentError, NotFoundError
 from .frame import needed
 from .modes import ModeKeys
+from .words import counted
 
 _NAN, _INF, _ABSENT, _ZERO = "#d62728", "#ff7f0e", "#f0f0f0", "#000000"
 _NUMBER, _IS_NAN, _IS_INF, _IS_ABSENT, _IS_ZERO = range(5)  # what a cell of a heat map is
@@ -145,7 +146,7 @@ class Plots:
         ax.set_xlabel("step")
         ax.tick_params(length=2)
         ax.spines[:].set_visible(False)
-        what = tensors if isinstance(tensors, str) else f"{len(names)} tensors"
+        what = tensors if isinstance(tensors, str) else counted(len(names), "tensor")
         ax.set_title(f"{field} of {what}", fontsize=10, loc="left")
         if numbers.count():
             figure.colorbar(mesh, ax=ax, pad=0.01, aspect=30)

@@ -24,6 +24,7 @@ from .exceptions import (
 )
 from .modes import ModeKeys
 from .steps import KINDS, StepState, mode_of
+from .words import counted
 
 _ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
@@ -70,7 +71,7 @@ class Histogram(NamedTuple):
 
     def __repr__(self):
         span = f" from {self.lower[0]:.4g} to {self.upper[-1]:.4g}" if len(self.count) else ""
-        return f"<tdbg.Histogram: {int(self.count.sum())} elements in {len(self.count)} buckets{span}>"
+        return f"<tdbg.Histogram: {counted(int(self.count.sum()), 'element')} in {counted(len(self.count), 'bucket')}{span}>"
 
 
 class Summary:

@@ -36,6 +36,7 @@ from .places import local_directory
 from .plot import Plots
 from .steps import Step, StepState, mode_of, step_filter
 from .tensor import Histogram, Summary, Tensor, said
+from .words import counted
 
 __all__ = ["open", "create_trial", "Trial", "Tensor", "Cursor", "Step", "StepState", "Summary", "Histogram", "refresh",
            "no_refresh"]
@@ -482,10 +483,9 @@ class Trial:
 
     def __repr__(self):
         steps = self.steps()
-        span = f"{len(steps)} steps" + (f" ({steps[0]} to {steps[-1]})" if steps else "")
-        workers = len(self._raw.workers())
-        return (f"<tdbg.Trial {self.name}: {self.state}, {span}, {len(self.tensor_names())} tensors, "
-                f"{workers} worker{'' if workers == 1 else 's'}>")
+        span = counted(len(steps), "step") + (f" ({steps[0]} to {steps[-1]})" if steps else "")
+        return (f"<tdbg.Trial {self.name}: {self.state}, {span}, {counted(len(self.tensor_names()), 'tensor')}, "
+                f"{counted(len(self._raw.workers()), 'worker')}>")
 
 
 def _regex_of(regex) -> str:

@@ -133,6 +133,11 @@ std::string FormatBytes(uint64_t bytes) {
   return fmt::format("{:.1f} {}", amount, units[unit]);
 }
 
+std::string Counted(uint64_t n, std::string_view one, std::string_view many) {
+  if (n == 1) return fmt::format("1 {}", one);
+  return many.empty() ? fmt::format("{} {}s", n, one) : fmt::format("{} {}", n, many);
+}
+
 std::optional<std::string> Nearest(std::string_view name, std::span<const std::string> candidates) {
   // A third of the letters wrong is still a typo; more is another word, and a wild guess misleads.
   const size_t tolerated = std::max<size_t>(1, name.size() / 3);

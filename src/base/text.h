@@ -1,4 +1,4 @@
-// Small things done to text: splitting, strict numbers, the nearest valid name, UTF-8.
+// Small things done to text: splitting, strict numbers, counted nouns, the nearest valid name, UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,8 @@ std::optional<bool> ParseBool(std::string_view text);  ///< True/true/1, False/f
 /// "256MiB", "1.5 GB", "4096" -> bytes.
 std::optional<uint64_t> ParseBytes(std::string_view text);
 std::string FormatBytes(uint64_t bytes);  ///< "7.6 MB"
+/// "1 step", "2 steps". `many` where an s does not do it: "class", "classes".
+std::string Counted(uint64_t n, std::string_view one, std::string_view many = {});
 /// The candidate with the smallest edit distance, if it is close enough to be a likely typo.
 std::optional<std::string> Nearest(std::string_view name, std::span<const std::string> candidates);
 /// Valid UTF-8 without NUL?

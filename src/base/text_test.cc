@@ -68,6 +68,14 @@ TEST(TextTest, SizesArePrintedWithOneDigitAndNoThousands) {
   EXPECT_EQ(FormatBytes(UINT64_MAX), "18.4 EB");
 }
 
+TEST(TextTest, WhatIsCountedAgreesWithItsNumber) {
+  EXPECT_EQ(Counted(0, "step"), "0 steps");
+  EXPECT_EQ(Counted(1, "step"), "1 step");
+  EXPECT_EQ(Counted(2, "step"), "2 steps");
+  EXPECT_EQ(Counted(1, "class", "classes"), "1 class");
+  EXPECT_EQ(Counted(10, "class", "classes"), "10 classes");
+}
+
 TEST(TextTest, NearestFindsTheLikelyTypo) {
   const std::vector<std::string> names{"vanishing_gradient", "exploding_tensor", "loss_not_decreasing",
                                        "relu"};

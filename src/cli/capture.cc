@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include "actions/control_request.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
@@ -54,7 +55,8 @@ class CaptureCommand : public Command {
                  {"steps", steps_},
                  {"raw", raw_}});
     } else {
-      Tell("tdbg: asked {} for more from step {} on, for {} steps\n", trial->name(), at_step + 1, steps_);
+      Tell("tdbg: asked {} for more from step {} on, for {}\n", trial->name(), at_step + 1,
+           base::Counted(steps_, "step"));
     }
     return kExitOk;
   }

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/comparison.h"
 #include "cli/elements.h"
@@ -66,7 +67,7 @@ Json DifferenceJson(const Difference& d) {
 std::string How(const Difference& d) {
   if (!d.shape_a.empty()) return fmt::format("{} against {}", d.shape_a, d.shape_b);
   if (!d.by_values) return fmt::format("{}: {} against {}", d.field, Number(d.a), Number(d.b));
-  const std::string share = fmt::format("{} of {} elements", d.different, d.elements);
+  const std::string share = fmt::format("{} of {}", d.different, base::Counted(d.elements, "element"));
   if (d.index < 0) return share;
   return fmt::format("{}, by up to {}; [{}]: {} against {}", share, Number(d.max_abs), d.index, Number(d.a),
                      Number(d.b));
@@ -166,8 +167,9 @@ class DiffCommand : public Command {
     const std::string how = tolerance_.exact()
                                 ? "exactly"
                                 : fmt::format("within rtol {} and atol {}", tolerance_.rtol, tolerance_.atol);
-    const std::string by = fmt::format("{} values and {} statistics of {} steps were compared", found.values,
-                                       found.statistics, found.steps);
+    const std::string by =
+        fmt::format("{} and {} of {} were compared", base::Counted(found.values, "value"),
+                    base::Counted(found.statistics, "statistic"), base::Counted(found.steps, "step"));
     if (found.first.empty()) {
       Print("{} {}{}: {}\n", Paint(terminal, found.same() ? Colour::kGreen : Colour::kYellow, "the same"),
             how, over ? "" : " so far", by);

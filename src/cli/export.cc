@@ -51,7 +51,7 @@ std::atomic<int> interrupted_by{0};
 std::string CountWords(const ship::Shipped& shipped) {
   std::string text;
   for (const auto& [what, count] : shipped.counts)
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+    text += (text.empty() ? "" : ", ") + base::Counted(count, what.substr(0, what.size() - 1), what);
   return text;
 }
 
@@ -244,7 +244,7 @@ void ExportCommand::PrintAsText(const ship::Shipped& shipped) const {
     for (const auto& [what, count] : shipped.counts) json[what] = count;
     PrintJson(json);
   } else if (!quiet_) {
-    Print("{}: {} of {} steps, {}\n", DisplayPath(path_), CountWords(shipped), shipped.steps,
+    Print("{}: {} of {}, {}\n", DisplayPath(path_), CountWords(shipped), base::Counted(shipped.steps, "step"),
           base::FormatBytes(shipped.bytes));
   }
 }

@@ -100,6 +100,12 @@ std::string FindingWords(const rules::Finding& finding) {
   return words;
 }
 
+std::string CountOfLoss(const LossInfo& loss) {
+  if (loss.kind == "raw") return base::Counted(loss.count, "raw tensor");
+  if (loss.kind == "summary") return base::Counted(loss.count, "statistic");
+  return base::Counted(loss.count, loss.kind);  // a histogram, a step
+}
+
 Colour ColourOf(rules::RuleState state) {
   switch (state) {
     case rules::RuleState::kIssuesFound:

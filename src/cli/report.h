@@ -58,6 +58,8 @@ std::string StateWords(const Report& report);
 std::string MeasureWords(const rules::Finding& finding);
 /// "gradient/Net_conv1.weight: mean_abs 3.2e-09 < 1e-07"
 std::string FindingWords(const rules::Finding& finding);
+/// "1 step", "12 raw tensors".
+std::string CountOfLoss(const LossInfo& loss);
 Colour ColourOf(rules::RuleState state);
 
 Json ReportToJson(const Report& report);

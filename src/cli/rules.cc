@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
@@ -63,7 +64,9 @@ std::string NeedsText(const plan::Need& needs) {
   for (const std::string& regex : needs.tensor_regex) what.push_back("tensors like " + regex);
   std::string text =
       fmt::format("Needs {} of {}", needs.raw ? "values" : "statistics", fmt::join(what, ", "));
-  if (needs.raw_schedule) text += fmt::format(", every {} steps", needs.raw_schedule->interval);
+  if (needs.raw_schedule)
+    text += needs.raw_schedule->interval == 1 ? ", at every step"
+                                              : fmt::format(", every {} steps", needs.raw_schedule->interval);
   return text + ".";
 }
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
@@ -93,8 +94,8 @@ Result<std::vector<int64_t>> ShowCommand::StepsOf(Trial& trial, const TensorInfo
   if (!steps.empty()) return steps;
   const char* what = kind == StepKind::kRaw ? "values" : "statistics";
   if (!all.empty()) {
-    return NotFound(fmt::format("{}: no {} in --steps {}; they are kept for {} steps from {} to {}",
-                                info.name, what, steps_, all.size(), all.front(), all.back()));
+    return NotFound(fmt::format("{}: no {} in --steps {}; they are kept for {} from {} to {}", info.name,
+                                what, steps_, base::Counted(all.size(), "step"), all.front(), all.back()));
   }
   return NotFound(kind == StepKind::kRaw
                       ? info.name +
@@ -195,7 +196,8 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   }
   PrintSeries(terminal, as_scalar ? "value" : "mean_abs", picture);
   Print("{}", (as_scalar ? scalars : table).Format(terminal));
-  if (skipped > 0) Tell("{} steps left out; --steps A:B shows a part, | cat shows all\n", skipped);
+  if (skipped > 0)
+    Tell("{} left out; --steps A:B shows a part, | cat shows all\n", base::Counted(skipped, "step"));
   return kExitOk;
 }
 

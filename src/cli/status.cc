@@ -57,11 +57,11 @@ void PrintText(const Report& report, const Terminal& terminal) {
     Print("steps     {} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}\n", report.steps, report.first_step,
           report.last_step, report.train_steps, report.eval_steps, report.last_seen_step,
           Time(report.last_seen_wall_nanos));
-    Print("kept      {} tensors, {}\n", report.tensors, base::FormatBytes(report.bytes));
+    Print("kept      {}, {}\n", base::Counted(report.tensors, "tensor"), base::FormatBytes(report.bytes));
   }
   if (report.losses.empty()) Print("lost      nothing\n");
   for (const LossInfo& loss : report.losses) {
-    Print("lost      {} {} by {}", loss.count, loss.kind, loss.cause);
+    Print("lost      {} by {}", CountOfLoss(loss), loss.cause);
     if (loss.bytes > 0) Print(", {}", base::FormatBytes(loss.bytes));
     if (loss.first_step >= 0) Print(", steps {} to {}", loss.first_step, loss.last_step);
     Print(" ({}){}{}\n", loss.worker, loss.text.empty() ? "" : ": ", Printable(loss.text));

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
@@ -100,8 +101,8 @@ class StepsCommand : public Command {
     for (const ModeKey mode : trial.modes()) {
       const std::vector<int64_t> own = trial.steps(mode);
       if (!own.empty())
-        Print("{}: {} steps, {} to {}\n", Paint(terminal, Colour::kBold, ModeName(mode)), own.size(),
-              own.front(), own.back());
+        Print("{}: {}, {} to {}\n", Paint(terminal, Colour::kBold, ModeName(mode)),
+              base::Counted(own.size(), "step"), own.front(), own.back());
     }
     Table table({"STEP", "MODE", "MODE_STEP", "RAW", "STATISTICS", "REMARKS"});
     for (const size_t column : {0, 2, 3, 4}) table.AlignRight(column);
@@ -123,7 +124,8 @@ class StepsCommand : public Command {
                  std::to_string(s.raw_values), std::to_string(s.summaries), remarks});
     }
     Print("{}", table.Format(terminal));
-    if (left_out > 0) Tell("{} steps left out; --steps A:B shows a part, | cat shows all\n", left_out);
+    if (left_out > 0)
+      Tell("{} left out; --steps A:B shows a part, | cat shows all\n", base::Counted(left_out, "step"));
   }
 
   std::string run_, mode_, steps_, kind_ = "any";

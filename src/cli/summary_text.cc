@@ -16,8 +16,6 @@ constexpr size_t kMostTensorsShown = 3;
 constexpr int kLabelColumns = 13;
 constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
-std::string Steps(int64_t n) { return fmt::format("{} step{}", n, n == 1 ? "" : "s"); }
-
 bool Failed(const Report& report) {
   return report.ending && report.ending->stop == "none" && report.ending->exit_code != 0;
 }
@@ -53,9 +51,10 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 std::string RuleLines(const rules::RuleStatus& rule, const Terminal& terminal, size_t name_columns) {
   std::string text = fmt::format("  {:<{}}  {}, {} judged", rule.name, name_columns,
                                  Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
-                                 Steps(rule.steps_judged));
+                                 base::Counted(rule.steps_judged, "step"));
   if (rule.steps_incomplete > 0) {
-    text += fmt::format(", {} incomplete (what they needed was lost)", Steps(rule.steps_incomplete));
+    text += fmt::format(", {} incomplete (what they needed was lost)",
+                        base::Counted(rule.steps_incomplete, "step"));
   }
   text += "\n";
   const std::string indent(name_columns + 4, ' ');
@@ -81,7 +80,7 @@ std::string LostWords(const Report& report) {
   std::string text;
   for (const LossInfo& loss : report.losses) {
     if (!text.empty()) text += "\n" + std::string(kLabelColumns + 2, ' ');
-    text += fmt::format("{} {} ({})", loss.count, loss.kind, loss.cause);
+    text += fmt::format("{} ({})", CountOfLoss(loss), loss.cause);
     if (loss.bytes > 0) text += fmt::format(", {}", base::FormatBytes(loss.bytes));
     if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
     if (!loss.text.empty()) text += ": " + Printable(loss.text);
@@ -132,7 +131,8 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
                                : fmt::format("steps {} to {}", report.first_step, report.last_step);
     if (report.eval_steps > 0)
       captured += fmt::format(" ({} TRAIN, {} EVAL)", report.train_steps, report.eval_steps);
-    captured += fmt::format(" of {} tensors, {}", report.tensors, base::FormatBytes(report.bytes));
+    captured +=
+        fmt::format(" of {}, {}", base::Counted(report.tensors, "tensor"), base::FormatBytes(report.bytes));
     if (report.workers.size() > 1) captured += fmt::format(", {} workers", report.workers.size());
     text += Labelled("captured", captured);
     text += Labelled("lost", LostWords(report));

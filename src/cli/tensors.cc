@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
@@ -77,8 +78,8 @@ class TensorsCommand : public Command {
         if (!json_) Tell("tdbg: the run holds no tensors yet; tdbg status {} says why\n", ShellWord(run_));
         return kExitOk;
       }
-      return NotFound(fmt::format("none of the run's {} tensors matches; `tdbg tensors {}` lists them",
-                                  all.size(), ShellWord(run_)));
+      return NotFound(fmt::format("none of the run's {} matches; `tdbg tensors {}` lists them",
+                                  base::Counted(all.size(), "tensor"), ShellWord(run_)));
     }
     return kExitOk;
   }

@@ -17,9 +17,9 @@ Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses) {
 std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const Terminal& terminal) {
   std::string text;
   for (const rules::RuleStatus& status : statuses) {
-    text += fmt::format("{}  {}, {} step{} judged", Paint(terminal, Colour::kBold, Printable(status.name)),
+    text += fmt::format("{}  {}, {} judged", Paint(terminal, Colour::kBold, Printable(status.name)),
                         Paint(terminal, ColourOf(status.state), rules::RuleStateName(status.state)),
-                        status.steps_judged, status.steps_judged == 1 ? "" : "s");
+                        base::Counted(status.steps_judged, "step"));
     if (status.steps_incomplete > 0) text += fmt::format(", {} incomplete", status.steps_incomplete);
     text += "\n";
     for (const rules::Finding& finding : status.findings) {

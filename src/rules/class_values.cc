@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/text.h"
 #include "rules/kept_values.h"
 
 namespace tdbg::rules {
@@ -97,8 +98,9 @@ Result<std::vector<int32_t>> Predicted(const StepContext& step, PredictionForm f
     const char* const hint = form == PredictionForm::kClasses && fits_scores
                                  ? "; with argmax=True the largest along the last axis counts"
                                  : "";
-    return InvalidArgument(fmt::format("{} holds {} values (last axis {}) for {} labels at step {}{}", name,
-                                       elements.size(), width, labels.size(), step.global_step(), hint));
+    return InvalidArgument(fmt::format("{} holds {} (last axis {}) for {} at step {}{}", name,
+                                       base::Counted(elements.size(), "value"), width,
+                                       base::Counted(labels.size(), "label"), step.global_step(), hint));
   }
   if (form == PredictionForm::kScores || !fits_classes) return LargestOf(elements, width);
   if (form == PredictionForm::kByShape && AreProbabilities(labels, elements)) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/text.h"
+
 namespace tdbg::rules {
 namespace {
 
@@ -14,7 +16,8 @@ std::string Missing(const StepContext& step, const TensorInfo& info, const Stati
     return fmt::format("{} of {}: no statistics of {}", id, info.name, DTypeName(info.dtype));
   if (statistic.per_unit() && statistic.AxisOf(info.unit_axis, info.shape.size()) < 0) {
     if (statistic.kind == Statistic::Kind::kSums)
-      return fmt::format("{} of {}: it has {} axes", id, info.name, info.shape.size());
+      return fmt::format("{} of {}: it has {}", id, info.name,
+                         base::Counted(info.shape.size(), "axis", "axes"));
     return fmt::format("{} of {}: the adaptor names no unit axis of it", id, info.name);
   }
   std::string kept;

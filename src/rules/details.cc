@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace tdbg::rules {
 
 std::string EvidenceLine(const Finding& finding) {
@@ -35,6 +37,16 @@ std::string HitDetails(std::string_view class_name, const std::vector<Finding>& 
     text += line;
   }
   return CutDetails(std::move(text));
+}
+
+std::string SeenText(int64_t values) {
+  if (values == 0) return "no value was seen";
+  return base::Counted(values, "value was", "values were") + " seen";
+}
+
+std::string KeptText(int64_t n) {
+  if (n == 0) return "none was kept";
+  return base::Counted(n, "was", "were") + " kept";
 }
 
 std::string CutDetails(std::string text) {

@@ -19,6 +19,11 @@ std::string EvidenceLine(const Finding& finding);
 /// \pre !findings.empty()
 std::string HitDetails(std::string_view class_name, const std::vector<Finding>& findings);
 
+/// "no value was seen", "1 value was seen", "12 values were seen": how far a rule got that judged nothing.
+std::string SeenText(int64_t values);
+/// "none was kept", "1 was kept", "12 were kept".
+std::string KeptText(int64_t n);
+
 /// At most kMaxDetails bytes, cut between characters.
 std::string CutDetails(std::string text);
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/text.h"
 #include "rules/details.h"
 #include "rules/selector.h"
 #include "rules/trial_source.h"
@@ -283,9 +284,9 @@ struct Engine::Impl {
     const bool raw = rules[i].rule->Needs().raw;
     std::string text;
     if (statuses[i].steps_incomplete > 0) {
-      text +=
-          fmt::format("{} of {} steps lacked {}; ", statuses[i].steps_incomplete,
-                      statuses[i].steps_incomplete + statuses[i].steps_judged, raw ? "values" : "statistics");
+      text += fmt::format("{} of {} lacked {}; ", statuses[i].steps_incomplete,
+                          base::Counted(statuses[i].steps_incomplete + statuses[i].steps_judged, "step"),
+                          raw ? "values" : "statistics");
     }
     if (rules[i].unknown != 0) {
       text += fmt::format("{} cannot be known from the reductions that were saved of {}; ",
@@ -304,8 +305,7 @@ struct Engine::Impl {
       text += fmt::format(" ({}); ", loss.worker);
     }
     if (!damage.empty()) {
-      text += fmt::format("{} damaged place{}, the first: {}; ", damage.size(), damage.size() > 1 ? "s" : "",
-                          damage[0]);
+      text += fmt::format("{}, the first: {}; ", base::Counted(damage.size(), "damaged place"), damage[0]);
     }
     if (!text.empty()) text.resize(text.size() - 2);
     return text;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
 #include "rules/parameter_specs.h"
 #include "rules/state_values.h"
 
@@ -39,9 +40,9 @@ Result<Judged> InactiveUnits::Invoke(const StepContext& step, std::vector<Findin
         finding.value = percent;
         finding.comparison = ">";
         finding.threshold = limits_.layer_percent;
-        finding.text =
-            fmt::format("{} of {} units are {} in less than {:g} % of {} elements each", inactive,
-                        value.values.size(), words_.counted, limits_.inactivity_percent, value.elements);
+        finding.text = fmt::format("{} of {} {} in less than {:g} % of {} each", inactive,
+                                   base::Counted(value.values.size(), "unit is", "units are"), words_.counted,
+                                   limits_.inactivity_percent, base::Counted(value.elements, "element"));
         if (sub != 0) finding.text += ", " + MicroStepText(sub);
         findings->push_back(std::move(finding));
       });

@@ -16,7 +16,8 @@ namespace tdbg::ship {
 struct Shipped {
   int64_t steps = 0;
   uint64_t bytes = 0;
-  std::vector<std::pair<std::string, uint64_t>> counts;  ///< "scalars", "histograms", "tensors", ...
+  std::vector<std::pair<std::string, uint64_t>>
+      counts;  ///< "scalars", "tensors", ...: each in the plural, by an s
 };
 
 /// One format, being written from a run's steps as they come. A failed call leaves it unusable.

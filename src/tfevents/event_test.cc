@@ -160,7 +160,7 @@ TEST(Tensor, ANumberOfAnotherTypeThanTheTensorsIsNone) {
   writer.add_int64(10, 5);
   writer.add_int32(7, 5);
   EXPECT_THAT(DecodeTensor(AsBytes(proto)).status().message(),
-              HasSubstr("0 bytes where 1 elements of float32"));
+              HasSubstr("0 bytes where 1 element of float32"));
 }
 
 TEST(Tensor, TextWithoutAType) {

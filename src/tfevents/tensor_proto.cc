@@ -5,6 +5,7 @@
 #include <cstring>
 #include <protozero/pbf_reader.hpp>
 
+#include "base/text.h"
 #include "tfevents/event.h"
 
 namespace tdbg::tfevents {
@@ -282,8 +283,8 @@ Result<TensorProto> DecodeTensor(Bytes message) {
     elements = bytes / item;
   }
   if (elements > bytes / item || elements * item != bytes) {
-    return DataLoss(fmt::format("tensor: {} bytes where {} elements of {} were said to be", bytes, elements,
-                                DTypeName(tensor.dtype)));
+    return DataLoss(fmt::format("tensor: {} where {} of {} were said to be", base::Counted(bytes, "byte"),
+                                base::Counted(elements, "element"), DTypeName(tensor.dtype)));
   }
   return tensor;
 }

@@ -1,6 +1,7 @@
 // Parts of raw values and their shapes.
 #include <algorithm>
 
+#include "base/text.h"
 #include "tdbg/trial.h"
 #include "trial/impl.h"
 #include "trial/value_finder.h"
@@ -32,8 +33,8 @@ Status Cut(std::span<const AxisRange> ranges, TensorValue* value) {
                        (range.count == 1 || (range.stride > -extent && range.stride < extent &&
                                              inside(range.begin + (range.count - 1) * range.stride))));
     if (!fits) {
-      return InvalidArgument("axis " + std::to_string(axis) + " has " + std::to_string(extent) +
-                             " elements: no " + RangeText(range));
+      return InvalidArgument("axis " + std::to_string(axis) + " has " + base::Counted(extent, "element") +
+                             ": no " + RangeText(range));
     }
     if (range.count > 0) offset += range.begin * strides[axis];
     strides[axis] *= range.stride;

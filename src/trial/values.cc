@@ -1,6 +1,7 @@
 // Trial's questions about tensors: by name and step, with answers that say what is there instead.
 #include <algorithm>
 
+#include "base/text.h"
 #include "store/reader/columns.h"
 #include "tdbg/trial.h"
 #include "trial/columns.h"
@@ -290,7 +291,7 @@ Result<double> Trial::scalar(std::string_view name, int64_t global_step, std::st
         if (const auto element = ElementAsDouble(value, 0)) return *element;
       }
       return InvalidArgument("'" + finder.info().name + "' has " +
-                             std::to_string(value.view.element_count()) + " elements: not a scalar");
+                             base::Counted(value.view.element_count(), "element") + ": not a scalar");
     }
     if (finder.RowOf(*slot, global_step)) {
       return InvalidArgument("'" + finder.info().name + "' has more than one element: not a scalar");

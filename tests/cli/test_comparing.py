@@ -88,6 +88,17 @@ def test_tolerances(tdbg, tmp_path, flags, same):
     assert tdbg("diff", a, b, *flags).returncode == (0 if same else 1)
 
 
+def test_what_there_is_one_of_is_said_as_one(tdbg, tmp_path):
+    a, b = (write(tmp_path / name, steps=1) for name in "ab")
+    assert tdbg.ok("diff", a, b).stdout == "the same exactly: 2 values and 0 statistics of 1 step were compared\n"
+    assert tdbg.ok("steps", a).stdout.startswith("TRAIN: 1 step, 0 to 0\n")
+    assert "kept      2 tensors" in tdbg.ok("status", a).stdout
+    exported = tdbg.ok("export", a, tmp_path / "loss.csv", "Loss", "--to", "csv").stdout
+    assert "1 row of 1 step, " in exported
+    assert "2 steps from 0 to 1" in tdbg.fails(4, "show", write(tmp_path / "c", steps=2), "Net_fc.weight", "--steps", "9:")
+    assert "none of the run's 2 tensors matches" in tdbg.fails(4, "tensors", a, "nothing-like-it")
+
+
 def test_nan_is_like_nan_and_unlike_a_number(tdbg, tmp_path):
     a, b = (write(tmp_path / name, change=from_step(2, float("nan"))) for name in "ab")
     assert tdbg("diff", a, b).returncode == 0

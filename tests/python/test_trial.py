@@ -207,8 +207,12 @@ def test_ctrl_c_ends_a_wait(writer, tmp_path):
 
 
 def test_repr_says_what_it_is(writer, tmp_path):
-    writer.steps(2)
+    writer.steps(1)
     trial = tdbg.open(tmp_path / "run")
+    assert "running, 1 step (0 to 0), 4 tensors, 1 worker>" in repr(trial)
+    assert repr(trial.frame("fc.weight")).startswith("<tdbg.Frame 1 row: 1 tensor, 1 step, 1 worker; ")
+    writer.steps(1)
+    trial.refresh()
     assert "running, 2 steps (0 to 1), 4 tensors, 1 worker>" in repr(trial)
     assert repr(trial.tensor("fc.weight")) == "<tdbg.Tensor Net_fc.weight float32 20x30>"
     assert trial.losses() == [] and trial.damage() == []

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "base/text.h"
 #include "store/reader/segment_reader.h"
 
 namespace tdbg::store {
@@ -46,7 +47,7 @@ void LiveTail::Append(JournalDelta delta, std::span<const uint32_t> id_map, std:
   }
   if (unknown != 0) {
     damage->push_back({std::string(format::kJournalFile),
-                       std::to_string(unknown) + " values of tensors whose definition is lost", 0});
+                       base::Counted(unknown, "value") + " of tensors whose definition is lost", 0});
     JournalDelta::Columns& c = delta.columns;
     using End = JournalDelta::CommitEnd;
     Compact(

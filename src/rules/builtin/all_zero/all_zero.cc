@@ -1,4 +1,5 @@
 // Tensors of nothing but zeros. README.md beside this file.
+#include "base/text.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -52,7 +53,7 @@ class AllZero : public Rule {
     finding.value = percent;
     finding.comparison = ">=";
     finding.threshold = threshold_;
-    finding.text = std::to_string(zeros) + " of " + std::to_string(of) + (of == 1 ? " element" : " elements");
+    finding.text = std::to_string(zeros) + " of " + base::Counted(of, "element");
     if (sub != 0) finding.text += ", " + MicroStepText(sub);
     findings->push_back(std::move(finding));
   }

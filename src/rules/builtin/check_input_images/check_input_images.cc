@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/text.h"
 #include "rules/derived_totals.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -30,8 +31,9 @@ class CheckInputImages : public DerivedTotals {
       : DerivedTotals(std::move(inspected), sums), threshold_(threshold), least_images_(least_images) {}
 
   std::string WouldHaveNeeded() const override {
-    return fmt::format("{}, or raw values, of {} images ({}); {} finite ones were seen", statistic().Id(),
-                       least_images_, inspected().Describe(), most_images_);
+    return fmt::format("{}, or raw values, of {} ({}); {} seen", statistic().Id(),
+                       base::Counted(least_images_, "image"), inspected().Describe(),
+                       base::Counted(most_images_, "finite one was", "finite ones were"));
   }
 
  private:
@@ -65,8 +67,8 @@ class CheckInputImages : public DerivedTotals {
       finding.value = std::abs(mean);
       finding.comparison = ">";
       finding.threshold = threshold_;
-      finding.text =
-          fmt::format("mean {:g} of channel {} of {} over {} images", mean, c, seen.sums.size(), seen.images);
+      finding.text = fmt::format("mean {:g} of channel {} of {} over {}", mean, c, seen.sums.size(),
+                                 base::Counted(seen.images, "image"));
       findings->push_back(std::move(finding));
     }
   }

@@ -6,7 +6,9 @@
 #include <map>
 #include <tuple>
 
+#include "base/text.h"
 #include "rules/class_values.h"
+#include "rules/details.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -61,8 +63,8 @@ class ClassImbalance : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
-    return fmt::format("{} labels (values of a tensor {}); {}", limits_.samples, reader_.labels().Describe(),
-                       most_ == 0 ? "none was kept" : fmt::format("{} were kept", most_));
+    return fmt::format("{} (values of a tensor {}); {}", base::Counted(limits_.samples, "label"),
+                       reader_.labels().Describe(), KeptText(most_));
   }
 
  private:
@@ -91,8 +93,8 @@ class ClassImbalance : public Rule {
       finding.value = ratio;
       finding.threshold = limits_.imbalance;
       finding.text =
-          fmt::format("class {}: {} of {} labels, class {}: {}", largest->first, largest->second.count,
-                      counted.samples, smallest->first, smallest->second.count);
+          fmt::format("class {}: {} of {}, class {}: {}", largest->first, largest->second.count,
+                      base::Counted(counted.samples, "label"), smallest->first, smallest->second.count);
       findings->push_back(std::move(finding));
     }
     for (const auto& [number, of_label] : counted.classes) {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/stable_sort.h"
+#include "base/text.h"
 #include "rules/builtin/confusion/confusion_matrix.h"
 #include "rules/builtin/create_xgboost_report/report_data.h"
 #include "rules/builtin/create_xgboost_report/svg_chart.h"
@@ -107,14 +108,16 @@ std::string Distribution(const ReportData& data) {
     if (counts.empty()) return "";
     const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
     const auto [least, most] = std::minmax_element(counts.begin(), counts.end(), by_count);
-    note = fmt::format("{} labels in {} classes; the largest has {} times the labels of the smallest.",
-                       data.labels.size(), counts.size(),
+    note = fmt::format("{} in {}; the largest has {} times the labels of the smallest.",
+                       base::Counted(data.labels.size(), "label"),
+                       base::Counted(counts.size(), "class", "classes"),
                        Number(static_cast<double>(most->second) / static_cast<double>(least->second)));
   } else {
     const Bins bins = BinsOf(data.labels, kBins);
     for (size_t i = 0; i < bins.counts.size(); ++i)
       bars.push_back({BinName(bins, i), static_cast<double>(bins.counts[i])});
-    note = fmt::format("{} labels; below each bar, where its bin begins.", data.labels.size());
+    note =
+        fmt::format("{}; below each bar, where its bin begins.", base::Counted(data.labels.size(), "label"));
   }
   return Section("Labels", note, svg::BarChart(bars, data.classes ? "class" : "label", "labels"));
 }
@@ -239,9 +242,9 @@ std::string Residuals(const ReportData& data) {
              "Residuals",
              fmt::format(
                  "Label minus prediction at iteration {}: mean {}, root of the mean square {}, mean absolute "
-                 "error {}, of {} rows.",
+                 "error {}, of {}.",
                  data.predictions_step, Number(sum / n), Number(std::sqrt(squares / n)), Number(absolute / n),
-                 residuals.size()),
+                 base::Counted(residuals.size(), "row")),
              svg::BarChart(bars, "residual", "rows")) +
          Section("Absolute error by label",
                  "Mean of the absolute error of the rows in each bin of the label.",

@@ -1,6 +1,7 @@
 // NaN or infinity in a tensor. README.md beside this file.
 #include <cmath>
 
+#include "base/text.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -96,8 +97,7 @@ class ExplodingTensor : public Rule {
     finding.comparison = ">";
     finding.threshold = 0;
     // Of saved reductions nothing says how many elements there were.
-    finding.text = of == 0 ? "of those a saved reduction tells of"
-                           : "of " + std::to_string(of) + (of == 1 ? " element" : " elements");
+    finding.text = of == 0 ? "of those a saved reduction tells of" : "of " + base::Counted(of, "element");
     findings->push_back(std::move(finding));
   }
 

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/stable_sort.h"
+#include "base/text.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -61,7 +62,8 @@ class FeatureImportanceOverweight : public Rule {
       finding.value = sum / total;
       finding.comparison = ">";
       finding.threshold = threshold_;
-      finding.text = fmt::format("{} of {} features: {}", shown, values.size(), which);  // the largest first
+      finding.text = fmt::format("{} of {}: {}", shown, base::Counted(values.size(), "feature"),
+                                 which);  // the largest first
       findings->push_back(std::move(finding));
     }
     if (!findings->empty()) return Judged::kJudged;

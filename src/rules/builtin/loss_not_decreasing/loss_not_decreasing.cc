@@ -5,7 +5,9 @@
 #include <cmath>
 #include <map>
 
+#include "base/text.h"
 #include "rules/builtin/loss_not_decreasing/loss_series.h"
+#include "rules/details.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -68,7 +70,7 @@ class LossNotDecreasing : public Rule {
     const std::string mode = cadence_.mode ? std::string(ModeName(*cadence_.mode)) + " " : "";
     return fmt::format("a loss {} over at least {} {}steps (interval {}, num_steps {}); {}",
                        losses_.selector().Describe(), interval + distance, mode, interval, cadence_.num_steps,
-                       longest == 0 ? "no value was seen" : fmt::format("{} values were seen", longest));
+                       SeenText(longest));
   }
 
  private:

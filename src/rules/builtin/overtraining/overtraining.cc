@@ -7,6 +7,8 @@
 #include <optional>
 #include <tuple>
 
+#include "base/text.h"
+#include "rules/details.h"
 #include "rules/interval_means.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
@@ -75,9 +77,9 @@ class Overtraining : public Rule {
   std::string WouldHaveNeeded() const override {
     int64_t longest = 0;
     for (const auto& [key, followed] : followed_) longest = std::max(longest, followed.means.values());
-    return fmt::format("a loss {} over at least {} steps of TRAIN or of EVAL (two intervals); {}",
-                       losses_.selector().Describe(), 2 * limits_.interval.steps,
-                       longest == 0 ? "no value was seen" : fmt::format("{} values were seen", longest));
+    return fmt::format("a loss {} over at least {} of TRAIN or of EVAL (two intervals); {}",
+                       losses_.selector().Describe(), base::Counted(2 * limits_.interval.steps, "step"),
+                       SeenText(longest));
   }
 
  private:

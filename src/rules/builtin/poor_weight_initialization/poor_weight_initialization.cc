@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/text.h"
 #include "rules/interval_means.h"
 #include "rules/kept_values.h"
 #include "rules/loss_values.h"
@@ -91,8 +92,9 @@ class PoorWeightInitialization : public Rule {
   std::string WouldHaveNeeded() const override {
     return fmt::format(
         "statistics of activation inputs {}, histograms of the gradients (values of those of fewer than 256 "
-        "elements), or losses over {} intervals of {} steps",
-        inputs_.inspected().Describe(), limits_.patience + 1, limits_.interval.steps);
+        "elements), or losses over {} of {}",
+        inputs_.inspected().Describe(), base::Counted(limits_.patience + 1, "interval"),
+        base::Counted(limits_.interval.steps, "step"));
   }
 
  private:

@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "base/text.h"
+#include "rules/details.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -93,8 +95,8 @@ class UnchangedTensor : public Rule {
   std::string WouldHaveNeeded() const override {
     int64_t most = 0;
     for (const auto& [key, followed] : followed_) most = std::max(most, followed.captured);
-    return fmt::format("{} values of one tensor {}, {} steps apart; {}", num_steps_, selector_.Describe(),
-                       interval_.steps, most == 0 ? "none was kept" : fmt::format("{} were kept", most));
+    return fmt::format("{} of one tensor {}, {} apart; {}", base::Counted(num_steps_, "value"),
+                       selector_.Describe(), base::Counted(interval_.steps, "step"), KeptText(most));
   }
 
  private:

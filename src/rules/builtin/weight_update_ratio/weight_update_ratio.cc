@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "base/text.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -75,8 +76,8 @@ class WeightUpdateRatio : public Rule {
 
   std::string WouldHaveNeeded() const override {
     return fmt::format(
-        "raw values of at least one tensor {}, finite and not all zero, at two steps at least {} steps apart",
-        selector_.Describe(), limits_.num_steps.value_or(limits_.interval.steps));
+        "raw values of at least one tensor {}, finite and not all zero, at two steps at least {} apart",
+        selector_.Describe(), base::Counted(limits_.num_steps.value_or(limits_.interval.steps), "step"));
   }
 
  private:
