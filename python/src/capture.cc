@@ -355,6 +355,7 @@ nb::dict Counters(const Run& run) {
 NB_MODULE(_capture, m) {
   nb::set_leak_warnings(
       false);  // a Run that the interpreter drops at exit is no leak worth a training's stderr
+  m.attr("__version__") = TDBG_VERSION;
   nb::exception<CaptureError>(m, "Error", PyExc_RuntimeError);
   m.def("fingerprint", &Fingerprint, "pointer"_a, "bytes"_a,
         "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");

@@ -12,6 +12,7 @@ from __future__ import annotations
 __all__ = ["attach", "open", "create_trial", "refresh", "no_refresh", "ModeKeys", "Trial", "TdbgError"]
 
 _WHERE = {
+    "__version__": "._capture",
     "attach": ".adaptors",
     "open": ".trial",
     "create_trial": ".trial",

@@ -1,7 +1,10 @@
 """`tdbg` and `python -m tdbg`: hands over to the program of the same name that the wheel carries."""
 
 import os
+import signal
 import sys
+
+_MISSING = 6    # docs/cli.md; 1 would be a rule that found issues
 
 
 def program():
@@ -11,10 +14,13 @@ def program():
 
 def main():
     path = program()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)   # Python ignores it, the program would inherit that: `| head` is no error
     try:
         os.execv(path, ["tdbg", *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"tdbg: cannot start {path}: {error.strerror}; reinstall the tdbg wheel, or point TDBG_CLI at the program")
+        sys.stderr.write(f"tdbg: cannot start {path}: {error.strerror}; reinstall the tdbg wheel (a source tree on PYTHONPATH "
+                         "comes before it), or point TDBG_CLI at the program\n")
+        sys.exit(_MISSING)
 
 
 if __name__ == "__main__":

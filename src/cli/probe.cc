@@ -32,8 +32,16 @@ FRAMEWORKS = ("torch", "keras", "tensorflow", "mxnet", "xgboost", "lightgbm", "t
 found = {name: version((brought_by.get(name) or [name])[0]) for name in FRAMEWORKS}
 answer = {"executable": sys.executable, "version": sys.version.split()[0],
           "frameworks": {name: number for name, number in found.items() if number}}
+def load(home):
+    # As boot/sitecustomize.py does: what lies beside the package is not this Python's, and must not look so.
+    from importlib.util import module_from_spec, spec_from_file_location
+    spec = spec_from_file_location("tdbg", home + "/tdbg/__init__.py", submodule_search_locations=[home + "/tdbg"])
+    sys.modules["tdbg"] = package = module_from_spec(spec)
+    spec.loader.exec_module(package)
 for name in ("_capture", "_trial"):
     try:
+        if sys.argv[1] and "tdbg" not in sys.modules:
+            load(sys.argv[1])
         __import__("tdbg." + name)
         answer[name] = "loads"
     except Exception as error:
@@ -46,10 +54,8 @@ constexpr uint64_t kProbeBytes = 1u << 20;
 }  // namespace
 
 Result<Json> ProbePython(const std::string& python, const std::string& home) {
-  std::string command = "exec " + ShellWord(python) + " -c " + ShellWord(kPythonProbe) + " 2>/dev/null";
-  if (!home.empty()) {
-    command = "PYTHONPATH=" + ShellWord(home) + "${PYTHONPATH:+:$PYTHONPATH}; export PYTHONPATH; " + command;
-  }
+  const std::string command =
+      "exec " + ShellWord(python) + " -c " + ShellWord(kPythonProbe) + " " + ShellWord(home) + " 2>/dev/null";
   FILE* const pipe = ::popen(command.c_str(), "re");
   if (!pipe) return Unavailable("cannot start " + python);
   std::string output;

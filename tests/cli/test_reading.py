@@ -2,11 +2,13 @@
 
 import json
 import os
+import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
-from program import GOLDEN
+from program import BINARY, GOLDEN, ROOT
 
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
 
@@ -36,6 +38,34 @@ def test_an_answer_that_cannot_be_written_is_an_error(tdbg, golden):
         assert done.returncode == 6 and error == "tdbg: cannot write the output: No space left on device\n", arguments
     closed = tdbg.start("status", golden, stderr=subprocess.PIPE, preexec_fn=lambda: os.close(1))
     assert "cannot write the output" in closed.communicate(timeout=20)[1] and closed.returncode == 6
+
+
+def by_python(tdbg, *arguments, program=BINARY, **kwargs):
+    """`python -m tdbg`, which is what the wheel's `tdbg` is."""
+    return subprocess.run([sys.executable, "-m", "tdbg", *arguments], cwd=tdbg.directory, text=True, timeout=20, stderr=subprocess.PIPE,
+                          env={**tdbg.env, "PYTHONPATH": tdbg.env["TDBG_HOME"], "TDBG_CLI": str(program)}, **kwargs)
+
+
+def test_a_reader_that_has_enough_is_no_error(tdbg, golden):
+    read, write = os.pipe()
+    os.close(read)
+    done = by_python(tdbg, "status", golden, stdout=write)
+    os.close(write)
+    assert done.stderr == "" and done.returncode == -signal.SIGPIPE
+
+
+def test_a_package_without_its_program_says_what_to_do(tdbg, golden):
+    done = by_python(tdbg, "status", golden, program=tdbg.directory / "tdbg")
+    assert done.returncode == 6 and done.stderr.startswith("tdbg: cannot start ") and "PYTHONPATH" in done.stderr
+
+
+def test_program_package_and_distributions_are_of_one_version(tdbg):
+    program = tdbg.ok("--version").stdout.split()[1]
+    asked = subprocess.run([sys.executable, "-c", "import tdbg; print(tdbg.__version__)"], capture_output=True, text=True,
+                           env={**tdbg.env, "PYTHONPATH": tdbg.env["TDBG_HOME"]}, timeout=60)
+    assert asked.stdout.strip() == program, asked.stderr
+    for project in ("pyproject.toml", "smdebug-compat/pyproject.toml"):
+        assert f'\nversion = "{program}"\n' in (ROOT / project).read_text()
 
 
 def test_tensors_lists_and_filters(tdbg, golden):
@@ -123,6 +153,17 @@ def test_doctor_names_the_frameworks_of_the_python_that_trains(tdbg):
     python.chmod(0o755)
     answers = {f["what"]: f["answer"] for f in json.loads(tdbg("doctor", "--python", python, "--json").stdout)}
     assert "tensorflow 2.21.0" in answers["frameworks"].split(", ")
+
+
+def test_doctor_does_not_take_what_lies_beside_tdbg_for_the_pythons_own(tdbg):
+    home = tdbg.directory / "site-packages"         # of another environment, where the wheel is
+    (home / "torch-99.0.dist-info").mkdir(parents=True)
+    (home / "torch-99.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 99.0\n")
+    (home / "tdbg").symlink_to(pathlib.Path(tdbg.env["TDBG_HOME"], "tdbg"))
+    done = tdbg("doctor", "--python", sys.executable, "--json", env={"TDBG_HOME": str(home)})
+    answers = {f["what"]: f["answer"] for f in json.loads(done.stdout)}
+    assert answers["python part"] == str(home) and answers["tdbg._capture"] == "loads"
+    assert "torch 99.0" not in answers["frameworks"]
 
 
 def test_rules_lists_and_explains(tdbg):

@@ -3,10 +3,12 @@
 Every function that a framework calls (hooks, patched functions) runs its own work through a `Guard`.
 An exception there is counted, said once on stderr and never reaches the training script; after
 `MAX_ERRORS` of them the adaptor disarms itself. With TDBG_STRICT=1 (tests, people debugging the
-debugger) the exception is raised instead.
+debugger) the exception is raised instead. So is one that is the training's own: its signal handlers
+(a timeout, DataLoader's word that a worker was killed) run wherever the interpreter happens to be, in our code too.
 """
 
 import os
+import signal
 import sys
 import traceback
 
@@ -20,6 +22,27 @@ def say(message):
         sys.stderr.flush()
     except Exception:
         pass
+
+
+def _code_of(handler):
+    """The code that runs when a handler is called; None where that is not Python's."""
+    if not callable(handler):       # SIG_DFL and SIG_IGN, whose class is called to make them; None
+        return None
+    handler = getattr(handler, "func", handler)                 # functools.partial
+    if not hasattr(handler, "__code__"):
+        handler = getattr(type(handler), "__call__", None)      # an object that can be called
+    return getattr(handler, "__code__", None)                   # a method has its function's
+
+
+def is_the_trainings_own(error):
+    """Did a signal handler raise it? Then the training waits for it, whatever it interrupted."""
+    handlers = {id(code) for code in map(_code_of, map(signal.getsignal, signal.valid_signals())) if code is not None}
+    at = error.__traceback__
+    while at is not None:
+        if id(at.tb_frame.f_code) in handlers:
+            return True
+        at = at.tb_next
+    return False
 
 
 class Guard:
@@ -36,6 +59,11 @@ class Guard:
     def failed(self, site, error):
         """Call from an `except Exception as error` block."""
         if self.strict:
+            raise error
+        if is_the_trainings_own(error):
+            # What it cut short is lost all the same, and is no failure of ours.
+            if self._on_error:
+                self._on_error(f"{site}: cut short by the training's signal handler: {type(error).__name__}: {error}")
             raise error
         self.errors += 1
         text = f"{site}: {type(error).__name__}: {error}"

@@ -1,5 +1,8 @@
 """Tensors and moments that do not fit, and failures of our own: training goes on, losses are counted."""
 
+import functools
+import signal
+
 import numpy as np
 import pytest
 import torch
@@ -118,6 +121,49 @@ def test_our_failure_is_counted_said_once_and_does_not_reach_training(watch, cap
     assert [cause for cause, _, _ in run.lost] == ["adaptor_error"] * 10
     assert not session.listening, "disarmed after ten"
     assert not hasattr(torch.autograd.backward, "_tdbg")
+
+
+class Late(Exception):
+    pass
+
+
+class Alarm:
+    def __call__(self, signum, frame):
+        raise Late
+
+    def method(self, signum, frame):
+        raise Late
+
+
+def _late(message, signum, frame):
+    raise Late(message)
+
+
+@pytest.mark.parametrize("handler", [lambda signum, frame: _late("", signum, frame), Alarm(), Alarm().method,
+                                     functools.partial(_late, "too long")],
+                         ids=["function", "object", "method", "partial"])
+def test_what_a_signal_handler_of_the_training_raises_inside_our_code_reaches_the_training(watch, capsys, handler):
+    session = watch(strict=False)
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    one_step(model, optimizer, torch.ones(2, 4))
+    run, before = session.made[0], signal.signal(signal.SIGUSR2, handler)
+    put_many = run.put_many
+
+    def interrupted(*args):
+        signal.raise_signal(signal.SIGUSR2)
+        return put_many(*args)
+
+    try:
+        run.put_many = interrupted
+        with pytest.raises(Late):
+            one_step(model, optimizer, torch.ones(2, 4))
+    finally:
+        run.put_many = put_many
+        signal.signal(signal.SIGUSR2, before)
+    one_step(model, optimizer, torch.ones(2, 4))
+    assert "could not capture" not in capsys.readouterr().err and session.listening
+    assert [(cause, "signal handler" in text) for cause, _, text in run.lost] == [("adaptor_error", True)]
 
 
 def test_run_that_cannot_be_opened_is_said_once(capsys):
