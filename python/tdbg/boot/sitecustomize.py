@@ -4,6 +4,8 @@ It waits for a framework to be imported and then arms its adaptor, which waits f
 small object on sys.meta_path: no import beyond what the interpreter has loaded already, nothing on disk, and no
 failure of it reaches the program. The next sitecustomize on the path, which this one shadows, is run as well.
 
+Every Python of the job runs it, one of 2.7 as well: what is written here, those must parse, and do nothing.
+
     TDBG_RUN   the run directory (absolute); unset: do nothing
     TDBG_HOME  the folder that holds the tdbg package; it is not put on sys.path
 """
@@ -11,6 +13,7 @@ failure of it reaches the program. The next sitecustomize on the path, which thi
 import os
 import sys
 
+_BEFORE_SPECS = sys.version_info < (3, 5)   # of modules, which the finder below finds
 _FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "lightgbm", "mxnet")
 
 
@@ -44,10 +47,16 @@ def _arm(framework):
         import_module("tdbg._capture")      # built for another Python: said here, before anything is patched
         import_module("tdbg.adaptors").arm(framework)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        if isinstance(error, ModuleNotFoundError) and error.name == "tdbg._capture":
+        why = _words(error)
+        # By its name, which no Python before 3.6 has.
+        no_extension = type(error).__name__ == "ModuleNotFoundError" and error.name == "tdbg._capture"
+        if no_extension or isinstance(error, SyntaxError):      # the package's: this Python is too old for it
             why = _built_for(os.path.join(os.environ["TDBG_HOME"], "tdbg"))
-        _say(f"cannot watch {framework} ({why}); the program goes on without")
+        _say("cannot watch %s (%s); the program goes on without" % (framework, why))
+
+
+def _words(error):
+    return "%s: %s" % (type(error).__name__, error)
 
 
 def _built_for(folder):
@@ -55,8 +64,8 @@ def _built_for(folder):
     built = [name.split(".")[1] for name in os.listdir(folder) if name.startswith("_capture.") and name.endswith(".so")]
     here = "Python %d.%d" % sys.version_info[:2]
     if not built:
-        return f"no extension is built in {folder}"
-    return f"tdbg was built for {' and '.join(built)}, and this is {here}: install its wheel for {here}"
+        return "no extension is built in " + folder
+    return "tdbg was built for %s, and this is %s: install its wheel for %s" % (" and ".join(built), here, here)
 
 
 class _Loader:
@@ -124,10 +133,22 @@ class _Finder:
 
 def _chain():
     """Runs the sitecustomize that this file shadows, as the interpreter would have."""
-    from _frozen_importlib import module_from_spec
-    from _frozen_importlib_external import PathFinder
     here = os.path.dirname(os.path.abspath(__file__))
     others = [p for p in sys.path if os.path.abspath(p or os.curdir) != here]
+    if _BEFORE_SPECS:
+        import imp
+        try:
+            source, path, kind = imp.find_module("sitecustomize", others)
+        except ImportError:
+            return
+        try:
+            imp.load_module("sitecustomize", source, path, kind)
+        finally:
+            if source:      # a package has none
+                source.close()
+        return
+    from _frozen_importlib import module_from_spec
+    from _frozen_importlib_external import PathFinder
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return
@@ -152,7 +173,8 @@ def _install():
 
 
 try:
-    _install()
+    if not _BEFORE_SPECS:
+        _install()
 except Exception as _error:
-    _say(f"cannot start ({type(_error).__name__}: {_error}); the program goes on without")
+    _say("cannot start (%s); the program goes on without" % _words(_error))
 _chain()
