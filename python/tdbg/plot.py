@@ -1,11 +1,13 @@
 """Pictures of a run: `trial.plot.series(...)`, `.heatmap(...)`, `.histograms(...)`, `.images(...)`.
 
-Each draws with matplotlib and returns the Figure; nothing is shown by itself outside a notebook. Colours are chosen
+Each draws with matplotlib and returns the Figure; nothing is shown by itself outside a notebook, and in one it is
+shown once, by the cell that draws it or where it is displayed. Colours are chosen
 for people who do not see them all: viridis for sizes, and what is not finite is never left to look like a small number.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 
@@ -24,6 +26,19 @@ _MOST_ROWS = 60  # a label needs some height
 
 def _pyplot():
     return needed("matplotlib.pyplot", "trial.plot", "matplotlib")
+
+
+def _shown_once(figure):
+    """A notebook shows a figure as a cell's last expression, and all that are open when the cell ends: that is twice."""
+    figure._ipython_display_ = functools.partial(_close_and_display, figure)
+    return figure
+
+
+def _close_and_display(figure):
+    import matplotlib
+    if "inline" in matplotlib.get_backend():
+        _pyplot().close(figure)
+    raise NotImplementedError  # IPython's word for: display it as you would have
 
 
 def _short(names) -> list[str]:
@@ -87,7 +102,7 @@ class Plots:
             ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         else:
             ax.set_title(f"{len(labels)} tensors: {labels[0]} (dark) to {labels[-1]} (light)", fontsize=9, loc="left")
-        return figure
+        return _shown_once(figure)
 
     def heatmap(self, tensors="gradients", field="mean_abs", *, mode=ModeKeys.GLOBAL, steps=None, worker=None,
                 most_steps=1000, ax=None):
@@ -157,7 +172,7 @@ class Plots:
         if keys:
             ax.legend(handles=keys, fontsize=8, frameon=False, ncols=len(keys), loc="lower right",
                       bbox_to_anchor=(1, 1), borderpad=0, handlelength=1)
-        return figure
+        return _shown_once(figure)
 
     def histograms(self, tensor, steps=None, *, mode=ModeKeys.GLOBAL, worker=None, most=40, bins=80, ax=None):
         """How the elements of one tensor are distributed, over the steps: position is value, brightness is share.
@@ -212,7 +227,7 @@ class Plots:
         ax.tick_params(length=2)
         ax.spines[:].set_visible(False)
         figure.colorbar(mesh, ax=ax, pad=0.01, aspect=30, label="share of the elements")
-        return figure
+        return _shown_once(figure)
 
     def _distribution(self, tensor, step, mode, worker):
         try:
@@ -273,7 +288,7 @@ class Plots:
             axes[0][column].set_title(step, fontsize=9)
         figure.suptitle(tensor.name, fontsize=10, x=0.5, y=0.985, va="top")
         figure.subplots_adjust(left=0.02, right=0.98, bottom=0.02, top=1 - 0.55 / size[1])
-        return figure
+        return _shown_once(figure)
 
 
 def _grey(ax, picture):

@@ -1,6 +1,7 @@
 """trial.plot: what is drawn is what is kept, and what is not finite is seen."""
 
 import math
+import pathlib
 
 import numpy as np
 import pytest
@@ -112,3 +113,35 @@ def test_histograms_over_time_hold_all_elements(trial):
     assert np.asarray(shares)[edges[1:] <= 0].sum(axis=0) == pytest.approx(0.5, abs=0.06)
     with pytest.raises(errors.NotFoundError):
         trial.plot.histograms("loss", steps=[])
+
+
+PICTURES = {
+    "series": 'trial.plot.series("losses", "value")',
+    "heatmap": 'trial.plot.heatmap("weights", "mean_abs")',
+    "histograms": 'trial.plot.histograms("conv.weight")',
+    "images": 'trial.plot.images("conv.weight")',
+    "with a semicolon": 'trial.plot.series("losses", "value");',
+    "kept": 'figure = trial.plot.series("losses", "value")',
+    "again": "figure",
+    "kept and named": 'figure = trial.plot.series("losses", "value")\nfigure',
+    "displayed": 'figure = trial.plot.series("losses", "value")\ndisplay(figure)',
+    "displayed and closed": 'figure = trial.plot.series("losses", "value")\ndisplay(figure)\nplt.close(figure)',
+    "changed": 'figure = trial.plot.series("losses", "value")\nfigure.axes[0].set_ylim(0, 2);',
+    "in axes of the notebook's": '_, (left, right) = plt.subplots(1, 2)\ntrial.plot.series("losses", "value", ax=left)',
+    "in a loop": 'for _ in range(2):\n    display(trial.plot.series("losses", "value"))',
+    "pickled": "import pickle\npickle.loads(pickle.dumps(trial.plot.series('losses', 'value')))\nplt.close('all')",
+}
+
+
+def test_a_notebook_shows_a_picture_once(trial, monkeypatch, tmp_path):
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(pathlib.Path(tdbg.__file__).parents[1]))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    begin = f"import tdbg\nimport matplotlib.pyplot as plt\ntrial = tdbg.open({trial.path!r})"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in (begin, *PICTURES.values())])
+    nbclient.NotebookClient(notebook, timeout=120).execute()
+    shown = {name: sum("image/png" in output.get("data", {}) for output in cell.outputs)
+             for name, cell in zip(PICTURES, notebook.cells[1:])}
+    assert shown == {**dict.fromkeys(PICTURES, 1), "in a loop": 2, "pickled": 0}
