@@ -10,6 +10,7 @@
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/not_run.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
@@ -20,10 +21,6 @@
 
 namespace tdbg::cli {
 namespace {
-
-struct NotRun {
-  std::string rule, why;
-};
 
 // Every built-in rule that is not among `configs` yet, by its defaults. Some take parameters that have none.
 void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* not_run) {
@@ -40,7 +37,7 @@ void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* 
       std::string why = made.status().message();
       const std::string prefix = "rule " + info->class_name + ": ";
       if (why.starts_with(prefix)) why = why.substr(prefix.size());
-      not_run->push_back({info->class_name, std::move(why)});
+      not_run->push_back({info->class_name, NotRun::Cause::kParameters, std::move(why)});
     } else {
       configs->push_back(std::move(config));
     }
@@ -59,10 +56,12 @@ void SetAside(std::vector<rules::RuleStatus>* statuses, size_t own, bool lossles
     if (i < own || !(unjudged || in_part)) {
       kept.push_back(std::move(status));
     } else if (!unjudged) {
-      not_run->push_back({status.name, "Not judged in full: " + status.details +
-                                           ", which this run was not to keep; `tdbg run --rule` keeps it"});
+      not_run->push_back({status.name, NotRun::Cause::kPart,
+                          "Not judged in full: " + status.details +
+                              ", which this run was not to keep; `tdbg run --rule` keeps it"});
     } else {
-      not_run->push_back({status.name, status.details.empty() ? "nothing to judge so far" : status.details});
+      not_run->push_back({status.name, NotRun::Cause::kNothing,
+                          status.details.empty() ? "nothing to judge so far" : status.details});
     }
   }
   *statuses = std::move(kept);
@@ -127,10 +126,7 @@ class CheckCommand : public Command {
       const Terminal terminal = Terminal::Of(STDOUT_FILENO);
       Print("{}", FormatVerdicts(statuses, terminal));
       for (const std::string& report : written) Print("report  {}\n", Printable(report));
-      if (!not_run.empty()) Print("\n{}\n", Paint(terminal, Colour::kBold, "could not run"));
-      Table table({"RULE", "WHY"});
-      for (const NotRun& rule : not_run) table.Add({rule.rule, Printable(rule.why)});
-      if (!table.empty()) Print("{}", table.Format(terminal));
+      Print("{}", FormatNotRun(not_run, ShellWord(DisplayPath(path)), terminal));
       if (jobs::LauncherAlive(path) || trial->state() == RunState::kRunning) {
         Tell("tdbg: the run goes on; judged up to step {}\n", last_step);
       }

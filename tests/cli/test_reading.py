@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -111,8 +112,15 @@ def test_check_without_a_rule_runs_every_rule_and_says_which_could_not(tdbg, gol
     assert "trees/ID" in not_run["TreeDepth"]
     assert set(judged) | set(not_run) == {rule["class_name"] for rule in tdbg.json("rules")}
     assert not set(judged) & set(not_run)
-    text = tdbg("check", golden).stdout
-    assert "could not run" in text and "TreeDepth" in text
+    # A person gets names and what to do next; the reasons, which fill two screens, stay in --json.
+    verdicts, _, rest = tdbg("check", golden).stdout.partition("\ncould not run; ")
+    lines = rest.splitlines()
+    assert lines[0] == "tdbg check golden --json says why of each" and len(lines) < 12
+    assert sorted(re.findall(r"\b[A-Z]\w+\b(?=,|$)", rest, re.MULTILINE)) == sorted([*not_run, "VALUE"])
+    assert "trees/ID" not in rest and "TreeDepth" not in verdicts
+    assert "  next: tdbg rules all_zero lists them; tdbg check golden --rule all_zero KEY=VALUE" in lines
+    assert "collection_names" in tdbg.ok("rules", "all_zero").stdout
+    assert tdbg("check", golden, "--rule", "all_zero", "collection_names=gradients").returncode in (0, 1)
 
 
 def test_ls_lists_the_unreadable_beside_the_others(tdbg, golden):
