@@ -145,6 +145,15 @@ struct LossInfo {
   int64_t first_step = -1, last_step = -1;
 };
 
+/// How a worker's training went, in its own words as it ended.
+struct WorkerEnd {
+  std::string worker;
+  std::string reason;  ///< "completed", "exception", "signal", "stopped", "closed"; empty: it is gone without
+                       ///< a word, as a killed process is
+  std::string message;     ///< of an exception: "ValueError: ..."
+  int64_t last_step = -1;  ///< global, the last that it completed; -1: none
+};
+
 enum class RunState : uint8_t {
   kWaiting = 0,  ///< no worker has written yet
   kRunning = 1,
@@ -204,6 +213,8 @@ class Trial {
   std::vector<std::string> workers() const;  ///< of the latest attempt, sorted
   int64_t world_size() const;                ///< workers the latest attempt was started with; 0: none yet
   std::vector<ModeKey> modes() const;        ///< seen, without kGlobal
+  /// Of the latest attempt's workers that train no more, sorted by name.
+  std::vector<WorkerEnd> worker_ends() const;
   std::vector<LossInfo> losses() const;
   std::vector<std::string> damage() const;  ///< one line each
   uint64_t bytes_on_disk() const;

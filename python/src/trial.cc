@@ -130,6 +130,16 @@ void BindRecords(nb::module_& m) {
       .def_prop_ro("numpy_mean", &tdbg::NumpyMean)
       .def_prop_ro("numpy_min", &tdbg::NumpyMin)
       .def_prop_ro("numpy_max", &tdbg::NumpyMax);
+  nb::class_<tdbg::WorkerEnd>(m, "WorkerEnd")
+      .def_ro("worker", &tdbg::WorkerEnd::worker)
+      .def_ro("reason", &tdbg::WorkerEnd::reason)
+      .def_ro("message", &tdbg::WorkerEnd::message)
+      .def_ro("last_step", &tdbg::WorkerEnd::last_step)
+      .def("__repr__", [](const tdbg::WorkerEnd& e) {
+        const std::string said = e.message.empty() ? e.reason : e.message;
+        return "WorkerEnd(" + e.worker + ", after step " + std::to_string(e.last_step) + ": " +
+               (e.reason.empty() ? "gone without a goodbye" : said) + ")";
+      });
   nb::class_<tdbg::LossInfo>(m, "LossInfo")
       .def_ro("worker", &tdbg::LossInfo::worker)
       .def_ro("cause", &tdbg::LossInfo::cause)
@@ -190,6 +200,7 @@ void BindTrial(nb::module_& m) {
                modes.push_back(static_cast<int>(mode));
              return modes;
            })
+      .def("worker_ends", [](PyTrial& t) { return t.With([](Trial& x) { return x.worker_ends(); }); })
       .def("losses", [](PyTrial& t) { return t.With([](Trial& x) { return x.losses(); }); })
       .def("damage", [](PyTrial& t) { return t.With([](Trial& x) { return x.damage(); }); })
       .def("bytes_on_disk", [](PyTrial& t) { return t.With([](Trial& x) { return x.bytes_on_disk(); }); })

@@ -165,6 +165,11 @@ class Trial:
         self._look()
         return self._raw.missing_workers(global_step)
 
+    def worker_ends(self) -> list:
+        """How the workers of the latest attempt that train no more ended: `worker`, `reason` ("completed", "exception", ...; "" of one
+        that is gone without a goodbye, as a killed process is), `message` ("ValueError: ..."), `last_step`."""
+        return self._raw.worker_ends()
+
     def losses(self) -> list:
         """What the run lost while it was written, by cause."""
         return self._raw.losses()

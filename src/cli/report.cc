@@ -12,6 +12,11 @@
 #include "watch/watcher.h"
 
 namespace tdbg::cli {
+namespace {
+
+constexpr size_t kMostFailuresShown = 8;  // of hundreds of workers that one took down
+
+}  // namespace
 
 Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses) {
   Report report;
@@ -47,6 +52,11 @@ Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses)
     }
   }
   report.rules = std::move(statuses);
+  const bool failed = Failed(report) || (!report.ending && report.state == RunState::kCrashed);
+  for (WorkerEnd& end : trial.worker_ends()) {
+    if (end.reason == "exception" || (failed && end.reason.empty()))
+      report.failures.push_back(std::move(end));
+  }
   // A run that nobody watched has none; one whose events cannot be read has said so above.
   if (auto actions = watch::ReadActions(report.path); actions.ok()) report.actions = std::move(*actions);
   if (report.workers.empty()) report.why_nothing = WhyNothingWasCaptured(report.path, report.attempts);
@@ -64,6 +74,27 @@ std::string ExitWords(int exit_code) {
 }
 
 }  // namespace
+
+bool Failed(const Report& report) {
+  return report.ending && report.ending->stop == "none" && report.ending->exit_code != 0;
+}
+
+std::vector<std::pair<std::string, std::string>> FailureLines(const Report& report) {
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (const WorkerEnd& end : report.failures) {
+    if (lines.size() == kMostFailuresShown) {
+      lines.emplace_back("", fmt::format("and {} more", report.failures.size() - kMostFailuresShown));
+      break;
+    }
+    std::string words =
+        end.last_step < 0 ? "before its first step" : fmt::format("after step {}", end.last_step);
+    words += end.reason.empty()    ? ": gone without a goodbye, as a killed process is"
+             : end.message.empty() ? ": an exception"
+                                   : ": " + Printable(end.message);
+    lines.emplace_back(end.worker, std::move(words));
+  }
+  return lines;
+}
 
 std::string StateWords(const Report& report) {
   if (IsAlive(report)) return report.workers.empty() ? "started" : "running";
@@ -183,6 +214,13 @@ Json ReportToJson(const Report& report) {
   json["actions"] = std::move(actions);
   json["attempts"] = report.attempts;
   json["workers"] = report.workers;
+  json["failures"] = Json::array();
+  for (const WorkerEnd& end : report.failures) {
+    json["failures"].push_back({{"worker", end.worker},
+                                {"reason", end.reason.empty() ? Json() : Json(end.reason)},
+                                {"message", end.message},
+                                {"last_step", end.last_step}});
+  }
   json["steps"] = {{"all", report.steps},       {"TRAIN", report.train_steps},
                    {"EVAL", report.eval_steps}, {"first", report.first_step},
                    {"last", report.last_step},  {"last_seen", report.last_seen_step}};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/exporters.h"
@@ -33,6 +34,7 @@ struct Report {
   std::optional<JobEnding> ending;  ///< of the latest attempt
   std::vector<int64_t> attempts;
   std::vector<std::string> workers;
+  std::vector<WorkerEnd> failures;  ///< those that raised; where the job failed, those without a goodbye, too
   int64_t steps = 0, train_steps = 0, eval_steps = 0;
   int64_t first_step = -1, last_step = -1, last_seen_step = -1;
   int64_t last_seen_wall_nanos = 0;
@@ -58,6 +60,10 @@ std::string StateWords(const Report& report);
 std::string MeasureWords(const rules::Finding& finding);
 /// "gradient/Net_conv1.weight: mean_abs 3.2e-09 < 1e-07"
 std::string FindingWords(const rules::Finding& finding);
+/// ("worker_1", "after step 19: ValueError: ..."), of the first few failures.
+std::vector<std::pair<std::string, std::string>> FailureLines(const Report& report);
+/// The job ended by itself, and not well.
+bool Failed(const Report& report);
 /// "1 step", "12 raw tensors".
 std::string CountOfLoss(const LossInfo& loss);
 Colour ColourOf(rules::RuleState state);

@@ -52,6 +52,7 @@ void PrintText(const Report& report, const Terminal& terminal) {
   Print("state     {}\n", StateWords(report));
   if (report.attempts.size() > 1) Print("attempts  {}\n", fmt::join(report.attempts, ", "));
   if (!report.workers.empty()) Print("workers   {}\n", fmt::join(report.workers, ", "));
+  for (const auto& [worker, words] : FailureLines(report)) Print("{:<9} {}\n", worker, words);
   if (!report.why_nothing.empty()) Print("captured  nothing: {}\n", report.why_nothing);
   if (report.steps > 0) {
     Print("steps     {} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}\n", report.steps, report.first_step,

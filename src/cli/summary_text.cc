@@ -16,10 +16,6 @@ constexpr size_t kMostTensorsShown = 3;
 constexpr int kLabelColumns = 13;
 constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
-bool Failed(const Report& report) {
-  return report.ending && report.ending->stop == "none" && report.ending->exit_code != 0;
-}
-
 // What the headline says; the state in brackets only where it adds something.
 std::string Headline(const Report& report, const Terminal& terminal) {
   const std::string words = StateWords(report);
@@ -142,6 +138,7 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
                      "by a SIGKILL that tdbg did not send: most often the kernel's or the container's "
                      "out-of-memory killer; dmesg, or whoever runs the container, can tell");
   }
+  for (const auto& [worker, words] : FailureLines(report)) text += Labelled(worker, words);
   for (const std::string& damage : report.damage) text += Labelled("damaged", Printable(damage));
   for (const ExportOutcome& done : report.exports) {
     text += Labelled(done.to, done.ok ? fmt::format("{}: {}", Printable(DisplayPath(done.path)), done.text)

@@ -1,5 +1,6 @@
-// Reading small JSON objects that somebody else may have damaged. For the .cc files of this room and for
-// store/, which puts journal payloads into segments.
+// Reading small JSON objects that somebody else may have damaged. For the .cc files of this room, for
+// store/, which puts journal payloads into segments, and for trial/, which reads what a worker said at its
+// end.
 #pragma once
 
 #include <cstdint>

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "format/json_fields.h"
 #include "format/version.h"
 #include "trial/impl.h"
 #include "trial/run_kind.h"
@@ -210,6 +211,28 @@ std::vector<std::string> Trial::workers() const {
   for (const WorkerIndex worker : impl_->attempts.back().workers)
     out.push_back(impl_->slots[worker]->info.name);
   std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<WorkerEnd> Trial::worker_ends() const {
+  std::vector<WorkerEnd> out;
+  if (impl_->attempts.empty()) return out;
+  for (const WorkerIndex worker : impl_->attempts.back().workers) {
+    const auto& slot = *impl_->slots[worker];
+    if (slot.info.alive && !slot.info.ended) continue;
+    WorkerEnd end;
+    end.worker = slot.info.name;
+    end.last_step = slot.info.last_step;
+    if (slot.info.ended) {
+      end.reason = "closed";  // what smdebug wrote says no more than that
+      if (const auto said = format::ParseJsonObject(slot.reader->end_json(), "end"); said.ok()) {
+        format::GetField(*said, "reason", &end.reason);
+        format::GetField(*said, "message", &end.message);
+      }
+    }
+    out.push_back(std::move(end));
+  }
+  std::ranges::sort(out, {}, &WorkerEnd::worker);
   return out;
 }
 

@@ -214,6 +214,26 @@ TEST_F(TrialTest, TheLatestAttemptWinsFromItsStepBaseOn) {
   EXPECT_EQ(Trial::Open(path_, {.attempt = 7, .wait_millis = 0}).status().code(), Code::kNotFound);
 }
 
+TEST_F(TrialTest, AWorkerSaysHowItEndedOrIsGoneWithoutAWord) {
+  Attempt(0, 0, 3);
+  auto raises = Worker(0, 0), dies = Worker(0, 1), trains = Worker(0, 2);
+  for (auto* worker : {raises.get(), dies.get(), trains.get()}) worker->Steps(0, 5);
+  EXPECT_TRUE(Open()->worker_ends().empty());
+  raises->Step(5);
+  raises->writer->End(R"({"reason":"exception","message":"ValueError: unhappy"})", 10'000'000'000);
+  dies->Close();
+  const auto trial = Open();
+  const std::vector<WorkerEnd> ends = trial->worker_ends();
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_EQ(ends[0].worker + " " + ends[0].reason + " " + ends[0].message,
+            "worker_0 exception ValueError: unhappy");
+  EXPECT_EQ(ends[0].last_step, 5);
+  EXPECT_EQ(ends[1].worker + ends[1].reason + ends[1].message, "worker_1");
+  EXPECT_EQ(ends[1].last_step, 4);
+  trains->writer->End(R"({"reason":7})", 10'000'000'000);
+  EXPECT_EQ(Open()->worker_ends()[2].reason, "closed") << "damaged words";
+}
+
 TEST_F(TrialTest, StepsBetweenCompleteOnesMoveTheOverlayFromTheFirstOfThem) {
   Attempt(0, 0, 2);
   {

@@ -67,6 +67,21 @@ def test_a_fault_is_caught_stopped_explained_and_judged_alike_again(tdbg, script
     assert tdbg.json("show", "r", "2.bias", "--raw", "--steps", "10")["values"][0]["shape"] == [10]
 
 
+@pytest.mark.parametrize("how, code, words", [
+    ("raise ValueError('the data is bad')", 1, "ValueError: the data is bad"),
+    ("os.kill(os.getpid(), 9)", 137, "gone without a goodbye, as a killed process is")], ids=["raised", "killed"])
+def test_a_run_says_after_which_step_its_training_ended_and_how(tdbg, script, how, code, words):
+    text = SCRIPT.replace("    optimizer.step()\n", f"    optimizer.step()\n    if step == 7:\n        {how}\n")
+    assert text != SCRIPT
+    (tdbg.directory / script).write_text("import os\n" + text)
+    done = tdbg("run", "--dir", "r", "--", sys.executable, script, "20", "-1", timeout=120)
+    assert done.returncode == code, done.stderr
+    assert f"worker_0     after step 7: {words}\n" in done.stderr
+    assert f"worker_0  after step 7: {words}\n" in tdbg.ok("status", "r").stdout
+    failure, = tdbg.json("status", "r")["failures"]
+    assert (failure["worker"], failure["last_step"], failure["reason"]) == ("worker_0", 7, "exception" if code == 1 else None)
+
+
 def test_a_healthy_training_is_left_alone(tdbg, script):
     done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--on-issue", "stop", "--", sys.executable, script,
                 "40", "-1", timeout=120)

@@ -88,6 +88,16 @@ def test_values_are_equal_and_read_only_views(writer, tmp_path):
     assert trial["fc.weight"].value(2).shape == (20, 30)
 
 
+def test_a_worker_says_how_it_ended(writer, tmp_path):
+    writer.steps(2)
+    assert tdbg.open(tmp_path / "run").worker_ends() == []
+    writer.run.end("exception", "ValueError: no")
+    writer.run = None
+    end, = tdbg.open(tmp_path / "run").worker_ends()
+    assert (end.worker, end.reason, end.message, end.last_step) == ("worker_0", "exception", "ValueError: no", 1)
+    assert "after step 1: ValueError: no" in repr(end)
+
+
 def test_a_value_outlives_the_trial(writer, tmp_path):
     writer.steps(2)
     writer.run.end("done")
