@@ -67,6 +67,47 @@ def test_a_fault_is_caught_stopped_explained_and_judged_alike_again(tdbg, script
     assert tdbg.json("show", "r", "2.bias", "--raw", "--steps", "10")["values"][0]["shape"] == [10]
 
 
+THREE_STEPS = """
+import torch
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+"""
+
+
+def _package(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "__main__.py").write_text(THREE_STEPS)
+    return [sys.executable, "-m", "mine"]
+
+
+def _console_script(folder):
+    (folder / "train").write_text(f"#!{sys.executable}\n{THREE_STEPS}")
+    (folder / "train").chmod(0o755)
+    return ["sh", "-c", "./train"]
+
+
+def _notebook(folder):
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("nbclient")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(THREE_STEPS)])
+    nbformat.write(notebook, folder / "train.ipynb")
+    return [sys.executable, "-c", "from nbclient.cli import main; main()", "train.ipynb"]     # what `jupyter execute` is
+
+
+@pytest.mark.parametrize("command, read", [
+    (_package, ""), (lambda _: [sys.executable, "-c", THREE_STEPS], ""), (lambda _: [sys.executable, "-"], THREE_STEPS),
+    (_console_script, ""), (_notebook, "")], ids=["module", "command", "stdin", "console_script", "notebook"])
+def test_a_training_is_watched_however_it_is_started(tdbg, script, command, read):
+    done = tdbg("run", "--dir", "r", "--journal", "1MiB", "--", *command(tdbg.directory), stdin=read, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert tdbg.json("status", "r")["steps"]["TRAIN"] == 3, done.stderr
+
+
 @pytest.mark.parametrize("how, code, words", [
     ("raise ValueError('the data is bad')", 1, "ValueError: the data is bad"),
     ("os.kill(os.getpid(), 9)", 137, "gone without a goodbye, as a killed process is")], ids=["raised", "killed"])
