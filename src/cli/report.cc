@@ -90,7 +90,7 @@ std::vector<std::pair<std::string, std::string>> FailureLines(const Report& repo
         end.last_step < 0 ? "before its first step" : fmt::format("after step {}", end.last_step);
     words += end.reason.empty()    ? ": gone without a goodbye, as a killed process is"
              : end.message.empty() ? ": an exception"
-                                   : ": " + Printable(end.message);
+                                   : ": " + Printable(end.message.substr(0, end.message.find('\n')));
     lines.emplace_back(end.worker, std::move(words));
   }
   return lines;

@@ -109,7 +109,7 @@ def test_a_training_is_watched_however_it_is_started(tdbg, script, command, read
 
 
 @pytest.mark.parametrize("how, code, words", [
-    ("raise ValueError('the data is bad')", 1, "ValueError: the data is bad"),
+    ("raise ValueError('the data is bad\\nand here is all of it')", 1, "ValueError: the data is bad"),
     ("os.kill(os.getpid(), 9)", 137, "gone without a goodbye, as a killed process is")], ids=["raised", "killed"])
 def test_a_run_says_after_which_step_its_training_ended_and_how(tdbg, script, how, code, words):
     text = SCRIPT.replace("    optimizer.step()\n", f"    optimizer.step()\n    if step == 7:\n        {how}\n")
