@@ -20,7 +20,8 @@
 #include <variant>
 #include <vector>
 
-#include "base/hash.h"
+#include "fingerprint.h"
+#include "graph_capture.h"
 #include "plan/hook_config.h"
 #include "tdbg/run.h"
 #include "torch_tensors.h"
@@ -37,6 +38,7 @@ using tdbg::Run;
 using tdbg::StepPoint;
 using tdbg::TensorSpec;
 using tdbg::TensorView;
+using tdbg::python::Fingerprint;
 using tdbg::python::NumberCopy;
 using tdbg::python::ParameterBatch;
 using tdbg::python::TensorReader;
@@ -90,20 +92,6 @@ std::vector<T> Integers(nb::handle values) {
   if (nb::try_cast(values, array)) return std::vector<T>(array.data(), array.data() + array.size());
   for (nb::handle item : nb::iter(values)) out.push_back(nb::cast<T>(item));
   return out;
-}
-
-/// XXH3 of 64 evenly spread pieces of 64 bytes (of everything, where that is less): the same batch has the
-/// same mark, and looking at it costs a microsecond whatever its size. 32 bits, so that a double holds it
-/// exactly.
-uint32_t Fingerprint(uintptr_t pointer, uint64_t bytes) {
-  constexpr uint64_t kPieces = 64, kPiece = 64;
-  const auto* data = reinterpret_cast<const std::byte*>(pointer);
-  if (bytes <= kPieces * kPiece) return static_cast<uint32_t>(tdbg::base::Hash64({data, bytes}));
-  std::byte sample[kPieces * kPiece];
-  for (uint64_t i = 0; i < kPieces; ++i) {
-    std::memcpy(sample + i * kPiece, data + i * (bytes - kPiece) / (kPieces - 1), kPiece);
-  }
-  return static_cast<uint32_t>(tdbg::base::Hash64(sample));
 }
 
 std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
@@ -360,6 +348,7 @@ NB_MODULE(_capture, m) {
   m.def("fingerprint", &Fingerprint, "pointer"_a, "bytes"_a,
         "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");
   BindTensors(m);
+  tdbg::python::BindGraphCapture(&m);
   m.def("hook_defaults", &HookDefaults, "framework"_a, "A hook of smdebug with nothing configured, as JSON.");
   m.def("parse_hook", &ParseHook, "text"_a, "source"_a, "framework"_a,
         "smdebug's configuration file: (the hook as JSON, warnings). ValueError where it is no JSON.");

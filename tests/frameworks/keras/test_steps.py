@@ -38,7 +38,12 @@ def test_calls_in_which_nothing_is_due_take_their_batches_at_once(tmp_path):
 
 
 @tensorflow_only
-def test_at_most_two_functions_are_traced(tmp_path, monkeypatch):
+@pytest.mark.parametrize("operations", [True, False], ids=["operations", "outputs"])
+def test_at_most_two_functions_are_traced(tmp_path, monkeypatch, operations):
+    """Where tensors leave the step as its outputs, there is one without them for the steps that do not record them."""
+    if not operations:
+        from tdbg.adaptors.tensorflow import operation
+        monkeypatch.setattr(operation, "why_not", lambda: "this is a test")
     traced = []
     class Model(keras.Sequential):
         def train_step(self, batch):
@@ -48,7 +53,7 @@ def test_at_most_two_functions_are_traced(tmp_path, monkeypatch):
     outputs = {"outputs": {"save_interval": 3, "summaries": False}}
     fit(make, validate=False)
     bare = len(traced)      # a function that makes variables in its first call is traced again without that
-    for n, (config, more) in enumerate((({"collections": outputs}, 1), (RAW, 0),
+    for n, (config, more) in enumerate((({"collections": outputs}, 0 if operations else 1), (RAW, 0),
                                         ({"collections": outputs, "summaries": {"every": 2}, "rules": []}, 1))):
         traced.clear()
         _, trial = recorded(lambda: fit(make, validate=False), tmp_path / f"run{n}", config)

@@ -80,6 +80,15 @@ class TensorFlow:
                 found[name] = total if how is SUM else total / len(parts)
         return found
 
+    def takes_operations(self, model):
+        """May an operation of ours be put into the graph of the model's train function?"""
+        inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+        if (model.run_eagerly or model.jit_compile or model.distribute_strategy.num_replicas_in_sync > 1
+                or getattr(inner, "gradient_accumulation_steps", None)):
+            return False
+        from ..tensorflow import operation
+        return not operation.why_not()
+
     def is_of_tracing(self, error):
         """In a call that traced its function: can this be an error of anything but a graph that runs?"""
         return not isinstance(error, self._tf.errors.OpError)
@@ -131,6 +140,9 @@ class Jax:
             self._context = trace_ctx if hasattr(trace_ctx, "trace") else None
         except ImportError:
             self._context = None
+
+    def takes_operations(self, model):
+        return False
 
     def is_of_tracing(self, error):
         return False
@@ -214,6 +226,9 @@ class Torch:
         self.compiling = torch.compiler.is_compiling
         self.version = torch.__version__
         self.flatten = _flatten
+
+    def takes_operations(self, model):
+        return False
 
     def place(self):
         return None

@@ -31,11 +31,12 @@ def current():
 class Collector:
     """:param backend: see backends.py.
     :param only: names that are taken; None: all that are wanted.
+    :param tap: a Tap, where gradients are recorded on their way to the update.
     """
 
-    def __init__(self, session, backend, model, mode, only=None):
+    def __init__(self, session, backend, model, mode, only=None, tap=None):
         self.session, self.backend, self.model, self.mode = session, backend, model, mode
-        self._only = only
+        self._only, self._tap = only, tap
         self.tensors = {}               # name -> tensor; the second of a name has AGAIN and 1 behind it
         self._into = self.tensors
         self._place = backend.place()
@@ -100,21 +101,24 @@ class Collector:
 
     def add(self, name, tensor, kind, module_kind="", short="", unit_axis=-1, collections=(), variable=False,
             merged=SAME):
+        """Takes a tensor, if it is wanted. Returns its key among what was found; None if it is not."""
         if not self.backend.is_tensor(tensor):
-            return
+            return None
         if self.session.entry(name, kind, module_kind, short, unit_axis, collections, variable) is None:
-            return
+            return None
         if self.replicas > 1 and merged is not SAME:
             if merged is ROWS and not self._has_rows(tensor):
                 self.apart.append(name)
-                return
+                return None
             self._merged[name] = merged
         key, n = name, 0
         while key in self._into:
             n += 1
             key = f"{name}{AGAIN}{n}"
-        if self._only is None or key in self._only:
-            self._into[key] = tensor
+        if self._only is not None and key not in self._only:
+            return None
+        self._into[key] = tensor
+        return key
 
     def _has_rows(self, tensor):
         """Does its first axis count the rows of the batch, as far as the graph knows?"""
@@ -183,9 +187,10 @@ class Collector:
             self.session.layer_tensors(self, kind, label, layer, tensors)
 
     def gradients(self, optimizer, gradients, variables):
-        """`optimizer` is about to apply `gradients`; the variables still have the values they were computed with."""
+        """`optimizer` is about to apply `gradients`; the variables still have the values they were computed with. Returns
+        the gradients to apply: the same values."""
         if not self.here():
-            return
+            return gradients
         session, backend = self.session, self.backend
         variables = list(variables)
         if optimizer not in self.optimizers:
@@ -196,16 +201,22 @@ class Collector:
         # In a branch of the graph the sum over the replicas cannot be looked at.
         wait = self.replicas > 1 and backend.sums and inner is optimizer and not inner.gradient_accumulation_steps
         final = gradients if wait else final_gradients(optimizer, gradients, variables, backend)
-        for variable, gradient in zip(variables, final):
-            named = session.names.of(variable)
+        passed = list(gradients)
+        for n, (variable, gradient) in enumerate(zip(variables, final)):
+            named, key, weight = session.names.of(variable), None, None
             if gradient is None:
                 self.absent.append(named.gradient)
             elif wait:
                 self._awaited[id(backend.native(variable))] = named
             else:
-                self.add(named.gradient, gradient, "gradient", named.module_kind, unit_axis=named.unit_axis, merged=SUM)
+                key = self.add(named.gradient, gradient, "gradient", named.module_kind, unit_axis=named.unit_axis, merged=SUM)
             if session.wants_weight(named):
-                self.add(named.name, backend.read(variable), named.kind, named.module_kind, named.short_name, named.unit_axis)
+                weight = self.add(named.name, backend.read(variable), named.kind, named.module_kind, named.short_name,
+                                  named.unit_axis)
+            if (self._tap is not None and key is not None and gradient is gradients[n]
+                    and not inner.gradient_accumulation_steps):
+                # The weight first: the update then writes where nobody reads any more.
+                passed[n] = self._tap.through(key, gradient, None if weight is None else (weight, self._into[weight]))
         if session.state_wanted:
             for variable in optimizer.variables:
                 self.add(variable.path + ":0", backend.read(variable), "optimizer")
@@ -223,6 +234,7 @@ class Collector:
             self._into[FINITE] = optimizer.check_finite(gradients)
         if self.before_update is not None:
             self.before_update()
+        return passed
 
     def reduced(self, pairs):
         """(gradient, variable): what an optimizer has summed over the replicas and will update with."""

@@ -20,6 +20,7 @@ from ..guard import say
 from ..steps import EVAL, PREDICT, TRAIN
 from ..watch import OFF
 from . import collect, packing
+from .tap import Tap
 
 STEPS = {TRAIN: ("train_step", "train_function", "make_train_function"),
           EVAL: ("test_step", "test_function", "make_test_function"),
@@ -55,6 +56,10 @@ class Watched:
         self._bare_used = False
         self._ran = set()
         self._packer = packing.Packer()
+        # Of a training, what records tensors on their way, as far as they need be no outputs. The step is opened before
+        # the function knows whether there is a batch; an evaluation's last one has to stay open behind the data's end.
+        self._tap = None
+        self._begun = False                 # the step was opened before the function ran
         self._in_step = False               # a step function was entered and not left
         self._tracing = False               # it was entered in this call
         self._putting = self._due = self._skipped = self._saw_loss = False
@@ -198,6 +203,7 @@ class Watched:
                 session.watch_layers(model)
                 if self._first and self._mode == TRAIN:
                     self._before_first(model, arguments)
+                self._tap = Tap(session) if self._mode == TRAIN and session.backend.takes_operations(model) else None
                 function = self._build(model, self._light_names if light else None)
             except Exception as error:
                 self._gives_up(error)
@@ -209,20 +215,38 @@ class Watched:
         self._in_step, self._tracing, replay = False, False, _replayable(session.backend, arguments)
         try:
             with session.loops.silence():       # replicas are threads of their own
+                if self._tap is not None:
+                    self._begin_early()
                 output = function(*replay())
-        except Exception as error:
-            if _exhausted(error) or not self._may_run_again(model, error):
+        except BaseException as error:
+            self._take_back()
+            if not isinstance(error, Exception) or _exhausted(error) or not self._may_run_again(model, error):
                 raise
             self._gives_up(error)
             return self._bare_step(model, *replay())
         self._ran.add(light)
         result, logs, extras = self._split(output)
         try:
-            self._put(model, extras, logs)
+            batch = None if self._tap is None else self._tap.end()
+            self._put(model, extras, logs, batch)
             self._finish_step()
         except Exception as error:
             session.guard.failed("the end of a batch", error)
         return result
+
+    def _begin_early(self):
+        """Opens the step for what is recorded while the function runs."""
+        self._due, self._begun, self._putting = self._session.begin(self._mode), True, False
+        if self._due:
+            self._tap.begin()
+
+    def _take_back(self):
+        """The function had no batch, or failed: what `_begin_early` did is undone. What was recorded before a failure is
+        kept, as a step: it may be what led to it."""
+        if self._begun:
+            self._begun = False
+            self._tap.end()
+            self._session.cancel_step()
 
     def _may_run_again(self, model, error):
         """Did it fail while it was traced, or while XLA compiled it? Then nothing has happened yet."""
@@ -264,7 +288,10 @@ class Watched:
         @functools.wraps(original)
         def step(*arguments):
             self._in_step = self._tracing = True
-            collector = collect.Collector(session, backend, model, mode, only)
+            tap = self._tap
+            if tap is not None:
+                tap.retrace([t for t in backend.flatten(arguments[-1]) if backend.is_tensor(t)])
+            collector = collect.Collector(session, backend, model, mode, only, tap)
             with collector.active(), backend.differentiation(collector):
                 self._saw_batch(collector, arguments[-1])
                 out = original(*arguments)
@@ -273,8 +300,11 @@ class Watched:
                     collector.predictions(logs)
                 collector.name_layers()
             self._traced(collector)
-            self._in_step = False
             extras = collector.outputs()
+            if tap is not None:
+                tap.rest(self._logged(logs, extras))        # what is left of them is in the result anyway
+                extras = tap.rest(extras)
+            self._in_step = False
             if backend.name == "tensorflow" and collector.replicas == 1 and backend.place() is not None:
                 extras = self._packer.pack(extras, backend)
             return ((logs, extras), *out[1:]) if backend.name == "jax" else (logs, extras)
@@ -301,6 +331,16 @@ class Watched:
             with replaced():
                 return made(*arguments)
         return predict
+
+    def _logged(self, logs, extras):
+        """Keras' logs as tensors of the graph, for a tap: as `_put` would take them from the result."""
+        found, backend = {}, self._session.backend
+        for name, value in logs.items() if isinstance(logs, dict) else ():
+            kind = "loss" if name == "loss" else "metric"
+            if (name not in extras and backend.is_tensor(value) and value.shape.num_elements() == 1
+                    and self._session.values.entry(name, kind) is not None):
+                found[name] = value
+        return found
 
     def _immediate(self, model, only):
         """Nothing is traced (torch): what a step is asked for is recorded before the update, while it is running."""
@@ -350,9 +390,9 @@ class Watched:
 
     # Recording ----------------------------------------------------------------------------------------------------
 
-    def _put(self, model, extras, logs=None):
+    def _put(self, model, extras, logs=None, batch=None):
         """Opens the step (of an update whose gradients are accumulated: at its first batch) and puts the tensors, and with
-        those of its last batch Keras' logs."""
+        those of its last batch Keras' logs. `batch`: see Tap.end."""
         session, mode, values = self._session, self._mode, self._session.values
         numpy = session.backend.numpy
         if self._putting:                       # more of the same step
@@ -361,18 +401,20 @@ class Watched:
             self._micro_steps = _accumulated(self._optimizers) if mode == TRAIN else 1
             iteration = extras.pop(collect.ITERATION, None)
             self._micro = int(numpy(iteration)) % self._micro_steps if iteration is not None and self._micro_steps > 1 else 0
-            if self._micro == 0 or session.open_mode != TRAIN:
+            if not self._begun and (self._micro == 0 or session.open_mode != TRAIN):
                 self._due = session.begin(mode)
-            due, self._putting, self._skipped = self._due, True, False
+            due, self._putting, self._begun, self._skipped = self._due, True, False, False
         finite = extras.pop(collect.FINITE, None)
         if finite is not None and not bool(numpy(finite)):
             self._skipped = True
-        self._saw_loss = self._saw_loss or "loss" in extras
+        self._saw_loss = self._saw_loss or "loss" in extras or self._tap is not None and "loss" in self._tap
         if not due:
             return
         if self._first and mode == TRAIN:
             self._first = False
             self._first_step(model)
+        if batch is not None:
+            self._batch(*batch)
         last = self._micro + 1 == self._micro_steps
         found = {}                              # sub-key -> [(entry, array)]
         for key, tensor in extras.items():
@@ -393,7 +435,7 @@ class Watched:
             found.setdefault(sub, []).append((entry, numpy(tensor)))
         if last and mode != PREDICT and isinstance(logs, dict):
             for name, value in logs.items():
-                if name != "loss" or not self._saw_loss:
+                if (name != "loss" or not self._saw_loss) and not (self._tap is not None and name in self._tap):
                     found.setdefault(0, []).extend(metric(session, name, value, "loss" if name == "loss" else "metric"))
         for sub, arrays in found.items():
             values.put(arrays, sub)
@@ -402,9 +444,10 @@ class Watched:
     def _finish_step(self):
         session = self._session
         if not self._putting:
-            session.begin(self._mode)
+            if not self._begun:
+                session.begin(self._mode)
             self._due = False
-        self._putting = False
+        self._putting = self._begun = False
         last = self._micro + 1 == self._micro_steps
         if self._due and last:
             if self._losses:
@@ -422,24 +465,30 @@ class Watched:
                 session.close_step(self._skipped)
 
     def _context(self, key, array):
-        values = self._session.values
         if key != collect.BATCH:
-            values.number(key, array)
+            self._session.values.number(key, array)
             return
-        values.number("context/batch_size", array.shape[0] if array.ndim else 1)
+        mark = None
         if array.flags.c_contiguous and array.size:
             from tdbg import _capture
-            values.number("context/batch_fingerprint",
-                          _capture.fingerprint(array.__array_interface__["data"][0], array.nbytes))
-        kind = array.dtype, array.shape
+            mark = _capture.fingerprint(array.__array_interface__["data"][0], array.nbytes)
+        self._batch(mark, array.dtype.name, list(array.shape))
+
+    def _batch(self, mark, dtype, shape):
+        values = self._session.values
+        values.number("context/batch_size", shape[0] if shape else 1)
+        if mark is not None:
+            values.number("context/batch_fingerprint", mark)
+        kind = dtype, shape
         if kind != self._batch_kind:
             self._batch_kind = kind
-            self._session.topic("batch", {"dtype": array.dtype.name, "shape": list(array.shape)})
+            self._session.topic("batch", {"dtype": dtype, "shape": shape})
 
     def _before_first(self, model, arguments):
         """Frozen weights and options as they are before the first step. On JAX the variables are empty while `fit`
         runs: their values are in the state that its function is given."""
         session, jax = self._session, self._session.backend.name == "jax"
+        self._frozen.clear()
         optimizer = getattr(model, "optimizer", None)
         state = arguments[0] if jax else None
         given = {} if state is None else {id(v): value for v, value in zip(
@@ -473,7 +522,7 @@ class Watched:
     def _choose_light(self, extras):
         """In a step where statistics alone are due: are there tensors that they are not kept of?"""
         session = self._session
-        if self._light_asked or not session.every_step or session.forecast.raw_due(
+        if self._light_asked or self._tap is not None or not session.every_step or session.forecast.raw_due(
                 self._mode, session.run.mode_step(self._mode)):
             return
         self._light_asked = True

@@ -37,7 +37,7 @@ def patch(patches, session):
                     trainable_variables = list(trainable_variables)
                 variables = optimizer._trainable_variables if trainable_variables is None else trainable_variables
                 if collector is not None:
-                    _applying(collector, optimizer, grads, variables)
+                    grads = _applying(collector, optimizer, grads, variables)
                 elif not session.loops.silent:
                     number = session.loops.applying(optimizer, grads, variables)
             except Exception as error:
@@ -173,12 +173,13 @@ def patch_layers(patches, session):
 
 
 def _applying(collector, optimizer, grads, variables):
+    """Returns what is to be applied in place of `grads`."""
     if variables is None:
         variables = optimizer._trainable_variables
     # An inner optimizer (of a LossScaleOptimizer) applies what the outer one has been asked already.
     if any(getattr(o, "inner_optimizer", None) is optimizer for o in collector.optimizers):
-        return
-    collector.gradients(optimizer, grads, variables)
+        return grads
+    return collector.gradients(optimizer, grads, variables)
 
 
 def _epoch_ended(session, logs):

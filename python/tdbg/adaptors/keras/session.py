@@ -160,15 +160,19 @@ class Session(Watch):
         """Opens a step. True if anything is due in it."""
         self.close_step()
         self._mode = mode
-        due = self.run.begin_step(mode)
-        waiting, self._waiting = self._waiting, []
-        for put in waiting:
-            put()
-        return due
+        return self.run.begin_step(mode)
+
+    def cancel_step(self):
+        """There was no batch for the open step: it is none."""
+        self._mode = None
+        self.run.cancel_step()
 
     def close_step(self, skipped=False):
         if self._mode is None:
             return
+        waiting, self._waiting = self._waiting, []
+        for put in waiting:
+            put()
         self._mode = None
         self.values.flush()
         for listener in self.on_step_end:

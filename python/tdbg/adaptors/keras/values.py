@@ -70,11 +70,15 @@ class Values:
 
     def number(self, name, value, collection=""):
         """One number of the open step, handed over by `flush`."""
+        self._numbers[0].append(self.series(name, collection))
+        self._numbers[1].append(float(value))
+
+    def series(self, name, collection=""):
+        """Id of a series of numbers."""
         ident = self._series.get(name)
         if ident is None:
             ident = self._series[name] = self._run.define_scalar(name, collection)
-        self._numbers[0].append(ident)
-        self._numbers[1].append(float(value))
+        return ident
 
     def flush(self, sub=0):
         ids, numbers = self._numbers

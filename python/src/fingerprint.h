@@ -1,0 +1,13 @@
+// The mark of a batch (the batch_fingerprint series).
+#pragma once
+
+#include <cstdint>
+
+namespace tdbg::python {
+
+/// XXH3 of 64 evenly spread pieces of 64 bytes (of everything, where that is less): the same batch has the
+/// same mark, and looking at it costs a microsecond whatever its size. 32 bits, so that a double holds it
+/// exactly.
+uint32_t Fingerprint(uintptr_t pointer, uint64_t bytes);
+
+}  // namespace tdbg::python

@@ -1,0 +1,80 @@
+"""Tensors of a train function on TensorFlow, recorded where they are computed instead of as outputs of the step.
+
+A `Tap` belongs to one function of one model. While the function is traced it puts an operation behind each tensor that
+is wanted (tensorflow/operation.py); when it runs, they record into the step that `begin` has opened them for.
+"""
+
+from tdbg import _capture
+
+from . import collect
+
+
+class Tap:
+    """:param session: with an open run."""
+
+    def __init__(self, session):
+        from ..tensorflow import operation
+        self._session, self._operation = session, operation
+        self._capture = _capture.GraphCapture(session.run)
+        self._taken = set()             # keys of what has its operation
+        self._batch = []                # tensors of the batch: none of them, no step
+
+    def retrace(self, batch):
+        """The function is traced, maybe once more. `batch`: the tensors that it takes from the data. What does not depend on
+        them (a weight, the learning rate) is nevertheless recorded only if there are any: the data may have ended."""
+        self._taken.clear()
+        self._batch = batch
+
+    def begin(self):
+        """What is computed from here on belongs to the open step."""
+        self._capture.begin()
+
+    def end(self):
+        """(fingerprint, NumPy's name of the dtype, shape) of the batch; None if there was none."""
+        found = self._capture.end()
+        if found is None:
+            return None
+        import tensorflow as tf
+        mark, dtype, shape = found
+        return mark if all(shape) else None, tf.dtypes.as_dtype(dtype).name, shape
+
+    def __contains__(self, key):
+        """Is it recorded by an operation?"""
+        return key in self._taken
+
+    def through(self, key, tensor, first=None):
+        """`tensor` behind its operation, for whoever uses it next. `first`: (key, tensor) to be recorded before it."""
+        after = []
+        if first is not None:
+            passed = self._record(*first)
+            after = [] if passed is None else [passed]
+        passed = self._record(key, tensor, after)
+        return tensor if passed is None else passed
+
+    def rest(self, tensors):
+        """Puts operations behind what has none yet. Returns what cannot be recorded so and must be an output."""
+        if collect.ITERATION in tensors:        # a step of several batches: what is due when is known when they have run
+            return tensors
+        return {key: tensor for key, tensor in tensors.items()
+                if key not in self._taken and self._record(key, tensor) is None}
+
+    def _record(self, key, tensor, after=()):
+        if tensor.dtype not in self._operation.DTYPES or key in (collect.ITERATION, collect.FINITE):
+            return None
+        if key == collect.BATCH:
+            slot = self._capture.batch()
+        elif key.startswith("context/"):
+            slot = self._capture.number(self._session.values.series(key))
+        else:
+            name, _, repeated = key.partition(collect.AGAIN)
+            entry = self._session.values.known(name)
+            slot = self._capture.tensor(entry.name, entry.short, entry.kind, entry.module_kind, entry.variable, entry.unit_axis,
+                                        entry.collections, int(repeated) + 1 if repeated else 0)
+        try:
+            passed = self._operation.record(tensor, slot, [*self._batch, *after])
+        except Exception as error:      # it is an output, then: a trace that fails loses the variables that were made in it
+            self._session.say_once(f"TensorFlow takes no operation of ours here ({type(error).__name__}: {error}): tensors "
+                                   "leave the step as its outputs, which takes longer")
+            return None
+        self._taken.add(key)
+        return passed
