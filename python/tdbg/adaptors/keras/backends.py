@@ -130,6 +130,15 @@ class Jax:
     compiling = staticmethod(_never)
     extras = True
 
+    def processes(self):
+        """(rank, how many) of the processes that run one program together (keras.distribution.initialize). Asks the
+        devices: not before the training does."""
+        return self._jax.process_index(), self._jax.process_count()
+
+    def is_here(self, value):
+        """Does this process have the whole of it, so that looking costs no word with the others?"""
+        return not self.is_tensor(value) or value.is_fully_addressable or value.is_fully_replicated
+
     def __init__(self):
         import jax
         self._jax = jax

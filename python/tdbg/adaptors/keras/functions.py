@@ -159,6 +159,8 @@ class Watched:
 
     def _extra_step(self, model, *arguments):
         if self._steps(model) > 1:
+            if self._session.spread():
+                return self._bare_step(model, *arguments)
             return self._one_by_one(model, *arguments)
         return self._one(model, *arguments)
 
@@ -204,7 +206,7 @@ class Watched:
                 if self._first and self._mode == TRAIN:
                     self._before_first(model, arguments)
                 self._tap = Tap(session) if self._mode == TRAIN and session.backend.takes_operations(model) else None
-                function = self._build(model, self._light_names if light else None)
+                function = self._build(model, self._light_names if light else None, arguments[0])
             except Exception as error:
                 self._gives_up(error)
                 return self._bare_step(model, *arguments)
@@ -250,7 +252,7 @@ class Watched:
 
     def _may_run_again(self, model, error):
         """Did it fail while it was traced, or while XLA compiled it? Then nothing has happened yet."""
-        if getattr(model, "run_eagerly", False) or not self._session.backend.extras:
+        if getattr(model, "run_eagerly", False) or not self._session.backend.extras or self._session.spread():
             return False
         backend = self._session.backend
         if backend.name == "jax" and not model.jit_compile:
@@ -276,13 +278,18 @@ class Watched:
 
     # Building -----------------------------------------------------------------------------------------------------
 
-    def _build(self, model, only):
-        """A function that Keras makes from the model's step and that returns the collected tensors, too."""
+    def _build(self, model, only, state):
+        """A function that Keras makes from the model's step and that returns the collected tensors, too.
+
+        :param state: what the function is given first; on JAX the values of the model's variables
+        """
         session, mode = self._session, self._mode
         step_name, attribute, _ = STEPS[mode]
         backend = session.backend
         if not backend.extras:
             return self._immediate(model, only)
+        if session.spread():
+            return self._together(model)
         original = getattr(model, step_name)
 
         @functools.wraps(original)
@@ -309,13 +316,21 @@ class Watched:
                 extras = self._packer.pack(extras, backend)
             return ((logs, extras), *out[1:]) if backend.name == "jax" else (logs, extras)
 
+        instead = {step_name: step}
+        if backend.name == "jax":
+            # Asked for under a keras.distribution: Keras looks at the variables, which are empty while `fit` runs.
+            shardings = _shardings(mode, state)
+            instead["_get_state_sharding_spec"] = lambda: shardings
+
         @contextlib.contextmanager
         def replaced():
-            object.__setattr__(model, step_name, step)       # past Keras' tracking of attributes
+            for name, function in instead.items():
+                object.__setattr__(model, name, function)       # past Keras' tracking of attributes
             try:
                 yield
             finally:
-                object.__delattr__(model, step_name)
+                for name in instead:
+                    object.__delattr__(model, name)
 
         present = getattr(model, attribute)
         try:
@@ -368,6 +383,25 @@ class Watched:
             return result
 
         return compiled if model.jit_compile else step
+
+    def _together(self, model):
+        """Several processes run one program: another one in any of them, with more outputs, would have all wait for ever.
+        So it is Keras' own that runs, and what can be seen is what it takes and returns: weights and logs."""
+        session, mode = self._session, self._mode
+        session.say_once("several processes run each step together: weights and metrics are captured, gradients and outputs are not")
+
+        def before(state):
+            self._put(model, {})
+            if self._due:
+                values = {id(v): value for v, value in zip(model.trainable_variables, state[0])}
+                session.put_weights(model.trainable_weights, values)
+
+        def together(state, data):
+            if mode == TRAIN:
+                session.guarded("the begin of a batch", before, state)
+            logs, state = self._unseen(state, data)
+            return (logs, {}), state
+        return together
 
     def _saw_batch(self, collector, data):
         try:
@@ -530,6 +564,14 @@ class Watched:
                or session.values.due([key.partition(collect.AGAIN)[0]])}
         if len(due) < len(extras):
             self._light_names = due
+
+
+def _shardings(mode, state):
+    """What Keras' `_get_state_sharding_spec` returns, of the state that a function is given: trainable, other, the
+    optimizer's and metrics' variables; to evaluate takes no optimizer's, to predict the first two."""
+    trainable, other, *rest = ([value.sharding for value in part] for part in state)
+    optimizer, metrics = rest if mode == TRAIN else ([], rest[0] if rest else [])
+    return trainable, other, optimizer, metrics
 
 
 def _options(optimizer):

@@ -84,7 +84,13 @@ class Session(Watch):
         return f"keras {keras.__version__} on {self.backend.name} {self.backend.version}"
 
     def rank(self):
+        if self.spread():
+            return self.backend.processes()
         return of_tensorflow()
+
+    def spread(self):
+        """Do several processes run each step together, as one program that is the same in all of them?"""
+        return self.backend.name == "jax" and self.backend.processes()[1] > 1
 
     def _opened(self):
         self.values = Values(self.run)
@@ -203,14 +209,26 @@ class Session(Watch):
             size = sum(_bytes(v) for v in model.weights)
             self._trained.append((weakref.ref(model), list(model.weights) if size <= KEPT_BYTES else None))
 
-    def put_weights(self, variables):
-        """Weights that are read from outside of any step function."""
-        found = []
+    def put_weights(self, variables, state=None):
+        """Weights that are read from outside of any step function.
+
+        :param state: id of a variable -> its value, where the variables are empty (JAX, while `fit` runs)
+        """
+        found, elsewhere = [], []
         for variable in variables:
             named = self.names.of(variable)
             entry = self.values.entry(named.name, named.kind, named.module_kind, named.short_name, named.unit_axis)
-            if entry is not None:
-                found.append((entry, self.backend.numpy(self.backend.read(variable))))
+            if entry is None:
+                continue
+            value = (state or {}).get(id(variable))
+            value = self.backend.read(variable) if value is None else value
+            if self.backend.name == "jax" and not self.backend.is_here(value):
+                elsewhere.append(named.name)
+                continue
+            found.append((entry, self.backend.numpy(value)))
+        if elsewhere:
+            self.say_once(f"weights that lie in several processes are not captured: {', '.join(elsewhere[:5])}"
+                          f"{', ...' if len(elsewhere) > 5 else ''}")
         self.values.put(found)
 
     # The script's own values ------------------------------------------------------------------------------------
