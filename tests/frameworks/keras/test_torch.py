@@ -76,3 +76,22 @@ def test_what_keras_drives_is_recorded_once_and_by_its_adaptor(tmp_path, step):
         f"gradients/{name}Grad" for name in ("hidden/bias", "hidden/kernel", "scores/bias", "scores/kernel")]
     assert trial.tensor_names(collection="outputs") == ["hidden/outputs", "scores/outputs"]
     assert all(trial[name].steps(kind="raw") == [0, 1, 2, 3] for name in trial.tensor_names(collection="gradients"))
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_failure_of_ours_stays_ours(tmp_path, monkeypatch, capfd, jit):
+    import torch
+
+    from tdbg.adaptors.keras.values import Values
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+
+    def broken(self, *arguments):
+        raise RuntimeError("broken")
+
+    bare = fit(epochs=1, jit_compile=jit)[1]
+    monkeypatch.setattr(Values, "put", broken)
+    with tdbg.attach(framework="keras", dir=str(tmp_path / "run")):
+        _, state = fit(epochs=1, jit_compile=jit)
+    assert state == bare
+    assert {loss.cause for loss in tdbg.open(str(tmp_path / "run")).losses()} == {"adaptor_error"}
+    assert "could not capture" in capfd.readouterr().err

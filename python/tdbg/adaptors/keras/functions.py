@@ -365,9 +365,7 @@ class Watched:
 
         def compiled(*arguments):
             if mode == TRAIN:
-                self._put(model, {})
-                if self._due:
-                    session.put_weights(model.trainable_weights)
+                session.guarded("the begin of a batch", self._begin_unseen, model)
             return self._unseen(*arguments)
 
         def step(*arguments):
@@ -377,12 +375,22 @@ class Watched:
                 self._saw_batch(collector, arguments[-1][0])
                 result = bare(*arguments)
                 if mode == PREDICT:
-                    collector.predictions(result)
+                    session.guarded("predictions", collector.predictions, result)
             self._traced(collector)
-            self._put(model, collector.take())
+            session.guarded("the end of a batch", lambda: self._put(model, collector.take()))
             return result
 
         return compiled if model.jit_compile else step
+
+    def _begin_unseen(self, model, trainable=None):
+        """Opens the step of a function that takes no extra outputs, and puts the weights that it is about to use.
+
+        :param trainable: their values, where the variables have none
+        """
+        self._put(model, {})
+        if self._due:
+            values = dict(zip(map(id, model.trainable_variables), trainable or ()))
+            self._session.put_weights(model.trainable_weights, values)
 
     def _together(self, model):
         """Several processes run one program: another one in any of them, with more outputs, would have all wait for ever.
@@ -390,15 +398,9 @@ class Watched:
         session, mode = self._session, self._mode
         session.say_once("several processes run each step together: weights and metrics are captured, gradients and outputs are not")
 
-        def before(state):
-            self._put(model, {})
-            if self._due:
-                values = {id(v): value for v, value in zip(model.trainable_variables, state[0])}
-                session.put_weights(model.trainable_weights, values)
-
         def together(state, data):
             if mode == TRAIN:
-                session.guarded("the begin of a batch", before, state)
+                session.guarded("the begin of a batch", self._begin_unseen, model, state[0])
             logs, state = self._unseen(state, data)
             return (logs, {}), state
         return together
