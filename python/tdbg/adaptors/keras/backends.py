@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 
+from ..steps import TRAIN
 from .collect import ROWS, SAME, SUM
 
 
@@ -134,6 +135,13 @@ class Jax:
         """(rank, how many) of the processes that run one program together (keras.distribution.initialize). Asks the
         devices: not before the training does."""
         return self._jax.process_index(), self._jax.process_count()
+
+    def shardings(self, mode, state):
+        """What Keras' `_get_state_sharding_spec` returns, of the state that a function is given: trainable, other, the
+        optimizer's and metrics' variables; to evaluate takes no optimizer's, to predict the first two."""
+        trainable, other, *rest = ([value.sharding for value in part] for part in state)
+        optimizer, metrics = rest if mode == TRAIN else ([], rest[0] if rest else [])
+        return trainable, other, optimizer, metrics
 
     def is_here(self, value):
         """Does this process have the whole of it, so that looking costs no word with the others?"""

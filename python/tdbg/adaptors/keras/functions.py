@@ -319,7 +319,7 @@ class Watched:
         instead = {step_name: step}
         if backend.name == "jax":
             # Asked for under a keras.distribution: Keras looks at the variables, which are empty while `fit` runs.
-            shardings = _shardings(mode, state)
+            shardings = backend.shardings(mode, state)
             instead["_get_state_sharding_spec"] = lambda: shardings
 
         @contextlib.contextmanager
@@ -566,14 +566,6 @@ class Watched:
                or session.values.due([key.partition(collect.AGAIN)[0]])}
         if len(due) < len(extras):
             self._light_names = due
-
-
-def _shardings(mode, state):
-    """What Keras' `_get_state_sharding_spec` returns, of the state that a function is given: trainable, other, the
-    optimizer's and metrics' variables; to evaluate takes no optimizer's, to predict the first two."""
-    trainable, other, *rest = ([value.sharding for value in part] for part in state)
-    optimizer, metrics = rest if mode == TRAIN else ([], rest[0] if rest else [])
-    return trainable, other, optimizer, metrics
 
 
 def _options(optimizer):
