@@ -8,7 +8,7 @@ import tdbg
 from tdbg import _capture
 
 from .test_fit import BACKEND, EVERYTHING, check_values, fit, recorded
-from .trainings import Watch, compiled, data, dense, fresh
+from .trainings import Watch, compiled, data, dense, digest, fresh
 
 PLAN = """{"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
     {"name": "mine", "keep": true, "raw": {"train": {"interval": 1}}}]}"""
@@ -79,6 +79,33 @@ def test_an_operation_that_cannot_be_made_is_replaced_by_outputs(tmp_path, monke
     check_values(trial, model, watch)
     assert state == fit()[1]
     assert capfd.readouterr().err.count("takes no operation of ours here (RuntimeError: moved)") == 1
+
+
+@pytest.mark.parametrize("method", ["begin", "end", "cancel_step"])
+def test_a_failure_of_ours_around_the_function_stays_ours(tmp_path, monkeypatch, capfd, method):
+    from tdbg.adaptors.keras.session import Session
+    from tdbg.adaptors.keras.tap import Tap
+
+    def broken(*_):
+        raise RuntimeError("ours")
+
+    def train():
+        """Its data end without a word: the last call of each epoch has none."""
+        import tensorflow as tf
+        fresh()
+        model = compiled(dense())
+        x, y = data()
+        batches = tf.data.Dataset.from_generator(lambda: iter([(x[:16], y[:16]), (x[16:], y[16:])]), output_signature=(
+            tf.TensorSpec((None, 8), tf.float32), tf.TensorSpec((None,), tf.int32)))
+        return digest(model, model.fit(batches, epochs=2, verbose=0))
+
+    bare = train()
+    monkeypatch.delenv("TDBG_STRICT", raising=False)
+    monkeypatch.setattr(Session if method == "cancel_step" else Tap, method, broken)
+    with tdbg.attach(framework="keras", dir=str(tmp_path / "run"), config={"rules": []}):
+        watched = train()
+    assert watched == bare
+    assert "RuntimeError: ours); training goes on" in capfd.readouterr().err
 
 
 def test_what_led_to_a_failure_in_the_graph_is_kept(tmp_path):

@@ -215,13 +215,13 @@ class Watched:
             else:
                 self._whole = function
         self._in_step, self._tracing, replay = False, False, _replayable(session.backend, arguments)
+        if self._tap is not None:
+            session.guarded("the begin of a batch", self._begin_early)
         try:
             with session.loops.silence():       # replicas are threads of their own
-                if self._tap is not None:
-                    self._begin_early()
                 output = function(*replay())
         except BaseException as error:
-            self._take_back()
+            session.guarded("the end of the data", self._take_back)
             if not isinstance(error, Exception) or _exhausted(error) or not self._may_run_again(model, error):
                 raise
             self._gives_up(error)
