@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tensor/widen.h"
+#include "number.h"
 
 namespace tdbg::python {
 
@@ -64,22 +64,7 @@ DType DTypeOf(nb::dlpack::dtype t) {
   }
 }
 
-double NumberCopy::value() const {
-  const auto as = [this]<typename T>(T value) {
-    std::memcpy(&value, bytes, sizeof value);
-    return value;
-  };
-  switch (dtype) {
-    case DType::kFloat64:
-      return as(double{});
-    case DType::kFloat32:
-      return as(float{});
-    case DType::kBFloat16:
-      return BFloat16ToFloat(as(uint16_t{}));
-    default:
-      return HalfToFloat(as(uint16_t{}));
-  }
-}
+double NumberCopy::value() const { return NumberAt(bytes, dtype); }
 
 TensorReader::TensorReader(nb::type_object tensor_type, nb::type_object parameter_type)
     : type_(tensor_type), parameter_type_(parameter_type) {
