@@ -175,3 +175,22 @@ def test_every_dtype_is_recorded_as_it_is(tmp_path):
     del capture
     assert step(given).numpy().tolist() == given[0].numpy().tolist(), "the graph outlives what recorded it"
 
+
+
+def test_functions_that_run_eagerly_for_a_while(tmp_path, rests):
+    """tf.config.run_functions_eagerly: no graph then, and one again behind it."""
+    import tensorflow as tf
+    from tdbg.adaptors.tensorflow import operation
+    operation.why_not.cache_clear()
+    states = [fit(validate=False)[1]]
+    for eagerly in (True, False):
+        tf.config.run_functions_eagerly(eagerly)
+        try:
+            watch = Watch()
+            (model, state), trial = recorded(lambda: fit(watch=watch, validate=False), tmp_path / str(eagerly), EVERYTHING)
+        finally:
+            tf.config.run_functions_eagerly(False)
+        check_values(trial, model, watch)
+        assert bool(rests) is not eagerly
+        states.append(state)
+    assert states[2] == states[0]

@@ -84,7 +84,8 @@ class TensorFlow:
     def takes_operations(self, model):
         """May an operation of ours be put into the graph of the model's train function?"""
         inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-        if (model.run_eagerly or model.jit_compile or model.distribute_strategy.num_replicas_in_sync > 1
+        if (model.run_eagerly or self._tf.config.functions_run_eagerly() or model.jit_compile
+                or model.distribute_strategy.num_replicas_in_sync > 1
                 or getattr(inner, "gradient_accumulation_steps", None)):
             return False
         from ..tensorflow import operation

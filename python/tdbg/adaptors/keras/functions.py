@@ -295,7 +295,7 @@ class Watched:
         @functools.wraps(original)
         def step(*arguments):
             self._in_step = self._tracing = True
-            tap = self._tap
+            tap = self._tap if backend.place() is not None else None      # functions may be run eagerly from now on
             if tap is not None:
                 tap.retrace([t for t in backend.flatten(arguments[-1]) if backend.is_tensor(t)])
             collector = collect.Collector(session, backend, model, mode, only, tap)
