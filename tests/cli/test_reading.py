@@ -167,8 +167,14 @@ def test_doctor_does_not_take_what_lies_beside_tdbg_for_the_pythons_own(tdbg):
     home = tdbg.directory / "site-packages"         # of another environment, where the wheel is
     (home / "torch-99.0.dist-info").mkdir(parents=True)
     (home / "torch-99.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 99.0\n")
-    (home / "tdbg").symlink_to(pathlib.Path(tdbg.env["TDBG_HOME"], "tdbg"))
-    done = tdbg("doctor", "--python", sys.executable, "--json", env={"TDBG_HOME": str(home)})
+    here = pathlib.Path(tdbg.env["TDBG_HOME"])
+    (home / "tdbg" / "bin").mkdir(parents=True)
+    shutil.copy2(BINARY, home / "tdbg" / "bin" / "tdbg")        # a copy: through a link it would find where it is from
+    for part in [*(here / "tdbg").iterdir(), here / "tdbg.libs"]:
+        if part.name != "bin" and part.exists():
+            (home / part.relative_to(here)).symlink_to(part)
+    done = subprocess.run([home / "tdbg" / "bin" / "tdbg", "doctor", "--python", sys.executable, "--json"], env=tdbg.env,
+                          capture_output=True, text=True, timeout=60)
     answers = {f["what"]: f["answer"] for f in json.loads(done.stdout)}
     assert answers["python part"] == str(home) and answers["tdbg._capture"] == "loads"
     assert "torch 99.0" not in answers["frameworks"]
