@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include <mutex>
-#include <set>
+#include <vector>
 
 #include "base/local_files.h"
 #include "base/posix.h"
@@ -19,7 +19,9 @@ class LocalLock;
 // parent would keep the run locked. So children of fork() close their copy; exec closes it by CLOEXEC.
 struct LocksOfThisProcess {
   std::mutex mutex;
-  std::set<LocalLock*> locks;
+  // The child's handler must not free anything: another thread of the parent may have been inside its
+  // allocator, which not every one unlocks in the child. Clearing a vector of pointers frees nothing.
+  std::vector<LocalLock*> locks;
 };
 
 LocksOfThisProcess& Registry() {
@@ -34,11 +36,11 @@ class LocalLock : public FileLock {
         [] { Registry().mutex.lock(); }, [] { Registry().mutex.unlock(); }, [] { CloseAllInChild(); });
     (void)registered;
     const std::lock_guard guard(Registry().mutex);
-    Registry().locks.insert(this);
+    Registry().locks.push_back(this);
   }
   ~LocalLock() override {
     const std::lock_guard guard(Registry().mutex);
-    Registry().locks.erase(this);
+    std::erase(Registry().locks, this);
     // Explicitly, and not by closing alone: a child between fork and its atfork handler still has a copy.
     if (fd_.ok()) ::flock(fd_.get(), LOCK_UN);
     fd_.reset();
