@@ -166,8 +166,7 @@ struct GraphCapture::State {
 void GraphCapture::State::Record(Slot* slot, const TF_Tensor* tensor) {
   const std::lock_guard lock(mutex);
   if (run == nullptr) return;
-  const int type = tf.TensorType(tensor);
-  const DType dtype = DTypeOf(type);
+  const DType dtype = DTypeOf(tf.TensorType(tensor));
   const void* data = tf.TensorData(tensor);
   const size_t bytes = tf.TensorByteSize(tensor);
   if (dtype == DType::kInvalid) return;
@@ -178,7 +177,8 @@ void GraphCapture::State::Record(Slot* slot, const TF_Tensor* tensor) {
   std::vector<int64_t> shape(static_cast<size_t>(tf.NumDims(tensor)));
   for (size_t i = 0; i < shape.size(); ++i) shape[i] = tf.Dim(tensor, static_cast<int>(i));
   if (slot->kind == Slot::Kind::kBatch) {
-    batch = {bytes == 0 ? 0 : Fingerprint(reinterpret_cast<uintptr_t>(data), bytes), type, std::move(shape)};
+    batch = {std::nullopt, dtype, std::move(shape)};
+    if (bytes > 0) batch->fingerprint = Fingerprint(reinterpret_cast<uintptr_t>(data), bytes);
     return;
   }
   TensorSpec& spec = slot->spec;
@@ -221,8 +221,6 @@ void Compute(void* slot_pointer, TF_OpKernelContext* context) {
   tf.DeleteStatus(status);
 }
 
-void Destroy(void*) {}
-
 void SameShape(TF_ShapeInferenceContext* context, TF_Status* status) {
   TF_ShapeHandle* const handle = tf.NewShapeHandle();
   tf.ShapeInferenceContextGetInput(context, 0, handle, status);
@@ -242,7 +240,7 @@ std::string Register() {
   tf.RegisterOpDefinition(operation, status);
   if (tf.GetCode(status) == 0) {
     tf.RegisterKernelBuilder(GraphCapture::kOperation,
-                             tf.NewKernelBuilder(GraphCapture::kOperation, "CPU", Create, Compute, Destroy),
+                             tf.NewKernelBuilder(GraphCapture::kOperation, "CPU", Create, Compute, nullptr),
                              status);
   }
   std::string error = tf.GetCode(status) == 0 ? "" : tf.Message(status);
@@ -317,12 +315,15 @@ void BindGraphCapture(nb::module_* m) {
       .def("begin", &GraphCapture::Begin, "Operations put into the run's open step, until `end`.")
       .def(
           "end",
-          [](GraphCapture& capture) -> std::optional<std::tuple<uint32_t, int, std::vector<int64_t>>> {
+          [](GraphCapture& capture)
+              -> std::optional<std::tuple<std::optional<uint32_t>, std::string, std::vector<int64_t>>> {
             const auto batch = capture.End();
             if (!batch) return std::nullopt;
-            return std::tuple(batch->fingerprint, batch->dtype, batch->shape);
+            return std::tuple(batch->fingerprint, std::string(DTypeName(batch->dtype)), batch->shape);
           },
-          "(fingerprint, dtype, shape) of the step's batch, or None.");
+          "(fingerprint, name of the dtype, shape) of the step's batch, or None. The fingerprint of an empty "
+          "one "
+          "is None.");
 }
 
 }  // namespace tdbg::python

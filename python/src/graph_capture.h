@@ -23,8 +23,8 @@ namespace tdbg::python {
 
 /// What became of the tensor of a training's batch.
 struct BatchMark {
-  uint32_t fingerprint;
-  int dtype;                   ///< TensorFlow's number
+  std::optional<uint32_t> fingerprint;  ///< none: it is empty
+  DType dtype;
   std::vector<int64_t> shape;  ///< empty: of no axes
 };
 

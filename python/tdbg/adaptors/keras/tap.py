@@ -30,13 +30,8 @@ class Tap:
         self._capture.begin()
 
     def end(self):
-        """(fingerprint, NumPy's name of the dtype, shape) of the batch; None if there was none."""
-        found = self._capture.end()
-        if found is None:
-            return None
-        import tensorflow as tf
-        mark, dtype, shape = found
-        return mark if all(shape) else None, tf.dtypes.as_dtype(dtype).name, shape
+        """(fingerprint or None, NumPy's name of the dtype, shape) of the batch; None if there was none."""
+        return self._capture.end()
 
     def __contains__(self, key):
         """Is it recorded by an operation?"""
