@@ -62,8 +62,7 @@ class Guard:
             raise error
         if is_the_trainings_own(error):
             # What it cut short is lost all the same, and is no failure of ours.
-            if self._on_error:
-                self._on_error(f"{site}: cut short by the training's signal handler: {type(error).__name__}: {error}")
+            self._record(f"{site}: cut short by the training's signal handler: {type(error).__name__}: {error}")
             raise error
         self.errors += 1
         text = f"{site}: {type(error).__name__}: {error}"
@@ -72,11 +71,17 @@ class Guard:
             say(f"could not capture ({text}); training goes on")
             if os.environ.get("TDBG_TRACEBACK"):
                 traceback.print_exc()
+        self._record(text)
+        if self.errors == MAX_ERRORS and self._on_disarm:
+            say(f"{MAX_ERRORS} failures of the {self._framework} adaptor: it stops capturing; training goes on")
+            try:
+                self._on_disarm()
+            except Exception as again:
+                say(f"while it stopped: {again}")
+
+    def _record(self, text):
         try:
             if self._on_error:
                 self._on_error(text)
-            if self.errors == MAX_ERRORS and self._on_disarm:
-                say(f"{MAX_ERRORS} failures of the {self._framework} adaptor: it stops capturing; training goes on")
-                self._on_disarm()
         except Exception as again:
             say(f"while recording a failure: {again}")
