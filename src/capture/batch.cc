@@ -54,7 +54,55 @@ void EachWithMemoryAhead(size_t begin, size_t end, MemoryOf memory_of, Work work
   }
 }
 
+/// While it lives each of two vectors is the other.
+class Exchanged {
+ public:
+  Exchanged(std::vector<uint8_t>* a, std::vector<uint8_t>* b) : a_(*a), b_(*b) { a_.swap(b_); }
+  ~Exchanged() { a_.swap(b_); }
+  Exchanged(const Exchanged&) = delete;
+  Exchanged& operator=(const Exchanged&) = delete;
+
+ private:
+  std::vector<uint8_t>& a_;
+  std::vector<uint8_t>& b_;
+};
+
 }  // namespace
+
+/// The rows that a call adds. Where it does not come to its end (no memory) they are taken back: one without its
+/// statistics would be one of the first tensor's, and pieces_ point to memory that is the caller's again.
+class Recorder::Adding {
+ public:
+  Adding(Recorder* recorder, size_t rows)
+      : recorder_(*recorder),
+        rows_(rows),
+        rows_before_(recorder->rows_.size()),
+        histograms_before_(recorder->histograms_.size()) {}
+  ~Adding() {
+    if (done_) return;
+    Recorder& r = recorder_;
+    r.rows_.resize(rows_before_);
+    r.histograms_.resize(histograms_before_);
+    r.pieces_.clear();
+    r.parts_ = 0;
+    // But for the one that is counted by who catches what went wrong.
+    if (rows_ > 1)
+      r.sink_->CountLoss(format::LossCause::kAdaptorError, format::LossKind::kSummary, r.step_, rows_ - 1, 0);
+  }
+  Adding(const Adding&) = delete;
+  Adding& operator=(const Adding&) = delete;
+  void Done() {
+    recorder_.counters_.summaries += recorder_.rows_.size() - rows_before_;
+    done_ = true;
+  }
+
+ private:
+  Recorder& recorder_;
+  const size_t rows_;
+  const size_t rows_before_;
+  const size_t histograms_before_;
+  bool done_ = false;
+};
 
 void Recorder::ShareThreads(int threads) {
   const int lanes = OpenMpTeam::Available() ? std::clamp(threads, 1, kMostLanes) : 1;
@@ -80,34 +128,53 @@ void Recorder::AddHistogram(std::span<const HistogramBucket> histogram, format::
   row->histogram_bytes = static_cast<uint32_t>(bytes->size() - before);
 }
 
+void Recorder::FillOne(Id id, const TensorView& view, Place place) {
+  Adding adding(this, 1);
+  rows_.emplace_back();
+  if (Shares(view.byte_count()) && view.is_contiguous()) {
+    AddPieces(id, view, rows_.size() - 1);
+    FillShared(place);
+  } else {
+    Lane* lane = lanes_[0].get();
+    const Exchanged histograms(&lane->bytes, &histograms_);
+    FillRow(lane, id, view, place, &rows_.back());
+  }
+  adding.Done();
+  FlushRowsIfMany();
+}
+
 void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place,
                         uint64_t bytes) {
-  counters_.summaries += work_.size();
   const auto view_of = [&](size_t k) {
     const uint32_t i = work_[k];
     const Tensor& t = tensors_[ids[i]];
     return TensorView{data[i], t.dtype, {&t.elements, 1}, {}};
   };
   if (Shares(bytes)) {
+    Adding adding(this, work_.size());
     const size_t first = rows_.size();
     rows_.resize(first + work_.size());
     for (size_t k = 0; k < work_.size(); ++k) AddPieces(ids[work_[k]], view_of(k), first + k);
     FillShared(place);
+    adding.Done();
     FlushRowsIfMany();
     return;
   }
   const stats::FloatingPointMode once(true);
   Lane* lane = lanes_[0].get();
   for (size_t begin = 0; begin < work_.size();) {
+    Adding adding(this, work_.size() - begin);
     const size_t first = rows_.size();
     const size_t room = first < kFlushRowsAt ? kFlushRowsAt - first : kFlushRowsAt;
     const size_t end = std::min(begin + room, work_.size());
     rows_.resize(first + (end - begin));
-    lane->bytes.swap(histograms_);
-    EachWithMemoryAhead(
-        begin, end, [&](size_t k) { return std::pair(data[work_[k]], tensors_[ids[work_[k]]].bytes); },
-        [&](size_t k) { FillRow(lane, ids[work_[k]], view_of(k), place, &rows_[first + (k - begin)]); });
-    lane->bytes.swap(histograms_);
+    {
+      const Exchanged histograms(&lane->bytes, &histograms_);
+      EachWithMemoryAhead(
+          begin, end, [&](size_t k) { return std::pair(data[work_[k]], tensors_[ids[work_[k]]].bytes); },
+          [&](size_t k) { FillRow(lane, ids[work_[k]], view_of(k), place, &rows_[first + (k - begin)]); });
+    }
+    adding.Done();
     begin = end;
     FlushRowsIfMany();
   }

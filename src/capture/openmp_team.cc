@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <exception>
 
 namespace tdbg::capture {
 namespace {
@@ -23,7 +24,22 @@ struct Call {
   const std::function<void(int)>* work;
   int lanes;
   std::atomic<int> next{0};
+  std::atomic_flag failed = ATOMIC_FLAG_INIT;
+  std::exception_ptr error = nullptr;  // written by who set `failed`
 };
+
+/// An exception that left a thread of the team would end the process.
+void Work(void* data) {
+  auto* const call = static_cast<Call*>(data);
+  // Lanes are handed out, not taken from omp_get_thread_num: the team's size is the runtime's decision.
+  const int lane = call->next.fetch_add(1, std::memory_order_relaxed);
+  if (lane >= call->lanes) return;
+  try {
+    (*call->work)(lane);
+  } catch (...) {
+    if (!call->failed.test_and_set()) call->error = std::current_exception();
+  }
+}
 
 }  // namespace
 
@@ -36,12 +52,8 @@ void OpenMpTeam::Run(int lanes, const std::function<void(int)>& work) {
     return;
   }
   Call call{&work, lanes};
-  const auto function = [](void* data) {
-    auto* c = static_cast<Call*>(data);
-    // Lanes are handed out, not taken from omp_get_thread_num: the team's size is the runtime's decision.
-    if (const int lane = c->next.fetch_add(1, std::memory_order_relaxed); lane < c->lanes) (*c->work)(lane);
-  };
-  parallel(function, &call, static_cast<unsigned>(lanes), 0);
+  parallel(Work, &call, static_cast<unsigned>(lanes), 0);
+  if (call.error != nullptr) std::rethrow_exception(call.error);
 }
 
 }  // namespace tdbg::capture

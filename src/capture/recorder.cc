@@ -101,18 +101,7 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
   const Place place = Settle(place_given);
   if (WantsSummary(id, view.dtype)) {
     Announce(&tensors_[id]);
-    ++counters_.summaries;
-    rows_.emplace_back();
-    if (Shares(view.byte_count()) && view.is_contiguous()) {
-      AddPieces(id, view, rows_.size() - 1);
-      FillShared(place);
-    } else {
-      Lane* lane = lanes_[0].get();
-      lane->bytes.swap(histograms_);
-      FillRow(lane, id, view, place, &rows_.back());
-      lane->bytes.swap(histograms_);
-    }
-    FlushRowsIfMany();
+    FillOne(id, view, place);
   }
   if (unit_statistics_ != nullptr) Derive(id, view, place);
   if (RawDue(tensors_[id])) {

@@ -118,6 +118,7 @@ class Recorder {
   };
   static_assert(sizeof(Tensor) <= 64);
   struct Lane;  // what one thread needs to make rows
+  class Adding;
   struct PendingRaw;
   /// What one thread of several takes at once: a tensor, or a part of a large one.
   struct Piece {
@@ -153,6 +154,7 @@ class Recorder {
   void FillRow(Lane* lane, Id id, const TensorView& view, Place place, format::SummaryRow* row) const;
   static void AddHistogram(std::span<const HistogramBucket> histogram, format::SummaryRow* row,
                            std::vector<uint8_t>* bytes);
+  void FillOne(Id id, const TensorView& view, Place place);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
   bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
   /// \pre The view is contiguous.

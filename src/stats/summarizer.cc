@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -94,6 +95,7 @@ struct Summarizer::Scratch {
   alignas(64) double as_double[kChunk];
   alignas(64) std::byte gathered[kChunk * 8];
   Histogram spilled;
+  bool in_use = false;
 };
 
 namespace {
@@ -443,6 +445,11 @@ Status Summarizer::Summarize(const TensorView& x, Summary* summary, Histogram* h
   if (histogram != nullptr) histogram->clear();
   if (x.element_count() == 0) return OkStatus();
 
+  // There was no memory for the histogram of an earlier tensor: what the counters hold is not this one's.
+  if (std::exchange(scratch_->in_use, true)) {
+    std::destroy_at(scratch_.get());
+    std::construct_at(scratch_.get())->in_use = true;
+  }
   UnorderedWalk walk;
   if (x.strides.empty()) {  // most tensors, and of small ones the walk would be a good part
     walk.data = static_cast<const std::byte*>(x.data);
@@ -477,6 +484,7 @@ Status Summarizer::Summarize(const TensorView& x, Summary* summary, Histogram* h
   Pass<Scratch> pass(scratch_.get(), histogram != nullptr, elements, 1.0);
   run(&pass);
   if (histogram != nullptr) pass.TakeHistogram(times, histogram);
+  scratch_->in_use = false;
   const double abs_max = pass.totals().abs_max;
   if (x.dtype == DType::kFloat64 && abs_max != 0 && (abs_max > 0x1p240 || abs_max < 0x1p-240)) {
     // Fourth powers of these leave the range of a double; in a unit near their own they do not.
