@@ -78,6 +78,12 @@ struct Place {
   StepPoint point = StepPoint::kNone;
 };
 
+/// What somebody asks of a running job: `tdbg stop`, `tdbg capture`, a rule with the action `stop`.
+struct Request {
+  std::string action;  ///< "stop", "capture" (what is to be captured is arranged already), "checkpoint"
+  std::string json;    ///< all of it: docs/format.md, "The control file"
+};
+
 /// A run open for writing by one worker.
 ///
 /// Never fails into training: after Open, whatever goes wrong is counted, reported once on stderr and in the
@@ -147,9 +153,9 @@ class Run {
   /// Says goodbye: seals everything. `reason`: completed, exception, signal, stopped, closed.
   void End(std::string_view reason, std::string_view message = {});
 
-  /// A request from the control file that is due at this step, if any (stop, capture). Costs one load when
-  /// there is none.
-  std::optional<std::string> TakeRequest();
+  /// The next request that is due at this step, if any. To be asked for after EndStep; the loop that is asked to
+  /// stop ends the run with reason "stopped". Costs one load when there is none.
+  std::optional<Request> TakeRequest();
   /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported",
   /// "device_late".
   void CountLoss(std::string_view cause, uint64_t tensors, std::string_view detail);

@@ -413,7 +413,14 @@ NB_MODULE(_capture, m) {
             r.End(reason, message);
           },
           "reason"_a, "message"_a = "")
-      .def("take_request", &Run::TakeRequest)
+      .def(
+          "take_request",
+          [](Run& r) -> std::optional<std::string> {
+            auto request = r.TakeRequest();
+            if (!request) return std::nullopt;
+            return std::move(request->json);
+          },
+          "The next request that is due at this step, as JSON (docs/format.md, the control file), or None.")
       .def(
           "count_loss",
           [](Run& r, const std::string& cause, uint64_t tensors, const std::string& detail) {

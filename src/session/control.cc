@@ -1,7 +1,9 @@
 #include "session/control.h"
 
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 
 namespace tdbg::session {
 namespace {
@@ -16,14 +18,22 @@ int64_t IntegerOr(const nlohmann::json& object, const char* key, int64_t otherwi
 
 Result<std::unique_ptr<Control>> Control::Open(base::FileSystem& files, std::string path, int64_t attempt) {
   std::unique_ptr<Control> control(new Control(files, std::move(path), attempt));
-  TDBG_ASSIGN_OR_RETURN(control->mapping_, base::ReadOnlyMapping::Open(control->path_));
-  const auto page = control->mapping_->bytes();
-  if (page.size() < format::kControlPageBytes ||
+  TDBG_ASSIGN_OR_RETURN(control->file_, files.OpenReadable(control->path_));
+  std::array<std::byte, format::kControlPageBytes> page;
+  TDBG_ASSIGN_OR_RETURN(const size_t read, control->file_->ReadAt(0, page));
+  if (read < page.size() ||
       std::memcmp(page.data(), format::kControlMagic, sizeof(format::kControlMagic)) != 0) {
     return DataLoss("not a control file: " + control->path_);
   }
   control->ReadNew(/*only_of_this_attempt=*/true);
   return control;
+}
+
+uint64_t Control::Generation() const {
+  uint64_t generation;
+  const auto read =
+      file_->ReadAt(format::kControlGenerationOffset, std::as_writable_bytes(std::span(&generation, 1)));
+  return read.ok() && *read == sizeof generation ? generation : seen_generation_;
 }
 
 void Control::ReadNew(bool only_of_this_attempt) {

@@ -309,8 +309,8 @@ void Run::End(std::string_view reason, std::string_view message) {
   });
 }
 
-std::optional<std::string> Run::TakeRequest() {
-  return impl_->Locked(std::optional<std::string>(), [&]() -> std::optional<std::string> {
+std::optional<Request> Run::TakeRequest() {
+  return impl_->Locked(std::optional<Request>(), [&]() -> std::optional<Request> {
     if (impl_->control == nullptr) return std::nullopt;
     const int64_t step = impl_->recorder.global_step();
     while (auto request = impl_->control->Take(step)) {
@@ -320,7 +320,7 @@ std::optional<std::string> Run::TakeRequest() {
       if (request->action == "capture") ack["tensors"] = impl_->CaptureMore(request->json);
       impl_->writer->AppendAck(step, ack.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
       impl_->recorder.ForceCommit();
-      if (!refused) return request->json;
+      if (!refused) return Request{request->action, request->json};
     }
     return std::nullopt;
   });

@@ -249,7 +249,8 @@ TEST_F(RunTest, ARequestIsTakenOnceByTheAttemptItIsFor) {
     Request(R"({"id":"a","action":"stop","by":"user"})");
     const auto request = run->TakeRequest();
     ASSERT_TRUE(request);
-    EXPECT_EQ(nlohmann::json::parse(*request)["by"], "user");
+    EXPECT_EQ(request->action, "stop");
+    EXPECT_EQ(nlohmann::json::parse(request->json)["by"], "user");
     EXPECT_FALSE(run->TakeRequest());
     Request(R"({"id":"b","action":"capture","at_step":2})");
     EXPECT_FALSE(run->TakeRequest()) << "step 0 is not 2";
@@ -259,6 +260,16 @@ TEST_F(RunTest, ARequestIsTakenOnceByTheAttemptItIsFor) {
   }
   Request(R"({"id":"c","action":"stop"})");
   EXPECT_FALSE(Open()->TakeRequest()) << "asked of a process that is gone";
+}
+
+TEST_F(RunTest, AControlFileThatIsCutOffAsksForNothing) {
+  auto run = Open();
+  Step(run.get());
+  ASSERT_EQ(::truncate((directory_ + "/control").c_str(), 0), 0);
+  EXPECT_FALSE(run->TakeRequest());
+  Step(run.get());
+  EXPECT_FALSE(run->TakeRequest());
+  EXPECT_TRUE(run->losses().empty());
 }
 
 TEST_F(RunTest, APlanMayForbidToStop) {

@@ -47,6 +47,16 @@ def test_the_run_says_what_the_program_printed(program, tmp_path):
     assert run.tensor("context/lr/SGD/0").scalar(3) == 0.05
 
 
+def test_under_tdbg_run_it_records_there(program, tmp_path):
+    tdbg_program = os.environ.get("TDBG_BIN", str(BUILD / "tdbg"))
+    done = subprocess.run([tdbg_program, "run", "--dir", "r", "--rule", "exploding_tensor", "--", str(program)], cwd=tmp_path,
+                          capture_output=True, text=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0 and "ExplodingTensor  NoIssuesFound" in done.stderr, done.stderr
+    names = tdbg.open(str(tmp_path / "r")).tensor_names()
+    assert {"Sequential_0.weight", "gradient/Sequential_2.bias", "MSELoss_output_0"} <= set(names)
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
+
+
 def test_no_python_is_loaded(program):
     loaded = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
     assert "libtorch" in loaded and "libpython" not in loaded and "torch_python" not in loaded

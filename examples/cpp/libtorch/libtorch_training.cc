@@ -1,5 +1,6 @@
 // A training of libtorch's with tdbg in it: no Python in the process.
 //
+//   tdbg run --rule exploding_tensor -- libtorch_training
 //   libtorch_training [RUN_DIRECTORY]
 //
 // A small network learns a linear map; weights, gradients and the loss are recorded at every step under the
@@ -10,7 +11,7 @@
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <filesystem>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -100,6 +101,7 @@ class Watched {
   std::vector<Row> rows_;
 };
 
+/// \param directory  empty: that of `tdbg run`.
 int Train(const std::string& directory) {
   auto opened = Run::Open({.directory = directory, .adaptor = "libtorch " TORCH_VERSION});
   if (!opened.ok()) {
@@ -116,7 +118,8 @@ int Train(const std::string& directory) {
   const Watched watched(run.get(), "Sequential", *net);
   const Run::Id loss_id = run->Define({.name = "MSELoss_output_0", .kind = "loss", .dtype = DType::kFloat32});
   const Run::Id rate_id = run->DefineScalar("context/lr/SGD/0");
-  for (int step = 0; step < 200; ++step) {
+  bool asked_to_stop = false;
+  for (int step = 0; step < 200 && !asked_to_stop; ++step) {
     const torch::Tensor x = torch::randn({64, 10});
     const bool due = run->BeginStep(ModeKey::kTrain);
     optimizer.zero_grad();
@@ -134,6 +137,7 @@ int Train(const std::string& directory) {
     }
     optimizer.step();
     run->EndStep();
+    while (const auto request = run->TakeRequest()) asked_to_stop |= request->action == "stop";
 
     if (step % 50 == 49) {
       const torch::NoGradGuard no_gradients;
@@ -146,14 +150,13 @@ int Train(const std::string& directory) {
   }
   run->BeginEnd();  // the final weights
   watched.PutWeights();
-  run->End("completed");
+  run->End(asked_to_stop ? "stopped" : "completed");
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string directory = argc > 1 ? argv[1] : "tdbg-runs/libtorch-training";
-  std::filesystem::remove_all(directory);
-  return Train(directory);
+  const bool under_tdbg = std::getenv("TDBG_RUN") != nullptr;
+  return Train(argc > 1 ? argv[1] : under_tdbg ? "" : "tdbg-runs/libtorch-training");
 }
