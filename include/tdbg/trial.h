@@ -291,8 +291,8 @@ class Trial {
                                    std::string_view worker = {}) const;
   /// Ids of the derived statistics that the run keeps of the tensor, sorted.
   Result<std::vector<std::string>> statistics(std::string_view name) const;
-  /// What was recorded when the run ended, outside steps() (final weights), by the latest attempt that has
-  /// it.
+  /// What was recorded when the run ended, outside steps() (final weights, what the script recorded after its
+  /// last step), by the latest attempt that has it. Of a scalar: float64, of no axes.
   Result<TensorValue> final_value(std::string_view name, std::string_view worker = {}) const;
   Result<Summary> final_summary(std::string_view name, std::string_view worker = {}) const;
   /// The number of a scalar, of a one-element tensor, or of a scalar's context series.

@@ -44,6 +44,21 @@ Json SummaryJson(const Summary& s) {
           {"mean_abs", JsonOf(s.mean_abs())}};
 }
 
+std::vector<std::string> SummaryCells(std::string step, std::string mode, const Summary& s) {
+  return {std::move(step),
+          std::move(mode),
+          std::to_string(s.count),
+          std::to_string(s.nan_count),
+          std::to_string(s.pos_inf_count + s.neg_inf_count),
+          std::to_string(s.zero_count),
+          Number(s.mean),
+          Number(std::sqrt(s.variance)),
+          Number(s.min),
+          Number(s.max),
+          Number(s.mean_abs()),
+          Number(s.l2)};
+}
+
 class ShowCommand : public Command {
  public:
   std::string name() const override { return "show"; }
@@ -120,7 +135,12 @@ void ShowCommand::PrintSeries(const Terminal& terminal, std::string_view what,
 }
 
 Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) const {
-  TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, StepsOf(trial, info, StepKind::kAny));
+  // Final weights, and what a script recorded after its last step.
+  const Result<Summary> at_end = steps_.empty() ? trial.final_summary(info.name, worker_)
+                                                : Result<Summary>(NotFound("the end is no step"));
+  auto found = StepsOf(trial, info, StepKind::kAny);
+  if (!found.ok() && !(at_end.ok() && found.status().code() == Code::kNotFound)) return found.status();
+  const std::vector<int64_t> steps = found.ok() ? *std::move(found) : std::vector<int64_t>();
   const Terminal terminal = Terminal::Of(STDOUT_FILENO);
   Table table({"STEP", "MODE", "COUNT", "NAN", "INF", "ZERO", "MEAN", "STD", "MIN", "MAX", "MEAN_ABS", "L2"});
   for (size_t column = 2; column < 12; ++column) table.AlignRight(column);
@@ -175,14 +195,22 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
     entry.update(SummaryJson(s));
     list.push_back(std::move(entry));
     if (!shown) continue;
-    table.Add({std::to_string(step), mode, std::to_string(s.count), std::to_string(s.nan_count),
-               std::to_string(s.pos_inf_count + s.neg_inf_count), std::to_string(s.zero_count),
-               Number(s.mean), Number(std::sqrt(s.variance)), Number(s.min), Number(s.max),
-               Number(s.mean_abs()), Number(s.l2)});
+    table.Add(SummaryCells(std::to_string(step), mode, s));
+  }
+  Json final_json;
+  if (at_end.ok() && (as_scalar || (picture.empty() && at_end->count == 1))) {
+    as_scalar = true;
+    final_json = {{"value", JsonOf(at_end->mean)}};
+    scalars.Add({"end", "-", Number(at_end->mean)});
+  } else if (at_end.ok()) {
+    final_json = SummaryJson(*at_end);
+    table.Add(SummaryCells("end", "-", *at_end));
   }
   if (json_) {
-    PrintJson(
-        {{"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"shape", info.shape}, {"steps", list}});
+    Json document = {
+        {"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"shape", info.shape}, {"steps", list}};
+    if (at_end.ok()) document["end"] = final_json;
+    PrintJson(document);
     return kExitOk;
   }
   PrintHead(info, terminal);
@@ -190,7 +218,7 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
     Print("{}", reductions.Format(terminal));
     return kExitOk;
   }
-  if (picture.empty()) {
+  if (picture.empty() && !at_end.ok()) {
     Tell("tdbg: only raw values are kept of it; add --raw to see them\n");
     return kExitOk;
   }

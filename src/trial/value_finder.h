@@ -155,6 +155,16 @@ class ValueFinder {
     return best;
   }
 
+  std::optional<double> FinalScalarOf(const WorkerSlot& slot) const {
+    std::optional<double> best;
+    for (const format::TensorId id : slot.IdsOf(tensor_)) {
+      for (const auto& point : slot.reader->ScalarsOf(id)) {
+        if (point.sub.point == Point::kEnd) best = point.value;
+      }
+    }
+    return best;
+  }
+
   /// The only element of the row's tensor, as a tensor.
   static std::optional<TensorValue> Element(const FoundRow& row) {
     if (row.Damaged() != 0 || row.Unknown() != 0) return std::nullopt;

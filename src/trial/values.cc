@@ -152,6 +152,8 @@ Result<TensorValue> Trial::final_value(std::string_view name, std::string_view w
       if (const auto row = finder.FinalRowOf(*slot)) {
         if (auto element = ValueFinder::Element(*row)) return std::move(*element);
       }
+      if (const auto scalar = finder.FinalScalarOf(*slot))
+        return ElementValue(*scalar, DType::kFloat64, {});
     }
   }
   return NotFound("no value of '" + finder.info().name + "' was recorded at the run's end");
@@ -243,6 +245,8 @@ Result<Summary> Trial::final_summary(std::string_view name, std::string_view wor
         TDBG_ASSIGN_OR_RETURN(const TensorValue value, slot->ReadRaw(*ref));
         return SummaryOf(value);
       }
+      if (const auto scalar = finder.FinalScalarOf(*slot))
+        return SummaryOf(ElementValue(*scalar, DType::kFloat64, {}));
     }
   }
   return NotFound("nothing of '" + finder.info().name + "' was recorded at the run's end");

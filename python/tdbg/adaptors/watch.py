@@ -33,16 +33,33 @@ class Watch:
         self.plan = {}
         self.guard = Guard(framework, self._adaptor_error, self.disarm)
         self.patches = Patches()
-        self._thread = None         # that opened the run
+        self.trained = True         # a training, as opposed to an evaluation, was seen in the thread that has the run
+        self._thread = None         # that opened the run, or took it over
+        self._opening = threading.RLock()
         self._ended = False         # or not ours to end
 
     @property
     def listening(self):
         return self.state is not OFF
 
-    def elsewhere(self):
-        """Are we in another thread than the training?"""
-        return self._thread is not None and threading.get_ident() != self._thread
+    def elsewhere(self, trains=False):
+        """Are we in another thread than the training? It moves to this one where its own is over and, with `trains`
+        (this is one that trains), where its own only evaluated."""
+        return self._thread is not None and threading.get_ident() != self._thread and not self._moves_here(trains)
+
+    def _moves_here(self, trains):
+        with self._opening:
+            if self._thread in sys._current_frames() and (self.trained or not trains):
+                return False
+            self._thread = threading.get_ident()
+            return True
+
+    def trains_elsewhere(self):
+        """As `elsewhere`, of a step that trains: one that is not seen is counted."""
+        if not self.elsewhere(trains=True):
+            return False
+        self.lost("unsupported", 1, "steps of a training in another thread than the one that is recorded")
+        return True
 
     def lost(self, cause, tensors, detail):
         if self.run is not None:
@@ -63,13 +80,15 @@ class Watch:
     def ensure_open(self):
         """Opens the run, at the first training event; False where there is none, or none any more."""
         if self.run is None and self.state is ARMED and self.may_open():
-            try:
-                self._open()
-            except Exception as error:
-                self.disarm()
-                if self.guard.strict or is_the_trainings_own(error):
-                    raise
-                say(f"nothing is captured: {error}; training goes on")
+            with self._opening:             # of several threads that begin at once one is the training
+                if self.run is None and self.state is ARMED:
+                    try:
+                        self._open()
+                    except Exception as error:
+                        self.disarm()
+                        if self.guard.strict or is_the_trainings_own(error):
+                            raise
+                        say(f"nothing is captured: {error}; training goes on")
         return self.state is OPEN
 
     def _open(self):
@@ -104,6 +123,7 @@ class Watch:
 
     def forked(self):
         """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
+        self._opening = threading.RLock()           # a thread that is not in the child may have held it
         if self.run is not None:
             if not self._ended:
                 self._ended = True

@@ -41,7 +41,7 @@ class RecordingRun:
         self.is_due = due or (lambda mode, step: True)
         self.copy = copy
         self.specs, self.ids, self.series = [], {}, []
-        self.steps, self.open, self.end_values = [], None, None
+        self.steps, self.open, self.end_values, self.end_scalars = [], None, None, {}
         self.modes = {1: -1, 2: -1, 3: -1, 4: -1}
         self.contexts, self.lost, self.requests = {}, [], []
         self.ended = self.abandoned = None
@@ -134,9 +134,10 @@ class RecordingRun:
             self.open.summaries[self.specs[ident]["name"], sub, point] = row.copy()
 
     def put_scalars(self, ids, values, sub=0):
-        assert self.open is not None, "scalars outside a step"
+        assert self.open is not None or self.end_values is not None, "scalars outside a step"
+        target = self.end_scalars if self.open is None else self.open.scalars
         for ident, value in zip(ids, values):
-            self.open.scalars[self.series[ident - 1_000_000], sub] = float(value)
+            target[self.series[ident - 1_000_000], sub] = float(value)
 
     def put_context(self, topic, text):
         self.contexts.setdefault(topic, []).append((self.global_step, json.loads(text)))

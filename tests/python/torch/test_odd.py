@@ -182,23 +182,6 @@ def test_run_that_cannot_be_opened_is_said_once(capsys):
     assert capsys.readouterr().err.count("no room") == 1
 
 
-def test_other_threads_are_left_alone(watch):
-    import threading
-    session = watch()
-    model = nn.Linear(4, 3)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    one_step(model, optimizer, torch.ones(2, 4))
-    other = nn.Linear(4, 3)
-
-    def elsewhere():
-        one_step(other, torch.optim.SGD(other.parameters(), lr=0.1), torch.ones(2, 4))
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-    assert len(session.made[0].steps) == 1
-
-
 def test_no_optimizer_no_run(watch):
     session = watch()
     model = nn.Linear(4, 3)

@@ -17,6 +17,7 @@ from ..guard import say
 from ..patches import Patches
 from ..ranks import of_tensorflow
 from ..requests import obey
+from ..waiting import Waiting
 from ..watch import OFF, OPEN, Watch
 from . import backends, collect, patching
 from .loops import Loops
@@ -25,7 +26,6 @@ from .values import Values
 
 #: Final weights are recorded of models that are gone by then, too, if their variables are not larger than this.
 KEPT_BYTES = 64 << 20
-WAITING = 64
 #: How often the live objects are searched for models.
 SEARCHES = 20
 
@@ -47,7 +47,7 @@ class Session(Watch):
         self._only = []                # the models that the script named
         self._trained = []             # (reference, strong reference or None) of models whose weights are recorded at the end
         self._mode = None              # of the open step
-        self._waiting = []             # values recorded by the script while no step was open
+        self._waiting = Waiting(self.lost)
         self._topics = {}
         self._said = set()
         self._more_until = 0
@@ -176,9 +176,7 @@ class Session(Watch):
     def close_step(self, skipped=False):
         if self._mode is None:
             return
-        waiting, self._waiting = self._waiting, []
-        for put in waiting:
-            put()
+        self._waiting.write()
         self._mode = None
         self.values.flush()
         for listener in self.on_step_end:
@@ -246,18 +244,17 @@ class Session(Watch):
         self._soon(lambda: self.values.number("scalar/" + name, number, collection))
 
     def _soon(self, put):
-        if self._mode is not None:
-            put()
-        elif len(self._waiting) < WAITING:
-            self._waiting.append(put)
+        put() if self._mode is not None else self._waiting.add(put)
 
     # The end ------------------------------------------------------------------------------------------------------
 
     def _last_words(self):
         self.loops.close()
         self.close_step()
-        if self._record_end:
+        if self._record_end or self._waiting.puts:
             self.run.begin_end()
+            self._waiting.write()
+        if self._record_end:
             final = {}                  # a model's variables are those of the models inside it, too
             for reference, kept in self._trained:
                 model = reference()

@@ -22,12 +22,13 @@ from ..forecast import Forecast
 from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
+from ..waiting import Waiting
 from ..watch import ARMED, OFF, OPEN, Watch
 from . import arrays
 from .blocks import NOT_WANTED, BlockTensors, Names, block_kind, is_loss, tree
 from .context import Context
 from .graphs import Graphs
-from .losses import MAX_PENDING, Losses
+from .losses import Losses
 from .trainers import Trainers
 
 
@@ -62,7 +63,7 @@ class Session(Watch):
         self._steps_closed = 0
         self._more_until = 0                         # somebody asked for more detail, up to this step
         self._own_ids = {}                           # of tensors that the script records
-        self._soon = []                              # values recorded by the script while no step was open
+        self.waiting = Waiting(self.lost)
         self._later = []                             # (ready, put, arguments) of the last step, which the engine copies
         self._unsealed = None                        # of that step, closed by now: was it skipped?
 
@@ -390,9 +391,7 @@ class Session(Watch):
         except arrays.TrainingError as error:        # nothing may come out of a clock
             self._late = error.error
         due = self.run.begin_step(mode)
-        waiting, self._soon = self._soon, []
-        for put in waiting:
-            put()
+        self.waiting.write()
         return due
 
     def _end(self, mode, skipped):
@@ -465,10 +464,7 @@ class Session(Watch):
 
     def soon(self, put):
         """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
-        if self.clock.mode is not None:
-            put()
-        elif len(self._soon) < MAX_PENDING:
-            self._soon.append(put)
+        put() if self.clock.mode is not None else self.waiting.add(put)
 
     # The end ------------------------------------------------------------------------------------------------
 
@@ -485,8 +481,11 @@ class Session(Watch):
         else:
             self.close_forward()
         self.settle()
-        if self.plan.get("record_end", True):
+        record_end = self.plan.get("record_end", True)
+        if record_end or self.waiting.puts:
             self.run.begin_end()
+            self.waiting.write()
+        if record_end:
             for entry in self.trainers.with_tensors():
                 entry.capture_weights()
 

@@ -293,7 +293,10 @@ class Final:
     """The run's port when training is over: waiting for the device costs nobody anything any more."""
 
     def __init__(self, run):
-        self.put_many, self.put_ptr = run.put_many, run.put_ptr
+        self.put_many, self.put_ptr, self.put_scalars = run.put_many, run.put_ptr, run.put_scalars
+
+    def put_device_scalar(self, ident, tensor, sub=0):
+        self.put_scalars([ident], [tensor.item()], sub)
 
     def put_device(self, ids, tensors, sub=0, point=0):
         for ident, tensor in zip(ids, tensors):

@@ -78,7 +78,7 @@ class Optimizers:
         return entry.steps if entry is not None else 0
 
     def pre(self, optimizer, args, kwargs):
-        if not self.session.listening or self.session.elsewhere():
+        if not self.session.listening or self.session.trains_elsewhere():
             return None
         try:
             return self._before_step(optimizer, args, kwargs)

@@ -13,6 +13,7 @@ from ..forecast import Forecast
 from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
+from ..waiting import Waiting
 from ..watch import OFF, OPEN, Watch
 from . import losses as _losses
 from . import scaler as _scaler
@@ -31,7 +32,7 @@ class Session(Watch):
     """:param open_run, options: a Watch's
     :param explicit: only optimizers of the models handed over by `add_model` are watched.
     :param force_lane: host tensors take the device lane (tests).
-    Threads: events of other threads than the one that opened the run are ignored.
+    Threads: one of them trains; events of the others are ignored, their optimizers' steps counted as lost.
     """
 
     accepts = torch.nn.Module, "a torch.nn.Module"
@@ -39,6 +40,7 @@ class Session(Watch):
     def __init__(self, open_run, options=None, explicit=False, force_lane=False):
         super().__init__("torch", open_run, options)
         self.explicit, self.force_lane = explicit, force_lane
+        self.trained = False
         self.port = None               # the run, or the lane in front of it
         self.names = Names()
         self.entries = Entries(self)
@@ -60,7 +62,7 @@ class Session(Watch):
         self._steps_closed = 0
         self._more_until = 0           # somebody asked for more detail, up to this step
         self._own_ids = {}             # of tensors that the script records
-        self._soon = []                # values recorded by the script while no step was open
+        self.waiting = Waiting(self.lost)
         self.state_wanted = False
         self._handles = []
 
@@ -170,10 +172,7 @@ class Session(Watch):
 
     def soon(self, put):
         """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
-        if self.clock.mode is not None:
-            put()
-        elif len(self._soon) < _losses.MAX_PENDING:
-            self._soon.append(put)
+        put() if self.clock.mode is not None else self.waiting.add(put)
 
     def record_value(self, name, tensor, collection):
         value = torch.as_tensor(tensor).detach()
@@ -223,10 +222,10 @@ class Session(Watch):
         if self.needs_device_lane and self.port is self.run:
             self.port = Lane(self.run, self.plan, self._sizes, self._derived)
         due = self.port.begin_step(mode)
-        if self._soon:
-            waiting, self._soon = self._soon, []
-            for put in waiting:
-                put()
+        if mode == TRAIN:
+            self.trained = True
+        if self.waiting.puts:
+            self.waiting.write()
         return due
 
     def _end(self, mode, skipped):
@@ -275,7 +274,7 @@ class Session(Watch):
     # Events: forward and backward ---------------------------------------------------------------------------
 
     def forward_begins(self, module, args, kwargs):
-        if not self.ensure_open() or self.elsewhere():
+        if not self.ensure_open() or self.elsewhere(trains=module.training and torch.is_grad_enabled()):
             return
         if self.forward is not None:
             self.forward.begins(module, args, kwargs)
@@ -307,7 +306,7 @@ class Session(Watch):
         self.modules.unsettle()
         if not self.listening or _losses.in_backward() != -1 or not self.optimizers.entries or not self.ensure_open():
             return
-        if self.elsewhere():
+        if self.elsewhere(trains=True):
             return
         if self.forward is not None:
             self.losses.backward(tensors)
@@ -350,8 +349,11 @@ class Session(Watch):
         if self.port is not self.run:
             self.port.drain(wait=True)
             self.port = Final(self.run)
-        if self.plan.get("record_end", True):
+        record_end = self.plan.get("record_end", True)
+        if record_end or self.waiting.puts:
             self.run.begin_end()
+            self.waiting.write()
+        if record_end:
             for entry in self.optimizers.with_tensors():
                 entry.capture_weights()
 

@@ -1,0 +1,23 @@
+"""Values that the script records while no step is open. They belong to the next one; after the last, to the end of the run."""
+
+MOST = 4096
+
+
+class Waiting:
+    """:param lost: called with a cause, a number of tensors and a sentence"""
+
+    def __init__(self, lost):
+        self.puts = []
+        self._lost = lost
+
+    def add(self, put):
+        """`put()` writes the value, which must stay as it is until then."""
+        if len(self.puts) < MOST:
+            self.puts.append(put)
+        else:
+            self._lost("unsupported", 1, f"more than {MOST} values were recorded by the script while no step came")
+
+    def write(self):
+        puts, self.puts = self.puts, []
+        for put in puts:
+            put()
