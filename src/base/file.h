@@ -18,6 +18,10 @@ namespace tdbg::base {
 class FileLock {
  public:
   virtual ~FileLock() = default;
+  /// Whether the path that was locked still leads to this file. It does not once its directory was removed or
+  /// moved away, and then what lies beside that path is nobody's, or somebody else's. One stat.
+  /// \error kNotFound  it does not; others: it cannot be told. \threadsafety Any thread.
+  virtual Status CheckInPlace() const = 0;
 };
 
 /// Writable, shared mapping of a whole pre-allocated file. Writes to it never fail and never signal,

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include <mutex>
@@ -31,7 +32,9 @@ LocksOfThisProcess& Registry() {
 
 class LocalLock : public FileLock {
  public:
-  explicit LocalLock(UniqueFd fd) : fd_(std::move(fd)) {
+  LocalLock(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {
+    // While the file is open no other gets its number.
+    (void)::fstat(fd_.get(), &locked_);
     static const int registered = pthread_atfork(
         [] { Registry().mutex.lock(); }, [] { Registry().mutex.unlock(); }, [] { CloseAllInChild(); });
     (void)registered;
@@ -46,6 +49,13 @@ class LocalLock : public FileLock {
     fd_.reset();
   }
 
+  Status CheckInPlace() const override {
+    struct stat there;
+    if (::stat(path_.c_str(), &there) != 0) return PathError(errno, "cannot find the lock file", path_);
+    if (there.st_dev == locked_.st_dev && there.st_ino == locked_.st_ino) return OkStatus();
+    return NotFound("the directory was removed, and another one lies in its place: " + path_);
+  }
+
  private:
   static void CloseAllInChild() {
     for (LocalLock* lock : Registry().locks) lock->fd_.reset();  // close does not unlock the parent's
@@ -53,6 +63,8 @@ class LocalLock : public FileLock {
     Registry().mutex.unlock();
   }
   UniqueFd fd_;  // guarded by the registry's mutex once constructed
+  const std::string path_;
+  struct stat locked_{};  // constant
 };
 
 }  // namespace
@@ -68,7 +80,7 @@ Result<std::unique_ptr<FileLock>> LockLocal(const std::string& path) {
     const timespec two_millis{0, 2'000'000};
     ::nanosleep(&two_millis, nullptr);
   }
-  return std::unique_ptr<FileLock>(new LocalLock(std::move(fd)));
+  return std::unique_ptr<FileLock>(new LocalLock(std::move(fd), path));
 }
 
 bool IsLockedLocal(const std::string& path) {

@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -269,6 +270,22 @@ TEST_F(FileTest, LockIsExclusiveUntilDestroyed) {
   }
   EXPECT_FALSE(files_.IsLocked(path));
   TDBG_EXPECT_OK(files_.Lock(path));
+}
+
+TEST_F(FileTest, ALockIsInPlaceWhileItsPathLeadsToIt) {
+  const std::string directory = scratch_ / "run", path = directory + "/lock";
+  TDBG_EXPECT_OK(files_.CreateDirectories(directory));
+  auto lock = files_.Lock(path);
+  TDBG_ASSERT_OK(lock);
+  TDBG_EXPECT_OK((*lock)->CheckInPlace());
+  std::filesystem::rename(directory, scratch_ / "moved");
+  EXPECT_EQ((*lock)->CheckInPlace().code(), Code::kNotFound);
+  TDBG_EXPECT_OK(files_.CreateDirectories(directory));
+  TDBG_EXPECT_OK(files_.Lock(path));  // of another one in the same place
+  EXPECT_EQ((*lock)->CheckInPlace().code(), Code::kNotFound);
+  std::filesystem::remove_all(directory);
+  std::filesystem::rename(scratch_ / "moved", directory);
+  TDBG_EXPECT_OK((*lock)->CheckInPlace());
 }
 
 TEST_F(FileTest, LockDiesWithItsProcess) {

@@ -301,7 +301,8 @@ void Run::End(std::string_view reason, std::string_view message) {
                                  {"global_step", impl_->recorder.global_step()},
                                  {"steps", impl_->recorder.counters().steps}};
     impl_->writer->End(json.dump(), kEndTimeoutNanos);
-    session::LeaveWord(impl_->place, reason, base::LocalFileSystem());
+    // Another training may have been started in the place of a directory that was removed: that one goes on.
+    if (impl_->writer->InPlace()) session::LeaveWord(impl_->place, reason, base::LocalFileSystem());
     impl_->TellTroubles();
     impl_->inert.store(true, std::memory_order_relaxed);
     // Only now: whoever finds the lock free must find word of the end, too.

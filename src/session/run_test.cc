@@ -112,6 +112,20 @@ TEST_F(RunTest, ARunThatEndedGetsAFurtherAttempt) {
   EXPECT_EQ(Json("1/attempt.json")["parent"], 0);
 }
 
+TEST_F(RunTest, ATrainingWhoseDirectoryWasReplacedLeavesNoWordInTheNewOne) {
+  const auto first = Open();
+  Step(first.get());
+  fs::remove_all(directory_);
+  const auto second = Open();
+  ASSERT_EQ(second->directory(), directory_);
+  Step(second.get());
+  first->End("completed");
+  EXPECT_FALSE(fs::exists(directory_ + "/0/worker_0/ended.json"));
+  EXPECT_TRUE(fs::is_empty(directory_ + "/0/worker_0/segments"));
+  second->End("closed");
+  EXPECT_EQ(Json("0/worker_0/ended.json")["reason"], "closed");
+}
+
 TEST_F(RunTest, RanksOfOneStartShareAnAttempt) {
   const auto first = Open(0);
   const auto second = Open(1);

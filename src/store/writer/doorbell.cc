@@ -5,7 +5,10 @@
 
 namespace tdbg::store {
 
-void Doorbell::Open() { fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)); }
+void Doorbell::Open() {
+  if (!lock_->CheckInPlace().ok()) return;
+  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+}
 
 void Doorbell::Ring(uint64_t committed_seq) {
   if (committed_seq == rung_) return;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/file.h"
 #include "base/posix.h"
 
 namespace tdbg::store {
@@ -13,13 +14,15 @@ namespace tdbg::store {
 class Doorbell {
  public:
   /// Makes the file: readers can watch it before the first ring, instead of polling for it.
-  explicit Doorbell(std::string path) : path_(std::move(path)) { Open(); }
+  /// Borrows the worker's lock for life: in a directory that is not ours any more no file is made.
+  Doorbell(std::string path, const base::FileLock* lock) : path_(std::move(path)), lock_(lock) { Open(); }
   void Ring(uint64_t committed_seq);
 
  private:
   void Open();
 
   std::string path_;
+  const base::FileLock* const lock_;
   base::UniqueFd fd_;
   uint64_t rung_ = 0;
   uint32_t skip_ = 0;  // attempts to leave out after a failed open

@@ -13,6 +13,7 @@
 #include "base/background.h"
 #include "store/writer/doorbell.h"
 #include "store/writer/leftovers.h"
+#include "store/writer/locked_files.h"
 #include "store/writer/segment_builder.h"
 #include "store/writer/syncer.h"
 
@@ -46,6 +47,7 @@ std::string DirectoryOf(const std::string& path) {
 
 struct Drain::Files {
   std::unique_ptr<base::FileLock> lock;
+  std::unique_ptr<LockedFiles> own;  // for whatever is published beside the lock
   std::unique_ptr<base::MappedFile> journal;
   TensorTable tensors;
   std::string segments_directory;
@@ -102,6 +104,7 @@ Status Drain::OpenFiles() {
   base::FileSystem& files = *options_.files;
   const std::string& directory = options_.worker_directory;
   TDBG_ASSIGN_OR_RETURN(files_->lock, files.Lock(base::JoinPath(directory, format::kLockFile)));
+  files_->own = std::make_unique<LockedFiles>(options_.files, files_->lock.get());
   files_->segments_directory = base::JoinPath(directory, format::kSegmentsDir);
   TDBG_RETURN_IF_ERROR(files.CreateDirectories(files_->segments_directory));
 
@@ -136,9 +139,9 @@ Status Drain::OpenFiles() {
                             ? base::BaseName(options_.journal_path)
                             : options_.journal_path;
   // Last: whoever finds this writer_id finds a journal that is ready.
-  const Status written = files.WriteFileAtomic(worker_file, worker.ToJson());
+  const Status written = files_->own->WriteFileAtomic(worker_file, worker.ToJson());
   if (!written.ok()) {
-    (void)files.Remove(options_.journal_path).ok();
+    if (InPlace()) (void)files.Remove(options_.journal_path).ok();
     return written;
   }
   SegmentOrigin origin;
@@ -147,8 +150,9 @@ Status Drain::OpenFiles() {
   origin.attempt = options_.attempt;
   origin.worker = worker.worker;
   origin.writer_id = worker.writer_id;
-  files_->builder = std::make_unique<SegmentBuilder>(options_.files, std::move(origin));
-  files_->doorbell = std::make_unique<Doorbell>(base::JoinPath(directory, format::kDoorbellFile));
+  files_->builder = std::make_unique<SegmentBuilder>(files_->own.get(), std::move(origin));
+  files_->doorbell =
+      std::make_unique<Doorbell>(base::JoinPath(directory, format::kDoorbellFile), files_->lock.get());
   if (options_.durable) files_->syncer = std::make_unique<Syncer>(handoff_);
   return OkStatus();
 }
@@ -176,6 +180,8 @@ Status Drain::MapJournal(uint64_t next_sequence, const std::vector<format::Loss>
   touched_pos_ = ring_.bytes;  // CreateMapped has touched the first lap
   return OkStatus();
 }
+
+bool Drain::InPlace() const { return files_->lock->CheckInPlace().ok(); }
 
 void Drain::RingDoorbell() {
   files_->doorbell->Ring(ring_.header->committed_seq.load(std::memory_order_acquire));
@@ -225,7 +231,7 @@ void Drain::Run() {
   files_->syncer.reset();
   const bool all_sealed = ring_.sealed() == ring_.committed();
   const bool ended = ring_.header->ended.load(std::memory_order_acquire) != 0;
-  if (all_sealed && ended) ReleaseRing(options_.journal_path);
+  if (all_sealed && ended) ring_.Release();
   files_->builder.reset();
   files_->journal.reset();
   files_->lock.reset();
@@ -290,9 +296,7 @@ void Drain::TellError(const Status& status) {
   } else if (status.code() == Code::kNotFound || ::access(files_->segments_directory.c_str(), W_OK) != 0) {
     cause = format::LossCause::kDirectoryGone;
     // Only the folder that is ours: a run directory that somebody moved away is not to be made anew.
-    if (options_.files->Exists(options_.worker_directory)) {
-      (void)options_.files->CreateDirectories(files_->segments_directory).ok();
-    }
+    if (InPlace()) (void)options_.files->CreateDirectories(files_->segments_directory).ok();
   }
   handoff_->NoteError(status);
   handoff_->drain_cause.store(static_cast<uint32_t>(cause), std::memory_order_release);

@@ -28,6 +28,8 @@ class Drain {
 
   Ring ring() const { return ring_; }
   format::TensorId id_base() const { return id_base_; }
+  /// Whether the worker's directory is still the one that Start found. Any thread, until the destructor.
+  bool InPlace() const;
 
  private:
   Drain(const WriterOptions& options, Handoff* handoff);

@@ -1,9 +1,12 @@
 #include "store/writer/ring.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <new>
+
+#include "base/bytes.h"
 
 namespace tdbg::store {
 
@@ -15,6 +18,15 @@ Ring Ring::Over(std::span<std::byte> mapping) {
   ring.data = mapping.data() + format::kJournalHeaderBytes;
   ring.bytes = ring.header->ring_bytes;
   return ring;
+}
+
+void Ring::Release() const {
+  // Through the mapping: its path may lead to the journal of another training by now, and holes in that one
+  // are steps lost.
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = base::AlignUp(reinterpret_cast<uintptr_t>(data), page);
+  const auto end = base::AlignUp(reinterpret_cast<uintptr_t>(data) + bytes, page);
+  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_REMOVE);
 }
 
 void InitJournal(std::span<std::byte> mapping, uint64_t writer_id, uint64_t next_sequence,

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/forwarding_file_system.h"
 #include "base/hash.h"
 #include "base/testing.h"
 #include "format/journal.h"
@@ -204,8 +205,9 @@ inline Decoded DecodeWorker(const std::string& directory, const std::string& jou
 }
 
 /// The machine's file system with switches. Segment writes fail with `fail` while it is not kOk.
-class FaultyFileSystem : public base::FileSystem {
+class FaultyFileSystem : public base::ForwardingFileSystem {
  public:
+  FaultyFileSystem() : ForwardingFileSystem(&base::LocalFileSystem()) {}
   std::atomic<Code> fail{Code::kOk};
   std::atomic<bool> fail_midway{false};  ///< the file is created and its first write succeeds
   std::atomic<int> stall_millis{0};      ///< each write takes this long
@@ -240,37 +242,14 @@ class FaultyFileSystem : public base::FileSystem {
 
   Result<std::unique_ptr<base::PendingFile>> CreatePending(const std::string& path) override {
     if (!fail_midway) TDBG_RETURN_IF_ERROR(Verdict());
-    TDBG_ASSIGN_OR_RETURN(auto file, local_.CreatePending(path));
+    TDBG_ASSIGN_OR_RETURN(auto file, ForwardingFileSystem::CreatePending(path));
     return std::unique_ptr<base::PendingFile>(new Pending(std::move(file), this));
   }
   Result<std::unique_ptr<base::MappedFile>> CreateMapped(const std::string& path, uint64_t bytes) override {
     if (bytes > largest_mapping) return ResourceExhausted("injected: no room for the journal");
-    return local_.CreateMapped(path, bytes);
+    return ForwardingFileSystem::CreateMapped(path, bytes);
   }
   uint64_t largest_mapping = ~uint64_t{0};
-
-  Status CreateDirectories(const std::string& path) override { return local_.CreateDirectories(path); }
-  Result<std::vector<base::DirEntry>> List(const std::string& path) override { return local_.List(path); }
-  bool Exists(const std::string& path) override { return local_.Exists(path); }
-  Result<std::string> ReadFile(const std::string& path, uint64_t max) override {
-    return local_.ReadFile(path, max);
-  }
-  Status WriteFileAtomic(const std::string& path, std::string_view text) override {
-    return local_.WriteFileAtomic(path, text);
-  }
-  Status AppendLine(const std::string& path, std::string_view line) override {
-    return local_.AppendLine(path, line);
-  }
-  Result<std::unique_ptr<base::ReadableFile>> OpenReadable(const std::string& path) override {
-    return local_.OpenReadable(path);
-  }
-  Result<std::unique_ptr<base::FileLock>> Lock(const std::string& path) override { return local_.Lock(path); }
-  bool IsLocked(const std::string& path) override { return local_.IsLocked(path); }
-  Status Remove(const std::string& path) override { return local_.Remove(path); }
-  Result<uint64_t> FreeBytes(const std::string& path) override { return local_.FreeBytes(path); }
-
- private:
-  base::FileSystem& local_ = base::LocalFileSystem();
 };
 
 }  // namespace tdbg::store

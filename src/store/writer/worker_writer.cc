@@ -135,6 +135,8 @@ void WorkerWriter::Abandon() {
   (void)impl_.release();
 }
 
+bool WorkerWriter::InPlace() const { return impl_ != nullptr && impl_->drain->InPlace(); }
+
 bool WorkerWriter::RoomForRaw(uint64_t bytes) const {
   return impl_ != nullptr && impl_->journal->RoomForRaw(bytes);
 }

@@ -92,6 +92,8 @@ class WorkerWriter {
   /// counters stay; other calls do nothing from then on. Where something is unsealed (a disk that refuses),
   /// nothing happens: the drain goes on trying for as long as the object lives.
   void Close();
+  /// Whether its directory is still where it was: false once that was removed or moved, whoever is there now.
+  bool InPlace() const;
   /// Forgets everything without touching files or threads: for the child after fork().
   void Abandon();
 

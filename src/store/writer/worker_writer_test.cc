@@ -10,100 +10,10 @@
 #include <random>
 #include <thread>
 
-#include "store/writer/testing.h"
+#include "store/writer/worker_writer_fixture.h"
 
 namespace tdbg::store {
 namespace {
-
-using format::LossCause;
-using format::LossKind;
-
-uint64_t Lost(const std::vector<format::Loss>& losses, LossCause cause, LossKind kind) {
-  for (const format::Loss& loss : losses) {
-    if (loss.cause == static_cast<uint8_t>(cause) && loss.kind == static_cast<uint8_t>(kind))
-      return loss.count;
-  }
-  return 0;
-}
-
-bool Eventually(const std::function<bool()>& condition) {
-  for (int i = 0; i < 1000; ++i) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
-class WorkerWriterTest : public testing::Test {
- protected:
-  WorkerWriterTest() {
-    options_.worker_directory = scratch_.path();
-    options_.journal_path = scratch_ / "journal";
-    options_.worker.worker = "worker_0";
-    options_.run_id = "0123456789abcdef0123456789abcdef";
-    options_.journal_bytes = 1 << 20;
-    options_.when_full = WhenFull::kBlock;
-    options_.budget_bytes = 0;
-  }
-
-  void Open() {
-    auto writer = WorkerWriter::Open(options_);
-    ASSERT_TRUE(writer.ok()) << writer.status().ToString();
-    writer_ = *std::move(writer);
-  }
-  void Define(uint32_t id, const std::string& name) {
-    format::TensorDef def;
-    def.id = id;
-    def.name = name;
-    def.dtype = DType::kFloat32;
-    writer_->AppendTensorDef(def);
-  }
-  // Floats that depend on (tensor, step), so that a misplaced value is a wrong one.
-  static std::string Values(uint32_t tensor, int64_t step, size_t count) {
-    std::string bytes(count * 4, '\0');
-    std::mt19937 random(static_cast<uint32_t>(step * 1000 + tensor));
-    for (size_t i = 0; i < count; ++i) {
-      const auto value = static_cast<float>(random());
-      std::memcpy(bytes.data() + i * 4, &value, 4);
-    }
-    return bytes;
-  }
-  bool Raw(int64_t step, uint32_t tensor, const std::string& bytes) {
-    const int64_t shape[] = {static_cast<int64_t>(bytes.size() / 4)};
-    return writer_->AppendRaw(step, tensor, {}, {bytes.data(), DType::kFloat32, shape, {}});
-  }
-  void Row(int64_t step, uint32_t tensor, const std::string& histogram = "") {
-    format::SummaryRow row;
-    row.tensor = tensor;
-    row.count = static_cast<uint64_t>(step) * 7 + tensor;
-    row.mean = static_cast<double>(step) + 0.5;
-    row.histogram_bytes = static_cast<uint32_t>(histogram.size());
-    writer_->AppendSummaries(step, {&row, 1},
-                             {reinterpret_cast<const uint8_t*>(histogram.data()), histogram.size()});
-  }
-  void Commit(int64_t step) {
-    format::Commit commit;
-    commit.global_step = commit.mode_step = step;
-    commit.mode = 1;
-    commit.wall_nanos = 1'000 + step;
-    writer_->Commit(commit);
-  }
-  // While the drain works, a segment may appear between our look at the folder and our look at the journal.
-  Decoded Read() {
-    for (int attempt = 0;; ++attempt) {
-      try {
-        return DecodeWorker(options_.worker_directory, options_.journal_path);
-      } catch (const std::runtime_error&) {
-        if (attempt == 100) throw;
-      }
-    }
-  }
-
-  base::ScratchDirectory scratch_;
-  WriterOptions options_;
-  FaultyFileSystem faulty_;
-  std::unique_ptr<WorkerWriter> writer_;
-};
 
 TEST_F(WorkerWriterTest, WhatWasCommittedIsReadBackAndTheOpenStepIsNot) {
   Open();
