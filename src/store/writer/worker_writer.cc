@@ -75,7 +75,9 @@ void WorkerWriter::AppendAck(int64_t step, std::string_view json) {
 void WorkerWriter::Commit(format::Commit commit) {
   if (impl_ == nullptr) return;
   impl_->last_step = commit.global_step;
-  if (impl_->journal->Commit(commit)) Heartbeat(commit.global_step, commit.wall_nanos);
+  (void)impl_->journal->Commit(commit);  // what does not fit is counted there
+  // Of a lost step, too: a full disk is no reason for a rule to take the training for a stalled one.
+  Heartbeat(commit.global_step, commit.wall_nanos);
   impl_->handoff.work.Notify();
 }
 

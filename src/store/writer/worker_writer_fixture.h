@@ -90,6 +90,11 @@ class WorkerWriterTest : public testing::Test {
     commit.wall_nanos = 1'000 + step;
     writer_->Commit(commit);
   }
+  /// A field of the journal's header.
+  template <typename T>
+  T Header(size_t offset) {
+    return base::Load<T>(base::Slurp(options_.journal_path).data() + offset);
+  }
   // While the drain works, a segment may appear between our look at the folder and our look at the journal.
   Decoded Read() {
     for (int attempt = 0;; ++attempt) {

@@ -32,7 +32,8 @@ class ReplacedDirectoryTest : public WorkerWriterTest {
     const Decoded read = Read();
     EXPECT_EQ(read.segments, 0u);
     ASSERT_EQ(read.steps.size(), 3u);
-    for (int64_t s = 0; s < 3; ++s) EXPECT_EQ(read.raws.at("theirs@" + std::to_string(s)), Values(0, s, 1000));
+    for (int64_t s = 0; s < 3; ++s)
+      EXPECT_EQ(read.raws.at("theirs@" + std::to_string(s)), Values(0, s, 1000));
   }
   std::unique_ptr<WorkerWriter> old_;
 };
@@ -77,6 +78,19 @@ TEST_F(ReplacedDirectoryTest, WhatItsFormerOwnerCannotKeepIsCountedByItsCause) {
     return Lost(writer_->losses(), LossCause::kDirectoryGone, LossKind::kRaw) > 0;
   }));
   ExpectTheOtherIsUnharmed();
+}
+
+TEST_F(WorkerWriterTest, AFullDiskDoesNotStopTheHeartbeat) {
+  options_.when_full = WhenFull::kDropRaw;
+  options_.files = &faulty_;
+  Open();
+  faulty_.fail = Code::kResourceExhausted;
+  int64_t s = 0;
+  while (Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kStep) < 10 && s < 100'000) Commit(s++);
+  ASSERT_LT(s, 100'000);
+  EXPECT_EQ(Header<int64_t>(offsetof(format::JournalHeader, last_seen_step)), s - 1);
+  EXPECT_EQ(Header<int64_t>(offsetof(format::JournalHeader, last_seen_wall_nanos)), 1'000 + s - 1);
+  faulty_.fail = Code::kOk;
 }
 
 }  // namespace
