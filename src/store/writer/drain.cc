@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/background.h"
+#include "base/catching.h"
 #include "store/writer/doorbell.h"
 #include "store/writer/leftovers.h"
 #include "store/writer/locked_files.h"
@@ -69,22 +70,21 @@ Result<std::unique_ptr<Drain>> Drain::Start(const WriterOptions& options, Handof
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   Drain* const self = drain.get();
-  try {
+  const Status started = base::Catching([&] {
     drain->thread_ = std::thread([self, &opened] {
       pthread_setname_np(pthread_self(), "tdbg-drain");
       base::StayInBackground();
-      const Status status = self->OpenFiles();
+      Status status = base::Catching([self] { return self->OpenFiles(); });
       const bool ok = status.ok();
       // Before the promise is kept: Start's caller frees what it had to give up.
-      if (!ok) self->files_.reset();
-      opened.set_value(status);
+      if (!ok) self->GiveUpFiles();
+      opened.set_value(std::move(status));
       if (ok) self->Run();
     });
-  } catch (const std::system_error& error) {
-    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-    return ResourceExhausted(std::string("cannot start the drain thread: ") + error.what());
-  }
+    return OkStatus();
+  });
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  TDBG_RETURN_IF_ERROR(started.Annotate("cannot start the drain thread"));
   const Status status = outcome.get();
   if (!status.ok()) {
     drain->thread_.join();
@@ -138,12 +138,6 @@ Status Drain::OpenFiles() {
   worker.journal_path = DirectoryOf(options_.journal_path) == directory
                             ? base::BaseName(options_.journal_path)
                             : options_.journal_path;
-  // Last: whoever finds this writer_id finds a journal that is ready.
-  const Status written = files_->own->WriteFileAtomic(worker_file, worker.ToJson());
-  if (!written.ok()) {
-    if (InPlace()) (void)files.Remove(options_.journal_path).ok();
-    return written;
-  }
   SegmentOrigin origin;
   origin.directory = files_->segments_directory;
   origin.run_id = options_.run_id;
@@ -153,8 +147,25 @@ Status Drain::OpenFiles() {
   files_->builder = std::make_unique<SegmentBuilder>(files_->own.get(), std::move(origin));
   files_->doorbell =
       std::make_unique<Doorbell>(base::JoinPath(directory, format::kDoorbellFile), files_->lock.get());
-  if (options_.durable) files_->syncer = std::make_unique<Syncer>(handoff_);
-  return OkStatus();
+  if (options_.durable) {
+    const Status started = base::Catching([this] {
+      files_->syncer = std::make_unique<Syncer>(handoff_);
+      return OkStatus();
+    });
+    // Unsynced, segments survive all but a power cut in the seconds until the kernel writes them: no reason
+    // to record nothing.
+    if (!started.ok()) handoff_->NoteError(started.Annotate("segments are not synced to the disk"));
+  }
+  // Last: whoever finds this writer_id finds a journal that is ready.
+  return files_->own->WriteFileAtomic(worker_file, worker.ToJson());
+}
+
+void Drain::GiveUpFiles() noexcept {
+  // A journal that nobody's worker.json names would only take up the disk.
+  if (files_->journal != nullptr && InPlace()) {
+    (void)base::Catching([this] { return options_.files->Remove(options_.journal_path); }).ok();
+  }
+  files_.reset();
 }
 
 Status Drain::MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses) {
@@ -181,7 +192,9 @@ Status Drain::MapJournal(uint64_t next_sequence, const std::vector<format::Loss>
   return OkStatus();
 }
 
-bool Drain::InPlace() const { return files_->lock->CheckInPlace().ok(); }
+bool Drain::InPlace() const {
+  return base::Catching([this] { return files_->lock->CheckInPlace(); }).ok();
+}
 
 void Drain::RingDoorbell() {
   files_->doorbell->Ring(ring_.header->committed_seq.load(std::memory_order_acquire));
@@ -256,49 +269,60 @@ void Drain::Rest(uint32_t ticket, uint32_t urgent_ticket, int64_t now, int64_t t
 }
 
 bool Drain::SealOne() {
+  // Nothing of a failed attempt stays behind, of one that threw neither: sealed_pos has not moved, and the
+  // unpublished file removes itself.
+  Status sealed = base::Catching([this] { return TrySealOne(); });
+  if (sealed.ok()) return true;
+  TellError(std::move(sealed));
+  return false;
+}
+
+Status Drain::TrySealOne() {
   SealLimits limits;
   limits.journal_bytes = segment_bytes_;
-  auto sealed = files_->builder->SealNext(ring_, ring_.sealed(), ring_.committed(), limits, /*verify=*/false,
-                                          ring_.header->sealed_seq.load(std::memory_order_relaxed),
-                                          &files_->tensors, [this] {
-                                            handoff_->progress.fetch_add(1, std::memory_order_relaxed);
-                                            RingDoorbell();
-                                          });
-  if (!sealed.ok()) {
-    TellError(sealed.status());
-    return false;
-  }
-  const int64_t step = std::max<int64_t>(sealed->last_step, 0);
-  if (sealed->damaged_records != 0) {  // somebody else wrote into our mapping
+  TDBG_ASSIGN_OR_RETURN(
+      SealResult sealed,
+      files_->builder->SealNext(ring_, ring_.sealed(), ring_.committed(), limits, /*verify=*/false,
+                                ring_.header->sealed_seq.load(std::memory_order_relaxed), &files_->tensors,
+                                [this] {
+                                  handoff_->progress.fetch_add(1, std::memory_order_relaxed);
+                                  RingDoorbell();
+                                }));
+  // Published: nothing below may fail, or the same records would come once more.
+  const int64_t step = std::max<int64_t>(sealed.last_step, 0);
+  if (sealed.damaged_records != 0) {  // somebody else wrote into our mapping
     CountLossIn(ring_.header, format::LossCause::kDamaged, format::LossKind::kStep, step,
-                sealed->damaged_records, sealed->damaged_bytes);
+                sealed.damaged_records, sealed.damaged_bytes);
   }
-  if (sealed->repeated_keys != 0) {
+  if (sealed.repeated_keys != 0) {
     CountLossIn(ring_.header, format::LossCause::kUnsupported, format::LossKind::kRaw, step,
-                sealed->repeated_keys, sealed->repeated_bytes);
+                sealed.repeated_keys, sealed.repeated_bytes);
   }
   retry_nanos_ = 0;
   pending_since_ = -1;
-  handoff_->bytes_sealed.fetch_add(sealed->file_bytes, std::memory_order_relaxed);
-  ring_.header->sealed_seq.store(sealed->last_sequence, std::memory_order_release);
-  ring_.header->sealed_pos.store(sealed->end_pos, std::memory_order_release);
+  handoff_->bytes_sealed.fetch_add(sealed.file_bytes, std::memory_order_relaxed);
+  ring_.header->sealed_seq.store(sealed.last_sequence, std::memory_order_release);
+  ring_.header->sealed_pos.store(sealed.end_pos, std::memory_order_release);
   handoff_->drain_cause.store(0, std::memory_order_release);
   handoff_->progress.fetch_add(1, std::memory_order_relaxed);
   handoff_->sealed.Notify();
-  if (files_->syncer != nullptr && sealed->file_bytes != 0) files_->syncer->Enqueue(sealed->path);
-  return true;
+  if (files_->syncer != nullptr && sealed.file_bytes != 0) files_->syncer->Enqueue(std::move(sealed.path));
+  return OkStatus();
 }
 
-void Drain::TellError(const Status& status) {
+void Drain::TellError(Status status) noexcept {
   format::LossCause cause = format::LossCause::kIoError;
   if (status.code() == Code::kResourceExhausted) {
     cause = format::LossCause::kDiskFull;
   } else if (status.code() == Code::kNotFound || ::access(files_->segments_directory.c_str(), W_OK) != 0) {
     cause = format::LossCause::kDirectoryGone;
     // Only the folder that is ours: a run directory that somebody moved away is not to be made anew.
-    if (InPlace()) (void)options_.files->CreateDirectories(files_->segments_directory).ok();
+    if (InPlace()) {
+      const auto create = [this] { return options_.files->CreateDirectories(files_->segments_directory); };
+      (void)base::Catching(create).ok();
+    }
   }
-  handoff_->NoteError(status);
+  handoff_->NoteError(std::move(status));
   handoff_->drain_cause.store(static_cast<uint32_t>(cause), std::memory_order_release);
   handoff_->sealed.Notify();
   retry_nanos_ = retry_nanos_ == 0 ? kFirstRetryNanos : std::min(retry_nanos_ * 2, kLastRetryNanos);

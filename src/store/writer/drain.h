@@ -18,7 +18,9 @@ namespace tdbg::store {
 /// stop.
 ///
 /// Errors of the disk are told to the training thread by cause (Handoff::drain_cause) and retried with
-/// growing pauses; nothing sealed or committed is ever given up while the process lives.
+/// growing pauses; nothing sealed or committed is ever given up while the process lives. So are exceptions,
+/// of which a lack of memory is the likely one: nothing may leave the thread, since that would end the
+/// training.
 class Drain {
  public:
   /// Starts the thread and waits until it has the lock, the journal and worker.json.
@@ -35,13 +37,15 @@ class Drain {
   Drain(const WriterOptions& options, Handoff* handoff);
   struct Files;  // lives on the drain thread
   Status OpenFiles();
+  void GiveUpFiles() noexcept;
   Status MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses);
   void Run();
   void Rest(uint32_t ticket, uint32_t urgent_ticket, int64_t now, int64_t timeout_nanos);
   void RingDoorbell();
   bool WantsSeal(int64_t now) const;
   bool SealOne();
-  void TellError(const Status& status);
+  Status TrySealOne();
+  void TellError(Status status) noexcept;
   void TouchAhead();
 
   // Constant after Start returned.

@@ -95,9 +95,9 @@ std::vector<format::Loss> LossesIn(const JournalHeader& header) {
   return losses;
 }
 
-void Handoff::NoteError(const Status& status) {
+void Handoff::NoteError(Status status) noexcept {
   const std::lock_guard guard(mutex_);
-  if (first_error_.ok()) first_error_ = status;
+  if (first_error_.ok()) first_error_ = std::move(status);
 }
 
 Status Handoff::first_error() const {

@@ -65,7 +65,7 @@ struct Handoff {
   }
 
   /// Keeps the first; for one line in the log.
-  void NoteError(const Status& status);
+  void NoteError(Status status) noexcept;
   Status first_error() const;
 
  private:

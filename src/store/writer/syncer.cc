@@ -4,19 +4,21 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/catching.h"
 #include "base/posix.h"
 
 namespace tdbg::store {
 namespace {
 
-void SyncFile(const std::string& path, Handoff* handoff) {
+Status SyncFile(const std::string& path) {
   const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.ok()) return;  // deleted meanwhile: nothing to keep
-  if (::fdatasync(fd.get()) != 0) handoff->NoteError(base::PathError(errno, "cannot sync", path));
+  if (!fd.ok()) return OkStatus();  // deleted meanwhile: nothing to keep
+  const int error = ::fdatasync(fd.get()) != 0 ? errno : 0;
   const size_t slash = path.rfind('/');
   const base::UniqueFd directory(
       ::open(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.ok()) (void)::fsync(directory.get());  // the name; not every file system can
+  return error == 0 ? OkStatus() : base::PathError(error, "cannot sync", path);
 }
 
 }  // namespace
@@ -33,10 +35,13 @@ Syncer::~Syncer() {
 }
 
 void Syncer::Enqueue(std::string path) {
-  {
+  Status queued = base::Catching([&] {
     const std::lock_guard guard(mutex_);
     queue_.push_back(std::move(path));
-  }
+    return OkStatus();
+  });
+  if (!queued.ok())
+    handoff_->NoteError(std::move(queued));  // it is the kernel's to write, some seconds later
   changed_.notify_one();
 }
 
@@ -48,7 +53,8 @@ void Syncer::Run() {
     const std::string path = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    SyncFile(path, handoff_);
+    Status synced = base::Catching([&] { return SyncFile(path); });
+    if (!synced.ok()) handoff_->NoteError(std::move(synced));
     lock.lock();
   }
 }

@@ -16,9 +16,11 @@ namespace tdbg::store {
 /// \threadsafety Enqueue from one thread.
 class Syncer {
  public:
+  /// Throws std::system_error where no thread is to be had.
   explicit Syncer(Handoff* handoff);
   /// Syncs what was enqueued, then ends the thread.
   ~Syncer();
+  /// Never fails: what cannot be enqueued is not synced, and the error is noted.
   void Enqueue(std::string path);
 
  private:

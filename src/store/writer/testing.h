@@ -209,8 +209,9 @@ class FaultyFileSystem : public base::ForwardingFileSystem {
  public:
   FaultyFileSystem() : ForwardingFileSystem(&base::LocalFileSystem()) {}
   std::atomic<Code> fail{Code::kOk};
-  std::atomic<bool> fail_midway{false};  ///< the file is created and its first write succeeds
-  std::atomic<int> stall_millis{0};      ///< each write takes this long
+  std::atomic<bool> fail_midway{false};    ///< the file is created and its first write succeeds
+  std::atomic<int> stall_millis{0};        ///< each write takes this long
+  std::atomic<bool> out_of_memory{false};  ///< segments throw std::bad_alloc, after their first write
   std::atomic<int> failures{0};
 
   Status Verdict() {
@@ -226,6 +227,10 @@ class FaultyFileSystem : public base::ForwardingFileSystem {
         : file_(std::move(file)), owner_(owner) {}
     Status Write(std::span<const std::byte> bytes) override {
       if (const int millis = owner_->stall_millis.load()) ::usleep(static_cast<useconds_t>(millis) * 1000);
+      if (written_ > 0 && owner_->out_of_memory) {
+        ++owner_->failures;
+        throw std::bad_alloc();
+      }
       if (written_++ > 0 || !owner_->fail_midway) TDBG_RETURN_IF_ERROR(owner_->Verdict());
       return file_->Write(bytes);
     }

@@ -1,7 +1,9 @@
 // What becomes of a training's recording when the world around it goes wrong.
 #include <gmock/gmock.h>
+#include <pthread.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "store/writer/worker_writer_fixture.h"
 
@@ -91,6 +93,67 @@ TEST_F(WorkerWriterTest, AFullDiskDoesNotStopTheHeartbeat) {
   EXPECT_EQ(Header<int64_t>(offsetof(format::JournalHeader, last_seen_step)), s - 1);
   EXPECT_EQ(Header<int64_t>(offsetof(format::JournalHeader, last_seen_wall_nanos)), 1'000 + s - 1);
   faulty_.fail = Code::kOk;
+}
+
+TEST_F(WorkerWriterTest, MemoryThatRunsOutOnTheDrainThreadIsAnErrorAndNotTheEnd) {
+  options_.files = &faulty_;
+  Open();
+  faulty_.out_of_memory = true;
+  Define(0, "w");
+  const std::string large = Values(0, 0, 100'000);  // more than one write
+  EXPECT_TRUE(Raw(0, 0, large));
+  Commit(0);
+  EXPECT_TRUE(Eventually([this] { return faulty_.failures > 1; }));
+  EXPECT_EQ(writer_->last_error().ToString(), "resource_exhausted: out of memory");
+  EXPECT_FALSE(Raw(1, 0, Values(0, 1, 150'000)));  // it would wait for the drain, had that not told
+  Commit(1);
+  EXPECT_EQ(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kRaw), 1u);
+  faulty_.out_of_memory = false;
+  writer_.reset();
+  const Decoded read = Read();
+  EXPECT_EQ(read.steps.size(), 2u);
+  EXPECT_EQ(read.raws.at("w@0"), large);
+  EXPECT_EQ(base::LocalFileSystem().List(scratch_ / "segments")->size(), read.segments);
+}
+
+/// From the moment that the journal is made no thread can be started.
+class ThreadlessFileSystem : public FaultyFileSystem {
+ public:
+  ~ThreadlessFileSystem() override {
+    ::pthread_setattr_default_np(&before_);
+    ::pthread_attr_destroy(&before_);
+  }
+  Result<std::unique_ptr<base::MappedFile>> CreateMapped(const std::string& path, uint64_t bytes) override {
+    pthread_attr_t attributes;
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setstacksize(&attributes, size_t{1} << 47);  // no address space has room for it: EAGAIN
+    ::pthread_setattr_default_np(&attributes);
+    ::pthread_attr_destroy(&attributes);
+    return FaultyFileSystem::CreateMapped(path, bytes);
+  }
+
+ private:
+  pthread_attr_t before_ = [] {
+    pthread_attr_t attributes;
+    ::pthread_getattr_default_np(&attributes);
+    return attributes;
+  }();
+};
+
+TEST_F(WorkerWriterTest, WithoutAThreadForSyncingSegmentsAreWrittenAllTheSame) {
+  ThreadlessFileSystem threadless;
+  options_.files = &threadless;
+  Open();
+  EXPECT_THROW(std::thread([] {}), std::system_error);
+  EXPECT_EQ(writer_->last_error().code(), Code::kResourceExhausted);
+  Define(0, "w");
+  EXPECT_TRUE(Raw(0, 0, Values(0, 0, 100)));
+  Commit(0);
+  writer_->End("{}", 5'000'000'000);
+  writer_.reset();
+  const Decoded read = Read();
+  EXPECT_EQ(read.segments, 1u);
+  EXPECT_EQ(read.raws.at("w@0"), Values(0, 0, 100));
 }
 
 }  // namespace
