@@ -150,7 +150,8 @@ class Run {
 
   /// Values recorded when the run ends (final weights): Put calls after this belong to point kEnd.
   void BeginEnd();
-  /// Says goodbye: seals everything. `reason`: completed, exception, signal, stopped, closed.
+  /// Says goodbye: seals everything. `reason`: completed, exception, signal, stopped, closed. Of a long
+  /// `message` the first 2,000 bytes or so are kept.
   void End(std::string_view reason, std::string_view message = {});
 
   /// The next request that is due at this step, if any. To be asked for after EndStep; the loop that is asked to

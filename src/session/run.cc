@@ -55,6 +55,21 @@ format::LossCause CauseFromName(std::string_view name) {
   return format::LossCause::kAdaptorError;
 }
 
+/// What a worker says at its end, in no more bytes than the journal keeps room for. Of a long message the
+/// beginning is kept: `what` of a framework's exception may be a page, and its first lines say what it is.
+std::string EndJson(std::string_view reason, std::string_view message, int64_t global_step, uint64_t steps) {
+  constexpr size_t kMaxReasonBytes = 64;
+  nlohmann::json json = {{"reason", base::ToValidUtf8(reason.substr(0, kMaxReasonBytes))},
+                         {"global_step", global_step},
+                         {"steps", steps}};
+  message = message.substr(0, store::kMaxEndBytes);
+  for (;; message = message.substr(0, message.size() * 3 / 4)) {  // escaped, a byte may become six
+    json["message"] = base::ToValidUtf8(message);
+    std::string text = json.dump();
+    if (text.size() <= store::kMaxEndBytes) return text;
+  }
+}
+
 LossInfo ToInfo(const format::Loss& loss, const std::string& worker) {
   LossInfo info;
   const auto cause = static_cast<format::LossCause>(loss.cause);
@@ -296,11 +311,9 @@ void Run::BeginEnd() {
 void Run::End(std::string_view reason, std::string_view message) {
   impl_->Do([&] {
     impl_->recorder.FinishEnd();
-    const nlohmann::json json = {{"reason", base::ToValidUtf8(reason)},
-                                 {"message", base::ToValidUtf8(message)},
-                                 {"global_step", impl_->recorder.global_step()},
-                                 {"steps", impl_->recorder.counters().steps}};
-    impl_->writer->End(json.dump(), kEndTimeoutNanos);
+    impl_->writer->End(
+        EndJson(reason, message, impl_->recorder.global_step(), impl_->recorder.counters().steps),
+        kEndTimeoutNanos);
     // Another training may have been started in the place of a directory that was removed: that one goes on.
     if (impl_->writer->InPlace()) session::LeaveWord(impl_->place, reason, base::LocalFileSystem());
     impl_->TellTroubles();

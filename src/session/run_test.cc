@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -124,6 +125,30 @@ TEST_F(RunTest, ATrainingWhoseDirectoryWasReplacedLeavesNoWordInTheNewOne) {
   EXPECT_TRUE(fs::is_empty(directory_ + "/0/worker_0/segments"));
   second->End("closed");
   EXPECT_EQ(Json("0/worker_0/ended.json")["reason"], "closed");
+}
+
+TEST_F(RunTest, OfALongLastMessageTheBeginningIsKept) {
+  const auto end_of = [&](const std::string& message) {
+    fs::remove_all(directory_);
+    Open()->End("exception", message);
+    for (const auto& entry : fs::directory_iterator(directory_ + "/0/worker_0/segments")) {
+      std::ifstream file(entry.path(), std::ios::binary);
+      const std::string text((std::istreambuf_iterator<char>(file)), {});
+      uint64_t length = 0;
+      std::memcpy(&length, text.data(), 8);
+      const auto header = nlohmann::json::parse(text.substr(8, length));
+      return nlohmann::json::parse(header["__metadata__"]["tdbg"].get<std::string>())["end"];
+    }
+    return nlohmann::json();
+  };
+  EXPECT_EQ(end_of("ValueError: small")["message"], "ValueError: small");
+  for (const char filler : {'x', '\x01', '\xff'}) {
+    const auto end = end_of("ValueError: " + std::string(100'000, filler));
+    EXPECT_EQ(end["reason"], "exception");
+    EXPECT_THAT(end["message"].get<std::string>(), testing::StartsWith("ValueError: "));
+    EXPECT_LE(end.dump().size(), 2048u);
+    EXPECT_GT(end.dump().size(), 1000u);
+  }
 }
 
 TEST_F(RunTest, RanksOfOneStartShareAnAttempt) {

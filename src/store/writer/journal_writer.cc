@@ -18,6 +18,13 @@ namespace {
 constexpr int64_t kStallNanos = 30'000'000'000;
 constexpr int64_t kWaitSliceNanos = 100'000'000;
 
+// What the end takes, its commit included, as if both were one record. Twice, since the pad before a record
+// that would wrap is smaller than the record.
+constexpr uint64_t EndPayload(uint64_t json_bytes) {
+  return json_bytes + format::RecordBytes(sizeof(format::Commit));
+}
+constexpr uint64_t kEndReserve = 2 * format::RecordBytes(EndPayload(kMaxEndBytes));
+
 }  // namespace
 
 JournalWriter::JournalWriter(Ring ring, Handoff* handoff, WhenFull when_full, uint64_t budget_bytes,
@@ -39,6 +46,8 @@ uint64_t JournalWriter::Limit(Class c) const {
     case Class::kRows:
       return ring_.bytes - ring_.bytes / 64;
     case Class::kCommit:
+      return ring_.bytes - kEndReserve;
+    case Class::kEnd:
       break;
   }
   return ring_.bytes;
@@ -130,10 +139,14 @@ bool JournalWriter::AppendJson(RecordType type, int64_t step, std::string_view j
     if (!is_def) Shed(LossKind::kSummary, step, 1, json.size(), refusal_);
     return false;
   }
+  AddJson(type, step, json);
+  return true;
+}
+
+void JournalWriter::AddJson(RecordType type, int64_t step, std::string_view json) {
   std::byte* const payload = Begin(json.size());
   const uint64_t hash = base::CopyAndHash64(payload, std::as_bytes(std::span(json)));
   Finish(type, json.size(), step, hash);
-  return true;
 }
 
 void JournalWriter::AppendTensorDef(format::TensorDef def) {
@@ -344,13 +357,23 @@ bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::Sub
   return true;
 }
 
-bool JournalWriter::Commit(format::Commit commit) {
+bool JournalWriter::CommitEnd(std::string_view json, const format::Commit& commit) {
+  // Definitions that wait for room are not asked to go before it.
+  if (MakeRoom(EndPayload(json.size()), Class::kEnd)) {
+    AddJson(RecordType::kEnd, commit.global_step, json);
+  } else {
+    Shed(LossKind::kSummary, commit.global_step, 1, json.size(), refusal_);
+  }
+  return CommitAs(Class::kEnd, commit);
+}
+
+bool JournalWriter::CommitAs(Class c, format::Commit commit) {
   const bool defs_fit = FlushDefs();
   commit.summary_rows = summary_rows_;
   commit.scalar_rows = scalar_rows_;
   commit.raw_tensors = raw_tensors_;
   commit.shed = shed_;
-  if (!MakeRoom(sizeof(commit), Class::kCommit)) {
+  if (!MakeRoom(sizeof(commit), c)) {
     CountLoss(refusal_, LossKind::kStep, commit.global_step, 1, open_bytes());
     Rollback();
     return false;

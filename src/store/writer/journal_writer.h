@@ -18,11 +18,13 @@ namespace tdbg::store {
 
 /// See WorkerWriter for what the calls promise; this is their implementation without threads and files.
 ///
-///   ring bytes filled:   |<------------------- raw ------------------->|<-- rows, defs -->|<- commits ->|
-///                        0                                  ring - reserve      ring - ring/64        ring
+///   ring bytes filled:   |<---------------- raw ---------------->|<-- rows, defs -->|<- commits ->|<- end
+///   ->|
+///                        0                            ring - reserve     ring - ring/64   ring - kEndReserve
 ///
-/// Each class may fill the ring up to its own mark, so a burst of raw tensors never costs a summary, and a
-/// commit finds room for itself even when statistics did not.
+/// Each class may fill the ring up to its own mark, so a burst of raw tensors never costs a summary, a
+/// commit finds room for itself even when statistics did not, and a training that goes on for long on a full
+/// disk can still say how it ended.
 /// \threadsafety One thread.
 class JournalWriter {
  public:
@@ -36,11 +38,14 @@ class JournalWriter {
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
                  format::LossKind worth);
-  /// A small record of JSON: context, acknowledgement, end. False if it did not fit (counted, except
+  /// A small record of JSON: context, acknowledgement. False if it did not fit (counted, except
   /// for definitions: those are asked for again).
   bool AppendJson(format::RecordType type, int64_t step, std::string_view json);
   /// False if even the commit record did not fit: the step is lost and counted.
-  bool Commit(format::Commit commit);
+  bool Commit(format::Commit commit) { return CommitAs(Class::kCommit, commit); }
+  /// The end's record and its commit. \pre no step is open. Fits always if `json` has at most kMaxEndBytes;
+  /// a longer one is left out (and counted) where there is no room.
+  bool CommitEnd(std::string_view json, const format::Commit& commit);
   /// Forgets the open step. \return whether there was one.
   bool Rollback();
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
@@ -50,7 +55,7 @@ class JournalWriter {
   uint64_t open_bytes() const { return head_ - ring_.header->committed_pos.load(std::memory_order_relaxed); }
 
  private:
-  enum class Class { kRaw, kRows, kCommit };
+  enum class Class { kRaw, kRows, kCommit, kEnd };
   uint64_t Limit(Class c) const;
   /// Room for a record of this payload, a pad before it included. Where the policy says so, waits.
   bool MakeRoom(uint64_t payload_bytes, Class c);
@@ -60,6 +65,9 @@ class JournalWriter {
   std::byte* Begin(uint64_t payload_bytes);
   void Finish(format::RecordType type, uint64_t payload_bytes, int64_t step, uint64_t payload_hash,
               uint64_t prefix_hash = 0);
+  /// \pre MakeRoom.
+  void AddJson(format::RecordType type, int64_t step, std::string_view json);
+  bool CommitAs(Class c, format::Commit commit);
   bool FlushDefs();
   BudgetLevel budget_level() const;
   void SayOnce(BudgetLevel level);

@@ -99,13 +99,12 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   if (journal.Rollback()) {
     journal.CountLoss(format::LossCause::kCrashed, format::LossKind::kStep, impl_->last_step, 1, 0);
   }
-  journal.AppendJson(format::RecordType::kEnd, impl_->last_step, json);
   format::Commit commit;
   commit.global_step = impl_->last_step;
   commit.flags = format::kCommitOutside;
   commit.wall_nanos = impl_->clock->WallNanos();
   commit.monotonic_nanos = impl_->clock->MonotonicNanos();
-  if (journal.Commit(commit)) impl_->header->ended.store(1, std::memory_order_release);
+  if (journal.CommitEnd(json, commit)) impl_->header->ended.store(1, std::memory_order_release);
 
   Handoff& handoff = impl_->handoff;
   handoff.seal_all.store(true, std::memory_order_release);

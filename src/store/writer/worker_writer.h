@@ -27,6 +27,9 @@ enum class WhenFull : uint8_t {
   kBlock = 1,    ///< training waits for the drain, for as long as it makes progress; nothing is dropped
 };
 
+/// Of the JSON that says how a worker ended.
+constexpr uint64_t kMaxEndBytes = 2048;
+
 struct WriterOptions {
   std::string worker_directory;  ///< <run>/<attempt>/<worker>, exists
   std::string journal_path;      ///< where the journal lies; usually <worker_directory>/journal
@@ -85,8 +88,8 @@ class WorkerWriter {
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
                  uint64_t bytes);
 
-  /// Records why the job ended and seals everything. Waits for the drain, at most `timeout_nanos`; where the
-  /// disk refuses, a second.
+  /// Records why the job ended, for which room is kept if it takes at most kMaxEndBytes, and seals
+  /// everything. Waits for the drain, at most `timeout_nanos`; where the disk refuses, a second.
   void End(std::string_view json, int64_t timeout_nanos);
   /// After End: ends the drain thread, gives the journal's disk space and memory back, releases the lock. The
   /// counters stay; other calls do nothing from then on. Where something is unsealed (a disk that refuses),

@@ -156,5 +156,42 @@ TEST_F(WorkerWriterTest, WithoutAThreadForSyncingSegmentsAreWrittenAllTheSame) {
   EXPECT_EQ(read.raws.at("w@0"), Values(0, 0, 100));
 }
 
+// Wherever in the ring the end comes to lie: a pad before it costs as much again.
+TEST_F(WorkerWriterTest, ATrainingThatEndsOnAFullDiskIsEndedAllTheSame) {
+  options_.when_full = WhenFull::kDropRaw;
+  options_.files = &faulty_;
+  options_.seal_interval_nanos = 1'000'000;
+  for (size_t filler = 0; filler < 5000; filler += 192) {
+    SCOPED_TRACE(filler);
+    const base::ScratchDirectory directory;
+    options_.worker_directory = directory.path();
+    options_.journal_path = directory / "journal";
+    faulty_.fail = Code::kOk;
+    Open();
+    // So much is sealed, and may be filled once more behind the ring's end.
+    writer_->AppendContext({0, "filler", "\"" + std::string(filler, 'f') + "\""});
+    Commit(0);
+    ASSERT_TRUE(
+        Eventually([&] { return Header<uint64_t>(offsetof(format::JournalHeader, sealed_pos)) != 0; }));
+    faulty_.fail = Code::kResourceExhausted;
+    Define(0, "w");
+    int64_t s = 1;
+    while (Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kStep) < 10 && s < 100'000) {
+      Row(s, 0, "histogram");
+      Commit(s++);
+    }
+    ASSERT_LT(s, 100'000);
+    Define(1, "waits for room");
+    const std::string json = "{\"reason\":\"" + std::string(kMaxEndBytes - 13, 'r') + "\"}";
+    ASSERT_EQ(json.size(), kMaxEndBytes);
+    writer_->End(json, 1);
+    EXPECT_EQ(Header<uint64_t>(offsetof(format::JournalHeader, ended)), 1u);
+    EXPECT_EQ(Read().end, json);
+    faulty_.fail = Code::kOk;
+    writer_.reset();
+    EXPECT_EQ(Read().end, json);
+  }
+}
+
 }  // namespace
 }  // namespace tdbg::store
