@@ -29,6 +29,7 @@ constexpr uint64_t kMinJournalBytes = 1 << 20;
 constexpr uint64_t kMaxSegmentBytes = 64 << 20;
 constexpr int64_t kFirstRetryNanos = 20'000'000;
 constexpr int64_t kLastRetryNanos = 2'000'000'000;
+constexpr int64_t kSyncPatienceNanos = 30'000'000'000;  // of an end that names none
 constexpr int64_t kNapNanos = 16'000'000;
 constexpr int64_t kLivelyNanos = 60'000'000;  // after the last commit that was seen
 
@@ -241,13 +242,21 @@ void Drain::Run() {
     }
     Rest(ticket, urgent_ticket, now, timeout);
   }
-  files_->syncer.reset();
+  const bool all_synced = files_->syncer == nullptr || files_->syncer->Finish(SyncPatience());
   const bool all_sealed = ring_.sealed() == ring_.committed();
   const bool ended = ring_.header->ended.load(std::memory_order_acquire) != 0;
-  if (all_sealed && ended) ring_.Release();
+  // Where the syncs are not through, neither: freeing blocks would wait for the same disk.
+  if (all_synced && all_sealed && ended) ring_.Release();
+  files_->syncer.reset();
   files_->builder.reset();
   files_->journal.reset();
   files_->lock.reset();
+}
+
+int64_t Drain::SyncPatience() const {
+  const int64_t until = handoff_->sync_until.load(std::memory_order_relaxed);
+  if (until < 0) return kSyncPatienceNanos;
+  return std::max<int64_t>(until - options_.clock->MonotonicNanos(), 0);
 }
 
 void Drain::Rest(uint32_t ticket, uint32_t urgent_ticket, int64_t now, int64_t timeout_nanos) {

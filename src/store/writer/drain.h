@@ -25,7 +25,8 @@ class Drain {
  public:
   /// Starts the thread and waits until it has the lock, the journal and worker.json.
   static Result<std::unique_ptr<Drain>> Start(const WriterOptions& options, Handoff* handoff);
-  /// Seals what is committed (one last attempt if the disk refuses), syncs, unlocks.
+  /// Seals what is committed (one last attempt if the disk refuses), waits for the syncs until
+  /// Handoff::sync_until, unlocks.
   ~Drain();
 
   Ring ring() const { return ring_; }
@@ -42,6 +43,7 @@ class Drain {
   void Run();
   void Rest(uint32_t ticket, uint32_t urgent_ticket, int64_t now, int64_t timeout_nanos);
   void RingDoorbell();
+  int64_t SyncPatience() const;
   bool WantsSeal(int64_t now) const;
   bool SealOne();
   Status TrySealOne();

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <chrono>
+
 #include "base/catching.h"
 #include "base/posix.h"
 
@@ -23,40 +25,54 @@ Status SyncFile(const std::string& path) {
 
 }  // namespace
 
-Syncer::Syncer(Handoff* handoff) : handoff_(handoff), thread_([this] { Run(); }) {}
+Syncer::Syncer(Handoff* handoff) : state_(std::make_shared<State>()) {
+  state_->handoff = handoff;
+  thread_ = std::thread([state = state_] { Run(state.get()); });
+}
 
-Syncer::~Syncer() {
-  {
-    const std::lock_guard guard(mutex_);
-    stop_ = true;
+Syncer::~Syncer() { Finish(0); }
+
+bool Syncer::Finish(int64_t timeout_nanos) {
+  if (!thread_.joinable()) return true;
+  std::unique_lock lock(state_->mutex);
+  state_->stop = true;
+  state_->changed.notify_all();
+  if (state_->changed.wait_for(lock, std::chrono::nanoseconds(timeout_nanos),
+                               [this] { return state_->done; })) {
+    lock.unlock();
+    thread_.join();
+    return true;
   }
-  changed_.notify_one();
-  thread_.join();
+  state_->handoff = nullptr;
+  thread_.detach();
+  return false;
 }
 
 void Syncer::Enqueue(std::string path) {
+  const std::lock_guard guard(state_->mutex);
   Status queued = base::Catching([&] {
-    const std::lock_guard guard(mutex_);
-    queue_.push_back(std::move(path));
+    state_->queue.push_back(std::move(path));
     return OkStatus();
   });
-  if (!queued.ok())
-    handoff_->NoteError(std::move(queued));  // it is the kernel's to write, some seconds later
-  changed_.notify_one();
+  // It is the kernel's to write, some seconds later.
+  if (!queued.ok()) state_->handoff->NoteError(std::move(queued));
+  state_->changed.notify_all();
 }
 
-void Syncer::Run() {
-  std::unique_lock lock(mutex_);
+void Syncer::Run(State* state) {
+  std::unique_lock lock(state->mutex);
   for (;;) {
-    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    const std::string path = std::move(queue_.front());
-    queue_.pop_front();
+    state->changed.wait(lock, [state] { return state->stop || !state->queue.empty(); });
+    if (state->queue.empty()) break;
+    const std::string path = std::move(state->queue.front());
+    state->queue.pop_front();
     lock.unlock();
     Status synced = base::Catching([&] { return SyncFile(path); });
-    if (!synced.ok()) handoff_->NoteError(std::move(synced));
     lock.lock();
+    if (!synced.ok() && state->handoff != nullptr) state->handoff->NoteError(std::move(synced));
   }
+  state->done = true;
+  state->changed.notify_all();
 }
 
 }  // namespace tdbg::store

@@ -111,6 +111,7 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   handoff.Urge();
   const Ring ring = impl_->drain->ring();
   const int64_t begin = impl_->clock->MonotonicNanos();
+  handoff.sync_until.store(begin + timeout_nanos, std::memory_order_relaxed);
   for (;;) {
     const uint32_t ticket = handoff.sealed.Ticket();
     const bool refused = handoff.drain_cause.load(std::memory_order_acquire) != 0;

@@ -90,10 +90,13 @@ class WorkerWriter {
 
   /// Records why the job ended, for which room is kept if it takes at most kMaxEndBytes, and seals
   /// everything. Waits for the drain, at most `timeout_nanos`; where the disk refuses, a second.
+  /// Close may wait for what is left of that time.
   void End(std::string_view json, int64_t timeout_nanos);
   /// After End: ends the drain thread, gives the journal's disk space and memory back, releases the lock. The
-  /// counters stay; other calls do nothing from then on. Where something is unsealed (a disk that refuses),
-  /// nothing happens: the drain goes on trying for as long as the object lives.
+  /// counters stay; other calls do nothing from then on. Waits for segments to be synced as long as End was
+  /// given; those that take longer are synced while the process lives, and the journal's space stays taken.
+  /// Where something is unsealed (a disk that refuses), nothing happens: the drain goes on trying for as long
+  /// as the object lives.
   void Close();
   /// Whether its directory is still where it was: false once that was removed or moved, whoever is there now.
   bool InPlace() const;

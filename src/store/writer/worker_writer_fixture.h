@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstring>
@@ -94,6 +95,11 @@ class WorkerWriterTest : public testing::Test {
   template <typename T>
   T Header(size_t offset) {
     return base::Load<T>(base::Slurp(options_.journal_path).data() + offset);
+  }
+  bool RingIsReleased() {
+    struct stat info{};
+    ::stat(options_.journal_path.c_str(), &info);
+    return info.st_blocks * 512 < 64 << 10;
   }
   // While the drain works, a segment may appear between our look at the folder and our look at the journal.
   Decoded Read() {

@@ -1,11 +1,26 @@
 // What becomes of a training's recording when the world around it goes wrong.
 #include <gmock/gmock.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <system_error>
 
 #include "store/writer/worker_writer_fixture.h"
+
+namespace {
+std::atomic<int> sync_millis{0}, syncs{0};
+}
+
+// Instead of libc's: how long a disk takes is what no interface of ours says.
+extern "C" int fdatasync(int fd) {
+  ::usleep(static_cast<useconds_t>(sync_millis.load()) * 1000);
+  const int result = ::fsync(fd);
+  ++syncs;
+  return result;
+}
 
 namespace tdbg::store {
 namespace {
@@ -191,6 +206,35 @@ TEST_F(WorkerWriterTest, ATrainingThatEndsOnAFullDiskIsEndedAllTheSame) {
     writer_.reset();
     EXPECT_EQ(Read().end, json);
   }
+}
+
+TEST_F(WorkerWriterTest, TheEndWaitsForTheSyncsAndNotForEver) {
+  const int syncs_before = syncs;
+  Open();
+  Commit(0);
+  sync_millis = 100;
+  writer_->End("{}", 10'000'000'000);
+  writer_->Close();
+  EXPECT_EQ(syncs, syncs_before + 1);
+  EXPECT_TRUE(RingIsReleased());
+
+  Open();
+  Commit(1);
+  sync_millis = 3000;
+  const auto start = std::chrono::steady_clock::now();
+  writer_->End("{}", 200'000'000);
+  writer_->Close();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  EXPECT_EQ(syncs, syncs_before + 1);
+  EXPECT_FALSE(RingIsReleased());
+  EXPECT_EQ(Read().steps.size(), 4u);
+  // Whoever comes next has the directory to itself, while the last sync goes on.
+  sync_millis = 0;
+  Open();
+  Commit(2);
+  writer_.reset();
+  EXPECT_EQ(Read().steps.size(), 5u);
+  EXPECT_TRUE(Eventually([&] { return syncs == syncs_before + 3; }));
 }
 
 }  // namespace
