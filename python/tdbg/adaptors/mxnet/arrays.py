@@ -14,6 +14,8 @@ from mxnet.base import _LIB, MXNetError
 from mxnet.ndarray import NDArray
 from mxnet.ndarray._internal import _copy
 
+from ..structure import every
+
 _wait = _LIB.MXNDArrayWaitToRead
 _data = _LIB.MXNDArrayGetData
 _HOST = ("cpu", "cpu_pinned", "cpu_shared")
@@ -86,8 +88,4 @@ def copy(array):
 
 def flat(value):
     """The arrays in what a block took or returned: nested lists and tuples, in order."""
-    if isinstance(value, NDArray):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from flat(v)
+    return every(NDArray, value, dicts=False)

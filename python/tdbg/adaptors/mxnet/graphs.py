@@ -17,15 +17,12 @@ from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
 from ..guard import say
+from ..structure import every
 from . import arrays
 
 
 def symbols(value):
-    if isinstance(value, Symbol):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from symbols(v)
+    return every(Symbol, value, dicts=False)
 
 
 def _spellings(entry):

@@ -22,6 +22,7 @@ from ..forecast import Forecast
 from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
+from ..structure import MAX_DEPTH
 from ..waiting import Waiting
 from ..watch import ARMED, OFF, OPEN, Watch
 from . import arrays
@@ -496,8 +497,10 @@ class Session(Watch):
 
 
 def _symbolic(args):
-    first = args[0] if args else None
-    while isinstance(first, (list, tuple)) and first:
+    first = args
+    for _ in range(MAX_DEPTH):      # a list may be its own first element
+        if not isinstance(first, (list, tuple)) or not first:
+            break
         first = first[0]
     return isinstance(first, Symbol)
 

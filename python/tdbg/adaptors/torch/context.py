@@ -13,6 +13,7 @@ import torch
 
 from tdbg import _capture
 
+from ..structure import first
 from .params import READER
 
 
@@ -25,19 +26,6 @@ def _plain(value):
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in value]
     return str(value)
-
-
-def first_tensor(args, kwargs):
-    todo = [*args, *kwargs.values()]
-    while todo:
-        value = todo.pop(0)
-        if isinstance(value, torch.Tensor):
-            return value
-        if isinstance(value, dict):
-            todo.extend(value.values())
-        elif isinstance(value, (list, tuple)) and len(value) < 64:
-            todo.extend(value)
-    return None
 
 
 def fingerprint(tensor):
@@ -134,7 +122,7 @@ class Context:
     def saw_batch(self, args, kwargs):
         if not self.enabled:
             return
-        tensor = args[0] if args and type(args[0]) is torch.Tensor else first_tensor(args, kwargs)
+        tensor = args[0] if args and type(args[0]) is torch.Tensor else first(torch.Tensor, args, kwargs.values())
         if type(tensor) is not torch.Tensor:
             return
         self._batch = READER and READER.batch(tensor)

@@ -21,6 +21,7 @@ import torch
 from tdbg import _capture
 
 from ..guard import say
+from ..structure import every
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import NOT_WANTED, READER, dtype_name
@@ -377,13 +378,7 @@ class ModuleTensors:
 
 def _tensors(value):
     """The plain tensors in what a module took or returned: nested tuples, lists, dicts (ModelOutput), in order."""
-    if isinstance(value, torch.Tensor):
-        if (type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
-                and not _is_wrapped(value) and not value.is_conj() and not value.is_neg() and not value.is_quantized):
-            yield value
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from _tensors(v)
-    elif isinstance(value, (tuple, list)):
-        for v in value:
-            yield from _tensors(v)
+    for tensor in every(torch.Tensor, value):
+        if (type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
+                and not _is_wrapped(tensor) and not tensor.is_conj() and not tensor.is_neg() and not tensor.is_quantized):
+            yield tensor
