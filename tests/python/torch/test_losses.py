@@ -250,3 +250,24 @@ def test_a_number_is_copied_without_a_tensor_and_keeps_its_bits():
             assert copy.value == kept.item() or (copy.value != copy.value and kept.item() != kept.item())
     for other in (torch.ones(1), torch.tensor(3), torch.tensor(1 + 2j), torch.tensor(1.0, device="meta"), 2.5):
         assert READER.number(other) is None
+
+
+def test_losses_that_come_as_an_iterator_are_trained_on(watch):
+    session = watch()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for several in (lambda *losses: (loss for loss in losses), lambda *losses: map(torch.neg, losses), zip_first):
+        optimizer.zero_grad()
+        torch.autograd.backward(several(model(torch.ones(2, 4)).sum(), model(torch.ones(3, 4)).sum()))
+        optimizer.step()
+        assert (model.weight.grad.abs() == 5).all(), "of both"
+    run = session.made[0]
+    assert [len([k for k in step.values if k[0].startswith("backward_loss")]) for step in run.steps] == [2, 2, 2]
+    with pytest.raises(TypeError, match="not iterable"):
+        torch.autograd.backward(3)
+    with pytest.raises(ZeroDivisionError):
+        torch.autograd.backward(1 / 0 for _ in range(1))
+
+
+def zip_first(*losses):
+    return (loss for loss, in zip(losses))

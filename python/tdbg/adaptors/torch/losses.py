@@ -286,6 +286,8 @@ def patch(patches, session):
     def watch_backward(original):
         def backward(tensors, *args, **kwargs):
             if not is_compiling():
+                if not isinstance(tensors, (torch.Tensor, list, tuple)):
+                    tensors = tuple(tensors)    # an iterator: whoever looks into it first takes it from the other
                 try:
                     session.before_backward(tensors)
                 except Exception as error:
