@@ -160,3 +160,17 @@ def test_shap_values_of_a_sample_are_exact_and_it_is_said_which_rows_they_are(re
         exact = exact.toarray() if kind == "sparse" else exact
         np.testing.assert_allclose(trial.tensor("full_shap/Column_1").value(step), exact[rows], atol=1e-12)
         np.testing.assert_allclose(trial.tensor("average_shap/Column_0").value(step)[0], exact[rows, 0].mean(), atol=1e-12)
+
+
+def test_data_sets_that_come_as_an_iterator_are_watched_and_callbacks_that_do_are_refused_as_ever(record):
+    def run():
+        data = lgb.Dataset(*table())
+        validation = lgb.Dataset(*table(50, seed=1), reference=data)
+        with pytest.raises(TypeError, match="has no len"):
+            lgb.train(PARAMS, data, ROUNDS, callbacks=(c for c in [lgb.log_evaluation(0)]))
+        return lgb.train(PARAMS, data, ROUNDS, valid_sets=(s for s in [validation]), valid_names=["v"]).model_to_string()
+
+    found, trial = record(run, EVERYTHING)
+    assert found == run()
+    assert trial.tensor_names(collection="metrics") == ["v-l2"]
+    assert np.array_equal(trial.tensor("labels").value(0), table(50, seed=1)[1].astype(np.float32))

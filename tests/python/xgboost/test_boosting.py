@@ -348,3 +348,32 @@ def test_the_configuration_says_how_many_rows(tmp_path, monkeypatch):
     np.testing.assert_allclose(trial.tensor("full_shap/f0").value(2), exact[rows], atol=5e-6)
     with pytest.raises(ValueError, match="shap_rows.*at least 1"):
         adaptor.attach(dir=str(tmp_path / "bad"), config={"shap_rows": 0})
+
+
+@pytest.mark.parametrize("limit", [32, 0], ids=["recorded", "one too many"])
+def test_what_comes_as_an_iterator_reaches_the_training(tmp_path, monkeypatch, limit):
+    monkeypatch.setattr("tdbg.adaptors.boosting.session.MAX_TRAININGS", limit)
+    (x, y), (xv, yv) = table(), table(60, seed=1)
+    data, validation = xgb.DMatrix(x, y), xgb.DMatrix(xv, yv)
+
+    def run():
+        log, seen = {}, []
+
+        class Count(xgb.callback.TrainingCallback):
+            def after_iteration(self, model, epoch, evals_log):
+                seen.append(epoch)
+
+        booster = xgb.train({"max_depth": 3, "nthread": 1}, data, ROUNDS, evals=zip([data, validation], ["train", "v"]),
+                            callbacks=(c for c in [Count()]), early_stopping_rounds=3, evals_result=log, verbose_eval=False)
+        return booster.save_raw("json"), log, seen
+
+    bare = run()
+    with adaptor.attach(open_run=Run.open, directory=str(tmp_path / "run"), plan_json=plan("metrics", "labels")):
+        watched = run()
+        with pytest.raises(ZeroDivisionError):
+            xgb.train({}, data, 1, evals=((data, 1 / 0) for _ in range(1)))
+    assert watched == bare and list(bare[1]) == ["train", "v"] and bare[2] == list(range(ROUNDS))
+    if limit:
+        trial = tdbg.open(str(tmp_path / "run"))
+        assert trial.tensor_names(collection="metrics") == ["train-rmse", "v-rmse"]
+        assert np.array_equal(trial.tensor("labels").value(0), yv)

@@ -5,6 +5,7 @@ and each call gets a run of its own. Knows no library.
 import functools
 import inspect
 import threading
+from collections.abc import Iterator
 
 from ..guard import Guard, say
 from ..patches import Patches
@@ -18,11 +19,13 @@ class Session:
     """What holds for the whole process: the patches, and which training is which run. It is ARMED until it is OFF: each
     training opens a run, and ends it.
 
-    A library says in a subclass what it is called (`name`), which functions are replaced (`functions()`) and what is
-    added to a call of one of them (`prepare()`).
+    A library says in a subclass what it is called (`name`), which functions are replaced (`functions()`), what is
+    added to a call of one of them (`prepare()`), and which arguments of several things that takes a look at
+    (`looked_through`).
     """
 
     name = ""
+    looked_through = ()
     accepts = None          # the library makes its models itself
 
     def __init__(self, open_run, options):
@@ -106,14 +109,16 @@ class Session:
         signature = inspect.signature(original)
 
         def call(*args, **kwargs):
+            bound = self._bound(signature, args, kwargs)
+            if bound is None:
+                return original(*args, **kwargs)
             try:
-                prepared = self._prepare(signature, name, args, kwargs)
+                training = self.prepare(name, bound.arguments)
             except Exception as error:
                 self.guard.failed("the beginning of a training", error)
-                prepared = None
-            if prepared is None:
-                return original(*args, **kwargs)
-            training, bound = prepared
+                training = None
+            if training is None:
+                return original(*bound.args, **bound.kwargs)
             self._open.append(training)
             try:
                 result = original(*bound.args, **bound.kwargs)
@@ -125,15 +130,19 @@ class Session:
 
         return call
 
-    def _prepare(self, signature, name, args, kwargs):
+    def _bound(self, signature, args, kwargs):
+        """The call's arguments, with lists for iterators of which we look through what the training looks through. What
+        such an iterator raises is the training's own. None: the call is to go through as it came."""
         if self.state is OFF:
             return None
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
             return None                 # the original says what is wrong with the call
-        training = self.prepare(name, bound.arguments)
-        return None if training is None else (training, bound)
+        for name in self.looked_through:
+            if isinstance(bound.arguments.get(name), Iterator):
+                bound.arguments[name] = list(bound.arguments[name])
+        return bound
 
     def _ended(self, training, reason, message=""):
         self._open.remove(training)

@@ -11,6 +11,7 @@ from .training import Training
 
 class Session(_Session):
     name = "lightgbm"
+    looked_through = "valid_sets",
 
     def functions(self):
         # The estimators imported `train` by name.
@@ -18,14 +19,15 @@ class Session(_Session):
         return [("train", [_engine, *exporting]), ("cv", [_engine, lightgbm])]
 
     def prepare(self, name, given):
-        if self.number() is None:
-            return None
+        callbacks = given.get("callbacks") or ()
+        if not hasattr(callbacks, "__len__") or self.number() is None:
+            return None                 # LightGBM asks how many there are, and raises at an iterator: so it shall
         train = given.get("train_set")
         sets = given.get("valid_sets") or []
         sets = list(sets) if isinstance(sets, (list, tuple)) else [sets]
         training = Training(self.open_run, self.guard, given.get("params"), None if name == "cv" else train,
                             [] if name == "cv" else sets, given.get("init_model") is not None)
-        given["callbacks"] = [Callback(training), *(given.get("callbacks") or [])]
+        given["callbacks"] = [Callback(training), *callbacks]
         return training
 
 

@@ -16,6 +16,7 @@ from .training import Training
 
 class Session(_Session):
     name = "xgboost"
+    looked_through = "evals", "callbacks"
 
     def functions(self):
         # sklearn's estimators imported `train` by name.
