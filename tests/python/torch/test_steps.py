@@ -283,3 +283,72 @@ def test_stop_request_is_a_sigterm_to_ourselves(watch):
     finally:
         signal.signal(signal.SIGTERM, old)
     assert got == [1]
+
+
+class Counting:
+    def __init__(self, model):
+        self.model, self.calls = model, 0
+
+    def __call__(self):
+        self.calls += 1
+        loss = loss_of(self.model)
+        loss.backward()
+        return loss
+
+
+def test_a_closure_is_the_scripts_own_in_all_but_its_calls(watch):
+    session = watch()
+    seen = []
+
+    class Asking(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure=None):
+            assert isinstance(closure, Counting) and closure.calls == 2 * len(seen)
+            seen.append(torch.enable_grad()(closure)())
+            closure.calls += 1
+            closure.last = seen[-1]
+            del closure.last
+            return super().step()
+
+    model = net()
+    optimizer, closure = Asking(model.parameters(), lr=0.1), Counting(model)
+    for n in range(3):
+        optimizer.zero_grad()
+        optimizer.step(closure)
+        s = session.made[0].steps[n]
+        assert (s["gradient/Sequential_0.weight"] == model[0].weight.grad.numpy()).all()
+        assert s["MSELoss_output_0"] == seen[-1].item()
+    assert closure.calls == 6 and not hasattr(closure, "last")
+
+
+def test_what_a_step_takes_that_is_no_closure_is_handed_on_as_it_is(watch):
+    session = watch()
+    given = []
+
+    class Own(torch.optim.SGD):
+        def step(self, source, closure=None):
+            given.append((source, closure))
+            return super().step()
+
+    model, function = net(), lambda: None
+    optimizer = Own(model.parameters(), lr=0.1)
+    for source, named in ((model, {}), (function, {}), (model, {"closure": model})):
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step(source, **named)
+        assert given[-1][0] is source and given[-1][1] is named.get("closure")
+        assert "gradient/Sequential_0.weight" in {k[0] for k in session.made[0].steps[-1].values}
+    assert len(session.made[0].steps) == 3
+
+
+def test_a_closure_of_a_step_that_takes_anything_is_one(watch):
+    session = watch()
+
+    class Anything(torch.optim.SGD):
+        def step(self, *args, **kwargs):
+            return super().step(*args, **kwargs)
+
+    model = net()
+    optimizer = Anything(model.parameters(), lr=0.1)
+    optimizer.step(Counting(model))
+    assert "MSELoss_output_0" in {k[0] for k in session.made[0].steps[0].values}

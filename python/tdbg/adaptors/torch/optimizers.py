@@ -17,6 +17,34 @@ from .params import OptimizerTensors
 KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead optimizer's parameters that may wait for the end of the run
 
 
+def _is_closure(value, said):
+    """Is it what a step calls for forward and backward? A step of the script's own may take a model, which can be called too."""
+    return said and callable(value) and not isinstance(value, torch.nn.Module)
+
+
+class _Closure:
+    """The closure that a step is given, called through us. In all else it is the script's own: it may count its calls in an
+    attribute, or be asked what class it is."""
+
+    __slots__ = "_own", "_call"
+
+    def __init__(self, own, call):
+        object.__setattr__(self, "_own", own)
+        object.__setattr__(self, "_call", call)
+
+    def __call__(self, *args, **kwargs):
+        return object.__getattribute__(self, "_call")(*args, **kwargs)
+
+    def __getattribute__(self, name):
+        return getattr(object.__getattribute__(self, "_own"), name)
+
+    def __setattr__(self, name, value):
+        setattr(object.__getattribute__(self, "_own"), name, value)
+
+    def __delattr__(self, name):
+        delattr(object.__getattribute__(self, "_own"), name)
+
+
 class Optimizers:
     """Every optimizer that was made or has stepped, and what happens around their steps."""
 
@@ -98,7 +126,7 @@ class Optimizers:
         self._inside = entry
         closure = kwargs["closure"] if "closure" in kwargs else args[1] if len(args) > 1 else None
         self.evaluation = 0
-        if not callable(closure):
+        if closure is None or not _is_closure(closure, "closure" in kwargs or entry.takes_closure(optimizer)):
             self._capture(entry, optimizer)
             return None
         # LBFGS, and Lightning with every optimizer, run forward and backward inside step(): gradients exist
@@ -120,9 +148,10 @@ class Optimizers:
                 self.session.guard.failed("optimizer closure", error)
             return loss
 
+        given = _Closure(closure, watched)
         if "closure" in kwargs:
-            return args, {**kwargs, "closure": watched}
-        return (args[0], watched, *args[2:]), kwargs
+            return args, {**kwargs, "closure": given}
+        return (args[0], given, *args[2:]), kwargs
 
     def _is_nested(self, entry, optimizer):
         """An optimizer inside another's step (Lookahead), or a subclass's step() that calls its parent's."""

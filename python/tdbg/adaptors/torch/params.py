@@ -7,6 +7,7 @@ cached from step to step but the list of parameters: zero_grad(set_to_none) real
 one by one (`put_odd`), or to the device lane.
 """
 
+import inspect
 from itertools import compress
 from operator import attrgetter
 
@@ -80,12 +81,23 @@ class OptimizerTensors:
         self.options = ()                 # of the groups, as they were last put down
         self.lr_ids, self.step_id = [], NOT_WANTED     # of the context's series
         self.ignored = self.skipped = False
+        self._takes_closure = None
         self.nested = 0                   # calls of step() inside its own or another optimizer's
         self.total_bytes = 0
         self.named = []
         self.mask = self.absent = None    # which gradients were there when one was not
         self.extras_done = False
         self.state_ids = {}
+
+    def takes_closure(self, optimizer):
+        """Is what `step` is given first a closure?"""
+        if self._takes_closure is None:
+            try:
+                first = [*inspect.signature(type(optimizer).step).parameters.values()][1:2]
+            except (TypeError, ValueError):
+                first = []
+            self._takes_closure = any(p.name == "closure" or p.kind is p.VAR_POSITIONAL for p in first)
+        return self._takes_closure
 
     # Membership ---------------------------------------------------------------------------------------------
 
