@@ -13,16 +13,20 @@ class Patches:
         self._undo = []
 
     def replace(self, owners, name, make):
-        """Replaces `name` in each of `owners` by make(original). Absent names are skipped."""
+        """Replaces `name` in each of `owners` by make(original): what has several names is one function before and after,
+        and is found by whoever pickles it. Absent names are skipped."""
+        made = {}
         for owner in owners:
             original = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
             if original is None or getattr(original, "_tdbg", False):
                 continue
-            wrapper = functools.wraps(original)(make(original))
-            wrapper._tdbg = True
-            # torch.jit.script compiles a Python function from its source and its globals; without this it
-            # would compile the wrapper, whose *args it refuses, and break scripts that worked.
-            wrapper.__prepare_scriptable__ = lambda original=original: original
+            wrapper = made.get(id(original))
+            if wrapper is None:
+                wrapper = made[id(original)] = functools.wraps(original)(make(original))
+                wrapper._tdbg = True
+                # torch.jit.script compiles a Python function from its source and its globals; without this it
+                # would compile the wrapper, whose *args it refuses, and break scripts that worked.
+                wrapper.__prepare_scriptable__ = lambda original=original: original
             setattr(owner, name, wrapper)
             self._undo.append((owner, name, original, wrapper))
 

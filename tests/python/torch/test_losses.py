@@ -1,5 +1,8 @@
 """Losses by their names, functional or module, copied when they appear; context."""
 
+import functools
+import pickle
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -158,6 +161,16 @@ def test_absent_gradient_is_not_a_zero_gradient(watch):
     assert ("gradient/ModuleDict_a.weight", 0, 0) in run.steps[1].values
     assert run.steps[0].scalars["context/gradients_absent", 0] == 2
     assert run.contexts["gradients_absent"][0][1]["names"] == ["ModuleDict_b.weight", "ModuleDict_b.bias"]
+
+
+def test_what_is_replaced_is_one_function_and_pickles(watch):
+    watch()
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        function = getattr(torch.nn.utils, name)
+        assert function is getattr(torch.nn.utils.clip_grad, name) and hasattr(function, "_tdbg")
+    for function in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad.clip_grad_value_, F.cross_entropy,
+                     torch.autograd.backward, torch.amp.GradScaler.step):
+        assert pickle.loads(pickle.dumps(functools.partial(function))).func is function
 
 
 def test_gradients_before_clipping_on_request(watch):

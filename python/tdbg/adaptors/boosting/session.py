@@ -52,10 +52,7 @@ class Session:
             if not owners:
                 say(f"{self.name} has no function {name!r} where it was: its trainings by it are not recorded")
                 continue
-            self._patches.replace(owners[:1], name, functools.partial(self._wrapped, name=name))
-            wrapper = getattr(owners[0], name)
-            for owner in owners[1:]:        # those that imported it by name
-                self._patches.replace([owner], name, lambda original, wrapper=wrapper: wrapper)
+            self._patches.replace(owners, name, functools.partial(self._wrapped, name=name))
 
     @staticmethod
     def when_over(session):
