@@ -10,6 +10,7 @@ A subclass may override `forward_hook` and call `_write_inputs`, `_write_outputs
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 import weakref
@@ -21,7 +22,7 @@ from ..adaptors.torch.forward import RootTensors
 from ..adaptors.torch.losses import in_backward
 from ..adaptors.torch.modules import _tensors
 from ..adaptors.torch.names import NamedParameter, module_kind, output_unit_axis, parameter_kind, parameter_unit_axis
-from ..adaptors.torch.params import NOT_WANTED, dtype_name
+from ..adaptors.torch.params import NOT_WANTED, Unread, dtype_name
 from ..adaptors.torch.session import _rank
 from ..exceptions import SMDebugError, SMDebugTypeError
 from .base import BaseHook
@@ -85,7 +86,8 @@ class _Root:
     def put(self):
         """All parameters as they are now."""
         if self.tensors is None:
-            self.tensors = RootTensors(self.module, self.parameters, self.hook._run.define, self.hook._put)
+            self.tensors = RootTensors(self.module, self.parameters, self.hook._run.define, self.hook._put,
+                                       self.hook._unread)
         self.tensors.put(self.hook._run)
 
 
@@ -104,6 +106,7 @@ class Hook(BaseHook):
         self._losses = {}       # id(loss module) -> it
         self._known = weakref.WeakSet()              # modules with a hook
         self._numbers = {}      # (name, "input") -> how many in this step
+        self._unread = Unread(lambda *loss: self._run.count_loss(*loss))
         self._gradients = {}    # gradient's name -> how many in this step
         self._thread = None
         self._watching = False
@@ -234,7 +237,7 @@ class Hook(BaseHook):
     def _write(self, name, what, values):
         key = (name, what)
         number = self._numbers.get(key, 0)
-        for tensor in _tensors(values):
+        for tensor in _tensors(values, functools.partial(self._unread, f"{name}_{what}")):
             spec = (name, what, number, tensor.dtype, tensor.dim())
             ident = self._ids.get(spec)
             if ident is None:
@@ -250,7 +253,7 @@ class Hook(BaseHook):
         self._numbers[key] = number
 
     def _write_gradient(self, name, grad):
-        if not isinstance(grad, torch.Tensor):
+        if not isinstance(grad, torch.Tensor) or self._unread(name, grad):
             return
         count = self._gradients.get(name, 0)
         self._gradients[name] = count + 1

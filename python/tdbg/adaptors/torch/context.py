@@ -74,6 +74,8 @@ class Context:
         if not self.enabled:
             return
         if type(value) not in (int, float) and isinstance(value, torch.Tensor):
+            if self.session.unread(name, value):
+                return
             if self.session.on_device(value):
                 self.session.put_device_scalar(self.id(name), value)
                 return
@@ -127,6 +129,8 @@ class Context:
             return
         self._batch = READER and READER.batch(tensor)
         if self._batch is None:
+            if self.session.unread("batch", tensor):
+                return
             size = tensor.shape[0] if tensor.dim() else 1
             mark = None
             if tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel():

@@ -30,10 +30,12 @@ class RootTensors:
     :param parameters: () -> [(parameter, NamedParameter)]
     :param define: Run.define, or what takes the same arguments
     :param put_odd: called with (id, parameter) for what is no plain host memory
+    :param unread: called with (name, parameter): is there no reading of it?
     """
 
-    def __init__(self, module, parameters, define, put_odd):
+    def __init__(self, module, parameters, define, put_odd, unread):
         self.module, self.parameters, self.define, self.put_odd = module, parameters, define, put_odd
+        self.unread = unread
         self.ptrs = self.count = None
 
     def put(self, port):
@@ -49,6 +51,8 @@ class RootTensors:
     def _define(self, count):
         self.fast, self.ids, self.odd, self.count = [], [], [], count
         for parameter, named in self.parameters():
+            if self.unread(named.name, parameter):
+                continue
             ident = self.define(named.name, named.short_name, named.kind, named.module_kind,
                                 dtype_name(parameter.dtype), list(parameter.shape), False, named.unit_axis, named.aliases,
                                 [])
@@ -99,7 +103,7 @@ class ForwardSteps:
                 self.session.put_value(ident, parameter.detach())
 
             tensors = self._roots[root.label] = RootTensors(lambda: root.module, root.parameters,
-                                                            self.session.run.define, put)
+                                                            self.session.run.define, put, self.session.unread)
         return tensors
 
     def _hook_gradients(self, root):
@@ -132,7 +136,7 @@ class ForwardSteps:
                 ["gradient/" + a for a in named.aliases], [])
         count = self._counts.get(named.name, 0)
         self._counts[named.name] = count + 1
-        if ident != NOT_WANTED and grad.numel() and grad.layout is torch.strided:
+        if ident != NOT_WANTED and grad.numel() and grad.layout is torch.strided and not grad.is_meta:
             value = grad if grad.device.type == "cpu" else grad.cpu()
             self.session.run.put_ptr(ident, value.data_ptr(), dtype_name(value.dtype), list(value.shape),
                                      list(value.stride()), count + 1 if count else 0, 0)

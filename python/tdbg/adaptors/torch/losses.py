@@ -124,6 +124,8 @@ class Losses:
             return
         copy = None if READER is None or self.session.force_lane else READER.number(value)
         if copy is None:
+            if self.session.unread(name, value):
+                return
             if value.numel() > MAX_ELEMENTS:
                 self.session.lost("unsupported", 1, f"{name}: too large to copy")
                 return

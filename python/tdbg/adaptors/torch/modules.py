@@ -13,6 +13,7 @@ Hooks pickle, and are deep-copied, as something inert that needs no tdbg to load
 """
 
 import contextlib
+import functools
 import sys
 import weakref
 
@@ -28,7 +29,6 @@ from .params import NOT_WANTED, READER, dtype_name
 
 _Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
-_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 class _Hook:
@@ -343,7 +343,7 @@ class ModuleTensors:
             if number < len(slots) and put_tensor(slots[number], value, sub):
                 self.counts[key] = number + 1
                 return
-        for tensor in _tensors(value):
+        for tensor in _tensors(value, functools.partial(session.unread, key)):
             number = self.counts.get(key, 0)
             self.counts[key] = number + 1
             if put_tensor is None or number >= len(slots) or not put_tensor(slots[number], tensor, sub):
@@ -376,9 +376,15 @@ class ModuleTensors:
                                  list(tensor.stride()), sub, 0)
 
 
-def _tensors(value):
-    """The plain tensors in what a module took or returned: nested tuples, lists, dicts (ModelOutput), in order."""
-    for tensor in every(torch.Tensor, value):
-        if (type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
-                and not _is_wrapped(tensor) and not tensor.is_conj() and not tensor.is_neg() and not tensor.is_quantized):
+def _tensors(value, unread):
+    """The plain tensors in what a module took or returned: nested tuples, lists, dicts (ModelOutput), in order.
+    `unread`: called with (tensor, why) of what there is no reading of."""
+    for tensor in every(torch.Tensor, value, cut=lambda: unread(None, "more than we look through")):
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            continue
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            unread(tensor, f"layout {tensor.layout}")
+        elif tensor.is_conj() or tensor.is_neg():
+            unread(tensor, "a conjugate or negated view")
+        elif not unread(tensor):
             yield tensor

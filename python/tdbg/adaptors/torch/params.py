@@ -22,6 +22,7 @@ _data_ptr = _Tensor.data_ptr
 _is_contiguous = _Tensor.is_contiguous
 _grad = attrgetter("grad")
 _dtype = attrgetter("dtype")
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 NOT_WANTED = 0xFFFFFFFF
 
@@ -52,11 +53,42 @@ def is_plain(tensor):
             and tensor.is_contiguous() and not tensor.is_neg())
 
 
+def _unreadable(tensor):
+    """Why nobody can say where a tensor's values lie; None of any that is somewhere."""
+    if _is_wrapped(tensor):
+        return "inside a transform of torch.func"
+    if tensor.is_nested:
+        return "a nested tensor"
+    return "on the meta device" if tensor.is_meta else None
+
+
+class Unread:
+    """Asked with (name, tensor): is there no reading of it? Counted once for a name: it will be so in every step, and is no
+    failure of ours.
+
+    :param lost: Run.count_loss, or what takes the same arguments
+    """
+
+    def __init__(self, lost):
+        self._lost, self._names = lost, set()
+
+    def __call__(self, name, tensor, why=None):
+        """`why`: the caller knows it already."""
+        why = why or _unreadable(tensor)
+        if why is not None and name not in self._names:
+            self._names.add(name)
+            self._lost("unsupported", 1, f"{name}: {why}")
+        return why is not None
+
+
 def put_odd(session, ident, tensor, sub, point, name):
     """One tensor that the batched call cannot take. Counts it where it cannot be read at all."""
     tensor = local(tensor)
     if tensor.layout is not torch.strided or tensor.is_quantized:
         session.lost("unsupported", 1, f"{name}: layout {tensor.layout}")
+        return
+    if tensor.is_meta:
+        session.unread(name, tensor)
         return
     tensor = tensor.detach()
     if tensor.is_conj() or tensor.is_neg():
@@ -135,6 +167,8 @@ class OptimizerTensors:
         on_device = False
         for parameter, named in zip(self.params, self.named):
             tensor = local(parameter)
+            if self.session.unread(named.name, tensor):
+                continue
             part = part_of(parameter)
             weight = define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype, tensor.shape,
                             False, named.unit_axis, named.aliases, **part)

@@ -23,7 +23,7 @@ from .forward import ForwardSteps
 from .modules import Entries, ModuleTensors
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
-from .params import NOT_WANTED, dtype_name
+from .params import NOT_WANTED, Unread, dtype_name
 
 BEFORE_CLIP = 2
 
@@ -61,6 +61,7 @@ class Session(Watch):
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
         self._steps_closed = 0
         self._more_until = 0           # somebody asked for more detail, up to this step
+        self.unread = Unread(self.lost)
         self._own_ids = {}             # of tensors that the script records
         self.waiting = Waiting(self.lost)
         self.state_wanted = False
@@ -176,6 +177,8 @@ class Session(Watch):
 
     def record_value(self, name, tensor, collection):
         value = torch.as_tensor(tensor).detach()
+        if self.unread(name, value):
+            return
         key = (name, value.dtype, value.dim())
         ident = self._own_ids.get(key)
         if ident is None:
@@ -190,6 +193,8 @@ class Session(Watch):
     def record_scalar(self, name, value, collection):
         ident = self.context.id("scalar/" + name, collection)
         number = value.detach() if isinstance(value, torch.Tensor) else float(value)
+        if isinstance(value, torch.Tensor) and self.unread("scalar/" + name, number):
+            return
         self.soon(lambda: self.put_number(ident, number))
 
     def put_value(self, ident, tensor):
