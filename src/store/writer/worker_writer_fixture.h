@@ -96,6 +96,12 @@ class WorkerWriterTest : public testing::Test {
   T Header(size_t offset) {
     return base::Load<T>(base::Slurp(options_.journal_path).data() + offset);
   }
+  /// On a full disk: until the drain has found it full, the journal is what is.
+  uint64_t LostSteps() const {
+    const auto losses = writer_->losses();
+    return Lost(losses, LossCause::kDiskFull, LossKind::kStep) +
+           Lost(losses, LossCause::kJournalFull, LossKind::kStep);
+  }
   bool RingIsReleased() {
     struct stat info{};
     ::stat(options_.journal_path.c_str(), &info);
