@@ -159,7 +159,13 @@ class JournalReader::Parser {
       const Status valid = format::CheckRecordHeader(header, position, available);
       if (!valid.ok()) {
         // Without its header a record's length is unknown: look for the next place that is one.
-        const uint64_t next = FindRecord(position + format::kRecordAlignment);
+        const uint64_t next = format::FindRecord(
+            position + format::kRecordAlignment, to_, ring_bytes_,
+            [this](uint64_t at) -> std::optional<RecordHeader> {
+              const auto found = window_.At(at, kHeaderBytes);
+              if (!found.ok()) return std::nullopt;
+              return base::Load<RecordHeader>((*found).data());
+            });
         Lost(valid.message(), next - position);
         position = next;
         continue;
@@ -175,17 +181,6 @@ class JournalReader::Parser {
   }
 
  private:
-  uint64_t FindRecord(uint64_t position) {
-    for (; position < to_; position += format::kRecordAlignment) {
-      const uint64_t available = std::min(to_ - position, ring_bytes_ - position % ring_bytes_);
-      const auto bytes = window_.At(position, kHeaderBytes);
-      if (!bytes.ok()) return to_;
-      if (format::CheckRecordHeader(base::Load<RecordHeader>((*bytes).data()), position, available).ok())
-        break;
-    }
-    return position;
-  }
-
   void Lost(std::string what, uint64_t bytes) {
     damaged_since_commit_ = true;
     delta_->damage.push_back({std::string(format::kJournalFile), std::move(what), bytes});

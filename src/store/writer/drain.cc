@@ -299,10 +299,7 @@ Status Drain::TrySealOne() {
                                 }));
   // Published: nothing below may fail, or the same records would come once more.
   const int64_t step = std::max<int64_t>(sealed.last_step, 0);
-  if (sealed.damaged_records != 0) {  // somebody else wrote into our mapping
-    CountLossIn(ring_.header, format::LossCause::kDamaged, format::LossKind::kStep, step,
-                sealed.damaged_records, sealed.damaged_bytes);
-  }
+  CountDamageIn(ring_.header, sealed.damage);  // somebody else wrote into our mapping
   if (sealed.repeated_keys != 0) {
     CountLossIn(ring_.header, format::LossCause::kUnsupported, format::LossKind::kRaw, step,
                 sealed.repeated_keys, sealed.repeated_bytes);

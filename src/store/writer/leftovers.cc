@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -145,11 +146,18 @@ void NoteCrashedStep(const Ring& ring) {
 }  // namespace
 
 void ReleaseRing(const std::string& journal_path) {
-  const base::UniqueFd fd(::open(journal_path.c_str(), O_WRONLY | O_CLOEXEC));
+  const base::UniqueFd fd(::open(journal_path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat info{};
   if (!fd.ok() || ::fstat(fd.get(), &info) != 0) return;
   const auto header = static_cast<off_t>(format::kJournalHeaderBytes);
   if (info.st_size <= header) return;
+  // What was damaged is nowhere else. Somebody may still get more out of it than we did, so it stays: disks
+  // lie seldom, and one journal is a small price where one did.
+  uint64_t damaged[4];
+  constexpr size_t kDamagedCounts = offsetof(format::JournalHeader, loss_count) +
+                                    static_cast<size_t>(format::LossCause::kDamaged) * sizeof(damaged);
+  if (::pread(fd.get(), damaged, sizeof(damaged), kDamagedCounts) != sizeof(damaged)) return;
+  if (std::any_of(std::begin(damaged), std::end(damaged), [](uint64_t count) { return count != 0; })) return;
   (void)::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, header, info.st_size - header);
 }
 
@@ -185,10 +193,7 @@ Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::stri
                           builder.SealNext(ring, ring.sealed(), committed, SealLimits{}, /*verify=*/true,
                                            segments.last_sequence, &heir.tensors, [] {}));
     heir.segment_bytes += sealed.file_bytes;
-    if (sealed.damaged_records != 0) {
-      CountLossIn(ring.header, format::LossCause::kDamaged, format::LossKind::kRaw,
-                  std::max<int64_t>(sealed.last_step, 0), sealed.damaged_records, sealed.damaged_bytes);
-    }
+    CountDamageIn(ring.header, sealed.damage);
     ring.header->sealed_seq.store(std::max(sealed.last_sequence, segments.last_sequence),
                                   std::memory_order_release);
     ring.header->sealed_pos.store(sealed.end_pos, std::memory_order_release);

@@ -46,6 +46,11 @@ class LeftoversTest : public testing::Test {
   uint64_t Field(size_t offset) {
     return base::Load<uint64_t>(base::Slurp(dead_ + "/journal").data() + offset);
   }
+  uint64_t Damaged(format::LossKind kind) {
+    constexpr auto kDamaged = static_cast<size_t>(format::LossCause::kDamaged);
+    return Field(offsetof(format::JournalHeader, loss_count) + 8 * (kDamaged * 4 + static_cast<size_t>(kind) - 1));
+  }
+  uint64_t Committed() { return base::Load<uint64_t>(base::Slurp(scratch_ / "live/journal").data() + 64); }
 
   base::ScratchDirectory scratch_;
   std::string dead_ = scratch_ / "dead";
@@ -89,7 +94,7 @@ TEST_F(LeftoversTest, ASegmentRenamedBeforeSealedPosMovedIsNotSealedAgain) {
 
 TEST_F(LeftoversTest, ADamagedRecordCostsItselfOnly) {
   Step(0);
-  const uint64_t second = base::Load<uint64_t>(base::Slurp(scratch_ / "live/journal").data() + 64);
+  const uint64_t second = Committed();
   Step(1);
   Step(2);
   Die();
@@ -101,15 +106,59 @@ TEST_F(LeftoversTest, ADamagedRecordCostsItselfOnly) {
   EXPECT_FALSE(read.raws.count("w@1"));
 }
 
-TEST_F(LeftoversTest, ADamagedHeaderEndsTheJournalThere) {
+TEST_F(LeftoversTest, ADamagedHeaderCostsItsRecordOnly) {
   Step(0);
-  const uint64_t second = base::Load<uint64_t>(base::Slurp(scratch_ / "live/journal").data() + 64);
-  Step(1);
-  Step(2);
+  const uint64_t second = Committed();
+  for (int64_t step = 1; step < 20; ++step) Step(step);
   Die();
-  Patch<char>(4096 + second + 5, 'x');
+  Patch<char>(4096 + second + 5, 'x');  // the raw tensor of step 1
   TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
-  EXPECT_EQ(Read().steps.size(), 1u);
+  const Decoded read = Read();
+  ASSERT_EQ(read.steps.size(), 20u);
+  EXPECT_EQ(read.raws.size(), 19u);
+  EXPECT_EQ(read.steps[1].commit.raw_tensors, 0u);
+  EXPECT_FALSE(read.raws.count("w@1"));
+  EXPECT_EQ(Damaged(format::LossKind::kRaw), 1u);
+  EXPECT_EQ(Damaged(format::LossKind::kStep), 0u);
+}
+
+TEST_F(LeftoversTest, ADamagedHeaderOfACommitCostsItsStep) {
+  Step(0);
+  Step(1);
+  const uint64_t behind_second = Committed();
+  Step(2);
+  Step(3);
+  const uint64_t last = Committed();
+  Die();
+  constexpr uint64_t kCommitRecord = 128;
+  Patch<char>(4096 + behind_second - kCommitRecord + 5, 'x');
+  Patch<char>(4096 + last - kCommitRecord + 5, 'x');
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+  const Decoded read = Read();
+  ASSERT_EQ(read.steps.size(), 2u);
+  EXPECT_EQ(read.steps[1].commit.global_step, 2);
+  EXPECT_EQ(read.raws.size(), 2u);
+  EXPECT_TRUE(read.raws.count("w@2"));
+  EXPECT_EQ(Damaged(format::LossKind::kStep), 2u);
+  EXPECT_EQ(Damaged(format::LossKind::kRaw), 0u);
+  EXPECT_EQ(Damaged(format::LossKind::kSummary), 0u);
+}
+
+TEST_F(LeftoversTest, ADamagedJournalKeepsItsRing) {
+  Step(0);
+  const uint64_t second = Committed();
+  Step(1);
+  Die();
+  const std::string before = base::Slurp(dead_ + "/journal").substr(4096);
+  std::filesystem::copy(dead_, scratch_ / "sound", std::filesystem::copy_options::recursive);
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), scratch_ / "sound"));
+  EXPECT_EQ(base::Slurp(scratch_ / "sound/journal").substr(4096), std::string(before.size(), '\0'));
+  Patch<char>(4096 + second + 5, 'x');
+  for (int again = 0; again < 2; ++again) {
+    TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+    EXPECT_EQ(base::Slurp(dead_ + "/journal").substr(4096 + second + 6), before.substr(second + 6));
+    EXPECT_EQ(Damaged(format::LossKind::kRaw), 1u);
+  }
 }
 
 TEST_F(LeftoversTest, NothingToSealIsNoError) {

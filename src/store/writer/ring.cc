@@ -77,6 +77,13 @@ void CountLossIn(JournalHeader* header, format::LossCause cause, format::LossKin
   header->loss_count[c][k].fetch_add(count, std::memory_order_release);
 }
 
+void CountDamageIn(JournalHeader* header, std::span<const format::Loss> damage) {
+  for (const format::Loss& loss : damage) {
+    CountLossIn(header, static_cast<format::LossCause>(loss.cause), static_cast<format::LossKind>(loss.kind),
+                loss.first_step, loss.count, loss.bytes);
+  }
+}
+
 std::vector<format::Loss> LossesIn(const JournalHeader& header) {
   std::vector<format::Loss> losses;
   for (uint8_t cause = 0; cause < format::kLossCauses; ++cause) {

@@ -41,6 +41,8 @@ void InitJournal(std::span<std::byte> mapping, uint64_t writer_id, uint64_t next
 /// Adds to the counters in the journal's header. Lock-free; any thread.
 void CountLossIn(format::JournalHeader* header, format::LossCause cause, format::LossKind kind, int64_t step,
                  uint64_t count, uint64_t bytes);
+/// Counts what sealing found damaged.
+void CountDamageIn(format::JournalHeader* header, std::span<const format::Loss> damage);
 /// The non-zero counters.
 std::vector<format::Loss> LossesIn(const format::JournalHeader& header);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "base/bytes.h"
@@ -22,11 +24,50 @@ namespace {
 constexpr size_t kStageBytes = 1 << 20;
 constexpr size_t kDirectBytes = 256 << 10;
 
+void Lose(format::LossKind kind, int64_t step, uint64_t count, uint64_t bytes, SealResult* result) {
+  if (count == 0) return;
+  format::Loss loss;
+  loss.cause = static_cast<uint8_t>(format::LossCause::kDamaged);
+  loss.kind = static_cast<uint8_t>(kind);
+  loss.count = count;
+  loss.bytes = bytes;
+  loss.first_step = loss.last_step = std::max<int64_t>(step, 0);
+  result->damage.push_back(loss);
+}
+
 }  // namespace
 
 SegmentBuilder::SegmentBuilder(base::FileSystem* files, SegmentOrigin origin)
     : files_(files), origin_(std::move(origin)), content_(std::make_unique<Content>()) {}
 SegmentBuilder::~SegmentBuilder() = default;
+
+void SegmentBuilder::CloseStep(format::Commit commit, SealResult* result) {
+  Content& c = *content_;
+  const bool complete = c.damaged_records == 0;
+  const std::set<int64_t> foreign = complete ? std::set<int64_t>() : c.DropForeign(commit.global_step);
+  const Content::Ends last = c.LastEnds();
+  const auto taken = [](uint64_t now, uint64_t before) { return static_cast<uint32_t>(now - before); };
+  const uint32_t summary_rows = taken(c.summary_rows, last.summary_rows);
+  const uint32_t scalar_rows = taken(c.scalar_rows, last.scalar_rows);
+  const uint32_t raws = taken(c.raws.size(), last.raws);
+  if (!complete) {
+    const auto missing = [](uint32_t said, uint32_t there) { return said > there ? said - there : 0; };
+    const uint64_t rows =
+        missing(commit.summary_rows, summary_rows) + uint64_t{missing(commit.scalar_rows, scalar_rows)};
+    const uint64_t raws_missing = missing(commit.raw_tensors, raws);
+    for (const int64_t step : foreign) Lose(format::LossKind::kStep, step, 1, 0, result);
+    Lose(format::LossKind::kRaw, commit.global_step, raws_missing, 0, result);
+    // Nothing that a commit counts: then it was a context, an acknowledgement, or what the commit itself said.
+    const bool uncounted = rows + raws_missing + foreign.size() == 0;
+    Lose(format::LossKind::kSummary, commit.global_step, uncounted ? c.damaged_records : rows, 0, result);
+    result->damage.back().bytes = c.damaged_bytes;  // at least one of the three
+    c.damaged_records = c.damaged_bytes = 0;
+  }
+  commit.summary_rows = summary_rows;
+  commit.scalar_rows = scalar_rows;
+  commit.raw_tensors = raws;
+  c.Close(commit);
+}
 
 void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,
                              const SealLimits& limits, bool verify, uint64_t skip_through_sequence,
@@ -34,33 +75,39 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
   Content& c = *content_;
   c.Clear();
   uint64_t row_bytes = 0, header_bytes = 0;
-  format::Commit step;  // counts what Collect took, which after damage is less than what the writer wrote
+  const auto damaged = [&c](uint64_t bytes) {
+    ++c.damaged_records;
+    c.damaged_bytes += bytes;
+  };
   uint64_t position = begin_pos;
   while (position < committed_pos) {
     RecordHeader header;
     std::memcpy(&header, ring.At(position), sizeof(header));
     const uint64_t available = std::min(ring.Contiguous(position), committed_pos - position);
     if (!format::CheckRecordHeader(header, position, available).ok()) {
-      // Its length is not to be believed, so nothing behind it can be found either.
-      ++result->damaged_records;
-      result->damaged_bytes += committed_pos - position;
-      position = committed_pos;
-      result->last_sequence =
-          std::max(c.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire));
-      break;
+      const uint64_t next = format::FindRecord(
+          position + format::kRecordAlignment, committed_pos, ring.bytes,
+          [&ring](uint64_t at) { return std::optional(base::Load<RecordHeader>(ring.At(at))); });
+      damaged(next - position);
+      position = next;
+      continue;
     }
     const std::span<const std::byte> payload(ring.At(position) + sizeof(header), header.payload_bytes);
     position += format::RecordBytes(header.payload_bytes);
-    if (header.sequence <= skip_through_sequence) continue;
+    const bool at_commit = header.type == static_cast<uint16_t>(RecordType::kCommit);
+    if (header.sequence <= skip_through_sequence) {
+      if (at_commit) c.damaged_records = c.damaged_bytes = 0;  // counted with that segment
+      continue;
+    }
     if (c.first_sequence == 0) c.first_sequence = header.sequence;
-    if (verify && !format::CheckPayload(header, payload).ok()) {
-      ++result->damaged_records;
-      result->damaged_bytes += header.payload_bytes;
-      if (header.type != static_cast<uint16_t>(RecordType::kCommit)) continue;
+    if ((verify && !format::CheckPayload(header, payload).ok()) ||
+        (at_commit && payload.size() < sizeof(format::Commit))) {
+      damaged(header.payload_bytes);
+      if (!at_commit) continue;
       // The step's records are good, so it is kept under its number; what else the commit said is gone.
-      step.global_step = header.global_step;
-      c.Close(step);
-      step = {};
+      format::Commit unknown;
+      unknown.global_step = header.global_step;
+      CloseStep(unknown, result);
       c.last_sequence = header.sequence;
       continue;
     }
@@ -71,18 +118,19 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
         break;
       case RecordType::kSummaries: {
         const auto view = format::DecodeSummaries(payload);
-        if (!view.ok()) break;
+        if (!view.ok()) {
+          damaged(payload.size());
+          break;
+        }
         c.summaries.push_back({header.global_step, *view});
         c.summary_rows += view->row_count;
         c.histogram_bytes += view->histograms.size();
-        step.summary_rows += view->row_count;
         row_bytes += payload.size();
         break;
       }
       case RecordType::kScalars:
         c.scalars.push_back({header.global_step, payload});
         c.scalar_rows += c.scalars.back().count();
-        step.scalar_rows += static_cast<uint32_t>(c.scalars.back().count());
         row_bytes += payload.size();
         break;
       case RecordType::kRaw: {
@@ -90,7 +138,6 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
         if (!raw.ok()) break;
         c.raws.push_back({header.global_step, raw->header, raw->data, header.payload_hash,
                           static_cast<uint32_t>(c.commits.size())});
-        ++step.raw_tensors;
         header_bytes += 300;
         break;
       }
@@ -104,12 +151,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
         c.end = text;
         break;
       case RecordType::kCommit: {
-        auto commit = base::Load<format::Commit>(payload.data());
-        commit.summary_rows = step.summary_rows;
-        commit.scalar_rows = step.scalar_rows;
-        commit.raw_tensors = step.raw_tensors;
-        step = {};
-        c.Close(commit);
+        CloseStep(base::Load<format::Commit>(payload.data()), result);
         c.last_sequence = header.sequence;
         break;
       }
@@ -118,15 +160,20 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
       default:
         break;  // of a later minor version, which sealed its own journal in all but a crash
     }
-    const bool at_commit = header.type == static_cast<uint16_t>(RecordType::kCommit);
     if (at_commit && (position - begin_pos >= limits.journal_bytes || row_bytes >= limits.row_bytes ||
                       header_bytes >= limits.header_bytes)) {
       break;
     }
   }
-  c.DropWhatIsOpen();
   result->end_pos = position;
-  result->last_sequence = std::max(result->last_sequence, c.last_sequence);
+  result->last_sequence = c.last_sequence;
+  if (c.damaged_records != 0) {  // committed_pos lies behind a commit: that of the last step is among them
+    Lose(format::LossKind::kStep, ring.header->last_seen_step.load(std::memory_order_relaxed), 1,
+         c.damaged_bytes, result);
+    result->last_sequence =
+        std::max(c.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire));
+  }
+  c.DropWhatIsOpen();
   for (const format::Commit& commit : c.commits) {
     if (result->first_step < 0) result->first_step = commit.global_step;
     result->last_step = std::max(result->last_step, commit.global_step);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/file.h"
 #include "store/writer/ring.h"
@@ -35,8 +36,7 @@ struct SealResult {
   uint64_t last_sequence = 0;
   uint64_t file_bytes = 0;  ///< 0: the range held nothing but damage, and there is no file
   std::string path;
-  uint64_t damaged_records = 0;  ///< skipped; only with `verify`
-  uint64_t damaged_bytes = 0;
+  std::vector<format::Loss> damage;  ///< what could not be taken, each with its kind and step
   uint64_t repeated_keys = 0;  ///< raw values given twice for one key; the last is kept
   uint64_t repeated_bytes = 0;
   int64_t first_step = -1, last_step = -1;
@@ -50,7 +50,9 @@ class SegmentBuilder {
 
   /// Seals committed records from `begin_pos` on, up to `limits` or `committed_pos`, whichever comes first.
   /// Publishes by rename; the caller then moves sealed_pos. Nothing of a failed attempt stays behind.
-  /// \param verify  check payload hashes first (a dead process's journal); a damaged record costs itself only
+  /// A record with a damaged header costs itself, one of a commit its step: the search goes on behind it, as
+  /// a reader's does.
+  /// \param verify  check payload hashes first (a dead process's journal)
   /// \param skip_through_sequence  records up to this one are in a segment already
   /// \param tick  called between writes: the doorbell must not wait for a slow disk
   /// \error those of the file system
@@ -63,6 +65,8 @@ class SegmentBuilder {
   struct Piece;
   void Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits,
                bool verify, uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result);
+  /// Closes the open step with what there is of it; what its commit counts beyond that is lost.
+  void CloseStep(format::Commit commit, SealResult* result);
   void LayColumns();
   void LayRaws(const TensorTable& tensors, SealResult* result);
   /// Appends the index, the last of the pieces; all others have their places.

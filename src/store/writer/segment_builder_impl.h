@@ -1,7 +1,9 @@
 // What a SegmentBuilder holds. For segment_builder.cc and segment_index.cc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,6 +63,7 @@ struct SegmentBuilder::Content {
   uint64_t summary_rows = 0, scalar_rows = 0, histogram_bytes = 0;
   uint64_t first_sequence = 0;
   uint64_t last_sequence = 0;
+  uint64_t damaged_records = 0, damaged_bytes = 0;  ///< since the last commit
 
   std::vector<std::byte> columns;  // all of them, each at a multiple of 8
   std::vector<Piece> pieces;
@@ -78,6 +81,7 @@ struct SegmentBuilder::Content {
     acks.clear();
     end = {};
     summary_rows = scalar_rows = histogram_bytes = first_sequence = last_sequence = 0;
+    damaged_records = damaged_bytes = 0;
     pieces.clear();
   }
   void Close(const format::Commit& commit) {
@@ -85,9 +89,34 @@ struct SegmentBuilder::Content {
     ends.push_back(
         {summaries.size(), scalars.size(), raws.size(), summary_rows, scalar_rows, histogram_bytes});
   }
+  Ends LastEnds() const { return ends.empty() ? Ends() : ends.back(); }
+  /// Drops what the open step holds of other ones, whose commits were lost, and returns which these are.
+  std::set<int64_t> DropForeign(int64_t step) {
+    const Ends last = LastEnds();
+    std::set<int64_t> foreign;
+    const auto drop = [&](auto* records, size_t begin) {
+      const auto is_foreign = [&](const auto& record) {
+        return record.step != step && (foreign.insert(record.step), true);
+      };
+      const auto from = records->begin() + static_cast<ptrdiff_t>(begin);
+      records->erase(std::remove_if(from, records->end(), is_foreign), records->end());
+    };
+    drop(&summaries, last.summaries);
+    drop(&scalars, last.scalars);
+    drop(&raws, last.raws);
+    summary_rows = last.summary_rows;
+    histogram_bytes = last.histogram_bytes;
+    scalar_rows = last.scalar_rows;
+    for (size_t i = last.summaries; i < summaries.size(); ++i) {
+      summary_rows += summaries[i].view.row_count;
+      histogram_bytes += summaries[i].view.histograms.size();
+    }
+    for (size_t i = last.scalars; i < scalars.size(); ++i) scalar_rows += scalars[i].count();
+    return foreign;
+  }
   /// What damage left without a commit is nobody's step.
   void DropWhatIsOpen() {
-    const Ends last = ends.empty() ? Ends() : ends.back();
+    const Ends last = LastEnds();
     summaries.resize(last.summaries);
     scalars.resize(last.scalars);
     raws.resize(last.raws);
