@@ -77,6 +77,14 @@ Status CheckJournalHeader(std::span<const std::byte> page, uint64_t file_bytes) 
   return OkStatus();
 }
 
+Status CheckPositions(uint64_t sealed_pos, uint64_t committed_pos, uint64_t ring_bytes) {
+  if (sealed_pos % kRecordAlignment != 0 || committed_pos % kRecordAlignment != 0 ||
+      sealed_pos > committed_pos || committed_pos - sealed_pos > ring_bytes) {
+    return DataLoss("journal: positions make no sense");
+  }
+  return OkStatus();
+}
+
 Result<SummariesView> DecodeSummaries(std::span<const std::byte> payload) {
   if (payload.size() < sizeof(SummariesHeader)) return DataLoss("summaries: shorter than their header");
   const auto header = base::Load<SummariesHeader>(payload.data());

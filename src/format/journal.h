@@ -115,8 +115,9 @@ RecordHeader MakeRecordHeader(RecordType type, uint64_t sequence, uint64_t posit
                               int64_t global_step, uint64_t payload_hash, uint64_t prefix_hash = 0);
 /// \error kDataLoss  magic, position, hash or length (against `bytes_available_untrusted`) is wrong.
 Status CheckRecordHeader(const RecordHeader& header, uint64_t expected_position, uint64_t bytes_available);
-/// Where the next record begins, at `position` or behind it; `end` where none does. For what follows a damaged
-/// header: the length it gives is not to be believed, but records begin at multiples of 64 and say where.
+/// Where the next record begins, at `position` or behind it; `end` where none does. For what follows a
+/// damaged header: the length it gives is not to be believed, but records begin at multiples of 64 and say
+/// where.
 /// \param header_at  position -> std::optional<RecordHeader>; nothing ends the search
 template <typename HeaderAt>
 uint64_t FindRecord(uint64_t position, uint64_t end, uint64_t ring_bytes, HeaderAt&& header_at) {
@@ -124,7 +125,8 @@ uint64_t FindRecord(uint64_t position, uint64_t end, uint64_t ring_bytes, Header
     const std::optional<RecordHeader> header = header_at(position);
     if (!header) return end;
     const uint64_t available = std::min(end - position, ring_bytes - position % ring_bytes);
-    if (header->magic == kRecordMagic && CheckRecordHeader(*header, position, available).ok()) return position;
+    if (header->magic == kRecordMagic && CheckRecordHeader(*header, position, available).ok())
+      return position;
   }
   return end;
 }
@@ -132,6 +134,11 @@ uint64_t FindRecord(uint64_t position, uint64_t end, uint64_t ring_bytes, Header
 Status CheckPayload(const RecordHeader& header, std::span<const std::byte> payload);
 /// \error kDataLoss, kUnimplemented (newer major)
 Status CheckJournalHeader(std::span<const std::byte> page, uint64_t file_bytes);
+
+/// Whether records may be looked for between these positions of a ring; every walk through one begins with
+/// this.
+/// \error kDataLoss
+Status CheckPositions(uint64_t sealed_pos, uint64_t committed_pos, uint64_t ring_bytes);
 
 /// Journal payloads, decoded with bounds checked. Views borrow the payload.
 struct SummariesView {

@@ -76,10 +76,7 @@ Result<JournalSnapshot> JournalReader::ReadSnapshot() {
   // The page is read while others write it: committed_pos was read before sealed_pos, which may have
   // overtaken it.
   if (s.sealed_pos > s.committed_pos) s.committed_pos = s.sealed_pos;
-  if (s.committed_pos % format::kRecordAlignment != 0 || s.sealed_pos % format::kRecordAlignment != 0 ||
-      s.committed_pos - s.sealed_pos > ring_bytes_) {
-    return DataLoss("journal: positions make no sense");
-  }
+  TDBG_RETURN_IF_ERROR(format::CheckPositions(s.sealed_pos, s.committed_pos, ring_bytes_));
   return s;
 }
 
@@ -159,13 +156,12 @@ class JournalReader::Parser {
       const Status valid = format::CheckRecordHeader(header, position, available);
       if (!valid.ok()) {
         // Without its header a record's length is unknown: look for the next place that is one.
-        const uint64_t next = format::FindRecord(
-            position + format::kRecordAlignment, to_, ring_bytes_,
-            [this](uint64_t at) -> std::optional<RecordHeader> {
-              const auto found = window_.At(at, kHeaderBytes);
-              if (!found.ok()) return std::nullopt;
-              return base::Load<RecordHeader>((*found).data());
-            });
+        const uint64_t next = format::FindRecord(position + format::kRecordAlignment, to_, ring_bytes_,
+                                                 [this](uint64_t at) -> std::optional<RecordHeader> {
+                                                   const auto found = window_.At(at, kHeaderBytes);
+                                                   if (!found.ok()) return std::nullopt;
+                                                   return base::Load<RecordHeader>((*found).data());
+                                                 });
         Lost(valid.message(), next - position);
         position = next;
         continue;

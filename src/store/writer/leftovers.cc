@@ -45,6 +45,8 @@ class DeadJournal {
       return std::unique_ptr<DeadJournal>();
     }
     TDBG_RETURN_IF_ERROR(format::CheckJournalHeader(mapping, bytes).Annotate(path));
+    const Ring ring = journal->ring();
+    TDBG_RETURN_IF_ERROR(format::CheckPositions(ring.sealed(), ring.committed(), ring.bytes).Annotate(path));
     return journal;
   }
   ~DeadJournal() { ::munmap(data_, bytes_); }

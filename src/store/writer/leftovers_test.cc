@@ -48,7 +48,8 @@ class LeftoversTest : public testing::Test {
   }
   uint64_t Damaged(format::LossKind kind) {
     constexpr auto kDamaged = static_cast<size_t>(format::LossCause::kDamaged);
-    return Field(offsetof(format::JournalHeader, loss_count) + 8 * (kDamaged * 4 + static_cast<size_t>(kind) - 1));
+    return Field(offsetof(format::JournalHeader, loss_count) +
+                 8 * (kDamaged * 4 + static_cast<size_t>(kind) - 1));
   }
   uint64_t Committed() { return base::Load<uint64_t>(base::Slurp(scratch_ / "live/journal").data() + 64); }
 
@@ -159,6 +160,46 @@ TEST_F(LeftoversTest, ADamagedJournalKeepsItsRing) {
     EXPECT_EQ(base::Slurp(dead_ + "/journal").substr(4096 + second + 6), before.substr(second + 6));
     EXPECT_EQ(Damaged(format::LossKind::kRaw), 1u);
   }
+}
+
+TEST_F(LeftoversTest, PositionsThatMakeNoSenseAreAnErrorAndTouchNothing) {
+  Step(0);
+  Die();
+  const std::string whole = base::Slurp(dead_ + "/journal");
+  constexpr size_t kCommitted = offsetof(format::JournalHeader, committed_pos);
+  constexpr size_t kSealed = offsetof(format::JournalHeader, sealed_pos);
+  const uint64_t ring = Field(offsetof(format::JournalHeader, ring_bytes));
+  const uint64_t cases[][2] = {{ring - 8, ring + 64},      {0, ring - 8}, {0, uint64_t{1} << 63},
+                               {~uint64_t{63}, ring - 64}, {4096, 64},    {0, ring + 64}};
+  for (const auto& [sealed, committed] : cases) {
+    base::Spill(dead_ + "/journal", whole);
+    Patch(kSealed, sealed);
+    Patch(kCommitted, committed);
+    const std::string before = base::Slurp(dead_ + "/journal");
+    EXPECT_EQ(SealLeftovers(base::LocalFileSystem(), dead_).code(), Code::kDataLoss)
+        << sealed << " " << committed;
+    EXPECT_EQ(base::Slurp(dead_ + "/journal"), before);
+  }
+}
+
+TEST_F(LeftoversTest, ACommitThatIsTooShortIsADamagedOne) {
+  Step(0);
+  const uint64_t committed = Committed();
+  Step(1);
+  Die();
+  // Sound in every hash, as only a faulty writer can make it: its payload has 8 bytes.
+  std::string journal = base::Slurp(dead_ + "/journal");
+  std::byte* const at = reinterpret_cast<std::byte*>(journal.data()) + 4096 + committed - 128;
+  auto header = base::Load<format::RecordHeader>(at);
+  header = format::MakeRecordHeader(format::RecordType::kCommit, header.sequence, header.position, 8, 0,
+                                    base::Hash64({at + 64, 8}));
+  base::Store(at, header);
+  base::Spill(dead_ + "/journal", journal);
+  TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
+  const Decoded read = Read();
+  ASSERT_EQ(read.steps.size(), 2u);
+  EXPECT_EQ(read.steps[0].commit.mode_step, format::Commit().mode_step);
+  EXPECT_EQ(Damaged(format::LossKind::kSummary), 1u);
 }
 
 TEST_F(LeftoversTest, NothingToSealIsNoError) {

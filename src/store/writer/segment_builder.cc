@@ -57,7 +57,8 @@ void SegmentBuilder::CloseStep(format::Commit commit, SealResult* result) {
     const uint64_t raws_missing = missing(commit.raw_tensors, raws);
     for (const int64_t step : foreign) Lose(format::LossKind::kStep, step, 1, 0, result);
     Lose(format::LossKind::kRaw, commit.global_step, raws_missing, 0, result);
-    // Nothing that a commit counts: then it was a context, an acknowledgement, or what the commit itself said.
+    // Nothing that a commit counts: then it was a context, an acknowledgement, or what the commit itself
+    // said.
     const bool uncounted = rows + raws_missing + foreign.size() == 0;
     Lose(format::LossKind::kSummary, commit.global_step, uncounted ? c.damaged_records : rows, 0, result);
     result->damage.back().bytes = c.damaged_bytes;  // at least one of the three
