@@ -77,6 +77,12 @@ TEST(TensorDef, RoundTripsAndForgivesWhatItDoesNotKnow) {
 TEST(Context, KeepsWhatIsNotJsonAsText) {
   EXPECT_EQ(ContextFromJson(ContextToJson({5, "t", "{\"a\": 1}"}))->json, "{\"a\":1}");
   EXPECT_EQ(ContextFromJson(ContextToJson({5, "t", "{broken"}))->json, "\"{broken\"");
+  const auto nested = [](size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); };
+  EXPECT_EQ(ContextFromJson(ContextToJson({5, "t", nested(60)}))->json, nested(60));
+  EXPECT_EQ(ContextFromJson(ContextToJson({5, "t", nested(61)}))->json, "\"" + nested(61) + "\"");
+  // As a tdbg wrote it that kept values of 64 levels.
+  const std::string deep = "{\"global_step\":5,\"topic\":\"t\",\"value\":" + nested(64) + "}";
+  EXPECT_EQ(ContextFromJson(deep)->json, nested(64));
   EXPECT_FALSE(IsJson(std::string(1000, '[') + std::string(1000, ']')));
 }
 

@@ -6,7 +6,7 @@
 
 namespace tdbg::format {
 
-bool IsJson(std::string_view text) {
+bool IsJson(std::string_view text, int max_depth) {
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -17,7 +17,7 @@ bool IsJson(std::string_view text) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{' || c == '[') {
-      if (++depth > kMaxJsonDepth) return false;
+      if (++depth > max_depth) return false;
     } else if (c == '}' || c == ']') {
       --depth;
     }
@@ -25,8 +25,8 @@ bool IsJson(std::string_view text) {
   return Json::accept(text.begin(), text.end());
 }
 
-Result<Json> ParseJsonObject(std::string_view text, std::string_view what) {
-  if (!IsJson(text)) return DataLoss(std::string(what) + ": not JSON");
+Result<Json> ParseJsonObject(std::string_view text, std::string_view what, int max_depth) {
+  if (!IsJson(text, max_depth)) return DataLoss(std::string(what) + ": not JSON");
   Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return DataLoss(std::string(what) + ": not a JSON object");
   return json;

@@ -19,11 +19,15 @@ using Json = nlohmann::json;
 /// Deeper documents are refused: nlohmann's dump() recurses, and a hostile file must not choose our stack's
 /// depth.
 inline constexpr int kMaxJsonDepth = 64;
+/// What somebody else's value may nest, as it lies in a record, which lies in a segment's metadata.
+inline constexpr int kMaxValueDepth = 60;
+/// Before this limit on values there were some of kMaxJsonDepth: metadata that holds one is read.
+inline constexpr int kMaxMetadataDepth = kMaxJsonDepth + (kMaxJsonDepth - kMaxValueDepth);
 
-/// Valid JSON that nests no deeper than kMaxJsonDepth.
-bool IsJson(std::string_view text);
+/// Valid JSON that nests no deeper than `max_depth`.
+bool IsJson(std::string_view text, int max_depth = kMaxJsonDepth);
 /// An object. \error kDataLoss  names `what`.
-Result<Json> ParseJsonObject(std::string_view text, std::string_view what);
+Result<Json> ParseJsonObject(std::string_view text, std::string_view what, int max_depth = kMaxJsonDepth);
 /// Compact; invalid UTF-8 becomes U+FFFD instead of an exception.
 std::string DumpJson(const Json& json);
 /// Appends `text` as a JSON string, quotes included.

@@ -155,15 +155,16 @@ std::string ContextToJson(const ContextRecord& record) {
   const Json topic = record.topic;
   out += DumpJson(topic);
   out += ",\"value\":";
-  // What is not JSON is kept as a string: a segment's header must stay readable whatever an adaptor hands in.
-  out +=
-      IsJson(record.json) ? DumpJson(Json::parse(record.json, nullptr, false)) : DumpJson(Json(record.json));
+  // What is not JSON, or nests too deep, is kept as a string: a segment's header must stay readable whatever
+  // an adaptor hands in.
+  out += IsJson(record.json, kMaxValueDepth) ? DumpJson(Json::parse(record.json, nullptr, false))
+                                             : DumpJson(Json(record.json));
   out += "}";
   return out;
 }
 
 Result<ContextRecord> ContextFromJson(std::string_view text) {
-  TDBG_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, "context"));
+  TDBG_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(text, "context", kMaxMetadataDepth));
   ContextRecord record;
   if (!GetField(json, "global_step", &record.global_step) || !GetField(json, "topic", &record.topic)) {
     return DataLoss("context: no global_step or topic");

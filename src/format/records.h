@@ -145,7 +145,7 @@ struct ContextRecord {
   std::string json;
 };
 /// {"global_step":..., "topic":..., "value": <json>}: a kContext payload, and an item of a segment's
-/// "context".
+/// "context". A value that is no JSON, or nests deeper than kMaxValueDepth, becomes a string.
 std::string ContextToJson(const ContextRecord& record);
 Result<ContextRecord> ContextFromJson(std::string_view json);
 

@@ -194,7 +194,7 @@ Status CheckTdbgVersion(std::string_view tdbg_json) {
   // What this version writes, without a second pass over megabytes of JSON.
   static const std::string usual = "{\"format\":{\"major\":" + std::to_string(kMajor) + ",";
   if (tdbg_json.substr(0, usual.size()) == usual) return OkStatus();
-  TDBG_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(tdbg_json, "segment"));
+  TDBG_ASSIGN_OR_RETURN(const Json json, ParseJsonObject(tdbg_json, "segment", kMaxMetadataDepth));
   return CheckFormatVersion(json, "segment");
 }
 

@@ -42,8 +42,8 @@ Result<HeaderTable> HeaderTable::Decode(std::span<const std::byte> file, std::st
   TDBG_ASSIGN_OR_RETURN(table.header_, format::DecodeSegmentHeader(file, file.size()));
   if (!table.header_.hash_ok) return DataLoss("segment header: hash");
   if (table.header_.tdbg_json.empty()) return DataLoss("segment header: no tdbg metadata");
-  TDBG_ASSIGN_OR_RETURN(const Json json,
-                        format::ParseJsonObject(table.header_.tdbg_json, "segment metadata"));
+  TDBG_ASSIGN_OR_RETURN(const Json json, format::ParseJsonObject(table.header_.tdbg_json, "segment metadata",
+                                                                 format::kMaxMetadataDepth));
   if (meta != nullptr) {
     TDBG_ASSIGN_OR_RETURN(*meta, ParseSegmentMeta(json, file_name, known));
   }

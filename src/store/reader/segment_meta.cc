@@ -74,8 +74,13 @@ Result<SegmentMeta> ParseSegmentMeta(const Json& json, std::string_view file_nam
     meta.tensors.push_back(std::move(def));
   }
   for (const Json& item : array("context")) {
-    TDBG_ASSIGN_OR_RETURN(format::ContextRecord record, format::ContextFromJson(format::DumpJson(item)));
-    meta.context.push_back(std::move(record));
+    auto record =
+        format::ContextFromJson(item.is_string() ? item.get<std::string>() : format::DumpJson(item));
+    if (record.ok()) {
+      meta.context.push_back(*std::move(record));
+    } else {
+      ++meta.damaged_contexts;
+    }
   }
   for (const Json& item : array("acks")) {
     meta.acks.push_back(item.is_string() ? item.get<std::string>() : format::DumpJson(item));

@@ -16,6 +16,7 @@ struct SegmentMeta {
   uint64_t first_sequence = 0, last_sequence = 0, writer_id = 0;
   std::vector<format::TensorDef> tensors;  ///< those that the caller did not know
   std::vector<format::ContextRecord> context;
+  uint64_t damaged_contexts = 0;  ///< left out
   std::vector<std::string> acks;
   std::string end_json;  ///< empty: not ended
   std::vector<format::Loss> losses;

@@ -62,6 +62,10 @@ Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& pa
     if (segment->FindColumn(format::kIndexKey) != nullptr)
       segment->Report(damage, by_index.message() + "; read without it", 0);
   }
+  if (segment->meta_.damaged_contexts != 0) {
+    segment->Report(damage,
+                    std::to_string(segment->meta_.damaged_contexts) + " of its context records are none", 0);
+  }
   TDBG_RETURN_IF_ERROR(segment->DecodeSteps(damage));
   if (by_index.ok() && segment->commits_.size() != segment->index_->commits.size()) {
     return DataLoss("step table is damaged");
@@ -71,8 +75,9 @@ Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& pa
 
 Status SegmentReader::OpenIndex(const KnownTensors& known, std::vector<Damage>* damage) {
   TDBG_ASSIGN_OR_RETURN(index_, format::DecodeSegmentIndex(mapping_->bytes()));
-  TDBG_ASSIGN_OR_RETURN(const format::Json json,
-                        format::ParseJsonObject(index_->meta, "index: segment metadata"));
+  TDBG_ASSIGN_OR_RETURN(
+      const format::Json json,
+      format::ParseJsonObject(index_->meta, "index: segment metadata", format::kMaxMetadataDepth));
   TDBG_ASSIGN_OR_RETURN(meta_, ParseSegmentMeta(json, file_name_, known));
   data_offset_ = index_->data_offset;
   data_bytes_ = index_->data_bytes;

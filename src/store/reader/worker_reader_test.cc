@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/bytes.h"
+#include "store/reader/segment_meta.h"
 #include "store/reader/testing.h"
 
 namespace tdbg::store {
@@ -89,6 +90,47 @@ TEST_F(WorkerReaderTest, AnEndedRunIsReadFromItsSegmentsAlone) {
     EXPECT_THAT(reader->end_json(), testing::HasSubstr("done"));
     EXPECT_THAT(reader->damage(), testing::IsEmpty());
   }
+}
+
+TEST_F(WorkerReaderTest, AContextOfAnyDepthCostsNothingElse) {
+  const Options options;
+  WorkerFixture worker(directory_, options);
+  std::vector<std::string> values;
+  for (size_t depth = 56; depth < 70; ++depth) {
+    values.push_back(std::string(depth, '[') + std::string(depth, ']'));
+    worker.writer->AppendContext({static_cast<int64_t>(depth), "config", values.back()});
+  }
+  worker.Steps(0, 5);
+  for (const bool live : {true, false}) {
+    if (!live) worker.End();
+    const auto reader = OpenReader(directory_);
+    EXPECT_EQ(reader->commits().size(), live ? 5u : 6u);
+    EXPECT_THAT(reader->damage(), testing::IsEmpty());
+    ASSERT_EQ(reader->context().size(), values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      EXPECT_THAT(reader->context()[i].json, testing::AnyOf(values[i], "\"" + values[i] + "\""));
+    }
+  }
+}
+
+// Metadata of a tdbg that kept values of 64 levels, of somebody who damaged one, and of one who sealed a
+// journal with a record that is too deep for a segment.
+TEST(SegmentMeta, ABadContextCostsItselfAndAnOldOneIsRead) {
+  const std::string deep = std::string(64, '[') + std::string(64, ']');
+  const std::string record = "{\"global_step\":1,\"topic\":\"t\",\"value\":" + deep + "}";
+  std::string quoted;
+  format::AppendJsonString(record, &quoted);
+  const std::string text =
+      "{\"format\":{\"major\":1,\"minor\":0},\"first_sequence\":1,\"last_sequence\":2,\"context\":[" +
+      record + ",7,{\"topic\":3}," + quoted + "]}";
+  const auto json = format::ParseJsonObject(text, "test", format::kMaxMetadataDepth);
+  TDBG_ASSERT_OK(json);
+  const auto meta = ParseSegmentMeta(*json, "x", {});
+  TDBG_ASSERT_OK(meta);
+  EXPECT_EQ(meta->damaged_contexts, 2u);
+  ASSERT_EQ(meta->context.size(), 2u);
+  EXPECT_EQ(meta->context[0].json, deep);
+  EXPECT_EQ(meta->context[1].json, deep);
 }
 
 // The journal wraps many times while it is read: every committed step is seen exactly once, in order, with

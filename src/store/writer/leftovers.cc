@@ -99,7 +99,8 @@ Status TakeFromSegment(base::FileSystem& files, const std::string& path, Inherit
   TDBG_ASSIGN_OR_RETURN(got, file->ReadAt(0, bytes));
   if (got < bytes.size()) return DataLoss("segment is shorter than its header");
   TDBG_ASSIGN_OR_RETURN(const auto header, format::DecodeSegmentHeader(bytes, size));
-  TDBG_ASSIGN_OR_RETURN(const format::Json json, format::ParseJsonObject(header.tdbg_json, "segment"));
+  TDBG_ASSIGN_OR_RETURN(const format::Json json,
+                        format::ParseJsonObject(header.tdbg_json, "segment", format::kMaxMetadataDepth));
   if (const auto tensors = json.find("tensors"); tensors != json.end() && tensors->is_array()) {
     for (const format::Json& def : *tensors) heir->tensors.Add(format::DumpJson(def));
   }

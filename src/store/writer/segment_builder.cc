@@ -361,9 +361,10 @@ std::string SegmentBuilder::OpenMetaJson(const Ring& ring) const {
     out->push_back('[');
     for (size_t i = 0; i < items.size(); ++i) {
       if (i != 0) out->push_back(',');
-      // Whatever a caller handed in, the header stays JSON.
-      out->append(format::IsJson(items[i]) ? std::string(items[i])
-                                           : format::DumpJson(format::Json(items[i])));
+      // Whatever a caller handed in, the header stays JSON, and as deep as it may be.
+      out->append(format::IsJson(items[i], format::kMaxJsonDepth - 2)
+                      ? std::string(items[i])
+                      : format::DumpJson(format::Json(items[i])));
     }
     out->push_back(']');
   };
@@ -389,7 +390,8 @@ std::string SegmentBuilder::OpenMetaJson(const Ring& ring) const {
   append_list("acks", c.acks, &out);
   if (!c.end.empty()) {
     AppendKey("end", &out);
-    out += format::IsJson(c.end) ? std::string(c.end) : format::DumpJson(format::Json(c.end));
+    out += format::IsJson(c.end, format::kMaxJsonDepth - 1) ? std::string(c.end)
+                                                            : format::DumpJson(format::Json(c.end));
   }
   AppendKey("losses", &out);
   out.push_back('[');
