@@ -197,11 +197,16 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   end_watching(EndOf(result));
   exporters.Finish(kExportGraceMillis);
+  // Nobody waits for these, and ctrl-C may end it: each segment is whole or not there.
+  const Status others = jobs::SealOtherAttempts(prepared.run_directory, prepared.attempt);
 
   if (result.killed) Note("the command outlived its grace and was killed");
   if (!watched.ok()) Note("watching failed, verdicts may be missing: " + watched.message());
   if (!sealed.ok())
     Note("what the training left could not be sealed; it stays readable in the journal: " + sealed.message());
+  if (!others.ok())
+    Note("what an earlier start left could not be sealed; it stays readable in the journal: " +
+         others.message());
   if (events.ok()) events = ended;
   if (!events.ok()) Note("the run's events are incomplete: " + events.message());
   return Finish(watcher, prepared, result);

@@ -299,4 +299,18 @@ Status SealAttempt(const std::string& run_directory, int64_t attempt, base::File
   return first;
 }
 
+Status SealOtherAttempts(const std::string& run_directory, int64_t attempt, base::FileSystem& files) {
+  Status first;
+  for (const int64_t other : ListAttempts(run_directory, files)) {
+    if (other == attempt) continue;
+    for (const std::string& worker : ListWorkers(run_directory, other, files)) {
+      if (::access(worker.c_str(), W_OK) != 0) continue;
+      const Status status = store::SealLeftovers(files, worker);
+      if (first.ok() && !status.ok())
+        first = status.Annotate(fmt::format("attempt {}, {}", other, base::BaseName(worker)));
+    }
+  }
+  return first;
+}
+
 }  // namespace tdbg::jobs

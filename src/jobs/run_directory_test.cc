@@ -2,11 +2,15 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "base/testing.h"
 #include "format/run_files.h"
+#include "store/writer/worker_writer.h"
 
 namespace tdbg::jobs {
 namespace {
@@ -112,6 +116,53 @@ TEST_F(RunDirectoryTest, IsRefusedWhileAWorkerTrains) {
     EXPECT_NE(refused.status().message().find("worker_0"), std::string::npos);
   }
   EXPECT_TRUE(Prepare("run").ok());
+}
+
+TEST_F(RunDirectoryTest, WhatTheDeadOfEveryAttemptLeftIsSealed) {
+  ASSERT_TRUE(Prepare("run").ok());
+  // As a killed process leaves it: copied while the writer lives.
+  const std::string live = root_ + "/live", run = root_ + "/run";
+  std::filesystem::create_directories(live);
+  store::WriterOptions options;
+  options.worker_directory = live;
+  options.journal_path = live + "/journal";
+  options.worker.worker = "worker_0";
+  options.journal_bytes = 1 << 20;
+  auto writer = store::WorkerWriter::Open(options);
+  ASSERT_TRUE(writer.ok());
+  (*writer)->Commit({});
+  const char* const workers[] = {"0/worker_0", "1/worker_0", "1/worker_1", "2/worker_0", "2/worker_1"};
+  for (const char* worker : workers) {
+    std::filesystem::create_directories(run + "/" + std::string(worker).substr(0, 1));
+    std::filesystem::copy(live, run + "/" + worker, std::filesystem::copy_options::recursive);
+  }
+  const auto sealed = [&] {
+    std::vector<std::string> out;
+    for (const char* worker : workers) {
+      if (!std::filesystem::is_empty(run + "/" + worker + "/segments")) out.push_back(worker);
+    }
+    return out;
+  };
+  const auto alive = base::LocalFileSystem().Lock(run + "/2/worker_0/lock");
+  ASSERT_TRUE(alive.ok());
+  const std::string damaged = run + "/1/worker_1/journal";
+  base::Spill(damaged, base::Slurp(damaged).replace(64, 8, 8, '\x01'));
+  const Status status = SealOtherAttempts(run, 0);
+  EXPECT_NE(status.message().find("attempt 1, worker_1"), std::string::npos) << status.ToString();
+  EXPECT_EQ(sealed(), (std::vector<std::string>{"1/worker_0", "2/worker_1"}));
+
+  // What somebody archived is left in peace, by others than root too.
+  for (const char* worker : {"0/worker_0", "1/worker_1"}) ::chmod((run + "/" + worker).c_str(), 0555);
+  ::chmod(root_.c_str(), 0755);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
+    ::_exit(SealOtherAttempts(run, 2).ok() ? 0 : 1);
+  }
+  int how = 0;
+  ::waitpid(child, &how, 0);
+  EXPECT_EQ(how, 0);
+  for (const char* worker : {"0/worker_0", "1/worker_1"}) ::chmod((run + "/" + worker).c_str(), 0755);
 }
 
 TEST_F(RunDirectoryTest, SomebodysFilesAreNotMadeARun) {

@@ -264,6 +264,11 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const
     TDBG_ASSIGN_OR_RETURN(place.plan, LoadPlan(options, place.directory, wanted, files));
     TDBG_RETURN_IF_ERROR(WriteSharedFiles(options, &place, files, clock));
     place.journal_path = JournalPath(place);
+    for (const int64_t a : Attempts(place.directory, files)) {
+      const std::string before = Path(Path(place.directory, std::to_string(a)), place.worker);
+      if (a < place.attempt && files.Exists(Path(before, format::kWorkerFile)))
+        place.earlier.push_back(before);
+    }
     return place;
   }
   return FailedPrecondition(fmt::format("{} and {} runs beside it are taken", wanted, kMaxSiblings - 1));

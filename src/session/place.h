@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -22,6 +24,7 @@ struct Place {
   std::string worker;  ///< "worker_0"
   std::string worker_directory;
   std::string journal_path;
+  std::vector<std::string> earlier;  ///< this worker's directories in earlier attempts
   std::string run_id;
   plan::Plan plan;
   /// Held while a worker settles in: attempts are numbered and shared files made by one process at a time.

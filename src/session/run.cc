@@ -204,6 +204,7 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   writer_options.worker.adaptor = options.adaptor;
   writer_options.run_id = place.run_id;
   writer_options.attempt = place.attempt;
+  writer_options.earlier_directories = place.earlier;
   writer_options.when_full =
       place.plan.when_full == "block" ? store::WhenFull::kBlock : store::WhenFull::kDropRaw;
   writer_options.journal_bytes =

@@ -209,6 +209,49 @@ TEST_F(RunTest, AWorkerThatDiedAndIsStartedAgainBecomesTheNextAttempt) {
   EXPECT_EQ(run->attempt(), 1);
 }
 
+TEST_F(RunTest, WhatAnEarlierAttemptLeftIsSealedInTheBackgroundAndALivingWorkerIsLeftAlone) {
+  const auto dies_in_the_first_attempt = [&](int64_t rank) {
+    ::setenv("TDBG_ATTEMPT", "0", 1);
+    ASSERT_EQ(InChild([&] {
+                const auto run = Open(rank);
+                Step(run.get());
+                ::raise(SIGKILL);
+                return 0;
+              }),
+              -SIGKILL);
+  };
+  dies_in_the_first_attempt(0);
+  dies_in_the_first_attempt(1);
+  ::setenv("TDBG_ATTEMPT", "0", 1);
+  const auto alive = Open(2);
+  Step(alive.get());
+  ::unsetenv("TDBG_ATTEMPT");
+  const auto segments_of = [&](const std::string& worker) {
+    const auto entries = base::LocalFileSystem().List(directory_ + "/" + worker + "/segments");
+    return entries.ok() ? std::count_if(entries->begin(), entries->end(),
+                                        [](const auto& e) { return !e.name.starts_with('.'); })
+                        : 0;
+  };
+  ASSERT_EQ(segments_of("0/worker_0"), 0);
+  ::setenv("TDBG_ATTEMPT", "1", 1);
+  {
+    const auto run = Open(0);
+    ASSERT_EQ(run->attempt(), 1);
+    ASSERT_EQ(run->directory(), directory_);
+    for (int tries = 0; tries < 1000 && segments_of("0/worker_0") == 0; ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(segments_of("0/worker_0"), 1);
+  }
+  struct stat info{};
+  ASSERT_EQ(::stat((directory_ + "/0/worker_0/journal").c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 1 << 20);
+  EXPECT_LT(info.st_blocks * 512, 64 << 10);
+  EXPECT_EQ(segments_of("0/worker_1"), 0);  // that is rank 1's
+  EXPECT_EQ(segments_of("0/worker_2"), 0);
+  ASSERT_EQ(::stat((directory_ + "/0/worker_2/journal").c_str(), &info), 0);
+  EXPECT_GE(info.st_blocks * 512, 1 << 20);
+}
+
 TEST_F(RunTest, TheEnvironmentNamesTheRun) {
   ::setenv("TDBG_RUN", directory_.c_str(), 1);
   auto options = Options();

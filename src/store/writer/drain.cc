@@ -13,6 +13,7 @@
 #include "base/background.h"
 #include "base/catching.h"
 #include "store/writer/doorbell.h"
+#include "store/writer/leftover_sealer.h"
 #include "store/writer/leftovers.h"
 #include "store/writer/locked_files.h"
 #include "store/writer/segment_builder.h"
@@ -56,6 +57,7 @@ struct Drain::Files {
   std::unique_ptr<Doorbell> doorbell;
   std::unique_ptr<SegmentBuilder> builder;
   std::unique_ptr<Syncer> syncer;
+  std::unique_ptr<LeftoverSealer> leftovers;
 };
 
 Drain::Drain(const WriterOptions& options, Handoff* handoff)
@@ -157,6 +159,8 @@ Status Drain::OpenFiles() {
     // to record nothing.
     if (!started.ok()) handoff_->NoteError(started.Annotate("segments are not synced to the disk"));
   }
+  if (!options_.earlier_directories.empty())
+    files_->leftovers = std::make_unique<LeftoverSealer>(options_.files, options_.earlier_directories);
   // Last: whoever finds this writer_id finds a journal that is ready.
   return files_->own->WriteFileAtomic(worker_file, worker.ToJson());
 }
@@ -242,6 +246,7 @@ void Drain::Run() {
     }
     Rest(ticket, urgent_ticket, now, timeout);
   }
+  files_->leftovers.reset();
   const bool all_synced = files_->syncer == nullptr || files_->syncer->Finish(SyncPatience());
   const bool all_sealed = ring_.sealed() == ring_.committed();
   const bool ended = ring_.header->ended.load(std::memory_order_acquire) != 0;

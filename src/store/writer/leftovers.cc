@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/posix.h"
+#include "base/process.h"
 #include "format/json_fields.h"
 #include "format/segment.h"
 #include "store/writer/ring.h"
@@ -146,42 +147,26 @@ void NoteCrashedStep(const Ring& ring) {
   ring.header->loss_count[kCause][kKind].store(1, std::memory_order_release);
 }
 
-}  // namespace
-
-void ReleaseRing(const std::string& journal_path) {
-  const base::UniqueFd fd(::open(journal_path.c_str(), O_RDWR | O_CLOEXEC));
-  struct stat info{};
-  if (!fd.ok() || ::fstat(fd.get(), &info) != 0) return;
-  const auto header = static_cast<off_t>(format::kJournalHeaderBytes);
-  if (info.st_size <= header) return;
-  // What was damaged is nowhere else. Somebody may still get more out of it than we did, so it stays: disks
-  // lie seldom, and one journal is a small price where one did.
-  uint64_t damaged[4];
-  constexpr size_t kDamagedCounts = offsetof(format::JournalHeader, loss_count) +
-                                    static_cast<size_t>(format::LossCause::kDamaged) * sizeof(damaged);
-  if (::pread(fd.get(), damaged, sizeof(damaged), kDamagedCounts) != sizeof(damaged)) return;
-  if (std::any_of(std::begin(damaged), std::end(damaged), [](uint64_t count) { return count != 0; })) return;
-  (void)::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, header, info.st_size - header);
-}
-
-Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::string& worker_directory,
-                                        const format::WorkerInfo& info, const std::string& journal_path) {
-  Inheritance heir;
+// `heir` is left alone where nobody wants it and nothing is to be sealed: it costs a look into a segment.
+Status Seal(base::FileSystem& files, const std::string& worker_directory, const format::WorkerInfo& info,
+            const std::string& journal_path, bool wants_heir, const std::atomic<bool>* stop,
+            Inheritance* heir) {
   SegmentOrigin origin;
   origin.directory = base::JoinPath(worker_directory, format::kSegmentsDir);
   origin.run_id = info.run_id;
   origin.attempt = info.attempt;
   origin.worker = info.worker;
   TDBG_ASSIGN_OR_RETURN(Segments segments, CleanAndCount(files, origin.directory));
-  heir.segment_bytes = segments.bytes;
-  if (!segments.newest.empty()) {
-    // A damaged newest segment costs the names, not the values: they are sealed under stand-ins.
-    (void)TakeFromSegment(files, base::JoinPath(origin.directory, segments.newest), &heir).ok();
-  }
+  heir->segment_bytes = segments.bytes;
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<DeadJournal> journal, DeadJournal::Open(journal_path));
+  const bool unsealed = journal != nullptr && journal->ring().sealed() < journal->ring().committed();
+  if (!segments.newest.empty() && (wants_heir || unsealed)) {
+    // A damaged newest segment costs the names, not the values: they are sealed under stand-ins.
+    (void)TakeFromSegment(files, base::JoinPath(origin.directory, segments.newest), heir).ok();
+  }
   if (journal == nullptr) {
-    heir.next_sequence = segments.last_sequence + 1;
-    return heir;
+    heir->next_sequence = segments.last_sequence + 1;
+    return OkStatus();
   }
 
   const Ring ring = journal->ring();
@@ -189,26 +174,38 @@ Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::stri
   const uint64_t committed = ring.committed();
   const bool ended = ring.header->ended.load(std::memory_order_acquire) != 0;
   if (!ended) NoteCrashedStep(ring);
-  if (ring.sealed() < committed) TDBG_RETURN_IF_ERROR(files.CreateDirectories(origin.directory));
+  if (unsealed) TDBG_RETURN_IF_ERROR(files.CreateDirectories(origin.directory));
   SegmentBuilder builder(&files, origin);
   while (ring.sealed() < committed) {
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) return Unavailable("asked to stop");
     TDBG_ASSIGN_OR_RETURN(const SealResult sealed,
                           builder.SealNext(ring, ring.sealed(), committed, SealLimits{}, /*verify=*/true,
-                                           segments.last_sequence, &heir.tensors, [] {}));
-    heir.segment_bytes += sealed.file_bytes;
+                                           segments.last_sequence, &heir->tensors, [] {}));
+    heir->segment_bytes += sealed.file_bytes;
     CountDamageIn(ring.header, sealed.damage);
     ring.header->sealed_seq.store(std::max(sealed.last_sequence, segments.last_sequence),
                                   std::memory_order_release);
     ring.header->sealed_pos.store(sealed.end_pos, std::memory_order_release);
   }
-  heir.losses = LossesIn(*ring.header);
-  heir.next_sequence =
+  heir->losses = LossesIn(*ring.header);
+  heir->next_sequence =
       std::max(segments.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire)) + 1;
-  ReleaseRing(journal_path);
+  ring.Release();
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::string& worker_directory,
+                                        const format::WorkerInfo& info, const std::string& journal_path) {
+  Inheritance heir;
+  TDBG_RETURN_IF_ERROR(
+      Seal(files, worker_directory, info, journal_path, /*wants_heir=*/true, /*stop=*/nullptr, &heir));
   return heir;
 }
 
-Status SealLeftovers(base::FileSystem& files, const std::string& worker_directory) {
+Status SealLeftovers(base::FileSystem& files, const std::string& worker_directory,
+                     const std::atomic<bool>* stop) {
   const std::string worker_file = base::JoinPath(worker_directory, format::kWorkerFile);
   if (!files.Exists(worker_file)) return OkStatus();  // it died before it wrote anything
   auto lock = files.Lock(base::JoinPath(worker_directory, format::kLockFile));
@@ -218,10 +215,11 @@ Status SealLeftovers(base::FileSystem& files, const std::string& worker_director
   const std::string journal_path = info.journal_path.starts_with('/')
                                        ? info.journal_path
                                        : base::JoinPath(worker_directory, info.journal_path);
-  TDBG_ASSIGN_OR_RETURN(const Inheritance heir,
-                        SealLeftoversLocked(files, worker_directory, info, journal_path));
-  (void)heir;
-  return OkStatus();
+  // Of another host, whose disk the journal is on: a lock may not reach across the network, so its worker may
+  // live, and there is nothing here to seal.
+  if (info.host != base::HostName() && !files.Exists(journal_path)) return OkStatus();
+  Inheritance nobody;
+  return Seal(files, worker_directory, info, journal_path, /*wants_heir=*/false, stop, &nobody);
 }
 
 }  // namespace tdbg::store

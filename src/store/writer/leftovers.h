@@ -27,9 +27,4 @@ struct Inheritance {
 Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::string& worker_directory,
                                         const format::WorkerInfo& info, const std::string& journal_path);
 
-/// Gives the ring's blocks back to the disk and keeps the header, in which readers find losses and heartbeat.
-/// A journal in which damage was counted keeps its ring.
-/// \pre everything is sealed and nobody writes. Ignored where the file system cannot.
-void ReleaseRing(const std::string& journal_path);
-
 }  // namespace tdbg::store

@@ -21,6 +21,11 @@ Ring Ring::Over(std::span<std::byte> mapping) {
 }
 
 void Ring::Release() const {
+  // What was damaged is nowhere else. Somebody may still get more out of it than we did, so it stays: disks
+  // lie seldom, and one journal is a small price where one did.
+  for (const auto& count : header->loss_count[static_cast<size_t>(format::LossCause::kDamaged)]) {
+    if (count.load(std::memory_order_acquire) != 0) return;
+  }
   // Through the mapping: its path may lead to the journal of another training by now, and holes in that one
   // are steps lost.
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));

@@ -36,6 +36,8 @@ struct WriterOptions {
   format::WorkerInfo worker;     ///< written to worker.json (writer_id and journal_path filled in)
   std::string run_id;
   int64_t attempt = 0;
+  /// Directories of this worker in other attempts. What it left there as it died is sealed in the background.
+  std::vector<std::string> earlier_directories;
   WhenFull when_full = WhenFull::kDropRaw;
   uint64_t journal_bytes = 256u << 20;  ///< file size; halved until it fits the disk, at least 1 MiB
   uint64_t segment_bytes =
@@ -128,7 +130,9 @@ class WorkerWriter {
 
 /// Seals what a dead process left in `worker_directory`'s journal into segments, leaves the journal empty of
 /// sealed records, and counts an uncommitted step as lost. No-op if the lock is held or nothing is left.
-/// Used by the next holder of the lock and by `tdbg run` when its job is gone.
-Status SealLeftovers(base::FileSystem& files, const std::string& worker_directory);
+/// Used by the same worker's next attempt and by `tdbg run` when its job is gone.
+/// \param stop  looked at between two segments; the rest is left to the next one
+Status SealLeftovers(base::FileSystem& files, const std::string& worker_directory,
+                     const std::atomic<bool>* stop = nullptr);
 
 }  // namespace tdbg::store
