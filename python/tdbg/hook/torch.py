@@ -31,6 +31,7 @@ from .watcher import Watcher
 
 logger = logging.getLogger("smdebug")
 _is_compiling = torch.compiler.is_compiling
+_ABSENT = object()
 _PROBES = 3    # numbers k of `<module>_output_<k>` that a pattern is tried on before a module is left alone
 
 
@@ -41,7 +42,16 @@ class _RootPre(Watcher):
 
 
 class _ModulePost(Watcher):
-    def __call__(self, module, args, kwargs, outputs):
+    def __init__(self, hook, name):
+        super().__init__(hook)
+        self.name = name
+
+    def __call__(self, module, args, kwargs, outputs=_ABSENT):
+        if outputs is _ABSENT:
+            # Quantisation has moved this hook to what replaces the module, and forgot that it asked for keyword arguments.
+            kwargs, outputs = None, kwargs
+            if not hasattr(module, "_module_name"):
+                module._module_name = self.name
         hook = self.hook
         if hook._due and not _is_compiling() and in_backward() == -1:    # else: recomputed by checkpointing
             hook._watched("output of " + getattr(module, "_module_name", "?"), hook.forward_hook, module,
@@ -191,7 +201,7 @@ class Hook(BaseHook):
     def _watch_module(self, module):
         if module not in self._known:
             self._known.add(module)
-            module.register_forward_hook(_ModulePost(self), with_kwargs=True)
+            module.register_forward_hook(_ModulePost(self, getattr(module, "_module_name", "?")), with_kwargs=True)
 
     # Events ---------------------------------------------------------------------------------------------------
 

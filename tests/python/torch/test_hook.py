@@ -148,6 +148,20 @@ def test_saved_models_and_copies_carry_no_hook(tmp_path):
     assert hook.step == 0
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_is_quantised_in_place_is_called_as_without(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(include_regex=["0_input", "0_output"]))
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    hook.register_module(net)
+    train(net, hook, 1)
+    expected = torch.ao.quantization.quantize_dynamic(copy.deepcopy(net), {nn.Linear})(torch.ones(2, 4))
+    torch.ao.quantization.quantize_dynamic(net, {nn.Linear}, inplace=True)
+    assert torch.equal(net(torch.ones(2, 4)), expected)
+    hook.close()
+    trial = tdbg.open(tmp_path / "run")
+    assert trial["0_input_0"].steps() == trial["0_output_0"].steps() == [0, 1]
+
+
 def test_a_closed_hook_keeps_nothing_alive(tmp_path):
     hook, net, loss = Hook(str(tmp_path / "run"), **every(save_all=True)), Net(), nn.MSELoss()
     hook.register_module(net)

@@ -339,3 +339,54 @@ def test_inductor_selected_outputs_and_the_rest_at_the_optimizer(watch):
     for step, value in zip(steps, hidden):
         np.testing.assert_allclose(step["1_output_0"], value, rtol=1e-6)
         assert ("gradient/Sequential_2.weight", 0, 0) in step.values
+
+
+class Quantised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        ao = torch.ao.quantization
+        self.into, self.out = ao.QuantStub(), ao.DeQuantStub()
+        self.conv, self.norm, self.relu, self.fc = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.out(self.fc(self.relu(self.norm(self.conv(self.into(x)))).flatten(1)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_is_fused_and_quantised_after_its_hooks_is_called_as_without(watch):
+    """torch moves the hooks to what replaces a module, and not what they asked to be called with."""
+    ao = torch.ao.quantization
+
+    def quantise():
+        torch.manual_seed(0)
+        model = Quantised()
+        train(model)
+        model.qconfig = ao.get_default_qat_qconfig("fbgemm")
+        ao.fuse_modules_qat(model, [["conv", "norm", "relu"]], inplace=True)
+        ao.prepare_qat(model, inplace=True)
+        train(model, steps=2)
+        model.eval()
+        ao.convert(model, inplace=True)
+        return model(batch())
+
+    bare = quantise()
+    session = watch(kinds=KINDS)
+    assert torch.equal(quantise(), bare)
+    session.finish("completed")
+    fused = session.made[0].steps[2]
+    assert ("relu_output_0", 0, 0) in fused.values and ("relu_input_0", 0, 0) in fused.values
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_layer_quantised_in_place_by_itself_keeps_its_entry(watch):
+    session = watch(kinds=KINDS)
+    layer = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    layer(torch.ones(3, 4)).sum().backward()
+    optimizer.step()
+    model = nn.Sequential(layer)
+    torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, inplace=True)
+    assert type(model[0]) is not nn.Linear and model[0]._forward_pre_hooks
+    model.eval()(torch.ones(5, 4))
+    session.finish("completed")
+    assert session.made[0].steps[1].scalars["context/batch_size", 0] == 5

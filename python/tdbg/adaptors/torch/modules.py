@@ -30,6 +30,10 @@ from .params import NOT_WANTED, READER, dtype_name
 _Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
 
+# Eager quantisation and the fusing of modules register a module's hooks again on what replaces it, and forget that they
+# asked for keyword arguments: a hook is called in either form.
+_ABSENT = object()
+
 
 class _Hook:
     def __reduce__(self):
@@ -44,9 +48,9 @@ class _EntryPre(_Hook):
     def __init__(self, entries):
         self.entries = entries
 
-    def __call__(self, module, args, kwargs):
+    def __call__(self, module, args, kwargs=None):
         if not _is_compiling():
-            self.entries.entered(module, args, kwargs)
+            self.entries.entered(module, args, kwargs or {})
 
 
 class _EntryPost(_Hook):
@@ -105,9 +109,11 @@ class _ModuleHook(_Hook):
         self.first = None                           # the slot of the first output
         self.key = self.keys["output"]
 
-    def __call__(self, module, args, kwargs, output):
+    def __call__(self, module, args, kwargs, output=_ABSENT):
         if not self.armed:
             return
+        if output is _ABSENT:
+            kwargs, output = None, kwargs
         if kwargs:                       # Hugging Face's models are called with nothing else
             args = (args, kwargs)
         if _is_compiling():
