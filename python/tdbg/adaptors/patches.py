@@ -30,8 +30,26 @@ class Patches:
             setattr(owner, name, wrapper)
             self._undo.append((owner, name, original, wrapper))
 
+    def shadow(self, owner, name, make):
+        """As `replace`, for a method that the class may inherit: make() then gets what comes after it in the order of
+        whatever subclass the instance is of."""
+        if name in owner.__dict__:
+            self.replace([owner], name, make)
+            return
+
+        def inherited(instance, *args, **kwargs):
+            return getattr(super(owner, instance), name)(*args, **kwargs)
+
+        wrapper = functools.wraps(getattr(owner, name))(make(inherited))
+        wrapper._tdbg = True
+        setattr(owner, name, wrapper)
+        self._undo.append((owner, name, None, wrapper))
+
     def undo(self):
         for owner, name, original, wrapper in reversed(self._undo):
             if getattr(owner, name, None) is wrapper:
-                setattr(owner, name, original)
+                if original is None:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, original)
         self._undo.clear()

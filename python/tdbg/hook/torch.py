@@ -17,6 +17,7 @@ import weakref
 
 import torch
 
+from ..adaptors.torch import copies
 from ..adaptors.torch.attach import stand_down
 from ..adaptors.torch.forward import RootTensors
 from ..adaptors.torch.losses import in_backward
@@ -120,6 +121,7 @@ class Hook(BaseHook):
         self._gradients = {}    # gradient's name -> how many in this step
         self._thread = None
         self._watching = False
+        self._handles = []      # of what is on the script's modules
         stand_down("the script has a hook of its own")
 
     # Registering ----------------------------------------------------------------------------------------------
@@ -134,7 +136,8 @@ class Hook(BaseHook):
         root = self._roots[module] = _Root(self, module)
         for name, child in module.named_modules():
             child._module_name = name or root.label
-        module.register_forward_pre_hook(_RootPre(self))
+        copies.hold(self)
+        self._handles.append(module.register_forward_pre_hook(_RootPre(self)))
         if self._watching:
             self._watch_root(root)
 
@@ -163,8 +166,14 @@ class Hook(BaseHook):
         return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
     def close(self, reason="completed", message=""):
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        copies.let_go(self)
         super().close(reason, message)
         self._due = False
+
+    cleanup = close
 
     # Installing, in the first step: only then is it known what is wanted ---------------------------------------
 
@@ -201,7 +210,9 @@ class Hook(BaseHook):
     def _watch_module(self, module):
         if module not in self._known:
             self._known.add(module)
-            module.register_forward_hook(_ModulePost(self, getattr(module, "_module_name", "?")), with_kwargs=True)
+            copies.hold(self)
+            self._handles.append(module.register_forward_hook(
+                _ModulePost(self, getattr(module, "_module_name", "?")), with_kwargs=True))
 
     # Events ---------------------------------------------------------------------------------------------------
 

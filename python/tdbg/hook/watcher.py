@@ -1,16 +1,10 @@
 """What a hook leaves on a model of the script's."""
 
-import contextlib
+from ..adaptors.inert import Inert
 
 
-class Watcher:
-    """Called by the framework. It pickles, and is deep-copied, as something inert that needs no tdbg to load."""
+class Watcher(Inert):
+    """Called by the framework."""
 
     def __init__(self, hook):
         self.hook = hook
-
-    def __reduce__(self):
-        return getattr, (contextlib.nullcontext(), "__exit__")
-
-    def __deepcopy__(self, memo):
-        return contextlib.nullcontext().__exit__

@@ -135,7 +135,8 @@ def test_what_smdebug_cannot_keep_is_kept(tmp_path):
     assert trial["Linear_output_0"].steps() == [0]
 
 
-def test_saved_models_and_copies_carry_no_hook(tmp_path):
+@pytest.mark.filterwarnings("ignore")
+def test_saved_models_copies_and_scripts_carry_no_hook(tmp_path):
     hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights", "gradients"], include_regex=["fc"]))
     net = Net()
     hook.register_module(net)
@@ -144,8 +145,15 @@ def test_saved_models_and_copies_carry_no_hook(tmp_path):
     torch.save(net, file)
     file.seek(0)
     torch.load(file, weights_only=False)(torch.randn(5, 4))
-    copy.deepcopy(net)(torch.randn(5, 4))
+    copied = copy.deepcopy(net)
+    copied(torch.randn(5, 4))
     assert hook.step == 0
+    for which in (net, copied):
+        torch.jit.script(which)
+    assert net._forward_pre_hooks and net.fc._forward_hooks and not copied._forward_pre_hooks and not copied.fc._forward_hooks
+    hook.cleanup()
+    assert not net._forward_pre_hooks and not net.fc._forward_hooks and "__reduce_ex__" not in nn.Module.__dict__
+    torch.jit.script(net)
 
 
 @pytest.mark.filterwarnings("ignore")

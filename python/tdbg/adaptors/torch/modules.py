@@ -9,10 +9,10 @@ only appends to a list, which the graph replays as a side effect; the list is re
 Values that a compiled graph then overwrites in place are seen after that. A compiled model loses fusion at every
 hooked module (x1.13 with all of them): select blocks.
 
-Hooks pickle, and are deep-copied, as something inert that needs no tdbg to load.
+What the script makes of a model (copies, files, scripts) has no hooks of ours: `copies.py`.
 """
 
-import contextlib
+import copy
 import functools
 import sys
 import weakref
@@ -22,7 +22,9 @@ import torch
 from tdbg import _capture
 
 from ..guard import say
+from ..inert import Inert
 from ..structure import every
+from . import copies
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import NOT_WANTED, READER, dtype_name
@@ -35,16 +37,7 @@ _is_compiling = torch.compiler.is_compiling
 _ABSENT = object()
 
 
-class _Hook:
-    def __reduce__(self):
-        # nullcontext().__exit__ takes any arguments and returns None: a hook that does nothing.
-        return getattr, (contextlib.nullcontext(), "__exit__")
-
-    def __deepcopy__(self, memo):
-        return contextlib.nullcontext().__exit__
-
-
-class _EntryPre(_Hook):
+class _EntryPre(Inert):
     def __init__(self, entries):
         self.entries = entries
 
@@ -53,7 +46,7 @@ class _EntryPre(_Hook):
             self.entries.entered(module, args, kwargs or {})
 
 
-class _EntryPost(_Hook):
+class _EntryPost(Inert):
     def __init__(self, entries):
         self.entries = entries
 
@@ -94,8 +87,11 @@ class _CompiledCall:
         finally:
             self.entries.left(module)
 
+    def __deepcopy__(self, memo):
+        return copy.deepcopy(self.original, memo)    # where a class (RNNs) has a state of its own, which holds this
 
-class _ModuleHook(_Hook):
+
+class _ModuleHook(Inert):
     """Picks up one module's inputs and outputs; `armed` and `sink` are lists shared by all hooks."""
 
     def __init__(self, owner, name, kind, wants_input, wants_output, input_collections):
@@ -155,6 +151,7 @@ class Entries:
     def patch(self, patches):
         """Models that are compiled in place after they became known."""
         entries = self
+        copies.hold(self)
 
         def make(original):
             def compile(module, *args, **kwargs):
@@ -219,6 +216,7 @@ class Entries:
             if isinstance(call, _CompiledCall):
                 module._compiled_call_impl = call.original
         self._handles.clear()
+        copies.let_go(self)
 
     def entered(self, module, args, kwargs):
         try:
