@@ -219,17 +219,21 @@ class Hook(BaseHook):
     def _root_begins(self, module, inputs):
         if self._closed or in_backward() != -1 or (self._thread is not None and self._thread != threading.get_ident()):
             return
+        root = self._roots.get(module)
+        if root is None:        # a shallow copy of a registered module, or DataParallel's: it has the hooks of the original
+            return
         self._prepare()         # what cannot be meant is raised here, in the first step
-        self._watched("forward of " + self._roots[module].label, self.forward_pre_hook, module, inputs)
+        self._watched("forward of " + root.label, self.forward_pre_hook, module, inputs)
 
     def forward_pre_hook(self, module, inputs):
         """A registered module is called: a step begins."""
-        if not self._start():
+        root = self._roots.get(module)
+        if root is None or not self._start():
             return
         self._numbers.clear()
         if self._begin_step():
             self.last_saved_step = self.step
-            self._roots[module].put()
+            root.put()
         self._gradients.clear()
 
     def forward_hook(self, module, inputs, outputs):

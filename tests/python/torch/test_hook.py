@@ -156,6 +156,19 @@ def test_saved_models_copies_and_scripts_carry_no_hook(tmp_path):
     torch.jit.script(net)
 
 
+def test_a_shallow_copy_and_a_replica_may_be_called(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights"]))
+    net = nn.Sequential(nn.Linear(4, 3))
+    hook.register_module(net)
+    replica, shallow = net._replicate_for_data_parallel(), copy.copy(net)
+    x = torch.ones(2, 4)
+    for _ in range(2):
+        assert torch.equal(replica(x), net(x)) and torch.equal(shallow(x), net(x))
+    hook.forward_pre_hook(shallow, (x,))
+    hook.close()
+    assert tdbg.open(tmp_path / "run")["Sequential_0.weight"].steps() == [0, 1, 2, 3]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_that_is_quantised_in_place_is_called_as_without(tmp_path):
     hook = Hook(str(tmp_path / "run"), **every(include_regex=["0_input", "0_output"]))
