@@ -25,6 +25,7 @@ from ..guard import say
 from ..inert import Inert
 from ..structure import every
 from . import copies
+from .dynamo import run_uncompiled
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import NOT_WANTED, READER, dtype_name
@@ -55,20 +56,8 @@ class _EntryPost(Inert):
             self.entries.left(module)
 
 
-def _run_uncompiled(*hooks):
-    """A hook on what torch.compile was given runs outside of the graph, as a frame that would be compiled as well: 100 us
-    of guards at every call, for a hook that then takes itself for a traced one. Traced inside of another's graph it is
-    as before."""
-    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    try:
-        skip = frames._FrameAction.SKIP
-        for hook in hooks:
-            frames.set_code_exec_strategy(hook.__call__.__code__, frames._FrameExecStrategy(skip, skip))
-    except Exception:       # a torch that calls this something else: as before
-        pass
-
-
-_run_uncompiled(_EntryPre, _EntryPost)
+# Else 100 us of guards at every call, for a hook that then takes itself for a traced one.
+run_uncompiled(_EntryPre.__call__, _EntryPost.__call__)
 
 
 class _CompiledCall:

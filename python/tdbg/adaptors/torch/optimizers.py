@@ -12,8 +12,10 @@ import torch
 from ..steps import TRAIN
 from . import huggingface
 from . import scaler as _scaler
+from .dynamo import breaks_graph
 from .params import OptimizerTensors
 
+_is_traced = torch.compiler.is_dynamo_compiling   # costs less than is_compiling()
 KEEP_AFTER_DEATH = 64 << 20   # bytes of a dead optimizer's parameters that may wait for the end of the run
 
 
@@ -105,8 +107,9 @@ class Optimizers:
         entry = self.entries.get(id(optimizer))
         return entry.steps if entry is not None else 0
 
+    @breaks_graph
     def pre(self, optimizer, args, kwargs):
-        if not self.session.listening or self.session.trains_elsewhere():
+        if _is_traced() or not self.session.listening or self.session.trains_elsewhere():
             return None
         try:
             return self._before_step(optimizer, args, kwargs)
@@ -222,8 +225,9 @@ class Optimizers:
         done, self._extras = self._extras, True
         return done
 
+    @breaks_graph
     def post(self, optimizer, args, kwargs):
-        if self.session.run is None or not self.session.listening or self.session.elsewhere():
+        if _is_traced() or self.session.run is None or not self.session.listening or self.session.elsewhere():
             return
         try:
             entry = self.entries.get(id(optimizer))

@@ -1,0 +1,49 @@
+"""What Dynamo is told of functions of ours that it meets. Nothing here imports it: that takes seconds."""
+
+import sys
+
+import torch
+
+from ..guard import say
+
+
+def run_uncompiled(*functions):
+    """What torch calls outside of a graph, while a compiled function runs, is a frame that would be compiled as well, with
+    all that it calls. Traced inside of another's graph it is as before."""
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    try:
+        skip = frames._FrameAction.SKIP
+        for function in functions:
+            frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+    except Exception:       # a torch that calls this something else: as before
+        pass
+
+
+class _UnlessOneGraph:
+    """True where the function that is being traced may be broken into several graphs: with `fullgraph=True` the training
+    would be told that it cannot be compiled."""
+
+    def __init__(self):
+        self._said = False
+
+    def __bool__(self):
+        try:
+            broken = not sys.modules["torch._dynamo.symbolic_convert"].InstructionTranslator.current_tx().one_graph
+        except Exception:
+            return True
+        if not broken and not self._said:
+            self._said = True
+            say("an optimizer steps inside a graph that may not be broken (fullgraph=True): its steps are not seen")
+        return broken
+
+
+_unless_one_graph = _UnlessOneGraph()
+
+
+def breaks_graph(function):
+    """A function that Dynamo stops tracing for, and that is called with nothing of it traced. In one graph it is traced
+    after all: it begins with `if is_dynamo_compiling(): return`."""
+    function._torchdynamo_disable = _unless_one_graph
+    function._torchdynamo_disable_msg = "tdbg looks at the tensors of an optimizer step"
+    run_uncompiled(function)
+    return function
