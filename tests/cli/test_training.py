@@ -123,6 +123,17 @@ def test_a_run_says_after_which_step_its_training_ended_and_how(tdbg, script, ho
     assert (failure["worker"], failure["last_step"], failure["reason"]) == ("worker_0", 7, "exception" if code == 1 else None)
 
 
+def test_what_every_crashed_start_of_a_job_left_is_sealed(tdbg, script):
+    text = SCRIPT.replace("    optimizer.step()\n", "    optimizer.step()\n    if step == 7:\n        os.kill(os.getpid(), 9)\n")
+    (tdbg.directory / "dies.py").write_text("import os\n" + text)
+    start = shlex.join([sys.executable, "dies.py", "20", "-1"])
+    done = tdbg("run", "--dir", "r", "--journal", "4MiB", "--", "sh", "-c", f"{start}; {start}; {start}; exit 0", timeout=240)
+    assert done.returncode == 0, done.stderr
+    workers = [tdbg.directory / "r" / attempt / "worker_0" for attempt in "012"]
+    assert [len(list(w.glob("segments/*.safetensors"))) for w in workers] == [1, 1, 1]
+    assert all((w / "journal").stat().st_blocks * 512 < 1 << 20 for w in workers)
+
+
 def test_a_healthy_training_is_left_alone(tdbg, script):
     done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--on-issue", "stop", "--", sys.executable, script,
                 "40", "-1", timeout=120)
