@@ -29,7 +29,8 @@ struct Ring {
   uint64_t committed() const { return header->committed_pos.load(std::memory_order_acquire); }
   uint64_t sealed() const { return header->sealed_pos.load(std::memory_order_acquire); }
   /// Gives the ring's blocks back to the disk; the header stays, in which readers find losses and heartbeat.
-  /// A journal in which damage was counted keeps its ring. \pre everything is sealed and nobody writes. Ignored where the file system cannot.
+  /// A journal in which damage was counted keeps its ring. Ignored where the file system cannot.
+  /// \pre everything is sealed and nobody writes.
   void Release() const;
 };
 
