@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/output.h"
+#include "format/events.h"
 #include "format/version.h"
 #include "jobs/run_directory.h"
 #include "plan/hook_config.h"
@@ -62,15 +63,6 @@ std::vector<std::string> ArgumentsOf(const Wanted& wanted) {
 
 }  // namespace
 
-ExportOutcome ExportOutcomeOf(const Json& event) {
-  ExportOutcome outcome;
-  outcome.to = event.value("to", "");
-  outcome.path = event.value("path", "");
-  outcome.ok = event.value("ok", false);
-  outcome.text = event.value("text", "");
-  return outcome;
-}
-
 Json ExportFields(const ExportOutcome& outcome, int64_t attempt) {
   return {{"attempt", attempt},
           {"to", outcome.to},
@@ -83,12 +75,16 @@ std::vector<ExportOutcome> ReadExports(const std::string& run_directory, int64_t
   const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(run_directory, format::kEventsFile));
   std::vector<ExportOutcome> outcomes;
   if (!text.ok()) return outcomes;
-  for (const std::string& line : base::SplitList(*text, '\n')) {
-    if (line.find("export_ended") == std::string::npos) continue;
-    const Json event = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!event.is_object() || event.value("kind", "") != "export_ended") continue;
-    if (event.value("attempt", int64_t{-1}) == attempt) outcomes.push_back(ExportOutcomeOf(event));
-  }
+  format::ForEachEvent(*text, "export_ended", [&](const std::string& kind, const format::Json& event) {
+    int64_t of = -1;
+    if (kind != "export_ended" || !format::GetField(event, "attempt", &of) || of != attempt) return;
+    ExportOutcome outcome;
+    format::GetField(event, "to", &outcome.to);
+    format::GetField(event, "path", &outcome.path);
+    format::GetField(event, "ok", &outcome.ok);
+    format::GetField(event, "text", &outcome.text);
+    outcomes.push_back(std::move(outcome));
+  });
   return outcomes;
 }
 

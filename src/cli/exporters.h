@@ -20,7 +20,6 @@ struct ExportOutcome {
   bool ok = false;
   std::string text;  ///< "120 scalars, 4 histograms", or what went wrong
 };
-ExportOutcome ExportOutcomeOf(const Json& event);
 Json ExportFields(const ExportOutcome& outcome, int64_t attempt);
 /// Of the attempt's exports, as far as they have ended.
 std::vector<ExportOutcome> ReadExports(const std::string& run_directory, int64_t attempt);

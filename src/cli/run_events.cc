@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/run_path.h"
+#include "format/events.h"
 #include "format/version.h"
 #include "watch/watcher.h"
 
@@ -35,18 +36,18 @@ std::optional<JobEnding> LastJobEnding(const std::string& run_directory) {
   const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(run_directory, format::kEventsFile));
   if (!text.ok()) return std::nullopt;
   std::optional<JobEnding> ending;
-  for (const std::string& line : base::SplitList(*text, '\n')) {
-    if (line.find("job_ended") == std::string::npos) continue;
-    const auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // A torn last line is an event that was never written.
-    if (!event.is_object() || event.value("kind", "") != "job_ended") continue;
+  format::ForEachEvent(*text, "job_ended", [&](const std::string& kind, const format::Json& event) {
+    if (kind != "job_ended") return;
     ending.emplace();
-    ending->attempt = event.value("attempt", int64_t{0});
-    ending->exit_code = event.value("exit_code", 0);
-    ending->stop = event.value("stop", "none");
-    ending->stopped_by = event.value("stopped_by", "");
-    ending->wall_nanos = event.value("wall_nanos", int64_t{0});
-  }
+    ending->stop = "none";
+    int64_t exit_code = 0;
+    format::GetField(event, "attempt", &ending->attempt);
+    format::GetField(event, "exit_code", &exit_code);
+    format::GetField(event, "stop", &ending->stop);
+    format::GetField(event, "stopped_by", &ending->stopped_by);
+    format::GetField(event, "wall_nanos", &ending->wall_nanos);
+    ending->exit_code = static_cast<int>(exit_code);
+  });
   return ending;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/hash.h"
+#include "format/events.h"
 #include "format/journal.h"
 #include "format/json_fields.h"
 #include "format/keys.h"
@@ -41,6 +42,28 @@ TEST(RawKey, OnlyTheOneSpellingIsAccepted) {
         "w@1.65535", "w@99999999999999999999", "w@1.-.2", "w@-0"}) {
     EXPECT_FALSE(ParseRawKey(key)) << key;
   }
+}
+
+TEST(Events, ALineOfOtherTypesThanTheDocumentedOnesIsNone) {
+  for (const char* line :
+       {"", "{", "[]", "{}", R"({"kind": 1})", R"({"attempt": 0})", R"({"kind": "job_ended", "exit_code": "x"})",
+        R"({"kind": "job_ended", "exit_code": 1.5})", R"({"kind": "job_ended", "attempt": null})",
+        R"({"kind": "job_ended", "stop": 3})", R"({"kind": "job_ended", "stopped_by": ["a"]})",
+        R"({"kind": "job_ended", "wall_nanos": 9223372036854775808})", R"({"kind": "job_ended", "killed": "no"})",
+        R"({"kind": "export_ended", "ok": 1})"}) {
+    EXPECT_FALSE(ParseEvent(line)) << line;
+  }
+  EXPECT_TRUE(ParseEvent(R"({"kind": "of a newer tdbg", "wall_nanos": 5, "unheard of": [1, "x"]})"));
+}
+
+TEST(Events, AnOddLineCostsOnlyItself) {
+  const std::string text = "{\"kind\": \"a\", \"n\": 1}\n{\"kind\": 2}\n\n{\"kind\": \"b\"}\n{\"kind\": \"torn";
+  std::vector<std::string> kinds;
+  ForEachEvent(text, "", [&](const std::string& kind, const Json&) { kinds.push_back(kind); });
+  EXPECT_EQ(kinds, (std::vector<std::string>{"a", "b"}));
+  kinds.clear();
+  ForEachEvent(text, "\"b\"", [&](const std::string& kind, const Json&) { kinds.push_back(kind); });
+  EXPECT_EQ(kinds, std::vector<std::string>{"b"});
 }
 
 TEST(Modes, AreReadInAnyCase) {

@@ -1,6 +1,5 @@
-// Reading small JSON objects that somebody else may have damaged. For the .cc files of this room, for
-// store/, which puts journal payloads into segments, and for trial/, which reads what a worker said at its
-// end.
+// Reading small JSON objects that somebody else may have damaged. nlohmann's own value() and get() throw where
+// a field has another type than was asked for, and nobody here catches.
 #pragma once
 
 #include <cstdint>

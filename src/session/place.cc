@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "format/json_fields.h"
 #include "format/run_files.h"
 #include "format/version.h"
 
@@ -43,7 +44,8 @@ WorkerState StateOf(const std::string& worker_directory, base::FileSystem& files
   const auto word = files.ReadFile(Path(worker_directory, kEndedFile));
   if (!word.ok()) return WorkerState::kDead;
   const auto json = nlohmann::json::parse(*word, nullptr, false);
-  const std::string reason = json.is_object() ? json.value("reason", "") : "";
+  std::string reason;
+  if (json.is_object()) format::GetField(json, "reason", &reason);
   // Stopped or thrown out: whoever comes next takes the same training up again.
   return reason == "completed" || reason == "closed" ? WorkerState::kEnded : WorkerState::kDead;
 }

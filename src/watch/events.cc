@@ -9,11 +9,14 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "format/events.h"
+#include "format/version.h"
 
 namespace tdbg::watch {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;  // as it is written
+using Event = format::Json;           // as it is read
 
 constexpr const char* kAsked[] = {"start", "step", "end"};  // by rules::TimeLimitReached::Asked; stored
 
@@ -30,7 +33,7 @@ Json Number(double value) {
   return value;
 }
 
-double NumberOf(const Json& json, const char* key) {
+double NumberOf(const Event& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end()) return 0;
   if (found->is_number()) return found->get<double>();
@@ -40,17 +43,19 @@ double NumberOf(const Json& json, const char* key) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-int64_t IntOf(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+int64_t IntOf(const Event& json, const char* key) {
+  int64_t value = 0;
+  format::GetField(json, key, &value);
+  return value;
 }
 
-std::string TextOf(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+std::string TextOf(const Event& json, const char* key) {
+  std::string text;
+  format::GetField(json, key, &text);
+  return text;
 }
 
-rules::RuleStatus StatusOf(const Json& json) {
+rules::RuleStatus StatusOf(const Event& json) {
   rules::RuleStatus status;
   status.name = TextOf(json, "name");
   status.rule = TextOf(json, "rule");
@@ -65,7 +70,7 @@ rules::RuleStatus StatusOf(const Json& json) {
   status.output = TextOf(json, "output");
   const auto findings = json.find("findings");
   if (findings == json.end() || !findings->is_array()) return status;
-  for (const Json& item : *findings) {
+  for (const Event& item : *findings) {
     if (!item.is_object()) continue;
     rules::Finding finding;
     finding.global_step = IntOf(item, "global_step");
@@ -81,7 +86,7 @@ rules::RuleStatus StatusOf(const Json& json) {
   return status;
 }
 
-rules::TimeLimitReached TimeLimitOf(const Json& json) {
+rules::TimeLimitReached TimeLimitOf(const Event& json) {
   rules::TimeLimitReached reached;
   reached.rule = TextOf(json, "name");
   reached.code = TextOf(json, "code");
@@ -98,19 +103,13 @@ rules::TimeLimitReached TimeLimitOf(const Json& json) {
 // Calls f(kind, object) for every whole line.
 template <typename F>
 Status ForEachEvent(const std::string& run_path, F&& f) {
-  const std::string path = base::JoinPath(run_path, "events.jsonl");
+  const std::string path = base::JoinPath(run_path, format::kEventsFile);
   if (!base::LocalFileSystem().Exists(path)) {
     if (base::LocalFileSystem().Exists(run_path)) return OkStatus();
     return NotFound("no such run: " + run_path);
   }
   TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path, uint64_t{1} << 30));
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const size_t end = rest.find('\n');
-    const Json json = Json::parse(rest.substr(0, end), nullptr, /*allow_exceptions=*/false);
-    if (json.is_object()) f(TextOf(json, "kind"), json);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  }
+  format::ForEachEvent(text, "", f);
   return OkStatus();
 }
 
@@ -209,7 +208,7 @@ std::string ErrorFields(const Status& status) {
 
 Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path) {
   std::vector<rules::RuleStatus> statuses;
-  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Json& json) {
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
     if (kind != "rule_status") return;
     rules::RuleStatus status = StatusOf(json);
     const auto same = std::find_if(statuses.begin(), statuses.end(),
@@ -225,7 +224,7 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
 
 Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path) {
   std::vector<ActionOutcome> actions;
-  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Json& json) {
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
     if (kind != "action") return;
     ActionOutcome outcome;
     outcome.rule = TextOf(json, "name");
@@ -246,7 +245,7 @@ Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path) {
 Result<Decisions> ReadDecisions(const std::string& run_path) {
   // On the heap: gcc 12 takes the optional in it for uninitialized when it is moved from the stack.
   const auto decisions = std::make_unique<Decisions>();
-  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Json& json) {
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
     if (kind == "worker_lost") {
       decisions->lost.push_back({IntOf(json, "attempt"), TextOf(json, "worker"), IntOf(json, "from_step")});
     } else if (kind == "stalled") {

@@ -6,6 +6,7 @@
 
 #include "actions/control_request.h"
 #include "base/clock.h"
+#include "format/json_fields.h"
 #include "trial/access.h"
 
 namespace tdbg::watch {
@@ -49,8 +50,9 @@ Status SaveCheckpoint(const std::string& run, const std::string& by, int64_t at_
     if (!news.ok()) return news.status();
     const auto text = trial->context(kTopic, trial->last_seen_step() + 1);
     const auto answer = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
-    if (answer.is_object() && answer.value("id", "") == id) {
-      const std::string error = answer.value("error", "");
+    std::string whose, error;
+    if (answer.is_object() && format::GetField(answer, "id", &whose) && whose == id) {
+      format::GetField(answer, "error", &error);
       return error.empty() ? OkStatus() : FailedPrecondition(error);
     }
     if (trial->loaded_all_steps()) return FailedPrecondition("the job ended first");

@@ -1,0 +1,36 @@
+"""Runs whose files are not what they should be: each command still answers, and says what it could not read."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from program import ROOT
+
+
+def add_line(run, line):
+    with open(run / "events.jsonl", "a") as events:
+        events.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
+
+
+JOB_ENDED = {"kind": "job_ended", "attempt": 0, "exit_code": 0, "stop": "none", "wall_nanos": 1}
+
+
+@pytest.mark.parametrize("field, odd", [("attempt", "0"), ("exit_code", "x"), ("stop", 1), ("stopped_by", []),
+                                        ("wall_nanos", 1.5), ("kind", 7)])
+def test_an_event_of_another_shape_costs_only_itself(tdbg, golden, field, odd):
+    add_line(golden, {**JOB_ENDED, "exit_code": 3})
+    add_line(golden, {**JOB_ENDED, field: odd})
+    add_line(golden, {"kind": "export_ended", "attempt": 0, "to": 1, "path": None, "ok": "yes", "text": 2})
+    report = tdbg.json("status", golden)
+    assert report["job"]["exit_code"] == 3 and report["exports"] == []
+    assert report["state"] == "failed (exit code 3)"
+    assert "golden" in tdbg.ok("ls", golden.parent).stdout
+
+
+def test_a_word_at_a_workers_end_of_another_shape_is_none(tdbg, golden):
+    (golden / "0" / "worker_0" / "ended.json").write_text('{"reason": 5}')
+    done = subprocess.run([sys.executable, ROOT / "tests" / "cli" / "ship_run.py", "2", "0", golden], capture_output=True,
+                          text=True, timeout=60, env=tdbg.env, cwd=tdbg.directory)
+    assert done.returncode == 0, done.stderr
+    assert (golden / "1" / "worker_0" / "worker.json").exists()
