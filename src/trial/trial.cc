@@ -114,10 +114,12 @@ Status Trial::Impl::TakeIn(bool* news) {
     return std::any_of(slots.begin(), slots.end(),
                        [](const auto& s) { return s->info.alive && !s->info.ended; });
   };
-  bool looked = false;
+  bool wrote = false;
   do {
-    looked = smdebug || !anyone_writing() || NowNanos() - last_discovery_nanos > kDiscoveryNanos;
-    if (looked) TDBG_RETURN_IF_ERROR(Discover(news));
+    wrote = anyone_writing();
+    if (smdebug || !wrote || NowNanos() - last_discovery_nanos > kDiscoveryNanos) {
+      TDBG_RETURN_IF_ERROR(Discover(news));
+    }
     for (const auto& slot : slots) {
       TDBG_ASSIGN_OR_RETURN(const bool changed, slot->reader->Refresh());
       *news |= changed;
@@ -128,8 +130,9 @@ Status Trial::Impl::TakeIn(bool* news) {
       workers[i] = slots[i]->info;
     }
     // The last one that wrote has just gone, and with nobody left its steps count as complete. Somebody may
-    // have come since the last discovery: a verdict without that worker's data would be final.
-  } while (!looked && !anyone_writing());
+    // have come since the last discovery, or the whole run is out of reach, its locks with it: a verdict
+    // would be final.
+  } while (wrote && !anyone_writing());
   return OkStatus();
 }
 

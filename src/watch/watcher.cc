@@ -29,6 +29,7 @@ constexpr size_t kStepsBackForLoss = 64;
 // A report is made of everything seen so far; more often than a person reloads it would be waste.
 constexpr int64_t kReportMillis = 5000;
 constexpr int64_t kCooldownSeconds = 300;
+constexpr int64_t kGoneAtEndMillis = 5000;  // for a run that is out of reach when its job ends
 constexpr int64_t kPatienceMillis = 2000;  // until somebody in front of a terminal wonders
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
@@ -342,6 +343,22 @@ struct Watcher::Impl {
   }
 
   Status Follow() {
+  // What was judged says nothing of the steps that nobody could read.
+  Status GiveUp(const Status& trouble) {
+    const int64_t now = WallNow();
+    std::vector<rules::RuleStatus> statuses = engine->statuses();
+    for (rules::RuleStatus& status : statuses) {
+      if (status.state != rules::RuleState::kInProgress) continue;
+      status.state = rules::RuleState::kError;
+      status.details = "the run could not be read to its end: " + trouble.message();
+      status.last_modified_wall_nanos = now;
+      Event("rule_status", now, StatusFields(status, engine->last_judged_step()));
+    }
+    const std::lock_guard lock(mutex);
+    snapshot = std::move(statuses);
+    return OkStatus();
+  }
+
     base::StayInBackground();
     const int64_t start = WallNow();
     if (const Status opened = OpenWhenThere(); !opened.ok()) {
@@ -361,14 +378,27 @@ struct Watcher::Impl {
     }
     Status trouble;
     while (true) {
+    int64_t trouble_since_millis = 0;
       // Asked before looking: what was written before the job ended is then seen by this look.
       const std::optional<rules::JobEnd> ended = JobEndNow();
-      if (Status status = Look(); !status.ok() && status.message() != trouble.message()) {
+      Status status = Look();
+      if (!status.ok()) {
+        if (trouble.ok()) trouble_since_millis = MillisNow();
+        if (status.message() != trouble.message()) {
+          Event("watch_error", WallNow(), ErrorFields(status));
+          Log("watching: " + status.message() + "; waiting for it");
+        }
+        const int64_t patience = ended ? kGoneAtEndMillis : options.gone_after_millis;
+        const bool waited = MillisNow() - trouble_since_millis >= patience;
+        // Whoever owns the job knows when it ends. Else nothing but a time tells a moment from for ever: a
+        // vanished lock looks like that of a worker that died.
+        if (waited && (ended || !options.stop)) return GiveUp(status);
         trouble = std::move(status);
-        Event("watch_error", WallNow(), ErrorFields(trouble));
-        Log("watching: " + trouble.message());
+        (void)trial->WaitForChange(kLookMillis);
+        continue;
       }
       if (ended) return Settle(*ended);
+      trouble = OkStatus();
       if (!options.stop && trial->loaded_all_steps()) {
         // A worker that we asked to stop says goodbye like any other.
         runner.Join();

@@ -29,6 +29,9 @@ struct WatchOptions {
   /// A worker that was announced (world size) and still has not written anything so long after the others
   /// committed a step is declared lost, and the steps are judged without it. An event, which replay obeys.
   int64_t lost_after_millis = 60'000;
+  /// A run that cannot be read any more (its directory moved, a mount gone) is waited for so long; then every
+  /// rule in progress ends in Error. Whoever owns the job waits for as long as it lasts.
+  int64_t gone_after_millis = 60'000;
   /// One line for people about something that failed. Empty: stderr, with "tdbg: " in front.
   std::function<void(const std::string& line)> log;
 };

@@ -1,11 +1,17 @@
 """Runs whose files are not what they should be: each command still answers, and says what it could not read."""
 
+import contextlib
+import fcntl
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 from program import ROOT
+
+DAMAGED, NOT_JUDGED = 5, 8
+RULE = ["--rule", "exploding_tensor"]
 
 
 def add_line(run, line):
@@ -34,3 +40,27 @@ def test_a_word_at_a_workers_end_of_another_shape_is_none(tdbg, golden):
                           text=True, timeout=60, env=tdbg.env, cwd=tdbg.directory)
     assert done.returncode == 0, done.stderr
     assert (golden / "1" / "worker_0" / "worker.json").exists()
+
+
+@contextlib.contextmanager
+def training(run):
+    """Its worker lives, as far as a reader can tell."""
+    with open(run / "0" / "worker_0" / "lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def test_a_run_that_is_out_of_reach_for_a_moment_is_waited_for(tdbg, golden):
+    away = golden.with_name("away")
+    with training(golden):
+        watching = tdbg.start("watch", golden, *RULE, "--quiet", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        tdbg.wait_for(golden / "events.jsonl")
+        golden.rename(away)
+        time.sleep(2.5)
+        assert watching.poll() is None
+        away.rename(golden)
+        time.sleep(1.5)
+        assert watching.poll() is None
+    out, err = watching.communicate(timeout=20)
+    assert watching.returncode == 0 and "NoIssuesFound, 2 steps judged" in out
+    assert err.count("cannot list") == 1, err

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -395,6 +396,48 @@ TEST_F(WatchTest, RulesAndActionsAreRefusedBeforeTraining) {
   EXPECT_EQ(watcher.status().code(), Code::kInvalidArgument);
   EXPECT_THAT(watcher.status().message(), HasSubstr("debug.yaml:3"));
   EXPECT_THAT(watcher.status().message(), HasSubstr("explode"));
+}
+
+TEST_F(WatchTest, ARunThatIsGoneIsWaitedForAndThenAnError) {
+  const Scenario scenario = Parsed(kGrowing);
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  for (size_t i = 0; i < 40; ++i) {
+    for (int64_t worker = 0; worker < 2; ++worker)
+      TDBG_ASSERT_OK((*writer)->Write(worker, scenario.steps[i]));
+  }
+  for (const bool comes_back : {true, false}) {
+    watch::WatchOptions options;
+    options.run = run_;
+    options.rules = {Rule("ExplodingTensor")};
+    options.gone_after_millis = comes_back ? 60'000 : 1000;
+    std::atomic<int> looks = 0;
+    options.on_progress = [&](const watch::Progress&) { ++looks; };
+    const auto watcher = Watch(std::move(options));
+    std::atomic<bool> over = false;
+    std::thread watching([&] {
+      TDBG_EXPECT_OK(watcher->Follow());
+      over = true;
+    });
+    while (looks == 0) std::this_thread::sleep_for(microseconds(1000));
+    std::filesystem::rename(run_, run_ + "-away");
+    if (comes_back) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      EXPECT_FALSE(over);
+      std::filesystem::rename(run_ + "-away", run_);
+      const int before = looks;
+      while (looks == before) std::this_thread::sleep_for(microseconds(1000));
+      EXPECT_FALSE(over);
+      watcher->JobEnded(rules::JobEnd::kCompleted);
+    }
+    watching.join();
+    const rules::RuleStatus status = watcher->statuses().at(0);
+    EXPECT_EQ(status.state, comes_back ? rules::RuleState::kNoIssuesFound : rules::RuleState::kError);
+    EXPECT_EQ(status.steps_judged, 40);
+    EXPECT_THAT(status.details, HasSubstr(comes_back ? "" : "cannot list"));
+  }
+  std::filesystem::rename(run_ + "-away", run_);
+  (*writer)->End();
 }
 
 TEST_F(WatchTest, ProgressTellsTheLatestLoss) {
