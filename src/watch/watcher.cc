@@ -160,8 +160,9 @@ struct Watcher::Impl {
           continue;
         }
         const bool same = before.global_step == notice.global_step && before.attempt == notice.attempt;
-        const bool soon =
-            !action->needs_job() && (wall_nanos - before.wall_nanos) / 1'000'000'000 < cooldown_seconds;
+        // What was done in the future was done before the clock was set back: how long ago, nobody knows.
+        const bool soon = !action->needs_job() && wall_nanos >= before.wall_nanos &&
+                          (wall_nanos - before.wall_nanos) / 1'000'000'000 < cooldown_seconds;
         if (!same && !soon) continue;
         if (!same) Log(action->name() + " for rule " + notice.rule + " was done a moment ago; not again");
         return true;

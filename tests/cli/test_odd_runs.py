@@ -64,3 +64,14 @@ def test_a_run_that_is_out_of_reach_for_a_moment_is_waited_for(tdbg, golden):
     out, err = watching.communicate(timeout=20)
     assert watching.returncode == 0 and "NoIssuesFound, 2 steps judged" in out
     assert err.count("cannot list") == 1, err
+
+
+def test_an_action_in_the_future_does_not_hold_back_todays(tdbg, golden):
+    hit = ["--rule", "vanishing_gradient", "threshold=1e30", "on_issue=exec:touch done"]
+    name = json.loads(tdbg("check", golden, *hit, "--json").stdout)["rules"][0]["RuleConfigurationName"]
+    for ahead, acts in ((-60, False), (3600, True)):
+        add_line(golden, {"kind": "action", "wall_nanos": int((time.time() + ahead) * 1e9), "name": name, "action": "exec",
+                          "target": "touch done", "global_step": 12345, "attempt": 0, "ok": True, "millis": 1})
+        tdbg("watch", golden, *hit, "--quiet")
+        assert (tdbg.directory / "done").exists() == acts, ahead
+        (golden / "events.jsonl").unlink()
