@@ -157,8 +157,8 @@ struct WorkerEnd {
 enum class RunState : uint8_t {
   kWaiting = 0,  ///< no worker has written yet
   kRunning = 1,
-  kEnded = 2,    ///< every worker said goodbye
-  kCrashed = 3,  ///< at least one worker's process is gone without a goodbye and none is alive
+  kEnded = 2,    ///< every worker said goodbye, or the job ended without one
+  kCrashed = 3,  ///< a worker's process is gone without a goodbye and none is alive, or so a job without one
 };
 
 struct TrialOptions {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/stable_sort.h"
 #include "base/text.h"
+#include "format/events.h"
 #include "format/version.h"
 #include "trial/impl.h"
 
@@ -37,8 +38,27 @@ WorkerIndex Trial::Impl::AddWorker(size_t attempt_index, std::unique_ptr<store::
   return index;
 }
 
+void Trial::Impl::LookForJobEnd() {
+  const auto text = Files().ReadFile(base::JoinPath(path, format::kEventsFile));
+  if (!text.ok()) return;
+  job_ended.reset();
+  format::ForEachEvent(*text, "job_ended", [&](const std::string& kind, const format::Json& event) {
+    JobEnded end;
+    if (kind != "job_ended" || !format::GetField(event, "attempt", &end.attempt)) return;
+    if (options.attempt >= 0 && end.attempt != options.attempt) return;
+    int64_t exit_code = 0;
+    std::string stop;
+    format::GetField(event, "exit_code", &exit_code);
+    format::GetField(event, "stop", &stop);
+    end.failed = exit_code != 0 && (stop.empty() || stop == "none");
+    job_ended = end;
+  });
+}
+
 Status Trial::Impl::Discover(bool* news) {
   if (smdebug) return DiscoverSmdebug(news);
+  // Before the listing, which then holds every worker that came before the job ended.
+  if (attempts.empty() || attempts.back().workers.empty()) LookForJobEnd();
   TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> entries, Files().List(path));
   for (const base::DirEntry& entry : entries) {
     const auto number = base::ParseInt(entry.name);

@@ -126,6 +126,13 @@ struct Trial::Impl {
   int64_t overlay_base = 0;
 
   int64_t last_discovery_nanos = 0;
+  /// What the launcher said last of a job's end. Looked up while the latest attempt has no worker: who would
+  /// say goodbye there?
+  struct JobEnded {
+    int64_t attempt = 0;
+    bool failed = false;
+  };
+  std::optional<JobEnded> job_ended;
   base::ChangeWaiter waiter;
   std::set<std::string> smdebug_watched;
   mutable std::vector<TrialAccess::RowSpan> scratch_spans;
@@ -145,6 +152,7 @@ struct Trial::Impl {
 
   // discover.cc
   Status Discover(bool* news);
+  void LookForJobEnd();
   bool Watch();  ///< true if there was something that was not watched yet
   WorkerIndex AddWorker(size_t attempt_index, std::unique_ptr<store::WorkerReader> reader, std::string name,
                         std::string directory);

@@ -162,7 +162,11 @@ void Trial::Impl::DescribeWorker(WorkerSlot& slot) {
 
 RunState Trial::Impl::State() const {
   if (SmdebugEndedEmpty()) return RunState::kEnded;
-  if (attempts.empty() || attempts.back().workers.empty()) return RunState::kWaiting;
+  if (attempts.empty()) return RunState::kWaiting;
+  if (attempts.back().workers.empty()) {
+    if (!job_ended || job_ended->attempt < attempts.back().number) return RunState::kWaiting;
+    return job_ended->failed ? RunState::kCrashed : RunState::kEnded;
+  }
   bool all_ended = true;
   for (const WorkerIndex worker : attempts.back().workers) {
     const TrialAccess::Worker& info = slots[worker]->info;

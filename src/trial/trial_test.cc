@@ -350,6 +350,48 @@ TEST_F(TrialTest, ACursorWaitsForStepsAndEndsWithTheRun) {
   writer.join();
 }
 
+TEST_F(TrialTest, ARunThatNoWorkerWroteIsOverWhenItsJobIs) {
+  std::string events;
+  const auto tell = [&](const std::string& line) {
+    base::Spill(path_ + "/events.jsonl", events += line + "\n");
+  };
+  Attempt(0);
+  const auto trial = Open();
+  EXPECT_EQ(trial->state(), RunState::kWaiting);
+  tell(R"({"kind": "job_started", "attempt": 0})");
+  Refresh(*trial);
+  EXPECT_EQ(trial->state(), RunState::kWaiting);
+  tell(R"({"kind": "job_ended", "attempt": 0, "exit_code": 0, "stop": "none"})");
+  Cursor cursor = trial->cursor();
+  EXPECT_EQ(cursor.Next(5000).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(trial->state(), RunState::kEnded);
+
+  Attempt(1);  // somebody starts it again; its launcher has not said so yet
+  Refresh(*trial);
+  EXPECT_EQ(trial->state(), RunState::kWaiting);
+  tell(R"({"kind": "job_ended", "attempt": 1, "exit_code": 2, "stop": "none"})");
+  Refresh(*trial);
+  EXPECT_EQ(trial->state(), RunState::kCrashed);
+  TrialOptions first;
+  first.attempt = 0;
+  EXPECT_EQ(Open(first)->state(), RunState::kEnded);
+
+  Attempt(2);
+  auto worker = Worker(2, 0);
+  Refresh(*trial);
+  EXPECT_EQ(trial->state(), RunState::kRunning);
+}
+
+TEST_F(TrialTest, AJobWhoseOnlyWorkerCannotBeReadIsOverToo) {
+  Attempt(0);
+  Worker(0, 0)->Close();
+  base::Spill(path_ + "/0/worker_0/worker.json", "{");
+  base::Spill(path_ + "/events.jsonl", "{\"kind\": \"job_ended\", \"attempt\": 0, \"exit_code\": 0}\n");
+  const auto trial = Open();
+  EXPECT_EQ(trial->state(), RunState::kEnded);
+  ASSERT_EQ(trial->damage().size(), 1u);
+}
+
 TEST_F(TrialTest, ContextIsWhatHeldAtAStep) {
   Attempt(0);
   auto worker = Worker(0, 0);

@@ -66,6 +66,33 @@ def test_a_run_that_is_out_of_reach_for_a_moment_is_waited_for(tdbg, golden):
     assert err.count("cannot list") == 1, err
 
 
+@pytest.mark.parametrize("command, code", [(["watch", *RULE], NOT_JUDGED),
+                                           (["export", "--follow", "--to", "tensorboard", "out"], 0)])
+def test_a_job_that_ended_without_a_worker_is_over(tdbg, command, code):
+    tdbg.ok("run", "--quiet", "--dir", "r", "--", "true")
+    done = tdbg(command[0], "r", *command[1:], timeout=20)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+
+
+def test_the_next_attempt_of_a_job_that_ended_without_a_worker_is_waited_for(tdbg):
+    tdbg.ok("run", "--quiet", "--dir", "r", "--", "true")
+    again = tdbg.start("run", "--quiet", "--dir", "r", "--", "sleep", "60")
+    tdbg.wait_for("r/1/attempt.json")
+    watching = tdbg.start("watch", "r", *RULE, "--quiet", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1.5)
+    assert watching.poll() is None
+    again.terminate()
+    again.wait(timeout=20)
+    watching.communicate(timeout=20)
+
+
+def test_a_run_whose_worker_cannot_be_read_is_over_when_its_job_is(tdbg, golden):
+    (golden / "0" / "worker_0" / "worker.json").write_text("{")
+    add_line(golden, JOB_ENDED)
+    done = tdbg("watch", golden, *RULE, "--quiet", timeout=20)
+    assert done.returncode == NOT_JUDGED, (done.stdout, done.stderr)
+
+
 def test_an_action_in_the_future_does_not_hold_back_todays(tdbg, golden):
     hit = ["--rule", "vanishing_gradient", "threshold=1e30", "on_issue=exec:touch done"]
     name = json.loads(tdbg("check", golden, *hit, "--json").stdout)["rules"][0]["RuleConfigurationName"]
