@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/companion.h"
+#include "base/durations.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
@@ -162,7 +163,8 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   options.environment = jobs::TrainingEnvironment(prepared.run_directory, prepared.attempt, home);
   options.run_directory = prepared.run_directory;
   options.attempt = prepared.attempt;
-  if (config.stop_grace_seconds) options.stop_grace_millis = *config.stop_grace_seconds * 1000;
+  if (config.stop_grace_seconds)
+    options.stop_grace_millis = base::MillisOfSeconds(*config.stop_grace_seconds);
   if (!quiet_) options.say = Note;
   if (line.enabled()) {
     options.tick_millis = kDrawMillis;

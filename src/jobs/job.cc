@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/durations.h"
 #include "base/file.h"
 #include "base/terminal.h"
 #include "jobs/control_file.h"
@@ -101,7 +102,7 @@ void Job::ObeyRequests() {
 
 void Job::Terminate(int signal_number, int64_t grace_millis) {
   child_.SignalGroup(signal_number);
-  const int64_t due = Now() + grace_millis * kNanosPerMilli;
+  const int64_t due = Now() + base::NanosOfMillis(grace_millis);
   kill_at_nanos_ = kill_at_nanos_ == 0 ? due : std::min(kill_at_nanos_, due);
 }
 
@@ -162,7 +163,8 @@ void Job::PollOnce(int64_t longest_millis) {
                       {inbox_->fd(), POLLIN, 0},
                       {listener_.fd(), POLLIN, 0},
                       {pidfd_.get(), POLLIN, 0}};
-  (void)::poll(sources, std::size(sources), static_cast<int>(longest_millis));
+  // Of a grace of ages, a day at a time.
+  (void)::poll(sources, std::size(sources), static_cast<int>(std::min<int64_t>(longest_millis, 86'400'000)));
   uint64_t rings;
   (void)!::read(wake_.get(), &rings, sizeof(rings));
   ObeyRequests();

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <thread>
 
 #include "base/file.h"
@@ -88,6 +89,20 @@ TEST_F(JobTest, AStopLetsAHandlerSaveItsCheckpoint) {
   EXPECT_EQ(result.stop, JobStop::kRequested);
   EXPECT_EQ(result.stopped_by, "VanishingGradient");
   EXPECT_FALSE(result.killed);
+}
+
+TEST_F(JobTest, AGraceOfAgesHasNotRunOut) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const int64_t grace_millis : {kMost, kMost / 1'000'000, kMost / 1'000'000 - 1000}) {
+    std::filesystem::remove(directory_ + "/ready");
+    const auto job =
+        Start("trap 'sleep 0.3; exit 0' TERM; touch $DIR/ready; while :; do sleep 0.05; done", grace_millis);
+    WaitFor("ready");
+    job->RequestStop("rule");
+    const JobResult result = job->Wait();
+    EXPECT_FALSE(result.killed) << grace_millis;
+    EXPECT_EQ(result.exit.shell_code(), 0) << grace_millis;
+  }
 }
 
 TEST_F(JobTest, AStopThatIsIgnoredKillsTheWholeGroupAfterTheGrace) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/companion.h"
+#include "base/durations.h"
 #include "base/file.h"
 
 namespace tdbg::rulehost {
@@ -34,8 +35,9 @@ std::string PythonInterpreter() {
 
 Result<HostOptions> HostFor(const plan::RuleConfig& config) {
   HostOptions options;
-  options.start_millis = config.limit_start_seconds.value_or(options.start_millis / 1000) * 1000;
-  options.answer_millis = config.limit_seconds.value_or(options.answer_millis / 1000) * 1000;
+  options.start_millis =
+      base::MillisOfSeconds(config.limit_start_seconds.value_or(options.start_millis / 1000));
+  options.answer_millis = base::MillisOfSeconds(config.limit_seconds.value_or(options.answer_millis / 1000));
   options.memory_bytes = config.limit_memory.value_or(options.memory_bytes);
 #ifdef __SANITIZE_ADDRESS__
   options.memory_bytes = 0;  // the sanitizer's shadow is terabytes of private memory that nobody touches

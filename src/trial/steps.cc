@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/durations.h"
 #include "tdbg/statistic.h"
 #include "tdbg/trial.h"
 #include "trial/impl.h"
@@ -171,7 +172,7 @@ std::optional<int64_t> Trial::global_step(ModeKey mode, int64_t mode_step) const
 
 Result<StepState> Trial::WaitForStep(int64_t step, const StepFilter& filter, int64_t timeout_millis) {
   const auto now = [] { return base::SystemClock().MonotonicNanos() / 1'000'000; };
-  const int64_t deadline = now() + timeout_millis;
+  const int64_t deadline = now() + base::NanosOfMillis(timeout_millis) / 1'000'000;
   for (;;) {
     TDBG_RETURN_IF_ERROR(Refresh().status());
     const StepState state = step_state(step, filter);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/durations.h"
 #include "base/text.h"
 #include "format/json_fields.h"
 #include "format/version.h"
@@ -59,7 +60,7 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
   while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
   impl->options = options;
   const std::string run_file = base::JoinPath(impl->path, format::kRunFile);
-  const int64_t deadline = NowNanos() + options.wait_millis * 1'000'000;
+  const int64_t deadline = NowNanos() + base::NanosOfMillis(options.wait_millis);
   RunKind kind = RunKindAt(impl->path);
   for (; kind == RunKind::kNone; kind = RunKindAt(impl->path)) {
     if (options.wait_millis == 0) {
@@ -192,7 +193,7 @@ bool Trial::WaitForChange(int64_t timeout_millis) {
   // What happened between the last Refresh and the first Watch has rung for nobody: let the caller look
   // again.
   if (impl_->Watch()) return true;
-  const int64_t deadline = NowNanos() + timeout_millis * 1'000'000;
+  const int64_t deadline = NowNanos() + base::NanosOfMillis(timeout_millis);
   const bool endless = timeout_millis < 0;
   const int64_t left_millis =
       endless ? kLongestWaitMillis : std::max<int64_t>(0, (deadline - NowNanos()) / 1'000'000);
@@ -313,7 +314,7 @@ int64_t Trial::last_seen_wall_nanos() const {
 
 Result<StepInfo> Cursor::Next(int64_t timeout_millis) {
   Trial::Impl& impl = *trial_->impl_;
-  const int64_t deadline = NowNanos() + timeout_millis * 1'000'000;
+  const int64_t deadline = NowNanos() + base::NanosOfMillis(timeout_millis);
   for (bool refreshed = false;; refreshed = true) {
     const size_t next = impl.FirstBehind(last_step_);
     if (next < impl.complete_count) {

@@ -6,6 +6,7 @@
 
 #include "actions/control_request.h"
 #include "base/clock.h"
+#include "base/durations.h"
 #include "format/json_fields.h"
 #include "trial/access.h"
 
@@ -44,7 +45,8 @@ Status SaveCheckpoint(const std::string& run, const std::string& by, int64_t at_
   TDBG_ASSIGN_OR_RETURN(const std::string id, actions::RequestCheckpoint(run, by, at_step));
   // Of our own: the watcher's belongs to its thread.
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(run));
-  const int64_t deadline = base::SystemClock().MonotonicNanos() + seconds * 1'000'000'000;
+  const int64_t deadline =
+      base::SystemClock().MonotonicNanos() + base::NanosOfMillis(base::MillisOfSeconds(seconds));
   while (base::SystemClock().MonotonicNanos() < deadline) {
     auto news = trial->Refresh();
     if (!news.ok()) return news.status();

@@ -102,3 +102,14 @@ def test_an_action_in_the_future_does_not_hold_back_todays(tdbg, golden):
         tdbg("watch", golden, *hit, "--quiet")
         assert (tdbg.directory / "done").exists() == acts, ahead
         (golden / "events.jsonl").unlink()
+
+
+@pytest.mark.parametrize("seconds", [9223372036854775807, 9223372036854775, 9223372036])
+def test_a_grace_of_ages_lets_the_command_end_by_itself(tdbg, seconds):
+    (tdbg.directory / "c.yaml").write_text(f"stop_grace_seconds: {seconds}\n")
+    running = tdbg.start("run", "--quiet", "--dir", "r", "--config", "c.yaml", "--", "sh", "-c",
+                         "trap 'sleep 0.3; touch saved; exit 0' TERM; touch ready; while :; do sleep 0.05; done")
+    tdbg.wait_for("ready")
+    tdbg("stop", "r")
+    running.wait(timeout=20)
+    assert (tdbg.directory / "saved").exists()
