@@ -224,6 +224,7 @@ Status ExportCommand::CheckChoice(const Trial& trial) const {
   TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                         trial.tensor_names(choice_.regex, choice_.collection));
   if (!names.empty()) return OkStatus();
+  TDBG_RETURN_IF_ERROR(CheckReadable(trial));
   return NotFound(fmt::format(
       "nothing to export: no tensor of the run is chosen; `tdbg tensors {}` lists them", ShellWord(run_)));
 }

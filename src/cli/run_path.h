@@ -26,4 +26,7 @@ std::string DisplayPath(const std::string& path);
 /// A word of a shell, quoted where it must be.
 std::string ShellWord(std::string_view word);
 
+/// Of a run that shows no tensor: is that because what held them cannot be read? \error kDataLoss  names it
+Status CheckReadable(const Trial& trial);
+
 }  // namespace tdbg::cli

@@ -75,6 +75,7 @@ class TensorsCommand : public Command {
     if (names.empty()) {
       TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> all, trial->tensor_names());
       if (all.empty()) {
+        TDBG_RETURN_IF_ERROR(CheckReadable(*trial));
         if (!json_) Tell("tdbg: the run holds no tensors yet; tdbg status {} says why\n", ShellWord(run_));
         return kExitOk;
       }

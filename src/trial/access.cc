@@ -55,7 +55,7 @@ std::optional<TensorIndex> TrialAccess::Find(std::string_view name) const {
   return trial_->impl_->tensors.Find(name);
 }
 Result<TensorIndex> TrialAccess::Resolve(std::string_view name) const {
-  return trial_->impl_->tensors.Resolve(name);
+  return trial_->impl_->Resolve(name);
 }
 
 size_t TrialAccess::StepList::size() const { return trial_->impl_->step_count; }

@@ -103,7 +103,14 @@ Status Trial::Impl::Discover(bool* news) {
       const bool known = std::any_of(attempt.workers.begin(), attempt.workers.end(),
                                      [&](WorkerIndex w) { return slots[w]->directory == directory; });
       if (known) continue;
-      if (!Files().Exists(base::JoinPath(directory, format::kWorkerFile))) {
+      const auto file = Files().OpenReadable(base::JoinPath(directory, format::kWorkerFile));
+      if (!file.ok() && file.status().code() != Code::kNotFound) {
+        // Another user's. It is no worker that has not come yet, and the others can be read.
+        AddOnce(std::to_string(attempt.number) + "/" + entry.name + ": " + file.status().message(),
+                &own_damage);
+        continue;
+      }
+      if (!file.ok()) {
         // Being made: populating its journal takes up to half a second, in which nothing else tells us.
         // Without this a fault in a training's first second was seen at the next slow look.
         waiter.Watch(directory);

@@ -197,6 +197,9 @@ struct Trial::Impl {
   void RebuildOverlay();
   /// The first position below `limit` that is another step than it was, or `limit`; of both the lower step.
   size_t FirstMoved(const std::vector<Piece>& before, size_t limit, int64_t* global_step) const;
+  // values.cc
+  /// \error kNotFound  no such tensor; kDataLoss  there is none, and what held them cannot be read
+  Result<TensorIndex> Resolve(std::string_view name) const;
   // access.cc
   /// Takes the rows of parts out of `spans` and puts one row of the whole in their place. Nothing to do, and
   /// no look at any row, where no worker keeps parts.
@@ -206,6 +209,7 @@ struct Trial::Impl {
   Status TakeIn(bool* news);
   void DescribeWorker(WorkerSlot& slot);
   RunState State() const;
+  std::vector<std::string> Damage() const;
 
   std::optional<size_t> FindStep(int64_t global_step) const;
   /// The position of the first step behind `global_step`; step_count where there is none.

@@ -277,10 +277,12 @@ std::vector<LossInfo> Trial::losses() const {
   return out;
 }
 
-std::vector<std::string> Trial::damage() const {
-  std::vector<std::string> out = impl_->own_damage;
-  for (std::string& line : impl_->SmdebugDamage()) out.push_back(std::move(line));
-  for (const auto& slot : impl_->slots) {
+std::vector<std::string> Trial::damage() const { return impl_->Damage(); }
+
+std::vector<std::string> Trial::Impl::Damage() const {
+  std::vector<std::string> out = own_damage;
+  for (std::string& line : SmdebugDamage()) out.push_back(std::move(line));
+  for (const auto& slot : slots) {
     for (const store::Damage& damage : slot->reader->damage()) {
       std::string line =
           std::to_string(slot->info.attempt) + "/" + slot->info.name + "/" + damage.file + ": " + damage.what;

@@ -390,6 +390,7 @@ TEST_F(TrialTest, AJobWhoseOnlyWorkerCannotBeReadIsOverToo) {
   const auto trial = Open();
   EXPECT_EQ(trial->state(), RunState::kEnded);
   ASSERT_EQ(trial->damage().size(), 1u);
+  EXPECT_EQ(trial->scalar("loss", 0).status().code(), Code::kDataLoss);
 }
 
 TEST_F(TrialTest, ContextIsWhatHeldAtAStep) {

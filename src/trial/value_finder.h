@@ -27,7 +27,7 @@ class ValueFinder {
       : impl_(impl), tensor_(tensor), worker_(worker) {}
   /// \error TensorTable::Resolve's; kNotFound  the worker
   static Result<ValueFinder> Make(const Trial::Impl& impl, std::string_view name, std::string_view worker) {
-    TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl.tensors.Resolve(name));
+    TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl.Resolve(name));
     TDBG_RETURN_IF_ERROR(CheckWorker(impl, worker));
     return ValueFinder(impl, tensor, worker);
   }

@@ -36,8 +36,17 @@ Result<std::vector<std::string>> Trial::tensor_names(std::string_view regex,
   return out;
 }
 
+Result<TensorIndex> Trial::Impl::Resolve(std::string_view name) const {
+  auto found = tensors.Resolve(name);
+  if (found.ok() || tensors.size() != 0) return found;
+  const std::vector<std::string> damage = Damage();
+  if (damage.empty()) return found;
+  return DataLoss("no tensor '" + std::string(name) +
+                  "': what held the run's tensors is damaged or cannot be read: " + damage.front());
+}
+
 Result<TensorInfo> Trial::tensor(std::string_view name) const {
-  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->tensors.Resolve(name));
+  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->Resolve(name));
   TensorInfo info = impl_->tensors.at(tensor);
   // Where only a value tells.
   for (auto slot = impl_->slots.begin(); info.dtype == DType::kInvalid && slot != impl_->slots.end();
@@ -113,7 +122,7 @@ Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std
 }
 
 Result<std::vector<std::string>> Trial::statistics(std::string_view name) const {
-  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->tensors.Resolve(name));
+  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->Resolve(name));
   std::vector<std::string> ids;
   for (TensorIndex i = 0; i < impl_->tensors.size(); ++i) {
     if (impl_->tensors.at(i).kind != kStatisticKind) continue;
@@ -127,7 +136,7 @@ Result<std::vector<std::string>> Trial::statistics(std::string_view name) const 
 Result<StatisticValue> Trial::statistic(std::string_view name, std::string_view statistic_id,
                                         int64_t global_step, std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const Statistic statistic, Statistic::FromId(statistic_id));
-  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->tensors.Resolve(name));
+  TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl_->Resolve(name));
   const std::string& canonical = impl_->tensors.at(tensor).name;
   const std::string recorded = StatisticTensorName(statistic.Id(), canonical);
   if (!impl_->tensors.Find(recorded)) {

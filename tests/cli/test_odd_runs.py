@@ -3,12 +3,17 @@
 import contextlib
 import fcntl
 import json
+import os
+import pathlib
+import shutil
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
-from program import ROOT
+from program import BINARY, ROOT
 
 DAMAGED, NOT_JUDGED = 5, 8
 RULE = ["--rule", "exploding_tensor"]
@@ -113,3 +118,44 @@ def test_a_grace_of_ages_lets_the_command_end_by_itself(tdbg, seconds):
     tdbg("stop", "r")
     running.wait(timeout=20)
     assert (tdbg.directory / "saved").exists()
+
+
+def without_steps(run):
+    segment = next((run / "0" / "worker_0" / "segments").iterdir())
+    data = bytearray(segment.read_bytes())
+    (length,) = struct.unpack_from("<Q", data)
+    begin, end = json.loads(data[8:8 + length])["step/global"]["data_offsets"]
+    for i in range(8 + length + begin, 8 + length + end):
+        data[i] ^= 0x5A
+    segment.write_bytes(data)
+    (run / "0" / "worker_0" / "journal").unlink()
+
+
+def test_what_cannot_be_read_is_not_called_absent(tdbg, golden):
+    without_steps(golden)
+    report = tdbg.json("status", golden)
+    assert report["damage"] and report["steps"]["all"] == 0
+    assert "damaged" in tdbg.fails(DAMAGED, "show", golden, "gradient/Net_conv1.weight")
+    assert "damaged" in tdbg.fails(DAMAGED, "export", golden, "--to", "npz", "out.npz")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone may become somebody else")
+def test_a_worker_of_another_user_is_said_to_be_unreadable(tdbg, golden):
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        pathlib.Path(place).chmod(0o755)
+        run = pathlib.Path(place) / "run"
+        shutil.copytree(golden, run)
+        add_line(run, JOB_ENDED)
+        (run / "0" / "worker_0").chmod(0o700)
+
+        def as_nobody(*arguments):
+            return subprocess.run([BINARY, *arguments], cwd=place, env=tdbg.env, capture_output=True, text=True, timeout=20,
+                                  user=65534, group=65534, extra_groups=[])
+
+        try:
+            done = as_nobody("status", run)
+        except OSError as error:
+            pytest.skip(f"nobody may not run {BINARY}: {error}")
+        assert done.returncode == 0 and "Permission denied" in done.stdout, done
+        assert "torch was never imported" not in done.stdout
+        assert as_nobody("show", run, "gradient/Net_conv1.weight").returncode == DAMAGED
