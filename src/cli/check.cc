@@ -131,7 +131,12 @@ class CheckCommand : public Command {
         Tell("tdbg: the run goes on; judged up to step {}\n", last_step);
       }
     }
-    return ExitCodeOfVerdicts(statuses);
+    const int code = ExitCodeOfVerdicts(statuses);
+    if (code != kExitOk || last_step >= 0) return code;
+    // Whatever the rules say, a gate must not take it for a run that was looked at.
+    Tell("tdbg: the run holds no step: nothing was judged; tdbg status {} says why\n",
+         ShellWord(DisplayPath(path)));
+    return kExitNotJudged;
   }
 
  private:

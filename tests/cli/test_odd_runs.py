@@ -159,3 +159,16 @@ def test_a_worker_of_another_user_is_said_to_be_unreadable(tdbg, golden):
         assert done.returncode == 0 and "Permission denied" in done.stdout, done
         assert "torch was never imported" not in done.stdout
         assert as_nobody("show", run, "gradient/Net_conv1.weight").returncode == DAMAGED
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_run_without_a_step_is_not_one_without_issues(tdbg, ended):
+    if ended:
+        subprocess.run([sys.executable, ROOT / "tests" / "cli" / "ship_run.py", "0", "0", "p"], check=True, env=tdbg.env,
+                       cwd=tdbg.directory)
+    else:
+        tdbg.ok("plan", "--dir", "p", *RULE)
+    for rule in ([], RULE):
+        done = tdbg("check", "p", *rule)
+        assert done.returncode == NOT_JUDGED, (done.stdout, done.stderr)
+        assert "Not judged" in done.stdout or "holds no step" in done.stderr, (done.stdout, done.stderr)
