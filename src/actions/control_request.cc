@@ -61,7 +61,7 @@ Status RaiseGeneration(const std::string& path) {
 }
 
 Status CheckPage(const std::string& path) {
-  base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.ok()) return base::PathError(errno, "cannot open the control file", path);
   char magic[sizeof(format::kControlMagic)] = {};
   struct stat info;

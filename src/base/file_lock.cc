@@ -84,7 +84,7 @@ Result<std::unique_ptr<FileLock>> LockLocal(const std::string& path) {
 }
 
 bool IsLockedLocal(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.ok()) return false;
   // Shared, so that two probes do not take each other for the holder.
   while (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0) {

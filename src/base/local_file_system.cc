@@ -57,14 +57,17 @@ class LocalFiles : public FileSystem {
   }
 
   Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) override {
-    // Pipes too: `--config <(generate)` is one. Hence no trust in st_size, which also lies under /proc.
-    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    // O_NONBLOCK: anybody may put a pipe where a file of a run should be, and opening it would wait for a
+    // writer for ever.
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd.ok()) return PathError(errno, "cannot open", path);
-    std::string contents;
     struct stat info;
-    if (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) {
-      contents.reserve(std::min(static_cast<uint64_t>(info.st_size), max_bytes));
-    }
+    if (::fstat(fd.get(), &info) != 0) return PathError(errno, "cannot stat", path);
+    if (S_ISDIR(info.st_mode)) return PathError(EISDIR, "cannot read", path);
+    if (!S_ISREG(info.st_mode)) return DataLoss("not a regular file: " + path);
+    std::string contents;
+    // No trust in st_size, which lies under /proc.
+    contents.reserve(std::min(static_cast<uint64_t>(info.st_size), max_bytes));
     char buffer[16 << 10];
     while (true) {
       const ssize_t got = ::read(fd.get(), buffer, sizeof(buffer));
@@ -92,7 +95,7 @@ class LocalFiles : public FileSystem {
   Status AppendLine(const std::string& path, std::string_view line) override {
     std::string whole(line);
     if (!whole.ends_with('\n')) whole += '\n';
-    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
     if (!fd.ok()) return PathError(errno, "cannot open for appending", path);
     const ScopedSignalShield shield;
     ssize_t written;

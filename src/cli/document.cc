@@ -1,9 +1,12 @@
 #include "cli/document.h"
 
+#include <errno.h>
 #include <fmt/format.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <yaml-cpp/yaml.h>
 
+#include <memory>
 #include <set>
 
 #include "base/file.h"
@@ -89,11 +92,18 @@ class Converter {
   int values_ = 0;
 };
 
-std::string ReadStandardInput() {
+// To its end, which a pipe has when its writer closes it.
+std::string ReadStream(FILE* stream) {
   std::string text;
   char bytes[4096];
-  while (const size_t got = ::fread(bytes, 1, sizeof(bytes), stdin)) text.append(bytes, got);
+  while (const size_t got = ::fread(bytes, 1, sizeof(bytes), stream)) text.append(bytes, got);
   return text;
+}
+
+// Somebody named it on the command line: `--config <(generate)` is a pipe, and is waited for.
+bool IsPipe(const std::string& path) {
+  struct stat info;
+  return ::stat(path.c_str(), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode));
 }
 
 }  // namespace
@@ -159,7 +169,13 @@ Result<Document> ParseJson(const std::string& text, const std::string& name) {
 }
 
 Result<Document> ReadDocument(const std::string& path) {
-  if (path == "-") return ParseYaml(ReadStandardInput(), "standard input");
+  if (path == "-") return ParseYaml(ReadStream(stdin), "standard input");
+  if (IsPipe(path)) {
+    const std::unique_ptr<FILE, int (*)(FILE*)> stream(::fopen(path.c_str(), "re"),
+                                                       [](FILE* opened) { return ::fclose(opened); });
+    if (!stream) return InvalidArgument("--config: " + ErrnoStatus(errno, "cannot open " + path).message());
+    return ParseYaml(ReadStream(stream.get()), path);
+  }
   const auto text = base::LocalFileSystem().ReadFile(path);
   if (!text.ok()) return InvalidArgument("--config: " + text.status().message());
   return path.ends_with(".json") ? ParseJson(*text, path) : ParseYaml(*text, path);

@@ -24,7 +24,7 @@ ControlFollower::ControlFollower(std::string run_directory) : path_(ControlPath(
 }
 
 uint64_t ControlFollower::Generation() const {
-  const base::UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   uint64_t generation = 0;
   if (!fd.ok() || ::pread(fd.get(), &generation, sizeof(generation), format::kControlGenerationOffset) !=
                       static_cast<ssize_t>(sizeof(generation))) {

@@ -172,3 +172,18 @@ def test_a_run_without_a_step_is_not_one_without_issues(tdbg, ended):
         done = tdbg("check", "p", *rule)
         assert done.returncode == NOT_JUDGED, (done.stdout, done.stderr)
         assert "Not judged" in done.stdout or "holds no step" in done.stderr, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("file", ["run.json", "events.jsonl", "plan.json", "rules.json", "control", "0/attempt.json",
+                                  "0/worker_0/worker.json", "0/worker_0/lock", "0/worker_0/journal", "launcher.lock"])
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tdbg, golden, file):
+    (golden / file).unlink(missing_ok=True)
+    os.mkfifo(golden / file)
+    for command in (["status", golden], ["ls", golden.parent], ["check", golden, *RULE], ["tensors", golden],
+                    ["show", golden, "gradient/Net_conv1.weight"], ["dump", golden / file]):
+        assert tdbg(*command, timeout=10).returncode in range(9), command
+
+
+def test_a_configuration_may_come_through_a_pipe(tdbg):
+    tdbg.ok("plan", "--dir", "p", "--config", "/dev/stdin", stdin="when_full: block\n")
+    assert "block" in (tdbg.directory / "p" / "plan.json").read_text()
