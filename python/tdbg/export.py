@@ -11,6 +11,8 @@ if __name__ == "__main__" and sys.path and sys.path[0].endswith("tdbg"):
     sys.path.pop(0)  # our own directory: its modules are not the ones that pyarrow means
 
 NO_PYARROW = 3
+# In the file's metadata; `tdbg export --force` replaces no other Parquet file.
+MARK = {"tdbg.export": "parquet"}
 _TYPES = {"global_step": "int64", "mode_step": "int64", "mode": "string", "worker": "string", "tensor": "string",
           "index": "int64"}
 
@@ -28,7 +30,7 @@ def to_parquet(rows, out):
     convert = pyarrow.csv.ConvertOptions(column_types=types, null_values=[], strings_can_be_null=False)
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     read = pyarrow.csv.ReadOptions(block_size=16 << 20)
-    schema = pyarrow.schema(list(types.items()))
+    schema = pyarrow.schema(list(types.items()), metadata=MARK)
     texts = [name for name in names if types[name] == pyarrow.string()]
     with pyarrow.parquet.ParquetWriter(out, schema, use_dictionary=texts) as writer:
         for batch in pyarrow.csv.open_csv(rows, read_options=read, parse_options=parse, convert_options=convert):

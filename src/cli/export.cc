@@ -13,6 +13,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/companion.h"
 #include "base/file.h"
@@ -41,6 +42,7 @@ namespace {
 
 const std::vector<std::string> kFormats = {"tensorboard", "smdebug", "csv", "parquet", "npz", "safetensors"};
 constexpr int kNoPyarrow = 3;                      // python/tdbg/export.py says so
+constexpr std::string_view kParquetMark = "tdbg.export";  // and this
 constexpr int64_t kProgressNanos = 1'000'000'000;  // nothing is said of what is done sooner
 constexpr int64_t kProgressEveryNanos = 200'000'000;
 // A launched exporter gives way to whatever else wants the processor: it has all the time of the training.
@@ -79,6 +81,28 @@ Status Convert(const std::string& python, const std::string& rows, const std::st
   return Unavailable(
       fmt::format("{} could not write the Parquet file (exit code {}); --to csv needs no Python",
                   ShellWord(python), exit ? exit->shell_code() : -1));
+}
+
+/// It holds the mark that python/tdbg/export.py puts into a file's metadata, which are at its end.
+bool IsOurParquet(const std::string& path) {
+  const auto mapping = base::ReadOnlyMapping::Open(path);
+  if (!mapping.ok()) return false;
+  const std::string_view bytes(reinterpret_cast<const char*>((*mapping)->bytes().data()),
+                               (*mapping)->bytes().size());
+  constexpr std::string_view kMagic = "PAR1";
+  constexpr size_t kEndBytes = sizeof(uint32_t) + kMagic.size();  // the metadata's length, the magic
+  if (bytes.size() < kMagic.size() + kEndBytes || !bytes.starts_with(kMagic) || !bytes.ends_with(kMagic))
+    return false;
+  const size_t end = bytes.size() - kEndBytes;
+  const auto length = base::Load<uint32_t>(bytes.data() + end);
+  return length <= end && bytes.substr(end - length, length).find(kParquetMark) != std::string_view::npos;
+}
+
+ship::IsOurFile OurFile(const std::string& format) {
+  if (format == "csv") return ship::IsOurCsv;
+  if (format == "parquet") return IsOurParquet;
+  const auto archive = format == "npz" ? ship::ArchiveFormat::kNpz : ship::ArchiveFormat::kSafetensors;
+  return [archive](const std::string& path) { return ship::IsOurArchive(path, archive); };
 }
 
 /// "exporting: step 120 of 1000", on a terminal, once it takes longer than a second.
@@ -179,9 +203,6 @@ class ExportCommand : public Command {
                                       const ship::OutputFile& output) const;
   Result<int> Follow();
   Result<std::unique_ptr<ship::Destination>> MakeDestination(const std::string& directory) const;
-  bool IsOurs(const std::string& file) const {
-    return to_ == "smdebug" ? ship::IsSmdebugFile(file) : ship::IsTensorBoardFile(file);
-  }
   Status CheckShipped(const ship::Shipped& shipped) const;
   void PrintAsText(const ship::Shipped& shipped) const;
 
@@ -253,7 +274,8 @@ void ExportCommand::PrintAsText(const ship::Shipped& shipped) const {
 Result<int> ExportCommand::ExportSteps(Trial& trial, const Tell& tell) {
   TDBG_ASSIGN_OR_RETURN(
       ship::OutputDirectory output,
-      ship::OutputDirectory::Create(path_, force_, [this](const std::string& file) { return IsOurs(file); }));
+      ship::OutputDirectory::Create(
+          path_, force_, to_ == "smdebug" ? ship::IsOurSmdebugFile : ship::IsOurTensorBoardFile));
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<ship::Destination> destination,
                         MakeDestination(output.temporary_path()));
   TDBG_RETURN_IF_ERROR(ship::ShipAll(trial, *destination, tell));
@@ -269,7 +291,7 @@ Result<int> ExportCommand::ExportTable(const Trial& trial, const Tell& tell) {
   options.choice = choice_;
   options.fields = base::SplitList(fields_);
   options.raw = raw_;
-  TDBG_ASSIGN_OR_RETURN(ship::OutputFile output, ship::OutputFile::Create(path_, force_));
+  TDBG_ASSIGN_OR_RETURN(ship::OutputFile output, ship::OutputFile::Create(path_, force_, OurFile(to_)));
   ship::Shipped shipped;
   if (to_ == "npz" || to_ == "safetensors") {
     const auto format = to_ == "npz" ? ship::ArchiveFormat::kNpz : ship::ArchiveFormat::kSafetensors;
@@ -290,7 +312,7 @@ Result<int> ExportCommand::ExportTable(const Trial& trial, const Tell& tell) {
 Result<ship::Shipped> ExportCommand::ExportParquet(const Trial& trial, const ship::TableOptions& options,
                                                    const Tell& tell, const ship::OutputFile& output) const {
   const std::string rows_path = output.temporary_path() + ".csv";
-  TDBG_ASSIGN_OR_RETURN(ship::OutputFile rows, ship::OutputFile::Create(rows_path, true));
+  TDBG_ASSIGN_OR_RETURN(ship::OutputFile rows, ship::OutputFile::Create(rows_path, true, ship::IsOurCsv));
   TDBG_ASSIGN_OR_RETURN(ship::Shipped shipped, ship::WriteCsv(trial, options, rows, tell));
   TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
   TDBG_RETURN_IF_ERROR(rows.Commit());

@@ -29,6 +29,8 @@ class Archive {
 /// Uncompressed, as numpy.savez writes it; ZIP64 where it must be. bfloat16 and float8, which NumPy does not
 /// know, become float32; texts become '<U'. \param file  outlives the archive
 std::unique_ptr<Archive> MakeNpz(OutputFile& file);
+/// Did MakeNpz's archive write this file?
+bool IsOurNpz(const std::string& path);
 /// \param space    for the header, which is in front of data that is not known yet: an upper bound of the sum
 ///                 over all arrays of HeaderSpace(name, rank)
 /// \param metadata the header's "__metadata__"
@@ -37,5 +39,7 @@ std::unique_ptr<Archive> MakeNpz(OutputFile& file);
 std::unique_ptr<Archive> MakeSafetensors(OutputFile& file, uint64_t space,
                                          std::map<std::string, std::string> metadata);
 uint64_t SafetensorsHeaderSpace(const std::string& name, size_t rank);
+/// Do the metadata of the safetensors file hold this?
+bool HasSafetensorsMetadata(const std::string& path, const std::string& key, const std::string& value);
 
 }  // namespace tdbg::ship

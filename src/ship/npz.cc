@@ -186,7 +186,6 @@ class Npz : public Archive {
   }
   uint64_t count() const override { return entries_.size(); }
 
- private:
   struct Entry {
     std::string name;
     uint32_t crc = 0;
@@ -205,6 +204,7 @@ class Npz : public Archive {
     Put(kIn64, out);
   }
 
+ private:
   OutputFile* file_;
   std::vector<Entry> entries_;
 };
@@ -212,5 +212,19 @@ class Npz : public Archive {
 }  // namespace
 
 std::unique_ptr<Archive> MakeNpz(OutputFile& file) { return std::make_unique<Npz>(file); }
+
+bool IsOurNpz(const std::string& path) {
+  // The first array's header: what precedes the checksum, which numpy.savez does not set alike (its names are
+  // not marked as UTF-8 unless they must be), then the name.
+  constexpr size_t kCrcAt = 14, kNameLengthAt = 26, kNameAt = 30;
+  std::string fixed;
+  Put(kLocalHeader, &fixed);
+  Npz::PutCommon({}, &fixed);
+  const std::string head = HeadOf(path, kNameAt + 0xffff);
+  if (head.size() < kNameAt || head.substr(0, kCrcAt) != fixed.substr(0, kCrcAt)) return false;
+  const auto length = base::Load<uint16_t>(head.data() + kNameLengthAt);
+  const std::string name = head.substr(kNameAt, length);
+  return name.ends_with("/global_step.npy") || name.find('@') != std::string::npos;
+}
 
 }  // namespace tdbg::ship

@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file.h"
+
 namespace tdbg::ship {
 namespace {
 
@@ -40,15 +42,18 @@ Result<OutputDirectory> OutputDirectory::Create(const std::string& path, bool fo
       return AlreadyExists(path + " is a file; name a directory that does not exist yet");
     }
     for (fs::recursive_directory_iterator it(target, error), end; !error && it != end; it.increment(error)) {
-      if (it->is_directory(error)) continue;
+      const bool is_link = it->is_symlink(error);
+      if (!is_link && it->is_directory(error)) continue;
       if (!force) {
         return AlreadyExists(path +
                              " is there and not empty; choose another place, or --force to replace it");
       }
-      if (it->is_symlink(error) || !is_ours(it->path().filename().string())) {
-        return AlreadyExists(fmt::format(
-            "{} holds {}, which no export of this kind put there; it is not replaced, choose another place",
-            path, fs::relative(it->path(), target, error).string()));
+      const std::string inside = it->path().lexically_relative(target).string();
+      if (is_link || !it->is_regular_file(error) || !is_ours(target.string(), inside)) {
+        return AlreadyExists(
+            fmt::format("{} holds {}, which is not known to be of an earlier export of this "
+                        "kind and is not replaced; choose another place, or remove it",
+                        path, inside));
       }
     }
     if (error) return base::PathError(error.value(), "cannot look into", path);
@@ -87,12 +92,27 @@ Status OutputDirectory::Commit() {
   return OkStatus();
 }
 
-Status CheckOutputFile(const std::string& path, bool force) {
+std::string HeadOf(const std::string& path, size_t bytes) {
+  const auto file = base::LocalFileSystem().OpenReadable(path);
+  if (!file.ok()) return {};
+  std::string head(bytes, '\0');
+  const auto read = (*file)->ReadAt(0, std::as_writable_bytes(std::span(head)));
+  head.resize(read.ok() ? *read : 0);
+  return head;
+}
+
+Status CheckOutputFile(const std::string& path, bool force, const IsOurFile& is_ours) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) return AlreadyExists(path + " is a directory; name a file");
   if (fs::exists(status) && !force) {
     return AlreadyExists(path + " is there; choose another name, or --force to replace it");
+  }
+  if (fs::exists(status) &&
+      (!fs::is_regular_file(status) || (fs::file_size(path, error) != 0 && !is_ours(path)))) {
+    return AlreadyExists(path +
+                         " is not known to be an earlier export of this kind and is not replaced; choose "
+                         "another name, or remove it");
   }
   const fs::path folder = fs::path(path).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, error)) {
@@ -102,8 +122,8 @@ Status CheckOutputFile(const std::string& path, bool force) {
   return OkStatus();
 }
 
-Result<OutputFile> OutputFile::Create(const std::string& path, bool force) {
-  TDBG_RETURN_IF_ERROR(CheckOutputFile(path, force));
+Result<OutputFile> OutputFile::Create(const std::string& path, bool force, const IsOurFile& is_ours) {
+  TDBG_RETURN_IF_ERROR(CheckOutputFile(path, force, is_ours));
   std::string temporary = TemporaryPathBeside(path);
   base::UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd.ok()) return base::PathError(errno, "cannot create", temporary);

@@ -16,8 +16,8 @@ namespace tdbg::ship {
 /// A directory being made beside the one that it will be. Dropped uncommitted, it is removed.
 class OutputDirectory {
  public:
-  /// Says which files, by name, an earlier export of the same kind may have left: nothing else is replaced.
-  using IsOurs = std::function<bool(const std::string& name)>;
+  /// Did an earlier export of the same kind put this file there? `inside` is its path below `directory`.
+  using IsOurs = std::function<bool(const std::string& directory, const std::string& inside)>;
 
   /// \param force  replace what is there, if it is nothing but such an export
   /// \error kAlreadyExists  `path` is there and not empty (an empty directory is fine), or holds something
@@ -37,15 +37,21 @@ class OutputDirectory {
   std::string path_, temporary_;
 };
 
-/// May a file be written at `path`? \error kAlreadyExists  it is there (without `force`), or is a directory;
-/// kNotFound  the directory that it would lie in is not there
-Status CheckOutputFile(const std::string& path, bool force);
+/// Did an earlier export of the same kind write the regular file at `path`? Asked of its content.
+using IsOurFile = std::function<bool(const std::string& path)>;
+
+/// May a file be written at `path`? \error kAlreadyExists  it is there (with `force`: and neither empty nor
+/// an earlier export), or is a directory; kNotFound  the directory that it would lie in is not there
+Status CheckOutputFile(const std::string& path, bool force, const IsOurFile& is_ours);
+
+/// What the file begins with: up to `bytes` of it; nothing where it cannot be read.
+std::string HeadOf(const std::string& path, size_t bytes);
 
 /// A file being made beside the one that it will be. Dropped uncommitted, it is removed.
 class OutputFile {
  public:
   /// \error CheckOutputFile's
-  static Result<OutputFile> Create(const std::string& path, bool force);
+  static Result<OutputFile> Create(const std::string& path, bool force, const IsOurFile& is_ours);
   OutputFile(OutputFile&& other) noexcept;
   ~OutputFile();
 

@@ -13,7 +13,8 @@ using base::ScratchDirectory;
 using base::Slurp;
 using base::Spill;
 
-bool IsOurs(const std::string& name) { return name.ends_with(".ours"); }
+bool IsOurs(const std::string&, const std::string& inside) { return inside.ends_with(".ours"); }
+bool IsOurFile(const std::string& path) { return Slurp(path) == "ours"; }
 
 size_t EntriesOf(const std::string& directory) {
   size_t n = 0;
@@ -62,6 +63,9 @@ TEST(OutputDirectory, NeverReplacesAStrangersFiles) {
   EXPECT_EQ(Slurp(scratch / "d/sub/thesis.tex"), "years");
   std::filesystem::create_symlink(scratch / "d/sub/thesis.tex", scratch / "link");
   EXPECT_EQ(OutputDirectory::Create(scratch / "link", true, IsOurs).status().code(), Code::kAlreadyExists);
+  std::filesystem::create_directories(scratch / "e");
+  std::filesystem::create_directory_symlink(scratch / "d", scratch / "e/data");
+  EXPECT_EQ(OutputDirectory::Create(scratch / "e", true, IsOurs).status().code(), Code::kAlreadyExists);
 }
 
 TEST(OutputDirectory, AnEmptyDirectoryIsFine) {
@@ -74,12 +78,17 @@ TEST(OutputDirectory, AnEmptyDirectoryIsFine) {
 
 TEST(CheckOutputFile, SaysWhatIsInTheWay) {
   const ScratchDirectory scratch;
-  TDBG_EXPECT_OK(CheckOutputFile(scratch / "a.csv", false));
-  Spill(scratch / "a.csv", "");
-  EXPECT_EQ(CheckOutputFile(scratch / "a.csv", false).code(), Code::kAlreadyExists);
-  TDBG_EXPECT_OK(CheckOutputFile(scratch / "a.csv", true));
-  EXPECT_EQ(CheckOutputFile(scratch.path(), true).code(), Code::kAlreadyExists);
-  EXPECT_EQ(CheckOutputFile(scratch / "no/a.csv", true).code(), Code::kNotFound);
+  TDBG_EXPECT_OK(CheckOutputFile(scratch / "a.csv", false, IsOurFile));
+  Spill(scratch / "a.csv", "ours");
+  EXPECT_EQ(CheckOutputFile(scratch / "a.csv", false, IsOurFile).code(), Code::kAlreadyExists);
+  TDBG_EXPECT_OK(CheckOutputFile(scratch / "a.csv", true, IsOurFile));
+  Spill(scratch / "train.py", "mine");
+  EXPECT_EQ(CheckOutputFile(scratch / "train.py", true, IsOurFile).code(), Code::kAlreadyExists);
+  Spill(scratch / "mktemp", "");
+  TDBG_EXPECT_OK(CheckOutputFile(scratch / "mktemp", true, IsOurFile));  // nothing is lost
+  EXPECT_EQ(CheckOutputFile("/dev/null", true, IsOurFile).code(), Code::kAlreadyExists);
+  EXPECT_EQ(CheckOutputFile(scratch.path(), true, IsOurFile).code(), Code::kAlreadyExists);
+  EXPECT_EQ(CheckOutputFile(scratch / "no/a.csv", true, IsOurFile).code(), Code::kNotFound);
 }
 
 }  // namespace

@@ -93,4 +93,17 @@ uint64_t SafetensorsHeaderSpace(const std::string& name, size_t rank) {
   return 2 * Dumped(Json(name)).size() + 96 + (rank + 3) * kBytesOfASize;
 }
 
+bool HasSafetensorsMetadata(const std::string& path, const std::string& key, const std::string& value) {
+  const std::string size = HeadOf(path, sizeof(uint64_t));
+  if (size.size() < sizeof(uint64_t)) return false;
+  const auto bytes = base::Load<uint64_t>(size.data());
+  if (bytes > kLargestHeader) return false;
+  const std::string head = HeadOf(path, sizeof(uint64_t) + bytes);
+  if (head.size() < sizeof(uint64_t) + bytes) return false;
+  const Json json = Json::parse(head.begin() + sizeof(uint64_t), head.end(), nullptr, false);
+  if (!json.is_object() || !json.contains("__metadata__")) return false;
+  const Json& metadata = json["__metadata__"];
+  return metadata.is_object() && metadata.contains(key) && metadata[key] == value;
+}
+
 }  // namespace tdbg::ship

@@ -5,7 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/text.h"
+#include "base/file.h"
+#include "base/regex.h"
 #include "compat/smdebug/writer/run_directory.h"
 #include "trial/elements.h"
 #include "trial/reductions.h"
@@ -17,6 +18,9 @@ namespace {
 constexpr auto kFromStatistics =
     std::to_array<std::string_view>({"min", "max", "mean", "std", "variance", "sum", "l1", "l2", "abs_min",
                                      "abs_max", "abs_mean", "abs_std", "abs_variance", "abs_sum"});
+
+constexpr std::string_view kMarker = ".tdbg-export";
+constexpr std::string_view kMarkerText = "written by tdbg export --to smdebug\n";
 
 // As its configuration spells it.
 std::string ConfiguredName(const std::string& reduction) {
@@ -98,7 +102,14 @@ Status Smdebug::WriteCollections(const TrialAccess& access, const TrialAccess::S
 
 Status Smdebug::Begin(const TrialAccess& access, const TrialAccess::Step& at) {
   if (!directory_) {
+    // A recording of smdebug's own that we write into does not become ours to replace.
+    const auto before = base::LocalFileSystem().List(options_.directory);
+    const bool is_new = !before.ok() || before->empty();
     TDBG_ASSIGN_OR_RETURN(directory_, smdebug::RunDirectory::Create(options_.directory));
+    if (is_new) {
+      TDBG_RETURN_IF_ERROR(
+          base::LocalFileSystem().WriteFileAtomic(base::JoinPath(options_.directory, kMarker), kMarkerText));
+    }
     if (options_.restart) TDBG_RETURN_IF_ERROR(directory_->Rewind(at.info.global_step));
   }
   return WriteCollections(access, at);
@@ -185,12 +196,12 @@ Result<std::unique_ptr<Destination>> MakeSmdebug(const SmdebugOptions& options) 
   return std::unique_ptr<Destination>(new Smdebug(options, std::move(choice)));
 }
 
-bool IsSmdebugFile(const std::string& name) {
-  if (name.ends_with("_collections.json") || name.ends_with(".tfevents") || name == "training_job_end.ts" ||
-      name == "claim.smd") {
-    return true;
-  }
-  return name.ends_with(".json") && base::ParseInt(name.substr(0, name.find('_'))).has_value();
+bool IsOurSmdebugFile(const std::string& directory, const std::string& inside) {
+  if (!base::LocalFileSystem().Exists(base::JoinPath(directory, kMarker))) return false;
+  static const auto ours = base::Regex::Compile(
+      R"(\A(?:collections/0{9}/[^/]+_collections\.json|events/(\d{12,})/\1_[^/]+\.tfevents(?:\.tmp)?|)"
+      R"(index/\d{9,}/\d{12,}_[^/]+\.json|training_job_end\.ts|\.tdbg-export)\z)");
+  return ours.ok() && ours->Search(inside);
 }
 
 }  // namespace tdbg::ship

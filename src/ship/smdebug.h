@@ -24,7 +24,8 @@ struct SmdebugOptions {
 /// \error kInvalidArgument  the choice; Take: kResourceExhausted, kUnavailable (cannot write)
 Result<std::unique_ptr<Destination>> MakeSmdebug(const SmdebugOptions& options);
 
-/// Would smdebug, or an earlier export, have put this file there?
-bool IsSmdebugFile(const std::string& name);
+/// Did MakeSmdebug's destination write this file? `inside` is its path below `directory`. smdebug's own
+/// directories look the same: ours, if they were not somebody else's before, have a marker.
+bool IsOurSmdebugFile(const std::string& directory, const std::string& inside);
 
 }  // namespace tdbg::ship

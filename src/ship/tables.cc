@@ -175,6 +175,10 @@ const std::vector<std::string>& DefaultFields() {
   return fields;
 }
 
+bool IsOurCsv(const std::string& path) {
+  return HeadOf(path, kHeadColumns.size() + 1) == std::string(kHeadColumns) + ",";
+}
+
 Result<Shipped> WriteCsv(const Trial& trial, const TableOptions& options, OutputFile& file,
                          const TableProgress& progress) {
   if (options.raw) return WriteCsvOfValues(trial, options, file, progress);
@@ -212,10 +216,12 @@ Result<Shipped> WriteCsv(const Trial& trial, const TableOptions& options, Output
 
 namespace {
 
+constexpr char kWriterKey[] = "writer", kWriter[] = "tdbg";
+
 std::unique_ptr<Archive> MakeArchive(ArchiveFormat format, OutputFile& file, uint64_t space,
                                      const Trial& trial) {
   if (format == ArchiveFormat::kNpz) return MakeNpz(file);
-  return MakeSafetensors(file, space, {{"run", trial.name()}, {"writer", "tdbg"}});
+  return MakeSafetensors(file, space, {{"run", trial.name()}, {kWriterKey, kWriter}});
 }
 
 std::string Prefix(const std::string& worker, bool several) { return several ? worker + "/" : std::string(); }
@@ -247,6 +253,10 @@ Result<Shipped> ArchiveValues(const Trial& trial, const TableOptions& options, A
 }
 
 }  // namespace
+
+bool IsOurArchive(const std::string& path, ArchiveFormat format) {
+  return format == ArchiveFormat::kNpz ? IsOurNpz(path) : HasSafetensorsMetadata(path, kWriterKey, kWriter);
+}
 
 Result<Shipped> WriteArchive(const Trial& trial, const TableOptions& options, ArchiveFormat format,
                              OutputFile& file, const TableProgress& progress) {

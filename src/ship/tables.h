@@ -31,6 +31,7 @@ using TableProgress = std::function<Status(size_t done, size_t total)>;
 /// feeds.
 Result<Shipped> WriteCsv(const Trial& trial, const TableOptions& options, OutputFile& file,
                          const TableProgress& progress);
+bool IsOurCsv(const std::string& path);  ///< did it write this file?
 
 enum class ArchiveFormat { kNpz, kSafetensors };
 
@@ -39,5 +40,6 @@ enum class ArchiveFormat { kNpz, kSafetensors };
 /// `<tensor>/<field>` (float64), of equal length. Where several workers are chosen, `<worker>/` is in front.
 Result<Shipped> WriteArchive(const Trial& trial, const TableOptions& options, ArchiveFormat format,
                              OutputFile& file, const TableProgress& progress);
+bool IsOurArchive(const std::string& path, ArchiveFormat format);  ///< did it write this file?
 
 }  // namespace tdbg::ship

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/posix.h"
 #include "base/process.h"
+#include "ship/output.h"
 #include "ship/tensorboard_histogram.h"
 #include "tfevents/event_writer.h"
 #include "trial/elements.h"
@@ -25,6 +26,8 @@ namespace tdbg::ship {
 namespace {
 
 constexpr size_t kBufferBytes = 1u << 20;
+constexpr std::string_view kFilesBeginWith = "events.out.tfevents.";
+constexpr std::string_view kWriter = "tdbg";
 
 double Seconds(int64_t nanos) { return static_cast<double>(nanos) * 1e-9; }
 
@@ -62,12 +65,12 @@ class EventFile {
     const int64_t now = base::SystemClock().WallNanos();
     // TensorBoard reads a folder's files in the order of their names, hence the time in front.
     const std::string path =
-        base::JoinPath(folder, fmt::format("events.out.tfevents.{:010}.{}.{}.{}", now / 1'000'000'000,
+        base::JoinPath(folder, fmt::format("{}{:010}.{}.{}.{}", kFilesBeginWith, now / 1'000'000'000,
                                            base::HostName(), ::getpid(), counter.fetch_add(1)));
     base::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd.ok()) return base::PathError(errno, "cannot create", path);
     auto file = std::unique_ptr<EventFile>(new EventFile(std::move(fd), path));
-    file->Append(tfevents::FileVersionEvent(Seconds(now)));
+    file->Append(tfevents::FileVersionEvent(Seconds(now), kWriter));
     if (restart_at >= 0) file->Append(tfevents::SessionStartEvent(Seconds(now), restart_at));
     return file;
   }
@@ -276,6 +279,10 @@ Result<std::unique_ptr<Destination>> MakeTensorBoard(const TensorBoardOptions& o
   return std::unique_ptr<Destination>(new TensorBoard(options, std::move(choice)));
 }
 
-bool IsTensorBoardFile(const std::string& name) { return name.find("tfevents") != std::string::npos; }
+bool IsOurTensorBoardFile(const std::string& directory, const std::string& inside) {
+  // Others (PyTorch's SummaryWriter) name theirs in the same way.
+  return base::BaseName(inside).starts_with(kFilesBeginWith) &&
+         tfevents::IsWrittenBy(HeadOf(base::JoinPath(directory, inside), 256), kWriter);
+}
 
 }  // namespace tdbg::ship

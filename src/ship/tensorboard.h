@@ -34,7 +34,7 @@ struct TensorBoardOptions {
 /// \error kInvalidArgument  the choice; Take: kResourceExhausted, kUnavailable (cannot write)
 Result<std::unique_ptr<Destination>> MakeTensorBoard(const TensorBoardOptions& options);
 
-/// Would TensorBoard, or an earlier export, have put this file there?
-bool IsTensorBoardFile(const std::string& name);
+/// Did MakeTensorBoard's destination write this file? `inside` is its path below `directory`.
+bool IsOurTensorBoardFile(const std::string& directory, const std::string& inside);
 
 }  // namespace tdbg::ship

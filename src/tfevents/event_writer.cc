@@ -8,8 +8,9 @@ namespace tdbg::tfevents {
 namespace {
 
 namespace event {
-constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7, kSourceMetadata = 10;
 constexpr int kSessionLogStatus = 1, kSessionLogStart = 1;
+constexpr int kSourceWriter = 1;
 }  // namespace event
 namespace summary {
 constexpr int kValue = 1;
@@ -72,12 +73,24 @@ void AppendRecord(std::string_view payload, Footer footer, std::string* file) {
   *file += AsText(EncodeRecordFooter(std::as_bytes(std::span(payload)), footer));
 }
 
-std::string FileVersionEvent(double wall_seconds) {
+std::string FileVersionEvent(double wall_seconds, std::string_view writer) {
   std::string payload;
-  protozero::pbf_writer writer(payload);
-  writer.add_double(event::kWallTime, wall_seconds);
-  writer.add_string(event::kFileVersion, "brain.Event:2");
+  protozero::pbf_writer out(payload);
+  out.add_double(event::kWallTime, wall_seconds);
+  out.add_string(event::kFileVersion, "brain.Event:2");
+  protozero::pbf_writer source(out, event::kSourceMetadata);
+  source.add_string(event::kSourceWriter, writer.data(), writer.size());
   return payload;
+}
+
+bool IsWrittenBy(std::string_view head, std::string_view writer) {
+  std::string ours;
+  AppendRecord(FileVersionEvent(0, writer), Footer::kPayloadCrc, &ours);
+  // All but the time, which is the event's first field, and the checksum that covers it.
+  constexpr size_t kTimeEnd = kRecordHeaderBytes + 1 + sizeof(double);
+  const size_t end = ours.size() - kRecordFooterBytes;
+  return head.size() >= end && head.substr(0, kRecordHeaderBytes) == ours.substr(0, kRecordHeaderBytes) &&
+         head.substr(kTimeEnd, end - kTimeEnd) == ours.substr(kTimeEnd, end - kTimeEnd);
 }
 
 std::string SessionStartEvent(double wall_seconds, int64_t step) {

@@ -20,8 +20,11 @@ namespace tdbg::tfevents {
 /// Appends one record to the bytes of a file.
 void AppendRecord(std::string_view payload, Footer footer, std::string* file);
 
-/// What a TensorBoard file begins with. \param wall_seconds  since the Unix epoch, here and below
-std::string FileVersionEvent(double wall_seconds);
+/// What a TensorBoard file begins with, and who wrote it. \param wall_seconds  since the Unix epoch, here and
+/// below
+std::string FileVersionEvent(double wall_seconds, std::string_view writer);
+/// Does a file that begins with these bytes begin with a FileVersionEvent of this writer?
+bool IsWrittenBy(std::string_view head, std::string_view writer);
 /// The job starts again at `step`: readers drop what earlier files of the directory hold from there on.
 std::string SessionStartEvent(double wall_seconds, int64_t step);
 

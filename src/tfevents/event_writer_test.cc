@@ -76,8 +76,19 @@ TEST(EventWriter, ScalarsAndHistogramsShareAnEvent) {
 }
 
 TEST(EventWriter, FilesBeginWithTheirVersion) {
-  EXPECT_EQ(Hex(FileVersionEvent(2.0)), "0900000000000000401a0d" + Hex("brain.Event:2"));
+  EXPECT_EQ(Hex(FileVersionEvent(2.0, "me")),
+            "0900000000000000401a0d" + Hex("brain.Event:2") + "52040a02" + Hex("me"));
   EXPECT_EQ(Hex(SessionStartEvent(2.0, 5)), "09000000000000004010053a020801");
+}
+
+TEST(EventWriter, AFileSaysWhoWroteIt) {
+  std::string file;
+  AppendRecord(FileVersionEvent(1.7e9, "me"), Footer::kPayloadCrc, &file);
+  EXPECT_TRUE(IsWrittenBy(file, "me"));
+  EXPECT_TRUE(IsWrittenBy(file + "more", "me"));
+  EXPECT_FALSE(IsWrittenBy(file, "you"));
+  EXPECT_FALSE(IsWrittenBy(file.substr(0, 30), "me"));
+  EXPECT_FALSE(IsWrittenBy("", "me"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 import csv
 import json
 import os
+import pathlib
+import shutil
 import signal
 import sys
 import time
@@ -15,6 +17,7 @@ sys.path.insert(0, ship_run.HOME)
 pytest.importorskip("tdbg._capture", reason="the extension modules are not built")
 
 STEPS = 12
+GOLDEN_SMDEBUG = pathlib.Path(__file__).resolve().parents[1] / "golden/smdebug/dtypes"
 PLAN = {"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
     {"name": "weights", "kinds": ["weight"], "keep": True, "raw": {"train": {"interval": 2}, "eval": {"interval": 1}}},
     {"name": "biases", "kinds": ["bias"], "keep": True}, {"name": "losses", "kinds": ["loss"], "keep": True}]}
@@ -178,19 +181,66 @@ def test_every_dtype_in_archives(tdbg):
 
 
 def test_nothing_is_overwritten_unless_asked(recorded):
-    path = recorded.directory / "mine.csv"
-    path.write_text("mine")
-    assert "--force" in recorded.fails(6, "export", "r", path, "--to", "csv")
-    assert path.read_text() == "mine"
-    recorded.ok("export", "r", path, "--to", "csv", "--force")
-    assert path.read_text().startswith("global_step,")
-
+    for to in ("csv", "npz", "safetensors"):
+        recorded.ok("export", "r", f"twice.{to}", "--to", to, "--collection", "losses")
+        before = (recorded.directory / f"twice.{to}").read_bytes()
+        assert "--force" in recorded.fails(6, "export", "r", f"twice.{to}", "--to", to)
+        assert (recorded.directory / f"twice.{to}").read_bytes() == before
+        recorded.ok("export", "r", f"twice.{to}", "--to", to, "--force", "--raw")
+        assert (recorded.directory / f"twice.{to}").read_bytes() != before
+        recorded.ok("export", "r", f"twice.{to}", "--to", to, "--force")
     recorded.ok("export", "r", "tb", "--to", "tensorboard")
     recorded.fails(6, "export", "r", "tb", "--to", "tensorboard")
     recorded.ok("export", "r", "tb", "--to", "tensorboard", "--force")
     (recorded.directory / "tb" / "notes.txt").write_text("mine")
     assert "notes.txt" in recorded.fails(6, "export", "r", "tb", "--to", "tensorboard", "--force")
     assert (recorded.directory / "tb" / "notes.txt").read_text() == "mine"
+    recorded.ok("export", "r", "layout", "--to", "smdebug")
+    recorded.ok("export", "r", "layout", "--to", "smdebug", "--force")
+
+
+@pytest.mark.parametrize("to", ["csv", "parquet", "npz", "safetensors"])
+def test_force_replaces_no_file_but_an_export(recorded, to):
+    import numpy
+
+    mine = recorded.directory / "mine"
+    others = {"npz": lambda: numpy.savez(mine.open("wb"), **{"a/global_step": numpy.arange(3), "a@0": numpy.arange(3)}),
+              "safetensors": lambda: mine.write_bytes(b"\x02\0\0\0\0\0\0\0{}"),
+              "csv": lambda: mine.write_text("step,loss\n1,2\n"),
+              "parquet": lambda: mine.write_bytes(b"PAR1" + bytes(8) + b"\x08\0\0\0PAR1")}
+    makers = [others[to], lambda: mine.write_text("import torch\n")]
+    for write in makers:
+        write()
+        before = mine.read_bytes()
+        assert "mine is not known to be" in recorded.fails(6, "export", "r", "mine", "--to", to, "--force")
+        assert mine.read_bytes() == before
+    before = (recorded.directory / "r/run.json").read_bytes()
+    recorded.fails(6, "export", "r", "r/run.json", "--to", to, "--force")
+    assert (recorded.directory / "r/run.json").read_bytes() == before
+
+
+def test_force_replaces_an_earlier_parquet(recorded):
+    pytest.importorskip("pyarrow")
+    for force in ([], ["--force"]):
+        recorded.ok("export", "r", "again.parquet", "--to", "parquet", "--python", sys.executable, *force)
+
+
+def test_force_replaces_no_directory_but_an_export(recorded):
+    # Named exactly as ours are: PyTorch's SummaryWriter names its files so.
+    logs = recorded.directory / "logs"
+    logs.mkdir()
+    theirs = logs / "events.out.tfevents.1700000000.host.77.0"
+    theirs.write_bytes(b"\x18\0\0\0\0\0\0\0\xa3\x7f\x4b\x22\x09\0\0\xc0\x5d\x33\xf0\xd8\x41\x1a\x0dbrain.Event:2\xec\xf3\x32\x8d")
+    assert theirs.name in recorded.fails(6, "export", "r", "logs", "--to", "tensorboard", "--force")
+    assert theirs.exists()
+    # What smdebug itself recorded has the names of an export.
+    theirs = recorded.directory / "recording"
+    shutil.copytree(GOLDEN_SMDEBUG, theirs)
+    before = sorted(theirs.rglob("*"))
+    recorded.fails(6, "export", "r", "recording", "--to", "smdebug", "--force")
+    recorded.ok("export", "r", "recording", "--to", "smdebug", "--follow")  # does not make it ours
+    recorded.fails(6, "export", "r", "recording", "--to", "smdebug", "--force")
+    assert set(before) <= set(theirs.rglob("*"))
 
 
 @pytest.mark.parametrize("code, words, arguments", [
