@@ -171,8 +171,11 @@ Result<Comparison> Compare(const Trial& a, const Trial& b, const TensorFilter& w
         difference.worker = worker;
         const auto value_a = a.value(name, step, worker);
         const auto value_b = value_a.ok() ? b.value(name, step, worker) : value_a;
+        bool unread = false;
         for (const auto* value : {&value_a, &value_b}) {
-          if (!value->ok() && value->status().code() != Code::kNotFound) return value->status();
+          if (value->ok() || value->status().code() == Code::kNotFound) continue;
+          if (value->status().code() != Code::kDataLoss) return value->status();
+          unread = true;
         }
         if (value_a.ok() && value_b.ok()) {
           ++out.values;
@@ -182,6 +185,9 @@ Result<Comparison> Compare(const Trial& a, const Trial& b, const TensorFilter& w
         }
         const auto summary_a = a.summary(name, step, worker);
         const auto summary_b = summary_a.ok() ? b.summary(name, step, worker) : summary_a;
+        for (const auto* summary : {&summary_a, &summary_b})
+          unread = unread || (!summary->ok() && summary->status().code() == Code::kDataLoss);
+        out.unread += unread;
         if (!summary_a.ok() || !summary_b.ok()) continue;  // nothing of it at this step in one of them
         ++out.statistics;
         if (DifferentStatistics(*summary_a, *summary_b, tolerance, &difference))

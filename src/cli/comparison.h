@@ -45,6 +45,7 @@ struct Comparison {
   Part to_come_a, to_come_b;
   std::vector<Declared> shapes;                   ///< declared dtype or shape differ
   int64_t steps = 0, values = 0, statistics = 0;  ///< compared
+  int64_t unread = 0;  ///< values and statistics that are damaged in one of the two; the trials say how
   std::vector<Difference> first;  ///< of the first step with any: all of its differences, in the order in
                                   ///< which the first run came to know its tensors
   bool same() const;
@@ -52,7 +53,7 @@ struct Comparison {
 
 /// Complete steps both have, ascending, up to the first that differs. Values are compared where both kept
 /// them, else statistics. `progress(step)` is called now and then.
-/// \error kInvalidArgument  the regex; kDataLoss  damaged bytes
+/// \error kInvalidArgument  the regex;
 Result<Comparison> Compare(const Trial& a, const Trial& b, const TensorFilter& which,
                            const Tolerance& tolerance, const std::function<void(int64_t)>& progress);
 

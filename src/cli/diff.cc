@@ -105,8 +105,13 @@ class DiffCommand : public Command {
         *part = {};
     }
     const bool over = a->loaded_all_steps() && b->loaded_all_steps();
+    // Said of the runs whose names they are; which of the places this comparison needed nobody can say of a
+    // list of tensors or steps that is itself damaged.
+    const Status whole_a = CouldNotRead(a->damage()).Annotate(DisplayPath(a->path()));
+    const Status whole = whole_a.ok() ? CouldNotRead(b->damage()).Annotate(DisplayPath(b->path())) : whole_a;
     // Two runs that share nothing are not the same, however little was asked for.
     if (found.values + found.statistics == 0 && found.same()) {
+      TDBG_RETURN_IF_ERROR(whole.Annotate("nothing could be compared"));
       if (!over) {
         return Status(Code::kUnavailable,
                       fmt::format("{} and {} share no tensor yet at any step that was asked for; ask again "
@@ -121,8 +126,14 @@ class DiffCommand : public Command {
     if (json_) {
       PrintAsJson(found, *a, *b);
     } else {
-      PrintAsText(found, over);
+      PrintAsText(found, over, !whole.ok());
     }
+    // What was read and differs does so whatever else is damaged; what one lacks it may have had.
+    if (!found.first.empty() || !found.shapes.empty()) {
+      if (!whole.ok()) Tell("tdbg: {}\n", whole.message());
+      return kExitDifferent;
+    }
+    TDBG_RETURN_IF_ERROR(whole);
     return found.same() ? kExitOk : kExitDifferent;
   }
 
@@ -146,12 +157,14 @@ class DiffCommand : public Command {
       return Json{{"tensors", part.tensors}, {"steps", part.steps}, {"workers", part.workers}};
     };
     PrintJson(
-        {{"same", found.same()},
+        {{"same", found.same() && a.damage().empty() && b.damage().empty()},
          {"a", a.path()},
          {"b", b.path()},
          {"rtol", tolerance_.rtol},
          {"atol", tolerance_.atol},
          {"compared", {{"steps", found.steps}, {"values", found.values}, {"statistics", found.statistics}}},
+         {"unread", found.unread},
+         {"damage", {{"a", a.damage()}, {"b", b.damage()}}},
          {"first", differences.empty() ? Json() : differences.front()},
          {"differences", differences},
          {"shapes", shapes},
@@ -162,7 +175,7 @@ class DiffCommand : public Command {
          {"to_come_in_b", json(found.to_come_b)}});
   }
 
-  void PrintAsText(const Comparison& found, bool over) const {
+  void PrintAsText(const Comparison& found, bool over, bool damaged) const {
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
     const std::string how = tolerance_.exact()
                                 ? "exactly"
@@ -171,8 +184,9 @@ class DiffCommand : public Command {
         fmt::format("{} and {} of {} were compared", base::Counted(found.values, "value"),
                     base::Counted(found.statistics, "statistic"), base::Counted(found.steps, "step"));
     if (found.first.empty()) {
-      Print("{} {}{}: {}\n", Paint(terminal, found.same() ? Colour::kGreen : Colour::kYellow, "the same"),
-            how, over ? "" : " so far", by);
+      const bool sure = found.same() && !damaged;
+      Print("{} {}{}{}: {}\n", Paint(terminal, sure ? Colour::kGreen : Colour::kYellow, "the same"), how,
+            over ? "" : " so far", damaged ? " as far as they can be read" : "", by);
     } else {
       const StepInfo& step = found.first.front().step;
       const std::string where =
@@ -190,6 +204,9 @@ class DiffCommand : public Command {
       if (found.first.size() > kMostDifferences)
         Print("and {} more at this step; --json lists them\n", found.first.size() - kMostDifferences);
     }
+    if (found.unread != 0)
+      Print("damaged and not compared: {}\n",
+            base::Counted(found.unread, "value or statistic", "values or statistics"));
     for (const auto& s : found.shapes)
       Print("{}: {} in the first, {} in the second\n", Printable(s.tensor), s.a, s.b);
     const auto list = [](const Comparison::Part& part, std::string_view where) {

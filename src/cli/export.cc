@@ -41,9 +41,9 @@ namespace tdbg::cli {
 namespace {
 
 const std::vector<std::string> kFormats = {"tensorboard", "smdebug", "csv", "parquet", "npz", "safetensors"};
-constexpr int kNoPyarrow = 3;                      // python/tdbg/export.py says so
+constexpr int kNoPyarrow = 3;                             // python/tdbg/export.py says so
 constexpr std::string_view kParquetMark = "tdbg.export";  // and this
-constexpr int64_t kProgressNanos = 1'000'000'000;  // nothing is said of what is done sooner
+constexpr int64_t kProgressNanos = 1'000'000'000;         // nothing is said of what is done sooner
 constexpr int64_t kProgressEveryNanos = 200'000'000;
 // A launched exporter gives way to whatever else wants the processor: it has all the time of the training.
 constexpr int kNiceness = 10;
@@ -203,8 +203,10 @@ class ExportCommand : public Command {
                                       const ship::OutputFile& output) const;
   Result<int> Follow();
   Result<std::unique_ptr<ship::Destination>> MakeDestination(const std::string& directory) const;
-  Status CheckShipped(const ship::Shipped& shipped) const;
-  void PrintAsText(const ship::Shipped& shipped) const;
+  /// Nothing may be published. \error kDataLoss  of a run in which something is damaged; else kNotFound
+  Status CheckShipped(const ship::Shipped& shipped, const std::vector<std::string>& damage) const;
+  /// It was published. \error kDataLoss  without what is damaged
+  Result<int> Conclude(const ship::Shipped& shipped, const std::vector<std::string>& damage) const;
 
   std::string run_, path_, to_, steps_, fields_, python_;
   ship::Choice::Options choice_;
@@ -245,13 +247,15 @@ Status ExportCommand::CheckChoice(const Trial& trial) const {
   TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                         trial.tensor_names(choice_.regex, choice_.collection));
   if (!names.empty()) return OkStatus();
-  TDBG_RETURN_IF_ERROR(CheckReadable(trial));
+  TDBG_RETURN_IF_ERROR(CouldNotRead(trial.damage()).Annotate("nothing to export"));
   return NotFound(fmt::format(
       "nothing to export: no tensor of the run is chosen; `tdbg tensors {}` lists them", ShellWord(run_)));
 }
 
-Status ExportCommand::CheckShipped(const ship::Shipped& shipped) const {
+Status ExportCommand::CheckShipped(const ship::Shipped& shipped,
+                                   const std::vector<std::string>& damage) const {
   if (shipped.steps == 0) {
+    TDBG_RETURN_IF_ERROR(CouldNotRead(damage).Annotate("nothing to export"));
     return NotFound(
         fmt::format("nothing to export: the run holds no {} of these tensors at these steps; `tdbg tensors "
                     "{}` says what it holds",
@@ -260,30 +264,33 @@ Status ExportCommand::CheckShipped(const ship::Shipped& shipped) const {
   return OkStatus();
 }
 
-void ExportCommand::PrintAsText(const ship::Shipped& shipped) const {
+Result<int> ExportCommand::Conclude(const ship::Shipped& shipped,
+                                    const std::vector<std::string>& damage) const {
   if (json_) {
     Json json = {{"to", to_}, {"path", path_}, {"steps", shipped.steps}, {"bytes", shipped.bytes}};
+    if (!damage.empty()) json["damage"] = damage;
     for (const auto& [what, count] : shipped.counts) json[what] = count;
     PrintJson(json);
   } else if (!quiet_) {
     Print("{}: {} of {}, {}\n", DisplayPath(path_), CountWords(shipped), base::Counted(shipped.steps, "step"),
           base::FormatBytes(shipped.bytes));
   }
+  TDBG_RETURN_IF_ERROR(CouldNotRead(damage).Annotate(Printable(DisplayPath(path_)) + " is incomplete"));
+  return kExitOk;
 }
 
 Result<int> ExportCommand::ExportSteps(Trial& trial, const Tell& tell) {
   TDBG_ASSIGN_OR_RETURN(
       ship::OutputDirectory output,
-      ship::OutputDirectory::Create(
-          path_, force_, to_ == "smdebug" ? ship::IsOurSmdebugFile : ship::IsOurTensorBoardFile));
+      ship::OutputDirectory::Create(path_, force_,
+                                    to_ == "smdebug" ? ship::IsOurSmdebugFile : ship::IsOurTensorBoardFile));
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<ship::Destination> destination,
                         MakeDestination(output.temporary_path()));
   TDBG_RETURN_IF_ERROR(ship::ShipAll(trial, *destination, tell));
   const ship::Shipped shipped = destination->shipped();
-  TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+  TDBG_RETURN_IF_ERROR(CheckShipped(shipped, trial.damage()));
   TDBG_RETURN_IF_ERROR(output.Commit());
-  PrintAsText(shipped);
-  return kExitOk;
+  return Conclude(shipped, trial.damage());
 }
 
 Result<int> ExportCommand::ExportTable(const Trial& trial, const Tell& tell) {
@@ -296,16 +303,15 @@ Result<int> ExportCommand::ExportTable(const Trial& trial, const Tell& tell) {
   if (to_ == "npz" || to_ == "safetensors") {
     const auto format = to_ == "npz" ? ship::ArchiveFormat::kNpz : ship::ArchiveFormat::kSafetensors;
     TDBG_ASSIGN_OR_RETURN(shipped, ship::WriteArchive(trial, options, format, output, tell));
-    TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+    TDBG_RETURN_IF_ERROR(CheckShipped(shipped, trial.damage()));
   } else if (to_ == "csv") {
     TDBG_ASSIGN_OR_RETURN(shipped, ship::WriteCsv(trial, options, output, tell));
-    TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+    TDBG_RETURN_IF_ERROR(CheckShipped(shipped, trial.damage()));
   } else {
     TDBG_ASSIGN_OR_RETURN(shipped, ExportParquet(trial, options, tell, output));
   }
   TDBG_RETURN_IF_ERROR(output.Commit());
-  PrintAsText(shipped);
-  return kExitOk;
+  return Conclude(shipped, trial.damage());
 }
 
 // pyarrow writes the format; the rows are ours. What goes between is beside the output and goes away.
@@ -314,7 +320,7 @@ Result<ship::Shipped> ExportCommand::ExportParquet(const Trial& trial, const shi
   const std::string rows_path = output.temporary_path() + ".csv";
   TDBG_ASSIGN_OR_RETURN(ship::OutputFile rows, ship::OutputFile::Create(rows_path, true, ship::IsOurCsv));
   TDBG_ASSIGN_OR_RETURN(ship::Shipped shipped, ship::WriteCsv(trial, options, rows, tell));
-  TDBG_RETURN_IF_ERROR(CheckShipped(shipped));
+  TDBG_RETURN_IF_ERROR(CheckShipped(shipped, trial.damage()));
   TDBG_RETURN_IF_ERROR(rows.Commit());
   const char* from_environment = ::getenv("TDBG_PYTHON");
   const std::string python = !python_.empty()                        ? python_
@@ -371,8 +377,9 @@ Result<int> ExportCommand::Follow() {
 
   const ship::Shipped shipped = destination->shipped();
   if (launched_) {
-    const ExportOutcome outcome{to_, path_, followed.ok(),
-                                followed.ok() ? CountWords(shipped) : followed.message()};
+    const Status whole =
+        followed.ok() ? CouldNotRead(follower.damage()).Annotate(CountWords(shipped)) : followed;
+    const ExportOutcome outcome{to_, path_, whole.ok(), whole.ok() ? CountWords(shipped) : whole.message()};
     (void)AppendEvent(options.run, "export_ended", ExportFields(outcome, attempt_));
     if (!followed.ok()) {
       return followed.Annotate(
@@ -381,11 +388,11 @@ Result<int> ExportCommand::Follow() {
                       "later)",
                       to_, ShellWord(DisplayPath(options.run)), to_, ShellWord(DisplayPath(path_))));
     }
+    if (!whole.ok()) return whole.Annotate(DisplayPath(path_));
     return kExitOk;
   }
   TDBG_RETURN_IF_ERROR(followed);
-  PrintAsText(shipped);
-  return kExitOk;
+  return Conclude(shipped, follower.damage());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/terminal.h"
 #include "jobs/run_directory.h"
 #include "trial/run_kind.h"
 
@@ -58,6 +59,16 @@ std::vector<std::string> ListRuns(const std::string& root) {
     if (entry.is_directory && RunKindAt(path) == RunKind::kSmdebug) runs.push_back(path);
   }
   return runs;
+}
+
+Status CouldNotRead(const std::vector<std::string>& damage) {
+  constexpr size_t kMostNamed = 3;
+  if (damage.empty()) return OkStatus();
+  std::string text = base::Counted(damage.size(), "place") + " of the run could not be read";
+  for (size_t i = 0; i < std::min(damage.size(), kMostNamed); ++i)
+    text += (i == 0 ? ": " : "; ") + Printable(damage[i]);
+  if (damage.size() > kMostNamed) text += fmt::format("; and {} more", damage.size() - kMostNamed);
+  return DataLoss(std::move(text));
 }
 
 std::string RunName(const std::string& path, const std::string& root) {

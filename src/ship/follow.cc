@@ -104,7 +104,10 @@ Status Follower::Follow(Destination& destination) {
     } else if (over) {
       return news.status();
     }
-    if (over || (!options_.wait_for_job_end && trial->loaded_all_steps())) return destination.Finish(access);
+    if (over || (!options_.wait_for_job_end && trial->loaded_all_steps())) {
+      damage_ = trial->damage();
+      return destination.Finish(access);
+    }
     (void)trial->WaitForChange(kLookMillis);
     Nap(looked_millis + options_.nap_millis);
   }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "ship/destination.h"
 #include "tdbg/status.h"
@@ -38,6 +39,8 @@ class Follower {
   /// Until the run has ended and everything of it is shipped.
   /// \error what the destination said first (it is not called again); kNotFound  there never was a run
   Status Follow(Destination& destination);
+  /// After Follow: what of the run could not be read, one line each.
+  const std::vector<std::string>& damage() const { return damage_; }
   /// From any thread: the job is gone; ship what there is, then return.
   void JobEnded();
 
@@ -47,6 +50,7 @@ class Follower {
   void Nap(int64_t until_millis);
 
   const FollowOptions options_;
+  std::vector<std::string> damage_;
   std::mutex mutex_;
   std::condition_variable ended_changed_;
   bool ended_ = false;         // guarded by mutex_

@@ -88,6 +88,21 @@ def tdbg(tmp_path):
         time.sleep(0.05)
 
 
+def damage(run, entry):
+    """Flips a bit of this entry in each of the run's segments."""
+    hit = 0
+    for segment in pathlib.Path(run).rglob("*.safetensors"):
+        data = bytearray(segment.read_bytes())
+        size = int.from_bytes(data[:8], "little")
+        place = json.loads(data[8:8 + size]).get(entry)
+        if place:
+            begin, end = place["data_offsets"]
+            data[8 + size + (begin + end) // 2] ^= 1
+            segment.write_bytes(data)
+            hit += 1
+    assert hit, f"no segment has {entry}"
+
+
 @pytest.fixture
 def golden(tmp_path):
     """A recorded run of three steps, ours to damage."""

@@ -15,6 +15,7 @@ pytest.importorskip("tdbg._capture", reason="the extension modules are not built
 pytest.importorskip("tdbg._trial", reason="the extension modules are not built")
 
 import tdbg as tdbg_python  # noqa: E402
+from program import damage  # noqa: E402
 from tdbg._capture import Run  # noqa: E402
 
 PLAN = json.dumps({"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
@@ -60,6 +61,23 @@ def test_equal_runs_are_the_same(tdbg, tmp_path):
     assert found["same"] and found["first"] is None
     # The loss has one element, whose statistics are its value; the weights' values are kept at every second step.
     assert found["compared"] == {"steps": 6, "values": 9, "statistics": 3}
+
+
+@pytest.mark.parametrize("entry", ["summary/mean", "summary/nan_count", "summary/tensor"])
+def test_what_is_damaged_is_not_the_same(tdbg, tmp_path, entry):
+    a, b = write(tmp_path / "a"), write(tmp_path / "b")
+    damage(b, entry)
+    for first, second in ((a, b), (b, a)):
+        done = tdbg("diff", first, second)
+        assert done.returncode == 5 and "as far as they can be read" in done.stdout
+        assert len(done.stderr.splitlines()) == 1 and entry in done.stderr and "tdbg: b: 1 place" in done.stderr
+    found = json.loads(tdbg("diff", a, b, "--json").stdout)
+    assert not found["same"] and found["unread"] == 9 and len(found["damage"]["b"]) == 1 and found["damage"]["a"] == []
+    # A difference is one whatever else cannot be read.
+    c = write(tmp_path / "c", change=from_step(2, 0.5))
+    damage(c, entry)
+    done = tdbg("diff", a, c)
+    assert done.returncode == 1 and "they part at step 2" in done.stdout and entry in done.stderr
 
 
 def test_runs_part_at_a_step_and_a_tensor_by_their_values(tdbg, tmp_path):

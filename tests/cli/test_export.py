@@ -259,6 +259,32 @@ def test_a_wrong_request_is_one_line_and_leaves_nothing(recorded, code, words, a
     assert not [name for name in os.listdir(recorded.directory) if "wrong" in name]
 
 
+@pytest.mark.parametrize("entry", ["summary/max", "summary/nan_count"])
+def test_what_is_damaged_is_named_and_the_rest_is_written(recorded, entry):
+    from program import damage
+
+    shutil.copytree(recorded.directory / "r", recorded.directory / "hurt", dirs_exist_ok=True)
+    damage(recorded.directory / "hurt", entry)
+    for to in ("csv", "npz", "safetensors", "tensorboard", "smdebug"):
+        done = recorded("export", "hurt", f"hurt-{to}", "--to", to, "--force", "--json")
+        assert done.returncode == 5, (to, done.stderr)
+        assert len(done.stderr.splitlines()) == 1 and entry in done.stderr and "1 place" in done.stderr, done.stderr
+        told = json.loads(done.stdout)
+        assert told["steps"] > 0 and len(told["damage"]) == 1 and entry in told["damage"][0]
+        assert (recorded.directory / f"hurt-{to}").exists()
+
+    followed = recorded("export", "hurt", "hurt-followed", "--to", "tensorboard", "--follow")
+    assert followed.returncode == 5 and entry in followed.stderr
+
+
+def test_damage_that_leaves_nothing_to_export_is_no_empty_run(recorded):
+    from program import damage
+
+    shutil.copytree(recorded.directory / "r", recorded.directory / "lost")
+    damage(recorded.directory / "lost", "step/global")
+    assert "step/global" in recorded.fails(5, "export", "lost", "lost.csv", "--to", "csv")
+
+
 def test_an_interrupted_export_leaves_nothing(tdbg):
     run = open_run(tdbg.directory / "r", plan_json=json.dumps(PLAN))
     ship_run.record(run, 3000)
