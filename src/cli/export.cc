@@ -235,6 +235,10 @@ Status ExportCommand::CheckFlags() const {
     return InvalidArgument(fmt::format("{}: is for csv, parquet, npz and safetensors, and says nothing to {}",
                                        raw_ ? "--raw" : "--fields", to_));
   }
+  if (statistics_every_ < 1) {
+    return InvalidArgument(
+        fmt::format("--statistics-every: found {}, expected an integer of at least 1", statistics_every_));
+  }
   if (raw_ && !fields_.empty())
     return InvalidArgument("--raw and --fields exclude each other; leave one out");
   if (raw_ && to_ == "parquet") {

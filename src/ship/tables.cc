@@ -181,6 +181,7 @@ bool IsOurCsv(const std::string& path) {
 
 Result<Shipped> WriteCsv(const Trial& trial, const TableOptions& options, OutputFile& file,
                          const TableProgress& progress) {
+  TDBG_RETURN_IF_ERROR(Choice::Make(options.choice).status());
   if (options.raw) return WriteCsvOfValues(trial, options, file, progress);
   TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                         trial.tensor_names(TensorsOf(options.choice, StepKind::kAny)));
@@ -260,6 +261,7 @@ bool IsOurArchive(const std::string& path, ArchiveFormat format) {
 
 Result<Shipped> WriteArchive(const Trial& trial, const TableOptions& options, ArchiveFormat format,
                              OutputFile& file, const TableProgress& progress) {
+  TDBG_RETURN_IF_ERROR(Choice::Make(options.choice).status());
   if (options.raw) return ArchiveValues(trial, options, format, file, progress);
   TDBG_ASSIGN_OR_RETURN(const Rows rows, RowsOf(trial, options));
   const Frame& frame = rows.frame;

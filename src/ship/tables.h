@@ -28,7 +28,7 @@ using TableProgress = std::function<Status(size_t done, size_t total)>;
 /// `global_step,mode,mode_step,worker,tensor` and one column a field, one row per tensor, step and worker, by
 /// tensor, then step. What a row does not have (statistics of a plain number) is "nan", as are recorded NaNs.
 /// With raw: `...,tensor,index,value`, one row an element, `index` counting in C order. RFC 4180, with line
-/// feeds.
+/// feeds. \error kInvalidArgument  the choice, here and below
 Result<Shipped> WriteCsv(const Trial& trial, const TableOptions& options, OutputFile& file,
                          const TableProgress& progress);
 bool IsOurCsv(const std::string& path);  ///< did it write this file?
