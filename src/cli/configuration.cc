@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "actions/action.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/arguments.h"
@@ -43,6 +44,25 @@ Result<plan::Config> ConfigOfEnvironment() {
   auto document = ReadDocument(text);
   if (!document.ok()) return document.status().Annotate("$TDBG_CONFIG");
   return ConfigOfDocument(*document);
+}
+
+// Before anything is laid out or started: what the schema (src/plan) says of an action ends at its colon.
+Status CheckActions(const plan::Config& config) {
+  const auto check = [](const std::vector<std::string>& actions, const std::string& where) {
+    for (const std::string& text : actions)
+      TDBG_RETURN_IF_ERROR(actions::ParseAction(text, {}).status().Annotate(where));
+    return OkStatus();
+  };
+  TDBG_RETURN_IF_ERROR(check(config.on_issue, "on_issue"));
+  for (const plan::RuleConfig& rule : config.rules) {
+    const std::string where = rule.where.empty() ? rule.rule : rule.where;
+    TDBG_RETURN_IF_ERROR(check(rule.on_issue, where));
+    const auto theirs = rule.parameters.find("action_json");
+    std::vector<std::string> skipped;  // the watcher says so
+    if (theirs != rule.parameters.end())
+      TDBG_RETURN_IF_ERROR(actions::ParseActionJson(theirs->second, {}, &skipped).status().Annotate(where));
+  }
+  return OkStatus();
 }
 
 // Through the schema of the file, so that a flag and its key accept the same and complain alike.
@@ -129,6 +149,7 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
   for (plan::RuleConfig& rule : config.rules) {
     if (!rule.file.empty()) rule.file = jobs::AbsolutePath(rule.file);  // whoever checks may stand elsewhere
   }
+  TDBG_RETURN_IF_ERROR(CheckActions(config));
   return config;
 }
 
@@ -197,14 +218,14 @@ Result<std::optional<std::vector<plan::RuleConfig>>> ReadRules(const std::string
   const std::string path = base::JoinPath(run_directory, kRulesFile);
   if (!base::LocalFileSystem().Exists(path)) return std::optional<std::vector<plan::RuleConfig>>();
   TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path));
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object() || !document.contains("rules"))
+  const auto read = ParseJson(text, path);
+  if (!read.ok() || !read->value.is_object() || !read->value.contains("rules"))
     return DataLoss("no rules can be read from " + path);
   plan::Source source;
   source.name = path;
   // Through the schema of configurations: the entries are written in its words.
   TDBG_ASSIGN_OR_RETURN(const plan::Config config,
-                        plan::ParseConfig(json{{"rules", document["rules"]}}, source));
+                        plan::ParseConfig(json{{"rules", read->value["rules"]}}, source));
   return std::optional(config.rules);
 }
 

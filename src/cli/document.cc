@@ -18,14 +18,14 @@ namespace {
 // Aliases make a tree of exponential size out of a few lines ("billion laughs"); no configuration needs this.
 constexpr int kMostValues = 100'000;
 constexpr int kDeepest = 64;
+constexpr char kTooMuch[] = "too many or too deeply nested values";
 
 class Converter {
  public:
   explicit Converter(Document* document) : document_(document) {}
 
   Status Convert(const YAML::Node& node, const std::string& pointer, int depth, nlohmann::json* out) {
-    if (++values_ > kMostValues || depth > kDeepest)
-      return Fail(node, "too many or too deeply nested values");
+    if (++values_ > kMostValues || depth > kDeepest) return Fail(node, kTooMuch);
     if (node.Mark().line >= 0) document_->lines[pointer] = node.Mark().line + 1;
     switch (node.Type()) {
       case YAML::NodeType::Undefined:
@@ -143,8 +143,15 @@ Result<Document> ParseJson(const std::string& text, const std::string& name) {
   // nlohmann keeps the last of two equal keys without a word; the loser was meant, too.
   std::vector<std::set<std::string>> keys;
   std::string twice;
-  const auto watch_keys = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+  bool too_deep = false;
+  const auto watch_keys = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
+    // What is too deep is left out while it is parsed, for whoever walks or writes the tree does so on the
+    // stack.
+    if (depth > kDeepest) {
+      too_deep = true;
+      return false;
+    }
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end && !keys.empty()) keys.pop_back();
     if (event == Event::key && !keys.empty()) {
@@ -161,6 +168,7 @@ Result<Document> ParseJson(const std::string& text, const std::string& name) {
     if (const size_t bracket = what.find("] "); bracket != std::string::npos) what.erase(0, bracket + 2);
     return InvalidArgument(fmt::format("{}: not valid JSON: {}", name, what));
   }
+  if (too_deep) return InvalidArgument(fmt::format("{}: {}", name, kTooMuch));
   if (!twice.empty())
     return InvalidArgument(fmt::format("{}: the key \"{}\" is there twice; merge the two", name, twice));
   // JSON is YAML, whose parser keeps lines. Where the two disagree a message only loses its line.

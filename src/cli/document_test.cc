@@ -80,6 +80,24 @@ TEST(JsonDocument, KeepsLinesAndRefusesWhatOnlyYamlAllows) {
       << twice.status().message();
 }
 
+TEST(JsonDocument, NestsAsDeeplyAsYamlMay) {
+  const auto nested = [](size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); };
+  for (const size_t levels : {65, 66, 100'000}) {
+    const auto json = ParseJson(nested(levels), "deep.json");
+    EXPECT_EQ(json.ok(), levels == 65) << levels << ": " << json.status().message();
+    EXPECT_EQ(ParseYaml(nested(levels), "deep.yaml").ok(), json.ok()) << levels;
+    if (json.ok()) continue;
+    EXPECT_EQ(json.status().message(), "deep.json: too many or too deeply nested values");
+  }
+  const auto objects = [](int levels) {
+    std::string text;
+    for (int i = 0; i < levels; ++i) text += "{\"a\":";
+    return text + "1" + std::string(static_cast<size_t>(levels), '}');
+  };
+  EXPECT_TRUE(ParseJson(objects(64), "deep.json").ok());
+  EXPECT_FALSE(ParseJson(objects(65), "deep.json").ok());
+}
+
 TEST(ReadDocument, AMissingFileIsAUsageError) {
   EXPECT_EQ(ReadDocument("/nonexistent/debug.yaml").status().code(), Code::kInvalidArgument);
 }

@@ -46,7 +46,8 @@ const Names& CollectionKeys() {
 void ReadActions(const ConfigNode& node, std::vector<std::string>* out) {
   // A command of an exec action may hold commas, so one string is one action.
   for (const std::string& action : node.Regexes()) {
-    // What follows the colon is looked at by the watcher (src/actions), which is made before the job, too.
+    // What follows the colon is for src/actions to judge, which the command line asks before it starts
+    // anything.
     const std::string kind = action.substr(0, action.find(':'));
     const bool bare = kind == action;
     const bool known =

@@ -48,6 +48,28 @@ def test_mistyped_flags_are_refused_before_anything_starts(tdbg, arguments, word
     assert list(tdbg.directory.iterdir()) == []
 
 
+@pytest.mark.parametrize("action, word", [
+    ("checkpoint_stop:abc", "no number of seconds"), ("capture:", "capture"), ("capture:weights:0", "capture:COLLECTION"),
+    ("email:foo", "NAME@HOST"), ("sms:123", "+DIGITS"), ("exec:", "lacks"), ("webhook:http://", "webhook"),
+])
+def test_an_action_is_refused_by_whatever_prepares_a_run(tdbg, action, word):
+    (tdbg.directory / "c.yaml").write_text(json.dumps({"rules": [{"rule": "exploding_tensor", "on_issue": [action]}]}))
+    for command, end in (("run", ["--", "true"]), ("plan", [])):  # tdbg.attach asks plan
+        for flags in (["--on-issue", action], ["--config", "c.yaml"], ["--rule", "exploding_tensor", f"on_issue={action}"]):
+            assert word in tdbg.fails(USAGE, command, *flags, *end)
+    assert [path.name for path in tdbg.directory.iterdir()] == ["c.yaml"]
+    (tdbg.directory / "c.yaml").write_text(json.dumps({"rules": [{"rule": "exploding_tensor", "parameters": {"action_json": "{"}}]}))
+    assert "action_json" in tdbg.fails(USAGE, "plan", "--config", "c.yaml")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"rules":' + "[" * 100_000 + "]" * 100_000 + "}"])
+def test_a_configuration_may_not_nest_without_end(tdbg, text):
+    for name in ("deep.json", "deep.yaml"):
+        (tdbg.directory / name).write_text(text)
+        assert name in tdbg.fails(USAGE, "plan", "--config", name)
+    assert "deep.json: too many or too deeply nested values" in tdbg.fails(USAGE, "plan", "--config", "deep.json")
+
+
 def test_a_name_that_is_not_there_comes_with_those_that_are(tdbg, golden):
     assert "'gradient/Net_conv1.weight'" in tdbg.fails(NOT_FOUND, "show", golden, "CONV1")
     assert "tdbg tensors" in tdbg.fails(NOT_FOUND, "show", golden, "zzzzzz")
