@@ -343,7 +343,6 @@ struct Watcher::Impl {
     return OkStatus();
   }
 
-  Status Follow() {
   // What was judged says nothing of the steps that nobody could read.
   Status GiveUp(const Status& trouble) {
     const int64_t now = WallNow();
@@ -360,6 +359,7 @@ struct Watcher::Impl {
     return OkStatus();
   }
 
+  Status Follow() {
     base::StayInBackground();
     const int64_t start = WallNow();
     if (const Status opened = OpenWhenThere(); !opened.ok()) {
@@ -378,8 +378,8 @@ struct Watcher::Impl {
       Event("rule_status", start, StatusFields(status, -1));
     }
     Status trouble;
-    while (true) {
     int64_t trouble_since_millis = 0;
+    while (true) {
       // Asked before looking: what was written before the job ended is then seen by this look.
       const std::optional<rules::JobEnd> ended = JobEndNow();
       Status status = Look();
@@ -398,8 +398,8 @@ struct Watcher::Impl {
         (void)trial->WaitForChange(kLookMillis);
         continue;
       }
-      if (ended) return Settle(*ended);
       trouble = OkStatus();
+      if (ended) return Settle(*ended);
       if (!options.stop && trial->loaded_all_steps()) {
         // A worker that we asked to stop says goodbye like any other.
         runner.Join();
