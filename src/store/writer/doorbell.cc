@@ -7,7 +7,7 @@ namespace tdbg::store {
 
 void Doorbell::Open() {
   if (!lock_->CheckInPlace().ok()) return;
-  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
 }
 
 void Doorbell::Ring(uint64_t committed_seq) {
