@@ -193,3 +193,15 @@ def test_nothing_stays_replaced(watch):
     second.finish("completed")
     assert "__reduce_ex__" not in nn.Module.__dict__ and torch.jit._recursive.get_hook_stubs is looks
     assert hooks_of(copy.deepcopy(model)) == hooks_of(model) == []
+
+
+def test_a_model_is_traced_by_torchscript(watch):
+    """It traces twice and compares, down to the names of the variables that a value was seen in."""
+    watch(kinds=KINDS)
+    model = Net()
+    train(model.inner)
+    x = torch.ones(1, 4)
+    assert torch.equal(torch.jit.trace(model.eval(), x)(x), model(x))
+    whole = Net()
+    torch.optim.SGD(whole.parameters(), lr=0.1)
+    assert torch.equal(torch.jit.trace(whole, x)(x), whole(x))

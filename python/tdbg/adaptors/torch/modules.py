@@ -32,6 +32,9 @@ from .params import NOT_WANTED, READER, dtype_name
 
 _Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
+# torch.jit.trace calls the model, twice, to compare what it saw: shapes are tensors then, and values are called what the
+# variables are called that hold them. That is no forward of the training.
+_is_tracing = torch._C._is_tracing
 
 # Eager quantisation and the fusing of modules register a module's hooks again on what replaces it, and forget that they
 # asked for keyword arguments: a hook is called in either form.
@@ -43,7 +46,7 @@ class _EntryPre(Inert):
         self.entries = entries
 
     def __call__(self, module, args, kwargs=None):
-        if not _is_compiling():
+        if not _is_compiling() and not _is_tracing():
             self.entries.entered(module, args, kwargs or {})
 
 
@@ -52,7 +55,7 @@ class _EntryPost(Inert):
         self.entries = entries
 
     def __call__(self, module, args, output):
-        if not _is_compiling():
+        if not _is_compiling() and not _is_tracing():
             self.entries.left(module)
 
 
@@ -289,8 +292,8 @@ class ModuleTensors:
 
     def ran(self, hook, args, output):
         try:
-            if in_backward() != -1:
-                return                   # recomputed by activation checkpointing: seen before
+            if in_backward() != -1 or _is_tracing():
+                return                   # recomputed by activation checkpointing (seen before), or traced
             if hook.wants_input:
                 self._put(hook, "input", args)
             if hook.wants_output:
