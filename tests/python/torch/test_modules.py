@@ -390,3 +390,22 @@ def test_a_layer_quantised_in_place_by_itself_keeps_its_entry(watch):
     model.eval()(torch.ones(5, 4))
     session.finish("completed")
     assert session.made[0].steps[1].scalars["context/batch_size", 0] == 5
+
+
+def test_a_mode_of_the_scripts_sees_no_operation_of_ours_that_makes_a_tensor(watch):
+    from torch.utils._python_dispatch import TorchDispatchMode
+    seen = []
+
+    class Log(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    session = watch(kinds=KINDS)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Log():
+        model(batch()).sum().backward()
+        optimizer.step()
+    assert "relu_output_1" in {name for name, _, _ in session.made[0].steps[0].values}
+    assert "aten.empty.memory_format" not in seen

@@ -145,7 +145,7 @@ class Session(Watch):
         ident = self.run.define(name, short, kind, module_kind, dtype_name(dtype), shape, variable, unit_axis,
                                 list(aliases), list(collections), **part)
         if ident != NOT_WANTED:
-            size = torch.empty((), dtype=dtype).element_size()
+            size = dtype.itemsize
             for d in shape:
                 size *= d
             self._sizes[ident] = size
