@@ -3,9 +3,9 @@
 //   tdbg run --rule exploding_tensor -- hand_written_loop
 //   hand_written_loop [--steps N] [RUN_DIRECTORY]
 //
-// Weights, gradients and the loss are watched at every step. Without `tdbg run`, which decides what is kept, the
-// weights are kept raw at every hundredth. At the end the run is opened and read back, as any other process could
-// at any time.
+// Weights, gradients and the loss are watched at every step. Without `tdbg run`, which decides what is kept,
+// the weights are kept raw at every hundredth. At the end the run is opened and read back, as any other
+// process could at any time.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -89,8 +89,8 @@ void TwoMoons(std::mt19937* random, std::vector<float>* x, std::vector<float>* y
   }
 }
 
-/// What to capture where nobody else has said it. Without a plan: the same, and no raw tensors. `tdbg run` writes
-/// such a file from its flags and configuration (docs/configuration.md).
+/// What to capture where nobody else has said it. Without a plan: the same, and no raw tensors. `tdbg run`
+/// writes such a file from its flags and configuration (docs/configuration.md).
 constexpr const char* kPlan = R"({
   "kind": "tdbg.plan", "major": 1, "minor": 0, "journal_bytes": 16777216,
   "collections": [

@@ -156,8 +156,8 @@ class Run {
   /// is not synced is synced while the process lives, or written by the kernel.
   void End(std::string_view reason, std::string_view message = {});
 
-  /// The next request that is due at this step, if any. To be asked for after EndStep; the loop that is asked to
-  /// stop ends the run with reason "stopped". Costs one load when there is none.
+  /// The next request that is due at this step, if any. To be asked for after EndStep; the loop that is asked
+  /// to stop ends the run with reason "stopped". Costs one load when there is none.
   std::optional<Request> TakeRequest();
   /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported",
   /// "device_late".

@@ -69,8 +69,8 @@ class Exchanged {
 
 }  // namespace
 
-/// The rows that a call adds. Where it does not come to its end (no memory) they are taken back: one without its
-/// statistics would be one of the first tensor's, and pieces_ point to memory that is the caller's again.
+/// The rows that a call adds. Where it does not come to its end (no memory) they are taken back: one without
+/// its statistics would be one of the first tensor's, and pieces_ point to memory that is the caller's again.
 class Recorder::Adding {
  public:
   Adding(Recorder* recorder, size_t rows)

@@ -1,5 +1,5 @@
-// The recorder and the heap of the training: what it leaves there, and what becomes of its rows when there is no
-// more of it. This program's operator new counts small blocks, and refuses one where it is told to.
+// The recorder and the heap of the training: what it leaves there, and what becomes of its rows when there is
+// no more of it. This program's operator new counts small blocks, and refuses one where it is told to.
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -84,8 +84,7 @@ class Floats {
  public:
   /// \pre n is a multiple of the number of values, which are repeated.
   Floats(int64_t n, std::vector<float> values) : n_(n) {
-    void* const at =
-        ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const at = ::mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     values_ = static_cast<float*>(at);
     for (int64_t i = 0; i < n; ++i) values_[i] = values[static_cast<size_t>(i) % values.size()];
   }
@@ -101,8 +100,8 @@ class Floats {
   float* values_;
 };
 
-// Refuses every block of a call in turn: what it was about to record is absent, nothing else is touched, and the
-// memory that it had been given is not looked at again.
+// Refuses every block of a call in turn: what it was about to record is absent, nothing else is touched, and
+// the memory that it had been given is not looked at again.
 class NoMemory : public testing::TestWithParam<int> {};  // threads
 
 TEST_P(NoMemory, ARowIsThereOrNotAndItsNeighboursAreRight) {
@@ -114,10 +113,12 @@ TEST_P(NoMemory, ARowIsThereOrNotAndItsNeighboursAreRight) {
   for (int64_t n = 0; refused; ++n) {
     for (const bool many : {false, true}) {
       FakeSink sink;
-      Recorder recorder(*plan::CompiledPlan::Compile(plan::Plan::Default()), &sink, {.parallel_from_bytes = 1});
+      Recorder recorder(*plan::CompiledPlan::Compile(plan::Plan::Default()), &sink,
+                        {.parallel_from_bytes = 1});
       recorder.ShareThreads(GetParam());
       const auto define = [&](const char* name, int64_t elements) {
-        return recorder.Define({.name = name, .kind = "weight", .dtype = DType::kFloat32, .shape = {elements}});
+        return recorder.Define(
+            {.name = name, .kind = "weight", .dtype = DType::kFloat32, .shape = {elements}});
       };
       const Recorder::Id ids[] = {define("a", kLarge), define("b", kSmall), define("c", kLarge)};
       recorder.BeginStep(ModeKey::kTrain);

@@ -1,5 +1,5 @@
-// Lines of events.jsonl as their readers meet them. Several programs append to that file, and anybody may edit
-// it.
+// Lines of events.jsonl as their readers meet them. Several programs append to that file, and anybody may
+// edit it.
 #pragma once
 
 #include <optional>

@@ -46,18 +46,20 @@ TEST(RawKey, OnlyTheOneSpellingIsAccepted) {
 
 TEST(Events, ALineOfOtherTypesThanTheDocumentedOnesIsNone) {
   for (const char* line :
-       {"", "{", "[]", "{}", R"({"kind": 1})", R"({"attempt": 0})", R"({"kind": "job_ended", "exit_code": "x"})",
-        R"({"kind": "job_ended", "exit_code": 1.5})", R"({"kind": "job_ended", "attempt": null})",
-        R"({"kind": "job_ended", "stop": 3})", R"({"kind": "job_ended", "stopped_by": ["a"]})",
-        R"({"kind": "job_ended", "wall_nanos": 9223372036854775808})", R"({"kind": "job_ended", "killed": "no"})",
-        R"({"kind": "export_ended", "ok": 1})"}) {
+       {"", "{", "[]", "{}", R"({"kind": 1})", R"({"attempt": 0})",
+        R"({"kind": "job_ended", "exit_code": "x"})", R"({"kind": "job_ended", "exit_code": 1.5})",
+        R"({"kind": "job_ended", "attempt": null})", R"({"kind": "job_ended", "stop": 3})",
+        R"({"kind": "job_ended", "stopped_by": ["a"]})",
+        R"({"kind": "job_ended", "wall_nanos": 9223372036854775808})",
+        R"({"kind": "job_ended", "killed": "no"})", R"({"kind": "export_ended", "ok": 1})"}) {
     EXPECT_FALSE(ParseEvent(line)) << line;
   }
   EXPECT_TRUE(ParseEvent(R"({"kind": "of a newer tdbg", "wall_nanos": 5, "unheard of": [1, "x"]})"));
 }
 
 TEST(Events, AnOddLineCostsOnlyItself) {
-  const std::string text = "{\"kind\": \"a\", \"n\": 1}\n{\"kind\": 2}\n\n{\"kind\": \"b\"}\n{\"kind\": \"torn";
+  const std::string text =
+      "{\"kind\": \"a\", \"n\": 1}\n{\"kind\": 2}\n\n{\"kind\": \"b\"}\n{\"kind\": \"torn";
   std::vector<std::string> kinds;
   ForEachEvent(text, "", [&](const std::string& kind, const Json&) { kinds.push_back(kind); });
   EXPECT_EQ(kinds, (std::vector<std::string>{"a", "b"}));

@@ -1,5 +1,5 @@
-// Reading small JSON objects that somebody else may have damaged. nlohmann's own value() and get() throw where
-// a field has another type than was asked for, and nobody here catches.
+// Reading small JSON objects that somebody else may have damaged. nlohmann's own value() and get() throw
+// where a field has another type than was asked for, and nobody here catches.
 #pragma once
 
 #include <cstdint>

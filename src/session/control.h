@@ -35,9 +35,9 @@ class Control {
 
   Control(base::FileSystem& files, std::string path, int64_t attempt)
       : files_(files), path_(std::move(path)), attempt_(attempt) {}
-  /// The last one seen where the file has become too short. Read, not mapped: a load from a mapping is a SIGBUS
-  /// once somebody has cut the file off, and over a network file system need not ever see what another host
-  /// wrote. 0.2 us.
+  /// The last one seen where the file has become too short. Read, not mapped: a load from a mapping is a
+  /// SIGBUS once somebody has cut the file off, and over a network file system need not ever see what another
+  /// host wrote. 0.2 us.
   uint64_t Generation() const;
   std::optional<format::ControlRequest> TakeSlowly(int64_t global_step);
   void ReadNew(bool only_of_this_attempt);

@@ -54,9 +54,7 @@ const TensorInfo& TrialAccess::tensor(TensorIndex tensor) const { return trial_-
 std::optional<TensorIndex> TrialAccess::Find(std::string_view name) const {
   return trial_->impl_->tensors.Find(name);
 }
-Result<TensorIndex> TrialAccess::Resolve(std::string_view name) const {
-  return trial_->impl_->Resolve(name);
-}
+Result<TensorIndex> TrialAccess::Resolve(std::string_view name) const { return trial_->impl_->Resolve(name); }
 
 size_t TrialAccess::StepList::size() const { return trial_->impl_->step_count; }
 TrialAccess::Step TrialAccess::StepList::operator[](size_t position) const {

@@ -161,8 +161,7 @@ Result<TensorValue> Trial::final_value(std::string_view name, std::string_view w
       if (const auto row = finder.FinalRowOf(*slot)) {
         if (auto element = ValueFinder::Element(*row)) return std::move(*element);
       }
-      if (const auto scalar = finder.FinalScalarOf(*slot))
-        return ElementValue(*scalar, DType::kFloat64, {});
+      if (const auto scalar = finder.FinalScalarOf(*slot)) return ElementValue(*scalar, DType::kFloat64, {});
     }
   }
   return NotFound("no value of '" + finder.info().name + "' was recorded at the run's end");

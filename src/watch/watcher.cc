@@ -30,7 +30,7 @@ constexpr size_t kStepsBackForLoss = 64;
 constexpr int64_t kReportMillis = 5000;
 constexpr int64_t kCooldownSeconds = 300;
 constexpr int64_t kGoneAtEndMillis = 5000;  // for a run that is out of reach when its job ends
-constexpr int64_t kPatienceMillis = 2000;  // until somebody in front of a terminal wonders
+constexpr int64_t kPatienceMillis = 2000;   // until somebody in front of a terminal wonders
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
 int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
