@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "cli/version.h"
 
 namespace tdbg::cli {
@@ -19,7 +20,8 @@ constexpr char kFooter[] =
     "and the exit codes.";
 
 int Complain(const std::string& message, int exit_code) {
-  Tell("tdbg: {}\n", message);
+  // One line, whatever the names that were given or found hold.
+  Tell("tdbg: {}\n", Printable(message));
   return exit_code;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 #include "base/text.h"
 
@@ -156,6 +157,23 @@ Result<plan::RuleConfig> ParseRuleFileFlag(const std::string& text) {
   }
   TDBG_RETURN_IF_ERROR(AssignJoined(text, joint, &rule));
   return rule;
+}
+
+std::function<std::string(const std::string&)> IntegerFrom(int64_t at_least) {
+  return [at_least](const std::string& text) {
+    const auto number = base::ParseInt(text);
+    if (number && *number >= at_least) return std::string();
+    return fmt::format("found '{}', expected an integer of at least {}{}", text, at_least,
+                       number ? "" : " that 64 bits hold");
+  };
+}
+
+std::function<std::string(const std::string&)> FiniteFrom0() {
+  return [](const std::string& text) {
+    const auto number = base::ParseDouble(text);
+    if (number && std::isfinite(*number) && *number >= 0) return std::string();
+    return fmt::format("found '{}', expected a number of at least 0", text);
+  };
 }
 
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command) {

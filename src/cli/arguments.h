@@ -1,6 +1,8 @@
 // What happens to argv before CLI11 sees it, and what we say when it does not like it.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +36,12 @@ Result<plan::RuleConfig> ParseRuleFlag(const std::string& text);
 /// One --rule-file: "FILE:CLASS" and what SplitArguments joined to it; also limit_seconds,
 /// limit_start_seconds and limit_memory. \error kInvalidArgument
 Result<plan::RuleConfig> ParseRuleFileFlag(const std::string& text);
+
+/// For CLI::Option::check: a whole number that is at least this, and that 64 bits hold (CLI11 itself takes
+/// the nearest that they do).
+std::function<std::string(const std::string&)> IntegerFrom(int64_t at_least);
+/// A finite number, at least 0.
+std::function<std::string(const std::string&)> FiniteFrom0();
 
 /// "tdbg run: unknown flag '--rul'; did you mean '--rule'?": one line, for people.
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command);

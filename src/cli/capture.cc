@@ -5,6 +5,7 @@
 
 #include "actions/control_request.h"
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
@@ -26,7 +27,7 @@ class CaptureCommand : public Command {
         ->type_name("NAME")
         ->required()
         ->allow_extra_args(false);
-    app.add_option("--steps", steps_, "for so many steps; default 50")->check(CLI::PositiveNumber);
+    app.add_option("--steps", steps_, "for so many steps; default 50")->check(IntegerFrom(1));
     app.add_flag("--raw", raw_, "their values, not only statistics");
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer("\nOnly tensors that the run captures at all can be had in more detail.");

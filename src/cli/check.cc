@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
@@ -81,7 +82,9 @@ class CheckCommand : public Command {
     app.add_option("--rule-file", rule_files_, "a rule of your own and its parameters; repeatable")
         ->type_name("FILE:CLASS [KEY=VALUE ...]")
         ->allow_extra_args(false);
-    app.add_option("--attempt", attempt_, "only this attempt; default: all, the latest wins")->type_name("N");
+    app.add_option("--attempt", attempt_, "only this attempt; default: all, the latest wins")
+        ->type_name("N")
+        ->check(IntegerFrom(0));
     app.add_flag("--own", own_, "only the rules that the run was started with");
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer("\nexit code: 0 no issues, 1 issues found, 8 some rule could not be judged");

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/comparison.h"
 #include "cli/elements.h"
@@ -85,8 +86,8 @@ class DiffCommand : public Command {
     app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
     app.add_option("--rtol", tolerance_.rtol,
                    "relative tolerance: |a - b| <= atol + rtol * |b|; default 0: exact")
-        ->check(CLI::NonNegativeNumber);
-    app.add_option("--atol", tolerance_.atol, "absolute tolerance; default 0")->check(CLI::NonNegativeNumber);
+        ->check(FiniteFrom0());
+    app.add_option("--atol", tolerance_.atol, "absolute tolerance; default 0")->check(FiniteFrom0());
     app.add_flag("--common", common_,
                  "only what both have: other tensors, steps and workers are no difference");
     app.add_flag("--json", json_, "one JSON document on stdout");

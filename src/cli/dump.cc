@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/dump_events.h"
 #include "cli/exit_codes.h"
@@ -41,7 +42,9 @@ class DumpCommand : public Command {
            "FILE", file_,
            "a segment (*.safetensors), a journal, another file of a run, or an event file (*.tfevents)")
         ->required();
-    app.add_option("--rows", rows_, "rows of a column shown, -1 for all; default 1000")->type_name("N");
+    app.add_option("--rows", rows_, "rows of a column shown, -1 for all; default 1000")
+        ->type_name("N")
+        ->check(IntegerFrom(-1));
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 

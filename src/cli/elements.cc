@@ -143,16 +143,22 @@ Json ElementJson(DType dtype, const void* data, int64_t i) {
   return nullptr;
 }
 
+// A NaN's sign means nothing, and is in most that a processor makes.
+template <typename T>
+T WithoutSignIfNan(T x) {
+  return std::isnan(x) ? std::numeric_limits<T>::quiet_NaN() : x;
+}
+
 std::string ElementText(DType dtype, const void* data, int64_t i) {
   switch (dtype) {
     case DType::kFloat32:
-      return fmt::format("{}", At<float>(data, i));
+      return fmt::format("{}", WithoutSignIfNan(At<float>(data, i)));
     case DType::kFloat64:
-      return fmt::format("{}", At<double>(data, i));
+      return fmt::format("{}", WithoutSignIfNan(At<double>(data, i)));
     case DType::kFloat16:
-      return fmt::format("{:.4g}", HalfToDouble(At<uint16_t>(data, i)));
+      return fmt::format("{:.4g}", WithoutSignIfNan(HalfToDouble(At<uint16_t>(data, i))));
     case DType::kBFloat16:
-      return fmt::format("{:.4g}", BrainToFloat(At<uint16_t>(data, i)));
+      return fmt::format("{:.4g}", WithoutSignIfNan(BrainToFloat(At<uint16_t>(data, i))));
     case DType::kComplex64:
       return fmt::format("{}{:+}j", At<float>(data, 2 * i), At<float>(data, 2 * i + 1));
     case DType::kComplex128:

@@ -20,6 +20,7 @@
 #include "base/posix.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
@@ -143,10 +144,12 @@ class ExportCommand : public Command {
     app.add_option("--collection", choice_.collection, "only tensors of this collection")->type_name("NAME");
     app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
     app.add_option("--every", choice_.every, "only mode steps that are multiples of N; default 1")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(IntegerFrom(1));
     app.add_option("--statistics-every", statistics_every_,
                    "tensorboard: statistics of large tensors at every Nth mode step only; default 1")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(IntegerFrom(1));
     app.add_option("--fields", fields_,
                    "csv, parquet, npz, safetensors: these statistics; default: the usual ones")
         ->type_name("F,F,...");
@@ -156,7 +159,9 @@ class ExportCommand : public Command {
                    "parquet: a Python that has pyarrow; default: $TDBG_PYTHON, else python3")
         ->type_name("COMMAND");
     app.add_option("--worker", choice_.worker, "only this worker; default: all")->type_name("NAME");
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
+    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
+        ->type_name("N")
+        ->check(IntegerFrom(0));
     app.add_flag("--force", force_, "replace what an earlier export wrote");
     app.add_flag("--follow", follow_, "tensorboard, smdebug: go on until the run has ended");
     app.add_flag("--quiet", quiet_, "no progress");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.h"
@@ -89,6 +90,19 @@ std::string ShellWord(std::string_view word) {
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
           std::string_view::npos;
   if (plain) return std::string(word);
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::any_of(word.begin(), word.end(), is_control)) {  // a terminal would act upon it
+    std::string escaped = "$'";
+    for (const char c : word) {
+      if (is_control(c)) {
+        escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      } else {
+        if (c == '\'' || c == '\\') escaped += '\\';
+        escaped += c;
+      }
+    }
+    return escaped + "'";
+  }
   std::string quoted = "'";
   for (const char c : word) {
     if (c == '\'') {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
@@ -70,7 +71,9 @@ class ShowCommand : public Command {
     app.add_option("--field", field_, "only this statistic: mean, variance, l2, abs_max, nan_count, ...")
         ->type_name("FIELD");
     app.add_option("--worker", worker_, "of this worker; default: the lowest rank")->type_name("NAME");
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
+    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
+        ->type_name("N")
+        ->check(IntegerFrom(0));
     app.add_flag("--raw", raw_, "the values themselves, where they were kept");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }

@@ -68,7 +68,7 @@ void PrintText(const Report& report, const Terminal& terminal) {
     Print(" ({}){}{}\n", loss.worker, loss.text.empty() ? "" : ": ", Printable(loss.text));
   }
   for (const std::string& damage : report.damage) Print("damaged   {}\n", Printable(damage));
-  Print("run       {}\n", DisplayPath(report.path));
+  Print("run       {}\n", Printable(DisplayPath(report.path)));
 }
 
 class StatusCommand : public Command {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
@@ -33,7 +34,9 @@ class StepsCommand : public Command {
     app.add_option("--kind", kind_,
                    "only steps with these: raw values, summary (statistics), saved (by a SaveConfig)")
         ->check(CLI::IsMember({"any", "raw", "summary", "saved"}));
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
+    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
+        ->type_name("N")
+        ->check(IntegerFrom(0));
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 

@@ -145,7 +145,7 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
                                       : Paint(terminal, Colour::kYellow, "stopped: ") + Printable(done.text));
   }
   text += Commands(report);
-  text += Labelled("run", DisplayPath(report.path));
+  text += Labelled("run", Printable(DisplayPath(report.path)));
   return text;
 }
 

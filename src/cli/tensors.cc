@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
@@ -30,7 +31,9 @@ class TensorsCommand : public Command {
     app.add_option("REGEX", regex_, "searched in the names");
     app.add_option("--collection", collection_, "only tensors of this collection")->type_name("NAME");
     app.add_flag("--all", all_, "derived statistics (counts per unit, ...) as well");
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")->type_name("N");
+    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
+        ->type_name("N")
+        ->check(IntegerFrom(0));
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 

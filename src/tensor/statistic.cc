@@ -35,7 +35,10 @@ std::string Catalogue() {
 }
 
 Status Refused(std::string_view id, std::string_view why) {
-  return InvalidArgument(fmt::format("statistic \"{}\": {}; there are {}", id, why, Catalogue()));
+  constexpr size_t kShown = 60;  // a list of values may be as long as a file
+  const std::string_view more = id.size() > kShown ? "..." : "";
+  return InvalidArgument(
+      fmt::format("statistic \"{}{}\": {}; there are {}", id.substr(0, kShown), more, why, Catalogue()));
 }
 
 template <typename T>

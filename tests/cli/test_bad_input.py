@@ -236,3 +236,20 @@ def test_a_second_launcher_in_the_same_run_is_refused(tdbg):
 def test_a_directory_that_cannot_be_written_is_refused(tdbg):
     (tdbg.directory / "ro").mkdir(mode=0o555)
     tdbg.fails(REFUSED, "run", "--dir", "ro/run", "--", "true")
+
+
+@pytest.mark.parametrize("command, flag, number", [
+    ("show", "--attempt", "-5"), ("tensors", "--attempt", "99999999999999999999"), ("capture", "--steps", "99999999999999999999"),
+    ("capture", "--steps", "0"), ("diff", "--rtol", "nan"), ("diff", "--atol", "-1"), ("diff", "--rtol", "inf")])
+def test_a_number_out_of_range_is_refused_with_what_is_accepted(tdbg, golden, command, flag, number):
+    others = {"show": ["a"], "diff": [golden], "capture": ["--collection", "weights"]}.get(command, [])
+    message = tdbg.fails(USAGE, command, golden, *others, flag, number)
+    assert f"{flag}: found '{number}', expected" in message and "of at least" in message and len(message) < 250
+
+
+def test_an_error_is_one_line_whatever_the_names_in_it_hold(tdbg, golden):
+    for arguments in (["status", "a\nb"], ["rules", "a\nb"], ["show", golden, "a\nb"], ["tensors", golden, "--attempt", "a\nb"]):
+        done = tdbg(*arguments)
+        assert done.returncode != 0 and len(done.stderr.splitlines()) == 1, done.stderr
+    (tdbg.directory / "odd\x1b[31mname").symlink_to(golden)
+    assert "\x1b" not in tdbg.ok("status", "odd\x1b[31mname").stdout

@@ -249,10 +249,10 @@ def test_force_replaces_no_directory_but_an_export(recorded):
     (2, "--raw", ["--to", "parquet", "--raw"]),
     (2, "--follow", ["--to", "csv", "--follow"]),
     (2, "every", ["--to", "tensorboard", "--every", "0"]),
-    *((2, f"every: found {every}", ["--to", to, "--every", every, *raw])
+    *((2, f"every: found '{every}'", ["--to", to, "--every", every, *raw])
       for to, raw, every in [("csv", [], "0"), ("csv", ["--raw"], "0"), ("npz", [], "0"), ("safetensors", ["--raw"], "0"),
                              ("parquet", [], "0"), ("csv", [], "-3")]),
-    (2, "--statistics-every: found 0", ["--to", "csv", "--statistics-every", "0"]),
+    (2, "--statistics-every: found '0'", ["--to", "csv", "--statistics-every", "0"]),
     (2, "mean_abs", ["--to", "csv", "--fields", "mean_ab"]),
     (4, "tdbg tensors", ["--to", "csv", "--collection", "nothing"]),
     (4, "tdbg tensors", ["--to", "csv", "--steps", "500:"]),
