@@ -54,8 +54,8 @@ constexpr uint64_t kProbeBytes = 1u << 20;
 }  // namespace
 
 Result<Json> ProbePython(const std::string& python, const std::string& home) {
-  const std::string command =
-      "exec " + ShellWord(python) + " -c " + ShellWord(kPythonProbe) + " " + ShellWord(home) + " 2>/dev/null";
+  const std::string command = "exec " + SingleQuoted(python) + " -c " + SingleQuoted(kPythonProbe) + " " +
+                              SingleQuoted(home) + " 2>/dev/null";
   FILE* const pipe = ::popen(command.c_str(), "re");
   if (!pipe) return Unavailable("cannot start " + python);
   std::string output;

@@ -84,6 +84,18 @@ std::string DisplayPath(const std::string& path) {
   return relative.string();
 }
 
+std::string SingleQuoted(std::string_view word) {
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
 std::string ShellWord(std::string_view word) {
   const bool plain =
       !word.empty() &&
@@ -103,15 +115,7 @@ std::string ShellWord(std::string_view word) {
     }
     return escaped + "'";
   }
-  std::string quoted = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
+  return SingleQuoted(word);
 }
 
 }  // namespace tdbg::cli

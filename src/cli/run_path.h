@@ -26,8 +26,10 @@ std::vector<std::string> ListRuns(const std::string& root);
 std::string RunName(const std::string& path, const std::string& root);
 /// As short as it can be typed again: relative to the working directory where it lies below it.
 std::string DisplayPath(const std::string& path);
-/// A word of a shell, quoted where it must be.
+/// A word for people to paste into bash or zsh, quoted where it must be, of printable characters only.
 std::string ShellWord(std::string_view word);
+/// A word for sh, whatever it holds.
+std::string SingleQuoted(std::string_view word);
 
 /// Of a run that shows no tensor: is that because what held them cannot be read? \error kDataLoss  names it
 Status CheckReadable(const Trial& trial);

@@ -18,6 +18,13 @@ os.environ["TDBG_STRICT"] = "1"
 torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_process_that_compiled_nothing():
+    yield
+    if "torch._dynamo.utils" in sys.modules:
+        sys.modules["torch._dynamo.utils"].counters.clear()     # the adaptor looks there
+
+
 @pytest.fixture
 def watch():
     """watch(**RecordingRun's options) arms a session and returns (session, function that gives the run)."""
