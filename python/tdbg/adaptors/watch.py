@@ -33,7 +33,7 @@ class Watch:
         self.plan = {}
         self.guard = Guard(framework, self._adaptor_error, self.disarm)
         self.patches = Patches()
-        self.trained = True         # a training, as opposed to an evaluation, was seen in the thread that has the run
+        self.has_trained = True         # a training, as opposed to an evaluation, was seen in the thread that has the run
         self._thread = None         # that opened the run, or took it over
         self._opening = threading.RLock()
         self._ended = False         # or not ours to end
@@ -49,7 +49,7 @@ class Watch:
 
     def _moves_here(self, trains):
         with self._opening:
-            if self._thread in sys._current_frames() and (self.trained or not trains):
+            if self._thread in sys._current_frames() and (self.has_trained or not trains):
                 return False
             self._thread = threading.get_ident()
             return True

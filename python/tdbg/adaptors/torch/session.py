@@ -40,7 +40,7 @@ class Session(Watch):
     def __init__(self, open_run, options=None, explicit=False, force_lane=False):
         super().__init__("torch", open_run, options)
         self.explicit, self.force_lane = explicit, force_lane
-        self.trained = False
+        self.has_trained = False
         self.port = None               # the run, or the lane in front of it
         self.names = Names()
         self.entries = Entries(self)
@@ -228,7 +228,7 @@ class Session(Watch):
             self.port = Lane(self.run, self.plan, self._sizes, self._derived)
         due = self.port.begin_step(mode)
         if mode == TRAIN:
-            self.trained = True
+            self.has_trained = True
         if self.waiting.puts:
             self.waiting.write()
         return due
