@@ -1,8 +1,29 @@
 #include "base/background.h"
 
+#include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+
+#include <utility>
+
+#include "base/catching.h"
 
 namespace tdbg::base {
+
+Result<std::thread> StartInBackground(const char* name, std::function<void()> body) {
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  auto started = Catching([&]() -> Result<std::thread> {
+    return std::thread([name, body = std::move(body)] {
+      pthread_setname_np(pthread_self(), name);
+      StayInBackground();
+      body();
+    });
+  });
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  return started;
+}
 
 void StayInBackground() {
   const sched_param none{};

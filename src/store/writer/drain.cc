@@ -1,8 +1,6 @@
 #include "store/writer/drain.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -67,27 +65,17 @@ Result<std::unique_ptr<Drain>> Drain::Start(const WriterOptions& options, Handof
   std::unique_ptr<Drain> drain(new Drain(options, handoff));
   std::promise<Status> opened;
   auto outcome = opened.get_future();
-  // The thread inherits the mask: no signal handler of the job ever runs on it, and a SIGXFSZ stays pending
-  // there.
-  sigset_t all, previous;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &previous);
   Drain* const self = drain.get();
-  const Status started = base::Catching([&] {
-    drain->thread_ = std::thread([self, &opened] {
-      pthread_setname_np(pthread_self(), "tdbg-drain");
-      base::StayInBackground();
-      Status status = base::Catching([self] { return self->OpenFiles(); });
-      const bool ok = status.ok();
-      // Before the promise is kept: Start's caller frees what it had to give up.
-      if (!ok) self->GiveUpFiles();
-      opened.set_value(std::move(status));
-      if (ok) self->Run();
-    });
-    return OkStatus();
+  auto started = base::StartInBackground("tdbg-drain", [self, &opened] {
+    Status status = base::Catching([self] { return self->OpenFiles(); });
+    const bool ok = status.ok();
+    // Before the promise is kept: Start's caller frees what it had to give up.
+    if (!ok) self->GiveUpFiles();
+    opened.set_value(std::move(status));
+    if (ok) self->Run();
   });
-  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  TDBG_RETURN_IF_ERROR(started.Annotate("cannot start the drain thread"));
+  if (!started.ok()) return started.status().Annotate("cannot start the drain thread");
+  drain->thread_ = *std::move(started);
   const Status status = outcome.get();
   if (!status.ok()) {
     drain->thread_.join();
