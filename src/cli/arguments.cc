@@ -176,6 +176,12 @@ std::function<std::string(const std::string&)> FiniteFrom0() {
   };
 }
 
+void AddAttempt(CLI::App& app, int64_t& attempt) {
+  app.add_option("--attempt", attempt, "of this attempt; default: all, the latest wins")
+      ->type_name("N")
+      ->check(IntegerFrom(0));
+}
+
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command) {
   const std::string who = app.get_name().empty() ? "" : app.get_name() + ": ";
   const std::string help = fmt::format("`tdbg {}--help` shows what is accepted",

@@ -43,6 +43,10 @@ std::function<std::string(const std::string&)> IntegerFrom(int64_t at_least);
 /// A finite number, at least 0.
 std::function<std::string(const std::string&)> FiniteFrom0();
 
+/// --attempt N of a command that reads a run; `attempt` stays as it is (-1: all of them) where it is not
+/// given.
+void AddAttempt(CLI::App& app, int64_t& attempt);
+
 /// "tdbg run: unknown flag '--rul'; did you mean '--rule'?": one line, for people.
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command);
 

@@ -82,9 +82,7 @@ class CheckCommand : public Command {
     app.add_option("--rule-file", rule_files_, "a rule of your own and its parameters; repeatable")
         ->type_name("FILE:CLASS [KEY=VALUE ...]")
         ->allow_extra_args(false);
-    app.add_option("--attempt", attempt_, "only this attempt; default: all, the latest wins")
-        ->type_name("N")
-        ->check(IntegerFrom(0));
+    AddAttempt(app, attempt_);
     app.add_flag("--own", own_, "only the rules that the run was started with");
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer("\nexit code: 0 no issues, 1 issues found, 8 some rule could not be judged");

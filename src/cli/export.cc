@@ -159,9 +159,7 @@ class ExportCommand : public Command {
                    "parquet: a Python that has pyarrow; default: $TDBG_PYTHON, else python3")
         ->type_name("COMMAND");
     app.add_option("--worker", choice_.worker, "only this worker; default: all")->type_name("NAME");
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
-        ->type_name("N")
-        ->check(IntegerFrom(0));
+    AddAttempt(app, attempt_);
     app.add_flag("--force", force_, "replace what an earlier export wrote");
     app.add_flag("--follow", follow_, "tensorboard, smdebug: go on until the run has ended");
     app.add_flag("--quiet", quiet_, "no progress");
@@ -239,10 +237,6 @@ Status ExportCommand::CheckFlags() const {
   if (IsStream() && (raw_ || !fields_.empty())) {
     return InvalidArgument(fmt::format("{}: is for csv, parquet, npz and safetensors, and says nothing to {}",
                                        raw_ ? "--raw" : "--fields", to_));
-  }
-  if (statistics_every_ < 1) {
-    return InvalidArgument(
-        fmt::format("--statistics-every: found {}, expected an integer of at least 1", statistics_every_));
   }
   if (raw_ && !fields_.empty())
     return InvalidArgument("--raw and --fields exclude each other; leave one out");

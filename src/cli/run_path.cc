@@ -44,13 +44,6 @@ Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt)
   return trial;
 }
 
-Status CheckReadable(const Trial& trial) {
-  const auto names = trial.tensor_names();
-  const std::vector<std::string> damage = trial.damage();
-  if (!names.ok() || !names->empty() || damage.empty()) return OkStatus();
-  return DataLoss("what held the run's tensors is damaged or cannot be read: " + damage.front());
-}
-
 std::vector<std::string> ListRuns(const std::string& root) {
   if (RunKindAt(root) == RunKind::kSmdebug) return {root};
   std::vector<std::string> runs = jobs::ListRuns(root);

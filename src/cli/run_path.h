@@ -16,8 +16,8 @@ namespace tdbg::cli {
 Result<std::string> ResolveRun(const std::string& text);
 /// ResolveRun, then opened and read once.
 Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt = -1);
-/// What a trial's damage() is to who asked for an answer. \error kDataLoss  there is some: counts and names
-/// it
+/// What a trial's damage() is to who asked for an answer. \error kDataLoss  there is some: counts and
+/// names it
 Status CouldNotRead(const std::vector<std::string>& damage);
 /// The runs in `root`: ours, those in its folders too, from the oldest on, then smdebug's by name; or `root`,
 /// if it is one.
@@ -30,8 +30,5 @@ std::string DisplayPath(const std::string& path);
 std::string ShellWord(std::string_view word);
 /// A word for sh, whatever it holds.
 std::string SingleQuoted(std::string_view word);
-
-/// Of a run that shows no tensor: is that because what held them cannot be read? \error kDataLoss  names it
-Status CheckReadable(const Trial& trial);
 
 }  // namespace tdbg::cli

@@ -71,9 +71,7 @@ class ShowCommand : public Command {
     app.add_option("--field", field_, "only this statistic: mean, variance, l2, abs_max, nan_count, ...")
         ->type_name("FIELD");
     app.add_option("--worker", worker_, "of this worker; default: the lowest rank")->type_name("NAME");
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
-        ->type_name("N")
-        ->check(IntegerFrom(0));
+    AddAttempt(app, attempt_);
     app.add_flag("--raw", raw_, "the values themselves, where they were kept");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }

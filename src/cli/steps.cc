@@ -34,9 +34,7 @@ class StepsCommand : public Command {
     app.add_option("--kind", kind_,
                    "only steps with these: raw values, summary (statistics), saved (by a SaveConfig)")
         ->check(CLI::IsMember({"any", "raw", "summary", "saved"}));
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
-        ->type_name("N")
-        ->check(IntegerFrom(0));
+    AddAttempt(app, attempt_);
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 

@@ -31,9 +31,7 @@ class TensorsCommand : public Command {
     app.add_option("REGEX", regex_, "searched in the names");
     app.add_option("--collection", collection_, "only tensors of this collection")->type_name("NAME");
     app.add_flag("--all", all_, "derived statistics (counts per unit, ...) as well");
-    app.add_option("--attempt", attempt_, "of this attempt; default: all, the latest wins")
-        ->type_name("N")
-        ->check(IntegerFrom(0));
+    AddAttempt(app, attempt_);
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
@@ -78,7 +76,7 @@ class TensorsCommand : public Command {
     if (names.empty()) {
       TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> all, trial->tensor_names());
       if (all.empty()) {
-        TDBG_RETURN_IF_ERROR(CheckReadable(*trial));
+        TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
         if (!json_) Tell("tdbg: the run holds no tensors yet; tdbg status {} says why\n", ShellWord(run_));
         return kExitOk;
       }
