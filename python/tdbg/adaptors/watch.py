@@ -12,6 +12,7 @@ import threading
 
 from .guard import Guard, is_the_trainings_own, say
 from .patches import Patches
+from .waiting import Waiting
 
 ARMED, OPEN, OFF = "armed", "open", "off"
 
@@ -33,6 +34,7 @@ class Watch:
         self.plan = {}
         self.guard = Guard(framework, self._adaptor_error, self.disarm)
         self.patches = Patches()
+        self.waiting = Waiting(self.lost)
         self.has_trained = True         # a training, as opposed to an evaluation, was seen in the thread that has the run
         self._thread = None         # that opened the run, or took it over
         self._opening = threading.RLock()
@@ -107,6 +109,16 @@ class Watch:
     @staticmethod
     def when_over(session):
         """What is to be called when everything is sealed: whoever began the watch says."""
+
+    def begin_end(self):
+        """What is put from here on belongs to the end of the run; what waits for a step is.
+        :return: are the final weights to be put, too?
+        """
+        final_weights = self.plan.get("record_end", True)
+        if final_weights or self.waiting.puts:
+            self.run.begin_end()
+            self.waiting.write()
+        return final_weights
 
     def finish(self, reason, message=""):
         """Closes what is open, records the final weights, seals the run. Idempotent."""

@@ -17,7 +17,6 @@ from ..guard import say
 from ..patches import Patches
 from ..ranks import of_tensorflow
 from ..requests import obey
-from ..waiting import Waiting
 from ..watch import OFF, OPEN, Watch
 from . import backends, collect, patching
 from .loops import Loops
@@ -47,7 +46,6 @@ class Session(Watch):
         self._only = []                # the models that the script named
         self._trained = []             # (reference, strong reference or None) of models whose weights are recorded at the end
         self._mode = None              # of the open step
-        self._waiting = Waiting(self.lost)
         self._topics = {}
         self._said = set()
         self._more_until = 0
@@ -95,7 +93,6 @@ class Session(Watch):
     def _opened(self):
         self.values = Values(self.run)
         self.context_wanted = bool(self.plan.get("context", True))
-        self._record_end = self.plan.get("record_end", True)
         self.forecast = Forecast(self.plan)
         self.every_step = int(self.plan.get("summaries_every", 1)) == 1
         self.state_wanted = self.run.wants("optimizer/x", "optimizer", "", 0)
@@ -176,7 +173,7 @@ class Session(Watch):
     def close_step(self, skipped=False):
         if self._mode is None:
             return
-        self._waiting.write()
+        self.waiting.write()
         self._mode = None
         self.values.flush()
         for listener in self.on_step_end:
@@ -244,17 +241,14 @@ class Session(Watch):
         self._soon(lambda: self.values.number("scalar/" + name, number, collection))
 
     def _soon(self, put):
-        put() if self._mode is not None else self._waiting.add(put)
+        put() if self._mode is not None else self.waiting.add(put)
 
     # The end ------------------------------------------------------------------------------------------------------
 
     def _last_words(self):
         self.loops.close()
         self.close_step()
-        if self._record_end or self._waiting.puts:
-            self.run.begin_end()
-            self._waiting.write()
-        if self._record_end:
+        if self.begin_end():
             final = {}                  # a model's variables are those of the models inside it, too
             for reference, kept in self._trained:
                 model = reference()

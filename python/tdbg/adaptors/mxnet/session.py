@@ -23,7 +23,6 @@ from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
 from ..structure import MAX_DEPTH
-from ..waiting import Waiting
 from ..watch import ARMED, OFF, OPEN, Watch
 from . import arrays
 from .blocks import NOT_WANTED, BlockTensors, Names, block_kind, is_loss, tree
@@ -64,7 +63,6 @@ class Session(Watch):
         self._steps_closed = 0
         self._more_until = 0                         # somebody asked for more detail, up to this step
         self._own_ids = {}                           # of tensors that the script records
-        self.waiting = Waiting(self.lost)
         self._later = []                             # (ready, put, arguments) of the last step, which the engine copies
         self._unsealed = None                        # of that step, closed by now: was it skipped?
 
@@ -482,11 +480,7 @@ class Session(Watch):
         else:
             self.close_forward()
         self.settle()
-        record_end = self.plan.get("record_end", True)
-        if record_end or self.waiting.puts:
-            self.run.begin_end()
-            self.waiting.write()
-        if record_end:
+        if self.begin_end():
             for entry in self.trainers.with_tensors():
                 entry.capture_weights()
 

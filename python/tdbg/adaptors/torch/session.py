@@ -13,7 +13,6 @@ from ..forecast import Forecast
 from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
-from ..waiting import Waiting
 from ..watch import OFF, OPEN, Watch
 from . import losses as _losses
 from . import scaler as _scaler
@@ -63,7 +62,6 @@ class Session(Watch):
         self._more_until = 0           # somebody asked for more detail, up to this step
         self.unread = Unread(self.lost)
         self._own_ids = {}             # of tensors that the script records
-        self.waiting = Waiting(self.lost)
         self.state_wanted = False
         self._handles = []
 
@@ -354,11 +352,7 @@ class Session(Watch):
         if self.port is not self.run:
             self.port.drain(wait=True)
             self.port = Final(self.run)
-        record_end = self.plan.get("record_end", True)
-        if record_end or self.waiting.puts:
-            self.run.begin_end()
-            self.waiting.write()
-        if record_end:
+        if self.begin_end():
             for entry in self.optimizers.with_tensors():
                 entry.capture_weights()
 
