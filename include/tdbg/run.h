@@ -1,8 +1,9 @@
 // Writing a run: what an adaptor, or a hand-written C++ training loop, calls. Start here to capture.
 //
 //   auto run = tdbg::Run::Open({.directory = "runs/a"});
-//   auto w = run->Define({.name = "weight/fc", .kind = "weight", .dtype = DType::kFloat32, .shape = {128,
-//   64}}); for (...) {
+//   auto w = run->Define({.name = "weight/fc", .kind = "weight", .dtype = DType::kFloat32,
+//                         .shape = {128, 64}});
+//   for (...) {
 //     if (run->BeginStep(ModeKey::kTrain)) run->Put(w, view_of_fc);
 //     ... update ...
 //     run->EndStep();
@@ -151,9 +152,9 @@ class Run {
   /// Values recorded when the run ends (final weights): Put calls after this belong to point kEnd.
   void BeginEnd();
   /// Says goodbye: seals everything. `reason`: completed, exception, signal, stopped, closed. Of a long
-  /// `message` the first 2,000 bytes or so are kept. Waits
-  /// for the disk up to 30 s (a second where it refuses); what is not sealed by then is in the journal, what
-  /// is not synced is synced while the process lives, or written by the kernel.
+  /// `message` the first 2,000 bytes or so are kept. Waits for the disk up to 30 s (a second where it
+  /// refuses); what is not sealed by then is in the journal, what is not synced is synced while the process
+  /// lives, or written by the kernel.
   void End(std::string_view reason, std::string_view message = {});
 
   /// The next request that is due at this step, if any. To be asked for after EndStep; the loop that is asked

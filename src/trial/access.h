@@ -140,10 +140,10 @@ class TrialAccess {
   };
   /// Every worker's rows of the step, by rank, without those of Point::kEnd. Of a tensor that is kept in
   /// parts one row, in a span of its own under the lowest rank: that of the whole; without all parts it is
-  /// none, and counts as lost. The span is scratch of the
-  /// trial: valid until the next call. Unreadable (damaged) rows are left out and counted in `*lost_rows`;
-  /// rows that do not know all of `columns` (bits of SummaryBatch::unknown) are left out and appended to
-  /// `*hidden`. Costs a lookup per worker, nothing per row, where summaries are what is stored.
+  /// none, and counts as lost. The span is scratch of the trial: valid until the next call. Unreadable
+  /// (damaged) rows are left out and counted in `*lost_rows`; rows that do not know all of `columns` (bits of
+  /// SummaryBatch::unknown) are left out and appended to `*hidden`. Costs a lookup per worker, nothing per
+  /// row, where summaries are what is stored.
   std::span<const RowSpan> RowSpansOf(size_t step, uint64_t* lost_rows = nullptr,
                                       uint64_t columns = ~uint64_t{0},
                                       std::vector<HiddenRow>* hidden = nullptr) const;

@@ -18,9 +18,8 @@ namespace tdbg::store {
 
 /// See WorkerWriter for what the calls promise; this is their implementation without threads and files.
 ///
-///   ring bytes filled:   |<---------------- raw ---------------->|<-- rows, defs -->|<- commits ->|<- end
-///   ->|
-///                        0                            ring - reserve     ring - ring/64   ring - kEndReserve
+///   filled:  |<------------ raw ------------>|<-- rows, defs -->|<--- commits --->|<-- end -->|
+///            0                     ring - reserve     ring - ring/64   ring - kEndReserve
 ///
 /// Each class may fill the ring up to its own mark, so a burst of raw tensors never costs a summary, a
 /// commit finds room for itself even when statistics did not, and a training that goes on for long on a full

@@ -84,6 +84,19 @@ class WorkerWriterTest : public testing::Test {
     writer_->AppendSummaries(step, {&row, 1},
                              {reinterpret_cast<const uint8_t*>(histogram.data()), histogram.size()});
   }
+  /// Steps with values of tensor 0 until one is lost because the directory is gone. \return how many were
+  /// committed
+  int64_t CommitUntilDirectoryGone() {
+    Define(0, "w");
+    const std::string values = Values(0, 0, 50'000);
+    int64_t s = 0;
+    EXPECT_TRUE(Eventually([&] {
+      Raw(s, 0, values);
+      Commit(s++);
+      return Lost(writer_->losses(), LossCause::kDirectoryGone, LossKind::kRaw) > 0;
+    }));
+    return s;
+  }
   void Commit(int64_t step) {
     format::Commit commit;
     commit.global_step = commit.mode_step = step;

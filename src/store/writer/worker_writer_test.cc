@@ -311,18 +311,11 @@ TEST_F(WorkerWriterTest, ADirectoryThatVanishesIsCountedAndOneThatReturnsIsUsed)
   ASSERT_TRUE(base::LocalFileSystem().CreateDirectories(options_.worker_directory).ok());
   Open();
   std::filesystem::rename(options_.worker_directory, scratch_ / "moved");
-  Define(0, "w");
-  const std::string values = Values(0, 0, 50'000);
-  int64_t s = 0;
-  ASSERT_TRUE(Eventually([&] {
-    Raw(s, 0, values);
-    Commit(s++);
-    return Lost(writer_->losses(), LossCause::kDirectoryGone, LossKind::kRaw) > 0;
-  }));
+  const int64_t steps = CommitUntilDirectoryGone();
   EXPECT_FALSE(base::LocalFileSystem().Exists(options_.worker_directory));
   std::filesystem::rename(scratch_ / "moved", options_.worker_directory);
   writer_.reset();
-  EXPECT_EQ(Read().steps.size(), static_cast<size_t>(s));
+  EXPECT_EQ(Read().steps.size(), static_cast<size_t>(steps));
 }
 
 TEST_F(WorkerWriterTest, ASlowDiskIsWaitedForWhenBlocking) {

@@ -86,14 +86,7 @@ TEST_F(ReplacedDirectoryTest, WhatItsFormerOwnerCannotKeepIsCountedByItsCause) {
   StartAnother();
   std::swap(writer_, old_);
   ASSERT_EQ(writer_.get(), first);
-  Define(0, "w");
-  const std::string values = Values(0, 0, 50'000);
-  int64_t s = 0;
-  EXPECT_TRUE(Eventually([&] {
-    Raw(s, 0, values);
-    Commit(s++);
-    return Lost(writer_->losses(), LossCause::kDirectoryGone, LossKind::kRaw) > 0;
-  }));
+  CommitUntilDirectoryGone();
   ExpectTheOtherIsUnharmed();
 }
 
