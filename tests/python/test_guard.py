@@ -37,3 +37,26 @@ def test_an_adaptor_stops_also_where_its_failures_cannot_be_recorded():
     for _ in range(MAX_ERRORS + 1):
         guard.failed("a hook", ValueError("ours"))
     assert stopped == [1]
+
+
+def test_a_site_that_can_be_given_up_alone_ends_nothing_else():
+    ended, recorded = [], []
+    guard = Guard("torch", on_error=recorded.append, on_disarm=lambda: ended.append("all"))
+    for _ in range(MAX_ERRORS):
+        guard.failed("a module", ValueError("ours"), alone=lambda: ended.append("a module"))
+    for _ in range(MAX_ERRORS - 1):
+        guard.failed("a hook", ValueError("ours"))
+    assert ended == ["a module"]
+    assert recorded.count("a module: given up after 10 failures") == 1
+    guard.failed("a hook", ValueError("ours"))
+    assert ended == ["a module", "all"]
+
+
+def test_failures_at_a_thousand_sites_are_no_thousand_lines(capsys):
+    recorded = []
+    guard = Guard("torch", on_error=recorded.append)
+    for i in range(1000):
+        guard.failed(f"module {i}", ValueError("ours"), alone=lambda: None)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == MAX_ERRORS + 1 and "counted in the run" in lines[-1]
+    assert len(recorded) == 1000

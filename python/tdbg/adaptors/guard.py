@@ -1,8 +1,9 @@
 """Keeps the debugger's mistakes out of training.
 
 Every function that a framework calls (hooks, patched functions) runs its own work through a `Guard`.
-An exception there is counted, said once on stderr and never reaches the training script; after
-`MAX_ERRORS` of them the adaptor disarms itself. With TDBG_STRICT=1 (tests, people debugging the
+An exception there is counted, said once on stderr and never reaches the training script. After
+`MAX_ERRORS` of them the adaptor disarms itself; a place that can be given up alone (one module's outputs) is,
+after as many of its own, and the rest goes on. With TDBG_STRICT=1 (tests, people debugging the
 debugger) the exception is raised instead. So is one that is the training's own: its signal handlers
 (a timeout, DataLoader's word that a worker was killed) run wherever the interpreter happens to be, in our code too.
 """
@@ -11,6 +12,7 @@ import os
 import signal
 import sys
 import traceback
+from collections import Counter
 
 MAX_ERRORS = 10
 
@@ -52,32 +54,51 @@ class Guard:
         self._framework = framework
         self.strict = os.environ.get("TDBG_STRICT", "") not in ("", "0")
         self.errors = 0
-        self._said = set()
+        self._failures = Counter()      # by site
         self._on_error = on_error
         self._on_disarm = on_disarm
 
-    def failed(self, site, error):
-        """Call from an `except Exception as error` block."""
+    def failed(self, site, error, alone=None):
+        """Call from an `except Exception as error` block.
+
+        :param alone: gives this site up and leaves the others, where that can be: its failures count for it only
+        """
         if self.strict:
             raise error
         if is_the_trainings_own(error):
             # What it cut short is lost all the same, and is no failure of ours.
             self._record(f"{site}: cut short by the training's signal handler: {type(error).__name__}: {error}")
             raise error
-        self.errors += 1
+        self._failures[site] += 1
         text = f"{site}: {type(error).__name__}: {error}"
-        if site not in self._said:
-            self._said.add(site)
+        if self._failures[site] == 1:
+            self._say_first(text)
+        self._record(text)
+        if alone is not None:
+            if self._failures[site] == MAX_ERRORS:
+                self._record(f"{site}: given up after {MAX_ERRORS} failures")
+                self._stop(alone)
+            return
+        self.errors += 1
+        if self.errors == MAX_ERRORS and self._on_disarm:
+            say(f"{MAX_ERRORS} failures of the {self._framework} adaptor: it stops capturing; training goes on")
+            self._stop(self._on_disarm)
+
+    def _say_first(self, text):
+        said = len(self._failures)
+        if said <= MAX_ERRORS:
             say(f"could not capture ({text}); training goes on")
             if os.environ.get("TDBG_TRACEBACK"):
                 traceback.print_exc()
-        self._record(text)
-        if self.errors == MAX_ERRORS and self._on_disarm:
-            say(f"{MAX_ERRORS} failures of the {self._framework} adaptor: it stops capturing; training goes on")
-            try:
-                self._on_disarm()
-            except Exception as again:
-                say(f"while it stopped: {again}")
+        if said == MAX_ERRORS:
+            say("where else that happens is counted in the run, and not said here")
+
+    @staticmethod
+    def _stop(stop):
+        try:
+            stop()
+        except Exception as again:
+            say(f"while it stopped: {again}")
 
     def _record(self, text):
         try:

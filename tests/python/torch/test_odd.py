@@ -123,6 +123,45 @@ def test_our_failure_is_counted_said_once_and_does_not_reach_training(watch, cap
     assert not hasattr(torch.autograd.backward, "_tdbg")
 
 
+class Lazy(dict):
+    """What a model may return: its values are made when they are asked for, and cannot be made."""
+
+    def values(self):
+        raise KeyError("not loaded")
+
+
+class Returns(nn.Module):
+    def __init__(self, make):
+        super().__init__()
+        self.make = make
+
+    def forward(self, x):
+        return self.make(output=x)
+
+
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.odd, self.fc = Returns(Lazy), nn.Linear(4, 3)
+
+    def forward(self, x):
+        self.odd(x)
+        return self.fc(x)
+
+
+def test_a_module_whose_outputs_cannot_be_captured_costs_only_itself(watch, capsys):
+    session = watch(strict=False, kinds=("output",))
+    model = Odd()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(13):
+        one_step(model, optimizer, torch.ones(2, 4))
+    run = session.made[0]
+    assert capsys.readouterr().err.count("tdbg: ") == 1 and session.listening
+    assert [cause for cause, _, _ in run.lost] == ["adaptor_error"] * 11
+    assert run.lost[-1][2] == "output of odd: given up after 10 failures"
+    assert all(step["fc_output_0"].shape == (2, 3) for step in run.steps)
+
+
 class Late(Exception):
     pass
 

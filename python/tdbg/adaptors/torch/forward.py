@@ -115,13 +115,15 @@ class ForwardSteps:
                 self._handles.append(parameter.register_hook(self._gradient_hook(named)))
 
     def _gradient_hook(self, named):
+        wanted = [True]
+
         def back(grad):
             session = self.session
-            if session.listening and session.clock.due:
+            if wanted and session.listening and session.clock.due:
                 try:
                     self._gradient(named, grad.detach())
                 except Exception as error:
-                    session.guard.failed("gradient/" + named.name, error)
+                    session.guard.failed("gradient/" + named.name, error, alone=wanted.clear)
 
         back.__torch_unserializable__ = True
         return back

@@ -97,6 +97,9 @@ class _ModuleHook(Inert):
         self.first = None                           # the slot of the first output
         self.key = self.keys["output"]
 
+    def give_up(self):
+        self.wants_input = self.wants_output = False
+
     def __call__(self, module, args, kwargs, output=_ABSENT):
         if not self.armed:
             return
@@ -299,7 +302,7 @@ class ModuleTensors:
             if hook.wants_output:
                 self._put(hook, "output", output)
         except Exception as error:
-            self.session.guard.failed(f"output of {hook.name}", error)
+            self.session.guard.failed(f"output of {hook.name}", error, alone=hook.give_up)
 
     def forward_ended(self):
         """Records what compiled modules left in the list."""
