@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${TDBG_PYTHON:-python3}
+tests_want=(pytest pytest-timeout pytest-xdist safetensors)
 
 for name in "$@"; do
   wanted=tools/frameworks/$name.txt
@@ -17,11 +18,11 @@ for name in "$@"; do
     exit 2
   fi
   venv=.venv-$name
-  # The stamp is a copy of the list: a changed list installs, an unchanged one does not even ask pip.
-  cmp -s "$wanted" "$venv/.complete" && continue
+  # The stamp holds what was asked for: a changed list installs, an unchanged one does not even ask pip.
+  stamp=$(cat "$wanted"; printf '%s\n' "${tests_want[*]}")
+  [[ -f $venv/.complete && $(<"$venv/.complete") == "$stamp" ]] && continue
   printf 'setup: creating %s (%s)\n' "$venv" "$(grep -v '^#' "$wanted" | xargs)"
   "$python" -m venv "$venv"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$wanted" \
-    pytest pytest-timeout safetensors
-  cp "$wanted" "$venv/.complete"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$wanted" "${tests_want[@]}"
+  printf '%s\n' "$stamp" >"$venv/.complete"
 done
