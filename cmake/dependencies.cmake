@@ -11,6 +11,14 @@ find_path(TDBG_PCRE2_INCLUDE pcre2.h REQUIRED)
 find_path(TDBG_XXHASH_INCLUDE xxhash.h REQUIRED)
 find_path(TDBG_PROTOZERO_INCLUDE protozero/pbf_reader.hpp REQUIRED)  # header-only
 
+# Of fmt 9, Debian 12's, what the headers declare is compiled once (src/base/fmt.cc).
+add_library(tdbg_fmt INTERFACE)
+if(fmt_VERSION VERSION_GREATER_EQUAL 9 AND fmt_VERSION VERSION_LESS 10)
+  target_include_directories(tdbg_fmt SYSTEM INTERFACE $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
+else()
+  target_link_libraries(tdbg_fmt INTERFACE fmt::fmt-header-only)
+endif()
+
 add_library(tdbg_pcre2 INTERFACE)
 target_include_directories(tdbg_pcre2 SYSTEM INTERFACE ${TDBG_PCRE2_INCLUDE})
 target_compile_definitions(tdbg_pcre2 INTERFACE PCRE2_CODE_UNIT_WIDTH=8 PCRE2_STATIC)
