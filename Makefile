@@ -53,6 +53,9 @@ $(VENV)/.tdbg-installed: build/wheel.stamp
 demo: install
 	examples/demo.sh
 
+# Most of a test is a training process that starts. A file stays in one place: its fixtures are a training, too.
+PYTEST := -m pytest -q -n 2 --dist loadfile -p no:cacheprovider
+
 # What a user would have: the wheel, and the program in it.
 test: export TDBG_HOME = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
 test: export TDBG_BIN = $(TDBG_HOME)/tdbg/bin/tdbg
@@ -61,8 +64,7 @@ test: export TDBG_CLI = $(TDBG_HOME)/tdbg/bin/tdbg
 test: build install
 	@rm -f build/ctest.xml build/pytest.xml
 	-ctest --test-dir build --output-on-failure -j2 --output-junit $(CURDIR)/build/ctest.xml
-	@# Most of a test is a training process that starts. A file stays in one place: its fixtures are a training, too.
-	-$(PYTHON) -m pytest tests tools -q -n 2 --dist loadfile -p no:cacheprovider --junitxml=build/pytest.xml
+	-$(PYTHON) $(PYTEST) tests tools --junitxml=build/pytest.xml
 	@$(PYTHON) tools/summarize_tests.py build/ctest.xml build/pytest.xml
 
 # One after the other, each in its .venv-NAME with the wheel installed; all run, whatever one says.
@@ -78,7 +80,7 @@ test-framework-%: wheel
 	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/tdbg-*.whl
 	-@home=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
 	  TDBG_HOME=$$home TDBG_BIN=$$home/tdbg/bin/tdbg TDBG_CLI=$$home/tdbg/bin/tdbg PATH=$(abspath .venv-$*/bin):$$PATH \
-	  .venv-$*/bin/python -m pytest tests/frameworks/$* -q -n 2 --dist loadfile -p no:cacheprovider --junitxml=build/pytest-$*.xml
+	  .venv-$*/bin/python $(PYTEST) tests/frameworks/$* --junitxml=build/pytest-$*.xml
 
 bench: install
 	@test -x bench/run.sh || { echo 'bench/run.sh is missing' >&2; exit 1; }
