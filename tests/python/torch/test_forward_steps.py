@@ -6,6 +6,7 @@ from torch import nn
 
 from tdbg.adaptors.attached import AttachedLoop
 from tdbg.adaptors.steps import EVAL, PREDICT, TRAIN
+from tdbg.adaptors.torch.forward import ForwardSteps
 
 FORWARD = {"step_by": "forward"}
 
@@ -82,3 +83,26 @@ def test_where_steps_are_optimizer_steps_inference_without_a_loss_is_prediction(
         model(torch.ones(5, 4))
     session.finish("completed")
     assert [s.mode for s in session.made[0].steps] == [TRAIN, PREDICT, EVAL, PREDICT, EVAL]
+
+
+def test_a_gradient_that_cannot_be_captured_costs_only_itself(watch, monkeypatch):
+    capture = ForwardSteps._gradient
+
+    def broken(self, named, grad):
+        if named.name == "Sequential_0.weight":
+            raise RuntimeError("broken")
+        capture(self, named, grad)
+
+    monkeypatch.setattr(ForwardSteps, "_gradient", broken)
+    session = watch(strict=False, plan=FORWARD)
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(13):
+        backward(model)
+        optimizer.step()
+    run = session.made[0]
+    assert session.listening
+    assert [cause for cause, _, _ in run.lost] == ["adaptor_error"] * 11
+    assert run.lost[-1][2] == "gradient/Sequential_0.weight: given up after 10 failures"
+    session.finish("completed")
+    assert all("gradient/Sequential_2.weight" in {name for name, _, _ in step.values} for step in run.steps)
