@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -84,17 +85,34 @@ class FileSystem {
 /// The machine's. Lives for ever.
 FileSystem& LocalFileSystem();
 
-/// Read-only mapping of an immutable file (a sealed segment): zero-copy reads. Not for files that shrink.
+/// Read-only mapping of an immutable file (a sealed segment): zero-copy reads. A file that shrinks all the
+/// same is a SIGBUS at the next look behind its end; see SurviveTornMappings.
 class ReadOnlyMapping {
  public:
   static Result<std::shared_ptr<const ReadOnlyMapping>> Open(const std::string& path);
   ~ReadOnlyMapping();
+  ReadOnlyMapping(const ReadOnlyMapping&) = delete;
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
  private:
+  friend struct Mappings;
+  ReadOnlyMapping() = default;
+
+  std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  ReadOnlyMapping* previous_ = nullptr;  // among all that live
+  ReadOnlyMapping* next_ = nullptr;
 };
+
+/// From now on a page of a ReadOnlyMapping that is not to be had any more (its file was cut short, its disk
+/// fails, its server dropped it) reads as zeros, and TornMapping says so, instead of SIGBUS killing the
+/// process. It takes the process's SIGBUS: for programs of ours, not for somebody's Python. Other faults stay
+/// what they were. Before there are threads; a second call does nothing.
+void SurviveTornMappings();
+/// Once that has happened: what, and to which file. What was read since the last look is then not to be
+/// believed. Any thread; one load.
+std::optional<std::string> TornMapping();
 
 std::string JoinPath(std::string_view a, std::string_view b);
 std::string BaseName(std::string_view path);

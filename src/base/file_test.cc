@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -206,6 +207,52 @@ TEST_F(FileTest, MappedBytesStartAsZerosAndReachTheFile) {
   struct stat info;
   ASSERT_EQ(::stat((scratch_ / "journal").c_str(), &info), 0);
   EXPECT_GE(info.st_blocks * 512, 100'000) << "holes: a write into one can be SIGBUS";
+}
+
+// Two pages, the second of which is gone when it is looked at.
+void ReadATornMapping(const std::string& path) {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  Spill(path, std::string(2 * page, 'x'));
+  const auto mapping = ReadOnlyMapping::Open(path);
+  if (!mapping.ok()) ::_exit(1);
+  const auto bytes = (*mapping)->bytes();
+  if (::truncate(path.c_str(), static_cast<off_t>(page)) != 0) ::_exit(2);
+  const volatile std::byte* const last = &bytes.back();
+  if (*last != std::byte{0}) ::_exit(3);
+  if (bytes[page - 1] != std::byte{'x'}) ::_exit(4);
+}
+
+TEST_F(FileTest, AMappingWhoseFileIsCutShortReadsAsZerosAndSaysSo) {
+  const std::string path = scratch_ / "segment";
+  EXPECT_EXIT(
+      {
+        SurviveTornMappings();
+        Spill(path + "0", "whole");
+        const auto whole = ReadOnlyMapping::Open(path + "0");
+        if (TornMapping()) ::_exit(5);
+        ReadATornMapping(path);
+        ReadATornMapping(path + "2");
+        std::fputs(TornMapping().value_or("nothing").c_str(), stderr);
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "cut short, or out of reach, while it was read: .*/segment$");
+}
+
+TEST_F(FileTest, ABusErrorThatIsNobodysMappingStillKills) {
+  const auto died = [](int status) { return WIFSIGNALED(status) || WEXITSTATUS(status) != 0; };  // ASan exits
+  EXPECT_EXIT(
+      {
+        SurviveTornMappings();
+        SurviveTornMappings();
+        const std::string path = scratch_ / "other";
+        Spill(path, "x");
+        const int fd = ::open(path.c_str(), O_RDONLY);
+        const auto* const other =
+            static_cast<const volatile char*>(::mmap(nullptr, 1, PROT_READ, MAP_SHARED, fd, 0));
+        if (::truncate(path.c_str(), 0) == 0) (void)*other;
+        ::_exit(0);
+      },
+      died, "");
 }
 
 TEST_F(FileTest, MappingNeverTouchesAFileThatIsAlreadyThere) {

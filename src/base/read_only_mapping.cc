@@ -1,12 +1,83 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
 
 #include "base/file.h"
 #include "base/posix.h"
 
 namespace tdbg::base {
+
+/// All that live, for the handler of SIGBUS, which can take no mutex. It may spin: who faulted was reading a
+/// mapping, which nobody does while they hold this.
+struct Mappings {
+  std::atomic_flag busy;
+  ReadOnlyMapping* first = nullptr;
+  struct sigaction before = {};
+  size_t page = 0;
+  char torn[PATH_MAX] = {};  // written once, before has_torn
+  std::atomic<bool> has_torn = false;
+
+  void Lock() {
+    while (busy.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  void Unlock() { busy.clear(std::memory_order_release); }
+
+  void Add(ReadOnlyMapping* mapping) {
+    Lock();
+    mapping->next_ = first;
+    if (first != nullptr) first->previous_ = mapping;
+    first = mapping;
+    Unlock();
+  }
+
+  void Remove(ReadOnlyMapping* mapping) {
+    Lock();
+    (mapping->previous_ != nullptr ? mapping->previous_->next_ : first) = mapping->next_;
+    if (mapping->next_ != nullptr) mapping->next_->previous_ = mapping->previous_;
+    Unlock();
+  }
+
+  /// False if the address is none of ours. Only what a signal handler may do.
+  bool Replace(void* address) {
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    Lock();
+    const ReadOnlyMapping* mapping = first;
+    while (mapping != nullptr && at - reinterpret_cast<uintptr_t>(mapping->data_) >= mapping->size_)
+      mapping = mapping->next_;
+    if (mapping != nullptr && !has_torn.load(std::memory_order_relaxed)) {
+      std::strncpy(torn, mapping->path_.c_str(), sizeof(torn) - 1);
+      has_torn.store(true, std::memory_order_release);
+    }
+    Unlock();
+    return mapping != nullptr && ::mmap(reinterpret_cast<void*>(at & ~(page - 1)), page, PROT_READ,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+  }
+};
+
+namespace {
+
+// Never destroyed: mappings that outlive main take themselves out of it.
+Mappings& All() {
+  static Mappings* const all = new Mappings();
+  return *all;
+}
+
+void OnBusError(int number, siginfo_t* info, void*) {
+  const int saved_errno = errno;
+  // What is not ours faults again, and then on whoever was asked before us.
+  if (!All().Replace(info->si_addr)) ::sigaction(number, &All().before, nullptr);
+  errno = saved_errno;
+}
+
+}  // namespace
 
 Result<std::shared_ptr<const ReadOnlyMapping>> ReadOnlyMapping::Open(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -14,18 +85,36 @@ Result<std::shared_ptr<const ReadOnlyMapping>> ReadOnlyMapping::Open(const std::
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return PathError(errno, "cannot stat", path);
   if (!S_ISREG(info.st_mode)) return InvalidArgument("not a regular file: " + path);
-  const auto mapping = std::make_shared<ReadOnlyMapping>();
+  const std::shared_ptr<ReadOnlyMapping> mapping(new ReadOnlyMapping());
   if (info.st_size == 0) return std::shared_ptr<const ReadOnlyMapping>(mapping);  // mmap refuses length 0
   const size_t size = static_cast<size_t>(info.st_size);
   void* const data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return PathError(errno, "cannot map", path);
+  mapping->path_ = path;
   mapping->data_ = static_cast<const std::byte*>(data);
   mapping->size_ = size;
+  All().Add(mapping.get());
   return std::shared_ptr<const ReadOnlyMapping>(mapping);
 }
 
 ReadOnlyMapping::~ReadOnlyMapping() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  All().Remove(this);
+  ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void SurviveTornMappings() {
+  if (All().page != 0) return;
+  All().page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  struct sigaction action = {};
+  action.sa_sigaction = OnBusError;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, &All().before);
+}
+
+std::optional<std::string> TornMapping() {
+  if (!All().has_torn.load(std::memory_order_acquire)) return std::nullopt;
+  return std::string("cut short, or out of reach, while it was read: ") + All().torn;
 }
 
 }  // namespace tdbg::base

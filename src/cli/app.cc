@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -100,15 +101,19 @@ int Answer(const std::vector<std::string>& words, const std::vector<std::unique_
 
 int Main(int argc, char** argv) {
   OccupyStandardStreams();
+  base::SurviveTornMappings();
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto commands = AllCommands();
   const int exit_code = Answer(words, commands);
-  const Status written = FlushOut();
-  if (written.ok()) return exit_code;
-  Complain(written.message(), kExitRefused);
+  int trouble = kExitOk;
+  if (const Status written = FlushOut(); !written.ok()) trouble = Complain(written.message(), kExitRefused);
+  if (const auto torn = base::TornMapping()) {
+    trouble = Complain(*torn + "; the answer may be wrong: ask again", kExitDamaged);
+  }
+  if (trouble == kExitOk) return exit_code;
   // What became of a command that we started is worth more than whether somebody read our summary of it.
   const Command* const command = words.empty() ? nullptr : FindCommand(commands, words[0]);
-  return command != nullptr && command->TakesCommand() ? exit_code : kExitRefused;
+  return command != nullptr && command->TakesCommand() ? exit_code : trouble;
 }
 
 }  // namespace tdbg::cli

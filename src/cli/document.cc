@@ -122,6 +122,9 @@ Result<Document> ParseYaml(const std::string& text, const std::string& name) {
   Document document;
   document.name = name;
   try {
+    // yaml-cpp sees that a quotation mark is never closed only where the text ends at once: the line break
+    // that every file ends with makes it believe the value, which is then the rest of the file.
+    YAML::LoadAll(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
     if (documents.size() > 1) {
       return InvalidArgument(name + ": holds more than one YAML document; keep the first or merge them");
@@ -129,10 +132,13 @@ Result<Document> ParseYaml(const std::string& text, const std::string& name) {
     if (documents.empty()) return document;
     TDBG_RETURN_IF_ERROR(Converter(&document).Convert(documents[0], "", 0, &document.value));
   } catch (const YAML::Exception& error) {
+    const std::string what = error.msg == YAML::ErrorMsg::EOF_IN_SCALAR
+                                 ? "a quotation mark is opened and never closed"
+                                 : error.msg;
     const bool placed = error.mark.line >= 0;
     return InvalidArgument(placed ? fmt::format("{}:{}:{}: not valid YAML: {}", name, error.mark.line + 1,
-                                                error.mark.column + 1, error.msg)
-                                  : fmt::format("{}: not valid YAML: {}", name, error.msg));
+                                                error.mark.column + 1, what)
+                                  : fmt::format("{}: not valid YAML: {}", name, what));
   }
   return document;
 }

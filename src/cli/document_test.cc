@@ -50,6 +50,18 @@ TEST(Yaml, MistakesNameFileLineAndColumn) {
       << twice.status().message();
 }
 
+TEST(Yaml, AQuotationMarkThatIsNeverClosedIsAMistake) {
+  for (const char* text :
+       {"dir: \"runs/a\n", "dir: 'runs/a\njournal: 1\n\n", "dir: \"runs/a", "- \"a\n  \n"}) {
+    const auto open = ParseYaml(text, "debug.yaml");
+    ASSERT_FALSE(open.ok()) << text << " is " << open->value;
+    EXPECT_NE(open.status().message().find("never closed"), std::string::npos) << open.status().message();
+  }
+  const auto closed = ParseYaml("a: \"runs\n  b\"\nkept: |+\n  x\n\n", "debug.yaml");
+  ASSERT_TRUE(closed.ok()) << closed.status().message();
+  EXPECT_EQ(closed->value, (nlohmann::json{{"a", "runs b"}, {"kept", "x\n\n"}}));
+}
+
 TEST(Yaml, AFewLinesCannotBecomeAGigabyte) {
   std::string text = "a: &a [x, x, x, x, x, x, x, x, x, x]\n";
   for (char c = 'b'; c <= 'i'; ++c) {

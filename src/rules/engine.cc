@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "rules/details.h"
 #include "rules/selector.h"
@@ -193,6 +194,8 @@ struct Engine::Impl {
     } catch (...) {
       judged = Internal("exception of an unknown type");
     }
+    // It may have looked at zeros that nobody recorded.
+    if (const auto torn = base::TornMapping()) judged = DataLoss(*torn);
     if (judged.ok() && *judged == Judged::kPending) {
       ++rules[i].owed;
       return false;

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <stdexcept>
 
+#include "base/file.h"
 #include "base/testing.h"
 #include "rules/details.h"
 #include "rules/testing.h"
@@ -152,6 +155,29 @@ TEST(EngineTest, NoStepsAtAllIsAnErrorOrAStop) {
   TDBG_ASSERT_OK(stopped->Finish(run, JobEnd::kStopped, 1));
   EXPECT_EQ(stopped->statuses()[0].state, RuleState::kStopped);
   EXPECT_THAT(stopped->statuses()[0].details, HasSubstr("statistics of at least one finite tensor"));
+}
+
+TEST(EngineTest, NoVerdictComesOfAFileThatIsCutShortWhileItIsRead) {
+  const base::ScratchDirectory scratch;
+  const std::string path = scratch / "segment";
+  EXPECT_EXIT(
+      {
+        base::SurviveTornMappings();
+        base::Spill(path, std::string(100, 'x'));
+        const auto mapping = base::ReadOnlyMapping::Open(path);
+        MemorySource run;
+        const TensorIndex a = run.Tensor("gradient/a", "gradients");
+        const auto engine = MakeEngine({Config("VanishingGradient")});
+        run.Step({{a, 1}});
+        if (!engine->Advance(run, 1)->empty() || ::truncate(path.c_str(), 0) != 0) ::_exit(1);
+        // The zeros that a rule sees then look like a gradient that vanished.
+        run.Step({{a, static_cast<double>(static_cast<char>((*mapping)->bytes()[0]))}});
+        TDBG_EXPECT_OK(engine->Advance(run, 2));
+        std::fprintf(stderr, "%s: %s", std::string(RuleStateName(engine->statuses()[0].state)).c_str(),
+                     engine->statuses()[0].details.c_str());
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "^Error: .*cut short.*/segment");
 }
 
 class BrokenRule : public Rule {
