@@ -13,6 +13,8 @@ import xgboost as xgb
 import tdbg
 from tdbg._capture import Run
 from tdbg.adaptors import xgboost as adaptor
+from tdbg.adaptors.xgboost import scores as scores_module
+from tdbg.adaptors.xgboost import training as adaptor_training
 
 ROUNDS = 6
 EVERYTHING = ("metrics", "losses", "feature_importance", "average_shap", "full_shap", "trees", "predictions", "labels",
@@ -282,7 +284,9 @@ def test_several_classes_by_an_estimator(record):
     assert sorted(set(trial.tensor("trees/Tree").value(1).tolist())) == [3, 4, 5]
 
 
-def test_importances_after_many_rounds_are_those_of_all_trees(record):
+@pytest.mark.parametrize("few_splits", [10, 10_000], ids=["of the new trees", "of all trees"])
+def test_importances_after_many_rounds_are_those_of_all_trees(record, monkeypatch, few_splits):
+    monkeypatch.setattr(adaptor_training, "FEW_SPLITS", few_splits)
     made = []
     trial = record(lambda: made.append(train(60)), plan("feature_importance", interval=7))
     booster = made[0][0]
@@ -292,6 +296,44 @@ def test_importances_after_many_rounds_are_those_of_all_trees(record):
             for feature, score in scores.items():
                 assert trial.tensor(f"feature_importance/{kind}/{feature}").value(step)[0] == pytest.approx(
                     score / sum(scores.values()), rel=1e-6)
+
+
+class _Library:
+    """XGBoost's C library, but for one function."""
+
+    def __init__(self, function):
+        self.asked = 0
+
+        def counted(*arguments):
+            self.asked += 1
+            return function(*arguments)
+
+        self.XGBoosterFeatureScore = counted
+
+
+def test_scores_are_those_of_get_score(monkeypatch):
+    model = train()[0]
+    real = xgb.core._LIB.XGBoosterFeatureScore
+    expected = {kind: model.get_score(importance_type=kind) for kind in ("weight", "total_gain", "cover")}
+
+    def ask(function):
+        library = _Library(function)
+        monkeypatch.setattr(scores_module.core, "_LIB", library)
+        found = scores_module.Scores()
+        monkeypatch.undo()                  # get_score itself goes through it, too
+        for _ in range(3):
+            assert {kind: found.of(model, kind) for kind in expected} == expected
+        return library.asked
+
+    assert ask(real) == 9, "asked first and then believed"
+    assert ask(lambda *arguments: -1) == 1, "an error is not asked again"
+
+    def wrong(*arguments):
+        status = real(*arguments)
+        arguments[-1]._obj[0] = 123.0
+        return status
+
+    assert ask(wrong) == 1, "nor is whoever says something else"
 
 
 @pytest.mark.parametrize("params", [{}, {"objective": "multi:softprob", "num_class": 3}, {"booster": "dart"}], ids=str)
