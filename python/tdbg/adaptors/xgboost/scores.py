@@ -1,5 +1,5 @@
-"""Scores of features through XGBoost's C interface: 20 us a kind, of which `Booster.get_score` makes 80 to 150 (it makes
-a class for each call). The interface is a published ABI; where it is not found, or says anything else than `get_score`
+"""Scores of features through XGBoost's C interface: 20 us a kind, where `Booster.get_score` takes 80 to 150 (it defines
+a class in each call). The interface is a published ABI; where it is not found, or says anything else than `get_score`
 when it is first asked, `get_score` is asked from then on.
 """
 
