@@ -101,12 +101,10 @@ class ReadOnlyMapping {
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  ReadOnlyMapping* previous_ = nullptr;  // among all that live
-  ReadOnlyMapping* next_ = nullptr;
 };
 
-/// From now on a page of a ReadOnlyMapping that is not to be had any more (its file was cut short, its disk
-/// fails, its server dropped it) reads as zeros, and TornMapping says so, instead of SIGBUS killing the
+/// A page of a ReadOnlyMapping opened from now on that is not to be had any more (its file was cut short, its
+/// disk fails, its server dropped it) reads as zeros, and TornMapping says so, instead of SIGBUS killing the
 /// process. It takes the process's SIGBUS: for programs of ours, not for somebody's Python. Other faults stay
 /// what they were. Before there are threads; a second call does nothing.
 void SurviveTornMappings();

@@ -6,59 +6,59 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <mutex>
+#include <vector>
 
 #include "base/file.h"
 #include "base/posix.h"
 
 namespace tdbg::base {
 
-/// All that live, for the handler of SIGBUS, which can take no mutex. It may spin: who faulted was reading a
-/// mapping, which nobody does while they hold this.
+/// Those that live, once SurviveTornMappings was called, for the handler of SIGBUS, which can take no mutex.
+/// It may spin: who faulted was reading a mapping, which nobody does while they hold this.
 struct Mappings {
   std::atomic_flag busy;
-  ReadOnlyMapping* first = nullptr;
+  std::vector<const ReadOnlyMapping*> living;
   struct sigaction before = {};
-  size_t page = 0;
+  size_t page = 0;           // 0: nobody called it
   char torn[PATH_MAX] = {};  // written once, before has_torn
   std::atomic<bool> has_torn = false;
 
-  void Lock() {
+  void lock() {
     while (busy.test_and_set(std::memory_order_acquire)) {
     }
   }
-  void Unlock() { busy.clear(std::memory_order_release); }
+  void unlock() { busy.clear(std::memory_order_release); }
 
-  void Add(ReadOnlyMapping* mapping) {
-    Lock();
-    mapping->next_ = first;
-    if (first != nullptr) first->previous_ = mapping;
-    first = mapping;
-    Unlock();
+  void Add(const ReadOnlyMapping* mapping) {
+    if (page == 0) return;
+    const std::lock_guard guard(*this);
+    living.push_back(mapping);
   }
 
-  void Remove(ReadOnlyMapping* mapping) {
-    Lock();
-    (mapping->previous_ != nullptr ? mapping->previous_->next_ : first) = mapping->next_;
-    if (mapping->next_ != nullptr) mapping->next_->previous_ = mapping->previous_;
-    Unlock();
+  void Remove(const ReadOnlyMapping* mapping) {
+    if (page == 0) return;
+    const std::lock_guard guard(*this);
+    std::erase(living, mapping);
   }
 
   /// False if the address is none of ours. Only what a signal handler may do.
   bool Replace(void* address) {
     const auto at = reinterpret_cast<uintptr_t>(address);
-    Lock();
-    const ReadOnlyMapping* mapping = first;
-    while (mapping != nullptr && at - reinterpret_cast<uintptr_t>(mapping->data_) >= mapping->size_)
-      mapping = mapping->next_;
-    if (mapping != nullptr && !has_torn.load(std::memory_order_relaxed)) {
-      std::strncpy(torn, mapping->path_.c_str(), sizeof(torn) - 1);
+    const std::lock_guard guard(*this);
+    const auto hit = std::find_if(living.begin(), living.end(), [at](const ReadOnlyMapping* mapping) {
+      return at - reinterpret_cast<uintptr_t>(mapping->data_) < mapping->size_;
+    });
+    if (hit == living.end()) return false;
+    if (!has_torn.load(std::memory_order_relaxed)) {
+      std::strncpy(torn, (*hit)->path_.c_str(), sizeof(torn) - 1);
       has_torn.store(true, std::memory_order_release);
     }
-    Unlock();
-    return mapping != nullptr && ::mmap(reinterpret_cast<void*>(at & ~(page - 1)), page, PROT_READ,
-                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    return ::mmap(reinterpret_cast<void*>(at & ~(page - 1)), page, PROT_READ,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
   }
 };
 

@@ -165,30 +165,22 @@ class Training:
 
     def _put(self, name, kind, value, collections=()):
         array = np.ascontiguousarray(value)
-        if array.dtype.kind == "U":
-            self._put_texts(name, kind, array, collections)
+        shape, text = list(array.shape), array.dtype.kind == "U"
+        if text:
+            width = max(1, array.dtype.itemsize // 4)
+            array, shape = array.astype(f"<U{width}").view(np.uint32), [*shape, width]
+        ident = self._ids.get(name)
+        if ident is None:
+            # A column of texts is as wide as its longest one, and the length of most is the number of rows or nodes.
+            ident = self._ids[name] = self.run.define(name, name, kind, "", "text" if text else array.dtype.name, shape,
+                                                      text or len(array) != 1, -1, [], list(collections))
+        if ident == NOT_WANTED or not array.size:
             return
-        ident = self._ids.get(name)
-        if ident is None:
-            # The length of most is the number of rows or nodes.
-            ident = self._define(name, kind, array.dtype.name, list(array.shape), len(array) != 1, collections)
-        if ident != NOT_WANTED and array.size:
-            self.run.put_array(ident, array)
-
-    def _put_texts(self, name, kind, array, collections):
-        width = max(1, array.dtype.itemsize // 4)
-        array, shape = array.astype(f"<U{width}").view(np.uint32), [*array.shape, width]
-        ident = self._ids.get(name)
-        if ident is None:
-            # A column of texts is as wide as its longest one.
-            ident = self._define(name, kind, "text", shape, True, collections)
-        if ident != NOT_WANTED and array.size:
+        if text:
             strides = [shape[-1], 1] if len(shape) == 2 else [1]
             self.run.put_ptr(ident, array.ctypes.data, "text", shape, strides)
-
-    def _define(self, name, kind, dtype, shape, varies, collections):
-        ident = self._ids[name] = self.run.define(name, name, kind, "", dtype, shape, varies, -1, [], list(collections))
-        return ident
+        else:
+            self.run.put_array(ident, array)
 
     def _scalar(self, name, value):
         ident = self._series.get(name)
