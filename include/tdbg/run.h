@@ -127,7 +127,11 @@ class Run {
   void Put(Id id, const TensorView& view, Place place = {});
   /// The batched form: tensors of defined dtype and shape, C order, in host memory.
   /// \pre ids.size() == data.size(); data[i] null means "absent this step" and is skipped.
-  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {});
+  /// \param unchanged  empty, or one for each id; not 0: its values are those of the last PutMany that was given
+  ///   `unchanged`. Its statistics are then said again and its memory is read only where raw bytes or derived
+  ///   statistics are due. What such a call looks at is remembered (200 bytes a tensor, and its histogram).
+  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {},
+               std::span<const uint8_t> unchanged = {});
   /// Statistics computed elsewhere (a device). Histogram may be empty.
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
                   Place place = {});
@@ -164,9 +168,9 @@ class Run {
   /// "device_late".
   void CountLoss(std::string_view cause, uint64_t tensors, std::string_view detail);
   std::vector<LossInfo> losses() const;
-  /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed}.
+  /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed, summaries that were repeated}.
   struct Counters {
-    uint64_t steps = 0, summaries = 0, scalars = 0, raws = 0, bytes_sealed = 0;
+    uint64_t steps = 0, summaries = 0, scalars = 0, raws = 0, bytes_sealed = 0, repeats = 0;
   };
   Counters counters() const;
   /// After fork() in the child, or when an adaptor gives up: every call becomes a no-op; files are left

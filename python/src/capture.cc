@@ -149,13 +149,19 @@ uint32_t Define(Run& run, std::string name, std::string short_name, std::string 
   return run.Define(spec);
 }
 
-void PutMany(Run& run, nb::handle ids_object, nb::handle ptrs_object, int sub, int point) {
+void PutMany(Run& run, nb::handle ids_object, nb::handle ptrs_object, int sub, int point,
+             nb::handle unchanged_object) {
   static_assert(sizeof(uintptr_t) == sizeof(const void*));
   const std::vector<uint32_t> ids = Integers<uint32_t>(ids_object);
   const std::vector<uint64_t> ptrs = Integers<uint64_t>(ptrs_object);
+  std::vector<uint8_t> unchanged;
+  if (!unchanged_object.is_none()) unchanged = Integers<uint8_t>(unchanged_object);
   if (ids.size() != ptrs.size()) throw nb::value_error("put_many: as many addresses as ids, please");
+  if (!unchanged_object.is_none() && unchanged.size() != ids.size())
+    throw nb::value_error("put_many: as many truth values as ids, please");
   nb::gil_scoped_release unlocked;
-  run.PutMany(ids, {reinterpret_cast<const void* const*>(ptrs.data()), ptrs.size()}, PlaceOf(sub, point));
+  run.PutMany(ids, {reinterpret_cast<const void* const*>(ptrs.data()), ptrs.size()}, PlaceOf(sub, point),
+              unchanged);
 }
 
 void PutBatch(Run& run, const ParameterBatch& batch, nb::handle more_ids, nb::handle more_addresses, int sub,
@@ -335,6 +341,7 @@ nb::dict Counters(const Run& run) {
   d["scalars"] = c.scalars;
   d["raws"] = c.raws;
   d["bytes_sealed"] = c.bytes_sealed;
+  d["repeats"] = c.repeats;
   return d;
 }
 
@@ -383,7 +390,8 @@ NB_MODULE(_capture, m) {
           "begin_step", [](Run& r, int mode) { return r.BeginStep(ModeOf(mode)); }, "mode"_a)
       .def(
           "due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
-      .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0, "unchanged"_a = nb::none(),
+           "`unchanged`: one truth value for each id; tdbg/run.h says what it promises.")
       .def("put_batch", &PutBatch, "batch"_a, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0)
       .def(
           "put_tensor",

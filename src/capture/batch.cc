@@ -156,6 +156,7 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     rows_.resize(first + work_.size());
     for (size_t k = 0; k < work_.size(); ++k) AddPieces(ids[work_[k]], view_of(k), first + k);
     FillShared(place);
+    RememberRows(ids, 0, work_.size(), first);
     adding.Done();
     FlushRowsIfMany();
     return;
@@ -174,9 +175,47 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
           begin, end, [&](size_t k) { return std::pair(data[work_[k]], tensors_[ids[work_[k]]].bytes); },
           [&](size_t k) { FillRow(lane, ids[work_[k]], view_of(k), place, &rows_[first + (k - begin)]); });
     }
+    RememberRows(ids, begin, end, first);
     adding.Done();
     begin = end;
     FlushRowsIfMany();
+  }
+}
+
+/// Of a tensor that is what it was when its last row was made: that row once more. False: there is none, or it
+/// lacks what this one must have.
+bool Recorder::RepeatRow(Id id, Place place) {
+  const Tensor& t = tensors_[id];
+  if (t.last == Tensor::kNever) return false;
+  const LastRow& last = last_rows_[t.last];
+  if (!last.holds || (t.histogram && t.elements >= kHistogramFrom && last.histogram.empty())) return false;
+  Adding adding(this, 1);
+  format::SummaryRow& row = rows_.emplace_back(last.row);
+  row.sub = place.sub;
+  row.point = static_cast<uint16_t>(place.point);
+  row.histogram_offset = static_cast<uint32_t>(histograms_.size());
+  histograms_.insert(histograms_.end(), last.histogram.begin(), last.histogram.end());
+  adding.Done();
+  ++counters_.repeats;
+  FlushRowsIfMany();
+  return true;
+}
+
+/// The rows from `first_row` on, of work_[begin, end), may be asked for again.
+void Recorder::RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row) {
+  if (!remembers_) return;
+  for (size_t k = begin; k < end; ++k) {
+    const format::SummaryRow& row = rows_[first_row + (k - begin)];
+    Tensor& t = tensors_[ids[work_[k]]];
+    if (t.last == Tensor::kNever) {
+      t.last = static_cast<uint32_t>(last_rows_.size());
+      last_rows_.emplace_back();
+    }
+    const auto histogram = histograms_.begin() + row.histogram_offset;
+    LastRow& last = last_rows_[t.last];
+    last.row = row;
+    last.holds = true;
+    last.histogram.assign(histogram, histogram + row.histogram_bytes);
   }
 }
 

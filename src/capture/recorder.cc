@@ -160,19 +160,25 @@ void Recorder::PutStatistic(Id id, const Statistic& statistic, const StatisticVa
   }
 }
 
-void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place_given) {
+void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place_given,
+                       std::span<const uint8_t> unchanged) {
   const Place place = Settle(place_given);
   const size_t n = std::min(ids.size(), data.size());
   work_.clear();
+  remembers_ = unchanged.size() == n && n != 0;
   uint64_t bytes = 0;
   bool raw = false;
   for (size_t i = 0; i < n; ++i) {
     const Id id = ids[i];
     if (id >= tensors_.size() || data[i] == nullptr || tensors_[id].scalar) continue;
+    if (remembers_ && !unchanged[i] && tensors_[id].last != Tensor::kNever)
+      last_rows_[tensors_[id].last].holds = false;  // also where no statistics are due: nobody looks then
     if (WantsSummary(id, tensors_[id].dtype)) {
       Announce(&tensors_[id]);
-      work_.push_back(static_cast<uint32_t>(i));
-      bytes += tensors_[id].bytes;
+      if (!remembers_ || !unchanged[i] || !RepeatRow(id, place)) {
+        work_.push_back(static_cast<uint32_t>(i));
+        bytes += tensors_[id].bytes;
+      }
     }
     raw |= RawDue(tensors_[id]) ||
            (state_ == State::kBetween && (tensors_[id].raw_groups != 0 || tensors_[id].always));

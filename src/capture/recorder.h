@@ -51,7 +51,8 @@ class Recorder {
   bool BeginStep(ModeKey mode);
   bool Due(Id id) const;
   void Put(Id id, const TensorView& view, Place place);
-  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place);
+  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
+               std::span<const uint8_t> unchanged = {});
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place);
   std::vector<Statistic> Statistics(Id id) const;
   void PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place);
@@ -103,12 +104,14 @@ class Recorder {
   /// What a batch asks of each of its tensors, in one cache line: of 2,400 tensors, none of which is in a
   /// cache when a step ends, the details would cost as much as their statistics.
   struct Tensor {
+    static constexpr uint32_t kNever = ~uint32_t{0};
     uint64_t summary_groups = 0;
     uint64_t raw_groups = 0;
     int64_t elements = 0;
     uint64_t bytes = 0;
     std::unique_ptr<format::TensorDef> unannounced;  // nothing of it was recorded yet
     std::unique_ptr<Details, DestroyOnly> details;
+    uint32_t last = kNever;  // in last_rows_; kNever: nobody ever said of it whether it has changed
     DType dtype = DType::kInvalid;
     bool histogram = false;
     bool variable_shape = false;
@@ -130,6 +133,12 @@ class Recorder {
     uint32_t part;  // counted through all tensors that are cut; kWhole: this one is not
     DType dtype;
     uint64_t bytes() const { return static_cast<uint64_t>(elements) * ItemSize(dtype); }
+  };
+  /// What a look at a tensor gave, to be said again while nothing has changed.
+  struct LastRow {
+    format::SummaryRow row;
+    std::vector<uint8_t> histogram;  // encoded; empty: none was due
+    bool holds = false;              // nobody has said since then that the tensor changed
   };
   struct DerivedRow {
     Id id;
@@ -156,6 +165,8 @@ class Recorder {
                            std::vector<uint8_t>* bytes);
   void FillOne(Id id, const TensorView& view, Place place);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
+  bool RepeatRow(Id id, Place place);
+  void RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row);
   bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
   /// \pre The view is contiguous.
   void AddPieces(Id id, const TensorView& view, size_t row);
@@ -204,6 +215,8 @@ class Recorder {
   std::vector<PendingRaw> pending_raw_;
   uint64_t pending_raw_bytes_ = 0;
   std::vector<uint32_t> work_;  // indices of a batch that get a row
+  bool remembers_ = false;      // its rows may be repeated
+  std::vector<LastRow> last_rows_;
   std::vector<Piece> pieces_;
   uint32_t parts_ = 0;  // pieces_ that are parts
   std::vector<std::unique_ptr<Lane>> lanes_;
