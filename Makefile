@@ -119,4 +119,4 @@ format:
 	tools/check_format.sh --fix
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz dist
+	rm -rf build build-cp* build-asan build-tsan build-fuzz dist

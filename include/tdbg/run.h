@@ -46,6 +46,10 @@ struct RunOptions {
   /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2"
   /// instead of failing.
   bool sibling_if_locked = true;
+  /// Where to begin looking: n > 1 passes over the directory and its siblings below "<directory>-n". A process
+  /// that trains a second time begins at 2, so that its runs are numbered from the directory that was asked for
+  /// (x-2, x-3), whatever the runs beside it belong to.
+  int first_sibling = 1;
   /// The directory may hold other files, as smdebug's out_dir may. Else one that is no run is refused.
   bool among_other_files = false;
 };

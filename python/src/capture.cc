@@ -97,7 +97,7 @@ std::vector<T> Integers(nb::handle values) {
 std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
                           int64_t attempt, int64_t step_base, std::string adaptor,
                           std::vector<std::string> command, bool sibling_if_locked, bool among_other_files,
-                          const std::vector<std::pair<int, int64_t>>& mode_step_bases) {
+                          const std::vector<std::pair<int, int64_t>>& mode_step_bases, int first_sibling) {
   tdbg::RunOptions options;
   options.directory = std::move(directory);
   options.plan_json = std::move(plan_json);
@@ -109,6 +109,7 @@ std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t 
   options.command = std::move(command);
   options.sibling_if_locked = sibling_if_locked;
   options.among_other_files = among_other_files;
+  options.first_sibling = first_sibling;
   for (const auto& [mode, base] : mode_step_bases) options.mode_step_bases.emplace_back(ModeOf(mode), base);
   auto run = [&] {
     nb::gil_scoped_release unlocked;  // populates the journal
@@ -365,7 +366,8 @@ NB_MODULE(_capture, m) {
       .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
                   "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",
                   "command"_a = std::vector<std::string>(), "sibling_if_locked"_a = true,
-                  "among_other_files"_a = false, "mode_step_bases"_a = std::vector<std::pair<int, int64_t>>())
+                  "among_other_files"_a = false, "mode_step_bases"_a = std::vector<std::pair<int, int64_t>>(),
+                  "first_sibling"_a = 1)
       .def_prop_ro_static("NOT_WANTED", [](nb::handle) { return Run::kNotWanted; })
       .def_prop_ro("directory", [](const Run& r) { return r.directory(); })
       .def_prop_ro("attempt", [](const Run& r) { return r.attempt(); })

@@ -124,7 +124,9 @@ constexpr std::array<CauseText, kLossCauses> kCauses = {{
      "The run directory vanished or became read-only: nothing can be sealed until it is back."},
     {"io_error", "The file system reported an error: check the disk and the system's log."},
     {"budget", "The run's budget in bytes is used up: raise the budget or save less."},
-    {"unsupported", "A dtype, layout or device that this version cannot read."},
+    {"unsupported",
+     "What tdbg cannot record: a dtype, a layout, a device, or something that the framework does not offer; "
+     "the job's log names it."},
     {"adaptor_error", "An exception in the framework's adaptor; the first one is in the job's log."},
     {"device_late", "A copy from the device did not complete in time."},
     {"damaged",

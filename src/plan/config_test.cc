@@ -1,5 +1,6 @@
 #include "plan/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -164,6 +165,19 @@ TEST(ResolveTest, NamingACollectionKeepsItsStatistics) {
   const CollectionPlan c = Find(Resolved(R"({"collections": ["relu_output"]})"), "relu_output");
   EXPECT_TRUE(c.keep && c.summaries);
   EXPECT_FALSE(c.raw[1].has_value());
+}
+
+TEST(ResolveTest, WhatIsComputedToBeRecordedFollowsItsSaveKeys) {
+  for (const char* name : {"average_shap", "full_shap"}) {
+    const auto plan = [&](const char* keys) {
+      return Find(Resolved(fmt::format(R"({{"collections": {{"{}": {}}}}})", name, keys).c_str()), name);
+    };
+    const CollectionPlan saved = plan(R"({"save_interval": 10})");
+    EXPECT_TRUE(saved.keep && saved.summaries_when_saved && !saved.summaries) << name;
+    EXPECT_TRUE(plan(R"({"save_interval": 10, "summaries": true})").summaries) << name;
+    EXPECT_TRUE(plan("{}").summaries) << name;
+  }
+  EXPECT_TRUE(Find(Resolved(R"({"collections": {"outputs": {"save_interval": 10}}})"), "outputs").summaries);
 }
 
 TEST(ResolveTest, ACollectionCanBeSwitchedOff) {

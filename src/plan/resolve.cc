@@ -73,6 +73,12 @@ Result<Schedule> ScheduleOf(const CollectionConfig& c, const std::string& mode) 
   return s;
 }
 
+/// SHAP values are computed only to be recorded, and a round's cost many times the round. With save keys they are
+/// computed where those say and nowhere else: statistics at every step would have them computed at every step.
+bool ComputedToBeRecorded(std::string_view collection) {
+  return collection == "average_shap" || collection == "full_shap";
+}
+
 Status AddCollection(const CollectionConfig& c, Plan* plan) {
   const std::string what = "collections." + c.name;
   TDBG_RETURN_IF_ERROR(CheckRegexes(c.include_regex, c.where, what + ".include_regex"));
@@ -105,6 +111,10 @@ Status AddCollection(const CollectionConfig& c, Plan* plan) {
     return Refuse(c.where, what,
                   "save keys say when raw tensors are kept, and raw: false says never; drop one of them "
                   "(statistics follow summaries.every)");
+  }
+  if (raw && !c.summaries.has_value() && ComputedToBeRecorded(c.name)) {
+    target->summaries = false;
+    target->summaries_when_saved = true;
   }
   const bool statistics = target->summaries && plan->summaries_every > 0;
   for (const std::string& r : c.reductions) {

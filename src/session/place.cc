@@ -235,7 +235,7 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const
   }
   Place place;
   place.worker = fmt::format("worker_{}", options.rank);
-  for (int n = 1; n <= kMaxSiblings; ++n) {
+  for (int n = std::max(1, options.first_sibling); n <= kMaxSiblings; ++n) {
     place.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
     TDBG_RETURN_IF_ERROR(files.CreateDirectories(place.directory));
     if (!options.among_other_files && !files.Exists(Path(place.directory, format::kRunFile))) {

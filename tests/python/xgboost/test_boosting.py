@@ -146,6 +146,34 @@ def test_other_boosters_and_objectives(record, params):
                                np.atleast_1d(expected.mean(axis=0)[..., 1]), atol=1e-5)
 
 
+def test_means_of_many_rows_are_exact():
+    """In float32 two million rows of 0.7 add up to a mean of 0.714."""
+    values = np.full((2_000_000, 2), 0.7, np.float32)
+    assert [v.tolist() for v in adaptor_training.column_means(values)] == [[np.float32(0.7)]] * 2
+
+
+def test_what_cannot_be_recorded_is_named_in_one_line(record, capfd):
+    def run():
+        xgb.train({"booster": "gblinear", "nthread": 1}, xgb.DMatrix(*table()), 2)
+
+    assert [loss.cause for loss in record(run, plan("trees")).losses()] == ["unsupported"]
+    assert capsys.readouterr().err.endswith(" trees/Tree: a linear booster (gblinear) has no trees\n")
+
+
+def test_a_library_s_own_words_come_without_its_stack(record):
+    class Asks(xgb.callback.TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            return bool(model.get_score(importance_type="nothing"))
+
+    def run():
+        with pytest.raises(xgb.core.XGBoostError):
+            train(callbacks=[Asks()])
+
+    message = record(run).worker_ends()[0].message
+    assert message.startswith("XGBoostError: Unknown feature importance type")
+    assert "\n" not in message and "[bt]" not in message and ".cc:" not in message
+
+
 def test_the_model_is_the_same_bit_for_bit(record):
     made = []
     record(lambda: made.append(train()), plan(*EVERYTHING))
@@ -195,6 +223,15 @@ def test_an_estimator_and_a_second_training_have_runs_of_their_own(record):
     trial = record(run)
     assert trial.tensor_names(collection="metrics") == ["validation_0-rmse"]
     assert tdbg.open(record.directory + "-2").steps() == [0, 1, 2]
+
+
+def test_runs_are_numbered_from_the_directory_that_was_asked_for(record):
+    """As in a search over parameters in parallel processes: another one has x, so this one's are x-2 and x-3."""
+    other = Run.open(directory=record.directory)
+    record(lambda: [train(rounds=2), train(rounds=2)])
+    other.end("completed")
+    assert sorted(os.listdir(os.path.dirname(record.directory))) == ["run", "run-2", "run-3"]
+    assert tdbg.open(record.directory + "-3").steps() == [0, 1]
 
 
 def test_a_training_that_raises_ends_its_run_and_raises(record):

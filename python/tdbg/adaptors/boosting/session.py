@@ -4,12 +4,14 @@ and each call gets a run of its own. Knows no library.
 
 import functools
 import inspect
+import os
 import threading
 from collections.abc import Iterator
 
 from ..guard import Guard, say
 from ..patches import Patches
 from ..watch import ARMED, OFF
+from .training import cause
 
 #: Trainings of one process that get a run of their own (a search over parameters may make thousands).
 MAX_TRAININGS = 32
@@ -34,8 +36,9 @@ class Session:
         self.state = ARMED
         self._patches = Patches()
         self._lock = threading.Lock()
-        self._count, self._runs = 0, 1
+        self._count = 0
         self._first = self._latest = None       # runs
+        self._wanted = ""                       # the directory that was asked for; set with the first run
         self._open = []                         # trainings in progress
 
     def functions(self):
@@ -95,8 +98,13 @@ class Session:
         with self._lock:
             options = {**given, **self._options}
             if self._first is not None:
-                self._runs += 1
-                options.update(directory=f"{self._first.directory}-{self._runs}", plan_json=self._first.plan())
+                # Beside what was asked for, not beside what this process got: a search in parallel processes numbers
+                # its trainings x, x-2, x-3, ... and not x-2-2. The attempt says that it is one start of the job: what
+                # another training of it has taken, or ended in, is passed over.
+                options.update(directory=self._wanted, first_sibling=2, attempt=self._first.attempt,
+                               plan_json=self._first.plan())
+            else:
+                self._wanted = os.path.abspath(options.get("directory") or os.environ.get("TDBG_RUN") or ".")
             run = self._open_run(**options)
             self._first = self._first or run
             self._latest = run
@@ -120,7 +128,7 @@ class Session:
             try:
                 result = original(*bound.args, **bound.kwargs)
             except BaseException as error:
-                self._ended(training, "exception", f"{type(error).__name__}: {error}")
+                self._ended(training, "exception", f"{type(error).__name__}: {cause(error)}")
                 raise
             self._ended(training, "completed")
             return result

@@ -6,6 +6,7 @@ wants it, and only in steps in which it is due. Knows no library: that is the su
 
 import json
 import platform
+import re
 
 import numpy as np
 
@@ -150,7 +151,7 @@ class Training:
                 found = values(model)
             except Exception as error:
                 self._sources.remove(source)
-                self.run.count_loss("unsupported", len(names), f"{names[0]}: {error}")
+                self.run.count_loss("unsupported", len(names), f"{names[0]}: {cause(error)}")
                 continue
             wanted = set(names)
             for name, value in found.items():
@@ -202,6 +203,14 @@ class Training:
         return values
 
 
+def cause(error):
+    """What a library says went wrong, in one line: without the time and the source line that XGBoost puts in front of
+    it, and without the C++ stack it puts behind."""
+    text = re.split(r"\n\s*(?:\n|Stack trace)", str(error).strip(), maxsplit=1)[0]
+    text = re.sub(r"^\[\d\d:\d\d:\d\d\] \S+:\d+: ", "", text)
+    return " ".join(text.split()) or type(error).__name__
+
+
 def shares(kind, scores):
     """`feature_importance/<kind>/<feature>` of {feature: score}: parts of their sum."""
     total = sum(scores.values())
@@ -209,6 +218,10 @@ def shares(kind, scores):
 
 
 def column_means(values):
-    """Of SHAP values, (rows, features + 1) or (rows, classes, features + 1): an array per feature, the bias last."""
-    means = values.mean(axis=0)
+    """Of SHAP values, (rows, features + 1) or (rows, classes, features + 1): an array per feature, the bias last.
+
+    Summed in float64: in float32 the rows of a column are added one after the other, and from some million of them on a
+    mean is percents off.
+    """
+    means = values.mean(axis=0, dtype=np.float64).astype(values.dtype)
     return [np.atleast_1d(column) for column in np.moveaxis(means, -1, 0)]

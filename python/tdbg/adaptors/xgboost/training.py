@@ -61,7 +61,7 @@ class Training(boosting.Training):
         for kind in IMPORTANCES[:1] if linear else IMPORTANCES:
             add("feature_importance", [f"feature_importance/{kind}/{f}" for f in features],
                 _coefficients if linear else lambda model, kind=kind: importances.of(model, kind))
-        add("tree", [f"trees/{c}" for c in TREE_COLUMNS], _last_trees)
+        add("tree", [f"trees/{c}" for c in TREE_COLUMNS], _no_trees if linear else _last_trees)
         if self._watched_data is not None:
             add("label", ["labels"], lambda model: {"labels": self._watched_data.get_label()})
             add("prediction", ["predictions"],
@@ -114,6 +114,10 @@ def _coefficients(model):
     """A linear booster knows its coefficients and nothing else; with several classes each has its own."""
     scores = model.get_score(importance_type="weight")
     return shares("weight", {f: float(np.sum(v)) for f, v in scores.items()})
+
+
+def _no_trees(model):
+    raise NotImplementedError("a linear booster (gblinear) has no trees")
 
 
 def _last_trees(model):
