@@ -20,6 +20,7 @@ from .words import counted
 
 _NAN, _INF, _ABSENT, _ZERO = "#d62728", "#ff7f0e", "#f0f0f0", "#000000"
 _NUMBER, _IS_NAN, _IS_INF, _IS_ABSENT, _IS_ZERO = range(5)  # what a cell of a heat map is
+_DASHES = {ModeKeys.EVAL: "--", ModeKeys.PREDICT: ":"}  # of modes other than TRAIN
 _MOST_LEGEND = 12
 _MOST_ROWS = 60  # a label needs some height
 
@@ -58,7 +59,7 @@ class Plots:
         self._trial = trial
 
     def series(self, tensors, field="mean_abs", *, mode=ModeKeys.GLOBAL, steps=None, log=None, worker=None, ax=None):
-        """One line per tensor over the steps.
+        """One line per tensor over the steps, and per mode where there are several: TRAIN solid, EVAL dashed.
 
         :param tensors: a collection, a tensor, or a list of tensors
         :param field: any of Trial.frame's; "value" for losses and other single numbers
@@ -74,17 +75,26 @@ class Plots:
         ax = ax or figure.add_subplot()
         labels = _short(names)
         colours = plt.get_cmap("viridis")(np.linspace(0, 0.92, max(len(names), 2))) if len(names) > 10 else None
+        several = len(np.unique(frame.mode_index)) > 1
+        lines = 0
         for row, label in enumerate(labels):
-            kept = np.isin(steps, frame.step[frame.tensor_index == row])
+            colour = None if colours is None else colours[row]
             finite = np.isfinite(matrix[row])
-            # A line runs through steps at which nothing was kept, and breaks where what was kept is no number.
-            line, = ax.plot(steps[kept], np.where(finite, matrix[row], np.nan)[kept], label=label, linewidth=1.4,
-                            color=None if colours is None else colours[row],
-                            marker="o" if (kept & finite).sum() < 2 else None)
-            lost = steps[kept & ~finite]  # crosses at the top
-            if len(lost):
-                ax.plot(lost, np.full(len(lost), 0.985), "x", color=line.get_color(), markersize=6, clip_on=False,
-                        transform=ax.get_xaxis_transform())
+            mine = frame.tensor_index == row
+            for number in np.unique(frame.mode_index[mine]):
+                mode_of_line = ModeKeys(int(number))
+                kept = np.isin(steps, frame.step[mine & (frame.mode_index == number)])
+                # A line runs through steps at which nothing was kept, and breaks where what was kept is no number.
+                line, = ax.plot(steps[kept], np.where(finite, matrix[row], np.nan)[kept], linewidth=1.4, color=colour,
+                                label=f"{label} ({mode_of_line.name})" if several else label,
+                                linestyle=_DASHES.get(mode_of_line, "-"),
+                                marker="o" if (kept & finite).sum() < 2 else None)
+                colour = line.get_color()
+                lines += 1
+                lost = steps[kept & ~finite]  # crosses at the top
+                if len(lost):
+                    ax.plot(lost, np.full(len(lost), 0.985), "x", color=colour, markersize=6, clip_on=False,
+                            transform=ax.get_xaxis_transform())
         finite = np.abs(matrix[np.isfinite(matrix) & (matrix != 0)])
         positive = not (matrix[np.isfinite(matrix)] < 0).any()
         if log is None:
@@ -98,9 +108,9 @@ class Plots:
         ax.spines[["top", "right"]].set_visible(False)
         if len(labels) == 1:
             ax.set_title(names[0], fontsize=10, loc="left")
-        elif len(labels) <= _MOST_LEGEND:
+        if 1 < lines <= _MOST_LEGEND:
             ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-        else:
+        elif lines > 1:
             ax.set_title(f"{len(labels)} tensors: {labels[0]} (dark) to {labels[-1]} (light)", fontsize=9, loc="left")
         return _shown_once(figure)
 

@@ -67,7 +67,7 @@ std::string LiveStatus::Line(int64_t monotonic_nanos) {
     line += fmt::format("  no step for {} s", pause_nanos / 1'000'000'000);
   else if (steps_per_second_ > 0)
     line += fmt::format("  {:.1f} steps/s", steps_per_second_);
-  if (!std::isnan(loss_)) line += fmt::format("  loss {:.4g}", loss_);
+  if (loss_) line += std::isnan(*loss_) ? "  loss NaN" : fmt::format("  loss {:.4g}", *loss_);
   line += "  " + base::FormatBytes(bytes_);
   for (const auto& [name, state] : rules_) line += fmt::format("  {}: {}", name, StateWord(state));
   return line;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@ class LiveStatus {
   // All guarded by mutex_.
   int64_t global_step_ = -1;
   int64_t steps_seen_ = 0;
-  double loss_ = 0;
+  std::optional<double> loss_;
   bool any_ = false;
   uint64_t bytes_ = 0;
   std::vector<std::pair<std::string, rules::RuleState>> rules_;

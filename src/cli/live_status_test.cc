@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace tdbg::cli {
 namespace {
 
@@ -24,6 +26,20 @@ TEST(LiveStatus, SaysForHowLongNoStepCame) {
   EXPECT_NE(live.Line(43 * kSecond).find("step 3  no step for 42 s  loss 0.5"), std::string::npos);
   live.Update(At(4));
   EXPECT_EQ(live.Line(44 * kSecond).find("no step for"), std::string::npos);
+}
+
+TEST(LiveStatus, SaysThatALossIsNoNumber) {
+  LiveStatus live;
+  watch::Progress progress = At(3);
+  progress.loss = std::numeric_limits<double>::quiet_NaN();
+  live.Update(progress);
+  EXPECT_NE(live.Line(kSecond).find("  loss NaN  "), std::string::npos);
+  progress.loss = -std::numeric_limits<double>::infinity();
+  live.Update(progress);
+  EXPECT_NE(live.Line(kSecond).find("  loss -inf  "), std::string::npos);
+  progress.loss.reset();
+  live.Update(progress);
+  EXPECT_EQ(live.Line(kSecond).find("loss"), std::string::npos);
 }
 
 }  // namespace

@@ -37,13 +37,20 @@ class LsCommand : public Command {
   std::string name() const override { return "ls"; }
   std::string help() const override { return "list runs: name, state, steps, size, findings"; }
   void Define(CLI::App& app) override {
-    app.add_option("ROOT", root_, "where runs lie; default ./tdbg-runs");
+    app.add_option("ROOT", root_, "where runs lie; default ./tdbg-runs, and what was started here with --dir");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {
-    if (!base::LocalFileSystem().Exists(root_)) {
-      if (root_ != jobs::kRunsRoot)
+    const bool of_here = root_ == jobs::kRunsRoot;
+    std::vector<NamedRun> runs;
+    if (of_here) {
+      runs = RunsOfHere();
+    } else {
+      for (const std::string& path : ListRuns(root_)) runs.push_back({path, RunName(path, root_)});
+    }
+    if (runs.empty() && !base::LocalFileSystem().Exists(root_)) {
+      if (!of_here)
         return NotFound("no such directory '" + root_ + "'; give the one that holds the runs");
       if (json_)
         PrintJson(Json::array());
@@ -55,8 +62,7 @@ class LsCommand : public Command {
     Table table({"RUN", "STATE", "ATTEMPTS", "STEPS", "SIZE", "FINDINGS"});
     for (const size_t column : {2, 3, 4}) table.AlignRight(column);
     Json list = Json::array();
-    for (const std::string& path : ListRuns(root_)) {
-      const std::string name = RunName(path, root_);
+    for (const auto& [path, name] : runs) {
       // A run that cannot be read is listed as such: one bad directory must not hide the others.
       const auto report = [&]() -> Result<Report> {
         TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(path));

@@ -9,6 +9,7 @@
 #include "cli/json_output.h"
 #include "cli/prepared_rules.h"
 #include "cli/version.h"
+#include "jobs/recent_runs.h"
 #include "jobs/run_directory.h"
 #include "rules/engine.h"
 
@@ -40,6 +41,7 @@ class PlanCommand : public Command {
     prepare.tdbg_version = kVersion;
     prepare.start_attempt = false;
     TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
+    jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});
     Json answer = {{"directory", prepared.run_directory}, {"attempt", prepared.attempt}};
     const auto exports = ExportArguments(config, prepared.run_directory);
     if (!exports.empty()) answer["exports"] = exports;

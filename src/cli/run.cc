@@ -24,6 +24,7 @@
 #include "cli/version.h"
 #include "jobs/home.h"
 #include "jobs/job.h"
+#include "jobs/recent_runs.h"
 #include "jobs/run_directory.h"
 #include "watch/watcher.h"
 
@@ -137,6 +138,7 @@ Result<int> RunCommand::Run() {
   prepare.tdbg_version = kVersion;
   prepare.wall_nanos = now;
   TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
+  jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});
   return RunJob(config, *watcher, stopper, prepared, live);
 }
 

@@ -8,21 +8,45 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/terminal.h"
+#include "format/run_files.h"
+#include "jobs/recent_runs.h"
 #include "jobs/run_directory.h"
 #include "trial/run_kind.h"
 
 namespace tdbg::cli {
+namespace {
+
+int64_t CreatedWallNanos(const std::string& run_directory) {
+  const auto text =
+      base::LocalFileSystem().ReadFile(base::JoinPath(run_directory, format::kRunFile));
+  if (!text.ok()) return 0;
+  const auto info = format::RunInfo::FromJson(*text);
+  return info.ok() ? info->created_wall_nanos : 0;
+}
+
+/// `runs`: those under ./tdbg-runs, the newest last.
+Result<std::string> LastRun(const std::vector<std::string>& runs) {
+  const std::string here = jobs::AbsolutePath(".");
+  const std::vector<jobs::RecentRun> recent = jobs::RecentRuns();
+  const auto started_here = std::ranges::find_if(
+      recent.rbegin(), recent.rend(), [&](const jobs::RecentRun& r) { return r.working_directory == here; });
+  if (started_here != recent.rend() &&
+      (runs.empty() || started_here->started_wall_nanos >= CreatedWallNanos(runs.back())))
+    return started_here->run_directory;
+  if (!runs.empty()) return jobs::AbsolutePath(runs.back());
+  std::string message = "no run was started here, and there is none under ./tdbg-runs; ";
+  if (recent.empty()) return NotFound(message + "start one with tdbg run -- COMMAND");
+  return NotFound(message + "your latest is " + ShellWord(recent.back().run_directory));
+}
+
+}  // namespace
 
 Result<std::string> ResolveRun(const std::string& text) {
   if (text.empty()) return InvalidArgument("an empty name is no run; `tdbg ls` lists the runs");
   if (jobs::IsRunDirectory(text)) return jobs::AbsolutePath(text);
   const std::string root = jobs::kRunsRoot;
   const std::vector<std::string> runs = jobs::ListRuns(root);
-  if (text == "last") {
-    if (runs.empty())
-      return NotFound("there is no run under ./tdbg-runs; start one with tdbg run -- COMMAND");
-    return jobs::AbsolutePath(runs.back());
-  }
+  if (text == "last") return LastRun(runs);
   const std::string below_root = base::JoinPath(root, text);
   if (jobs::IsRunDirectory(below_root)) return jobs::AbsolutePath(below_root);
   // It exists: what it is instead of a run is for whoever opens it to say.
@@ -51,6 +75,22 @@ std::vector<std::string> ListRuns(const std::string& root) {
   for (const base::DirEntry& entry : entries.ok() ? *entries : std::vector<base::DirEntry>()) {
     const std::string path = base::JoinPath(root, entry.name);
     if (entry.is_directory && RunKindAt(path) == RunKind::kSmdebug) runs.push_back(path);
+  }
+  return runs;
+}
+
+std::vector<NamedRun> RunsOfHere() {
+  const std::string here = jobs::AbsolutePath("."), root = jobs::kRunsRoot;
+  const std::string below_root = jobs::AbsolutePath(root) + "/";
+  std::vector<NamedRun> runs;
+  for (const std::string& path : ListRuns(root)) runs.push_back({path, RunName(path, root)});
+  for (const jobs::RecentRun& run : jobs::RecentRuns()) {
+    if (run.working_directory != here || run.run_directory.starts_with(below_root)) continue;
+    const int64_t created = CreatedWallNanos(run.run_directory);
+    const auto later = std::ranges::find_if(runs, [&](const NamedRun& other) {
+      return RunKindAt(other.path) == RunKind::kSmdebug || CreatedWallNanos(other.path) > created;
+    });
+    runs.insert(later, {run.run_directory, DisplayPath(run.run_directory)});
   }
   return runs;
 }

@@ -11,7 +11,8 @@
 
 namespace tdbg::cli {
 
-/// A path, a name under ./tdbg-runs, or "last" (the newest under ./tdbg-runs).
+/// A path, a name under ./tdbg-runs, or "last": the run that was started last, of those under ./tdbg-runs and those
+/// that this user started from here with --dir elsewhere.
 /// \error kNotFound  names the nearest run
 Result<std::string> ResolveRun(const std::string& text);
 /// ResolveRun, then opened and read once.
@@ -22,6 +23,13 @@ Status CouldNotRead(const std::vector<std::string>& damage);
 /// The runs in `root`: ours, those in its folders too, from the oldest on, then smdebug's by name; or `root`,
 /// if it is one.
 std::vector<std::string> ListRuns(const std::string& root);
+struct NamedRun {
+  std::string path;
+  std::string name;  ///< as it can be typed as RUN
+};
+/// Those of ListRuns under ./tdbg-runs and those that this user started from here with --dir elsewhere, ours from the
+/// oldest on.
+std::vector<NamedRun> RunsOfHere();
 /// What a run that ListRuns found is called: its path from `root` on.
 std::string RunName(const std::string& path, const std::string& root);
 /// As short as it can be typed again: relative to the working directory where it lies below it.

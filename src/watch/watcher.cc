@@ -1,9 +1,7 @@
 #include "watch/watcher.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -290,15 +288,15 @@ struct Watcher::Impl {
     }
   }
 
-  double LatestLoss() {
+  std::optional<double> LatestLoss() {
     const TrialAccess access(*trial);
     losses.Update(access);
-    if (losses.tensors().empty()) return std::numeric_limits<double>::quiet_NaN();
+    if (losses.tensors().empty()) return std::nullopt;
     const size_t end = access.steps().size();
     for (size_t back = 1; back <= std::min(end, kStepsBackForLoss); ++back) {
-      if (const auto loss = access.ScalarAt(losses.tensors().front(), end - back)) return *loss;
+      if (const auto loss = access.ScalarAt(losses.tensors().front(), end - back)) return loss;
     }
-    return std::numeric_limits<double>::quiet_NaN();
+    return std::nullopt;
   }
 
   void TellProgress() {

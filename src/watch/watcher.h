@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ struct WatchOptions {
 struct Progress {
   int64_t global_step = -1;
   int64_t steps_seen = 0;
-  double loss = 0;  ///< last value of the first tensor of collection losses; NaN: none
+  std::optional<double> loss = {};  ///< last value of the first tensor of collection losses, NaN included
   uint64_t bytes = 0;
   RunState state = RunState::kWaiting;
   const std::vector<rules::RuleStatus>* statuses = nullptr;

@@ -40,6 +40,7 @@ class Tdbg:
         self.mark = uuid.uuid4().hex
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k != "PYTHONPATH"}
         self.env[MARK] = self.mark
+        self.env["XDG_STATE_HOME"] = str(pathlib.Path(directory) / ".state")  # and not the user's own
         self.env["TDBG_HOME"] = os.environ.get("TDBG_HOME", str(ROOT / "python"))
 
     def __call__(self, *args, timeout=60, env=None, stdin=""):

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,9 @@ import time
 
 import pytest
 
-from program import BINARY, processes_marked
+from program import BINARY, Tdbg, processes_marked
 
-STOPPED = 3
+STOPPED, NOT_FOUND = 3, 4
 
 
 def run(tdbg, script, *flags, **kwargs):
@@ -109,7 +110,18 @@ def test_default_directories_are_named_after_the_script_and_found_by_name(tdbg):
     names = sorted(p.name for p in (tdbg.directory / "tdbg-runs").iterdir())
     assert len(names) == 2 and all(name.startswith("train-2") for name in names)
     assert tdbg.json("status", names[0])["name"] == names[0]
-    assert tdbg.json("status", "last")["name"] == tdbg.json("ls")[-1]["name"]
+    assert tdbg.json("status", "last")["name"] == tdbg.json("ls")[-1]["name"] == names[1]
+    elsewhere = tdbg.directory / "scratch" / "mine"
+    tdbg.ok("run", "--quiet", "--dir", elsewhere, "--", sys.executable, "train.py")
+    assert tdbg.json("status", "last")["run"] == str(elsewhere)
+    assert [r["name"] for r in tdbg.json("ls")] == [*names, "mine"]
+    other = tdbg.directory / "other"  # another project: what was started here is not its last run
+    other.mkdir()
+    there = Tdbg(other)
+    there.env["XDG_STATE_HOME"] = tdbg.env["XDG_STATE_HOME"]
+    assert str(elsewhere) in there.fails(NOT_FOUND, "status", "last")
+    shutil.rmtree(elsewhere)
+    assert tdbg.json("status", "last")["name"] == names[1]
 
 
 def test_tdbg_stop_ends_a_job_and_its_exit_code_says_so(tdbg):

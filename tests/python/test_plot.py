@@ -54,6 +54,21 @@ def test_a_series_shows_its_numbers_and_marks_what_is_not_finite(trial):
     assert cross.get_xdata().tolist() == [4] and ax.get_yscale() == "log"
 
 
+def test_a_series_draws_each_mode_as_a_line_of_its_own(tmp_path):
+    run = Run.open(directory=str(tmp_path / "run"), plan_json=PLAN)
+    loss = run.define("Loss_output_0", "loss", "loss", "", "float32", [])
+    for mode, value in ((1, 3.0), (1, 2.0), (2, 8.0), (1, 1.0), (2, 9.0)):
+        run.begin_step(mode)
+        run.put_array(loss, np.array(value, np.float32))
+        run.end_step()
+    run.end("done")
+    ax = tdbg.open(tmp_path / "run").plot.series("losses", "value").axes[0]
+    drawn = {line.get_label(): (line.get_xdata().tolist(), line.get_ydata().tolist()) for line in ax.lines}
+    assert drawn == {"Loss_output_0 (TRAIN)": ([0, 1, 3], [3, 2, 1]), "Loss_output_0 (EVAL)": ([2, 4], [8, 9])}
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(drawn)
+    assert len({line.get_linestyle() for line in ax.lines}) == 2
+
+
 def _cells(figure):
     """The colour of each cell: rows of tensors, columns of steps."""
     figure.canvas.draw()
