@@ -9,11 +9,12 @@ Nothing is imported before it is asked for: a training process loads the capturi
 
 from __future__ import annotations
 
-__all__ = ["attach", "open", "create_trial", "refresh", "no_refresh", "ModeKeys", "Trial", "TdbgError"]
+__all__ = ["attach", "step", "open", "create_trial", "refresh", "no_refresh", "ModeKeys", "Trial", "TdbgError"]
 
 _WHERE = {
     "__version__": "._capture",
     "attach": ".adaptors",
+    "step": ".adaptors",
     "open": ".trial",
     "create_trial": ".trial",
     "refresh": ".trial",

@@ -1,6 +1,9 @@
 """Adaptors: one folder per framework. `arm` is the launcher's way in, `attach` the script's."""
 
 import importlib
+import sys
+
+from .attached import step_ends
 
 FRAMEWORKS = ("torch", "xgboost", "lightgbm", "keras", "tensorflow", "mxnet")     # those with a folder here
 
@@ -33,3 +36,17 @@ def attach(model=None, config=None, dir=None, framework="torch", **options):
         raise ValueError(f"no adaptor for {framework!r}; there are: {', '.join(FRAMEWORKS)}")
     module = importlib.import_module(f"{__name__}.{framework}")
     return module.attach(model=model, config=config, dir=dir, **options)
+
+
+def step():
+    """The step of the training loop ends here (torch). Every call ends one: what happened since the last call is a step,
+    however many optimizers stepped in it and however often.
+
+    In a loop that updates its weights by hand, put it where `optimizer.step()` would be, before the update: gradients are final
+    there, and weights those that they were computed with. Anywhere else, at the end of an iteration. Where nothing is
+    recorded it does nothing. `step_by: call` in the configuration says from the start that steps are said.
+    """
+    module = sys.modules.get(f"{__name__}.torch.attach")
+    session = module.now() if module is not None else None
+    if session is not None:
+        step_ends(session)

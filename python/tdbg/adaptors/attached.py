@@ -1,5 +1,6 @@
 """What `attach` returns."""
 
+from .guard import say
 from .steps import EVAL, PREDICT, TRAIN
 
 _MODES = {"TRAIN": TRAIN, "EVAL": EVAL, "PREDICT": PREDICT}
@@ -58,8 +59,22 @@ class Attached(AttachedRun):
             self._session.guarded(f"recording {name}", self._session.record_scalar, name, value, collection)
 
 
+def step_ends(session):
+    """The script says that its step ends here."""
+    ends = getattr(session, "step_ends", None)
+    if ends is not None:
+        session.guarded("tdbg.step()", ends)
+    elif not getattr(session, "_said_no_step", False):
+        session._said_no_step = True
+        say("step: what a step is, is this framework's own to say; tdbg.step() is for loops of torch")
+
+
 class AttachedLoop(Attached):
     """Where the loop is the script's own."""
+
+    def step(self):
+        """The step of the loop ends here: tdbg.step()."""
+        step_ends(self._session)
 
     def set_mode(self, mode):
         """The mode of the steps to come: "eval", "predict" (of forwards that train nothing), "train" (torch, where steps

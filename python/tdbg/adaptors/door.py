@@ -65,6 +65,10 @@ class Door:
         if self._session is not None:
             self._session.finish("closed", why)
 
+    def now(self):
+        """This process's session; None where nothing is watched (any more)."""
+        return None if self._session is None or self._session.state is OFF else self._session
+
     def watching(self):
         """This process's session, begun if there was none; None when its watch is over."""
         if not self._begun:

@@ -1,47 +1,81 @@
 """What losses are called: a name, and behind it a number that counts those of that name in a step."""
 
+from __future__ import annotations
+
 #: What `backward` was called on, where it is nothing that a loss function returned.
 BACKWARD = "backward_loss"
 
 
-def numbered(name, number):
+def numbered(name: str, number: int) -> str:
     """`name`_0, `name`_1 ...; only the first backward_loss goes without."""
     return name if name == BACKWARD and number == 0 else f"{name}_{number}"
 
 
 class Numbering:
-    """Of the losses of a TRAIN step, in which several optimizers may step."""
+    """Of the losses of a TRAIN step, in which several optimizers may step.
 
-    def __init__(self):
-        self._before = {}       # losses per name before the last optimizer step of this TRAIN step
-        self.used = {}          # and in it; replaced, never changed
+    A number is given to an optimizer and stays its own: losses are told apart by the optimizer that they led to, in whatever
+    order the optimizers of a step come, and whichever of them does. Two that never met in a step may have the same number.
+    """
 
-    def names(self, pending, by_micro_step=False):
-        """[(name with its number, value, micro-step)] of those that led to one optimizer step.
+    def __init__(self) -> None:
+        self._slots: dict = {}                      # (owner, name) -> the numbers that it has, in order
+        self._taken: dict[tuple[str, int], object] = {}     # (name, number) -> who stepped with it in this step
+        self._now: set[tuple[str, int]] = set()             # of whoever steps now
+        self.version = 0                            # counts what was given and taken back
+
+    def names(self, pending, by_micro_step: bool = False, owner=None) -> list:
+        """[(name with its number, value, micro-step)] of those that led to one step of one optimizer.
 
         :param pending: [(name, value, micro-step)], in order
         :param by_micro_step: each micro-step counts from the beginning
+        :param owner: the optimizer, anything that can be a key
         """
-        self.used, counts, last, found = {}, {}, 0, []
+        counts, last, found = {}, 0, []
         for name, value, step in pending:
             if by_micro_step and step != last:
                 counts, last = {}, step
-            number = counts.get(name, 0)
-            counts[name] = number + 1
-            self.used[name] = max(self.used.get(name, 0), number + 1)
-            found.append((numbered(name, self._before.get(name, 0) + number), value, step))
+            place = counts.get(name, 0)
+            counts[name] = place + 1
+            found.append((numbered(name, self._number(owner, name, place)), value, step))
         return found
 
-    def is_fresh(self):
-        """No optimizer has stepped yet in this step: names depend on what is pending alone."""
-        return not self._before
+    def _number(self, owner, name: str, place: int) -> int:
+        slots = self._slots.setdefault((owner, name), [])
+        if place < len(slots) and self._taken.get((name, slots[place]), owner) == owner:
+            self._now.add((name, slots[place]))
+            return slots[place]
+        used = {n for (known, n), other in self._taken.items() if known == name and other != owner} | set(slots)
+        if place < len(slots):      # it met another one with the same number: from here on no two have it
+            used.update(n for (_, known), numbers in self._slots.items() if known == name for n in numbers)
+        number = next(n for n in range(len(used) + 1) if n not in used)
+        slots[place:place + 1] = [number]
+        self.version += 1
+        self._now.add((name, number))
+        return number
 
-    def next_optimizer(self):
-        """An optimizer stepped and the TRAIN step goes on: later losses are numbered after those before it."""
-        for name, number in self.used.items():
-            self._before[name] = self._before.get(name, 0) + number
-        self.used = {}
+    def given(self) -> frozenset:
+        """What `names` gave since an optimizer stepped, to be had once more by `again`."""
+        return frozenset(self._now)
 
-    def new_step(self):
-        self._before.clear()
-        self.used = {}
+    def again(self, numbers: frozenset) -> bool:
+        """The same numbers once more; False if one of them was given in this step."""
+        if self._taken and not numbers.isdisjoint(self._taken):
+            return False
+        self._now.update(numbers)
+        return True
+
+    def next_optimizer(self, owner=None) -> None:
+        """`owner` stepped and the TRAIN step goes on: nobody else in it gets its numbers."""
+        self._taken.update(dict.fromkeys(self._now, owner))
+        self._now.clear()
+
+    def new_step(self) -> None:
+        self._taken.clear()
+        self._now.clear()
+
+    def forget(self, owner) -> None:
+        """`owner` is gone."""
+        for key in [key for key in self._slots if key[0] == owner]:
+            del self._slots[key]
+            self.version += 1

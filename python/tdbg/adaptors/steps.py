@@ -1,32 +1,71 @@
 """Where steps begin and end (semantics.md, 1). Knows optimizers by number, nothing of tensors.
 
-    TRAIN  one optimizer step. Opens when something is to be recorded for it, closes when every optimizer that
-           stepped in the previous TRAIN step has stepped, or when one is about to step a second time. The first one
-           closes on a second step or at the end, or at once when its optimizer holds every trainable parameter:
-           then nobody else has anything left to step, and a fault in step 0 is seen in step 0.
+    TRAIN  what lies between two steps of the optimizer that steps most often. It closes when an optimizer is about to
+           step a second time; before that, as soon as nobody who is due has still to step; or where the script says so.
     EVAL   one root forward in evaluation mode; PREDICT one that only predicts (torch: in inference mode, no loss following).
 
-One step is open at a time. An evaluation that begins inside an open training step closes it: that happens
-between two optimizers of one step, or where outputs are recorded and the last batches of an epoch were
-accumulated without a step.
+Who is due: an optimizer that is known and has not stepped yet (for PATIENCE steps), and one whose last step lies as far
+back as the shorter of its last two distances. So a GAN's two optimizers are one step, a critic that steps five times for
+one step of the generator makes five steps, the last of which has both, and an actor that is updated every second time is
+in every second step: whatever the first iteration was. One that comes when it was not due is told apart by having the step
+to itself, which then closes at once; from there on its distance is known.
+
+The very first step closes on a second step or at the end, or at once when the optimizers that stepped hold every trainable
+parameter: then nobody else has anything left to step, and a fault in step 0 is seen in step 0.
+
+One step is open at a time. `forward` closes what is open; who asks `waits` first can tell an evaluation between two steps from
+one that belongs to the training (a target network, a teacher).
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 TRAIN, EVAL, PREDICT, GLOBAL = 1, 2, 3, 4
+PATIENCE = 16       # steps that are held open for an optimizer of which nothing is known, or not heard any more
+
+
+class _Rhythm:
+    """When an optimizer stepped, in TRAIN steps."""
+
+    __slots__ = ("last", "gaps", "new")
+
+    def __init__(self, last: int) -> None:
+        self.last, self.gaps, self.new = last, (), True
+
+    def stepped(self, now: int) -> None:
+        if not self.new and now > self.last:
+            self.gaps = (*self.gaps[-1:], now - self.last)
+        self.last, self.new = now, False
+
+    def is_due(self, now: int) -> bool:
+        waited = now - self.last
+        if not self.gaps:
+            return waited <= PATIENCE
+        return min(self.gaps) <= waited <= max(PATIENCE, 2 * max(self.gaps))
 
 
 class Clock:
-    """`begin(mode) -> due` and `end(skipped)` do the work; both must not raise."""
+    """`begin(mode) -> due` and `end(skipped)` do the work; both must not raise.
 
-    def __init__(self, begin, end):
-        self._begin, self._end = begin, end
-        self.mode = None          # of the open step
+    :param covered: called with (optimizer, those that stepped in the open step): has it nothing left to step? Asked of
+        optimizers that have never stepped
+    """
+
+    def __init__(self, begin: Callable, end: Callable, covered: Callable[[int, set], bool] = lambda optimizer, stepped: False):
+        self._begin, self._end, self._covered = begin, end, covered
+        self.mode: int | None = None        # of the open step
         self.due = False
-        self.begun = set()        # optimizers whose step() was entered in the open TRAIN step
-        self.stepped = set()      # and those that came back from it: an exception may have kept one
-        self.expected = None      # those of the previous one; None before the first has closed
+        self.begun: set[int] = set()        # optimizers whose step() was entered in the open TRAIN step
+        self.stepped: set[int] = set()      # and those that came back from it: an exception may have kept one
+        self.previous: frozenset[int] | None = None     # those of the last TRAIN step that had any
         self.skipped = False
+        self.by_call = False                # the script says where a step ends (`said`)
+        self._rhythms: dict[int, _Rhythm] = {}
+        self._now = 0                       # TRAIN steps with an optimizer's step in them
+        self._early = False                 # the last one closed because nobody was due
 
-    def train(self):
+    def train(self) -> bool:
         """Opens a TRAIN step unless one is open; True if anything is due in it."""
         if self.mode != TRAIN:
             self.close()
@@ -34,11 +73,11 @@ class Clock:
             self.due = self._begin(TRAIN)
         return self.due
 
-    def evaluate(self, mode=EVAL):
+    def evaluate(self, mode: int = EVAL) -> bool:
         """Opens an EVAL (or PREDICT) step, closing whatever is open."""
         return self.forward(mode)
 
-    def forward(self, mode):
+    def forward(self, mode: int) -> bool:
         """Opens a step of any mode, closing whatever is open."""
         self.close()
         self.mode = mode
@@ -46,45 +85,86 @@ class Clock:
         return self.due
 
     @property
-    def evaluates(self):
+    def evaluates(self) -> bool:
         return self.mode in (EVAL, PREDICT)
 
-    def training_goes_on(self):
+    @property
+    def is_first(self) -> bool:
+        """No TRAIN step has closed in which an optimizer stepped."""
+        return self.previous is None
+
+    def waits(self) -> bool:
+        """Is a TRAIN step open that an optimizer stepped in, and another one is expected to?"""
+        return self.mode == TRAIN and bool(self.stepped) and (self.by_call or self._somebody_is_due())
+
+    def training_goes_on(self) -> None:
         """A training forward begins. Where only optimizers stepped that the previous step did not have, another training
         has taken over, and nobody waits for the earlier one's."""
-        if self.mode == TRAIN and self.stepped and self.expected is not None and self.expected.isdisjoint(self.stepped):
+        if (self.mode == TRAIN and self.stepped and self.previous is not None and not self.by_call
+                and self.previous.isdisjoint(self.stepped) and not any(self._rhythms[o].gaps for o in self.stepped)):
             self.close()
 
-    def about_to_step(self, optimizer):
+    def knows(self, optimizer: int) -> None:
+        """`optimizer` was made, and may step."""
+        if optimizer not in self._rhythms:
+            self._rhythms[optimizer] = _Rhythm(self._now)
+
+    def about_to_step(self, optimizer: int) -> bool:
         """`optimizer` (a number) is going to step; closes a step in which it already has."""
-        if self.evaluates or optimizer in self.begun:
+        if self.evaluates or (optimizer in self.begun and not self.by_call):
             self.close()
         due = self.train()
         self.begun.add(optimizer)
         return due
 
-    def has_stepped(self, optimizer, skipped=False, alone=False):
+    def has_stepped(self, optimizer: int, skipped: bool = False, alone: bool = False) -> bool:
         """True if that closed the step. `alone`: no trainable parameter lies outside this optimizer."""
+        rhythm = self._rhythms.get(optimizer)
+        expected = rhythm is not None and rhythm.is_due(self._now)
+        if rhythm is None:
+            rhythm = self._rhythms[optimizer] = _Rhythm(self._now)
+        if optimizer not in self.stepped:
+            rhythm.stepped(self._now)
         self.stepped.add(optimizer)
         self.skipped |= skipped
-        if self.expected <= self.stepped if self.expected is not None else alone:
-            self.close()
+        if self.by_call:
+            return False
+        if alone if self.previous is None else (not self._somebody_is_due() or (
+                not expected and self._early and len(self.stepped) == 1)):
+            self._early = True
+            self._close()
             return True
         return False
 
-    def gone(self, optimizer):
-        """`optimizer` will never step again: no step waits for it."""
-        if self.expected is not None and optimizer in self.expected:
-            self.expected = (self.expected - {optimizer}) or None
+    def said(self) -> None:
+        """The script says that its step ends here, and from now on does so for every step."""
+        self.by_call = True
+        if self.mode == TRAIN:
+            self.close()
 
-    def close(self):
-        if self.mode is None:
-            return
+    def gone(self, optimizer: int) -> None:
+        """`optimizer` will never step again: no step waits for it."""
+        self._rhythms.pop(optimizer, None)
+
+    def _somebody_is_due(self) -> bool:
+        for optimizer, rhythm in list(self._rhythms.items()):
+            if optimizer in self.stepped or not rhythm.is_due(self._now):
+                continue
+            if not rhythm.new or not self._covered(optimizer, self.stepped):
+                return True
+            del self._rhythms[optimizer]       # of no consequence until it does step
+        return False
+
+    def close(self) -> None:
+        if self.mode is not None:
+            self._early = False
+            self._close()
+
+    def _close(self) -> None:
         mode, skipped = self.mode, self.skipped
         if mode == TRAIN and self.stepped:
-            # Cut short by an evaluation: the set that ends a step stays what it was.
-            if self.expected is None or not self.stepped <= self.expected:
-                self.expected = frozenset(self.stepped)
+            self.previous = frozenset(self.stepped)
+            self._now += 1
         self.mode, self.due, self.skipped = None, False, False
         self.begun.clear()
         self.stepped.clear()

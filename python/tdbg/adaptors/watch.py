@@ -7,6 +7,7 @@ in a forked child, after too many failures.
 """
 
 import json
+import os
 import sys
 import threading
 
@@ -15,6 +16,12 @@ from .patches import Patches
 from .waiting import Waiting
 
 ARMED, OPEN, OFF = "armed", "open", "off"
+
+
+def multiprocessing_child():
+    """Is it a process that another Python started to work for it (a data loader's worker)?"""
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
 
 
 class Watch:
@@ -142,7 +149,24 @@ class Watch:
                 self.run.abandon()
             self.state = OFF
 
+    def what_was_seen(self):
+        """Why a process that ends has recorded nothing; None: there is nothing to say of it."""
+        return None
+
+    def _leave_word(self):
+        """For the launcher, which says why nothing was captured: the process is over, and had no run to say it in."""
+        run, attempt = os.environ.get("TDBG_RUN"), os.environ.get("TDBG_ATTEMPT", "0")
+        word = self.what_was_seen() if run and not multiprocessing_child() else None
+        if word is not None and os.path.isdir(os.path.join(run, attempt)):
+            with open(os.path.join(run, attempt, f"seen_{os.getpid()}.log"), "w", encoding="utf-8") as file:
+                file.write(word + "\n")
+
     def at_exit(self):
+        if self.state is ARMED and self.run is None:
+            try:
+                self._leave_word()
+            except Exception:       # a word that nobody may hear is none of the program's business
+                pass
         reason, message = "completed", ""
         # The interpreter leaves an uncaught exception here before atexit runs, whoever replaced sys.excepthook.
         error = getattr(sys, "last_value", None)

@@ -42,6 +42,7 @@ class RecordingRun:
         self.copy = copy
         self.specs, self.ids, self.series = [], {}, []
         self.steps, self.open, self.end_values, self.end_scalars = [], None, None, {}
+        self.twice = []             # (step, name, sub, point) that was put although it was there
         self.modes = {1: -1, 2: -1, 3: -1, 4: -1}
         self.contexts, self.lost, self.requests = {}, [], []
         self.ended = self.abandoned = None
@@ -92,6 +93,12 @@ class RecordingRun:
         assert self.open is not None, "put outside a step"
         return self.open.values
 
+    def _keep(self, name, sub, point, value):
+        target = self._target()
+        if (name, sub, point) in target:
+            self.twice.append((self.global_step, name, sub, point))
+        target[name, sub, point] = value
+
     def put_many(self, ids, ptrs, sub=0, point=0):
         assert len(ids) == len(ptrs)
         if not self.copy:
@@ -103,7 +110,7 @@ class RecordingRun:
             dtype = dtype_of(spec["dtype"])
             count = int(np.prod(spec["shape"], dtype=np.int64))
             data = ctypes.string_at(ptr, count * dtype.itemsize)
-            self._target()[spec["name"], sub, point] = np.frombuffer(data, dtype).reshape(spec["shape"]).copy()
+            self._keep(spec["name"], sub, point, np.frombuffer(data, dtype).reshape(spec["shape"]).copy())
 
     def put_batch(self, batch, ids, ptrs, sub=0, point=0):
         self.batches = getattr(self, "batches", 0) + 1
@@ -117,7 +124,7 @@ class RecordingRun:
         if ident != NOT_WANTED and tensor.numel():
             bits = tensor.detach()
             bits = bits.view(torch.uint16) if bits.dtype == torch.bfloat16 else bits
-            self._target()[self.specs[ident]["name"], sub, 0] = bits.numpy().copy()
+            self._keep(self.specs[ident]["name"], sub, 0, bits.numpy().copy())
         return True
 
     def put_ptr(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
@@ -126,7 +133,7 @@ class RecordingRun:
         extent = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
         flat = np.frombuffer(ctypes.string_at(ptr, extent * kind.itemsize), kind)
         view = np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in strides])
-        self._target()[spec["name"], sub, point] = view.copy()
+        self._keep(spec["name"], sub, point, view.copy())
 
     def put_summaries(self, ids, rows, sub=0, point=0):
         assert rows.dtype == np.float64 and rows.shape == (len(ids), 15)

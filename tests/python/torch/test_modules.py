@@ -311,6 +311,25 @@ def test_outputs_of_what_was_compiled_before_are_said_to_be_unseen(watch, capfd)
     assert all(("Net_conv1.weight", 0, 0) in step.values for step in session.made[0].steps)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_else_was_compiled_is_no_matter_of_the_model(watch, capfd, late):
+    import torch._dynamo
+    torch._dynamo.reset()
+    session = None if late else watch(kinds=KINDS)
+    torch.compile(lambda x: x * 2, backend="eager")(batch())
+    session = session or watch(kinds=KINDS)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled = torch.compile(model, backend="eager")
+    for _ in range(2):
+        optimizer.zero_grad()
+        compiled(batch()).sum().backward()
+        optimizer.step()
+    # Attached late, nobody knows what is inside of a function that was compiled before.
+    assert capfd.readouterr().err.count("compiled before tdbg was attached") == late
+    assert all(("conv1_output_0", 0, 0) in step.values for step in session.made[0].steps)
+
+
 def test_inductor_selected_outputs_and_the_rest_at_the_optimizer(watch):
     """Compiled for real: outputs of one block, weights and gradients, all in one graph; the training is the same bit for bit."""
     import torch._dynamo

@@ -21,6 +21,7 @@ class Losses:
         self.session = session
         self.train, self.eval = [], []    # (name without its number, copy, micro-step)
         self.micro = 0                    # backward calls since the last Trainer's step
+        self.passes = 0                   # and since the last TRAIN step: sub-keys of outputs go on counting
         self.numbering = Numbering()
         self._ids = {}
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
@@ -35,6 +36,7 @@ class Losses:
     def backward(self, heads, wanted):
         """backward() is about to run on `heads`. Counts a micro-step and keeps the values."""
         self.micro += 1
+        self.passes += 1
         last, self._last = self._last, None
         if wanted:
             for array in arrays.flat(heads):
@@ -51,11 +53,11 @@ class Losses:
         pending.append((name, arrays.copy(array), micro))
         return True
 
-    def take_train(self, accumulated):
+    def take_train(self, accumulated, owner=None):
         """The losses that led to this Trainer's step, named, for `put_train` in the same step: [(name, copy, sub-key)],
         {name: its micro-steps' copies}.
 
-        `accumulated`: gradients added up over backward calls. Each micro-step's losses are then at a sub-key of
+        `owner`: the Trainer's number. `accumulated`: gradients added up over backward calls. Each micro-step's losses are then at a sub-key of
         their own, and for the step itself their mean; of backward_loss the sum, which is what the gradients are of.
         """
         pending, micro = self.train, self.micro if accumulated else 1
@@ -65,7 +67,7 @@ class Losses:
         if self._as_tensor is None:
             self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
         rows, whole = [], {}
-        for full, copy, step in self.numbering.names(pending, by_micro_step=micro > 1):
+        for full, copy, step in self.numbering.names(pending, by_micro_step=micro > 1, owner=owner):
             rows.append((full, copy, step + 1 if micro > 1 else 0))
             if micro > 1:
                 whole.setdefault(full, []).append(copy)

@@ -346,9 +346,9 @@ class Session(Watch):
 
     def sub(self):
         """Sub-key of what happens now: 0 for the first micro-step of a step, n + 1 for later ones."""
-        if self.clock.evaluates or not self.by_optimizer or not self.losses.micro or not self.trainers.accumulate:
+        if self.clock.evaluates or not self.by_optimizer or not self.losses.passes or not self.trainers.accumulate:
             return 0
-        return self.losses.micro + 1
+        return self.losses.passes + 1
 
     def place(self):
         return self._steps_closed, self.clock.mode, self.sub()
@@ -399,6 +399,7 @@ class Session(Watch):
         self.blocks.armed = False
         if mode == TRAIN:
             self.losses.numbering.new_step()
+            self.losses.passes = 0
         if self._later:
             self._unsealed = skipped
         else:

@@ -40,10 +40,15 @@ class Trainers:
         self.entries[key] = entry
         self._departed = []
         self.generation += 1
+        if not entry.ignored:
+            self.session.clock.knows(entry.serial)
         return entry
 
     def _died(self, key):
         entry = self.entries.pop(key, None)
+        if entry is not None:
+            self.session.clock.gone(entry.serial)
+            self.session.losses.numbering.forget(entry.serial)
         if entry is not None and entry.total_bytes and entry.total_bytes <= KEEP_AFTER_DEATH:
             self._departed.append(entry)
 
@@ -79,7 +84,7 @@ class Trainers:
         if entry.copies is not None and entry.copies.taken:
             session.settle()
         micro = session.losses.micro
-        losses = session.losses.take_train(entry.accumulates)
+        losses = session.losses.take_train(entry.accumulates, entry.serial)
         absent, copied = entry.capture(reduced, only_fresh)
         norm = session.context.trainer_step(entry, trainer, divisor, micro if entry.accumulates else min(micro, 1), absent)
         session.context.flush()
@@ -111,9 +116,9 @@ class Trainers:
         if entry.nested or session.clock.mode != TRAIN or not session.by_optimizer:
             return
         skipped = getattr(trainer, "_amp_loss_scaler", None) is not None and trainer._optimizer.num_update == updates
-        alone = session.clock.expected is None and self._nobody_left(entry)
+        alone = session.clock.is_first and self._nobody_left(entry)
         if not session.clock.has_stepped(entry.serial, skipped, alone):
-            session.losses.numbering.next_optimizer()
+            session.losses.numbering.next_optimizer(entry.serial)
         session.settle_if_there()
 
     def left(self, trainer):

@@ -5,4 +5,4 @@ from ..door import Door
 from .session import Session
 
 _door = Door(Session, AttachedLoop)
-arm, attach, stand_down = _door.arm, _door.attach, _door.stand_down
+arm, attach, stand_down, now = _door.arm, _door.attach, _door.stand_down, _door.now

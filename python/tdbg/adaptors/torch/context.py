@@ -122,27 +122,34 @@ class Context:
                                 "threads": torch.get_num_threads()})
 
     def saw_batch(self, args, kwargs):
+        self._batch = self.batch_of(args, kwargs) or self._batch
+
+    def batch_of(self, args, kwargs):
+        """(size, mark) of what a model is called with; None where that is no tensor."""
         if not self.enabled:
-            return
+            return None
         tensor = args[0] if args and type(args[0]) is torch.Tensor else first(torch.Tensor, args, kwargs.values())
         if type(tensor) is not torch.Tensor:
-            return
-        self._batch = READER and READER.batch(tensor)
-        if self._batch is None:
+            return None
+        batch = READER and READER.batch(tensor)
+        if batch is None:
             if self.session.unread("batch", tensor):
-                return
+                return None
             size = tensor.shape[0] if tensor.dim() else 1
             mark = None
             if tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.numel():
                 mark = fingerprint(tensor)
-            self._batch = (size, mark)
+            batch = (size, mark)
         if "batch" not in self._topics:
             self.topic("batch", {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)})
+        return batch
 
-    def add_batch(self):
-        if self._batch is not None:
-            size, mark = self._batch
-            self._batch = None
+    def add_batch(self, batch=None):
+        """The batch that was seen last, or this one; (): none."""
+        if batch is None:
+            batch, self._batch = self._batch, None
+        if batch:
+            size, mark = batch
             self.add("context/batch_size", size)
             if mark is not None:
                 self.add("context/batch_fingerprint", mark)

@@ -162,7 +162,7 @@ class ForwardSteps:
             ids, pointers, keep = session.losses.flush_train()
             if ids:
                 session.port.put_many(ids, pointers, 0, 0)
-            session.losses.flush_eval()
+            session.losses.put_eval(session.losses.take_eval())
             session.context.flush()
             del keep                     # the values lived until here
         session.losses.discard()

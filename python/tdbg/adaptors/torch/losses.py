@@ -50,8 +50,11 @@ class Losses:
         self.session = session
         self.train, self.eval = [], []    # (name without its number, copy, micro-step)
         self.micro = 0                    # backward calls since the last optimizer step
+        self.passes = 0                   # and since the last TRAIN step: sub-keys of a step go on counting
         self.numbering = Numbering()
-        self._usual = None                # of the last losses of `_as_usual`: kinds, which are series, ids, names used
+        self.seen = 0                     # losses that were returned
+        self._last_sub = 0                # the highest sub-key of a loss in the step
+        self._usual = {}                  # by optimizer, its last losses in `_as_usual`: kinds, numbers, which are series, ids
         self._ids = {}
         self._labelled = {}               # name of a loss -> does the plan want its labels?
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
@@ -64,19 +67,25 @@ class Losses:
     def returned(self, name, value, factor=None, labels=None):
         """A loss function returned `value`. `factor()`: a number or tensor by which it is recorded multiplied, or None.
         `labels`: what it was compared with, if those are classes."""
-        evaluating = self.session.evaluating
+        session = self.session
+        self.seen += 1
+        evaluating = session.evaluating
         # An evaluation with gradients may turn out to be training: it is idle only if both are.
-        if self.session.idle[TRAIN] and (not evaluating or self.session.idle[EVAL]):
+        if session.idle[TRAIN] and (not evaluating or session.idle[EVAL]):
             return
         # Exactly a Tensor: ahead-of-time compilation calls us with its fakes, and a copy of one would end up in
         # the graph.
-        if type(value) is not torch.Tensor or in_backward() != -1 or _is_wrapped(value) or self.session.elsewhere():
+        if type(value) is not torch.Tensor or in_backward() != -1 or _is_wrapped(value) or session.elsewhere():
             return
-        # In training mode without gradients: a metric, or an evaluation whose author forgot model.eval().
-        if not evaluating and not value.requires_grad:
+        if value.requires_grad:
+            # What can be differentiated is not of an evaluation without gradients that ran before it (a teacher, rollouts).
+            evaluating = evaluating and session.evaluation_differentiates
+            if not evaluating and session.idle[TRAIN]:
+                return
+        elif not evaluating:    # a metric, or an evaluation whose author forgot model.eval()
             return
         factor = factor and factor()
-        pending, micro = (self.eval, 0) if evaluating else (self.train, self.micro)
+        pending, micro = self.eval if evaluating else self.train, self.micro
         if labels is not None and type(labels) is torch.Tensor and self._wants_labels(name):
             self._keep(pending, name + LABELS, labels, micro)
         # Behind its labels: backward() looks for it at the end.
@@ -98,6 +107,7 @@ class Losses:
         """backward() is about to run on `tensors`. Counts a micro-step and keeps the value, unscaled."""
         scaled, self._scaled = self._scaled, None
         self.micro += 1
+        self.passes += 1
         if self.session.idle[TRAIN]:
             return
         tensors = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
@@ -138,15 +148,23 @@ class Losses:
         self.train.extend(self.eval)
         self.eval.clear()
 
+    def take_eval(self):
+        """Those of the evaluation that ends, for `put_eval` in its step."""
+        pending, self.eval = self.eval, []
+        return pending
+
     # Recording ----------------------------------------------------------------------------------------------
 
-    def flush_train(self, evaluation=0):
+    def flush_train(self, owner=None, repeated=0):
         """Records the losses that led to this optimizer step, at its place in the step. Those at the step's own
         place are returned as (ids, pointers, values) for the batch of its parameters: a call of its own would
         cost more than they do. The pointers are good as long as the values are kept.
 
         One micro-step: the losses are the step's. Several: each at its own sub-key, and for the step itself their
         mean; of backward_loss the sum, which is what the gradients are those of.
+
+        :param owner: the optimizer's number
+        :param repeated: how often it was recorded in this step before (a closure's evaluations); those are the step's own
         """
         pending, micro = self.train, self.micro
         self.train, self.micro = [], 0
@@ -154,18 +172,25 @@ class Losses:
             return [], [], []
         if self._as_tensor is None:
             self._as_tensor = all(name == BACKWARD for name, _, _ in pending)
-        if micro <= 1 and not evaluation and self.numbering.is_fresh():
-            batch = self._as_usual(pending)
+        if micro <= 1 and not repeated:
+            batch = self._as_usual(pending, owner)
             if batch is not None:
                 return batch
+        # Sub-keys go on counting within the step, as those of outputs do (Session.sub).
+        start = self.passes - micro
+        if repeated:
+            start = max(start, self._last_sub)
         rows, whole = [], {}
         pending = [(name, _tensor(value), step) for name, value, step in pending]
-        for full, value, step in self.numbering.names(pending, by_micro_step=True):
-            if micro > 1 and not evaluation:
-                rows.append((full, value, step + 1))
-                whole.setdefault(full, []).append(value)
+        for full, value, step in self.numbering.names(pending, by_micro_step=True, owner=owner):
+            sub = start + (step if micro > 1 else 0) + 1
+            if micro > 1 or repeated:
+                rows.append((full, value, sub))
+                self._last_sub = max(self._last_sub, sub)
             else:
-                rows.append((full, value, evaluation + 1 if evaluation else 0))
+                rows.append((full, value, 0))
+            if micro > 1 and not repeated:
+                whole.setdefault(full, []).append(value)
         for full, values in whole.items():
             if LABELS in full:
                 rows.append((full, torch.cat([v.reshape(-1) for v in values]), 0))
@@ -173,29 +198,34 @@ class Losses:
                 stacked = torch.stack(values)
                 rows.append((full, stacked.sum(0) if full.startswith(BACKWARD) else stacked.mean(0), 0))
         batches = self._put(rows)
-        ids, pointers = batches.pop(evaluation + 1 if evaluation else 0, ([], []))
+        ids, pointers = batches.pop(0, ([], []))
         for sub, batch in batches.items():
             self.session.port.put_many(*batch, sub, 0)
         return ids, pointers, rows
 
-    def _as_usual(self, pending):
-        """flush_train of numbers on the host under the names of the step before, which is nearly every step; None of any
-        other."""
+    def step_ended(self):
+        """A TRAIN step: what is numbered within it begins anew."""
+        self.numbering.new_step()
+        self.passes = self._last_sub = 0
+
+    def _as_usual(self, pending, owner):
+        """flush_train of numbers on the host under the names of this optimizer's step before, which is nearly every step;
+        None of any other."""
         kinds = []
         for name, value, step in pending:
             if type(value) is not _capture.NumberCopy:
                 return None
             kinds.append((name, step, value.dtype))
-        usual = self._usual
-        if usual is None or usual[0] != kinds:
-            named = self.numbering.names(pending, by_micro_step=True)
+        usual = self._usual.get(owner)
+        if (usual is None or usual[0] != kinds or usual[1] != self.numbering.version
+                or not self.numbering.again(usual[2])):
+            named = self.numbering.names(pending, by_micro_step=True, owner=owner)
             series = [full.startswith(BACKWARD) and not self._as_tensor for full, _, _ in named]
             ids = [self.session.context.id(full) if alone else self._id(full, _tensor(value))
                    for alone, (full, value, _) in zip(series, named)]
-            usual = self._usual = kinds, series, ids, self.numbering.used
-        _, series, all_ids, self.numbering.used = usual
+            usual = self._usual[owner] = kinds, self.numbering.version, self.numbering.given(), series, ids
         ids, pointers = [], []
-        for alone, ident, (_, value, _) in zip(series, all_ids, pending):
+        for alone, ident, (_, value, _) in zip(usual[3], usual[4], pending):
             if alone:
                 self.session.context.number(ident, value.value)
             elif ident != NOT_WANTED:
@@ -203,8 +233,12 @@ class Losses:
                 pointers.append(value.address)
         return ids, pointers, pending
 
-    def flush_eval(self):
-        pending, self.eval = self.eval, []
+    def forget(self, owner):
+        """An optimizer is gone."""
+        self.numbering.forget(owner)
+        self._usual.pop(owner, None)
+
+    def put_eval(self, pending):
         rows = [(full, _tensor(value), 0) for full, value, _ in Numbering().names(pending)]
         for sub, (ids, pointers) in self._put(rows).items():
             self.session.port.put_many(ids, pointers, sub, 0)      # `rows` keeps the values alive during the call

@@ -56,7 +56,7 @@ class _EntryPost(Inert):
 
     def __call__(self, module, args, output):
         if not _is_compiling() and not _is_tracing():
-            self.entries.left(module)
+            self.entries.left(module, output)
 
 
 # Else 100 us of guards at every call, for a hook that then takes itself for a traced one.
@@ -74,10 +74,12 @@ class _CompiledCall:
         if module is None or _is_compiling():
             return self.original(*args, **kwargs)
         self.entries.entered(module, args, kwargs)
+        output = None
         try:
-            return self.original(*args, **kwargs)
+            output = self.original(*args, **kwargs)
+            return output
         finally:
-            self.entries.left(module)
+            self.entries.left(module, output)
 
     def __deepcopy__(self, memo):
         return copy.deepcopy(self.original, memo)    # where a class (RNNs) has a state of its own, which holds this
@@ -127,9 +129,28 @@ class _ModuleHook(Inert):
         owner.ran(self, args, output)
 
 
-def _has_compiled():
+def has_compiled():
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and bool(utils.counters["stats"].get("unique_graphs"))
+
+
+def _stands_for(module):
+    """The only module inside that has parameters, and modules of its own, where `module` has no parameters itself: what it
+    does is call that one."""
+    if any(True for _ in module.parameters(recurse=False)):
+        return None
+    inside = [child for child in module.children() if any(True for _ in child.parameters())]
+    return inside[0] if len(inside) == 1 and any(True for _ in inside[0].children()) else None
+
+
+def _was_compiled(root):
+    """Does Dynamo have code of a class in it already? That runs, and knows nothing of hooks which come now. What else was
+    compiled in the process is no matter of this model's."""
+    try:
+        entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
+        return any(entries(kind.forward.__code__) for kind in {type(module) for _, module in root.modules()})
+    except Exception:       # a class without a forward in Python, or a torch that calls this something else
+        return False
 
 
 class Entries:
@@ -138,6 +159,7 @@ class Entries:
     def __init__(self, session):
         self.session = session
         self._handles = {}             # id(module) -> (weakref, handles)
+        self._ahead = {}               # id(root's entry) -> its children that are hooked until it is entered itself
         self._fired = weakref.WeakSet()
         self._depth = 0
         self._descents = 0
@@ -173,23 +195,43 @@ class Entries:
 
     def follow(self, names):
         for root in names.roots:
-            if root.entry is not None:
-                self._hook(root.entry)
+            entry = root.entry
+            if entry is not None and self._hook(entry) and entry is root.module and entry not in self._fired:
+                self._look_ahead(entry)
+
+    def _look_ahead(self, root):
+        """Not every root is called: of a LightningModule, whose steps call what is in it, the first evaluation is over before
+        a step shows that. So the children are hooked as well, until the root is entered."""
+        if self._compiled_call(root) is None and not has_compiled():
+            self._ahead[id(root)] = [weakref.ref(child) for child in root.children() if self._hook(child)]
+
+    def _entered_first(self, module):
+        """A root that is called: its children are parts of its forward. One that stands for a model inside of it, as a loss that
+        is a module does, keeps that one's entry: evaluations call it directly."""
+        self._fired.add(module)
+        inner = _stands_for(module)
+        for ref in self._ahead.pop(id(module), ()):
+            child = ref()
+            known = self._handles.pop(id(child), None) if child is not None and child is not inner else None
+            for handle in known[1] if known is not None else ():
+                handle.remove()
 
     def _hook(self, module):
+        """True if it was not hooked before."""
         known = self._handles.get(id(module))
         if known is not None and known[0]() is module:
-            return
+            return False
         self._complete = False
         self._handles[id(module)] = (weakref.ref(module), (
             module.register_forward_pre_hook(_EntryPre(self), with_kwargs=True),
             module.register_forward_hook(_EntryPost(self), always_call=True)))
         self._around_compiled(module)
+        return True
 
     def step_ended(self):
         """After a step: where a root was not entered, try its children (three levels, in the first steps)."""
         self._depth = 0                # an exception that the script caught may have skipped `left`
-        if self._complete or self._descents >= 3 or _has_compiled():
+        if self._complete or self._descents >= 3 or has_compiled():
             return                     # traced hooks are silent: not entered says nothing, and new ones recompile
         self._descents += 1
         pending = [ref() for ref, _ in list(self._handles.values())]
@@ -216,18 +258,19 @@ class Entries:
     def entered(self, module, args, kwargs):
         try:
             self._depth += 1
-            self._fired.add(module)
+            if module not in self._fired:
+                self._entered_first(module)
             if self._depth == 1 and in_backward() == -1:
                 self.session.forward_begins(module, args, kwargs)
                 self.session.modules.settle()
         except Exception as error:
             self.session.guard.failed("forward of the root", error)
 
-    def left(self, module):
+    def left(self, module, output=None):
         try:
             self._depth = max(0, self._depth - 1)
             if self._depth == 0:
-                self.session.forward_ended()
+                self.session.forward_ended(output)
         except Exception as error:
             self.session.guard.failed("end of the root's forward", error)
 
@@ -252,11 +295,12 @@ class ModuleTensors:
 
     def install(self, names):
         """Hooks what is wanted of the roots that are known. Before the first compiled call, or it is ignored."""
-        run = self.session.run
+        run, hooked = self.session.run, []
         for root in names.roots:
             if root.label in self._roots or root.module is None:
                 continue
             self._roots.add(root.label)
+            hooked.append(root)
             first_embedding = True
             for name, module in root.modules():
                 kind = module_kind(module)
@@ -273,7 +317,8 @@ class ModuleTensors:
                     self._hooks[name] = hook
                     self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
                     self.active = True
-        if self.active and not self._said and _has_compiled():
+        if hooked and self.active and not self._said and has_compiled() and (
+                self.session.compiled_before or any(map(_was_compiled, hooked))):
             self._said = True
             say("something was compiled before tdbg was attached: outputs of modules in it are not seen; run under "
                 "`tdbg run`, or attach before the first call")

@@ -12,6 +12,7 @@ import torch
 from ..steps import TRAIN
 from . import huggingface
 from . import scaler as _scaler
+from .by_hand import HandWritten, living_optimizers
 from .dynamo import breaks_graph
 from .params import OptimizerTensors
 
@@ -55,10 +56,12 @@ class Optimizers:
         self.entries = {}              # id(optimizer) -> OptimizerTensors
         self._departed = []            # of optimizers that died since the last one was made, if small
         self.scaler = None             # the GradScaler whose step() is running
-        self.evaluation = 0            # calls of the closure in the step that is running
         self._inside = None            # the optimizer that is stepping
         self._closures = 0             # closures running inside its step()
         self._serial = 0
+        self.stepped = 0               # steps of all of them
+        self._by_hand = None
+        self._said_at = 0              # and when the script last said that a step ends
         self._labels = {}
         self._extras = False
 
@@ -73,10 +76,37 @@ class Optimizers:
         entry = self.entry_of(optimizer)
         params = [p for g in optimizer.param_groups for p in g["params"]]
         self.session.names.resolve(params, search=not self.session.explicit)
+        if not self.session.explicit or any(map(self.session.names.named, params)):
+            self.session.clock.knows(entry.serial)
         self.session.entries.follow(self.session.names)
         if self.session.run is not None:
             self.session.modules.install(self.session.names)
         return entry
+
+    def find(self):
+        """Those that were made before the watch began and have a parameter of the models that were handed over."""
+        for optimizer in living_optimizers():
+            params = [p for g in optimizer.param_groups for p in g["params"]]
+            if any(map(self.session.names.named, params)):
+                self.made(optimizer)
+
+    def step_ends(self):
+        """The script says so. Where no optimizer has stepped since it last did, it updates by hand."""
+        if self.stepped == self._said_at:
+            self._record_by_hand()
+        self._said_at = self.stepped
+
+    def _record_by_hand(self):
+        if self._by_hand is None:
+            self._by_hand = HandWritten()
+        if not self._by_hand.look(self.session.names):
+            self.session.lost("unsupported", 1, "tdbg.step(): no optimizer has stepped, and no model with gradients is known: "
+                                                "tdbg.attach(model) says which one it is")
+            return
+        entry = self.entry_of(self._by_hand)
+        entry.steps += 1
+        self._capture(entry, self._by_hand)
+        self._stepped(entry, False)
 
     def entry_of(self, optimizer):
         entry = self.entries.get(id(optimizer))
@@ -100,6 +130,7 @@ class Optimizers:
         entry = self.entries.pop(key, None)
         if entry is not None:
             self.session.clock.gone(entry.serial)
+            self.session.losses.forget(entry.serial)
         if entry is not None and entry.params and entry.total_bytes <= KEEP_AFTER_DEATH and self.session.run is not None:
             self._departed.append(entry)
 
@@ -123,12 +154,13 @@ class Optimizers:
         entry = self.entry_of(optimizer)
         if self._is_nested(entry, optimizer):
             entry.nested += 1
+            if self._inside is not entry:
+                self.session.clock.gone(entry.serial)      # steps with the other one, and never by itself
             return None
         entry.steps += 1
         entry.nested = 0
         self._inside = entry
         closure = kwargs["closure"] if "closure" in kwargs else args[1] if len(args) > 1 else None
-        self.evaluation = 0
         if closure is None or not _is_closure(closure, "closure" in kwargs or entry.takes_closure(optimizer)):
             self._capture(entry, optimizer)
             return None
@@ -145,8 +177,7 @@ class Optimizers:
                 self._closures -= 1
             try:
                 if self.session.listening and self._inside is entry:
-                    self._capture(entry, optimizer, closure=True)   # unsettles: the next line changes the place
-                    self.evaluation += 1
+                    self._capture(entry, optimizer, closure=True)
             except Exception as error:
                 self.session.guard.failed("optimizer closure", error)
             return loss
@@ -189,7 +220,6 @@ class Optimizers:
             return
         if not self.prepare(entry, optimizer):
             return
-        evaluation = self.evaluation
         unscale, found = None, getattr(optimizer, "found_inf", None)
         if isinstance(found, torch.Tensor):
             # A fused optimizer under GradScaler unscales and skips by itself, with the gradients still scaled here.
@@ -200,15 +230,17 @@ class Optimizers:
             due = self.session.clock.train()
         else:
             due = self.session.clock.about_to_step(entry.serial)
+        self.session.evaluations_between()
         if not due:
             self.session.losses.discard()
             self.session.context.discard()
             return
         micro = self.session.losses.micro
-        losses = self.session.losses.flush_train(evaluation)
-        sub = evaluation + 1 if evaluation else 0
+        repeated = entry.times(self.session.steps_closed)
+        losses = self.session.losses.flush_train(entry.serial, repeated)
+        sub = repeated + 1 if repeated else 0
         absent = entry.capture(sub, unscale, losses)
-        if not evaluation:
+        if not repeated:
             if not entry.extras_done:
                 entry.extras_done = True
                 if not self._extras_done():
@@ -242,12 +274,12 @@ class Optimizers:
 
     def _stepped(self, entry, skipped):
         self._inside = None
-        self.evaluation = 0
+        self.stepped += 1
         if self.session.clock.mode != TRAIN or self.session.forward is not None:
             return                          # nothing was captured: an error, counted already
-        alone = self.session.clock.expected is None and self._nobody_left(entry)
+        alone = self.session.clock.is_first and self._nobody_left(entry)
         if not self.session.clock.has_stepped(entry.serial, skipped, alone):
-            self.session.losses.numbering.next_optimizer()
+            self.session.losses.numbering.next_optimizer(entry.serial)
 
     def _nobody_left(self, entry):
         """Before the first step has closed: has every trainable parameter we know of been stepped?"""
@@ -259,13 +291,18 @@ class Optimizers:
         known = (p for root in self.session.names.roots for p, _ in root.parameters())
         return not any(p.requires_grad and id(p) not in stepped for source in (made, known) for p in source)
 
+    def covered(self, serial, stepped):
+        """Have the optimizers that stepped updated all that this one could? (One inside another, one that replaced another.)"""
+        mine = next((e.ref() for e in self.entries.values() if e.serial == serial), None)
+        done = {id(p) for e in self.entries.values() if e.serial in stepped for p in e.params}
+        return mine is None or all(id(p) in done for g in mine.param_groups for p in g["params"])
+
     def skipped(self, optimizer, scaler):
         """GradScaler found an infinity and did not call the optimizer: a step all the same."""
         if not self.session.ensure_open() or self.session.elsewhere():
             return
         entry = self.entry_of(optimizer)
         entry.steps += 1
-        self.evaluation = 0
         self.scaler = scaler
         try:
             self._capture(entry, optimizer, skipped=True)

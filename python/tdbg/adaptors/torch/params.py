@@ -110,6 +110,7 @@ class OptimizerTensors:
         self.shape_key = None
         self.ref = lambda: None           # weak reference to the optimizer
         self.steps = 0
+        self._times = None, 0             # TRAIN step, how often it was recorded in it
         self.options = ()                 # of the groups, as they were last put down
         self.lr_ids, self.step_id = [], NOT_WANTED     # of the context's series
         self.ignored = self.skipped = False
@@ -120,6 +121,13 @@ class OptimizerTensors:
         self.mask = self.absent = None    # which gradients were there when one was not
         self.extras_done = False
         self.state_ids = {}
+
+    def times(self, step):
+        """How often it was recorded in this step before: closures evaluate several times, loops may update several times."""
+        known, count = self._times
+        count = count + 1 if known == step else 0
+        self._times = step, count
+        return count
 
     def takes_closure(self, optimizer):
         """Is what `step` is given first a closure?"""

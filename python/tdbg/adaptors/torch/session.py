@@ -4,6 +4,7 @@ forward, backward or step of an optimizer's model.
 
 import os
 import threading
+import weakref
 
 import torch
 from torch.nn.modules import module as nn_module
@@ -13,18 +14,21 @@ from ..forecast import Forecast
 from ..guard import say
 from ..requests import obey
 from ..steps import EVAL, PREDICT, TRAIN, Clock
+from ..structure import first
 from ..watch import OFF, OPEN, Watch
 from . import losses as _losses
 from . import scaler as _scaler
+from .by_hand import patch_fastai
 from .context import Context
 from .cuda import Final, Lane
 from .forward import ForwardSteps
-from .modules import Entries, ModuleTensors
-from .names import Names, is_wrapper
+from .modules import Entries, ModuleTensors, has_compiled
+from .names import Names, is_wrapper, unwrap
 from .optimizers import Optimizers
 from .params import NOT_WANTED, Unread, dtype_name
 
 BEFORE_CLIP = 2
+MAX_HELD = 4096
 
 
 class Session(Watch):
@@ -40,25 +44,36 @@ class Session(Watch):
         super().__init__("torch", open_run, options)
         self.explicit, self.force_lane = explicit, force_lane
         self.has_trained = False
+        self.attached = False          # by the script, which says that it trains
+        self.forwards = self.backwards = 0           # that were seen
         self.port = None               # the run, or the lane in front of it
         self.names = Names()
         self.entries = Entries(self)
         self.modules = ModuleTensors(self)
         self.context = Context(self)
         self.losses = _losses.Losses(self)
-        self.clock = Clock(self._begin, self._end)
         self.optimizers = Optimizers(self)
+        self.clock = Clock(self._begin, self._end, self.optimizers.covered)
         self.forward = None            # where the plan says step_by: forward
         self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
         self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
-        self._eval_with_grad = self._inferring = False
+        self.evaluation_differentiates = False       # and its losses may be trained on
+        self._batch_beside = None
+        self._beside = False           # it ran in the middle of a training iteration
+        self._held = []                # evaluations that ran while a TRAIN step was open: (mode, losses, batch)
+        self._inferring = False
+        self._forward = None           # mode of the root's forward that runs
+        self._undifferentiated = None  # weak: what the last training forward gave, until backward
+        self._arm_after = None         # were modules armed before an evaluation beside the training?
+        self._trained = set()          # id()s of what was called to train in the open step, where outputs are recorded
         self.needs_device_lane = force_lane
         self._sizes = {}
+        self.compiled_before = False   # something was, when the watch began
         self._derived = {}             # id -> derived statistics that the plan wants of it
         self._derives = False          # the plan wants derived statistics of anything
         self._clip_wanted = False
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
-        self._steps_closed = 0
+        self.steps_closed = 0
         self._more_until = 0           # somebody asked for more detail, up to this step
         self.unread = Unread(self.lost)
         self._own_ids = {}             # of tensors that the script records
@@ -68,24 +83,21 @@ class Session(Watch):
     # Arming and opening -------------------------------------------------------------------------------------
 
     def install(self):
+        self.compiled_before = has_compiled()
         _losses.patch(self.patches, self)
         _scaler.patch(self.patches, self)
         self.entries.patch(self.patches)
-        session = self
-
-        def watch_init(original):
-            def __init__(optimizer, *args, **kwargs):
-                original(optimizer, *args, **kwargs)
-                try:
-                    session.optimizers.made(optimizer)
-                except Exception as error:
-                    session.guard.failed("a new optimizer", error)
-            return __init__
-
-        self.patches.replace([torch.optim.Optimizer], "__init__", watch_init)
+        self.patches.replace([torch.optim.Optimizer], "__init__", self.watch_init)
         self._handles = [nn_module.register_module_module_registration_hook(self._registered),
                          _optim.register_optimizer_step_pre_hook(self.optimizers.pre),
                          _optim.register_optimizer_step_post_hook(self.optimizers.post)]
+
+    def watch_init(self, original):
+        """An optimizer's __init__, that tells us of it."""
+        def __init__(optimizer, *args, **kwargs):
+            original(optimizer, *args, **kwargs)
+            self.guarded("a new optimizer", self.optimizers.made, optimizer)
+        return __init__
 
     def _registered(self, parent, name, child):
         """A wrapper (DDP, torch.compile) closed around a model we know: the script will call that one."""
@@ -101,8 +113,12 @@ class Session(Watch):
     def watch(self, models):
         """What the script handed over: where there is any, optimizers of nothing else are watched."""
         self.explicit |= bool(models)
+        self.attached = True
         for model in models:
             self.add_model(model)
+        if models:
+            self.names.resolve([])
+            self.optimizers.find()
 
     def add_model(self, model):
         root = self.names.add_root(model)
@@ -131,8 +147,10 @@ class Session(Watch):
                                 for c in self.plan.get("collections", []))
         self._derives = any(c.get("statistics") for c in self.plan.get("collections", []))
         self.state_wanted = self.run.wants("optimizer/x/exp_avg", "optimizer", "", 0)
-        if self.plan.get("step_by", "optimizer") == "forward":
+        step_by = self.plan.get("step_by", "optimizer")
+        if step_by == "forward":
             self.forward = ForwardSteps(self)
+        self.clock.by_call = step_by == "call"
         self.context.started()
         self.modules.install(self.names)
 
@@ -234,45 +252,89 @@ class Session(Watch):
     def _end(self, mode, skipped):
         self.modules.unsettle()
         self.port.end_step(skipped)
-        self._steps_closed += 1
+        self.steps_closed += 1
         self._look_ahead()
         self.modules.arm(False)
         if mode == TRAIN:
-            self.losses.numbering.new_step()
+            self._undifferentiated = None
+            self._trained.clear()
+            self.losses.step_ended()
             self.entries.step_ended()
+            if self._held:
+                self._put_held()
         request = self.run.take_request()
         if request is not None and (until := obey(self.run, request)):
             self._more_until = until
             self._look_ahead()
 
     def sub(self):
-        """Sub-key of what happens now: 0 for the first micro-step or evaluation of a step, n + 1 for later ones."""
+        """Sub-key of what happens now: 0 up to the first backward of a step, n + 1 after the n-th, whichever optimizer has
+        stepped meanwhile."""
         if self.clock.evaluates or self.forward is not None:
             return 0
-        n = self.optimizers.evaluation or self.losses.micro
+        n = self.losses.passes
         return n + 1 if n else 0
 
     def place(self):
-        return self._steps_closed, self.clock.mode, self.losses.micro, self.optimizers.evaluation
+        return self.steps_closed, self.clock.mode, self.losses.passes
+
+    # Evaluations --------------------------------------------------------------------------------------------
+
+    def _runs_beside(self):
+        """Is an evaluation that begins now a part of the training iteration (a teacher, a target network)? It is between a
+        training forward and its backward, and may be between the steps of two optimizers of one step."""
+        if self.mode_wanted is not None:
+            return False
+        if self.clock.waits():
+            return True
+        return self._undifferentiated is not None and self._undifferentiated() is not None
 
     def close_evaluation(self):
+        """The evaluation that ran last is over: it is a step, unless it was nothing but a part of the training."""
         if not self.evaluating or self.forward is not None:
             return
         self.evaluating = False
-        due = self.clock.due if self.clock.evaluates else self.clock.evaluate(self._kind_of_evaluation())
-        if due:
-            self.losses.flush_eval()
-            self.context.add_batch()
+        beside, self._beside = self._beside, False
+        if beside:
+            self._close_beside()
+            return
+        losses = self.losses.take_eval()
+        self._put_evaluation(self._kind_of_evaluation(losses), losses, None)
+
+    def _close_beside(self):
+        losses, batch, self._batch_beside = self.losses.take_eval(), self._batch_beside or (), None
+        if self.clock.mode != TRAIN:
+            if losses:
+                self._put_evaluation(self._kind_of_evaluation(losses), losses, batch)
+        elif losses or self.clock.waits():
+            self._held.append((self._kind_of_evaluation(losses), losses, batch))
+            if len(self._held) >= MAX_HELD:       # no iteration evaluates so often: it is over
+                self.clock.close()
+
+    def evaluations_between(self):
+        """An optimizer is about to step. Of what ran between two optimizers of the open step only what had a loss was an
+        evaluation; where the optimizer opened a step of its own, nothing is held any more."""
+        if self._held:
+            self._held = [held for held in self._held if held[1]]
+
+    def _put_held(self):
+        held, self._held = self._held, []
+        for kind, losses, batch in held:
+            self._put_evaluation(kind, losses, batch)
+
+    def _put_evaluation(self, kind, losses, batch):
+        if (self.clock.due if self.clock.evaluates else self.clock.evaluate(kind)):
+            self.losses.put_eval(losses)
+            self.context.add_batch(batch)
             self.context.flush()
-        self.losses.eval.clear()
         self.context.discard()
         self.clock.close()
 
-    def _kind_of_evaluation(self):
+    def _kind_of_evaluation(self, losses):
         """EVAL, or PREDICT where the script said so, or computed no loss in torch's inference mode."""
         if self._mode_said in (EVAL, PREDICT):
             return self._mode_said
-        return PREDICT if self._inferring and not self.losses.eval else EVAL
+        return PREDICT if self._inferring and not losses else EVAL
 
     # Events: forward and backward ---------------------------------------------------------------------------
 
@@ -282,32 +344,63 @@ class Session(Watch):
         if self.forward is not None:
             self.forward.begins(module, args, kwargs)
             return
+        self.forwards += 1
         self.optimizers.left_by_exception()
         self.close_evaluation()
         grad = torch.is_grad_enabled()
-        if not module.training:
-            self.evaluating, self._eval_with_grad = True, grad
-            self._inferring, self._mode_said = torch.is_inference_mode_enabled(), self.mode_wanted
-            if not self.idle[EVAL]:
-                self.context.saw_batch(args, kwargs)
-            if self.modules.active:       # whether a loss will follow is not known yet
-                self.modules.arm(self.clock.evaluate(PREDICT if self.mode_wanted == PREDICT else EVAL))
+        if not (module.training and unwrap(module).training):      # a wrapper (DeepSpeed's) may stay in training mode
+            self._evaluation_begins(module, args, kwargs, grad)
         elif grad:
+            self._forward = TRAIN
             self.clock.training_goes_on()
             if not self.idle[TRAIN]:
                 self.context.saw_batch(args, kwargs)
             if self.modules.active:
                 self.modules.arm(self.clock.train())
+                self._trained.add(id(module))
         else:
             self.modules.arm(False)
 
-    def forward_ended(self):
-        if self.run is not None:
-            self.modules.forward_ended()
+    def _evaluation_begins(self, module, args, kwargs, grad):
+        self._forward, self.evaluating = EVAL, True
+        self._inferring, self._mode_said = torch.is_inference_mode_enabled(), self.mode_wanted
+        self._beside = self._runs_beside()
+        self.evaluation_differentiates = grad and not self._beside
+        if self._beside:
+            if not self.idle[EVAL]:
+                self._batch_beside = self.context.batch_of(args, kwargs)
+            if self.modules.active and self.clock.mode == TRAIN:
+                # What it gives belongs to the TRAIN step; of what trains in it, to no step.
+                self._arm_after = bool(self.modules.armed)
+                self.modules.arm(self._arm_after and id(module) not in self._trained)
+            return
+        if not self.idle[EVAL]:
+            self.context.saw_batch(args, kwargs)
+        if self.modules.active:       # whether a loss will follow is not known yet
+            self.modules.arm(self.clock.evaluate(PREDICT if self.mode_wanted == PREDICT else EVAL))
+
+    def forward_ended(self, output):
+        if self.run is None:
+            return
+        self.modules.forward_ended()
+        mode, self._forward = self._forward, None
+        if mode is None:
+            return
+        value = output if type(output) is torch.Tensor else first(torch.Tensor, (output,))
+        if mode == TRAIN:
+            self._undifferentiated = None if value is None else weakref.ref(value)
+        elif self.evaluation_differentiates and value is not None and not value.requires_grad:
+            self.evaluation_differentiates = False        # a frozen model
+        if self._arm_after is not None:
+            self.modules.arm(self._arm_after)
+            self._arm_after = None
 
     def before_backward(self, tensors):
         self.modules.unsettle()
-        if not self.listening or _losses.in_backward() != -1 or not self.optimizers.entries or not self.ensure_open():
+        if not self.listening or _losses.in_backward() != -1:
+            return
+        self.backwards += 1
+        if not self.optimizers.entries and not patch_fastai(self) and not self.attached or not self.ensure_open():
             return
         if self.elsewhere(trains=True):
             return
@@ -315,13 +408,23 @@ class Session(Watch):
             self.losses.backward(tensors)
             return
         self.optimizers.left_by_exception()
-        if self.evaluating and self._eval_with_grad:
+        self._undifferentiated = None
+        if self.evaluating and self.evaluation_differentiates:
             self.evaluating = False
             self.losses.evaluation_was_training()
             if self.clock.evaluates:
                 self.clock.close()
         self.close_evaluation()
         self.losses.backward(tensors)
+
+    def step_ends(self):
+        """The script says that its step ends here."""
+        if not self.ensure_open() or self.forward is not None or self.elsewhere(trains=True):
+            return
+        self.optimizers.left_by_exception()
+        self.close_evaluation()
+        self.optimizers.step_ends()
+        self.clock.said()
 
     # Events: clipping ---------------------------------------------------------------------------------------
 
@@ -344,7 +447,22 @@ class Session(Watch):
 
     # The end ------------------------------------------------------------------------------------------------
 
+    def what_was_seen(self):
+        """Why there is no training step, in the words of what happened."""
+        if not self.forwards + self.backwards + self.losses.seen:
+            return ("torch was imported, and nothing was trained: no optimizer was made, backward was never called and no loss was "
+                    "computed")
+        seen = [f"{count} {what}" for count, what in ((self.forwards, "forwards of the model"), (self.losses.seen, "losses"),
+                                                      (self.backwards, "calls of backward")) if count]
+        said = f"torch: {', '.join(seen)}, and no optimizer stepped"
+        if not self.backwards:
+            return said + ": this was an evaluation, and tdbg records trainings"
+        return (said + ": an update that the script writes itself is recorded where tdbg.attach(model) names the model and tdbg.step() "
+                       "stands where optimizer.step() would")
+
     def _last_words(self):
+        if not self.has_trained and self.backwards:
+            self.lost("unsupported", 1, self.what_was_seen())
         if self.forward is not None:
             self.forward.close()
         self.close_evaluation()
