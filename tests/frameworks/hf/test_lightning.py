@@ -85,6 +85,25 @@ def test_gradients_are_the_steps_own_and_weights_those_before_the_update(watched
     assert [run.mode(step).name[0] for step in range(17)] == list("E" + "TTTTTTEE" * 2)
 
 
+def test_the_sanity_check_is_recorded_where_steps_call_what_is_in_the_module(watched):
+    class Inside(Net):
+        def __init__(self):
+            super().__init__()
+            self.net, self.checked = nn.Sequential(self.fc1, nn.Tanh(), self.fc2), []
+            del self.fc1, self.fc2
+
+        def loss(self, batch):
+            return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+        def validation_step(self, batch, index):
+            self.checked.append(self.loss(batch).item())
+
+    net, run = watched(lambda: fit(Inside, max_epochs=1), **EVERYTHING)
+    assert [run.mode(step).name[0] for step in run.steps(kind="any")] == list("E" + "TTTTTTEE")
+    assert series(run, "CrossEntropyLoss_output_0", "EVAL") == net.checked
+    assert series(run, "CrossEntropyLoss_output_0", "TRAIN") == net.losses
+
+
 def test_accumulation(watched):
     net, run = watched(lambda: fit(accumulate_grad_batches=3), **EVERYTHING)
     assert len(net.snapshots) == 4

@@ -75,6 +75,19 @@ def test_weights_gradients_losses_and_modes_are_the_trainers(watched, tmp_path):
     np.testing.assert_allclose([np.mean(losses[:2]), np.mean(losses[2:])], watching.of("eval_loss"), rtol=1e-6)
 
 
+def test_label_smoothing_has_an_evaluation_loss(watched, tmp_path):
+    """The Trainer computes it without a loss function of torch's."""
+    watching = Watching()
+    job = trainer(model(), tmp_path / "out", watching, label_smoothing_factor=0.1)
+    own = job.prediction_step
+    _, run = watched(job.train, **EVERYTHING)
+    assert job.prediction_step == own and "prediction_step" not in vars(job)
+    np.testing.assert_allclose(series(run, "backward_loss", "TRAIN"), watching.of("loss"), rtol=1e-5)
+    losses = series(run, "backward_loss", "EVAL")
+    np.testing.assert_allclose([np.mean(losses[:2]), np.mean(losses[2:])], watching.of("eval_loss"), rtol=1e-6)
+    assert "backward_loss" in run.tensor_names(collection="losses")
+
+
 def test_a_loss_is_a_mean_whatever_is_accumulated(watched, tmp_path):
     """The Trainer has it as a sum over the micro-batch divided by all micro-batches' tokens."""
     net, means = model(), []

@@ -75,7 +75,11 @@ def _without_hooks(original):
             return made
         state = made[2]
         if type(state) is dict:
-            state = _plain(state)
+            plain = _plain(state)
+            for holder in list(_holders) if plain is not state else ():
+                if hasattr(holder, "copied"):
+                    holder.copied = True
+            state = plain
         elif type(state) is tuple and state and type(state[0]) is dict:      # of a class with __slots__
             state = (_plain(state[0]), *state[1:])
         return (*made[:2], state, *made[3:])

@@ -6,6 +6,7 @@ training and evaluation differ. What is recorded is the mean over the tokens of 
 function returns when it is not given a number, in training and in evaluation. `backward_loss` has what was trained on.
 """
 
+import functools
 import sys
 
 import torch
@@ -18,6 +19,33 @@ def patch(session):
     module = sys.modules.get("transformers.loss.loss_utils")
     if module is not None:
         session.patches.replace([module], "fixed_cross_entropy", lambda original: _watch(original, session))
+    trainer = getattr(sys.modules.get("transformers.trainer"), "Trainer", None)
+    if trainer is not None:
+        session.patches.replace([trainer], "evaluation_loop", lambda original: _watch_evaluation(original, session))
+
+
+def _watch_evaluation(original, session):
+    """Losses that a Trainer computes by itself (label smoothing, DPO's): what its prediction_step returns, whoever overrode it."""
+    def evaluation_loop(trainer, *args, **kwargs):
+        own = trainer.prediction_step
+        replaced = trainer.__dict__.get("prediction_step")
+
+        @functools.wraps(own)
+        def prediction_step(*a, **k):
+            result = own(*a, **k)
+            if session.listening and session.evaluating:
+                session.guarded("a Trainer's evaluation", session.losses.of_evaluation, result[0])
+            return result
+
+        trainer.prediction_step = prediction_step
+        try:
+            return original(trainer, *args, **kwargs)
+        finally:
+            if replaced is None:
+                del trainer.prediction_step
+            else:
+                trainer.prediction_step = replaced
+    return evaluation_loop
 
 
 def _watch(original, session):

@@ -91,6 +91,19 @@ class Losses:
         # Behind its labels: backward() looks for it at the end.
         self._keep(pending, name + OUTPUT, value if factor is None else value.detach() * factor, micro)
 
+    def of_evaluation(self, value):
+        """A loss that an evaluation gave, and no loss function did: one that a compiled model returned, or that a trainer computed
+        by itself. It has the name of what is trained on where that has no other."""
+        if isinstance(value, dict):
+            value = value.get("loss")
+        elif isinstance(value, (tuple, list)):
+            numbers = [v for v in value if type(v) is torch.Tensor and v.dim() == 0 and v.is_floating_point()]
+            value = numbers[0] if len(numbers) == 1 else None
+        if (self.eval or self._as_tensor is False or self.session.idle[EVAL] or type(value) is not torch.Tensor
+                or value.numel() != 1 or value.requires_grad or not value.is_floating_point()):
+            return
+        self._keep(self.eval, BACKWARD, value)
+
     def _wants_labels(self, name):
         wanted = self._labelled.get(name)
         if wanted is None and self.session.run is not None:
@@ -239,6 +252,8 @@ class Losses:
         self._usual.pop(owner, None)
 
     def put_eval(self, pending):
+        if self._as_tensor is None and pending and all(name == BACKWARD for name, _, _ in pending):
+            self._as_tensor = True        # evaluated before it trains
         rows = [(full, _tensor(value), 0) for full, value, _ in Numbering().names(pending)]
         for sub, (ids, pointers) in self._put(rows).items():
             self.session.port.put_many(ids, pointers, sub, 0)      # `rows` keeps the values alive during the call

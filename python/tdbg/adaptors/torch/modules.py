@@ -39,6 +39,7 @@ _is_tracing = torch._C._is_tracing
 # Eager quantisation and the fusing of modules register a module's hooks again on what replaces it, and forget that they
 # asked for keyword arguments: a hook is called in either form.
 _ABSENT = object()
+MAX_SEARCHES = 8       # for copies of a model; each looks at every object that there is
 
 
 class _EntryPre(Inert):
@@ -160,6 +161,8 @@ class Entries:
         self.session = session
         self._handles = {}             # id(module) -> (weakref, handles)
         self._ahead = {}               # id(root's entry) -> its children that are hooked until it is entered itself
+        self.twins = weakref.WeakSet() # copies of roots that nothing trains
+        self.copied, self._searches = True, 0
         self._fired = weakref.WeakSet()
         self._depth = 0
         self._descents = 0
@@ -196,6 +199,8 @@ class Entries:
     def follow(self, names):
         for root in names.roots:
             entry = root.entry
+            if entry is not None:
+                self.twins.discard(entry)
             if entry is not None and self._hook(entry) and entry is root.module and entry not in self._fired:
                 self._look_ahead(entry)
 
@@ -204,6 +209,18 @@ class Entries:
         a step shows that. So the children are hooked as well, until the root is entered."""
         if self._compiled_call(root) is None and not has_compiled():
             self._ahead[id(root)] = [weakref.ref(child) for child in root.children() if self._hook(child)]
+
+    def _find_twins(self):
+        """Averaged copies of a model (EMA), which are evaluated in its place: of the same class, with the same parameters. At the
+        end of the first step, and of one in which a root was copied."""
+        self.copied, self._searches = False, self._searches + 1
+        roots = [root.module for root in self.session.names.roots if root.module is not None]
+        inside = {id(m) for root in roots for m in root.modules()}
+        shapes = {type(root): [(name, p.shape) for name, p in root.named_parameters()] for root in roots}
+        for module in self.session.names.living(set(shapes)):
+            if id(module) not in inside and [(n, p.shape) for n, p in module.named_parameters()] == shapes[type(module)]:
+                if self._hook(module):
+                    self.twins.add(module)
 
     def _entered_first(self, module):
         """A root that is called: its children are parts of its forward. One that stands for a model inside of it, as a loss that
@@ -231,13 +248,16 @@ class Entries:
     def step_ended(self):
         """After a step: where a root was not entered, try its children (three levels, in the first steps)."""
         self._depth = 0                # an exception that the script caught may have skipped `left`
+        if self.copied and self._searches < MAX_SEARCHES and not has_compiled():
+            self._find_twins()
         if self._complete or self._descents >= 3 or has_compiled():
             return                     # traced hooks are silent: not entered says nothing, and new ones recompile
         self._descents += 1
         pending = [ref() for ref, _ in list(self._handles.values())]
         # Inside a wrapper that was entered, a compiled model's own hooks stay silent.
         entered = {id(root.module) for root in self.session.names.roots if root.entry in self._fired}
-        pending = [m for m in pending if m is not None and m not in self._fired and id(m) not in entered]
+        pending = [m for m in pending if m is not None and m not in self._fired and id(m) not in entered
+                   and m not in self.twins]
         self._complete = not pending
         for module in pending:
             if not any(m in self._fired for m in module.modules()):

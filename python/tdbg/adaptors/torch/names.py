@@ -275,6 +275,15 @@ class Names:
             self._refresh()
         return [self._by_id.get(id(p)) or self._loose_name(p) for p in parameters]
 
+    def living(self, kinds):
+        """The modules that there are of exactly these classes, while there is time to search."""
+        if self._search_seconds_left <= 0:
+            return []
+        began = time.monotonic()
+        found = [o for o in gc.get_objects() if type(o) in kinds and "_parameters" in o.__dict__]
+        self._search_seconds_left -= time.monotonic() - began
+        return found
+
     def _refresh(self):
         self._by_id = {}
         for root in self.roots:

@@ -341,6 +341,9 @@ class Session(Watch):
     def forward_begins(self, module, args, kwargs):
         if not self.ensure_open() or self.elsewhere(trains=module.training and torch.is_grad_enabled()):
             return
+        twin = bool(self.entries.twins) and module in self.entries.twins
+        if twin and module.training:
+            return                   # a target network
         if self.forward is not None:
             self.forward.begins(module, args, kwargs)
             return
@@ -349,7 +352,7 @@ class Session(Watch):
         self.close_evaluation()
         grad = torch.is_grad_enabled()
         if not (module.training and unwrap(module).training):      # a wrapper (DeepSpeed's) may stay in training mode
-            self._evaluation_begins(module, args, kwargs, grad)
+            self._evaluation_begins(module, args, kwargs, grad, twin)
         elif grad:
             self._forward = TRAIN
             self.clock.training_goes_on()
@@ -361,10 +364,10 @@ class Session(Watch):
         else:
             self.modules.arm(False)
 
-    def _evaluation_begins(self, module, args, kwargs, grad):
+    def _evaluation_begins(self, module, args, kwargs, grad, twin):
         self._forward, self.evaluating = EVAL, True
         self._inferring, self._mode_said = torch.is_inference_mode_enabled(), self.mode_wanted
-        self._beside = self._runs_beside()
+        self._beside = twin or self._runs_beside()
         self.evaluation_differentiates = grad and not self._beside
         if self._beside:
             if not self.idle[EVAL]:
@@ -391,6 +394,8 @@ class Session(Watch):
             self._undifferentiated = None if value is None else weakref.ref(value)
         elif self.evaluation_differentiates and value is not None and not value.requires_grad:
             self.evaluation_differentiates = False        # a frozen model
+        if mode == EVAL and not self.losses.eval and not self._beside:
+            self.losses.of_evaluation(output)
         if self._arm_after is not None:
             self.modules.arm(self._arm_after)
             self._arm_after = None
