@@ -122,7 +122,7 @@ TEST(Summary, SurvivesARow) {
 }
 
 TEST(Losses, EveryCauseAndKindHasANameAndASentence) {
-  for (int cause = 1; cause < kLossCauses; ++cause) {
+  for (int cause = 0; cause < kLossCauses; ++cause) {
     EXPECT_NE(LossCauseName(static_cast<LossCause>(cause)), "unknown") << cause;
     EXPECT_TRUE(LossCauseText(static_cast<LossCause>(cause)).ends_with(".")) << cause;
   }

@@ -111,7 +111,8 @@ struct CauseText {
   std::string_view name, text;
 };
 constexpr std::array<CauseText, kLossCauses> kCauses = {{
-    {"unknown", "Lost for a reason that this version does not know."},
+    {"repeated_key",
+     "Two values of one step were given under the same key, and the last one is kept: an adaptor's mistake."},
     {"journal_full",
      "The disk could not keep up and training was not made to wait: enlarge the journal, save less, or "
      "choose "
@@ -133,18 +134,19 @@ constexpr std::array<CauseText, kLossCauses> kCauses = {{
      "Bytes read from the run do not match their checksum: they were damaged after they were written."},
     {"crashed", "The process died in the middle of this step, before it was committed."},
 }};
+constexpr CauseText kUnknownCause = {"unknown", "Lost for a reason that this version does not know."};
 constexpr std::array<std::string_view, 5> kKindNames = {"unknown", "raw", "histogram", "summary", "step"};
 
 }  // namespace
 
 std::string_view LossCauseName(LossCause cause) {
   const auto i = static_cast<size_t>(cause);
-  return kCauses[i < kCauses.size() ? i : 0].name;
+  return (i < kCauses.size() ? kCauses[i] : kUnknownCause).name;
 }
 
 std::string_view LossCauseText(LossCause cause) {
   const auto i = static_cast<size_t>(cause);
-  return kCauses[i < kCauses.size() ? i : 0].text;
+  return (i < kCauses.size() ? kCauses[i] : kUnknownCause).text;
 }
 
 std::string_view LossKindName(LossKind kind) {

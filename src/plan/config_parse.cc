@@ -27,7 +27,7 @@ const Names kRuleKeys = {"rule", "rule_file", "name", "parameters", "on_issue", 
                          "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters",
                          "RuleEvaluatorImage"};
 const Names kActions = {"stop", "exec", "webhook", "email", "sms", "capture", "checkpoint_stop"};
-const Names kStepBy = {"optimizer", "forward"};
+const Names kStepBy = {"optimizer", "forward", "call"};
 const Names kWhenFull = {"drop_raw", "block"};
 
 const Names& CollectionKeys() {

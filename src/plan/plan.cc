@@ -201,7 +201,9 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   f.Bool("empty_steps", &plan.empty_steps);
   if (plan.shap_rows < 0) f.Fail("shap_rows", "an integer of at least 0");
   if (plan.summaries_every < 0) f.Fail("summaries_every", "an integer of at least 0");
-  if (plan.step_by != "optimizer" && plan.step_by != "forward") f.Fail("step_by", "optimizer or forward");
+  if (plan.step_by != "optimizer" && plan.step_by != "forward" && plan.step_by != "call") {
+    f.Fail("step_by", "optimizer, forward or call");
+  }
   if (plan.when_full != "drop_raw" && plan.when_full != "block") f.Fail("when_full", "drop_raw or block");
   const json* list = f.Find("collections");
   if (list != nullptr && !list->is_array()) f.Fail("collections", "a list");

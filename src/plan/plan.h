@@ -55,7 +55,7 @@ struct Plan {
   int64_t summaries_every = 1;  ///< in steps of the mode; 0: off
   bool histograms = true;
   bool context = true;
-  std::string step_by = "optimizer";   ///< or "forward" (smdebug's)
+  std::string step_by = "optimizer";   ///< or "forward" (smdebug's), or "call" (tdbg.step())
   std::string when_full = "drop_raw";  ///< or "block"
   uint64_t journal_bytes = 256u << 20;
   std::string journal_directory;  ///< empty: in the run directory

@@ -48,7 +48,7 @@ capture::RecorderOptions RecorderOptionsFor(const session::Place& place, bool in
 }
 
 format::LossCause CauseFromName(std::string_view name) {
-  for (int i = 1; i < format::kLossCauses; ++i) {
+  for (int i = 0; i < format::kLossCauses; ++i) {
     const auto cause = static_cast<format::LossCause>(i);
     if (format::LossCauseName(cause) == name) return cause;
   }

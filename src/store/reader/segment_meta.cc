@@ -25,6 +25,7 @@ format::Loss DecodeLoss(const Json& json) {
   std::string name;
   int64_t number = 0;
   if (GetField(json, "cause", &name)) {
+    loss.cause = 0xFF;  // of a later version, unless it is one of these
     for (int i = 0; i < format::kLossCauses; ++i) {
       if (format::LossCauseName(static_cast<format::LossCause>(i)) == name)
         loss.cause = static_cast<uint8_t>(i);

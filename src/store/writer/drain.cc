@@ -294,7 +294,7 @@ Status Drain::TrySealOne() {
   const int64_t step = std::max<int64_t>(sealed.last_step, 0);
   CountDamageIn(ring_.header, sealed.damage);  // somebody else wrote into our mapping
   if (sealed.repeated_keys != 0) {
-    CountLossIn(ring_.header, format::LossCause::kUnsupported, format::LossKind::kRaw, step,
+    CountLossIn(ring_.header, format::LossCause::kRepeatedKey, format::LossKind::kRaw, step,
                 sealed.repeated_keys, sealed.repeated_bytes);
   }
   retry_nanos_ = 0;

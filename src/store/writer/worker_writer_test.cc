@@ -36,6 +36,18 @@ TEST_F(WorkerWriterTest, WhatWasCommittedIsReadBackAndTheOpenStepIsNot) {
   EXPECT_EQ(after.raws.at("gradient/w@0"), Values(0, 0, 100));
 }
 
+TEST_F(WorkerWriterTest, AKeyThatIsGivenTwiceHasACauseOfItsOwn) {
+  options_.seal_interval_nanos = 1'000'000;
+  Open();
+  Define(0, "w");
+  Raw(0, 0, Values(0, 0, 100));
+  Raw(0, 0, Values(0, 1, 100));
+  Commit(0);
+  EXPECT_TRUE(Eventually([&] { return Lost(writer_->losses(), LossCause::kRepeatedKey, LossKind::kRaw) == 1; }));
+  EXPECT_EQ(Lost(writer_->losses(), LossCause::kUnsupported, LossKind::kRaw), 0u);
+  EXPECT_EQ(Read().raws.at("w@0"), Values(0, 1, 100));
+}
+
 TEST_F(WorkerWriterTest, BlockingLosesNothingOverManyLapsOfASmallJournal) {
   Open();
   std::mt19937 random(7);
