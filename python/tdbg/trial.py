@@ -97,6 +97,7 @@ class Trial:
         self._name = name
         self._kind = kind
         self._range = (None, None) if range_steps is None else tuple(range_steps)
+        self._given = {}  # collections that a caller was given, and what they said then
         self._announced = False  # that all steps are there
         self._looked_at = 0.0
         self.dynamic_refresh = dynamic_refresh
@@ -355,7 +356,14 @@ class Trial:
         if collection is None:
             return self._raw.tensor_names(_regex_of(regex), "", at, which)
         if isinstance(collection, str):
-            return self._raw.tensor_names("", collection, at, which)
+            names = self._raw.tensor_names("", collection, at, which)
+            added, patterns = self._added_to(collection)
+            if added or patterns:
+                more = set(self._raw.tensor_names("", "", at, which)).intersection(added)
+                if patterns:
+                    more.update(self._raw.tensor_names(_regex_of(patterns), "", at, which))
+                names = sorted(more.union(names))
+            return names
         if not hasattr(collection, "tensor_names"):
             raise SMDebugTypeError(f"collection: a name or a Collection, not {type(collection).__name__}")
         names = set(self._raw.tensor_names("", "", at, which)).intersection(collection.tensor_names)
@@ -394,13 +402,34 @@ class Trial:
         return self.tensor(name)
 
     def collections(self) -> dict[str, Collection]:
-        """Name -> what was to be saved of which tensors."""
+        """Name -> what was to be saved of which tensors. What a caller adds to one holds for this trial."""
         self._look()
-        return {info.name: collection_of(info) for info in self._raw.collections()}
+        for info in self._raw.collections():
+            now = collection_of(info)
+            given = self._given.get(info.name)
+            if given is not None:       # the caller's object, with what has come since
+                collection, patterns, names = given
+                collection.include([p for p in now.include_regex if p not in patterns])
+                collection.tensor_names |= now.tensor_names - names
+                self._given[info.name] = (collection, patterns.union(now.include_regex), names | now.tensor_names)
+            else:
+                self._given[info.name] = (now, frozenset(now.include_regex), frozenset(now.tensor_names))
+        return {name: collection for name, (collection, *_) in sorted(self._given.items())}
 
     def collection(self, coll_name: str) -> Collection:
-        """An unknown name is an empty collection, as in smdebug."""
-        return self.collections().get(coll_name) or Collection(coll_name)
+        """An unknown name is an empty collection, which may be filled, as in smdebug: `include`, `add_tensor_name`."""
+        found = self.collections().get(coll_name)
+        if found is None:
+            found = Collection(coll_name)
+            self._given[coll_name] = (found, frozenset(), frozenset())
+        return found
+
+    def _added_to(self, name) -> tuple[set, list]:
+        """(tensor names, patterns) that a caller added to a collection."""
+        if name not in self._given:
+            return set(), []
+        collection, patterns, names = self._given[name]
+        return collection.tensor_names - names, [p for p in collection.include_regex if p not in patterns]
 
     def inputs(self, step, mode=ModeKeys.GLOBAL) -> list:
         """Values of the collection "inputs" at this step, ordered by the number at the end of their names."""
@@ -595,5 +624,8 @@ def _say_to_people() -> None:
     handler.setFormatter(logging.Formatter("[%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(filename)s:%(lineno)d] "
                                            "%(message)s", "%Y-%m-%d %H:%M:%S"))
     _logger.addHandler(handler)
-    _logger.setLevel(os.environ.get("SMDEBUG_LOG_LEVEL", "INFO").upper())
+    level = os.environ.get("SMDEBUG_LOG_LEVEL", "info").strip().lower()
+    levels = {"debug": logging.DEBUG, "warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL,
+              "off": logging.CRITICAL + 1}
+    _logger.setLevel(levels.get(level, logging.INFO))
     _logger.propagate = False

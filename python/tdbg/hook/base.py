@@ -26,6 +26,7 @@ from ..exceptions import (
     SMDebugValueError,
 )
 from ..modes import ModeKeys
+from . import layout
 from .checkpoint_state import (
     LATEST_GLOBAL_STEP_SAVED,
     LATEST_GLOBAL_STEP_SEEN,
@@ -45,6 +46,9 @@ DEFAULT_SAGEMAKER_TENSORBOARD_CONFIG = "/opt/ml/input/config/tensorboardoutputco
 DEFAULT_SAGEMAKER_OUTDIR = "/opt/ml/output/tensors"
 
 logger = logging.getLogger("smdebug")
+
+SCALAR_TIMES = "scalar_times"      # {name: seconds since the epoch}, of the step's scalars
+_FILLED_BY_CALLS = {"scalars", CollectionKeys.SM_METRICS}     # by save_scalar
 
 
 class BaseHook:
@@ -81,7 +85,7 @@ class BaseHook:
         self.export_tensorboard = bool(export_tensorboard) or bool(tensorboard_dir)
         self.tensorboard_dir = tensorboard_dir or (
             os.path.join(self.out_dir, "tensorboard") if export_tensorboard else None)
-        if self.export_tensorboard:
+        if self.export_tensorboard and not layout.is_on():
             logger.warning("TensorBoard's files are not written by the training itself: tdbg export --to tensorboard")
         self.dry_run = bool(dry_run)
         self.save_all = bool(save_all)
@@ -104,9 +108,6 @@ class BaseHook:
         if self.save_all:
             self.get_collection(CollectionKeys.ALL).include(".*")
             self.include_collections.add(CollectionKeys.ALL)
-        for name in self.include_collections:
-            self.collection_manager.create_collection(name)
-
         self.init_step = self.step = self._INIT_STEP
         self.mode = ModeKeys.GLOBAL
         self.mode_steps = {ModeKeys.GLOBAL: self.step}
@@ -118,6 +119,7 @@ class BaseHook:
 
         self._guard = Guard(self.framework + " hook", self._count_error, self._give_up)
         self._run = None
+        self._layout = None         # smdebug's own files, where they are wanted
         self._step_base = 0         # of the first step, and of that of each mode
         self._mode_step_bases = {}
         self._states = StateStore() if self._keeps_state else None
@@ -125,7 +127,10 @@ class BaseHook:
         self._closed = False
         self._open = False          # a step is
         self._due = False           # anything in it
+        self._step_mode = self.mode
         self._own = {}              # the script's scalars and tensors, of the open step or the next one
+        self._carried = {}          # its scalars since the last step that was saved
+        self._times = {}            # which of these were given a time of their own
         self._ids = {}
         set_hook(self)
         atexit.register(self._at_exit)
@@ -151,9 +156,10 @@ class BaseHook:
         return out_dir
 
     @classmethod
-    def create_from_json_file(cls, json_file_path=None):
+    def create_from_json_file(cls, json_file_path=None, default_values=None):
         """From smdebug's JSON: the path given, else $SMDEBUG_CONFIG_FILE_PATH, else where SageMaker puts it.
 
+        :param default_values: save parameters ({"save_interval": 10}) that hold where the file sets none
         :raises FileNotFoundError: no such file
         :raises json.JSONDecodeError: not JSON
         :raises SMDebugValueError: a value that means nothing; the message names the key
@@ -161,7 +167,10 @@ class BaseHook:
         path = json_file_path or os.environ.get(CONFIG_FILE_PATH_ENV_STR) or DEFAULT_SAGEMAKER_CONFIG
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        json.loads(text)  # for its error, which says where
+        given = json.loads(text)  # also for its error, which says where
+        if default_values:
+            given["HookParameters"] = {**default_values, **(given.get("HookParameters") or {})}
+            text = json.dumps(given)
         try:
             document, warnings = parse_hook(text, str(path), cls.framework)
         except CaptureError as error:
@@ -214,7 +223,7 @@ class BaseHook:
             "framework": self.framework, "out_dir": self.out_dir, "dry_run": self.dry_run,
             "save_all": self.save_all, "include_workers": str(self.include_workers),
             "export_tensorboard": self.export_tensorboard, "tensorboard_dir": self.tensorboard_dir or "",
-            "include_regex": [], "include_collections": sorted(self.include_collections),
+            "include_regex": [], "include_collections": sorted(self.include_collections & set(self.get_collections())),
             "reduction_config": _reductions(self.reduction_config),
             "save_config": self.save_config.to_json_dict(),
             "collections": [{"name": c.name, "include_regex": c.include_regex, "tensor_names": sorted(c.tensor_names),
@@ -228,6 +237,10 @@ class BaseHook:
         if self.prepared_collections:
             return
         known = {c["name"] for c in json.loads(hook_defaults(self.framework))["collections"]}
+        self._settle_collections()
+        for name in sorted(self.include_collections - set(self.get_collections()) - _FILLED_BY_CALLS):
+            logger.warning("include_collections names %r, and there is no such collection: get_collection(%r).include(...) "
+                           "says what is in it; there are %s", name, name, ", ".join(sorted(self.get_collections())))
         for c in self.get_collections().values():
             if c.name not in known and not c.include_regex and not c.tensor_names:
                 raise InvalidCollectionConfiguration(c.name)
@@ -251,6 +264,9 @@ class BaseHook:
             if c.reduction_config is None:
                 c.reduction_config = self.reduction_config
         self.prepared_collections = True
+
+    def _settle_collections(self):
+        """What a framework's collections know only now: names of layers."""
 
     # Modes and steps ------------------------------------------------------------------------------------------
 
@@ -292,16 +308,17 @@ class BaseHook:
         if self._states is not None and self._states.directory is not None:
             self._note_checkpoint()
         self._due = self._run.begin_step(self.mode.value)
+        self._step_mode = self.mode
         self._open = True
         self.step = self._run.global_step
         self.mode_steps[self.mode] = self._run.mode_step(self.mode.value)
         self.mode_steps[ModeKeys.GLOBAL] = self.step
         return self._due
 
-    def _end_step(self):
+    def _end_step(self, last=False):
         if not self._open:
             return
-        self._put_own()
+        self._put_own(last)
         self._open = self._due = False
         self._run.end_step()
         request = self._run.take_request()
@@ -313,13 +330,19 @@ class BaseHook:
     def save_scalar(self, name, value, sm_metric=False, timestamp=None):
         """One number, as `scalar/<name>`, in the step that is open (before the first: in that one).
 
-        The last one of a step counts. `timestamp` is not kept: a step has its own.
+        The last one of a step counts. In steps in which nothing else is saved it is a number of the run (`tdbg.open`
+        shows it) and no reason for smdebug's trial to list the step: that has it in the next step that is saved, or in
+        the last one.
+
+        :param timestamp: seconds since the epoch, in smdebug's files; without it the step's
         """
         number = np.asarray(self._to_numpy(value))
         if number.size != 1 or number.dtype.kind not in "biuf":
             raise SMDebugTypeError(f"save_scalar({name!r}): a single number is accepted, this is {_describe(number)}")
         if self._still_open("save_scalar"):
             self._keep("scalar/" + name, "scalar", number.reshape(1), ["sm_metrics" if sm_metric else "scalars"])
+            if timestamp is not None:
+                self._times["scalar/" + name] = float(timestamp)
 
     def save_tensor(self, tensor_name, tensor_value, collections_to_write=CollectionKeys.DEFAULT):
         """A tensor of the script's, in the step that is open, whatever the schedules say: it asks for it here and now.
@@ -351,9 +374,28 @@ class BaseHook:
             logger.warning("%s after close(): not kept", what)
         return not self._closed
 
-    def _put_own(self):
-        """What save_scalar and save_tensor left, into the open step."""
+    def _put_own(self, last=False):
+        """What save_scalar and save_tensor left, into the open step.
+
+        :param last: no other will come
+        """
         own, self._own = self._own, {}
+        if not own and not (last and self._carried):
+            return
+        scalars = [name for name, (kind, *_) in own.items() if kind == "scalar"]
+        saved = last or len(scalars) < len(own) or self._saves_this_step()
+        for name in scalars:
+            self._carried[name] = own.pop(name)
+            if not saved:
+                _, array, collections = self._carried[name]
+                ident = self._id((name, "number"), lambda: self._run.define_scalar(name, collections[0]))
+                self._run.put_scalars([ident], [float(array[0])])
+        if saved:
+            own |= self._carried
+            self._carried = {}
+            if self._times:
+                self._run.put_context(SCALAR_TIMES, json.dumps(self._times))
+                self._times = {}
         for name, (kind, array, collections) in own.items():
             ident = self._id((name, array.dtype.str, array.ndim), lambda: self._run.define(
                 name, name, kind, "", array.dtype.name, list(array.shape), kind != "scalar", -1, [], collections, True))
@@ -368,18 +410,22 @@ class BaseHook:
 
     # Questions ------------------------------------------------------------------------------------------------
 
-    def _collections_due(self):
+    def _saves_this_step(self) -> bool:
+        return bool(self._collections_due(self._step_mode))     # the script may have set the next one's mode already
+
+    def _collections_due(self, mode=None):
         if not self.prepared_collections:
             return []
         everything = CollectionKeys.ALL in self.include_collections
-        evaluates = self.mode in (ModeKeys.EVAL, ModeKeys.PREDICT)
+        mode = mode or self.mode
+        evaluates = mode in (ModeKeys.EVAL, ModeKeys.PREDICT)
         due = []
         for c in self.get_collections().values():
             if not everything and c.name not in self.include_collections:
                 continue
             if evaluates and c.name in (CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES):
                 continue
-            if c.save_config.should_save_step(self.mode, self.mode_steps.get(self.mode, self.init_step)):
+            if c.save_config.should_save_step(mode, self.mode_steps.get(mode, self.init_step)):
                 due.append(c)
         return due
 
@@ -435,6 +481,8 @@ class BaseHook:
                              sibling_if_locked=bool(self._launched), among_other_files=not self._launched)
         if self._launched and rank == 0:
             self._link(self._run.directory)
+        if layout.is_on() and rank == max(0, self._plan["include_workers"]):
+            self._layout = layout.Layout(self._run.directory, self._run.attempt, world_size, self.tensorboard_dir)
         return True
 
     def _link(self, directory):
@@ -462,16 +510,25 @@ class BaseHook:
         if self._closed:
             return
         try:
-            if not self._open and self._own and self._ensure_run():
+            if not self._open and (self._own or self._carried) and self._ensure_run():
                 self._begin_step()
-            self._end_step()
+            self._end_step(last=True)
         finally:
             self._closed = True
             atexit.unregister(self._at_exit)        # it would keep the hook, and what it watches, until the process ends
             if self._run is not None:
                 self._run.end(reason, message)
+            if self._layout is not None:
+                self._layout.finish()
 
     cleanup = close
+
+    def _cleanup(self):
+        """smdebug's scripts call this one."""
+        self.close()
+
+    def _get_worker_name(self) -> str:
+        return f"worker_{self._rank()[0]}"
 
     def _at_exit(self):
         error = getattr(sys, "last_value", None)

@@ -42,6 +42,8 @@ class StateStore:
         """Of the job's checkpoints; None: this job keeps none."""
         return self._directory
 
+    _checkpoint_dir = directory     # smdebug's name
+
     def get_last_saved_state(self):
         """The state with the highest step seen, or None."""
         return self._states[-1] if self._states else None

@@ -52,6 +52,9 @@ class KerasHook(BaseHook, keras.callbacks.Callback):
     def _rank(self):
         return self._ranks
 
+    def _saves_this_step(self):
+        return True         # modes and steps are the adaptor's
+
     def _step_ends(self):
         self._watched("a script's own values", self._put_own)
         self.step = self.last_saved_step = self._run.global_step

@@ -146,10 +146,10 @@ class Hook(BaseHook):
             self._watch_root(root)
         return True
 
-    def _end_step(self):
+    def _end_step(self, last=False):
         if self._open:
             self._watched("parameters", self._put_parameters)        # at the end; a forward has done it already
-        super()._end_step()
+        super()._end_step(last)
 
     def _put_parameters(self):
         """Of the roots that ran in the open step, as it left them."""

@@ -252,10 +252,10 @@ class SessionHook(BaseHook, v1.train.SessionRunHook):
             strides = [s // array.itemsize for s in array.strides]
             self._run.put_ptr(watched.ident, array.ctypes.data, array.dtype.name, list(array.shape), strides, 0, 0)
 
-    def _end_step(self):
+    def _end_step(self, last=False):
         if not self._open:
             return
-        super()._end_step()
+        super()._end_step(last)
         # The next one's number, as smdebug's hook has it between runs.
         self.step += 1
         self.mode_steps[self._open_mode] += 1

@@ -60,15 +60,33 @@ class _ModulePost(Watcher):
 
 
 class TorchCollection(Collection):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._modules = {}
+
+    @property
+    def modules(self) -> dict:
+        """{module: (inputs, outputs)}, until the first step turns them into expressions."""
+        return self._modules
+
     def add_module_tensors(self, module, inputs=False, outputs=True):
-        """Inputs and outputs of a module, which must be (part of) a registered one."""
-        name = getattr(module, "_module_name", None)
-        if name is None:
-            raise SMDebugError("add_module_tensors: register the module, or the model it is part of, first")
-        if inputs:
-            self.include(f"{name}_input_")
-        if outputs:
-            self.include(f"{name}_output_")
+        """Inputs and outputs of a module. It, or the model it is part of, has to be registered by the first step."""
+        if not isinstance(module, torch.nn.Module):
+            raise SMDebugTypeError(f"add_module_tensors({type(module).__name__}): a torch.nn.Module is accepted")
+        self._modules[module] = (inputs, outputs)
+
+    def settle(self):
+        """Modules become the names that registering gave them. :raises SMDebugError: one was not registered"""
+        modules, self._modules = self._modules, {}
+        for module, (inputs, outputs) in modules.items():
+            name = getattr(module, "_module_name", None)
+            if name is None:
+                raise SMDebugError(f"collection {self.name!r}: add_module_tensors was given a {module._get_name()} that is "
+                                   "in no registered model: register_module(model)")
+            if inputs:
+                self.include(f"{name}_input_")
+            if outputs:
+                self.include(f"{name}_output_")
 
 
 class _Root:
@@ -174,6 +192,11 @@ class Hook(BaseHook):
         self._due = False
 
     cleanup = close
+
+    def _settle_collections(self):
+        for collection in self.get_collections().values():
+            if isinstance(collection, TorchCollection):
+                collection.settle()
 
     # Installing, in the first step: only then is it known what is wanted ---------------------------------------
 

@@ -24,7 +24,8 @@ if not any((pathlib.Path(HOME) / "tdbg").glob("_capture*.so")):
 
 NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration",
          "event_files", "xgboost_hook", "checkpoints", "analysis",
-         "own_hook", "example_torch", "example_xgboost"]
+         "own_hook", "scalars_between", "odd_collections",
+         "example_torch", "example_xgboost"]
 
 
 def run(python, out, **environment):

@@ -41,6 +41,8 @@ def test_every_public_name_is_there_or_explained(monkeypatch):
             ours = None
         for name, of_class in members.items():
             value = getattr(ours, name, None)
+            if type(value).__name__ == "NotOffered":
+                value = None
             if value is None and name not in explained:
                 silent.append(f"{module}.{name}")
             for member in of_class or () if value is not None else ():
@@ -87,3 +89,46 @@ def test_beside_the_real_distribution_it_refuses_and_says_what_to_do(tmp_path):
     done = python("import smdebug", COMPAT, tmp_path)
     assert done.returncode != 0
     assert "ImportError" in done.stderr and "pip uninstall smdebug" in done.stderr
+
+
+def test_what_is_not_offered_can_be_imported_and_says_so_when_it_is_used():
+    done = python("""
+from smdebug.profiler.utils import TimeUnits, str2bool
+from smdebug.profiler.profiler_config_parser import ProfilerConfigParser
+from smdebug.profiler.analysis.notebook_utils.training_job import TrainingJob
+from smdebug.core.access_layer import TSAccessS3
+from smdebug.rules.action.stop_training_action import StopTrainingAction
+assert str2bool("yes") is str2bool("T") is str2bool(True) is True and str2bool("0") is False
+for thing in (ProfilerConfigParser, lambda: TrainingJob("job", "region"), lambda: TSAccessS3("bucket", "key"),
+              lambda: StopTrainingAction("rule", "prefix"), lambda: ProfilerConfigParser.profiling_enabled,
+              lambda: ProfilerConfigParser()):
+    try:
+        thing()
+    except NotImplementedError as error:
+        print(error)
+    else:
+        raise AssertionError(thing)
+try:
+    str2bool("perhaps")
+except ValueError as error:
+    print(error)
+""")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("is not offered: ") == 6 and "invalid truth value 'perhaps'" in done.stdout
+    assert "tdbg does not profile" in done.stdout and "--on-issue stop" in done.stdout
+
+
+def test_star_imports_bring_what_scripts_take_from_them():
+    done = python("""
+from smdebug.pytorch.collection import *
+from smdebug.pytorch.hook import *
+assert CollectionKeys.WEIGHTS == "weights" and Hook is not None and CollectionManager is not None
+from smdebug.core.json_config import DEFAULT_RESOURCE_CONFIG_FILE
+from smdebug.core.utils import flatten, is_s3, match_inc, split
+assert is_s3("s3://a/b/c") == (True, "a", "b/c") and is_s3("s3://a") == (True, "a", "") and not is_s3("/a")[0]
+assert flatten([1, [2, [3]]]) == [1, 2, 3] and split("a, b") == ["a", "b"] and match_inc("relu_1", ["^x", "lu"])
+from smdebug.xgboost.collection import *
+from smdebug.tensorflow.utils import get_num_workers_from_tf_config
+assert get_num_workers_from_tf_config({"cluster": {"worker": ["a", "b"], "chief": ["c"]}}) == 3
+""")
+    assert done.returncode == 0, done.stderr

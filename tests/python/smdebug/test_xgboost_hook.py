@@ -120,7 +120,8 @@ def test_data_that_cannot_be_meant(tmp_path, data, message):
 
 
 def test_configuration_that_can_mean_nothing_is_raised_before_the_first_round(tmp_path):
-    hook = Hook(str(tmp_path / "run"), include_collections=["mine"])
+    hook = Hook(str(tmp_path / "run"))
+    hook.get_collection("mine")
     with pytest.raises(InvalidCollectionConfiguration):
         train(hook)
 

@@ -211,6 +211,7 @@ def test_configuration_that_can_mean_nothing_is_said(tmp_path):
         net(torch.ones(1, 2))
     hook.close()
     hook = Hook(out, include_collections=["mine"])
+    hook.get_collection("mine")
     for wrong in (lambda: hook.register_module(5), lambda: hook.register_loss(nn.Linear(1, 1)),
                   lambda: hook.record_tensor_value("x", 3), lambda: hook.save_scalar("x", [1, 2]),
                   lambda: hook.add_collection("x")):

@@ -1,7 +1,8 @@
 from tdbg.hook import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMode
 from tdbg.hook.singleton import del_hook, set_hook
 from tdbg.modes import ModeKeys as modes
-from tdbg.trial import create_trial
+
+from ..trials import create_trial
 
 try:
     from tdbg.hook.mxnet import Hook, get_hook

@@ -1,2 +1,3 @@
-from tdbg.hook.collection import DEFAULT_MXNET_COLLECTIONS, CollectionManager
+from tdbg.hook.collection import DEFAULT_MXNET_COLLECTIONS, CollectionKeys, CollectionManager
+
 from . import Collection

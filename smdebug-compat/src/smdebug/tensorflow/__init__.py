@@ -2,7 +2,8 @@ from tdbg.hook import CollectionKeys, ReductionConfig, SaveConfig, SaveConfigMod
 from tdbg.hook.absent import EstimatorHook, tensorflow_hook
 from tdbg.hook.singleton import del_hook, set_hook
 from tdbg.modes import ModeKeys as modes
-from tdbg.trial import create_trial
+
+from ..trials import create_trial
 
 try:
     from tdbg.hook.keras import KerasHook

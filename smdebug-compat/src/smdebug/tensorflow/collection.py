@@ -1,3 +1,3 @@
-from tdbg.hook.collection import CollectionKeys, CollectionManager
+from tdbg.hook.collection import DEFAULT_TF_COLLECTIONS, CollectionKeys, CollectionManager
 
 from . import Collection

@@ -1,3 +1,1 @@
-from tdbg.trial import Trial, create_trial
-
-LocalTrial = S3Trial = Trial
+from .trial import LocalTrial, S3Trial, Trial, create_trial

@@ -1,1 +1,1 @@
-from tdbg.trial import create_trial
+from .trial import create_trial

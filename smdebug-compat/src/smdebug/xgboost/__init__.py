@@ -1,7 +1,8 @@
 from tdbg.hook import Collection, CollectionKeys, SaveConfig, SaveConfigMode
 from tdbg.hook.singleton import del_hook, set_hook
 from tdbg.modes import ModeKeys as modes
-from tdbg.trial import create_trial
+
+from ..trials import create_trial
 
 try:
     from tdbg.hook.xgboost import Hook, get_hook

@@ -1,1 +1,1 @@
-from tdbg.hook.collection import DEFAULT_XGBOOST_COLLECTIONS, CollectionManager
+from tdbg.hook.collection import DEFAULT_XGBOOST_COLLECTIONS, CollectionKeys, CollectionManager

@@ -1,0 +1,1 @@
+"""Insides of FileWriter and FileReader."""

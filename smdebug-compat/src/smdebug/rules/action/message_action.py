@@ -1,0 +1,3 @@
+from ..._not_offered import SERVICE, not_offered
+
+__getattr__ = not_offered(__name__, SERVICE, "MessageAction")

@@ -1,0 +1,3 @@
+from .._not_offered import INSIDE, not_offered
+
+__getattr__ = not_offered(__name__, INSIDE)
