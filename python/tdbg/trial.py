@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Iterator
 
 from . import _trial
-from .collection import Collection, collection_of
+from .collection import Collection, KnownCollections
 from .errors import DeadlineExceededError, FailedPreconditionError, NotFoundError, TdbgError
 from .exceptions import (
     MissingCollectionFiles,
@@ -36,7 +36,7 @@ from .places import local_directory
 from .plot import Plots
 from .steps import Step, StepState, mode_of, step_filter
 from .tensor import Histogram, Summary, Tensor, said
-from .words import counted
+from .words import counted, on_the_screen
 
 __all__ = ["open", "create_trial", "Trial", "Tensor", "Cursor", "Step", "StepState", "Summary", "Histogram", "refresh",
            "no_refresh"]
@@ -97,7 +97,7 @@ class Trial:
         self._name = name
         self._kind = kind
         self._range = (None, None) if range_steps is None else tuple(range_steps)
-        self._given = {}  # collections that a caller was given, and what they said then
+        self._known = KnownCollections()
         self._announced = False  # that all steps are there
         self._looked_at = 0.0
         self.dynamic_refresh = dynamic_refresh
@@ -357,13 +357,10 @@ class Trial:
             return self._raw.tensor_names(_regex_of(regex), "", at, which)
         if isinstance(collection, str):
             names = self._raw.tensor_names("", collection, at, which)
-            added, patterns = self._added_to(collection)
-            if added or patterns:
-                more = set(self._raw.tensor_names("", "", at, which)).intersection(added)
-                if patterns:
-                    more.update(self._raw.tensor_names(_regex_of(patterns), "", at, which))
-                names = sorted(more.union(names))
-            return names
+            added, patterns = self._known.added_to(collection)
+            if not added and not patterns:
+                return names
+            collection = Collection(collection, patterns, added.union(names))
         if not hasattr(collection, "tensor_names"):
             raise SMDebugTypeError(f"collection: a name or a Collection, not {type(collection).__name__}")
         names = set(self._raw.tensor_names("", "", at, which)).intersection(collection.tensor_names)
@@ -404,32 +401,12 @@ class Trial:
     def collections(self) -> dict[str, Collection]:
         """Name -> what was to be saved of which tensors. What a caller adds to one holds for this trial."""
         self._look()
-        for info in self._raw.collections():
-            now = collection_of(info)
-            given = self._given.get(info.name)
-            if given is not None:       # the caller's object, with what has come since
-                collection, patterns, names = given
-                collection.include([p for p in now.include_regex if p not in patterns])
-                collection.tensor_names |= now.tensor_names - names
-                self._given[info.name] = (collection, patterns.union(now.include_regex), names | now.tensor_names)
-            else:
-                self._given[info.name] = (now, frozenset(now.include_regex), frozenset(now.tensor_names))
-        return {name: collection for name, (collection, *_) in sorted(self._given.items())}
+        return self._known.update(self._raw.collections())
 
     def collection(self, coll_name: str) -> Collection:
         """An unknown name is an empty collection, which may be filled, as in smdebug: `include`, `add_tensor_name`."""
-        found = self.collections().get(coll_name)
-        if found is None:
-            found = Collection(coll_name)
-            self._given[coll_name] = (found, frozenset(), frozenset())
-        return found
-
-    def _added_to(self, name) -> tuple[set, list]:
-        """(tensor names, patterns) that a caller added to a collection."""
-        if name not in self._given:
-            return set(), []
-        collection, patterns, names = self._given[name]
-        return collection.tensor_names - names, [p for p in collection.include_regex if p not in patterns]
+        self.collections()
+        return self._known.get(coll_name)
 
     def inputs(self, step, mode=ModeKeys.GLOBAL) -> list:
         """Values of the collection "inputs" at this step, ordered by the number at the end of their names."""
@@ -584,7 +561,7 @@ def create_trial(path, name=None, profiler=False, output_dir="/opt/ml/processing
     path = local_directory(path)
     _check_range(range_steps)
     name = os.path.basename(path.rstrip("/")) if name is None else name
-    _say_to_people()
+    on_the_screen(_logger)
     _logger.info("Loading trial %s at path %s", name, path)
     say_at = time.monotonic() + min(1, _SAY_SECONDS)
     for millis in _slices(timeout):
@@ -614,18 +591,3 @@ def _check_range(range_steps) -> None:
     for bound in (begin, end):
         assert bound is None or (isinstance(bound, int) and bound >= 0), f"range_steps: {bound!r} is no step"
     assert begin is None or end is None or end > begin, f"range_steps: nothing lies in [{begin}, {end})"
-
-
-def _say_to_people() -> None:
-    """smdebug's lines are on the screen without any configuration of logging; so are ours."""
-    if _logger.handlers or logging.getLogger().handlers:
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("[%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(filename)s:%(lineno)d] "
-                                           "%(message)s", "%Y-%m-%d %H:%M:%S"))
-    _logger.addHandler(handler)
-    level = os.environ.get("SMDEBUG_LOG_LEVEL", "info").strip().lower()
-    levels = {"debug": logging.DEBUG, "warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL,
-              "off": logging.CRITICAL + 1}
-    _logger.setLevel(levels.get(level, logging.INFO))
-    _logger.propagate = False
