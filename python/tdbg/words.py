@@ -1,4 +1,9 @@
-"""Words of messages."""
+"""Words of messages, and where they are said."""
+
+from __future__ import annotations
+
+import logging
+import os
 
 
 def counted(n: int, one: str) -> str:
