@@ -44,6 +44,8 @@ struct RuleConfig {
   /// A rule that hits again so soon (the job's next attempt) does not send the same webhook, mail or command
   /// again. Nothing: the run's, else five minutes.
   std::optional<int64_t> action_cooldown_seconds;
+  /// Nobody asked for it by name: a run that holds nothing for it is no error.
+  bool optional = false;
   /// Instead of the values the rule would have kept by itself; beside what the user's own collections keep.
   std::vector<CollectionConfig> collections_to_save;
   std::string where;  ///< "debug.yaml:12", "--rule", for messages

@@ -21,7 +21,7 @@ const Names kTopKeys = {"dir",         "summaries", "context",
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
-const Names kRuleKeys = {"rule", "rule_file", "name", "parameters", "on_issue", "collections_to_save",
+const Names kRuleKeys = {"rule", "rule_file", "name", "parameters", "on_issue", "collections_to_save", "optional",
                          "limit_seconds", "limit_start_seconds", "limit_memory", "action_cooldown_seconds",
                          // As SageMaker's SDK and its requests call them.
                          "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters",
@@ -214,6 +214,7 @@ RuleConfig ReadRule(const ConfigNode& node) {
   });
   node.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &r.on_issue); });
   node.At("action_cooldown_seconds", [&](const ConfigNode& n) { r.action_cooldown_seconds = n.Int(0); });
+  node.At("optional", [&](const ConfigNode& n) { r.optional = n.Bool(); });
   return r;
 }
 

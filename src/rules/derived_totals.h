@@ -2,6 +2,7 @@
 // run.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "rules/derived_values.h"
@@ -14,7 +15,9 @@ namespace tdbg::rules {
 class DerivedTotals : public Rule {
  public:
   /// \param statistic  of every inspected tensor
-  DerivedTotals(Selector inspected, const Statistic& statistic);
+  /// \param looks_at  of those, which are meant; empty: all
+  DerivedTotals(Selector inspected, const Statistic& statistic,
+                std::function<bool(const TensorInfo&)> looks_at = {});
 
   plan::Need Needs() const override;
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override;

@@ -36,7 +36,7 @@ void DerivedValues::Update(const StepContext& step) {
   inspected_.Update(step);
   for (; seen_ < step.tensor_count(); ++seen_) {
     const auto tensor = static_cast<TensorIndex>(seen_);
-    if (inspected_.contains(tensor))
+    if (inspected_.contains(tensor) && (!looks_at_ || looks_at_(step.tensor(tensor))))
       followed_.push_back({tensor, statistic_of_(step.tensor(tensor)), {}, 0, false});
   }
 }

@@ -25,8 +25,12 @@ class DerivedValues {
   /// The statistic that one inspected tensor is judged by, or why there is none.
   using StatisticOf = std::function<Result<Statistic>(const TensorInfo&)>;
 
-  DerivedValues(Selector inspected, StatisticOf statistic_of)
-      : inspected_(std::move(inspected)), statistic_of_(std::move(statistic_of)) {}
+  /// \param looks_at  of the inspected tensors, those that are meant; empty: all
+  DerivedValues(Selector inspected, StatisticOf statistic_of,
+                std::function<bool(const TensorInfo&)> looks_at = {})
+      : inspected_(std::move(inspected)),
+        statistic_of_(std::move(statistic_of)),
+        looks_at_(std::move(looks_at)) {}
 
   const Selector& inspected() const { return inspected_; }
 
@@ -67,6 +71,7 @@ class DerivedValues {
 
   Selector inspected_;
   StatisticOf statistic_of_;
+  std::function<bool(const TensorInfo&)> looks_at_;
   stats::UnitStatistics compute_;
   size_t seen_ = 0;
   std::vector<Followed> followed_;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "base/text.h"
 
 namespace tdbg::rules {
@@ -37,6 +40,39 @@ std::string HitDetails(std::string_view class_name, const std::vector<Finding>& 
     text += line;
   }
   return CutDetails(std::move(text));
+}
+
+bool HadTooLittle(const RuleStatus& status) {
+  return status.state == RuleState::kError && status.steps_judged == 0 && status.steps_incomplete == 0 &&
+         status.details.starts_with(kNotJudged) && status.details.find(kIncomplete) == std::string::npos;
+}
+
+bool HadNothing(const RuleStatus& status) {
+  return status.state == RuleState::kNoIssuesFound && status.details.starts_with(kNothingToJudge);
+}
+
+std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses) {
+  const auto not_finite = [](const RuleStatus& status) {
+    return status.state == RuleState::kIssuesFound && !status.findings.empty() &&
+           std::all_of(status.findings.begin(), status.findings.end(), [](const Finding& finding) {
+             return finding.measure == "nonfinite_count" || std::isnan(finding.value);
+           });
+  };
+  const auto step = [&](int i) { return statuses[static_cast<size_t>(i)].findings.front().global_step; };
+  int cause = -1;
+  for (int i = 0; i < static_cast<int>(statuses.size()); ++i) {
+    const RuleStatus& status = statuses[static_cast<size_t>(i)];
+    if (!not_finite(status)) continue;
+    const bool names_it = status.rule == "ExplodingTensor";
+    if (cause < 0 || step(i) < step(cause) || (step(i) == step(cause) && names_it)) cause = i;
+  }
+  std::vector<int> causes(statuses.size(), -1);
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    // Two of ExplodingTensor look at different tensors: each was asked for.
+    if (static_cast<int>(i) == cause || cause < 0 || statuses[i].rule == "ExplodingTensor") continue;
+    if (not_finite(statuses[i])) causes[i] = cause;
+  }
+  return causes;
 }
 
 std::string SeenText(int64_t values) {

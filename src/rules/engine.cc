@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "rules/details.h"
+#include "rules/run_plan.h"
 #include "rules/selector.h"
 #include "rules/trial_source.h"
 #include "trial/columns.h"
@@ -37,6 +38,7 @@ std::string_view RuleStateName(RuleState state) { return kRuleStateNames[static_
 struct Engine::Impl {
   struct Running {
     plan::RuleConfig config;
+    std::unique_ptr<RunPlan> plan;  // which the rule borrows; none where the run has none
     std::unique_ptr<Rule> rule;
     int64_t start_step = 0;
     int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
@@ -140,7 +142,10 @@ struct Engine::Impl {
       if (rules[i].done) continue;
       // It was made of the same strings before, so it can be made again.
       auto fresh = MakeRule(rules[i].config);
-      if (fresh.ok()) rules[i].rule = *std::move(fresh);
+      if (fresh.ok()) {
+        rules[i].rule = *std::move(fresh);
+        if (rules[i].plan) rules[i].rule->OnPlan(*rules[i].plan);
+      }
       rules[i].owed = 0;
       rules[i].asked = false;
       statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
@@ -185,7 +190,10 @@ struct Engine::Impl {
   template <typename Judge>
   bool Invoke(size_t i, const StepContext* context, Judge&& judge, int64_t wall_nanos) {
     std::vector<Finding> findings;
-    if (context) context->ShowRowsThatKnow(rules[i].rule->Columns());
+    if (context) {
+      context->ShowRowsThatKnow(rules[i].rule->Columns());
+      context->ShowValuesBy(rules[i].plan.get());
+    }
     Result<Judged> judged = Judged::kNotDue;
     try {
       judged = judge(*rules[i].rule, &findings);
@@ -326,6 +334,7 @@ struct Engine::Impl {
           return rule.AtEnd(last, findings);
         };
         last.ShowRowsThatKnow(rules[i].rule->Columns());
+        last.ShowValuesBy(rules[i].plan.get());
         if (Invoke(i, nullptr, judge, wall_nanos)) {
           changed->push_back(i);
           continue;
@@ -340,17 +349,23 @@ struct Engine::Impl {
       }
       const std::string incomplete = Incomplete(i, losses, damage);
       if (statuses[i].steps_judged == 0) {
-        std::string text = "Not judged: " + rules[i].rule->WouldHaveNeeded();
+        const bool nothing =
+            rules[i].config.optional && incomplete.empty() && statuses[i].steps_incomplete == 0;
+        std::string text(nothing ? kNothingToJudge : kNotJudged);
+        text += rules[i].rule->WouldHaveNeeded();
         if (!rules[i].doubt.empty()) text += "; " + rules[i].doubt;
         if (end == JobEnd::kStopped) text += "; the job was stopped before that";
-        if (!incomplete.empty()) text += "; incomplete: " + incomplete;
+        if (!incomplete.empty()) text += fmt::format("; {}{}", kIncomplete, incomplete);
         // A stop explains missing steps; it does not explain lost ones.
         const bool stopped = end == JobEnd::kStopped && incomplete.empty();
-        Settle(i, stopped ? RuleState::kStopped : RuleState::kError, std::move(text), wall_nanos);
+        const RuleState state = stopped   ? RuleState::kStopped
+                                : nothing ? RuleState::kNoIssuesFound
+                                          : RuleState::kError;
+        Settle(i, state, std::move(text), wall_nanos);
       } else if (!incomplete.empty()) {
-        Settle(i, RuleState::kError, "incomplete: " + incomplete, wall_nanos);
+        Settle(i, RuleState::kError, std::string(kIncomplete) + incomplete, wall_nanos);
       } else {
-        Settle(i, RuleState::kNoIssuesFound, "", wall_nanos);
+        Settle(i, RuleState::kNoIssuesFound, rules[i].rule->Remarks(), wall_nanos);
       }
     }
   }
@@ -450,10 +465,21 @@ std::vector<std::pair<size_t, Report>> Engine::TakeReports() {
   return reports;
 }
 
-std::vector<size_t> Engine::DoubtInputs(const plan::Plan& plan) {
+std::vector<std::pair<std::string, int64_t>> Engine::LeastSteps() const {
+  std::vector<std::pair<std::string, int64_t>> least;
+  for (size_t i = 0; i < impl_->rules.size(); ++i) {
+    const int64_t steps = impl_->rules[i].rule->LeastSteps();
+    if (steps > 0) least.emplace_back(impl_->statuses[i].name, steps);
+  }
+  return least;
+}
+
+std::vector<size_t> Engine::UsePlan(const plan::Plan& plan) {
   std::vector<size_t> doubted;
   const std::vector<plan::Need> needs = Needs();
   for (size_t i = 0; i < needs.size(); ++i) {
+    impl_->rules[i].plan = std::make_unique<RunPlan>(plan, needs[i]);
+    impl_->rules[i].rule->OnPlan(*impl_->rules[i].plan);
     impl_->rules[i].doubt = plan::WhyNeverThere(needs[i], plan);
     if (impl_->rules[i].done || impl_->rules[i].doubt.empty()) continue;
     impl_->statuses[i].details = CutDetails("Its inputs cannot appear: " + impl_->rules[i].doubt);

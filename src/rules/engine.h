@@ -68,9 +68,13 @@ class Engine {
   /// judged. Whoever calls this live writes it down, so that a replay can call it, too, before its first
   /// Advance.
   void DeclareLost(LostWorker worker);
-  /// Says at once of rules, in their details, that the run's plan does not keep what they look at. They go on
-  /// all the same, since a script may record by itself, and end in Error with the reason where it did not.
-  std::vector<size_t> DoubtInputs(const plan::Plan& plan);
+  /// Rules that judge nothing in a run of fewer steps, and how many: by name, in the order given.
+  std::vector<std::pair<std::string, int64_t>> LeastSteps() const;
+  /// The run's plan, before the first Advance: each rule then judges as if it were the run's only one. Says at
+  /// once of rules, in their details, that the plan does not keep what they look at, and returns their
+  /// indexes. They go on all the same, since a script may record by itself, and end in Error with the reason
+  /// where it did not.
+  std::vector<size_t> UsePlan(const plan::Plan& plan);
   /// The heartbeat stood still. Rules that wait for that judge it before the step behind `after_step`, live
   /// and in replay. Whoever calls this live writes it down; in the order in which they were found.
   void DeclareStalled(const Stall& stall);

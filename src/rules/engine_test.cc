@@ -25,6 +25,8 @@ plan::RuleConfig Config(const std::string& rule, const std::map<std::string, std
   plan::RuleConfig config;
   config.rule = rule;
   config.parameters = parameters;
+  // Most tests want a hit at the step that they write.
+  if (rule == "VanishingGradient") config.parameters.try_emplace("patience", "1");
   config.name = name;
   config.where = "--rule";
   return config;
@@ -155,6 +157,62 @@ TEST(EngineTest, NoStepsAtAllIsAnErrorOrAStop) {
   TDBG_ASSERT_OK(stopped->Finish(run, JobEnd::kStopped, 1));
   EXPECT_EQ(stopped->statuses()[0].state, RuleState::kStopped);
   EXPECT_THAT(stopped->statuses()[0].details, HasSubstr("statistics of at least one finite tensor"));
+}
+
+TEST(EngineTest, NothingToJudgeIsAnErrorOnlyForARuleThatSomebodyNamed) {
+  MemorySource run;
+  run.Step({{run.Tensor("weight/a", "weights"), 1}});
+  plan::RuleConfig unnamed = Config("ExplodingTensor", {{"collection_names", "gradients"}}, "unnamed");
+  unnamed.optional = true;
+  plan::RuleConfig shed = unnamed;
+  shed.name = "shed";
+  const auto engine = MakeEngine({unnamed, Config("ExplodingTensor", {{"collection_names", "gradients"}})});
+  TDBG_ASSERT_OK(engine->Finish(run, JobEnd::kCompleted, 1));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kNoIssuesFound);
+  EXPECT_THAT(engine->statuses()[0].details, testing::StartsWith("Nothing to judge: "));
+  EXPECT_TRUE(HadNothing(engine->statuses()[0]));
+  EXPECT_EQ(engine->statuses()[1].state, RuleState::kError);
+  EXPECT_TRUE(HadTooLittle(engine->statuses()[1]));
+
+  run.Shed(0);
+  const auto lossy = MakeEngine({shed});
+  TDBG_ASSERT_OK(lossy->Finish(run, JobEnd::kCompleted, 1));
+  EXPECT_EQ(lossy->statuses()[0].state, RuleState::kError) << "what was lost may have been what it looks at";
+}
+
+TEST(EngineTest, SaysHowManyStepsAFirstVerdictTakes) {
+  const auto engine = MakeEngine({Config("VanishingGradient"), Config("LossNotDecreasing"),
+                                  Config("LossNotDecreasing", {{"interval", "4"}, {"num_steps", "9"}}, "often"),
+                                  Config("WeightUpdateRatio"), Config("Overtraining", {{"interval", "3"}}),
+                                  Config("UnchangedTensor", {{"tensor_regex", "a"}})});
+  using Least = std::pair<std::string, int64_t>;
+  EXPECT_THAT(engine->LeastSteps(),
+              ElementsAre(Least("LossNotDecreasing", 1000), Least("often", 16), Least("WeightUpdateRatio", 501),
+                          Least("Overtraining", 6), Least("UnchangedTensor", 1001)));
+}
+
+TEST(EngineTest, OneNanIsReportedOnceAndFollowedFromByTheOthers) {
+  const auto found = [](const std::string& rule, int64_t step, const std::string& measure) {
+    RuleStatus status;
+    status.name = status.rule = rule;
+    status.state = RuleState::kIssuesFound;
+    Finding finding;
+    finding.global_step = step;
+    finding.measure = measure;
+    status.findings = {finding};
+    return status;
+  };
+  RuleStatus fine;
+  fine.state = RuleState::kNoIssuesFound;
+  const char* const nan = "nonfinite_count";
+  EXPECT_THAT(CausesOf({found("LossNotDecreasing", 31, nan), fine, found("ExplodingTensor", 31, nan),
+                        found("Overtraining", 40, nan), found("VanishingGradient", 50, "mean_abs")}),
+              ElementsAre(2, -1, -1, 2, -1));
+  EXPECT_THAT(CausesOf({found("ExplodingTensor", 31, nan), found("LossNotDecreasing", 30, nan)}),
+              ElementsAre(-1, -1)) << "it says where; it is never folded";
+  EXPECT_THAT(CausesOf({found("Overtraining", 31, nan), found("LossNotDecreasing", 31, nan)}),
+              ElementsAre(-1, 0));
+  EXPECT_THAT(CausesOf({fine}), ElementsAre(-1));
 }
 
 TEST(EngineTest, NoVerdictComesOfAFileThatIsCutShortWhileItIsRead) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "rules/interval_means.h"
+#include "rules/run_plan.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
 #include "trial/columns.h"
@@ -16,13 +17,15 @@
 namespace tdbg::rules {
 
 /// Which of one tensor's values count: those `interval` steps apart. Values that were kept only now and then
-/// count as they are, unless an interval was given (semantics.md, 19).
+/// count as they are, unless an interval was given (semantics.md, 19), or the run's plan says that it was not
+/// the user who chose when (CadenceInterval).
 class ValueCadence {
  public:
   /// Could a value here count? False spares reading it.
   bool MayTake(int64_t position, const Interval& interval) const {
     if (kept_ == 0) return true;
-    return position > last_ && (kept_ == 1 || sparse_ || position - last_ >= interval.steps);
+    const bool may_be_sparse = kept_ == 1 && !interval.given;
+    return position > last_ && (may_be_sparse || sparse_ || position - last_ >= interval.steps);
   }
   /// A value was kept here. True if it counts. \pre MayTake
   bool Take(int64_t position, const Interval& interval) {
@@ -36,6 +39,14 @@ class ValueCadence {
   int64_t kept_ = 0, last_ = 0;
   bool sparse_ = false;
 };
+
+/// The interval by which this tensor's values count. Without a plan the values themselves must tell whether
+/// they were kept sparsely; with one, it is so where the user's own configuration saves them.
+inline Interval CadenceInterval(const Interval& configured, const RunPlan* plan, const TensorInfo& tensor) {
+  Interval interval = configured;
+  if (plan != nullptr && !plan->UserSavesValuesOf(tensor)) interval.given = true;
+  return interval;
+}
 
 /// Elements [first, first + out.size()) as doubles. False for types that are not real numbers (complex,
 /// float8).

@@ -79,6 +79,7 @@ class Parameters {
 
 /// What a rule may look at while it judges: the trial up to `step` (semantics.md, 18), never beyond.
 class StepContext;  // src/rules/step_context.h
+class RunPlan;      // src/rules/run_plan.h
 struct LostWorker;  // src/rules/step_source.h
 
 /// What a rule may reach beyond its run's steps, given by whoever runs the engine.
@@ -141,6 +142,12 @@ class Rule {
   /// that first: a row that is known not to be finite is shown whatever else of it is unknown. By default all
   /// of a row.
   virtual uint64_t Columns() const { return ~uint64_t{0}; }
+  /// How the run was meant to be kept, before the first Invoke. Not called where the run does not say: a
+  /// directory of smdebug's has no plan of ours. `plan` outlives the rule.
+  virtual void OnPlan(const RunPlan& plan) { (void)plan; }
+  /// So many steps of the mode it judges must pass before its first verdict; 0: it judges the first step that
+  /// has its inputs. What a user is told before a training that may be shorter.
+  virtual int64_t LeastSteps() const { return 0; }
   /// Called for every complete step in order, live and in replay alike. Appends findings; the engine ends the
   /// rule at its first hit.
   virtual Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) = 0;
@@ -177,6 +184,8 @@ class Rule {
   virtual void Ended() {}
   /// What the rule wrote to its standard streams, the last few kilobytes; for whoever debugs it.
   virtual std::string Output() const { return {}; }
+  /// For a rule that ends without a finding: what it left out, and why, or which of its inputs it judged.
+  virtual std::string Remarks() const { return {}; }
   /// For a rule never judged: what it would have needed, as a sentence (semantics.md, 20).
   virtual std::string WouldHaveNeeded() const = 0;
 };

@@ -14,6 +14,8 @@
 
 namespace tdbg::rules {
 
+class RunPlan;  // run_plan.h
+
 /// One complete step.
 ///
 /// Everything is columns and dense indices: a rule resolves names once per new tensor (selector.h) and walks
@@ -49,6 +51,9 @@ class StepContext {
   /// Called by the engine before each rule, with its Columns(): rows() shows what knows these, hidden_rows()
   /// the rest.
   virtual void ShowRowsThatKnow(uint64_t columns) const { (void)columns; }
+  /// Called by the engine before each rule: raw values are shown as they would be kept were this the run's
+  /// only rule. Null: all of them.
+  virtual void ShowValuesBy(const RunPlan* plan) const { (void)plan; }
   virtual std::span<const HiddenRow> hidden_rows() const { return {}; }
 
   /// Every worker's statistics of this step, by rank: micro-steps and points included.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rules/run_plan.h"
+
 namespace tdbg::rules {
 namespace {
 
@@ -18,6 +20,10 @@ bool TrialSource::Step::Drops(WorkerIndex worker) const {
   return std::any_of(lost_->begin(), lost_->end(), [&](const LostWorker& lost) {
     return step_.info.global_step >= lost.from_step && Names(lost, access_.workers()[worker]);
   });
+}
+
+bool TrialSource::Step::HidesValuesOf(TensorIndex tensor) const {
+  return plan_ != nullptr && plan_->OnlyOthersAskedFor(tensor, access_.tensor(tensor), step_.info);
 }
 
 std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
@@ -43,7 +49,7 @@ std::span<const WorkerIndex> TrialSource::Step::raw_workers() const {
 
 Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worker) const {
   const auto raw = access_.RawAt(tensor, position_, worker);
-  if (!raw) {
+  if (!raw || HidesValuesOf(tensor)) {
     return NotFound("no raw value of " + access_.tensor(tensor).name + " at step " +
                     std::to_string(step_.info.global_step));
   }
@@ -52,6 +58,7 @@ Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worke
 
 std::vector<StepContext::RawValue> TrialSource::Step::RawsOf(TensorIndex tensor) const {
   std::vector<RawValue> raws;
+  if (HidesValuesOf(tensor)) return raws;
   access_.RawsAt(tensor, position_, &raws);
   if (!lost_->empty()) std::erase_if(raws, [&](const RawValue& raw) { return Drops(raw.worker); });
   return raws;
@@ -94,6 +101,7 @@ const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker
   step_.step_ = access_.steps()[position];
   step_.position_ = position;
   step_.lost_ = &lost;
+  step_.plan_ = nullptr;
   step_.scalars_read_ = false;
   step_.shed_ = StatisticsShed(step_.step_);
   step_.all_known_ = false;

@@ -40,6 +40,7 @@ class TrialSource : public StepSource {
       return access_.workers()[worker].name;
     }
     void ShowRowsThatKnow(uint64_t columns) const override;
+    void ShowValuesBy(const RunPlan* plan) const override { plan_ = plan; }
     std::span<const HiddenRow> hidden_rows() const override { return hidden_; }
     std::span<const RowSpan> rows() const override { return rows_; }
     std::span<const Scalar> scalars() const override;
@@ -55,6 +56,7 @@ class TrialSource : public StepSource {
    private:
     friend class TrialSource;
     bool Drops(WorkerIndex worker) const;
+    bool HidesValuesOf(TensorIndex tensor) const;
 
     const TrialAccess& access_;
     TrialAccess::Step step_;
@@ -62,6 +64,7 @@ class TrialSource : public StepSource {
     bool shed_ = false;
     mutable bool incomplete_ = false;
     const std::vector<LostWorker>* lost_ = nullptr;
+    mutable const RunPlan* plan_ = nullptr;
     mutable uint64_t columns_ = 0;
     mutable bool all_known_ = true;  // no row of the step lacks a column
     mutable std::span<const RowSpan> rows_;

@@ -72,7 +72,7 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine,
                         rules::Engine::Create(rules, *registry, EnvironmentOf(trial.path())));
   TDBG_ASSIGN_OR_RETURN(const Decisions decisions, ReadDecisions(trial.path()));
-  if (const auto plan = PlanOf(trial.path())) (void)engine->DoubtInputs(*plan);
+  if (const auto plan = PlanOf(trial.path())) (void)engine->UsePlan(*plan);
   for (const rules::LostWorker& worker : decisions.lost) engine->DeclareLost(worker);
   for (const rules::Stall& stall : decisions.stalls) engine->DeclareStalled(stall);
   for (const rules::TimeLimitReached& reached : decisions.time_limits) engine->DeclareTimeLimit(reached);

@@ -368,7 +368,7 @@ struct Watcher::Impl {
       return opened;
     }
     if (const auto plan = PlanOf(options.run)) {
-      for (const size_t i : engine->DoubtInputs(*plan))
+      for (const size_t i : engine->UsePlan(*plan))
         Log("rule " + engine->statuses()[i].name + ": " + engine->statuses()[i].details);
     }
     // So that whoever reads the events knows of rules that have not said anything yet.
@@ -430,6 +430,10 @@ Result<std::unique_ptr<Watcher>> Watcher::Create(WatchOptions options) {
 }
 
 std::vector<plan::Need> Watcher::Needs() const { return impl_->engine->Needs(); }
+
+std::vector<std::pair<std::string, int64_t>> Watcher::LeastSteps() const {
+  return impl_->engine->LeastSteps();
+}
 
 Status Watcher::Follow() {
   const Status status = impl_->Follow();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/config.h"
@@ -56,6 +57,8 @@ class Watcher {
   static Result<std::unique_ptr<Watcher>> Create(WatchOptions options);
   ~Watcher();
   std::vector<plan::Need> Needs() const;
+  /// rules::Engine::LeastSteps
+  std::vector<std::pair<std::string, int64_t>> LeastSteps() const;
   /// Follows until the run has ended (or JobEnded was called and everything was read). Run on its own thread.
   Status Follow();
   /// From any thread: the job is gone. No more steps are waited for than are on disk; rules are settled by

@@ -46,7 +46,7 @@ def action_of(tdbg, name):
 def test_a_checkpoint_from_between_two_steps_then_sigterm_and_the_summary_says_so(tdbg):
     torch = pytest.importorskip("torch")
     (tdbg.directory / "train.py").write_text(TORCH)
-    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--on-issue", "checkpoint_stop:60",
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "patience=1", "--on-issue", "checkpoint_stop:60",
                 "--collect", "weights:1", "--", sys.executable, "train.py", timeout=120)
     assert done.returncode == 3, (done.returncode, done.stderr)
     assert "left after" in done.stdout, "SIGTERM came as a signal that the script handles"
@@ -98,7 +98,7 @@ print("trained to the end")
 def test_without_a_function_the_job_is_stopped_all_the_same(tdbg):
     pytest.importorskip("torch")
     (tdbg.directory / "train.py").write_text(TORCH.replace("@tdbg.on_checkpoint", ""))
-    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--on-issue", "checkpoint_stop:60", "--",
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "patience=1", "--on-issue", "checkpoint_stop:60", "--",
                 sys.executable, "train.py", timeout=120)
     assert done.returncode == 3 and not (tdbg.directory / "last.pt").exists()
     assert "the script registered no tdbg.on_checkpoint" in action_of(tdbg, "checkpoint_stop")["output"]

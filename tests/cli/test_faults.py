@@ -48,6 +48,68 @@ def train(tdbg, name, rules, *arguments):
     return report["rules"]
 
 
+# What the gradients of healthy models are zero by, by mathematics or by design. A linear warm-up as people use it.
+ZERO_BY_DESIGN = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Lora(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.lora_A, self.lora_B = nn.Linear(size, 4, bias=False), nn.Linear(4, size, bias=False)
+        nn.init.zeros_(self.lora_B.weight)
+    def forward(self, x):
+        return self.lora_B(self.lora_A(x))
+
+class Block(nn.Module):
+    def __init__(self, size, scale):
+        super().__init__()
+        self.fc1, self.fc2, self.gamma = nn.Linear(size, size), nn.Linear(size, size), nn.Parameter(torch.full((size,), scale))
+    def forward(self, x):
+        return x + self.gamma * self.fc2(torch.relu(self.fc1(x)))
+
+class Attention(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(size, size) for _ in range(3))
+    def forward(self, x):
+        return torch.softmax(self.query(x) @ self.key(x).transpose(1, 2) / size ** 0.5, -1) @ self.value(x)
+
+size = 16
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn = nn.Conv1d(1, size, 3, padding=1), nn.BatchNorm1d(size)
+        self.rezero, self.small = Block(size, 0.0), Block(size, 1e-6)
+        self.attention, self.lora, self.head = Attention(size), Lora(size), nn.Linear(size, 1)
+    def forward(self, x):
+        x = torch.relu(self.bn(self.conv(x))).transpose(1, 2)
+        x = self.attention(self.small(self.rezero(x)))
+        return self.head(x + self.lora(x)).mean(1)
+
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+warm_up = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, step / 20))
+for step in range(60):
+    x = torch.randn(32, 1, size)
+    loss = (model(x) - x.mean(-1)).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step(); warm_up.step()
+"""
+
+
+@pytest.mark.parametrize("steps", [2, 60])
+def test_what_is_zero_by_mathematics_or_by_design_has_not_vanished(tdbg, captures, steps):
+    (tdbg.directory / "train.py").write_text(ZERO_BY_DESIGN.replace("range(60)", f"range({steps})"))
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--rule", "poor_weight_initialization", "--",
+                sys.executable, "train.py", timeout=120)
+    assert done.returncode == 0, done.stderr
+    vanishing, poor = tdbg.json("status", "r")["rules"]
+    assert vanishing["RuleEvaluationStatus"] == "NoIssuesFound", vanishing["StatusDetails"]
+    assert "gradient/Net_conv.bias: its weight's gradient has not vanished" in vanishing["StatusDetails"]
+    assert poor["RuleEvaluationStatus"] == "NoIssuesFound", poor["StatusDetails"]
+
+
 @pytest.mark.parametrize("twin", ["faulty", "healthy"])
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_fault_trips_its_rules_and_the_healthy_twin_does_not(tdbg, captures, name, twin):

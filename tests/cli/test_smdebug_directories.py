@@ -65,7 +65,7 @@ def test_ls_lists_them_beside_ours(tdbg, tmp_path):
 
 
 def test_check_judges_values_that_smdebug_kept(tdbg):
-    hit = tdbg("check", GOLDEN / "pt_modes", "--rule", "vanishing_gradient", "--json")
+    hit = tdbg("check", GOLDEN / "pt_modes", "--rule", "vanishing_gradient", "threshold=1000", "patience=1", "--json")
     verdict = json.loads(hit.stdout)["rules"][0]
     assert hit.returncode == 1 and verdict["RuleEvaluationStatus"] == "IssuesFound"
     unknown = tdbg("check", GOLDEN / "pt_reductions_only", "--rule", "all_zero", "collection_names=weights")
@@ -77,7 +77,7 @@ def test_check_judges_what_the_real_smdebug_wrote(tdbg, tmp_path):
         pytest.skip("no .venv-smdebug (tools/setup.sh makes it)")
     subprocess.run([SMDEBUG_PYTHON, ROOT / "tests/python/smdebug_writer.py", tmp_path / "run", "1"],
                    input="".join(f"{s}\n" for s in range(6)) + "end\n", text=True, check=True, capture_output=True, timeout=120)
-    hit = tdbg("check", tmp_path / "run", "--rule", "vanishing_gradient", "threshold=1e-9", "--json")
+    hit = tdbg("check", tmp_path / "run", "--rule", "vanishing_gradient", "threshold=1e-9", "patience=1", "--json")
     verdict = json.loads(hit.stdout)["rules"][0]
     # 10^-step until then; the bias has a saved abs_mean only, and that is enough for this rule.
     assert verdict["RuleEvaluationStatus"] == "IssuesFound", verdict

@@ -42,8 +42,8 @@ def script(tdbg):
 
 
 def test_a_fault_is_caught_stopped_explained_and_judged_alike_again(tdbg, script):
-    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--rule", "loss_not_decreasing", "--on-issue", "stop",
-                "--collect", "biases:5", "--", sys.executable, script, "2000", "30", timeout=120)
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "patience=1", "--rule", "loss_not_decreasing",
+                "--on-issue", "stop", "--collect", "biases:5", "--", sys.executable, script, "2000", "30", timeout=120)
     assert done.returncode == 3, done.stderr
     assert "trained to the end" not in done.stdout
     assert "VanishingGradient found an issue at step 30 and stopped the training" in done.stderr
@@ -135,7 +135,7 @@ def test_what_every_crashed_start_of_a_job_left_is_sealed(tdbg, script):
 
 
 def test_a_healthy_training_is_left_alone(tdbg, script):
-    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--on-issue", "stop", "--", sys.executable, script,
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "patience=1", "--on-issue", "stop", "--", sys.executable, script,
                 "40", "-1", timeout=120)
     assert done.returncode == 0, done.stderr
     assert "trained to the end" in done.stdout and "no issue found" in done.stderr
@@ -146,7 +146,7 @@ def test_a_healthy_training_is_left_alone(tdbg, script):
 def test_a_watcher_from_outside_stops_a_training(tdbg, script):
     job = tdbg.start("run", "--quiet", "--dir", "r", "--", sys.executable, script, "2000", "50")
     tdbg.wait_for("r/0/worker_0/worker.json", seconds=60)
-    watched = tdbg("watch", "r", "--rule", "vanishing_gradient", "name=outside", "--on-issue", "stop", timeout=120)
+    watched = tdbg("watch", "r", "--rule", "vanishing_gradient", "patience=1", "name=outside", "--on-issue", "stop", timeout=120)
     assert watched.returncode == 1, watched.stderr
     assert job.wait(60) == 3
     assert tdbg.json("status", "r")["job"]["stopped_by"] == "outside"

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/file.h"
 #include "format/run_files.h"
+#include "plan/config.h"
+#include "rules/engine.h"
 
 namespace tdbg::scenarios {
 namespace {
@@ -57,6 +60,19 @@ Result<Elements> ElementsOf(const Assignment& assignment, const Tensor& tensor, 
   return elements;
 }
 
+// What `tdbg run` would have laid out.
+Status WritePlan(const std::string& directory, const Scenario& scenario) {
+  const auto document = nlohmann::json::parse(scenario.config, nullptr, false);
+  if (document.is_discarded()) return InvalidArgument("plan: not JSON: " + scenario.config);
+  TDBG_ASSIGN_OR_RETURN(const plan::Config config, plan::ParseConfig(document, {"plan"}));
+  plan::RuleConfig rule;
+  rule.rule = scenario.rule;
+  rule.parameters = scenario.parameters;
+  TDBG_ASSIGN_OR_RETURN(const auto engine, rules::Engine::Create({rule}));
+  TDBG_ASSIGN_OR_RETURN(const plan::Plan plan, plan::ResolvePlan(config, engine->Needs()));
+  return base::LocalFileSystem().WriteFileAtomic(base::JoinPath(directory, "plan.json"), plan.ToJson());
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& directory, const Scenario& scenario) {
@@ -71,6 +87,7 @@ Result<std::unique_ptr<RunWriter>> RunWriter::Create(const std::string& director
   info.tdbg_version = "scenario";
   info.created_wall_nanos = 1'700'000'000'000'000'000;
   TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(base::JoinPath(directory, "run.json"), info.ToJson()));
+  if (!scenario.config.empty()) TDBG_RETURN_IF_ERROR(WritePlan(directory, scenario));
   format::AttemptInfo attempt;
   attempt.world_size = scenario.workers;
   attempt.started_wall_nanos = info.created_wall_nanos;

@@ -108,6 +108,10 @@ class Parser {
     }
     if (verb == "step" || verb == "steps") return Steps(words);
     if (verb == "other" && words.size() == 1) return Other();
+    if (verb == "plan" && words.size() > 1) {
+      scenarios_.back().config = std::string(base::Trim(content.substr(verb.size())));
+      return OkStatus();
+    }
     if (verb == "stalled") return Stalled(words);
     if (verb == "job" && words.size() == 2) return JobEnd(words[1]);
     if (verb == "expect") return Expect(content, words);

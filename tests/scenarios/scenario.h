@@ -67,6 +67,9 @@ struct Scenario {
   std::string name, rule;
   std::map<std::string, std::string> parameters;
   int64_t workers = 1;
+  /// A configuration, as JSON: the run has the plan that it and the rule make. Empty: the run says nothing of
+  /// how it was meant to be kept.
+  std::string config;
   std::vector<Tensor> tensors;
   std::vector<Step> steps;
   std::vector<Step> other_steps;  ///< of a finished run beside this one, called "other"; empty: there is none

@@ -34,6 +34,7 @@ class ScenarioTest : public testing::Test {
     }
     TDBG_ASSERT_OK(engine);
     TDBG_ASSERT_OK(WriteRuns(scenario_, run));
+    if (const auto plan = watch::PlanOf(run)) (*engine)->UsePlan(*plan);
     for (const rules::Stall& stall : scenario_.stalls) (*engine)->DeclareStalled(stall);
     auto trial = Trial::Open(run);
     TDBG_ASSERT_OK(trial);

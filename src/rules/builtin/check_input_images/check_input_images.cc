@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -18,6 +19,28 @@ namespace {
 
 constexpr const char* kDocumented = ".*hybridsequential0_input_0";
 
+// The smallest picture that people train on (scikit-learn's digits) has eight pixels a side. A noise vector
+// written as an image (100 x 1 x 1) has one, latents and feature maps have other channels.
+constexpr int64_t kLeastSide = 8;
+
+// What a model takes may be token ids, noise, a table. Only what looks like images is judged unless a user
+// named it.
+bool LooksLikeImages(const TensorInfo& info, int64_t channel) {
+  const bool number = info.dtype == DType::kUInt8 || info.dtype == DType::kFloat16 ||
+                      info.dtype == DType::kBFloat16 || info.dtype == DType::kFloat32 ||
+                      info.dtype == DType::kFloat64;
+  // Of a batch, or one by one where the channels come first.
+  const auto rank = static_cast<int64_t>(info.shape.size());
+  const int64_t axis = channel < 0 ? rank + channel : channel;
+  const bool batch = rank == 4 && axis >= 1 && axis < rank;
+  if (!number || !(batch || (rank == 3 && axis == 0))) return false;
+  for (int64_t i = batch ? 1 : 0; i < rank; ++i) {
+    const int64_t extent = info.shape[static_cast<size_t>(i)];
+    if (i == axis ? extent != 1 && extent != 3 : extent < kLeastSide) return false;
+  }
+  return true;
+}
+
 /// What one worker has seen of one input.
 struct Seen {
   std::vector<double> sums;  // per channel
@@ -27,16 +50,28 @@ struct Seen {
 
 class CheckInputImages : public DerivedTotals {
  public:
-  CheckInputImages(Selector inspected, const Statistic& sums, double threshold, int64_t least_images)
-      : DerivedTotals(std::move(inspected), sums), threshold_(threshold), least_images_(least_images) {}
+  /// \param by_name  the user said which inputs are images
+  CheckInputImages(Selector inspected, const Statistic& sums, bool by_name, double threshold,
+                   int64_t least_images)
+      : DerivedTotals(std::move(inspected), sums, LooksAt(sums, by_name)),
+        by_name_(by_name),
+        threshold_(threshold),
+        least_images_(least_images) {}
 
   std::string WouldHaveNeeded() const override {
-    return fmt::format("{}, or raw values, of {} ({}); {} seen", statistic().Id(),
+    return fmt::format("{}, or raw values, of {} ({}{}); {} seen", statistic().Id(),
                        base::Counted(least_images_, "image"), inspected().Describe(),
+                       by_name_ ? "" : ", numbers of 1 or 3 channels and at least 8 x 8 pixels",
                        base::Counted(most_images_, "finite one was", "finite ones were"));
   }
 
  private:
+  static std::function<bool(const TensorInfo&)> LooksAt(const Statistic& sums, bool by_name) {
+    if (by_name) return {};
+    const auto channel = static_cast<int64_t>(sums.parameters[0]);
+    return [channel](const TensorInfo& info) { return LooksLikeImages(info, channel); };
+  }
+
   bool Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const StatisticValue& value,
            std::vector<Finding>* findings) override {
     for (const double sum : value.values) {
@@ -73,6 +108,7 @@ class CheckInputImages : public DerivedTotals {
     }
   }
 
+  bool by_name_;
   double threshold_;
   int64_t least_images_;
   uint64_t most_images_ = 0;
@@ -105,7 +141,8 @@ void RegisterCheckInputImages(RuleRegistry* registry) {
                           Selector::MakeDocumented(parameters, "regex", kDocumented, {"model_input"}));
     const Statistic sums{Statistic::Kind::kSums, {static_cast<double>(parameters.Int("channel"))}};
     return std::unique_ptr<Rule>(std::make_unique<CheckInputImages>(
-        std::move(selector), sums, parameters.Float("threshold_mean"), parameters.Int("threshold_samples")));
+        std::move(selector), sums, parameters.Text("regex") != kDocumented,
+        parameters.Float("threshold_mean"), parameters.Int("threshold_samples")));
   });
 }
 

@@ -11,6 +11,7 @@
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
+#include "rules/run_plan.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
 #include "trial/mode_name.h"
@@ -30,6 +31,9 @@ class LossNotDecreasing : public Rule {
 
   plan::Need Needs() const override { return losses_.selector().Need(); }
   uint64_t Columns() const override { return LossReader::kColumns; }
+  void OnPlan(const RunPlan& plan) override { plan_ = &plan; }
+  // The first interval's end has nothing to be compared with.
+  int64_t LeastSteps() const override { return LeastStepsOf(cadence_.interval.steps); }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     for (const LossValue& loss : losses_.Read(step)) {
@@ -38,6 +42,7 @@ class LossNotDecreasing : public Rule {
       if (!is_new) continue;
       at->second.cadence = cadence_;
       at->second.cadence.interval = IntervalOf(cadence_.interval, step.tensor(loss.tensor));
+      at->second.every_step = plan_ != nullptr && plan_->KeepsEveryStep(step.tensor(loss.tensor));
     }
     gaps_are_losses_ |= step.statistics_incomplete();
     bool judged = false;
@@ -46,12 +51,14 @@ class LossNotDecreasing : public Rule {
       followed.now.reset();
       // Most series have a value at most steps, and none is due: Take is then a handful of additions.
       for (const LossCheck& check :
-           followed.series.Take(step.info(), value, followed.cadence, gaps_are_losses_)) {
+           followed.series.Take(step.info(), value, followed.cadence,
+                                gaps_are_losses_ || followed.every_step)) {
         judged = true;
         if (auto finding = Compare(check)) {
           finding->global_step = step.global_step();
           finding->tensor = step.tensor(key.first).name;
           finding->worker = step.worker_name(key.second);
+          finding->text += ModeText(check.mode, followed.series);
           findings->push_back(*std::move(finding));
           break;
         }
@@ -64,21 +71,61 @@ class LossNotDecreasing : public Rule {
 
   std::string WouldHaveNeeded() const override {
     const int64_t interval = (series_.empty() ? cadence_ : series_.begin()->second.cadence).interval.steps;
-    const int64_t distance = (cadence_.num_steps + interval - 1) / interval * interval;
-    int64_t longest = 0;
-    for (const auto& [key, followed] : series_) longest = std::max(longest, followed.series.values());
+    std::map<ModeKey, int64_t> longest;
+    for (const auto& [key, followed] : series_) {
+      for (const auto& [mode, values] : followed.series.values())
+        longest[mode] = std::max(longest[mode], values);
+    }
+    std::string seen;
+    for (const auto& [mode, values] : longest) {
+      // "600 TRAIN values and 3 EVAL values were seen"
+      seen += fmt::format("{}{} {} {}", seen.empty() ? "" : " and ", values, ModeName(mode),
+                          values == 1 ? "value" : "values");
+    }
+    seen += longest.size() == 1 && longest.begin()->second == 1 ? " was seen" : " were seen";
     const std::string mode = cadence_.mode ? std::string(ModeName(*cadence_.mode)) + " " : "";
-    return fmt::format("a loss {} over at least {} {}steps (interval {}, num_steps {}); {}",
-                       losses_.selector().Describe(), interval + distance, mode, interval, cadence_.num_steps,
-                       SeenText(longest));
+    return fmt::format("a loss {} over at least {} {}steps{} (interval {}, num_steps {}); {}",
+                       losses_.selector().Describe(), LeastStepsOf(interval), mode,
+                       cadence_.mode ? "" : " of one mode", interval, cadence_.num_steps,
+                       longest.empty() ? SeenText(0) : seen);
+  }
+
+  std::string Remarks() const override {
+    // EVAL is what was meant; that it was too little belongs to the verdict.
+    if (cadence_.mode) return {};
+    for (const auto& [key, followed] : series_) {
+      const auto values = followed.series.values();
+      const auto eval = values.find(ModeKey::kEval);
+      const auto judged = followed.series.judged();
+      if (eval == values.end() || !judged || *judged == ModeKey::kEval) continue;
+      return fmt::format("judged by {} losses: there {} {}, and {} are needed (interval {})",
+                         ModeName(*judged), eval->second == 1 ? "was" : "were",
+                         base::Counted(eval->second, "EVAL value"),
+                         LeastStepsOf(followed.cadence.interval.steps), followed.cadence.interval.steps);
+    }
+    return {};
   }
 
  private:
   struct Followed {
     LossSeries series;
     LossCadence cadence;
+    bool every_step = false;  // it is due at every step: gaps are the training's own
     std::optional<double> now;
   };
+
+  int64_t LeastStepsOf(int64_t interval) const {
+    return interval + (cadence_.num_steps + interval - 1) / interval * interval;
+  }
+
+  // EVAL is what was meant; that another mode is judged belongs to the evidence.
+  std::string ModeText(ModeKey judged, const LossSeries& series) const {
+    const auto values = series.values();
+    const auto eval = values.find(ModeKey::kEval);
+    if (cadence_.mode || judged == ModeKey::kEval || eval == values.end()) return {};
+    return fmt::format("; {} losses, EVAL has {} so far", ModeName(judged),
+                       base::Counted(eval->second, "value"));
+  }
 
   std::optional<Finding> Compare(const LossCheck& check) const {
     Finding finding;
@@ -117,6 +164,7 @@ class LossNotDecreasing : public Rule {
   LossReader losses_;
   LossCadence cadence_;
   Thresholds thresholds_;
+  const RunPlan* plan_ = nullptr;
   std::map<std::pair<TensorIndex, WorkerIndex>, Followed> series_;
   bool gaps_are_losses_ = false;
 };
@@ -133,8 +181,8 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
   info.summary = "A loss, averaged over intervals, does not fall enough, or rises.";
   ParameterSpec mode = TextParameter(
       "mode", "",
-      "Whose steps count and whose losses are compared; without it EVAL where there is one, else TRAIN, else "
-      "GLOBAL.");
+      "Whose steps count and whose losses are compared; without it EVAL where there are enough, else TRAIN, "
+      "else GLOBAL.");
   for (const ModeKey known : kModes) mode.choices.emplace_back(ModeName(known));
   info.parameters = {
       CollectionNamesParameter("Collections to inspect."),

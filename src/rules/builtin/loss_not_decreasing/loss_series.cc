@@ -1,5 +1,6 @@
 #include "rules/builtin/loss_not_decreasing/loss_series.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tdbg::rules {
@@ -12,42 +13,53 @@ ModeKey JudgedMode(ModeKey mode) { return Preference(mode) > 0 ? mode : ModeKey:
 
 }  // namespace
 
-void LossSeries::Restart(ModeKey mode) {
-  *this = LossSeries();
-  mode_ = mode;
+std::map<ModeKey, int64_t> LossSeries::values() const {
+  std::map<ModeKey, int64_t> values;
+  for (const auto& [mode, track] : tracks_) values[mode] = track.means.values();
+  return values;
+}
+
+// EVAL is preferred, and a run of eight evaluations never has enough of it: a mode gives way to a better one
+// when that one can be judged, and not when its first value appears.
+bool LossSeries::BetterIsJudged(ModeKey mode) const {
+  return std::any_of(tracks_.begin(), tracks_.end(), [&](const auto& track) {
+    return Preference(track.first) > Preference(mode) && track.second.compared;
+  });
 }
 
 std::vector<LossCheck> LossSeries::Take(const StepInfo& step, std::optional<double> value,
                                         const LossCadence& cadence, bool gaps_are_losses) {
   std::vector<LossCheck> checks;
-  if (cadence.mode) {
-    mode_ = *cadence.mode;
-    if (mode_ != ModeKey::kGlobal && step.mode != mode_) return checks;
-  } else {
-    if (values() == 0 && !value) return checks;
-    const ModeKey mode = JudgedMode(step.mode);
-    if (value && (values() == 0 || Preference(mode) > Preference(mode_))) Restart(mode);
-    if (mode != mode_) return checks;
+  const ModeKey mode = cadence.mode.value_or(JudgedMode(step.mode));
+  if (cadence.mode && mode != ModeKey::kGlobal && step.mode != mode) return checks;
+  auto at = tracks_.find(mode);
+  if (at == tracks_.end()) {
+    if (!value) return checks;
+    at = tracks_.emplace(mode, Track()).first;
   }
-  const int64_t position = mode_ == ModeKey::kGlobal ? step.global_step : step.mode_step;
+  const int64_t position = mode == ModeKey::kGlobal ? step.global_step : step.mode_step;
   for (const IntervalEnd& end :
-       means_.Take(position, step.global_step, value, cadence.interval, gaps_are_losses))
-    Compare(end, cadence, &checks);
+       at->second.means.Take(position, step.global_step, value, cadence.interval, gaps_are_losses))
+    Compare(mode, end, cadence, &at->second, &checks);
+  if (!checks.empty() && BetterIsJudged(mode)) checks.clear();
+  if (!checks.empty()) judged_ = mode;
   return checks;
 }
 
-void LossSeries::Compare(const IntervalEnd& end, const LossCadence& cadence, std::vector<LossCheck>* checks) {
-  // Everything up to the latest end that is far enough back is settled; ends_ stays as short as num_steps is.
-  while (ends_.size() > 1 && ends_[1].position <= end.position - cadence.num_steps)
-    ends_.erase(ends_.begin());
-  if (!last_check_) {
-    last_check_ = end.position;
-    if (!std::isfinite(end.mean)) checks->push_back({std::nullopt, end});
-  } else if (end.position - *last_check_ >= cadence.num_steps) {
-    last_check_ = end.position;
-    checks->push_back({ends_.front(), end});
+void LossSeries::Compare(ModeKey mode, const IntervalEnd& end, const LossCadence& cadence, Track* track,
+                         std::vector<LossCheck>* checks) {
+  std::vector<IntervalEnd>& ends = track->ends;
+  // Everything up to the latest end that is far enough back is settled; `ends` stays as short as num_steps is.
+  while (ends.size() > 1 && ends[1].position <= end.position - cadence.num_steps) ends.erase(ends.begin());
+  if (!track->last_check) {
+    track->last_check = end.position;
+    if (!std::isfinite(end.mean)) checks->push_back({mode, std::nullopt, end});
+  } else if (end.position - *track->last_check >= cadence.num_steps) {
+    track->last_check = end.position;
+    track->compared = true;
+    checks->push_back({mode, ends.front(), end});
   }
-  ends_.push_back(end);
+  ends.push_back(end);
 }
 
 }  // namespace tdbg::rules

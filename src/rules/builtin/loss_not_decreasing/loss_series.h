@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -14,12 +15,13 @@ namespace tdbg::rules {
 struct LossCadence {
   Interval interval;
   int64_t num_steps = 10;
-  std::optional<ModeKey> mode;  ///< nothing: EVAL, else TRAIN, else GLOBAL
+  std::optional<ModeKey> mode;  ///< nothing: EVAL as soon as it can be judged, else TRAIN, else GLOBAL
 };
 
 /// What is to be compared now. Without `earlier` there is nothing to compare with, and the mean is not
 /// finite.
 struct LossCheck {
+  ModeKey mode = ModeKey::kGlobal;
   std::optional<IntervalEnd> earlier;
   IntervalEnd latest;
 };
@@ -31,16 +33,26 @@ class LossSeries {
   /// two where a gap ends an interval late and the value ends one of its own.
   std::vector<LossCheck> Take(const StepInfo& step, std::optional<double> value, const LossCadence& cadence,
                               bool gaps_are_losses);
-  int64_t values() const { return means_.values(); }
+  /// Values seen, by mode.
+  std::map<ModeKey, int64_t> values() const;
+  /// The mode that was compared last; nothing: none was yet.
+  std::optional<ModeKey> judged() const { return judged_; }
 
  private:
-  void Compare(const IntervalEnd& end, const LossCadence& cadence, std::vector<LossCheck>* checks);
-  void Restart(ModeKey mode);
+  // The loss in one mode. Values of different modes are never compared.
+  struct Track {
+    IntervalMeans means;
+    std::optional<int64_t> last_check;
+    std::vector<IntervalEnd> ends;  // the latest at least num_steps back, and those after it
+    bool compared = false;          // it has been judged once: it can be
+  };
 
-  ModeKey mode_ = ModeKey::kGlobal;
-  IntervalMeans means_;  // of this mode
-  std::optional<int64_t> last_check_;
-  std::vector<IntervalEnd> ends_;  // the latest at least num_steps back, and those after it
+  bool BetterIsJudged(ModeKey mode) const;
+  static void Compare(ModeKey mode, const IntervalEnd& end, const LossCadence& cadence, Track* track,
+                      std::vector<LossCheck>* checks);
+
+  std::map<ModeKey, Track> tracks_;
+  std::optional<ModeKey> judged_;
 };
 
 }  // namespace tdbg::rules

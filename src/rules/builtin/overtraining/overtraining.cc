@@ -13,6 +13,7 @@
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
+#include "rules/run_plan.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
 
@@ -30,6 +31,7 @@ struct Limits {
 struct Followed {
   IntervalMeans means;
   Interval interval;
+  bool every_step = false;  // it is due at every step: gaps are the training's own
   std::optional<double> now;
   std::optional<IntervalEnd> best;
   int64_t without_improvement = 0;
@@ -41,6 +43,8 @@ class Overtraining : public Rule {
 
   plan::Need Needs() const override { return losses_.selector().Need(); }
   uint64_t Columns() const override { return LossReader::kColumns; }
+  void OnPlan(const RunPlan& plan) override { plan_ = &plan; }
+  int64_t LeastSteps() const override { return 2 * limits_.interval.steps; }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     gaps_are_losses_ |= step.statistics_incomplete();
@@ -49,7 +53,9 @@ class Overtraining : public Rule {
     for (const LossValue& loss : losses_.Read(step)) {
       const auto [at, is_new] = followed_.try_emplace({loss.tensor, loss.worker, step.mode()});
       at->second.now = loss.value;
-      if (is_new) at->second.interval = IntervalOf(limits_.interval, step.tensor(loss.tensor));
+      if (!is_new) continue;
+      at->second.interval = IntervalOf(limits_.interval, step.tensor(loss.tensor));
+      at->second.every_step = plan_ != nullptr && plan_->KeepsEveryStep(step.tensor(loss.tensor));
     }
     const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
     bool judged = false;
@@ -58,7 +64,8 @@ class Overtraining : public Rule {
       const std::optional<double> value = followed.now;
       followed.now.reset();
       for (const IntervalEnd& end :
-           followed.means.Take(position, step.global_step(), value, followed.interval, gaps_are_losses_)) {
+           followed.means.Take(position, step.global_step(), value, followed.interval,
+                               gaps_are_losses_ || followed.every_step)) {
         judged |= followed.best.has_value() || !std::isfinite(end.mean);
         auto finding = Compare(step.mode(), end, &followed);
         if (!finding) continue;
@@ -113,6 +120,7 @@ class Overtraining : public Rule {
   LossReader losses_;
   Limits limits_;
   std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, Followed> followed_;
+  const RunPlan* plan_ = nullptr;
   bool gaps_are_losses_ = false;
 };
 

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "base/text.h"
+#include "rules/gradient_siblings.h"
 #include "rules/interval_means.h"
 #include "rules/kept_values.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
+#include "rules/run_plan.h"
 #include "rules/selector.h"
 #include "rules/state_values.h"
 #include "rules/step_context.h"
@@ -24,9 +26,17 @@ namespace {
 
 constexpr char kDefaultInputs[] = ".*relu_input|.*ReLU_input";
 
+// Without a distribution_range a gradient is measured by the run's own largest: what a magnitude means by
+// itself depends on how the loss is averaged. Twelve layers of sigmoids are 1e-10 apart, healthy models (means
+// over many positions beside sums, transformers' queries at their start) up to 1e-4.
+constexpr double kSmallShare = 1e-5;
+constexpr double kGrowth = 1.5;  // over the first steps: what starts small by design grows
+
+constexpr uint64_t kLeastForHistogram = 256;  // smaller tensors have none (docs/statistics.md)
+
 struct Limits {
   double variance_ratio = 10;
-  double range = 0.001;
+  std::optional<double> range;
   int64_t patience = 5;
   int64_t steps = 10;
   Interval interval;
@@ -39,10 +49,25 @@ struct Extremes {
 
 struct FollowedLoss {
   IntervalMeans means;
+  bool every_step = false;  // it is due at every step: gaps are the training's own
   std::optional<double> now;
   std::optional<IntervalEnd> first;
   double lowest = 0;  // of the ends after the first
   int64_t ends = 0;
+};
+
+// One gradient of one worker in the first steps: its size as a share of the largest.
+struct FollowedGradient {
+  std::vector<double> shares;
+  bool always_small = true;
+  int64_t last_step = 0;
+
+  bool Grows() const {
+    const size_t half = shares.size() / 2;
+    double before = 0, after = 0;
+    for (size_t i = 0; i < half; ++i) before += shares[i], after += shares[shares.size() - 1 - i];
+    return after > kGrowth * before;
+  }
 };
 
 // numpy.percentile of sorted values.
@@ -65,7 +90,7 @@ class PoorWeightInitialization : public Rule {
     plan::Need need = inputs_.inspected().Need();
     need.collections.push_back("gradients");
     need.collections.push_back("losses");
-    if (limits_.range > 0) {
+    if (limits_.range.value_or(0) > 0) {
       // Gradients too small for a histogram are judged by their values, which cost next to nothing.
       need.raw_collections = {"gradients"};
       need.raw_max_elements = 255;
@@ -80,8 +105,9 @@ class PoorWeightInitialization : public Rule {
     bool captured = false, incomplete = step.statistics_incomplete();
     if (captured_ < limits_.steps) {
       captured = CompareVariances(step, findings);
-      captured |= JudgeRanges(step, &incomplete, findings);
+      captured |= limits_.range ? JudgeRanges(step, &incomplete, findings) : FollowSizes(step);
       captured_ += captured;
+      if (captured_ == limits_.steps) JudgeSizes(step, findings);
     }
     const bool judged = JudgeLosses(step, findings) || captured;
     if (!findings->empty()) return Judged::kJudged;
@@ -89,11 +115,19 @@ class PoorWeightInitialization : public Rule {
     return judged ? Judged::kJudged : Judged::kNotDue;
   }
 
+  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override {
+    if (captured_ < limits_.steps) JudgeSizes(last, findings);
+    return Judged::kNotDue;
+  }
+
+  void OnPlan(const RunPlan& plan) override { plan_ = &plan; }
+
   std::string WouldHaveNeeded() const override {
     return fmt::format(
-        "statistics of activation inputs {}, histograms of the gradients (values of those of fewer than 256 "
-        "elements), or losses over {} of {}",
-        inputs_.inspected().Describe(), base::Counted(limits_.patience + 1, "interval"),
+        "statistics of activation inputs {}, {}, or losses over {} of {}", inputs_.inspected().Describe(),
+        limits_.range ? "histograms of the gradients (values of those of fewer than 256 elements)"
+                      : "statistics of the gradients",
+        base::Counted(limits_.patience + 1, "interval"),
         base::Counted(limits_.interval.steps, "step"));
   }
 
@@ -129,26 +163,75 @@ class PoorWeightInitialization : public Rule {
 
   bool JudgeRanges(const StepContext& step, bool* incomplete, std::vector<Finding>* findings) {
     bool captured = false;
-    if (step.skipped() || limits_.range == 0) return false;  // nothing is below 0: no reason to read
+    if (step.skipped() || *limits_.range == 0) return false;  // nothing is below 0: no reason to read
     gradients_.Update(step);
     step.ForEachRow([&](const StepContext::Row& row) {
       if (!gradients_.contains(row.tensor) || row.sub != SubKey{}) return;
       // One element has no spread, and what is not finite is ExplodingTensor's business.
       if (row.count() < 2 || row.nonfinite_count() != 0) return;
-      captured = true;
       const std::optional<double> range = Range(step, row);
+      // Histograms are not kept at every step. One that was due and is lost is another matter.
+      const bool none_here = !row.has_histogram() && !row.histogram_shed();
+      if (!range && none_here && row.count() >= kLeastForHistogram) return;
+      captured = true;
       if (!range) {
         *incomplete = true;
-      } else if (*range < limits_.range) {
+      } else if (*range < *limits_.range) {
         Finding finding = At(step, row.tensor, row.worker);
         finding.measure = "p95_minus_p5";
         finding.value = *range;
         finding.comparison = "<";
-        finding.threshold = limits_.range;
+        finding.threshold = *limits_.range;
         findings->push_back(std::move(finding));
       }
     });
     return captured;
+  }
+
+  // The mean of the elements that are not zero: of an embedding most are.
+  bool FollowSizes(const StepContext& step) {
+    if (step.skipped()) return false;
+    gradients_.Update(step);
+    siblings_.Update(step, gradients_);
+    struct Size {
+      WorkerIndex worker;
+      TensorIndex tensor;
+      double size;
+    };
+    std::vector<Size> sizes;
+    std::map<WorkerIndex, double> largest;
+    step.ForEachRow([&](const StepContext::Row& row) {
+      if (!gradients_.contains(row.tensor) || row.sub != SubKey{} || row.nonfinite_count() != 0) return;
+      const uint64_t elements = row.count() - row.batch->zero_count[row.ref.row];
+      // A gradient that is all zero is VanishingGradient's; a bias' may be so by mathematics.
+      if (elements == 0 || siblings_.WeightOf(row.tensor) >= 0) return;
+      const double size = row.batch->l1[row.ref.row] / static_cast<double>(elements);
+      sizes.push_back({row.worker, row.tensor, size});
+      double& most = largest[row.worker];
+      most = std::max(most, size);
+    });
+    for (const Size& size : sizes) {
+      FollowedGradient& followed = sizes_[{size.tensor, size.worker}];
+      followed.shares.push_back(size.size / largest[size.worker]);
+      followed.always_small &= followed.shares.back() < kSmallShare;
+      followed.last_step = step.global_step();
+    }
+    return !sizes.empty();
+  }
+
+  void JudgeSizes(const StepContext& step, std::vector<Finding>* findings) {
+    for (const auto& [key, followed] : sizes_) {
+      if (!followed.always_small || followed.shares.size() < 2 || followed.Grows()) continue;
+      Finding finding = At(step, key.first, key.second);
+      finding.global_step = followed.last_step;
+      finding.measure = "share_of_largest_gradient";
+      finding.value = followed.shares.back();
+      finding.comparison = "<";
+      finding.threshold = kSmallShare;
+      finding.text = fmt::format("in all of its first {}", base::Counted(followed.shares.size(), "step"));
+      findings->push_back(std::move(finding));
+    }
+    sizes_.clear();
   }
 
   // Exact where the raw value was kept, else by the histogram; nothing where there is neither.
@@ -170,7 +253,11 @@ class PoorWeightInitialization : public Rule {
   // Once per loss: at the end of its first patience + 1 intervals.
   bool JudgeLosses(const StepContext& step, std::vector<Finding>* findings) {
     if (step.mode() == ModeKey::kEval || step.mode() == ModeKey::kPredict) return false;
-    for (const LossValue& loss : losses_.Read(step)) followed_[{loss.tensor, loss.worker}].now = loss.value;
+    for (const LossValue& loss : losses_.Read(step)) {
+      const auto [at, is_new] = followed_.try_emplace({loss.tensor, loss.worker});
+      at->second.now = loss.value;
+      if (is_new) at->second.every_step = plan_ && plan_->KeepsEveryStep(step.tensor(loss.tensor));
+    }
     const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
     bool judged = false;
     for (auto& [key, followed] : followed_) {
@@ -178,7 +265,8 @@ class PoorWeightInitialization : public Rule {
       followed.now.reset();
       if (followed.ends > limits_.patience) continue;
       for (const IntervalEnd& end :
-           followed.means.Take(position, step.global_step(), value, limits_.interval, gaps_are_losses_)) {
+           followed.means.Take(position, step.global_step(), value, limits_.interval,
+                               gaps_are_losses_ || followed.every_step)) {
         if (followed.ends > limits_.patience) break;
         auto finding = Take(step, end, key, &followed);
         judged |= finding.has_value() || followed.ends > limits_.patience;
@@ -228,9 +316,12 @@ class PoorWeightInitialization : public Rule {
 
   StateValues inputs_;
   Selector gradients_;
+  GradientSiblings siblings_;
   LossReader losses_;
+  const RunPlan* plan_ = nullptr;
   Limits limits_;
   int64_t captured_ = 0;  // steps with activation inputs or gradients
+  std::map<std::pair<TensorIndex, WorkerIndex>, FollowedGradient> sizes_;
   std::map<std::pair<TensorIndex, WorkerIndex>, FollowedLoss> followed_;
   bool gaps_are_losses_ = false;
 };
@@ -253,8 +344,9 @@ void RegisterPoorWeightInitialization(RuleRegistry* registry) {
       inputs,
       NumberParameter("threshold", "float", "10.0", 0, "",
                       "A larger ratio of the layers' largest and smallest variance is a hit."),
-      NumberParameter("distribution_range", "float", "0.001", 0, "of the gradient",
-                      "A gradient whose 95th percentile minus its 5th is smaller is a hit."),
+      NumberParameter("distribution_range", "float", "", 0, "of the gradient",
+                      "A gradient whose 95th percentile minus its 5th is smaller is a hit (Amazon's default: "
+                      "0.001); without it gradients are compared with the largest."),
       NumberParameter("patience", "int", "5", 1, "intervals",
                       "So many intervals after the first without a decrease of the loss are a hit."),
       NumberParameter("steps", "int", "10", 1, "steps",
@@ -273,7 +365,7 @@ void RegisterPoorWeightInitialization(RuleRegistry* registry) {
     TDBG_ASSIGN_OR_RETURN(Selector losses, Selector::Make({"losses"}, {}));
     Limits limits;
     limits.variance_ratio = parameters.Float("threshold");
-    limits.range = parameters.Float("distribution_range");
+    if (parameters.Has("distribution_range")) limits.range = parameters.Float("distribution_range");
     limits.patience = parameters.Int("patience");
     limits.steps = parameters.Int("steps");
     limits.interval = IntervalOf(parameters);

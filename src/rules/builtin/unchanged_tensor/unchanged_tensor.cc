@@ -40,6 +40,7 @@ struct Tolerance {
 // One tensor of one worker in one mode.
 struct Followed {
   ValueCadence cadence;
+  Interval interval;
   TensorValue last;
   int64_t captured = 0;
   int64_t unchanged = 0;  // the latest values that are each close to the one before; the first counts, too
@@ -66,12 +67,14 @@ class UnchangedTensor : public Rule {
     const bool readable = ForEachKeptValue(
         step, selector_,
         [&](TensorIndex tensor, WorkerIndex worker) {
-          return followed_[{tensor, worker, step.mode()}].cadence.MayTake(position, interval_);
+          const auto [at, is_new] = followed_.try_emplace({tensor, worker, step.mode()});
+          if (is_new) at->second.interval = CadenceInterval(interval_, plan_, step.tensor(tensor));
+          return at->second.cadence.MayTake(position, at->second.interval);
         },
         [&](TensorIndex tensor, WorkerIndex worker, TensorValue value) {
           Followed& followed = followed_[{tensor, worker, step.mode()}];
           // Of no elements, none has changed and none has not.
-          if (!followed.cadence.Take(position, interval_) || ElementCount(value) == 0) return;
+          if (!followed.cadence.Take(position, followed.interval) || ElementCount(value) == 0) return;
           // Of a type that cannot be compared nobody knows whether it has changed.
           double first;
           if (!LoadElements(value, 0, {&first, 1})) return;
@@ -95,9 +98,14 @@ class UnchangedTensor : public Rule {
   std::string WouldHaveNeeded() const override {
     int64_t most = 0;
     for (const auto& [key, followed] : followed_) most = std::max(most, followed.captured);
-    return fmt::format("{} of one tensor {}, {} apart; {}", base::Counted(num_steps_, "value"),
-                       selector_.Describe(), base::Counted(interval_.steps, "step"), KeptText(most));
+    return fmt::format("{} of one tensor {}, {} apart; {} (a run needs {}: interval {})",
+                       base::Counted(num_steps_, "value"), selector_.Describe(),
+                       base::Counted(interval_.steps, "step"), KeptText(most),
+                       base::Counted(LeastSteps(), "step"), interval_.steps);
   }
+
+  void OnPlan(const RunPlan& plan) override { plan_ = &plan; }
+  int64_t LeastSteps() const override { return (num_steps_ - 1) * interval_.steps + 1; }
 
  private:
   void Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const Followed& followed,
@@ -118,6 +126,7 @@ class UnchangedTensor : public Rule {
   int64_t num_steps_;
   Tolerance tolerance_;
   Interval interval_;
+  const RunPlan* plan_ = nullptr;
   std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, Followed> followed_;
 };
 

@@ -1,4 +1,14 @@
 // Gradients so small that the weights behind them no longer learn. README.md beside this file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "rules/builtin/vanishing_gradient/streak.h"
+#include "rules/gradient_siblings.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -8,10 +18,12 @@
 namespace tdbg::rules {
 namespace {
 
+constexpr size_t kMostNamed = 3;
+
 class VanishingGradient : public Rule {
  public:
-  VanishingGradient(Selector selector, double threshold)
-      : selector_(std::move(selector)), threshold_(threshold) {}
+  VanishingGradient(Selector selector, double threshold, int64_t patience)
+      : selector_(std::move(selector)), threshold_(threshold), patience_(patience) {}
 
   plan::Need Needs() const override { return selector_.Need(); }
   uint64_t Columns() const override { return columns::kFinite | columns::kMeanAbs; }
@@ -20,11 +32,48 @@ class VanishingGradient : public Rule {
     // Where AMP saw an overflow the gradients are inf or NaN by design, and the update was not made.
     if (step.skipped()) return Judged::kNotDue;
     selector_.Update(step);
+    siblings_.Update(step, selector_);
+    small_.clear();
     bool judged = false;
-    for (const StepContext::RowSpan& span : step.rows()) judged |= JudgeSpan(step, span, findings);
+    for (const StepContext::RowSpan& span : step.rows()) judged |= LookAt(step, span);
+    for (const Small& small : small_) Judge(step, small, findings);
     if (!findings->empty()) return Judged::kJudged;
     if (step.statistics_incomplete()) return Judged::kIncomplete;
     return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
+  // A run shorter than the patience: what never was above the threshold has vanished for all of it.
+  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override {
+    for (const auto& [worker, followed] : followed_) {
+      for (size_t i = 0; i < followed.streaks.size(); ++i) {
+        const Streak& streak = followed.streaks[i];
+        const auto tensor = static_cast<TensorIndex>(i);
+        if (!streak.open() || streak.ever_above()) continue;
+        if (streak.rising()) {
+          left_out_.emplace(last.tensor(tensor).name, "still growing from its first step on");
+        } else if (followed.any_above) {
+          left_out_.emplace(last.tensor(tensor).name,
+                            fmt::format("{} since its first step, which fewer than {} cannot tell from a small "
+                                        "start by design",
+                                        streak.only_zeros() ? "zero" : "below the threshold",
+                                        base::Counted(patience_, "step")));
+        } else {
+          findings->push_back(Hit(last, tensor, worker, streak.last_step(), streak.last_value()));
+        }
+      }
+    }
+    return findings->empty() ? Judged::kNotDue : Judged::kJudged;
+  }
+
+  std::string Remarks() const override {
+    std::string text;
+    size_t named = 0;
+    for (const auto& [name, why] : left_out_) {
+      if (named++ == kMostNamed) break;
+      text += fmt::format("{}{}: {}", text.empty() ? "left out: " : "; ", name, why);
+    }
+    if (left_out_.size() > kMostNamed) text += fmt::format("; and {} more", left_out_.size() - kMostNamed);
+    return text;
   }
 
   std::string WouldHaveNeeded() const override {
@@ -34,11 +83,22 @@ class VanishingGradient : public Rule {
   }
 
  private:
+  struct Followed {
+    std::vector<Streak> streaks;  // by tensor
+    bool any_above = false;       // some gradient of this worker has not vanished
+  };
+  struct Small {
+    TensorIndex tensor = 0;
+    WorkerIndex worker = 0;
+    double mean_abs = 0;
+  };
+
   // Columns and not rows: this loop is what replaying a rule costs.
-  bool JudgeSpan(const StepContext& step, const StepContext::RowSpan& span,
-                 std::vector<Finding>* findings) const {
+  bool LookAt(const StepContext& step, const StepContext::RowSpan& span) {
     const store::SummaryBatch& batch = *span.batch;
     const uint8_t* const inspected = selector_.mask();
+    Followed& followed = followed_[span.worker];
+    followed.streaks.resize(step.tensor_count());
     bool judged = false;
     for (uint32_t i = span.begin; i < span.end; ++i) {
       const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
@@ -49,23 +109,51 @@ class VanishingGradient : public Rule {
       judged = true;
       const double mean_abs = columns::MeanAbs(batch, i);
       // All zero is a hit even where somebody set the threshold to 0.
-      if (mean_abs >= threshold_ && mean_abs != 0) continue;
-      Finding finding;
-      finding.global_step = step.global_step();
-      finding.tensor = step.tensor(tensor).name;
-      finding.worker = step.worker_name(span.worker);
-      finding.measure = "mean_abs";
-      finding.value = mean_abs;
-      finding.comparison = mean_abs < threshold_ ? "<" : "<=";
-      finding.threshold = threshold_;
-      if (mean_abs == 0) finding.text = "all zero";
-      findings->push_back(std::move(finding));
+      if (mean_abs >= threshold_ && mean_abs != 0) {
+        followed.streaks[tensor].Above(step.global_step());
+        followed.any_above = true;
+      } else {
+        small_.push_back({tensor, span.worker, mean_abs});
+      }
     }
     return judged;
   }
 
+  void Judge(const StepContext& step, const Small& small, std::vector<Finding>* findings) {
+    std::vector<Streak>& streaks = followed_[small.worker].streaks;
+    const int64_t weight = siblings_.WeightOf(small.tensor);
+    if (weight >= 0 && streaks[static_cast<size_t>(weight)].above_at() == step.global_step()) {
+      left_out_.try_emplace(step.tensor(small.tensor).name, "its weight's gradient has not vanished");
+      return;
+    }
+    const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
+    if (streaks[small.tensor].Below(position, step.global_step(), small.mean_abs, patience_))
+      findings->push_back(Hit(step, small.tensor, small.worker, step.global_step(), small.mean_abs));
+  }
+
+  Finding Hit(const StepContext& step, TensorIndex tensor, WorkerIndex worker, int64_t global_step,
+              double mean_abs) const {
+    Finding finding;
+    finding.global_step = global_step;
+    finding.tensor = step.tensor(tensor).name;
+    finding.worker = step.worker_name(worker);
+    finding.measure = "mean_abs";
+    finding.value = mean_abs;
+    finding.comparison = mean_abs < threshold_ ? "<" : "<=";
+    finding.threshold = threshold_;
+    if (mean_abs == 0) finding.text = "all zero";
+    const int64_t since = followed_.at(worker).streaks[tensor].first_step();
+    if (since != global_step) finding.text += fmt::format("{}since step {}", mean_abs == 0 ? " " : "", since);
+    return finding;
+  }
+
   Selector selector_;
+  GradientSiblings siblings_;
   double threshold_;
+  int64_t patience_;
+  std::map<WorkerIndex, Followed> followed_;
+  std::vector<Small> small_;  // of the step at hand
+  std::map<std::string, std::string> left_out_;
 };
 
 }  // namespace
@@ -79,11 +167,13 @@ void RegisterVanishingGradient(RuleRegistry* registry) {
   info.parameters = {
       NumberParameter("threshold", "float", "1e-7", 0, "of the gradient",
                       "The mean absolute value below which a gradient counts as vanished."),
+      NumberParameter("patience", "int", "10", 1, "steps",
+                      "A gradient that stays below the threshold for so many steps is a hit; 1: the first."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({"gradients"}, {}));
-    return std::unique_ptr<Rule>(
-        std::make_unique<VanishingGradient>(std::move(selector), parameters.Float("threshold")));
+    return std::unique_ptr<Rule>(std::make_unique<VanishingGradient>(
+        std::move(selector), parameters.Float("threshold"), parameters.Int("patience")));
   });
 }
 

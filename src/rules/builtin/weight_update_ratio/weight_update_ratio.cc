@@ -1,6 +1,7 @@
 // How far weights move between two captured steps, measured by their own size. README.md beside this file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -32,6 +33,7 @@ struct Captured {
 // One weight of one worker: the latest value that is far enough back, and those after it.
 struct Followed {
   ValueCadence cadence;
+  Interval interval;
   std::deque<Captured> captured;
 };
 
@@ -57,11 +59,13 @@ class WeightUpdateRatio : public Rule {
     const bool readable = ForEachKeptValue(
         step, selector_,
         [&](TensorIndex tensor, WorkerIndex worker) {
-          return followed_[{tensor, worker}].cadence.MayTake(position, limits_.interval);
+          const auto [at, is_new] = followed_.try_emplace({tensor, worker});
+          if (is_new) at->second.interval = CadenceInterval(limits_.interval, plan_, step.tensor(tensor));
+          return at->second.cadence.MayTake(position, at->second.interval);
         },
         [&](TensorIndex tensor, WorkerIndex worker, TensorValue value) {
           Followed& followed = followed_[{tensor, worker}];
-          if (!followed.cadence.Take(position, limits_.interval)) return;
+          if (!followed.cadence.Take(position, followed.interval)) return;
           Captured now{position, step.global_step(), std::move(value)};
           if (const Captured* const before = Reference(position, &followed.captured)) {
             judged |= Judge(step, tensor, worker, *before, now, findings);
@@ -76,11 +80,21 @@ class WeightUpdateRatio : public Rule {
 
   std::string WouldHaveNeeded() const override {
     return fmt::format(
-        "raw values of at least one tensor {}, finite and not all zero, at two steps at least {} apart",
-        selector_.Describe(), base::Counted(limits_.num_steps.value_or(limits_.interval.steps), "step"));
+        "raw values of at least one tensor {}, finite and not all zero, at two steps at least {} apart (a run "
+        "needs {}: interval {})",
+        selector_.Describe(), base::Counted(Distance(), "step"), base::Counted(LeastSteps(), "step"),
+        limits_.interval.steps);
+  }
+
+  void OnPlan(const RunPlan& plan) override { plan_ = &plan; }
+  int64_t LeastSteps() const override {
+    // Values are kept at multiples of the interval, from step 0 on.
+    return (Distance() + limits_.interval.steps - 1) / limits_.interval.steps * limits_.interval.steps + 1;
   }
 
  private:
+  int64_t Distance() const { return std::max(limits_.num_steps.value_or(1), limits_.interval.steps); }
+
   // What the value at `position` is compared with; forgets what no later one will be.
   const Captured* Reference(int64_t position, std::deque<Captured>* captured) const {
     const int64_t latest = position - limits_.num_steps.value_or(1);
@@ -118,6 +132,7 @@ class WeightUpdateRatio : public Rule {
 
   Selector selector_;
   Limits limits_;
+  const RunPlan* plan_ = nullptr;
   std::map<std::pair<TensorIndex, WorkerIndex>, Followed> followed_;
 };
 

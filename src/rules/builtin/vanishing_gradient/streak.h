@@ -1,0 +1,53 @@
+// How long one gradient has been below a threshold, and whether it is on its way up.
+#pragma once
+
+#include <cstdint>
+
+namespace tdbg::rules {
+
+/// Of one gradient of one worker.
+///
+/// One step says nothing: a loss that a batch leaves at zero, advantages that are all equal, a layer that was
+/// dropped. And a gradient that starts at zero by design (the first matrix of a LoRA pair, a block whose
+/// residual scale starts at zero) grows as its counterpart does, while a learning rate warms up slowly: as
+/// long as it grows it is waited for. One that was above once has no such excuse.
+class Streak {
+ public:
+  void Above(int64_t global_step) {
+    open_ = false;
+    ever_above_ = true;
+    above_at_ = global_step;
+  }
+  /// It is below at this step. True if it has vanished: for `patience` steps, and not growing.
+  bool Below(int64_t position, int64_t global_step, double value, int64_t patience);
+
+  bool open() const { return open_; }
+  bool ever_above() const { return ever_above_; }
+  bool only_zeros() const { return only_zeros_; }
+  /// It grows, by what was seen of it; for the end of a run.
+  bool rising() const;
+  int64_t above_at() const { return above_at_; }      ///< the last step at which it was above; -1: none
+  int64_t first_step() const { return first_step_; }  ///< of the streak; global
+  int64_t last_step() const { return last_step_; }
+  double last_value() const { return last_value_; }
+
+ private:
+  struct Mean {
+    double sum = 0;
+    int64_t values = 0;
+    double get() const { return values == 0 ? 0 : sum / static_cast<double>(values); }
+  };
+  // Halves of the window at hand: in the first window they are compared with each other, later the window
+  // with the one before.
+  Mean Whole() const { return {first_half_.sum + second_half_.sum, first_half_.values + second_half_.values}; }
+  void StartWindow(int64_t position);
+
+  bool open_ = false, ever_above_ = false, only_zeros_ = true;
+  int64_t above_at_ = -1, first_step_ = 0, last_step_ = 0;
+  int64_t begin_ = 0, window_begin_ = 0;  // positions
+  Mean first_half_, second_half_;
+  double before_ = -1;  // mean of the window before; negative: there is none
+  double first_value_ = 0, last_value_ = 0;
+};
+
+}  // namespace tdbg::rules
