@@ -10,7 +10,7 @@ one step of the generator makes five steps, the last of which has both, and an a
 in every second step: whatever the first iteration was. One that comes when it was not due is told apart by having the step
 to itself, which then closes at once; from there on its distance is known.
 
-The very first step closes on a second step or at the end, or at once when the optimizers that stepped hold every trainable
+The very first step closes on the next training forward or second step, or at the end; or at once when the optimizers that stepped hold every trainable
 parameter: then nobody else has anything left to step, and a fault in step 0 is seen in step 0.
 
 One step is open at a time. `forward` closes what is open; who asks `waits` first can tell an evaluation between two steps from
@@ -99,9 +99,16 @@ class Clock:
 
     def training_goes_on(self) -> None:
         """A training forward begins. Where only optimizers stepped that the previous step did not have, another training
-        has taken over, and nobody waits for the earlier one's."""
-        if (self.mode == TRAIN and self.stepped and self.previous is not None and not self.by_call
-                and self.previous.isdisjoint(self.stepped) and not any(self._rhythms[o].gaps for o in self.stepped)):
+        has taken over, and nobody waits for the earlier one's. The first step ends here where every optimizer that is known
+        has stepped: parameters that are in none may be trainable and still not be trained.
+        """
+        if self.mode != TRAIN or not self.stepped or self.by_call:
+            return
+        if self.previous is None:
+            if not self._somebody_is_due():
+                self.close()
+        elif self.previous.isdisjoint(self.stepped) and not any(
+                r.gaps for o, r in self._rhythms.items() if o in self.stepped):
             self.close()
 
     def knows(self, optimizer: int) -> None:
@@ -120,6 +127,13 @@ class Clock:
     def has_stepped(self, optimizer: int, skipped: bool = False, alone: bool = False) -> bool:
         """True if that closed the step. `alone`: no trainable parameter lies outside this optimizer."""
         rhythm = self._rhythms.get(optimizer)
+        if rhythm is not None and len(self._rhythms) == 1 and self.previous is not None and not self.by_call:
+            rhythm.last, rhythm.new = self._now, False      # the only one there is, in nearly every training
+            self.stepped.add(optimizer)
+            self.skipped |= skipped
+            self._early = True
+            self._close()
+            return True
         expected = rhythm is not None and rhythm.is_due(self._now)
         if rhythm is None:
             rhythm = self._rhythms[optimizer] = _Rhythm(self._now)

@@ -104,6 +104,15 @@ class Framework:
         """Two models at once. One Trained per run that this makes: two models of one step are one run."""
         raise NotImplementedError
 
+    def train_around_a_teacher(self) -> Trained | None:
+        """A loop of the script's own in which a model that nothing trains runs in evaluation mode between the forward and the
+        backward of the one that is trained: what it does is no step. None: the loop is not the script's."""
+        return None
+
+    def train_in_turns(self) -> Trained | None:
+        """Two models, the second of which is updated in every second iteration: an iteration is a step. None: as above."""
+        return None
+
     @contextlib.contextmanager
     def attached(self, directory, config):
         """Records into `directory`; a framework that is no Python module says otherwise how."""

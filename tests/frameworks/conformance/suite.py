@@ -18,7 +18,7 @@ import weakref
 import numpy as np
 import pytest
 
-from .framework import COLLECTIONS, Step
+from .framework import COLLECTIONS, Framework, Step
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOME = os.environ.get("TDBG_HOME", str(ROOT / "python"))
@@ -209,6 +209,19 @@ class Conformance:
         orders = [[self.difference(trial, trained.steps, set().union(*(s.values for s in trained.steps)).__contains__)
                    for trial, trained in zip(order, expected)] for order in itertools.permutations(runs)]
         assert any(not any(order) for order in orders), orders
+
+    @pytest.mark.parametrize("loop", ["train_around_a_teacher", "train_in_turns"])
+    def test_loops_of_more_than_one_model(self, loop):
+        """What is differentiated is TRAIN whatever runs beside it, and a step is an iteration whatever the first one was."""
+        train = getattr(self.framework, loop)
+        bare = train()
+        if bare is None:
+            assert getattr(type(self.framework), loop) is getattr(Framework, loop), "it has no such loop"
+            return
+        trained, trial = self.recorded(train)
+        assert trained.result == bare.result
+        names = set().union(*(s.values for s in trained.steps))
+        assert not (found := self.difference(trial, trained.steps, names.__contains__)), found
 
     def test_attached_late_it_sees_the_rest(self):
         fresh = self.framework.train().steps

@@ -53,6 +53,23 @@ def test_two_trainers_that_take_turns_are_one_step(attach):
     assert [trial[f"context/lr/{name}/0"].value(2) for name in ("SGD", "SGD_1")] == [0.1, 0.2]
 
 
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_forward_between_two_trainers_of_a_step_does_not_end_it(attach, evaluates):
+    """A target network's, say; with a loss it is an evaluation all the same, and comes after the step."""
+    run = attach()
+    first, second = dense(), dense()
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    trainers = [gluon.Trainer(n.collect_params(), "sgd", {"learning_rate": 0.1}) for n in (first, second)]
+    for _ in range(3):
+        one_step(first, trainers[0], loss)
+        out = first(nd.ones((2, 6)))
+        if evaluates:
+            loss(out, nd.zeros((2,)))
+        one_step(second, trainers[1], loss)
+    trial = run.trial()
+    assert [trial.mode(s).name for s in trial.steps()] == (["TRAIN", "EVAL"] if evaluates else ["TRAIN"]) * 3
+
+
 def test_two_models_are_told_apart_though_the_script_named_them_alike(attach):
     run = attach()
     nets = [dense(prefix="twin_") for _ in range(2)]

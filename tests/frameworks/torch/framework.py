@@ -113,6 +113,45 @@ class Torch(Framework):
         return [Trained(recorded, result(recorded, g, d), {**weights("Generator", g), **weights("Discriminator", d)})]
 
 
+    def train_around_a_teacher(self):
+        torch.manual_seed(13)
+
+        class Distiller(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.student, self.teacher = nn.Linear(3, 2), nn.Linear(3, 2).eval()
+
+        both = Distiller()
+        optimizer, recorded = torch.optim.SGD(both.student.parameters(), lr=0.1), []
+        for _ in range(STEPS):
+            x = torch.randn(4, 3)
+            out = both.student(x)
+            with torch.no_grad():
+                wanted = both.teacher(x)
+            loss = F.mse_loss(out, wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            recorded.append(Step("TRAIN", {"MSELoss_output_0": loss.detach().clone().numpy(),
+                                           "student_output_0": out.detach().clone().numpy()}))
+            optimizer.step()
+        return Trained(recorded, result(recorded, both))
+
+    def train_in_turns(self):
+        torch.manual_seed(14)
+        critic, actor = nn.Linear(2, 1), nn.Linear(2, 1)
+        optimizers, recorded = [torch.optim.SGD(m.parameters(), lr=0.1) for m in (critic, actor)], []
+        for n in range(2 * STEPS):
+            values = {}
+            for number, (model, optimizer) in enumerate(list(zip((critic, actor), optimizers))[:1 + n % 2]):
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(torch.randn(4, 2)), torch.ones(4, 1))
+                loss.backward()
+                values[f"MSELoss_output_{number}"] = loss.detach().clone().numpy()
+                optimizer.step()
+            recorded.append(Step("TRAIN", values))
+        return Trained(recorded, result(recorded, critic, actor))
+
+
 def weights(root, model):
     return {f"{root}_{name}": p.detach().clone().numpy() for name, p in model.named_parameters()}
 

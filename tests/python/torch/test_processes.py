@@ -107,6 +107,22 @@ def test_script_that_does_not_train_leaves_nothing(program):
     assert done.returncode == 0 and events == [] and not (program.tmp / "run").exists()
 
 
+@pytest.mark.parametrize("source, said", [
+    ("model = nn.Linear(4, 3); [model(torch.ones(2, 4)).sum().backward() for _ in range(3)]",
+     "torch: 3 calls of backward, and no optimizer stepped: an update that the script writes itself is recorded where "),
+    ("model = nn.Linear(4, 3).eval()\nwith torch.no_grad(): nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 3))",
+     "torch: 1 losses, and no optimizer stepped: this was an evaluation, and tdbg records trainings"),
+    ("nn.Linear(4, 3)(torch.ones(2, 4))", "torch was imported, and nothing was trained: "),
+])
+def test_a_script_that_trains_nothing_leaves_the_launcher_a_word_of_what_was_seen(program, source, said):
+    attempt = program.tmp / "run" / "0"
+    attempt.mkdir(parents=True)
+    done, events = program(source)
+    assert done.returncode == 0 and done.stderr == "" and events == []
+    word, = attempt.glob("*.log")
+    assert word.read_text().startswith(said) and word.read_text().endswith("\n")
+
+
 def test_uncaught_exception_is_the_reason_and_the_scripts_own_affair(program):
     done, events = program("""
         import sys

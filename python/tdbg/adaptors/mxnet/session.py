@@ -31,6 +31,8 @@ from .graphs import Graphs
 from .losses import Losses
 from .trainers import Trainers
 
+MAX_HELD = 4096
+
 
 class Session(Watch):
     """:param open_run, options: a Watch's
@@ -53,6 +55,8 @@ class Session(Watch):
         self.by_optimizer = True       # False where the plan says step_by: forward
         self.clip_wanted = False
         self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
+        self._beside = False           # it ran between two Trainers of one step, perhaps as a part of it
+        self._held = []                # evaluations that ran while a TRAIN step was open: (mode, losses)
         self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
         self._calls = threading.local()              # .stack: blocks that are being called with arrays, outermost first
@@ -311,6 +315,10 @@ class Session(Watch):
         if not self.by_optimizer:
             self.close_forward()
         self.evaluating, self._mode_said = True, self.mode_wanted
+        self._beside = self.by_optimizer and self.clock.waits()
+        if self._beside:         # perhaps a target network: the step goes on until a Trainer steps or does not
+            self.blocks.armed = False
+            return
         mode = PREDICT if self._mode_said == PREDICT else EVAL
         if not self.idle[mode]:
             self.context.saw_batch(args)
@@ -333,7 +341,7 @@ class Session(Watch):
             return
         self.losses.returned(self.names.of(block), out, training)
         self.blocks.install(block)
-        if self.blocks.active:
+        if self.blocks.active and (training or not self._beside):
             self.blocks.armed = self.clock.mode is not None and self.clock.due
             if self.blocks.armed:
                 self.blocks.ran(block, args, out)
@@ -357,15 +365,27 @@ class Session(Watch):
         if not self.evaluating:
             return
         self.evaluating = False
-        due = self.clock.due if self.clock.evaluates else self.clock.evaluate(
-            PREDICT if self._mode_said == PREDICT else EVAL)
-        if due:
+        mode = PREDICT if self._mode_said == PREDICT else EVAL
+        if self._beside and self.clock.mode == TRAIN:
+            pending, self.losses.eval = self.losses.eval, []
+            self._held.append((mode, pending))
+            if len(self._held) >= MAX_HELD:      # no iteration evaluates so often: it is over
+                self.clock.close()
+            return
+        self._put_evaluation(mode)
+
+    def _put_evaluation(self, mode):
+        if self.clock.due if self.clock.evaluates else self.clock.evaluate(mode):
             self.losses.flush_eval()
             self.context.add_batch()
             self.context.flush()
         self.losses.eval.clear()
         self.context.discard()
         self.clock.close()
+
+    def evaluations_between(self):
+        """A Trainer is about to step, in the step that is open: only what had a loss was an evaluation, and comes after it."""
+        self._held = [held for held in self._held if held[1]]
 
     def close_forward(self):
         """Where a step is a forward: ends it, with what no Trainer has taken yet."""
@@ -404,6 +424,10 @@ class Session(Watch):
             self._unsealed = skipped
         else:
             self._seal(skipped)
+        if mode == TRAIN and self._held:
+            held, self._held = self._held, []
+            for kind, self.losses.eval in held:
+                self._put_evaluation(kind)
 
     def later(self, ready, put, *arguments):
         """`put` waits for the engine: it runs when `ready` says it would not have to, at the latest before the next step

@@ -75,6 +75,7 @@ class Trainers:
         session = self.session
         session.close_evaluation()
         due = session.clock.about_to_step(entry.serial) if session.by_optimizer else session.clock.due
+        session.evaluations_between()
         session.raise_late()
         if not due:
             session.losses.discard()

@@ -230,7 +230,8 @@ class Optimizers:
             due = self.session.clock.train()
         else:
             due = self.session.clock.about_to_step(entry.serial)
-        self.session.evaluations_between()
+        if self.session.held:
+            self.session.evaluations_between()
         if not due:
             self.session.losses.discard()
             self.session.context.discard()
@@ -277,7 +278,7 @@ class Optimizers:
         self.stepped += 1
         if self.session.clock.mode != TRAIN or self.session.forward is not None:
             return                          # nothing was captured: an error, counted already
-        alone = self.session.clock.is_first and self._nobody_left(entry)
+        alone = self.session.clock.previous is None and self._nobody_left(entry)
         if not self.session.clock.has_stepped(entry.serial, skipped, alone):
             self.session.losses.numbering.next_optimizer(entry.serial)
 

@@ -60,7 +60,7 @@ class Session(Watch):
         self.evaluation_differentiates = False       # and its losses may be trained on
         self._batch_beside = None
         self._beside = False           # it ran in the middle of a training iteration
-        self._held = []                # evaluations that ran while a TRAIN step was open: (mode, losses, batch)
+        self.held = []                # evaluations that ran while a TRAIN step was open: (mode, losses, batch)
         self._inferring = False
         self._forward = None           # mode of the root's forward that runs
         self._undifferentiated = None  # weak: what the last training forward gave, until backward
@@ -260,7 +260,7 @@ class Session(Watch):
             self._trained.clear()
             self.losses.step_ended()
             self.entries.step_ended()
-            if self._held:
+            if self.held:
                 self._put_held()
         request = self.run.take_request()
         if request is not None and (until := obey(self.run, request)):
@@ -307,18 +307,17 @@ class Session(Watch):
             if losses:
                 self._put_evaluation(self._kind_of_evaluation(losses), losses, batch)
         elif losses or self.clock.waits():
-            self._held.append((self._kind_of_evaluation(losses), losses, batch))
-            if len(self._held) >= MAX_HELD:       # no iteration evaluates so often: it is over
+            self.held.append((self._kind_of_evaluation(losses), losses, batch))
+            if len(self.held) >= MAX_HELD:       # no iteration evaluates so often: it is over
                 self.clock.close()
 
     def evaluations_between(self):
         """An optimizer is about to step. Of what ran between two optimizers of the open step only what had a loss was an
         evaluation; where the optimizer opened a step of its own, nothing is held any more."""
-        if self._held:
-            self._held = [held for held in self._held if held[1]]
+        self.held = [held for held in self.held if held[1]]
 
     def _put_held(self):
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         for kind, losses, batch in held:
             self._put_evaluation(kind, losses, batch)
 
@@ -351,7 +350,7 @@ class Session(Watch):
         self.optimizers.left_by_exception()
         self.close_evaluation()
         grad = torch.is_grad_enabled()
-        if not (module.training and unwrap(module).training):      # a wrapper (DeepSpeed's) may stay in training mode
+        if not module.training or is_wrapper(module) and not unwrap(module).training:     # a wrapper (DeepSpeed's) may stay in training mode
             self._evaluation_begins(module, args, kwargs, grad, twin)
         elif grad:
             self._forward = TRAIN
