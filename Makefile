@@ -10,13 +10,14 @@ export PATH := $(abspath $(VENV)/bin):$(PATH)
 WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help setup build wheel install demo test test-frameworks bench sanitize sanitize-address sanitize-thread fuzz check format clean
+.PHONY: help setup build wheel wheels install demo test test-frameworks bench sanitize sanitize-address sanitize-thread fuzz check format clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make setup     system packages and .venv (tools/setup.sh)'
 	@echo 'make build     libraries, command line and C++ tests into build/'
 	@echo 'make wheel     dist/tdbg-*.whl, and dist/tdbg_smdebug-*.whl (smdebug'"'"'s names, installed only when asked for)'
+	@echo 'make wheels    wheels for Python 3.10, 3.11 and, as one, 3.12 and later, and an sdist; each is tried'
 	@echo 'make install   that wheel into .venv'
 	@echo 'make demo      a training that is stopped by a rule, and its healthy twin'
 	@echo 'make test      C++ and Python tests; the last line counts them'
@@ -44,6 +45,10 @@ build/wheel.stamp: $(WHEEL_SOURCES)
 	rm -f dist/tdbg_smdebug-*.whl
 	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w dist ./smdebug-compat
 	@touch $@
+
+# For others, beside this machine's own: tools/wheels.sh.
+wheels:
+	tools/wheels.sh
 
 install: wheel $(VENV)/.tdbg-installed
 $(VENV)/.tdbg-installed: build/wheel.stamp

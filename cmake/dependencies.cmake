@@ -1,15 +1,50 @@
 # What each room may link. The reasons are in ARCHITECTURE.md; Debian 12 carries all of them.
+# All that is missing is named at once, by Debian's names: somebody's pip builds the sdist where no wheel fits, and
+# CMake's own words about the first missing one tell nobody what to do.
+set(TDBG_MISSING "")
+macro(tdbg_needs debian_package)  # tdbg_needs(PACKAGE find_package's arguments)
+  find_package(${ARGN} QUIET)
+  if(NOT ${ARGV1}_FOUND)
+    list(APPEND TDBG_MISSING ${debian_package})
+  endif()
+endmacro()
+macro(tdbg_needs_file debian_package variable kind)  # kind: library or path
+  cmake_language(CALL find_${kind} ${variable} ${ARGN})
+  if(NOT ${variable})
+    list(APPEND TDBG_MISSING ${debian_package})
+  endif()
+endmacro()
+
 find_package(Threads REQUIRED)
-find_package(PkgConfig REQUIRED)
-find_package(hwy CONFIG REQUIRED)
-find_package(nlohmann_json CONFIG REQUIRED)
-find_package(fmt CONFIG REQUIRED)
-find_package(simdjson CONFIG REQUIRED)  # of the reading side only
+tdbg_needs(pkg-config PkgConfig)
+tdbg_needs(libhwy-dev hwy CONFIG)
+tdbg_needs(nlohmann-json3-dev nlohmann_json CONFIG)
+tdbg_needs(libfmt-dev fmt CONFIG)
+tdbg_needs(libsimdjson-dev simdjson CONFIG)  # of the reading side only
 # Static, so that the extension module that training loads brings no shared object of its own.
-find_library(TDBG_PCRE2_STATIC libpcre2-8.a REQUIRED)
-find_path(TDBG_PCRE2_INCLUDE pcre2.h REQUIRED)
-find_path(TDBG_XXHASH_INCLUDE xxhash.h REQUIRED)
-find_path(TDBG_PROTOZERO_INCLUDE protozero/pbf_reader.hpp REQUIRED)  # header-only
+tdbg_needs_file(libpcre2-dev TDBG_PCRE2_STATIC library libpcre2-8.a)
+tdbg_needs_file(libpcre2-dev TDBG_PCRE2_INCLUDE path pcre2.h)
+tdbg_needs_file(libxxhash-dev TDBG_XXHASH_INCLUDE path xxhash.h)
+tdbg_needs_file(libprotozero-dev TDBG_PROTOZERO_INCLUDE path protozero/pbf_reader.hpp)  # header-only
+if(TDBG_CLI)
+  tdbg_needs(libyaml-cpp-dev yaml-cpp CONFIG)
+  tdbg_needs(libcli11-dev CLI11 CONFIG)
+  tdbg_needs(libcurl4-openssl-dev CURL)
+endif()
+if(TDBG_TESTS)
+  tdbg_needs("libgtest-dev;libgmock-dev" GTest CONFIG)
+endif()
+if(TDBG_MISSING)
+  list(REMOVE_DUPLICATES TDBG_MISSING)
+  list(JOIN TDBG_MISSING " " missing)
+  set(why "")
+  if(SKBUILD)
+    set(why "tdbg is being built from source, because no wheel was given for this Python and platform. ")
+  endif()
+  message(FATAL_ERROR "${why}What it is built from is not all installed. On Debian 12 or Ubuntu: "
+    "apt-get install ${missing}\nElsewhere: the development files of the same libraries. A C++20 compiler, Linux on "
+    "x86-64 and Python 3.10 or later are needed as well.")
+endif()
 
 # Of fmt 9, Debian 12's, what the headers declare is compiled once (src/base/fmt.cc).
 add_library(tdbg_fmt INTERFACE)
@@ -28,13 +63,7 @@ add_library(tdbg_xxhash INTERFACE)
 target_include_directories(tdbg_xxhash SYSTEM INTERFACE ${TDBG_XXHASH_INCLUDE})
 target_compile_definitions(tdbg_xxhash INTERFACE XXH_INLINE_ALL)
 
-if(TDBG_CLI)
-  find_package(yaml-cpp CONFIG REQUIRED)
-  find_package(CLI11 CONFIG REQUIRED)
-  find_package(CURL REQUIRED)
-endif()
 if(TDBG_TESTS)
-  find_package(GTest CONFIG REQUIRED)
   enable_testing()
   include(GoogleTest)
 endif()
