@@ -7,12 +7,13 @@
 #include <utility>
 
 #include "base/catching.h"
+#include "base/posix.h"
 
 namespace tdbg::base {
 
 Result<std::thread> StartInBackground(const char* name, std::function<void()> body) {
-  sigset_t all, previous;
-  sigfillset(&all);
+  const sigset_t all = AllSignalsButFaults();
+  sigset_t previous;
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   auto started = Catching([&]() -> Result<std::thread> {
     return std::thread([name, body = std::move(body)] {

@@ -22,15 +22,26 @@ class FileLock {
   /// Whether the path that was locked still leads to this file. It does not once its directory was removed or
   /// moved away, and then what lies beside that path is nobody's, or somebody else's. One stat.
   /// \error kNotFound  it does not; others: it cannot be told. \threadsafety Any thread.
+  ///
+  /// Where a script has closed the lock's descriptor the lock is gone with it: it is then taken again, unless
+  /// somebody has it by now.
   virtual Status CheckInPlace() const = 0;
+  /// How often that was done. Between two looks somebody may have come, and gone. \threadsafety Any thread.
+  virtual int times_retaken() const = 0;
+  /// Gives the lock up for good: CheckInPlace says kNotFound from now on. \threadsafety Any thread.
+  virtual void Disown() = 0;
 };
 
-/// Writable, shared mapping of a whole pre-allocated file. Writes to it never fail and never signal,
-/// unless somebody truncates the file.
+/// Writable, shared mapping of a whole file. Writes to it never fail and never signal: of a file that somebody cut
+/// short they go into memory that nobody else sees (bus_guard.h), which is what `intact` is for.
 class MappedFile {
  public:
   virtual ~MappedFile() = default;
   virtual std::span<std::byte> bytes() = 0;
+  /// False once a page of it is gone: its file was cut short, its disk or server fails. One system call. Any thread.
+  virtual bool intact() const = 0;
+  /// Whether this path leads to the mapped file. Any thread.
+  virtual bool IsAt(const std::string& path) const = 0;
 };
 
 /// Read-only random access that survives truncation: pread, so a short file is a short read and no SIGBUS.
@@ -40,6 +51,9 @@ class ReadableFile {
   /// Bytes actually read (fewer at the end of the file).
   virtual Result<size_t> ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
   virtual Result<uint64_t> Size() const = 0;
+  /// Whether its descriptor is still its own: a script may have closed it, and what it opened since then would be
+  /// what ReadAt reads.
+  virtual bool StillOpen() const = 0;
 };
 
 /// A new file under a temporary name until Publish. Destroying it unpublished removes it.
@@ -81,6 +95,9 @@ class FileSystem {
   virtual Status Remove(const std::string& path) = 0;
   virtual Result<uint64_t> FreeBytes(const std::string& path) = 0;
 };
+
+/// Maps a file that is there, as long as it is. \error kNotFound, kDataLoss (empty, or no regular file)
+Result<std::unique_ptr<MappedFile>> MapForWriting(const std::string& path);
 
 /// The machine's. Lives for ever.
 FileSystem& LocalFileSystem();

@@ -30,11 +30,22 @@ LocksOfThisProcess& Registry() {
   return *registry;
 }
 
+Status TakeFlock(int fd, const std::string& path) {
+  // IsLocked of another process holds the lock for an instant; that must not refuse a writer.
+  for (int attempt = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++attempt) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return PathError(errno, "cannot lock", path);
+    if (attempt == 20) return FailedPrecondition("locked by another process (or held here already): " + path);
+    const timespec two_millis{0, 2'000'000};
+    ::nanosleep(&two_millis, nullptr);
+  }
+  return OkStatus();
+}
+
 class LocalLock : public FileLock {
  public:
-  LocalLock(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {
-    // While the file is open no other gets its number.
-    (void)::fstat(fd_.get(), &locked_);
+  LocalLock(LastingFd fd, std::string path)
+      : path_(std::move(path)), device_(fd.device()), inode_(fd.inode()), fd_(std::move(fd)) {
     static const int registered = pthread_atfork(
         [] { Registry().mutex.lock(); }, [] { Registry().mutex.unlock(); }, [] { CloseAllInChild(); });
     (void)registered;
@@ -44,42 +55,70 @@ class LocalLock : public FileLock {
   ~LocalLock() override {
     const std::lock_guard guard(Registry().mutex);
     std::erase(Registry().locks, this);
-    // Explicitly, and not by closing alone: a child between fork and its atfork handler still has a copy.
-    if (fd_.ok()) ::flock(fd_.get(), LOCK_UN);
-    fd_.reset();
+    Unlock();
   }
 
   Status CheckInPlace() const override {
     struct stat there;
     if (::stat(path_.c_str(), &there) != 0) return PathError(errno, "cannot find the lock file", path_);
-    if (there.st_dev == locked_.st_dev && there.st_ino == locked_.st_ino) return OkStatus();
-    return NotFound("the directory was removed, and another one lies in its place: " + path_);
+    if (there.st_dev != device_ || there.st_ino != inode_) {
+      return NotFound("the directory was removed, and another one lies in its place: " + path_);
+    }
+    const std::lock_guard guard(Registry().mutex);
+    if (disowned_) return NotFound("the lock was lost to another process: " + path_);
+    return fd_.Mine() ? OkStatus() : Retake();
+  }
+  int times_retaken() const override {
+    const std::lock_guard guard(Registry().mutex);
+    return retaken_;
+  }
+  void Disown() override {
+    const std::lock_guard guard(Registry().mutex);
+    disowned_ = true;
+    Unlock();
   }
 
  private:
   static void CloseAllInChild() {
-    for (LocalLock* lock : Registry().locks) lock->fd_.reset();  // close does not unlock the parent's
+    for (LocalLock* lock : Registry().locks) (void)lock->fd_.Close();  // close does not unlock the parent's
     Registry().locks.clear();
     Registry().mutex.unlock();
   }
-  UniqueFd fd_;  // guarded by the registry's mutex once constructed
+  Status Retake() const {
+    LastingFd fd = LastingFd::Open(path_.c_str(), O_RDWR);
+    if (!fd.ok() || fd.device() != device_ || fd.inode() != inode_) {
+      return NotFound("the script closed the lock's descriptor, and the lock file is another one: " + path_);
+    }
+    const Status taken = TakeFlock(fd.Get(), path_);
+    if (!taken.ok()) {
+      return NotFound("the script closed the lock's descriptor, and another process has the lock: " + path_);
+    }
+    fd_ = std::move(fd);
+    ++retaken_;
+    return OkStatus();
+  }
+  void Unlock() {
+    // Explicitly, and not by closing alone: a child between fork and its atfork handler still has a copy.
+    if (const int fd = fd_.Get(); fd >= 0) ::flock(fd, LOCK_UN);
+    (void)fd_.Close();
+  }
+
   const std::string path_;
-  struct stat locked_{};  // constant
+  // While the file is open no other gets its number.
+  const dev_t device_;
+  const ino_t inode_;
+  // The rest is guarded by the registry's mutex once constructed.
+  mutable LastingFd fd_;
+  mutable int retaken_ = 0;
+  bool disowned_ = false;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<FileLock>> LockLocal(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  LastingFd fd = LastingFd::Open(path.c_str(), O_RDWR | O_CREAT);
   if (!fd.ok()) return PathError(errno, "cannot open the lock file", path);
-  // IsLocked of another process holds the lock for an instant; that must not refuse a writer.
-  for (int attempt = 0; ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0; ++attempt) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return PathError(errno, "cannot lock", path);
-    if (attempt == 20) return FailedPrecondition("locked by another process (or held here already): " + path);
-    const timespec two_millis{0, 2'000'000};
-    ::nanosleep(&two_millis, nullptr);
-  }
+  TDBG_RETURN_IF_ERROR(TakeFlock(fd.Get(), path));
   return std::unique_ptr<FileLock>(new LocalLock(std::move(fd), path));
 }
 

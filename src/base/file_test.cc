@@ -1,3 +1,4 @@
+#include "base/bus_guard.h"
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -253,6 +254,140 @@ TEST_F(FileTest, ABusErrorThatIsNobodysMappingStillKills) {
         ::_exit(0);
       },
       died, "");
+}
+
+// A mapping for writing, and a store behind the end that its file has by now.
+void WriteToATornMapping(const std::string& path) {
+  const auto mapped = LocalFileSystem().CreateMapped(path, 1 << 16);
+  if (!mapped.ok() || !(*mapped)->intact()) ::_exit(1);
+  if (::truncate(path.c_str(), 4096) != 0) ::_exit(2);
+  if ((*mapped)->intact()) ::_exit(3);  // before anybody touched it
+  volatile std::byte* const bytes = (*mapped)->bytes().data();
+  bytes[40'000] = std::byte{1};
+  bytes[50'000] = std::byte{2};
+  bytes[0] = std::byte{3};
+  if (bytes[40'000] != std::byte{1} || bytes[50'000] != std::byte{2} || (*mapped)->intact()) ::_exit(4);
+  if (Slurp(path) != '\3' + std::string(4095, '\0')) ::_exit(5);
+}
+
+TEST_F(FileTest, WritingToAMappingWhoseFileIsCutShortIsSurvived) {
+  EXPECT_EXIT(
+      {
+        WriteToATornMapping(scratch_ / "a");
+        WriteToATornMapping(scratch_ / "b");
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+struct sigaction before_theirs;
+// As Python's faulthandler: puts back who was there, says its piece, and passes the signal on by raising it.
+void SpeakAndPassOn(int number) {
+  ::sigaction(number, &before_theirs, nullptr);
+  (void)!::write(STDERR_FILENO, "theirs ", 7);
+  ::raise(number);
+}
+void PutTheirsOnTop() {
+  struct sigaction theirs = {};
+  theirs.sa_handler = SpeakAndPassOn;
+  theirs.sa_flags = SA_NODEFER;
+  ::sigaction(SIGBUS, &theirs, &before_theirs);
+}
+void ReadSomebodysTornMapping(const std::string& path) {
+  Spill(path, "x");
+  const int fd = ::open(path.c_str(), O_RDONLY);
+  const auto* const other = static_cast<const volatile char*>(::mmap(nullptr, 1, PROT_READ, MAP_SHARED, fd, 0));
+  if (::truncate(path.c_str(), 0) == 0) (void)*other;
+}
+
+TEST_F(FileTest, AHandlerOnTopOfOursIsHeardAndSurvived) {
+  EXPECT_EXIT(
+      {
+        const auto mapped = LocalFileSystem().CreateMapped(scratch_ / "a", 1 << 16);
+        PutTheirsOnTop();
+        (void)!::truncate((scratch_ / "a").c_str(), 0);
+        (*mapped)->bytes()[40'000] = std::byte{1};
+        ::_exit(0);
+      },
+      testing::ExitedWithCode(0), "^theirs $");
+}
+
+TEST_F(FileTest, WhateverTheOrderABusErrorThatIsNotOursKillsAndIsSaidOnce) {
+  const auto by_bus_error = [](int status) { return WIFSIGNALED(status) || WEXITSTATUS(status) != 0; };
+  for (const bool again : {false, true}) {
+    EXPECT_EXIT(
+        {
+          ::alarm(10);
+          if (!again) PutTheirsOnTop();
+          const auto mapped = LocalFileSystem().CreateMapped(scratch_ / (again ? "a" : "b"), 1 << 16);
+          if (again) {
+            PutTheirsOnTop();
+            ArmBusGuard();  // on top of them, who will put us back
+          }
+          ReadSomebodysTornMapping(scratch_ / "other");
+          ::_exit(0);
+        },
+        by_bus_error, "^theirs ");
+  }
+}
+
+TEST_F(FileTest, ABusErrorThatSomebodySendsStillKills) {
+  EXPECT_EXIT(
+      {
+        const auto mapped = LocalFileSystem().CreateMapped(scratch_ / "a", 1 << 16);
+        ::kill(::getpid(), SIGBUS);
+        ::_exit(0);
+      },
+      testing::KilledBySignal(SIGBUS), "");
+}
+
+TEST_F(FileTest, ADescriptorThatIsSomebodyElsesByNowIsNeitherUsedNorClosed) {
+  LastingFd ours = LastingFd::Open((scratch_ / "ours").c_str(), O_RDWR | O_CREAT);
+  ASSERT_TRUE(ours.Mine());
+  EXPECT_GT(ours.Get(), 255) << "scripts close 3 to 255";
+  const int number = ours.Get();
+  const UniqueFd theirs(::open((scratch_ / "theirs").c_str(), O_RDWR | O_CREAT, 0666));
+  ASSERT_EQ(::dup2(theirs.get(), number), number);
+  EXPECT_EQ(ours.Get(), -1);
+  EXPECT_EQ(ours.Close(), EBADF);
+  EXPECT_GE(::fcntl(number, F_GETFD), 0) << "it is theirs to close";
+  ::close(number);
+}
+
+TEST_F(FileTest, ALockWhoseDescriptorWasClosedIsTakenAgainUnlessSomebodyHasIt) {
+  const auto close_all = [](const std::string& path) {
+    for (int fd = 3; fd < 4096; ++fd) {
+      struct stat info, lock;
+      if (::fstat(fd, &info) == 0 && ::stat(path.c_str(), &lock) == 0 && info.st_ino == lock.st_ino) ::close(fd);
+    }
+  };
+  const std::string path = scratch_ / "lock";
+  auto lock = files_.Lock(path);
+  TDBG_ASSERT_OK(lock);
+  close_all(path);
+  EXPECT_FALSE(files_.IsLocked(path));
+  TDBG_EXPECT_OK((*lock)->CheckInPlace());
+  EXPECT_EQ((*lock)->times_retaken(), 1);
+  EXPECT_TRUE(files_.IsLocked(path));
+  close_all(path);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::close(ends[1]);
+    const auto theirs = files_.Lock(path);
+    char end;
+    ::_exit(theirs.ok() && ::read(ends[0], &end, 1) == 0 ? 0 : 1);
+  }
+  while (!files_.IsLocked(path)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ((*lock)->CheckInPlace().code(), Code::kNotFound);
+  lock->reset();
+  EXPECT_TRUE(files_.IsLocked(path)) << "the other's";
+  ::close(ends[0]);
+  ::close(ends[1]);
+  int status = 1;
+  ::waitpid(other, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(FileTest, MappingNeverTouchesAFileThatIsAlreadyThere) {

@@ -1,7 +1,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
+#include "base/bus_guard.h"
 #include "base/local_files.h"
 #include "base/posix.h"
 
@@ -14,13 +16,25 @@ namespace {
 
 class LocalMapped : public MappedFile {
  public:
-  LocalMapped(std::byte* data, size_t size) : data_(data), size_(size) {}
-  ~LocalMapped() override { ::munmap(data_, size_); }
+  LocalMapped(std::byte* data, size_t size, dev_t device, ino_t inode)
+      : data_(data), size_(size), device_(device), inode_(inode), guard_(std::in_place, data, size) {}
+  ~LocalMapped() override {
+    guard_.reset();  // before somebody else's mapping may come to lie there
+    ::munmap(data_, size_);
+  }
   std::span<std::byte> bytes() override { return {data_, size_}; }
+  bool intact() const override { return !guard_->torn(); }
+  bool IsAt(const std::string& path) const override {
+    struct stat there;
+    return ::stat(path.c_str(), &there) == 0 && there.st_dev == device_ && there.st_ino == inode_;
+  }
 
  private:
   std::byte* const data_;
   const size_t size_;
+  const dev_t device_;
+  const ino_t inode_;
+  std::optional<GuardedStretch> guard_;
 };
 
 // First touches cost 160-1200 ns a page, which belongs to this thread and not to the training one.
@@ -32,7 +46,14 @@ int PopulateForWriting(std::byte* data, size_t size) {
   return errno == EINVAL ? 0 : errno;
 }
 
-Result<std::unique_ptr<MappedFile>> AllocateAndMap(int fd, const std::string& path, uint64_t bytes) {
+Result<std::unique_ptr<MappedFile>> Map(const LastingFd& fd, const std::string& path, uint64_t bytes) {
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.Get(), 0);
+  if (data == MAP_FAILED) return PathError(errno, "cannot map", path);
+  return std::unique_ptr<MappedFile>(
+      std::make_unique<LocalMapped>(static_cast<std::byte*>(data), bytes, fd.device(), fd.inode()));
+}
+
+Result<std::unique_ptr<MappedFile>> AllocateAndMap(const LastingFd& fd, const std::string& path, uint64_t bytes) {
   if (bytes == 0) return InvalidArgument("a mapped file needs at least one byte: " + path);
   if (bytes > static_cast<uint64_t>(INT64_MAX))
     return ResourceExhausted("larger than any file can be: " + path);
@@ -42,33 +63,40 @@ Result<std::unique_ptr<MappedFile>> AllocateAndMap(int fd, const std::string& pa
     // ftruncate would leave holes, and a write into a hole of a full disk is SIGBUS in somebody's training.
     // The error is returned and errno is left alone.
     do {
-      error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+      error = ::posix_fallocate(fd.Get(), 0, static_cast<off_t>(bytes));
     } while (error == EINTR);
   }
   if (error != 0) return PathError(error, "cannot allocate " + std::to_string(bytes) + " bytes", path);
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) return PathError(errno, "cannot map", path);
-  auto mapped = std::make_unique<LocalMapped>(static_cast<std::byte*>(data), bytes);
-  error = PopulateForWriting(static_cast<std::byte*>(data), bytes);
+  TDBG_ASSIGN_OR_RETURN(auto mapped, Map(fd, path, bytes));
+  error = PopulateForWriting(mapped->bytes().data(), bytes);
   if (error == EFAULT || error == ENOMEM) error = ENOSPC;
   if (error != 0) return PathError(error, "cannot populate the mapping", path);
-  return std::unique_ptr<MappedFile>(std::move(mapped));
+  return mapped;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<MappedFile>> CreateLocalMapped(const std::string& path, uint64_t bytes) {
   // O_EXCL: truncating a journal that somebody still has mapped is SIGBUS in that process.
-  const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  const LastingFd fd = LastingFd::Open(path.c_str(), O_RDWR | O_CREAT | O_EXCL);
   if (!fd.ok()) {
     if (errno == EEXIST) return Status(Code::kAlreadyExists, "exists already: " + path);
     return PathError(errno, "cannot create", path);
   }
-  auto mapped = AllocateAndMap(fd.get(), path, bytes);
+  auto mapped = AllocateAndMap(fd, path, bytes);
   // On ext4 a failed allocation keeps what it got (33 MB of 64 on a 40 MB disk) and fills the disk for
   // others.
   if (!mapped.ok()) ::unlink(path.c_str());
   return mapped;
+}
+
+Result<std::unique_ptr<MappedFile>> MapForWriting(const std::string& path) {
+  const LastingFd fd = LastingFd::Open(path.c_str(), O_RDWR | O_NONBLOCK);
+  if (!fd.ok()) return PathError(errno, "cannot open", path);
+  struct stat info;
+  if (::fstat(fd.Get(), &info) != 0) return PathError(errno, "cannot stat", path);
+  if (!S_ISREG(info.st_mode) || info.st_size == 0) return DataLoss("not a file of any length: " + path);
+  return Map(fd, path, static_cast<uint64_t>(info.st_size));
 }
 
 }  // namespace tdbg::base

@@ -10,22 +10,23 @@ namespace {
 
 class LocalPending : public PendingFile {
  public:
-  LocalPending(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  LocalPending(LastingFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
   ~LocalPending() override {
     if (!published_) ::unlink(path_.c_str());
   }
 
   Status Write(std::span<const std::byte> bytes) override {
     if (!fd_.ok()) return FailedPrecondition("written to after Publish: " + path_);
-    if (const int error = WriteFully(fd_.get(), bytes)) return PathError(error, "cannot write", path_);
+    // Looked at each time: a segment takes seconds to write, and a script closes what it likes meanwhile.
+    if (const int error = WriteFully(fd_.Get(), bytes)) return PathError(error, "cannot write", path_);
     return OkStatus();
   }
 
   Status Publish(const std::string& path, bool durable) override {
     if (!fd_.ok()) return FailedPrecondition("published twice: " + path_);
-    if (durable && ::fdatasync(fd_.get()) != 0) return PathError(errno, "cannot sync", path_);
+    if (durable && ::fdatasync(fd_.Unchecked()) != 0) return PathError(errno, "cannot sync", path_);
     // Where writes are buffered elsewhere (NFS, quotas), close is the last chance to hear that one failed.
-    if (::close(fd_.release()) != 0 && errno != EINTR) return PathError(errno, "cannot close", path_);
+    if (const int error = fd_.Close()) return PathError(error, "cannot close", path_);
     if (::rename(path_.c_str(), path.c_str()) != 0) return PathError(errno, "cannot publish", path);
     published_ = true;
     if (durable) SyncDirectoryOf(path);
@@ -42,7 +43,7 @@ class LocalPending : public PendingFile {
     if (fd.ok()) (void)::fsync(fd.get());
   }
 
-  UniqueFd fd_;
+  LastingFd fd_;
   const std::string path_;
   bool published_ = false;
 };
@@ -51,7 +52,7 @@ class LocalPending : public PendingFile {
 
 Result<std::unique_ptr<PendingFile>> CreateLocalPending(const std::string& temporary_path) {
   // What a killed writer left under this name was never published and is nobody's.
-  UniqueFd fd(::open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  LastingFd fd = LastingFd::Open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   if (!fd.ok()) return PathError(errno, "cannot create", temporary_path);
   return std::unique_ptr<PendingFile>(new LocalPending(std::move(fd), temporary_path));
 }

@@ -1,7 +1,12 @@
 #include "base/posix.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
+
+#include <algorithm>
 
 namespace tdbg::base {
 
@@ -12,13 +17,79 @@ Status PathError(int error_number, std::string_view what, std::string_view path)
   return Status(plain.code(), std::move(message));
 }
 
+namespace {
+
+/// Scripts close 3 to 255, or 1023; and a table of descriptors is as long as its highest.
+int LowestLasting() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 3;
+  constexpr rlim_t kHighEnough = 1040, kRoom = 64;
+  if (limit.rlim_cur > kHighEnough + kRoom) return static_cast<int>(kHighEnough);
+  return limit.rlim_cur > 2 * kRoom ? static_cast<int>(limit.rlim_cur - kRoom) : 3;
+}
+
+}  // namespace
+
+LastingFd LastingFd::Open(const char* path, int flags, mode_t mode) {
+  LastingFd opened;
+  int fd;
+  do {
+    fd = ::open(path, flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) return opened;
+  int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, LowestLasting());
+  if (moved < 0 && fd <= STDERR_FILENO) moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (moved >= 0 || fd <= STDERR_FILENO) {
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+    fd = moved;
+  }
+  struct stat info;
+  if (fd < 0) return opened;
+  if (::fstat(fd, &info) != 0) {
+    ::close(fd);
+    return opened;
+  }
+  opened.fd_ = fd;
+  opened.device_ = info.st_dev;
+  opened.inode_ = info.st_ino;
+  return opened;
+}
+
+LastingFd& LastingFd::operator=(LastingFd&& other) noexcept {
+  if (this == &other) return *this;
+  // Opened anew, the same file may well have got the number that it had before it was closed for us.
+  if (fd_ != other.fd_) (void)Close();
+  fd_ = std::exchange(other.fd_, -1);
+  device_ = other.device_;
+  inode_ = other.inode_;
+  return *this;
+}
+
+bool LastingFd::Mine() const {
+  struct stat info;
+  return fd_ >= 0 && ::fstat(fd_, &info) == 0 && info.st_dev == device_ && info.st_ino == inode_;
+}
+
+int LastingFd::Close() {
+  const bool mine = Mine();
+  const int fd = std::exchange(fd_, -1);
+  if (!mine) return EBADF;
+  return ::close(fd) == 0 || errno == EINTR ? 0 : errno;
+}
+
+sigset_t AllSignalsButFaults() {
+  sigset_t signals;
+  sigfillset(&signals);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&signals, fault);
+  return signals;
+}
+
 ScopedSignalShield::ScopedSignalShield() {
   // Everything that may wait, not only the two: a profiler's timer at 1 kHz interrupts the posix_fallocate of
   // 256 MiB on tmpfs (73 ms, undone on EINTR) every time, and it would never end. Faults cannot wait.
-  sigset_t blocked;
-  sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
-    sigdelset(&blocked, fault);
+  const sigset_t blocked = AllSignalsButFaults();
   pthread_sigmask(SIG_BLOCK, &blocked, &previous_mask_);
   sigset_t pending;
   sigpending(&pending);

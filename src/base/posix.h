@@ -3,6 +3,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -36,6 +37,40 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+/// A descriptor that is held for long in a process that is somebody else's. A script may close descriptors that are
+/// not its own (`os.closerange(3, 256)`, a daemoniser), and what it opens next may get our number: then nothing of
+/// ours may be written to it, and closing it is not ours either.
+///
+/// It stays clear of the numbers that scripts deal in: never 0, 1 or 2, which are free where a job was started
+/// without them, and high where the limit allows. \threadsafety None.
+class LastingFd {
+ public:
+  LastingFd() = default;
+  LastingFd(LastingFd&& other) noexcept { *this = std::move(other); }
+  LastingFd& operator=(LastingFd&& other) noexcept;
+  ~LastingFd() { Close(); }
+  /// As open(2), with O_CLOEXEC. Not ok() and errno where that fails.
+  static LastingFd Open(const char* path, int flags, mode_t mode = 0666);
+  /// The descriptor, or -1 where it is not ours any more. A system call, 0.2 us.
+  int Get() const { return Mine() ? fd_ : -1; }
+  /// Without that look: for calls that do no harm to another's file.
+  int Unchecked() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+  bool Mine() const;
+  /// If it is still ours. \return 0 or errno, EBADF where it was not ours any more
+  int Close();
+  dev_t device() const { return device_; }
+  ino_t inode() const { return inode_; }
+
+ private:
+  int fd_ = -1;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
+/// All signals but those of faults, which cannot wait: blocked where one happens, it kills.
+sigset_t AllSignalsButFaults();
 
 /// "what: strerror: path"; the path last, so that it is easy to cut off before sharing.
 Status PathError(int error_number, std::string_view what, std::string_view path);

@@ -133,7 +133,9 @@ class CheckCommand : public Command {
       }
     }
     const int code = ExitCodeOfVerdicts(statuses);
-    if (code != kExitOk || last_step >= 0) return code;
+    if (code != kExitOk) return code;
+    TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
+    if (last_step >= 0) return code;
     // Whatever the rules say, a gate must not take it for a run that was looked at.
     Tell("tdbg: the run holds no step: nothing was judged; tdbg status {} says why\n",
          ShellWord(DisplayPath(path)));

@@ -82,9 +82,11 @@ class ShowCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(range_, ParseStepRange(steps_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
     TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
-    if (raw_ || info.kind == kStatisticKind) return ShowRaw(*trial, info);
-    if (!field_.empty()) return ShowField(*trial, info);
-    return ShowStatistics(*trial, info);
+    const Result<int> shown = raw_ || info.kind == kStatisticKind ? ShowRaw(*trial, info)
+                              : !field_.empty()                   ? ShowField(*trial, info)
+                                                                  : ShowStatistics(*trial, info);
+    if (shown.ok()) TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
+    return shown;
   }
 
  private:

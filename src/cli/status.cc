@@ -60,7 +60,7 @@ void PrintText(const Report& report, const Terminal& terminal) {
           Time(report.last_seen_wall_nanos));
     Print("kept      {}, {}\n", base::Counted(report.tensors, "tensor"), base::FormatBytes(report.bytes));
   }
-  if (report.losses.empty()) Print("lost      nothing\n");
+  if (report.losses.empty() && report.damage.empty()) Print("lost      nothing\n");
   for (const LossInfo& loss : report.losses) {
     Print("lost      {} by {}", CountOfLoss(loss), loss.cause);
     if (loss.bytes > 0) Print(", {}", base::FormatBytes(loss.bytes));
@@ -91,7 +91,10 @@ class StatusCommand : public Command {
     const bool issues = std::any_of(
         report.rules.begin(), report.rules.end(),
         [](const rules::RuleStatus& rule) { return rule.state == rules::RuleState::kIssuesFound; });
-    return exit_code_ && issues ? kExitIssues : kExitOk;
+    // What a rule found in what can be read stands, whatever else there was.
+    if (exit_code_ && issues) return kExitIssues;
+    TDBG_RETURN_IF_ERROR(CouldNotRead(report.damage));
+    return kExitOk;
   }
 
  private:

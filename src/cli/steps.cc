@@ -74,6 +74,7 @@ class StepsCommand : public Command {
     } else {
       PrintTable(*trial, steps);
     }
+    TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
     return kExitOk;
   }
 

@@ -83,6 +83,7 @@ class TensorsCommand : public Command {
       return NotFound(fmt::format("none of the run's {} matches; `tdbg tensors {}` lists them",
                                   base::Counted(all.size(), "tensor"), ShellWord(run_)));
     }
+    TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
     return kExitOk;
   }
 

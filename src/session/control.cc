@@ -29,11 +29,23 @@ Result<std::unique_ptr<Control>> Control::Open(base::FileSystem& files, std::str
   return control;
 }
 
-uint64_t Control::Generation() const {
+uint64_t Control::Generation() {
   uint64_t generation;
   const auto read =
       file_->ReadAt(format::kControlGenerationOffset, std::as_writable_bytes(std::span(&generation, 1)));
-  return read.ok() && *read == sizeof generation ? generation : seen_generation_;
+  if (read.ok() && *read == sizeof generation) return generation;
+  Reopen();
+  return seen_generation_;
+}
+
+void Control::Reopen() {
+  if (skip_ > 0) {
+    --skip_;
+    return;
+  }
+  skip_ = 100;
+  if (file_->StillOpen()) return;
+  if (auto file = files_.OpenReadable(path_); file.ok()) file_ = *std::move(file);
 }
 
 void Control::ReadNew(bool only_of_this_attempt) {
@@ -53,7 +65,11 @@ void Control::ReadNew(bool only_of_this_attempt) {
 }
 
 std::optional<format::ControlRequest> Control::TakeSlowly(int64_t global_step) {
-  if (Generation() != seen_generation_) ReadNew(/*only_of_this_attempt=*/false);
+  if (Generation() != seen_generation_) {
+    skip_ = 0;
+    Reopen();  // another file's bytes may look like news
+    ReadNew(/*only_of_this_attempt=*/false);
+  }
   for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
     if (it->at_step > global_step) continue;
     format::ControlRequest due = std::move(it->request);

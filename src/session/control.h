@@ -38,15 +38,19 @@ class Control {
   /// The last one seen where the file has become too short. Read, not mapped: a load from a mapping is a
   /// SIGBUS once somebody has cut the file off, and over a network file system need not ever see what another
   /// host wrote. 0.2 us.
-  uint64_t Generation() const;
+  uint64_t Generation();
   std::optional<format::ControlRequest> TakeSlowly(int64_t global_step);
   void ReadNew(bool only_of_this_attempt);
+  /// Where the script has closed our descriptor; what it has opened since may have its number. Rarely: a file that
+  /// is not there is not looked for at every step.
+  void Reopen();
 
   base::FileSystem& files_;
   const std::string path_;
   const int64_t attempt_;
   std::unique_ptr<base::ReadableFile> file_;
   uint64_t seen_generation_ = 0;
+  uint32_t skip_ = 0;  // looks to leave out after a failed one
   std::set<std::string> seen_ids_;
   std::deque<Waiting> waiting_;
 };

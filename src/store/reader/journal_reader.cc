@@ -64,6 +64,23 @@ Result<JournalSnapshot> JournalReader::ReadSnapshot() {
   if (base::Load<uint64_t>(page_ + offsetof(JournalHeader, writer_id)) != writer_id_) {
     return DataLoss("journal: belongs to another writer than worker.json");
   }
+  const auto possible = [this](const JournalSnapshot& s) {
+    return s.sealed_seq <= s.committed_seq && format::CheckPositions(s.sealed_pos, s.committed_pos, ring_bytes_).ok();
+  };
+  JournalSnapshot s = PageSnapshot();
+  // The page is read while others write it: committed_pos was read before sealed_pos, which may have overtaken it.
+  // Not twice: between two looks lies a segment.
+  for (int again = 0; again < 3 && !possible(s) && !distrusted_; ++again) {
+    TDBG_ASSIGN_OR_RETURN(const size_t more, file_->ReadAt(0, page_));
+    if (more < sizeof(page_)) return DataLoss("journal: truncated");
+    s = PageSnapshot();
+  }
+  if (!distrusted_ && possible(s)) return s;
+  TDBG_RETURN_IF_ERROR(PositionsFromRecords(&s));
+  return s;
+}
+
+JournalSnapshot JournalReader::PageSnapshot() const {
   const auto load = [this](size_t offset) { return base::Load<uint64_t>(page_ + offset); };
   JournalSnapshot s;
   s.committed_pos = load(offsetof(JournalHeader, committed_pos));
@@ -73,10 +90,6 @@ Result<JournalSnapshot> JournalReader::ReadSnapshot() {
   s.ended = load(offsetof(JournalHeader, ended)) != 0;
   s.sealed_pos = load(offsetof(JournalHeader, sealed_pos));
   s.sealed_seq = load(offsetof(JournalHeader, sealed_seq));
-  // The page is read while others write it: committed_pos was read before sealed_pos, which may have
-  // overtaken it.
-  if (s.sealed_pos > s.committed_pos) s.committed_pos = s.sealed_pos;
-  TDBG_RETURN_IF_ERROR(format::CheckPositions(s.sealed_pos, s.committed_pos, ring_bytes_));
   return s;
 }
 
@@ -137,6 +150,44 @@ class JournalReader::Window {
   uint64_t begin_ = 0, filled_ = 0;
 };
 
+// One flipped bit of a position would hide every step that is in the journal alone. The records know their places
+// themselves: of all that are whole, the last commit is the end, and what a lap before it began with is the beginning.
+Status JournalReader::PositionsFromRecords(JournalSnapshot* s) {
+  const bool same = found_ && found_->said.committed_pos == s->committed_pos &&
+                    found_->said.sealed_pos == s->sealed_pos && found_->said.committed_seq == s->committed_seq;
+  if (!same) {
+    Positions found{.said = *s};
+    std::vector<std::pair<uint64_t, uint64_t>> records;  // position, sequence
+    Window window(this, ring_bytes_);
+    for (uint64_t at = 0; at + kHeaderBytes <= ring_bytes_; at += format::kRecordAlignment) {
+      TDBG_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, window.At(at, kHeaderBytes));
+      const auto header = base::Load<RecordHeader>(bytes.data());
+      if (header.magic != format::kRecordMagic || header.position % ring_bytes_ != at) continue;
+      if (!format::CheckRecordHeader(header, header.position, ring_bytes_ - at).ok()) continue;
+      records.emplace_back(header.position, header.sequence);
+      // Behind the last commit there may be a step that was never finished.
+      const uint64_t end = header.position + format::RecordBytes(header.payload_bytes);
+      if (header.type == static_cast<uint16_t>(RecordType::kCommit) && end > found.committed) {
+        found.committed = end;
+        found.sequence = header.sequence;
+      }
+    }
+    if (found.committed == 0) return DataLoss("journal: positions make no sense, and no record says where they are");
+    found.sealed = found.committed;
+    for (const auto& [position, sequence] : records) {
+      const bool in_last_lap = position + ring_bytes_ >= found.committed;
+      if (in_last_lap && sequence <= found.sequence) found.sealed = std::min(found.sealed, position);
+    }
+    found_ = found;
+  }
+  s->sealed_pos = found_->sealed;
+  s->committed_pos = found_->committed;
+  s->committed_seq = found_->sequence;
+  s->sealed_seq = 0;  // the segments say it
+  s->from_records = true;
+  return OkStatus();
+}
+
 class JournalReader::Parser {
  public:
   Parser(JournalReader* journal, uint64_t to, uint64_t after_sequence, JournalDelta* delta)
@@ -166,6 +217,7 @@ class JournalReader::Parser {
         position = next;
         continue;
       }
+      if (delta_->first_sequence == 0) delta_->first_sequence = header.sequence;
       if (header.sequence > after_) {
         const Status taken = Take(header, position);
         if (!taken.ok()) Lost(taken.message(), header.payload_bytes);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,8 @@ struct JournalSnapshot {
   uint64_t committed_pos = 0, committed_seq = 0, sealed_pos = 0, sealed_seq = 0;
   int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
   bool ended = false;
+  /// The header's positions cannot be, and these are what the records say of themselves.
+  bool from_records = false;
 };
 
 /// Committed records of a stretch of the journal, in order. Tensor ids are the writer's.
@@ -50,6 +53,7 @@ struct JournalDelta {
   std::vector<format::ContextRecord> context;
   std::vector<std::string> acks;
   std::string end_json;
+  uint64_t first_sequence = 0;  ///< of the first record that was there, wanted or not; 0: none
   std::vector<Damage> damage;
 };
 
@@ -61,6 +65,8 @@ class JournalReader {
 
   /// One pread of the header page. \error kDataLoss  no longer this writer's journal, or nonsense.
   Result<JournalSnapshot> ReadSnapshot();
+  /// From now on the header's positions are not believed: a dead writer's records say otherwise.
+  void DistrustPositions() { distrusted_ = true; }
   /// As of the last ReadSnapshot.
   std::vector<format::Loss> losses() const;
 
@@ -80,11 +86,19 @@ class JournalReader {
   class Parser;
   JournalReader() = default;
   Status ReadExactly(uint64_t position, std::span<std::byte> out) const;
+  JournalSnapshot PageSnapshot() const;
+  Status PositionsFromRecords(JournalSnapshot* snapshot);
 
   std::string path_;
   std::unique_ptr<base::ReadableFile> file_;
   uint64_t file_bytes_ = 0, ring_bytes_ = 0, writer_id_ = 0, inode_ = 0, device_ = 0;
   std::vector<std::byte> window_;  // what Read reads through
+  bool distrusted_ = false;
+  struct Positions {
+    uint64_t sealed = 0, committed = 0, sequence = 0;
+    JournalSnapshot said;  // by the header, when these were looked for
+  };
+  std::optional<Positions> found_;
   alignas(8) std::byte page_[format::kJournalHeaderBytes] = {};
 };
 

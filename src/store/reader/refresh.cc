@@ -72,6 +72,10 @@ bool WorkerState::TakeSnapshot() {
     }
   }
   snapshot = *now;
+  if (snapshot.from_records) {
+    Report({std::string(format::kJournalFile),
+            "its header's positions make no sense: what is read is what the records say of themselves", 0});
+  }
   has_snapshot = true;
   last_seen_step = std::max(last_seen_step, snapshot.last_seen_step);
   last_seen_wall_nanos = std::max(last_seen_wall_nanos, snapshot.last_seen_wall_nanos);
@@ -253,6 +257,9 @@ Status WorkerState::TakeIn(bool* news) {
     }
     tail_pos = to;
     tail_seq = delta.commits.empty() ? std::max(tail_seq, to_seq) : delta.commits.back().sequence;
+    // Nobody tells of what lies between. (Where nobody writes any more: a page that is read while others write it
+    // may say the one before the other.)
+    journal_has_gap |= delta.first_sequence > std::max(covered_seq, snapshot.sealed_seq) + 1;
     ReportAll(std::move(delta.damage));
     LearnTensors(info.writer_id, std::move(delta.tensors));
     if (!delta.end_json.empty()) {
@@ -272,13 +279,54 @@ Status WorkerState::TakeIn(bool* news) {
   return OkStatus();
 }
 
+void WorkerState::MissJournal() {
+  // Who ended has everything in segments.
+  if (journal || ended || base::LocalFileSystem().Exists(JournalPath())) return;
+  const bool elsewhere = !info.journal_path.empty() && info.journal_path.front() == '/';
+  Report({std::string(format::kJournalFile),
+          "is missing" +
+              (elsewhere ? ", which lay at " + info.journal_path + (info.host.empty() ? "" : " on " + info.host)
+                         : std::string()) +
+              ": its worker died, and what was not in a segment by then is not here",
+          0});
+}
+
+void WorkerState::ReadDeadJournalByItsRecords(bool* news) {
+  if (!journal || snapshot.from_records) return;
+  const uint64_t known = std::max(tail_seq, covered_seq);
+  if (snapshot.committed_seq <= known && !journal_has_gap) return;
+  const JournalSnapshot said = snapshot;
+  journal->DistrustPositions();
+  const auto found = journal->ReadSnapshot();
+  const bool tells_more =
+      found.ok() && (found->committed_pos > said.committed_pos || found->sealed_pos < said.sealed_pos);
+  if (!tells_more) return;  // what is missing was damaged, and is told as that
+  // From the start, since what comes may belong in front of what is there.
+  live = LiveTail();
+  tail_commits.clear();
+  context.CutTail();
+  acks.CutTail();
+  tail_pos = 0;
+  tail_seq = covered_seq;
+  ++resealed;
+  ++rewrites;
+  (void)TakeIn(news).ok();
+}
+
 Result<bool> WorkerState::Refresh() {
   bool news = false;
+  // Its writer made another one where somebody had cut the first short; what was in that is in segments.
+  if (journal && !journal->SameFileAs(JournalPath()) && base::LocalFileSystem().Exists(JournalPath()))
+    journal.reset();
   TDBG_RETURN_IF_ERROR(TakeIn(&news));
   // The order is what makes "dead" final: what the process committed before it died is taken in after its
   // lock was seen free.
   const bool locked = base::LocalFileSystem().IsLocked(base::JoinPath(directory, format::kLockFile));
   if (!locked && (alive || !opened)) TDBG_RETURN_IF_ERROR(TakeIn(&news));
+  if (!locked) {
+    ReadDeadJournalByItsRecords(&news);
+    MissJournal();
+  }
   if (locked && !alive && journal && !journal->SameFileAs(JournalPath())) {
     journal.reset();  // the next owner of this directory made its own
     TDBG_RETURN_IF_ERROR(TakeIn(&news));

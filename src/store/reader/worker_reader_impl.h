@@ -57,6 +57,7 @@ struct WorkerState {
   uint64_t segment_bytes = 0;
   uint64_t covered_seq = 0;             // segments tell everything up to here
   uint64_t tail_pos = 0, tail_seq = 0;  // the journal has been read up to here
+  bool journal_has_gap = false;
   uint64_t resealed = 0, rewrites = 0;
   LiveTail live;
   std::map<uint64_t, std::unique_ptr<SegmentReader>>
@@ -102,6 +103,8 @@ struct WorkerState {
   void LearnTensors(uint64_t writer, std::vector<format::TensorDef> defs);
   void RebuildTail();
   Status TakeIn(bool* news);
+  void ReadDeadJournalByItsRecords(bool* news);
+  void MissJournal();
   Result<bool> Refresh();
 
   template <typename Index, typename FromSegment, typename FromLive>

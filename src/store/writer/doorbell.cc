@@ -7,12 +7,12 @@ namespace tdbg::store {
 
 void Doorbell::Open() {
   if (!lock_->CheckInPlace().ok()) return;
-  fd_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+  fd_ = base::LastingFd::Open(path_.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK);
 }
 
 void Doorbell::Ring(uint64_t committed_seq) {
   if (committed_seq == rung_) return;
-  if (!fd_.ok()) {
+  if (!fd_.Mine()) {  // never made, or closed by the script, whose own file may have its number by now
     if (skip_ > 0) {
       --skip_;
       return;
@@ -23,7 +23,7 @@ void Doorbell::Ring(uint64_t committed_seq) {
       return;
     }
   }
-  if (::pwrite(fd_.get(), &committed_seq, sizeof(committed_seq), 0) ==
+  if (::pwrite(fd_.Unchecked(), &committed_seq, sizeof(committed_seq), 0) ==
       static_cast<ssize_t>(sizeof(committed_seq))) {
     rung_ = committed_seq;
   }

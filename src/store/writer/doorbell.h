@@ -10,7 +10,7 @@
 namespace tdbg::store {
 
 /// Writes the 8 bytes in place: a rename per commit would cost two directory updates and a watch on the file
-/// would lose it. Failures are ignored; readers poll slowly anyway. \threadsafety One thread.
+/// would lose it, and of stores into a mapping nobody hears. Failures are ignored; readers poll slowly anyway. \threadsafety One thread.
 class Doorbell {
  public:
   /// Makes the file: readers can watch it before the first ring, instead of polling for it.
@@ -23,7 +23,7 @@ class Doorbell {
 
   std::string path_;
   const base::FileLock* const lock_;
-  base::UniqueFd fd_;
+  base::LastingFd fd_;
   uint64_t rung_ = 0;
   uint32_t skip_ = 0;  // attempts to leave out after a failed open
 };

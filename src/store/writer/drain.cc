@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/background.h"
+#include "base/bus_guard.h"
 #include "base/catching.h"
 #include "store/writer/doorbell.h"
 #include "store/writer/leftover_sealer.h"
@@ -31,6 +32,12 @@ constexpr int64_t kLastRetryNanos = 2'000'000'000;
 constexpr int64_t kSyncPatienceNanos = 30'000'000'000;  // of an end that names none
 constexpr int64_t kNapNanos = 16'000'000;
 constexpr int64_t kLivelyNanos = 60'000'000;  // after the last commit that was seen
+// Where nothing comes at all: what others do to the lock and the journal is to be noticed before it is needed.
+constexpr int64_t kLongestRestNanos = 2'000'000'000;
+// Something that cuts the journal short every minute gets a new one of 256 MiB each time, but not every second.
+constexpr std::string_view kNextJournalSuffix = ".new";
+constexpr int64_t kFirstRenewalPauseNanos = 1'000'000'000;
+constexpr int64_t kLastRenewalPauseNanos = 60'000'000'000;
 
 // 53 bits: it is a number in JSON, and half of all JSON readers keep no more of one.
 uint64_t RandomId() {
@@ -50,8 +57,10 @@ struct Drain::Files {
   std::unique_ptr<base::FileLock> lock;
   std::unique_ptr<LockedFiles> own;  // for whatever is published beside the lock
   std::unique_ptr<base::MappedFile> journal;
+  std::unique_ptr<base::MappedFile> next_journal;  // under its temporary name
   TensorTable tensors;
   std::string segments_directory;
+  std::string worker_json;
   std::unique_ptr<Doorbell> doorbell;
   std::unique_ptr<SegmentBuilder> builder;
   std::unique_ptr<Syncer> syncer;
@@ -59,7 +68,10 @@ struct Drain::Files {
 };
 
 Drain::Drain(const WriterOptions& options, Handoff* handoff)
-    : options_(options), handoff_(handoff), files_(std::make_unique<Files>()) {}
+    : options_(options),
+      handoff_(handoff),
+      own_header_(std::make_unique<format::JournalHeader>()),
+      files_(std::make_unique<Files>()) {}
 
 Result<std::unique_ptr<Drain>> Drain::Start(const WriterOptions& options, Handoff* handoff) {
   std::unique_ptr<Drain> drain(new Drain(options, handoff));
@@ -118,7 +130,11 @@ Status Drain::OpenFiles() {
   id_base_ = heir.tensors.size();
   files_->tensors = std::move(heir.tensors);
   handoff_->bytes_sealed.store(heir.segment_bytes, std::memory_order_relaxed);
-  TDBG_RETURN_IF_ERROR(MapJournal(heir.next_sequence, heir.losses));
+  TDBG_ASSIGN_OR_RETURN(files_->journal, MapJournal(options_.journal_path));
+  NewHeader(own_header_.get(), files_->journal->bytes().size(), RandomId(), heir.next_sequence, heir.losses);
+  ring_ = Ring::Over(files_->journal->bytes(), own_header_.get());
+  ring_.Publish();
+  touched_pos_ = ring_.bytes;  // CreateMapped has touched the first lap
   segment_bytes_ =
       options_.segment_bytes != 0 ? options_.segment_bytes : std::min(ring_.bytes / 4, kMaxSegmentBytes);
 
@@ -150,7 +166,8 @@ Status Drain::OpenFiles() {
   if (!options_.earlier_directories.empty())
     files_->leftovers = std::make_unique<LeftoverSealer>(options_.files, options_.earlier_directories);
   // Last: whoever finds this writer_id finds a journal that is ready.
-  return files_->own->WriteFileAtomic(worker_file, worker.ToJson());
+  files_->worker_json = worker.ToJson();
+  return files_->own->WriteFileAtomic(worker_file, files_->worker_json);
 }
 
 void Drain::GiveUpFiles() noexcept {
@@ -161,28 +178,22 @@ void Drain::GiveUpFiles() noexcept {
   files_.reset();
 }
 
-Status Drain::MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses) {
-  TDBG_RETURN_IF_ERROR(options_.files->CreateDirectories(DirectoryOf(options_.journal_path)));
+Result<std::unique_ptr<base::MappedFile>> Drain::MapJournal(const std::string& path) const {
+  TDBG_RETURN_IF_ERROR(options_.files->CreateDirectories(DirectoryOf(path)));
   base::FileSystem& files = *options_.files;
   for (uint64_t bytes = std::max(options_.journal_bytes, kMinJournalBytes);;
        bytes = std::max(bytes / 2, kMinJournalBytes)) {
-    auto mapped = files.CreateMapped(options_.journal_path, bytes);
+    auto mapped = files.CreateMapped(path, bytes);
     if (mapped.ok()) {
       // A journal that takes the last block leaves none for the segments that are to empty it.
-      const auto free_bytes = files.FreeBytes(DirectoryOf(options_.journal_path));
-      files_->journal = *std::move(mapped);
-      if (bytes == kMinJournalBytes || !free_bytes.ok() || *free_bytes >= bytes / 4) break;
-      files_->journal.reset();
-      TDBG_RETURN_IF_ERROR(files.Remove(options_.journal_path));
+      const auto free_bytes = files.FreeBytes(DirectoryOf(path));
+      if (bytes == kMinJournalBytes || !free_bytes.ok() || *free_bytes >= bytes / 4) return mapped;
+      mapped->reset();
+      TDBG_RETURN_IF_ERROR(files.Remove(path));
       continue;
     }
-    const Status refused = mapped.status();
-    if (refused.code() != Code::kResourceExhausted || bytes == kMinJournalBytes) return refused;
+    if (mapped.status().code() != Code::kResourceExhausted || bytes == kMinJournalBytes) return mapped;
   }
-  InitJournal(files_->journal->bytes(), RandomId(), next_sequence, losses);
-  ring_ = Ring::Over(files_->journal->bytes());
-  touched_pos_ = ring_.bytes;  // CreateMapped has touched the first lap
-  return OkStatus();
 }
 
 bool Drain::InPlace() const {
@@ -204,6 +215,129 @@ bool Drain::WantsSeal(int64_t now) const {
           now - pending_since_ >= options_.seal_interval_nanos);
 }
 
+/// \error kDataLoss  what lies in the journal is not what we wrote
+Status Drain::CheckJournal() const {
+  if (!files_->journal->intact()) return DataLoss("the journal was cut short while it was written");
+  if (!ring_.SaysWhatWeWrote()) return DataLoss("the journal was overwritten while it was written");
+  return OkStatus();
+}
+
+void Drain::LookAtLock() {
+  const bool in_place = InPlace();  // takes it again where a script has closed its descriptor
+  const int retaken = files_->lock->times_retaken();
+  if (retaken == times_retaken_) return;
+  times_retaken_ = retaken;
+  handoff_->NoteError(FailedPrecondition(
+      "the script closed a descriptor that was not its own: the lock on the run's files was lost and taken again"));
+  // Somebody who came while nobody held it has sealed our journal, and has made one of their own.
+  if (in_place && !files_->journal->IsAt(options_.journal_path)) files_->lock->Disown();
+}
+
+/// Looks whether the journal is still ours. Where it is not, another one is made, the training thread lets go of the
+/// one that it has between two calls, and then takes the other.
+/// \return whether there is one to seal from
+bool Drain::Tend(int64_t now, bool stop) {
+  Renewal state = handoff_->renewal.load(std::memory_order_acquire);
+  if (state == Renewal::kReady) return true;
+  if (state == Renewal::kNone) {
+    base::ArmBusGuard();
+    LookAtLock();
+    Status trouble = CheckJournal();
+    only_moved_ = trouble.ok();
+    if (only_moved_) {
+      if (files_->journal->IsAt(options_.journal_path) || !InPlace()) return true;
+      trouble = NotFound("the journal was removed while it was written");
+    }
+    handoff_->NoteError(trouble.Annotate("recording goes on in a new one"));
+    if (!PrepareRenewal(now)) return only_moved_;
+    handoff_->renewal_is_patient.store(only_moved_, std::memory_order_relaxed);
+    handoff_->renewal.store(state = Renewal::kWanted, std::memory_order_release);
+    handoff_->sealed.Notify();
+  }
+  // Once it says stop, the training thread has nothing in hand any more.
+  if (state == Renewal::kWanted && !stop) return false;
+  Renew();
+  return true;
+}
+
+bool Drain::PrepareRenewal(int64_t now) {
+  if (files_->next_journal != nullptr) return true;
+  if (now < renew_at_) return false;
+  renewal_pause_ = std::clamp(renewal_pause_ * 2, kFirstRenewalPauseNanos, kLastRenewalPauseNanos);
+  renew_at_ = now + renewal_pause_;
+  Status prepared = base::Catching([this]() -> Status {
+    TDBG_RETURN_IF_ERROR(files_->lock->CheckInPlace());
+    const std::string path = options_.journal_path + std::string(kNextJournalSuffix);
+    if (options_.files->Exists(path)) TDBG_RETURN_IF_ERROR(options_.files->Remove(path));
+    TDBG_ASSIGN_OR_RETURN(files_->next_journal, MapJournal(path));
+    return OkStatus();
+  });
+  if (prepared.ok()) return true;
+  TellError(std::move(prepared));
+  return false;
+}
+
+void Drain::Renew() {
+  while (only_moved_ && ring_.sealed() != ring_.committed() && SealOne()) {
+  }
+  const uint64_t commits = handoff_->commits.load(std::memory_order_relaxed);
+  const uint64_t lost_bytes = ring_.committed() - ring_.sealed();
+  const uint64_t lost_commits = commits - std::min(sealed_commits_, commits);
+  files_->journal = std::move(files_->next_journal);
+  RenewHeader(own_header_.get(), files_->journal->bytes().size());
+  ring_ = Ring::Over(files_->journal->bytes(), own_header_.get());
+  if (lost_bytes != 0) {
+    const int64_t last = std::max<int64_t>(own_header_->last_seen_step.load(std::memory_order_relaxed), 0);
+    format::Loss loss;
+    loss.cause = static_cast<uint8_t>(format::LossCause::kDamaged);
+    loss.kind = static_cast<uint8_t>(format::LossKind::kStep);
+    loss.count = std::max<uint64_t>(lost_commits, 1);
+    loss.bytes = lost_bytes;
+    loss.first_step = std::min(last, sealed_step_ + 1);
+    loss.last_step = last;
+    ring_.CountLosses({&loss, 1});
+  }
+  ring_.Publish();
+  sealed_commits_ = commits;
+  touched_pos_ = ring_.bytes;
+  previous_committed_ = 0;
+  Status published = base::Catching([this]() -> Status {
+    TDBG_RETURN_IF_ERROR(files_->lock->CheckInPlace());
+    const std::string path = options_.journal_path + std::string(kNextJournalSuffix);
+    if (::rename(path.c_str(), options_.journal_path.c_str()) != 0) {
+      return base::PathError(errno, "cannot put the new journal in its place", options_.journal_path);
+    }
+    // Whoever copied another run over this one has overwritten what leads to the journal, too.
+    return files_->own->WriteFileAtomic(base::JoinPath(options_.worker_directory, format::kWorkerFile),
+                                        files_->worker_json);
+  });
+  // Then it is in memory that nobody finds, and Tend tries again.
+  if (!published.ok()) handoff_->NoteError(std::move(published));
+  handoff_->fresh = ring_;
+  handoff_->fresh_has_all = lost_bytes == 0;
+  handoff_->renewal.store(Renewal::kReady, std::memory_order_release);
+  handoff_->sealed.Notify();
+}
+
+/// What sealing found damaged in a journal that lives was overwritten by somebody, who may have hit commits, of which
+/// no trace is left: how many there were is in our memory.
+void Drain::CountLostCommits(const SealResult& sealed) {
+  handoff_->records_damaged.store(true, std::memory_order_release);
+  handoff_->NoteError(DataLoss("records in the journal were overwritten before they were in a segment"));
+  uint64_t told = 0;
+  for (const format::Loss& loss : sealed.damage) {
+    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) told += loss.count;
+  }
+  const uint64_t commits = handoff_->commits.load(std::memory_order_acquire);
+  const uint64_t known = sealed_commits_ + sealed.commits + told;
+  if (sealed.end_pos == ring_.committed() && commits > known) {
+    ring_.CountLoss(format::LossCause::kDamaged, format::LossKind::kStep, std::max<int64_t>(sealed_step_ + 1, 0),
+                    commits - known, 0);
+    sealed_commits_ += commits - known;
+  }
+  sealed_commits_ += told;
+}
+
 void Drain::Run() {
   int last_attempts = 2;
   for (;;) {
@@ -212,6 +346,11 @@ void Drain::Run() {
     const bool stop = handoff_->stop.load(std::memory_order_acquire);
     RingDoorbell();
     int64_t now = options_.clock->MonotonicNanos();
+    if (!Tend(now, stop)) {
+      if (stop) break;
+      Rest(ticket, urgent_ticket, now, std::clamp(renew_at_ - now, kFirstRetryNanos, kLongestRestNanos));
+      continue;
+    }
     const bool pending = ring_.committed() != ring_.sealed();
     if (!pending) {
       pending_since_ = -1;
@@ -226,7 +365,7 @@ void Drain::Run() {
     if (stop) break;
     TouchAhead();
     now = options_.clock->MonotonicNanos();
-    int64_t timeout = -1;
+    int64_t timeout = kLongestRestNanos;
     if (retry_nanos_ != 0) {
       timeout = std::max<int64_t>(retry_at_ - now, 1'000'000);
     } else if (options_.seal_interval_nanos > 0 && pending_since_ >= 0) {
@@ -239,7 +378,7 @@ void Drain::Run() {
   const bool all_sealed = ring_.sealed() == ring_.committed();
   const bool ended = ring_.header->ended.load(std::memory_order_acquire) != 0;
   // Where the syncs are not through, neither: freeing blocks would wait for the same disk.
-  if (all_synced && all_sealed && ended) ring_.Release();
+  if (all_synced && all_sealed && ended && CheckJournal().ok()) ring_.Release();
   files_->syncer.reset();
   files_->builder.reset();
   files_->journal.reset();
@@ -275,33 +414,40 @@ bool Drain::SealOne() {
   // unpublished file removes itself.
   Status sealed = base::Catching([this] { return TrySealOne(); });
   if (sealed.ok()) return true;
+  if (!CheckJournal().ok()) return false;  // Tend's
   TellError(std::move(sealed));
   return false;
 }
 
 Status Drain::TrySealOne() {
+  for (const std::string& definition : handoff_->TakeDefinitions()) files_->tensors.Add(definition);
   SealLimits limits;
   limits.journal_bytes = segment_bytes_;
   TDBG_ASSIGN_OR_RETURN(
       SealResult sealed,
       files_->builder->SealNext(ring_, ring_.sealed(), ring_.committed(), limits, /*verify=*/false,
                                 ring_.header->sealed_seq.load(std::memory_order_relaxed), &files_->tensors,
-                                [this] {
-                                  handoff_->progress.fetch_add(1, std::memory_order_relaxed);
-                                  RingDoorbell();
-                                }));
+                                {.tick =
+                                     [this] {
+                                       handoff_->progress.fetch_add(1, std::memory_order_relaxed);
+                                       RingDoorbell();
+                                     },
+                                 .check = [this] { return CheckJournal(); }}));
   // Published: nothing below may fail, or the same records would come once more.
   const int64_t step = std::max<int64_t>(sealed.last_step, 0);
-  CountDamageIn(ring_.header, sealed.damage);  // somebody else wrote into our mapping
+  if (!sealed.damage.empty()) CountLostCommits(sealed);
+  ring_.CountLosses(sealed.damage);
   if (sealed.repeated_keys != 0) {
-    CountLossIn(ring_.header, format::LossCause::kRepeatedKey, format::LossKind::kRaw, step,
-                sealed.repeated_keys, sealed.repeated_bytes);
+    ring_.CountLoss(format::LossCause::kRepeatedKey, format::LossKind::kRaw, step, sealed.repeated_keys,
+                    sealed.repeated_bytes);
   }
+  sealed_commits_ += sealed.commits;
+  sealed_step_ = std::max(sealed_step_, sealed.last_step);
   retry_nanos_ = 0;
   pending_since_ = -1;
   handoff_->bytes_sealed.fetch_add(sealed.file_bytes, std::memory_order_relaxed);
-  ring_.header->sealed_seq.store(sealed.last_sequence, std::memory_order_release);
-  ring_.header->sealed_pos.store(sealed.end_pos, std::memory_order_release);
+  ring_.Set(&format::JournalHeader::sealed_seq, sealed.last_sequence);
+  ring_.Set(&format::JournalHeader::sealed_pos, sealed.end_pos);
   handoff_->drain_cause.store(0, std::memory_order_release);
   handoff_->progress.fetch_add(1, std::memory_order_relaxed);
   handoff_->sealed.Notify();
@@ -346,7 +492,7 @@ void Drain::TouchAhead() {
     const auto begin = reinterpret_cast<uintptr_t>(ring_.At(touched_pos_)) / kPage * kPage;
     const auto end = reinterpret_cast<uintptr_t>(ring_.At(touched_pos_)) + bytes;
     if (::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE) != 0) {
-      touched_pos_ = ~uint64_t{0} / 2;  // an old kernel: never again
+      if (errno == EINVAL) touched_pos_ = ~uint64_t{0} / 2;  // an old kernel: never again
       return;
     }
     touched_pos_ += bytes;

@@ -8,6 +8,7 @@
 
 #include "format/journal.h"
 #include "store/writer/ring.h"
+#include "store/writer/segment_builder.h"
 #include "store/writer/tensor_table.h"
 #include "store/writer/worker_writer.h"
 #include "tdbg/status.h"
@@ -29,6 +30,7 @@ class Drain {
   /// Handoff::sync_until, unlocks.
   ~Drain();
 
+  /// The one that Start made. \pre nothing is written yet
   Ring ring() const { return ring_; }
   format::TensorId id_base() const { return id_base_; }
   /// Whether the worker's directory is still the one that Start found. Any thread, until the destructor.
@@ -39,8 +41,14 @@ class Drain {
   struct Files;  // lives on the drain thread
   Status OpenFiles();
   void GiveUpFiles() noexcept;
-  Status MapJournal(uint64_t next_sequence, const std::vector<format::Loss>& losses);
+  Result<std::unique_ptr<base::MappedFile>> MapJournal(const std::string& path) const;
   void Run();
+  bool Tend(int64_t now, bool stop);
+  Status CheckJournal() const;
+  void LookAtLock();
+  bool PrepareRenewal(int64_t now);
+  void Renew();
+  void CountLostCommits(const SealResult& sealed);
   void Rest(uint32_t ticket, uint32_t urgent_ticket, int64_t now, int64_t timeout_nanos);
   void RingDoorbell();
   int64_t SyncPatience() const;
@@ -53,10 +61,11 @@ class Drain {
   // Constant after Start returned.
   const WriterOptions options_;
   Handoff* const handoff_;
-  Ring ring_;
+  const std::unique_ptr<format::JournalHeader> own_header_;
   format::TensorId id_base_ = 0;
 
-  // Drain thread's.
+  // Drain thread's. (The ring is the training thread's, too: it has a copy, and see Renewal.)
+  Ring ring_;
   std::unique_ptr<Files> files_;
   uint64_t segment_bytes_ = 0;
   int64_t retry_nanos_ = 0;       // pause before the next attempt; 0: the last one succeeded
@@ -66,6 +75,12 @@ class Drain {
   int64_t lively_until_ = 0;      // monotonic; naps instead of sleep until then
   uint64_t touched_pos_ = 0;
   uint64_t previous_committed_ = 0;
+  uint64_t sealed_commits_ = 0;
+  int64_t sealed_step_ = -1;      // the last one
+  bool only_moved_ = false;       // the journal in our memory is good, its path leads elsewhere
+  int64_t renew_at_ = 0;          // monotonic
+  int64_t renewal_pause_ = 0;     // before the next one
+  int times_retaken_ = 0;         // the lock, as far as that was looked at
 
   std::thread thread_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/hash.h"
 
@@ -17,6 +18,7 @@ namespace {
 // A disk that takes no write for this long is treated as broken: training must not hang with it.
 constexpr int64_t kStallNanos = 30'000'000'000;
 constexpr int64_t kWaitSliceNanos = 100'000'000;
+constexpr uint64_t kMostUnsealedBytes = 4 << 20;
 
 // What the end takes, its commit included, as if both were one record. Twice, since the pad before a record
 // that would wrap is smaller than the record.
@@ -35,9 +37,94 @@ JournalWriter::JournalWriter(Ring ring, Handoff* handoff, WhenFull when_full, ui
       budget_(budget_bytes),
       id_base_(id_base),
       clock_(clock),
-      raw_reserve_(std::min(std::max<uint64_t>(ring.bytes / 16, 256 << 10), ring.bytes / 2)),
-      head_(ring.committed()),
-      next_sequence_(ring.header->committed_seq.load(std::memory_order_relaxed) + 1) {}
+      raw_reserve_(RawReserve(ring.bytes)),
+      committed_pos_(ring.committed()),
+      committed_seq_(ring.header->committed_seq.load(std::memory_order_relaxed)),
+      head_(committed_pos_),
+      next_sequence_(committed_seq_ + 1) {}
+
+uint64_t JournalWriter::RawReserve(uint64_t ring_bytes) {
+  return std::min(std::max<uint64_t>(ring_bytes / 16, 256 << 10), ring_bytes / 2);
+}
+
+bool JournalWriter::HoldsJournal() {
+  switch (handoff_->renewal.load(std::memory_order_acquire)) {
+    case Renewal::kNone:
+      break;
+    case Renewal::kWanted:
+      if (head_ != committed_pos_ && !spoiled_ && handoff_->renewal_is_patient.load(std::memory_order_relaxed))
+        return true;
+      spoiled_ = head_ != committed_pos_;
+      Forget();
+      ForgetSealedRecords();
+      ring_.shared = nullptr;
+      handoff_->renewal.store(Renewal::kLetGo, std::memory_order_release);
+      handoff_->Urge();
+      if (when_full_ == WhenFull::kBlock) AwaitJournal(kStallNanos);
+      return handoff_->renewal.load(std::memory_order_relaxed) == Renewal::kNone && !spoiled_;
+    case Renewal::kLetGo:
+      return false;
+    case Renewal::kReady:
+      TakeFresh();
+      break;
+  }
+  return !spoiled_;
+}
+
+void JournalWriter::TakeFresh() {
+  ring_ = handoff_->fresh;
+  raw_reserve_ = RawReserve(ring_.bytes);
+  head_ = committed_pos_ = ring_.committed();
+  ring_.Publish();  // with what was counted and seen meanwhile
+  if (handoff_->fresh_has_all) {
+    unsealed_records_.clear();
+    unsealed_bytes_ = 0;
+  }
+  WriteRecordsAgain();
+  handoff_->renewal.store(Renewal::kNone, std::memory_order_release);
+}
+
+bool JournalWriter::RepairRecords() {
+  if (!handoff_->records_damaged.exchange(false, std::memory_order_acq_rel)) return false;
+  WriteRecordsAgain();
+  return true;
+}
+
+void JournalWriter::WriteRecordsAgain() {
+  std::vector<std::string> definitions;
+  std::vector<Record> others;
+  for (Record& record : unsealed_records_) {
+    if (record.type == RecordType::kTensorDef) {
+      definitions.push_back(std::move(record.json));
+    } else {
+      others.push_back(std::move(record));
+    }
+  }
+  defs_.insert(defs_.begin(), definitions.begin(), definitions.end());
+  again_.insert(again_.begin(), others.begin(), others.end());
+  unsealed_records_.clear();
+  unsealed_bytes_ = 0;
+}
+
+void JournalWriter::AwaitJournal(int64_t timeout_nanos) {
+  const int64_t until = clock_->MonotonicNanos() + timeout_nanos;
+  for (;;) {
+    const uint32_t ticket = handoff_->sealed.Ticket();
+    if (HoldsJournal() || handoff_->renewal.load(std::memory_order_relaxed) == Renewal::kNone) return;
+    const int64_t left = until - clock_->MonotonicNanos();
+    if (left <= 0) return;
+    handoff_->sealed.Wait(ticket, left);
+  }
+}
+
+void JournalWriter::ForgetSealedRecords() {
+  if (handoff_->records_damaged.load(std::memory_order_acquire)) return;
+  const uint64_t sealed = ring_.sealed();
+  while (!unsealed_records_.empty() && unsealed_records_.front().end_pos <= sealed) {
+    unsealed_bytes_ -= unsealed_records_.front().json.size();
+    unsealed_records_.pop_front();
+  }
+}
 
 uint64_t JournalWriter::Limit(Class c) const {
   switch (c) {
@@ -60,6 +147,10 @@ uint64_t JournalWriter::Need(uint64_t payload_bytes) const {
 }
 
 bool JournalWriter::MakeRoom(uint64_t payload_bytes, Class c) {
+  if (!HoldsJournal()) {
+    refusal_ = LossCause::kDamaged;
+    return false;
+  }
   const uint64_t limit = Limit(c);
   if (payload_bytes > limit) {
     refusal_ = LossCause::kStepTooLarge;
@@ -84,6 +175,12 @@ bool JournalWriter::WaitForDrain(uint64_t need, uint64_t limit) {
   for (;;) {
     const uint32_t ticket = handoff_->sealed.Ticket();
     if (head_ + need - ring_.sealed() <= limit) break;
+    if (handoff_->renewal.load(std::memory_order_acquire) != Renewal::kNone) {
+      handoff_->producer_waits.store(false, std::memory_order_relaxed);
+      (void)HoldsJournal();
+      refusal_ = LossCause::kDamaged;
+      return false;
+    }
     if (const uint32_t cause = handoff_->drain_cause.load(std::memory_order_acquire)) {
       refusal_ = static_cast<LossCause>(cause);
       handoff_->producer_waits.store(false, std::memory_order_relaxed);
@@ -140,6 +237,7 @@ bool JournalWriter::AppendJson(RecordType type, int64_t step, std::string_view j
     return false;
   }
   AddJson(type, step, json);
+  open_records_.push_back({type, step, std::string(json), 0});
   return true;
 }
 
@@ -152,6 +250,7 @@ void JournalWriter::AddJson(RecordType type, int64_t step, std::string_view json
 void JournalWriter::AppendTensorDef(format::TensorDef def) {
   def.id += id_base_;
   defs_.push_back(def.ToJson());
+  handoff_->TellDefinition(defs_.back());
   FlushDefs();
 }
 
@@ -159,6 +258,11 @@ bool JournalWriter::FlushDefs() {
   while (defs_in_ring_ < defs_.size()) {
     if (!AppendJson(RecordType::kTensorDef, 0, defs_[defs_in_ring_])) return false;
     ++defs_in_ring_;
+  }
+  for (; again_in_ring_ < again_.size(); ++again_in_ring_) {
+    const Record& record = again_[again_in_ring_];
+    if (!MakeRoom(record.json.size(), Class::kRows)) return false;
+    AddJson(record.type, record.step, record.json);
   }
   return true;
 }
@@ -180,7 +284,7 @@ void JournalWriter::SayOnce(BudgetLevel level) {
 }
 
 void JournalWriter::CountLoss(LossCause cause, LossKind kind, int64_t step, uint64_t count, uint64_t bytes) {
-  CountLossIn(ring_.header, cause, kind, step, count, bytes);
+  ring_.CountLoss(cause, kind, step, count, bytes);
 }
 
 void JournalWriter::Shed(LossKind kind, int64_t step, uint64_t count, uint64_t bytes, LossCause cause) {
@@ -381,30 +485,65 @@ bool JournalWriter::CommitAs(Class c, format::Commit commit) {
   std::byte* const payload = Begin(sizeof(commit));
   std::memcpy(payload, &commit, sizeof(commit));
   Finish(RecordType::kCommit, sizeof(commit), commit.global_step, base::Hash64({payload, sizeof(commit)}));
-  ring_.header->committed_seq.store(next_sequence_ - 1, std::memory_order_release);
-  ring_.header->committed_pos.store(head_, std::memory_order_release);
+  committed_seq_ = next_sequence_ - 1;
+  committed_pos_ = head_;
+  handoff_->commits.fetch_add(1, std::memory_order_relaxed);
+  ring_.Set(&format::JournalHeader::committed_seq, committed_seq_);
+  ring_.Set(&format::JournalHeader::committed_pos, committed_pos_);
   summary_rows_ = scalar_rows_ = raw_tensors_ = shed_ = 0;
   defs_.erase(defs_.begin(), defs_.begin() + static_cast<std::ptrdiff_t>(defs_in_ring_));
   defs_in_ring_ = 0;
+  KeepOpenRecords();
   (void)defs_fit;  // those that did not wait for the next step, and no row that needs them was taken
   return true;
 }
 
+void JournalWriter::KeepOpenRecords() {
+  ForgetSealedRecords();
+  const auto in_ring = again_.begin() + static_cast<std::ptrdiff_t>(again_in_ring_);
+  open_records_.insert(open_records_.begin(), std::make_move_iterator(again_.begin()),
+                       std::make_move_iterator(in_ring));
+  again_.erase(again_.begin(), in_ring);
+  again_in_ring_ = 0;
+  (void)RepairRecords();
+  for (Record& record : open_records_) {
+    record.end_pos = committed_pos_;
+    unsealed_bytes_ += record.json.size();
+    unsealed_records_.push_back(std::move(record));
+  }
+  open_records_.clear();
+  // A script that says a page of context at every step must not make us hold a journal's worth of it.
+  while (unsealed_bytes_ > kMostUnsealedBytes) {
+    const auto other = std::find_if(unsealed_records_.begin(), unsealed_records_.end(),
+                                    [](const Record& r) { return r.type != RecordType::kTensorDef; });
+    if (other == unsealed_records_.end()) break;
+    unsealed_bytes_ -= other->json.size();
+    unsealed_records_.erase(other);
+  }
+}
+
+void JournalWriter::Forget() {
+  head_ = committed_pos_;
+  next_sequence_ = committed_seq_ + 1;
+  summary_rows_ = scalar_rows_ = raw_tensors_ = shed_ = 0;
+  defs_in_ring_ = again_in_ring_ = 0;
+  open_records_.clear();
+}
+
 bool JournalWriter::Rollback() {
-  const uint64_t committed = ring_.header->committed_pos.load(std::memory_order_relaxed);
-  const bool was_open = head_ != committed;
+  const bool holds = HoldsJournal();
+  const bool was_open = spoiled_ || head_ != committed_pos_;
   // SealLeftovers takes a valid record behind committed_pos for a step that a crash cut off; this one was
   // not.
-  if (was_open) std::memset(ring_.At(committed), 0, sizeof(format::RecordHeader));
-  head_ = committed;
-  next_sequence_ = ring_.header->committed_seq.load(std::memory_order_relaxed) + 1;
-  summary_rows_ = scalar_rows_ = raw_tensors_ = shed_ = 0;
-  defs_in_ring_ = 0;
+  if (holds && was_open) std::memset(ring_.At(committed_pos_), 0, sizeof(format::RecordHeader));
+  Forget();
+  spoiled_ = false;
   return was_open;
 }
 
 bool JournalWriter::RoomForRaw(uint64_t bytes) const {
   if (budget_level() >= BudgetLevel::kNoRaw) return false;
+  if (handoff_->renewal.load(std::memory_order_relaxed) != Renewal::kNone) return false;
   const uint64_t limit = Limit(Class::kRaw);
   if (bytes > limit) return false;
   const uint64_t need = Need(format::kRawDataOffset + bytes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -47,14 +48,34 @@ class JournalWriter {
   bool CommitEnd(std::string_view json, const format::Commit& commit);
   /// Forgets the open step. \return whether there was one.
   bool Rollback();
+  /// "We were looking."
+  void Heartbeat(int64_t step, int64_t wall_nanos) {
+    if (handoff_->renewal.load(std::memory_order_relaxed) != Renewal::kNone) (void)HoldsJournal();
+    ring_.Set(&format::JournalHeader::last_seen_step, step);
+    ring_.Set(&format::JournalHeader::last_seen_wall_nanos, wall_nanos);
+  }
+  /// Waits, at most so long, where the drain is about to make another journal. \pre no step is open.
+  void AwaitJournal(int64_t timeout_nanos);
+  /// Where a segment could not take what is written once, the next commit brings it again. \return whether it is so
+  bool RepairRecords();
+  void SayEnded() { ring_.Set(&format::JournalHeader::ended, uint64_t{1}); }
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
                  uint64_t bytes);
 
   bool RoomForRaw(uint64_t bytes) const;
-  uint64_t open_bytes() const { return head_ - ring_.header->committed_pos.load(std::memory_order_relaxed); }
+  uint64_t open_bytes() const { return head_ - committed_pos_; }
 
  private:
   enum class Class { kRaw, kRows, kCommit, kEnd };
+  /// Whether there is a journal to write to. Where the drain wants to make another one, now is when the ring is let go
+  /// of: what is open is lost, and so is what is still to come of that step.
+  bool HoldsJournal();
+  void TakeFresh();
+  void ForgetSealedRecords();
+  void KeepOpenRecords();
+  void WriteRecordsAgain();
+  void Forget();  // what is open
+  static uint64_t RawReserve(uint64_t ring_bytes);
   uint64_t Limit(Class c) const;
   /// Room for a record of this payload, a pad before it included. Where the policy says so, waits.
   bool MakeRoom(uint64_t payload_bytes, Class c);
@@ -76,15 +97,17 @@ class JournalWriter {
                       std::span<const uint8_t> histograms, bool with_histograms, uint64_t histogram_bytes,
                       bool as_one_block);
 
-  const Ring ring_;
+  Ring ring_;
   Handoff* const handoff_;
   const WhenFull when_full_;
   const Budget budget_;
   const format::TensorId id_base_;
   const base::Clock* const clock_;
-  const uint64_t raw_reserve_;
+  uint64_t raw_reserve_;
 
-  uint64_t head_;  // end of the open step
+  uint64_t committed_pos_, committed_seq_;  // what the header says of them is for others
+  uint64_t head_;                           // end of the open step
+  bool spoiled_ = false;                    // the ring was let go of while this step was open
   uint64_t next_sequence_;
   format::LossCause refusal_ = format::LossCause::kJournalFull;  // why MakeRoom last said no
   uint64_t stalled_at_progress_ = ~uint64_t{0};
@@ -95,6 +118,20 @@ class JournalWriter {
   // for room. A definition is never dropped: rows without one are noise.
   std::vector<std::string> defs_;
   size_t defs_in_ring_ = 0;
+
+  // What is written once and then relied on (definitions, context, acknowledgements), for as long as it is in no
+  // segment: should the journal be lost, the next one begins with it.
+  struct Record {
+    format::RecordType type;
+    int64_t step = 0;
+    std::string json;
+    uint64_t end_pos = 0;  ///< of the commit that it belongs to
+  };
+  std::vector<Record> open_records_;
+  std::deque<Record> unsealed_records_;
+  std::vector<Record> again_;  // for the next journal, in order: the first `again_in_ring_` lie in the open step
+  size_t again_in_ring_ = 0;
+  uint64_t unsealed_bytes_ = 0;
 };
 
 }  // namespace tdbg::store

@@ -24,40 +24,42 @@
 namespace tdbg::store {
 namespace {
 
-// The journal of a dead process, mapped for writing: sealed_pos and the crash have to be written down in it.
+// The journal of a dead process, mapped for writing: sealed_pos and the crash have to be written down in it. What its
+// header says is looked at once, in a copy: somebody may write into the file while we seal it.
 class DeadJournal {
  public:
   /// Nothing (and OK) if there is no journal, or none that its writer finished creating.
   static Result<std::unique_ptr<DeadJournal>> Open(const std::string& path) {
-    const base::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!fd.ok()) {
-      if (errno == ENOENT) return std::unique_ptr<DeadJournal>();
-      return base::PathError(errno, "cannot open the journal", path);
+    auto mapped = base::MapForWriting(path);
+    if (!mapped.ok()) {
+      const Code code = mapped.status().code();
+      if (code == Code::kNotFound || code == Code::kDataLoss) return std::unique_ptr<DeadJournal>();
+      return mapped.status().Annotate("the journal");
     }
-    struct stat info{};
-    if (::fstat(fd.get(), &info) != 0) return base::PathError(errno, "cannot look at the journal", path);
-    const auto bytes = static_cast<uint64_t>(info.st_size);
-    if (bytes < format::kJournalHeaderBytes) return std::unique_ptr<DeadJournal>();
-    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-    if (data == MAP_FAILED) return base::PathError(errno, "cannot map the journal", path);
-    std::unique_ptr<DeadJournal> journal(new DeadJournal(static_cast<std::byte*>(data), bytes));
-    const std::span<const std::byte> mapping(journal->data_, bytes);
-    if (std::memcmp(mapping.data(), format::kJournalMagic, sizeof(format::kJournalMagic)) != 0) {
+    const std::span<std::byte> bytes = (*mapped)->bytes();
+    if (bytes.size() < format::kJournalHeaderBytes) return std::unique_ptr<DeadJournal>();
+    std::unique_ptr<DeadJournal> journal(new DeadJournal(*std::move(mapped)));
+    const std::span<const std::byte> page(journal->header_page_);
+    std::memcpy(journal->header_page_, bytes.data(), sizeof(journal->header_page_));
+    if (std::memcmp(page.data(), format::kJournalMagic, sizeof(format::kJournalMagic)) != 0) {
       return std::unique_ptr<DeadJournal>();
     }
-    TDBG_RETURN_IF_ERROR(format::CheckJournalHeader(mapping, bytes).Annotate(path));
+    TDBG_RETURN_IF_ERROR(format::CheckJournalHeader(page, bytes.size()).Annotate(path));
     const Ring ring = journal->ring();
     TDBG_RETURN_IF_ERROR(format::CheckPositions(ring.sealed(), ring.committed(), ring.bytes).Annotate(path));
     return journal;
   }
-  ~DeadJournal() { ::munmap(data_, bytes_); }
   DeadJournal(const DeadJournal&) = delete;
-  Ring ring() const { return Ring::Over({data_, bytes_}); }
+  Ring ring() { return Ring::Over(mapping_->bytes(), reinterpret_cast<format::JournalHeader*>(header_page_)); }
+  /// \error kDataLoss  somebody cut it short since
+  Status CheckIntact() const {
+    return mapping_->intact() ? OkStatus() : DataLoss("the journal was cut short while it was sealed");
+  }
 
  private:
-  DeadJournal(std::byte* data, uint64_t bytes) : data_(data), bytes_(bytes) {}
-  std::byte* const data_;
-  const uint64_t bytes_;
+  explicit DeadJournal(std::unique_ptr<base::MappedFile> mapping) : mapping_(std::move(mapping)) {}
+  const std::unique_ptr<base::MappedFile> mapping_;
+  alignas(format::JournalHeader) std::byte header_page_[format::kJournalHeaderBytes];
 };
 
 struct Segments {
@@ -142,9 +144,10 @@ void NoteCrashedStep(const Ring& ring) {
   }
   constexpr auto kCause = static_cast<size_t>(format::LossCause::kCrashed);
   constexpr auto kKind = static_cast<size_t>(format::LossKind::kStep) - 1;
-  ring.header->loss_first_step[kCause][kKind].store(step, std::memory_order_relaxed);
-  ring.header->loss_last_step[kCause][kKind].store(step, std::memory_order_relaxed);
-  ring.header->loss_count[kCause][kKind].store(1, std::memory_order_release);
+  ring.header->loss_first_step[kCause][kKind].store(-1, std::memory_order_relaxed);
+  ring.header->loss_last_step[kCause][kKind].store(-1, std::memory_order_relaxed);
+  ring.header->loss_count[kCause][kKind].store(0, std::memory_order_relaxed);
+  ring.CountLoss(format::LossCause::kCrashed, format::LossKind::kStep, step, 1, 0);
 }
 
 // `heir` is left alone where nobody wants it and nothing is to be sealed: it costs a look into a segment.
@@ -180,12 +183,12 @@ Status Seal(base::FileSystem& files, const std::string& worker_directory, const 
     if (stop != nullptr && stop->load(std::memory_order_relaxed)) return Unavailable("asked to stop");
     TDBG_ASSIGN_OR_RETURN(const SealResult sealed,
                           builder.SealNext(ring, ring.sealed(), committed, SealLimits{}, /*verify=*/true,
-                                           segments.last_sequence, &heir->tensors, [] {}));
+                                           segments.last_sequence, &heir->tensors,
+                                           {.check = [&] { return journal->CheckIntact(); }}));
     heir->segment_bytes += sealed.file_bytes;
-    CountDamageIn(ring.header, sealed.damage);
-    ring.header->sealed_seq.store(std::max(sealed.last_sequence, segments.last_sequence),
-                                  std::memory_order_release);
-    ring.header->sealed_pos.store(sealed.end_pos, std::memory_order_release);
+    ring.CountLosses(sealed.damage);
+    ring.Set(&format::JournalHeader::sealed_seq, std::max(sealed.last_sequence, segments.last_sequence));
+    ring.Set(&format::JournalHeader::sealed_pos, sealed.end_pos);
   }
   heir->losses = LossesIn(*ring.header);
   heir->next_sequence =

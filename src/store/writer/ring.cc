@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "base/bytes.h"
 
@@ -12,11 +13,12 @@ namespace tdbg::store {
 
 using format::JournalHeader;
 
-Ring Ring::Over(std::span<std::byte> mapping) {
+Ring Ring::Over(std::span<std::byte> mapping, JournalHeader* own) {
   Ring ring;
-  ring.header = reinterpret_cast<JournalHeader*>(mapping.data());
+  ring.header = own;
+  ring.shared = reinterpret_cast<JournalHeader*>(mapping.data());
   ring.data = mapping.data() + format::kJournalHeaderBytes;
-  ring.bytes = ring.header->ring_bytes;
+  ring.bytes = own->ring_bytes;
   return ring;
 }
 
@@ -34,42 +36,79 @@ void Ring::Release() const {
   if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_REMOVE);
 }
 
-void InitJournal(std::span<std::byte> mapping, uint64_t writer_id, uint64_t next_sequence,
-                 std::span<const format::Loss> losses_so_far) {
-  auto* header = new (mapping.data()) JournalHeader{};
-  header->major = format::kMajor;
-  header->minor = format::kMinor;
-  header->header_bytes = format::kJournalHeaderBytes;
-  header->ring_bytes =
-      (mapping.size() - format::kJournalHeaderBytes) / format::kRecordAlignment * format::kRecordAlignment;
-  header->writer_id = writer_id;
-  header->pid = static_cast<uint32_t>(::getpid());
-  header->committed_seq.store(next_sequence - 1, std::memory_order_relaxed);
-  header->sealed_seq.store(next_sequence - 1, std::memory_order_relaxed);
-  header->last_seen_step.store(-1, std::memory_order_relaxed);
+void NewHeader(JournalHeader* own, uint64_t mapping_bytes, uint64_t writer_id, uint64_t next_sequence,
+               std::span<const format::Loss> losses_so_far) {
+  new (own) JournalHeader{};
+  std::memcpy(own->magic, format::kJournalMagic, sizeof(own->magic));
+  own->major = format::kMajor;
+  own->minor = format::kMinor;
+  own->header_bytes = format::kJournalHeaderBytes;
+  own->writer_id = writer_id;
+  own->pid = static_cast<uint32_t>(::getpid());
+  own->committed_seq.store(next_sequence - 1, std::memory_order_relaxed);
+  own->last_seen_step.store(-1, std::memory_order_relaxed);
   for (int cause = 0; cause < format::kLossCauses; ++cause) {
     for (int kind = 0; kind < 4; ++kind) {
-      header->loss_first_step[cause][kind].store(-1, std::memory_order_relaxed);
-      header->loss_last_step[cause][kind].store(-1, std::memory_order_relaxed);
+      own->loss_first_step[cause][kind].store(-1, std::memory_order_relaxed);
+      own->loss_last_step[cause][kind].store(-1, std::memory_order_relaxed);
     }
   }
   for (const format::Loss& loss : losses_so_far) {
     if (loss.cause >= format::kLossCauses || loss.kind < 1 || loss.kind > 4) continue;
-    header->loss_count[loss.cause][loss.kind - 1].store(loss.count, std::memory_order_relaxed);
-    header->loss_bytes[loss.cause][loss.kind - 1].store(loss.bytes, std::memory_order_relaxed);
-    header->loss_first_step[loss.cause][loss.kind - 1].store(loss.first_step, std::memory_order_relaxed);
-    header->loss_last_step[loss.cause][loss.kind - 1].store(loss.last_step, std::memory_order_relaxed);
+    own->loss_count[loss.cause][loss.kind - 1].store(loss.count, std::memory_order_relaxed);
+    own->loss_bytes[loss.cause][loss.kind - 1].store(loss.bytes, std::memory_order_relaxed);
+    own->loss_first_step[loss.cause][loss.kind - 1].store(loss.first_step, std::memory_order_relaxed);
+    own->loss_last_step[loss.cause][loss.kind - 1].store(loss.last_step, std::memory_order_relaxed);
   }
-  std::atomic_thread_fence(std::memory_order_release);
-  std::memcpy(header->magic, format::kJournalMagic, sizeof(header->magic));
+  RenewHeader(own, mapping_bytes);
 }
 
-void CountLossIn(JournalHeader* header, format::LossCause cause, format::LossKind kind, int64_t step,
-                 uint64_t count, uint64_t bytes) {
+void RenewHeader(JournalHeader* own, uint64_t mapping_bytes) {
+  own->ring_bytes =
+      (mapping_bytes - format::kJournalHeaderBytes) / format::kRecordAlignment * format::kRecordAlignment;
+  own->sealed_seq.store(own->committed_seq.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  own->sealed_pos.store(0, std::memory_order_relaxed);
+  own->committed_pos.store(0, std::memory_order_relaxed);
+}
+
+void Ring::Publish() const {
+  constexpr size_t kMagicBytes = sizeof(header->magic);
+  auto* const to = reinterpret_cast<std::byte*>(shared);
+  std::memcpy(to + kMagicBytes, reinterpret_cast<const std::byte*>(header) + kMagicBytes,
+              sizeof(JournalHeader) - kMagicBytes);
+  std::atomic_thread_fence(std::memory_order_release);
+  std::memcpy(to, header, kMagicBytes);
+}
+
+bool Ring::SaysWhatWeWrote() const {
+  return std::memcmp(shared, header, offsetof(JournalHeader, committed_pos)) == 0 &&
+         shared->sealed_pos.load(std::memory_order_relaxed) == header->sealed_pos.load(std::memory_order_relaxed) &&
+         shared->sealed_seq.load(std::memory_order_relaxed) == header->sealed_seq.load(std::memory_order_relaxed);
+}
+
+void Ring::PublishLoss(size_t c, size_t k) const {
+  if (shared == nullptr) return;
+  const auto publish = [](auto& to, const auto& from) {
+    // Again where another thread has counted meanwhile, which may have published before us.
+    for (auto value = from.load();;) {
+      to.store(value);
+      const auto now = from.load();
+      if (now == value) return;
+      value = now;
+    }
+  };
+  publish(shared->loss_bytes[c][k], header->loss_bytes[c][k]);
+  publish(shared->loss_first_step[c][k], header->loss_first_step[c][k]);
+  publish(shared->loss_last_step[c][k], header->loss_last_step[c][k]);
+  publish(shared->loss_count[c][k], header->loss_count[c][k]);  // last, as below
+}
+
+void Ring::CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
+                     uint64_t bytes_lost) const {
   const auto c = static_cast<size_t>(cause);
   const auto k = static_cast<size_t>(kind) - 1;
   if (c >= format::kLossCauses || k >= 4 || count == 0) return;
-  header->loss_bytes[c][k].fetch_add(bytes, std::memory_order_relaxed);
+  header->loss_bytes[c][k].fetch_add(bytes_lost, std::memory_order_relaxed);
   auto& first = header->loss_first_step[c][k];
   for (int64_t seen = first.load(std::memory_order_relaxed);
        (seen < 0 || step < seen) && !first.compare_exchange_weak(seen, step, std::memory_order_relaxed);) {
@@ -80,12 +119,13 @@ void CountLossIn(JournalHeader* header, format::LossCause cause, format::LossKin
   }
   // Last, so that who sees the count sees its steps.
   header->loss_count[c][k].fetch_add(count, std::memory_order_release);
+  PublishLoss(c, k);
 }
 
-void CountDamageIn(JournalHeader* header, std::span<const format::Loss> damage) {
-  for (const format::Loss& loss : damage) {
-    CountLossIn(header, static_cast<format::LossCause>(loss.cause), static_cast<format::LossKind>(loss.kind),
-                loss.first_step, loss.count, loss.bytes);
+void Ring::CountLosses(std::span<const format::Loss> losses) const {
+  for (const format::Loss& loss : losses) {
+    CountLoss(static_cast<format::LossCause>(loss.cause), static_cast<format::LossKind>(loss.kind), loss.first_step,
+              loss.count, loss.bytes);
   }
 }
 
@@ -105,6 +145,16 @@ std::vector<format::Loss> LossesIn(const JournalHeader& header) {
     }
   }
   return losses;
+}
+
+void Handoff::TellDefinition(std::string json) {
+  const std::lock_guard guard(mutex_);
+  definitions_.push_back(std::move(json));
+}
+
+std::vector<std::string> Handoff::TakeDefinitions() {
+  const std::lock_guard guard(mutex_);
+  return std::exchange(definitions_, {});
 }
 
 void Handoff::NoteError(Status status) noexcept {

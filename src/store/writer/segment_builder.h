@@ -31,6 +31,14 @@ struct SealLimits {
   uint64_t header_bytes = 8 << 20;  ///< estimated; safetensors refuses headers beyond 100 MB
 };
 
+/// Who is asked while a segment is written. Empty ones are not.
+struct SealHooks {
+  std::function<void()> tick = {};  ///< between writes: the doorbell must not wait for a slow disk
+  /// When all is read and before anything is published: whether the ring is still what was committed. What others
+  /// wrote there may be records that match their hashes, of another run.
+  std::function<Status()> check = {};
+};
+
 struct SealResult {
   uint64_t end_pos = 0;  ///< sealed up to here
   uint64_t last_sequence = 0;
@@ -40,6 +48,7 @@ struct SealResult {
   uint64_t repeated_keys = 0;        ///< raw values given twice for one key; the last is kept
   uint64_t repeated_bytes = 0;
   int64_t first_step = -1, last_step = -1;
+  uint64_t commits = 0;
 };
 
 /// Keeps its scratch memory from segment to segment. \threadsafety One thread.
@@ -52,13 +61,13 @@ class SegmentBuilder {
   /// Publishes by rename; the caller then moves sealed_pos. Nothing of a failed attempt stays behind.
   /// A record with a damaged header costs itself, one of a commit its step: the search goes on behind it, as
   /// a reader's does.
-  /// \param verify  check payload hashes first (a dead process's journal)
+  /// \param verify  check the hashes of raw tensors' values, too (a dead process's journal). In a living one these
+  /// go to the segment as they are, with the hash that they had when they were recorded: a reader finds damage there.
   /// \param skip_through_sequence  records up to this one are in a segment already
-  /// \param tick  called between writes: the doorbell must not wait for a slow disk
-  /// \error those of the file system
+  /// \error those of the file system, and of the check
   Result<SealResult> SealNext(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,
                               const SealLimits& limits, bool verify, uint64_t skip_through_sequence,
-                              TensorTable* tensors, const std::function<void()>& tick);
+                              TensorTable* tensors, const SealHooks& hooks);
 
  private:
   struct Content;
@@ -74,7 +83,7 @@ class SegmentBuilder {
   /// What the segment says about itself, without its tensors: a JSON object that is not closed yet.
   std::string OpenMetaJson(const Ring& ring) const;
   std::string MetadataJson(std::string open_meta, const TensorTable& tensors) const;
-  Status WriteFile(const std::string& header, const std::string& path, const std::function<void()>& tick);
+  Status WriteFile(const std::string& header, const std::string& path, const SealHooks& hooks);
 
   base::FileSystem* const files_;
   const SegmentOrigin origin_;

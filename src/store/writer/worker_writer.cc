@@ -11,6 +11,8 @@ namespace {
 // A full disk is seldom empty again while somebody waits for the end of a training. What is committed stays
 // in the journal, from which `tdbg run` or the next start seals it.
 constexpr int64_t kPatienceWithARefusal = 1'000'000'000;
+// Somebody has cut the last one short, and the disk may be slow.
+constexpr int64_t kPatienceWithANewJournal = 5'000'000'000;
 
 }  // namespace
 
@@ -21,7 +23,10 @@ struct WorkerWriter::Impl {
   Handoff handoff;
   std::unique_ptr<Drain> drain;
   std::unique_ptr<JournalWriter> journal;
-  format::JournalHeader* header = nullptr;
+  const format::JournalHeader* header = nullptr;  // the drain's: memory of this process alone
+  bool all_sealed() const {
+    return header->sealed_pos.load(std::memory_order_acquire) == header->committed_pos.load(std::memory_order_acquire);
+  }
   int64_t last_step = 0;
 };
 
@@ -83,8 +88,7 @@ void WorkerWriter::Commit(format::Commit commit) {
 
 void WorkerWriter::Heartbeat(int64_t step, int64_t wall_nanos) {
   if (impl_ == nullptr) return;
-  impl_->header->last_seen_step.store(step, std::memory_order_relaxed);
-  impl_->header->last_seen_wall_nanos.store(wall_nanos, std::memory_order_relaxed);
+  impl_->journal->Heartbeat(step, wall_nanos);
 }
 
 void WorkerWriter::CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
@@ -104,28 +108,31 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   commit.flags = format::kCommitOutside;
   commit.wall_nanos = impl_->clock->WallNanos();
   commit.monotonic_nanos = impl_->clock->MonotonicNanos();
-  if (journal.CommitEnd(json, commit)) impl_->header->ended.store(1, std::memory_order_release);
+  journal.AwaitJournal(std::min(timeout_nanos, kPatienceWithANewJournal));
 
   Handoff& handoff = impl_->handoff;
   handoff.seal_all.store(true, std::memory_order_release);
-  handoff.Urge();
-  const Ring ring = impl_->drain->ring();
   const int64_t begin = impl_->clock->MonotonicNanos();
   handoff.sync_until.store(begin + timeout_nanos, std::memory_order_relaxed);
-  for (;;) {
-    const uint32_t ticket = handoff.sealed.Ticket();
-    const bool refused = handoff.drain_cause.load(std::memory_order_acquire) != 0;
-    const int64_t patience = refused ? std::min(timeout_nanos, kPatienceWithARefusal) : timeout_nanos;
-    const int64_t left = begin + patience - impl_->clock->MonotonicNanos();
-    if (ring.sealed() == ring.committed() || left <= 0) break;
-    handoff.sealed.Wait(ticket, left);
+  // A second time where the last segment tells that somebody has overwritten what it was to take.
+  for (int round = 0; round < 2; ++round) {
+    if (journal.CommitEnd(json, commit)) journal.SayEnded();
+    handoff.Urge();
+    for (;;) {
+      const uint32_t ticket = handoff.sealed.Ticket();
+      const bool refused = handoff.drain_cause.load(std::memory_order_acquire) != 0;
+      const int64_t patience = refused ? std::min(timeout_nanos, kPatienceWithARefusal) : timeout_nanos;
+      const int64_t left = begin + patience - impl_->clock->MonotonicNanos();
+      if (impl_->all_sealed() || left <= 0) break;
+      handoff.sealed.Wait(ticket, left);
+    }
+    if (!journal.RepairRecords()) break;
   }
 }
 
 void WorkerWriter::Close() {
   if (impl_ == nullptr) return;
-  const Ring ring = impl_->drain->ring();
-  if (ring.header->ended.load(std::memory_order_relaxed) == 0 || ring.sealed() != ring.committed()) return;
+  if (impl_->header->ended.load(std::memory_order_relaxed) == 0 || !impl_->all_sealed()) return;
   last_ = {losses(), last_error(), bytes_sealed()};
   const std::lock_guard guard(closing_);
   impl_.reset();

@@ -1,0 +1,334 @@
+// Somebody else's hands on what a living training writes: whatever they do to its journal and its descriptors, the
+// training ends as it would have, what is read back is right, and what is missing is counted.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "base/file.h"
+#include "base/testing.h"
+#include "store/reader/worker_reader.h"
+#include "store/writer/worker_writer.h"
+
+namespace tdbg {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kBefore = 50;  // steps before the deed
+constexpr int64_t kBusy = 20;    // among which it is done where it is done in the middle
+
+store::WriterOptions Options(const std::string& directory) {
+  store::WriterOptions options;
+  options.worker_directory = directory;
+  options.journal_path = directory + "/journal";
+  options.worker.worker = "worker_0";
+  options.run_id = "00000000000000000000000000000001";
+  options.when_full = store::WhenFull::kBlock;
+  options.journal_bytes = 1 << 20;
+  options.budget_bytes = 0;
+  options.durable = false;
+  return options;
+}
+
+std::vector<uint32_t> Values(int64_t step) {
+  std::mt19937 random(static_cast<uint32_t>(step));
+  std::vector<uint32_t> values(500);
+  for (uint32_t& value : values) value = random();
+  return values;
+}
+
+void Step(store::WorkerWriter& writer, int64_t step) {
+  const std::vector<uint32_t> values = Values(step);
+  const int64_t shape[] = {static_cast<int64_t>(values.size())};
+  writer.AppendRaw(step, 0, {}, {values.data(), DType::kUInt32, shape, {}});
+  format::SummaryRow row;
+  row.count = static_cast<uint64_t>(step) * 7 + 1;
+  writer.AppendSummaries(step, {&row, 1}, {});
+  format::Commit commit;
+  commit.global_step = commit.mode_step = step;
+  commit.mode = 1;
+  writer.Commit(commit);
+}
+
+void Define(store::WorkerWriter& writer) {
+  format::TensorDef def;
+  def.name = "t";
+  def.dtype = DType::kUInt32;
+  def.shape = {500};
+  writer.AppendTensorDef(def);
+  writer.AppendContext({0, "optimizer", R"({"lr":1})"});
+}
+
+void Overwrite(const std::string& path, off_t offset, const std::string& bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY);
+  if (fd < 0 || ::pwrite(fd, bytes.data(), bytes.size(), offset) != static_cast<ssize_t>(bytes.size())) ::_exit(90);
+  ::close(fd);
+}
+
+std::string Noise(size_t bytes) {
+  std::mt19937 random(7);
+  std::string noise(bytes, '\0');
+  for (char& c : noise) c = static_cast<char>(random());
+  return noise;
+}
+
+struct Deed {
+  const char* name;
+  std::function<void(const std::string& journal)> act;
+  bool keeps_all = false;   ///< nothing that was committed has to be lost
+  bool unnoticed = false;   ///< where it hits nothing that is still needed, nobody has to hear of it
+};
+
+std::vector<Deed> Deeds() {
+  return {
+      {"Nothing", [](const std::string&) {}, true, true},
+      {"CutToNothing", [](const std::string& path) { (void)!::truncate(path.c_str(), 0); }},
+      {"CutInTheMiddle", [](const std::string& path) { (void)!::truncate(path.c_str(), 40'000); }},
+      {"CutAndGrown",
+       [](const std::string& path) { (void)!::truncate(path.c_str(), 0), (void)!::truncate(path.c_str(), 1 << 20); }},
+      {"NoiseAllOver", [](const std::string& path) { Overwrite(path, 0, Noise(1 << 20)); }},
+      {"NoiseOverTheRecords", [](const std::string& path) { Overwrite(path, 4096, Noise((1 << 20) - 4096)); }, false,
+       true},
+      {"ZerosOverTheHeader", [](const std::string& path) { Overwrite(path, 0, std::string(4096, '\0')); }},
+      {"HugePositions", [](const std::string& path) { Overwrite(path, 64, std::string(128, '\x7f')); }},
+      {"SealedBehindTheEnd", [](const std::string& path) { Overwrite(path, 128, std::string("\0\0\0\0\1\0\0\0", 8)); }},
+      {"AnotherRunsCopiedOver",
+       [](const std::string& path) {
+         Overwrite(path, 0, base::Slurp(path.substr(0, path.rfind('/')) + "-other/journal"));
+       }},
+      {"Removed", [](const std::string& path) { ::unlink(path.c_str()); }, true},
+      {"ReplacedByAnother",
+       [](const std::string& path) {
+         const std::string other = path + "-new";
+         base::Spill(other, base::Slurp(path.substr(0, path.rfind('/')) + "-other/journal"));
+         ::rename(other.c_str(), path.c_str());
+       },
+       true},
+  };
+}
+
+/// A training in a process of its own, which ends in good order whatever is done. \return its wait status
+int Train(const std::function<void()>& body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::alarm(20);
+    body();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return status;
+}
+
+void MakeAnother(const std::string& directory) {
+  ::mkdir(directory.c_str(), 0777);
+  store::WriterOptions options = Options(directory);
+  auto writer = store::WorkerWriter::Open(options);
+  if (!writer.ok()) ::_exit(91);
+  Define(**writer);
+  for (int64_t step = 0; step < kBefore + 500; ++step) Step(**writer, 100'000 + step);
+  // As it is while it lives: its end would give the ring back.
+  base::Spill(directory + "/copy", base::Slurp(directory + "/journal"));
+  writer->reset();
+  ::rename((directory + "/copy").c_str(), (directory + "/journal").c_str());
+}
+
+/// Steps until one that was begun after `since` has been kept on disk where a reader finds it.
+int64_t GoOn(store::WorkerWriter& writer, const std::string& directory, int64_t step) {
+  for (int round = 0; round < 200; ++round) {
+    std::this_thread::sleep_for(20ms);
+    const int64_t first = step;
+    for (int i = 0; i < 3; ++i) Step(writer, step++);
+    auto reader = store::WorkerReader::Open(directory);
+    if (!reader.ok() || !(*reader)->Refresh().ok()) continue;
+    const store::CommitList commits = (*reader)->commits();
+    if (round >= 5 && commits.size() != 0 && commits[commits.size() - 1].global_step >= first) return step;
+  }
+  ::_exit(92);
+}
+
+class MeddledJournal : public testing::TestWithParam<std::tuple<size_t, bool>> {};
+
+TEST_P(MeddledJournal, HarmsNoTrainingAndIsCounted) {
+  const Deed deed = Deeds()[std::get<0>(GetParam())];
+  const bool in_the_middle = std::get<1>(GetParam());
+  const base::ScratchDirectory scratch;
+  const std::string directory = scratch / "worker";
+  ::mkdir(directory.c_str(), 0777);
+  ASSERT_EQ(Train([&] { MakeAnother(directory + "-other"); }), 0);
+  const int status = Train([&] {
+    auto writer = store::WorkerWriter::Open(Options(directory));
+    if (!writer.ok()) ::_exit(93);
+    Define(**writer);
+    int64_t step = 0;
+    while (step < kBefore) Step(**writer, step++);
+    if (in_the_middle) {
+      std::thread doer([&] { deed.act(directory + "/journal"); });
+      for (int i = 0; i < kBusy; ++i) {
+        Step(**writer, step++);
+        std::this_thread::sleep_for(200us);
+      }
+      doer.join();
+    } else {
+      std::this_thread::sleep_for(100ms);
+      deed.act(directory + "/journal");
+    }
+    step = GoOn(**writer, directory, step);
+    (*writer)->End(R"({"reason":"completed"})", 10'000'000'000);
+    base::Spill(directory + "-steps", std::to_string(step));
+    (*writer)->Close();
+    writer->reset();
+  });
+  ASSERT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  const int64_t steps = std::stoll(base::Slurp(directory + "-steps"));
+
+  auto opened = store::WorkerReader::Open(directory);
+  ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+  store::WorkerReader& reader = **opened;
+  ASSERT_TRUE(reader.Refresh().ok());
+  EXPECT_TRUE(reader.ended());
+  EXPECT_FALSE(reader.alive());
+  std::set<int64_t> kept;
+  for (const format::Commit& commit : reader.commits()) {
+    if ((commit.flags & format::kCommitOutside) != 0) continue;
+    EXPECT_TRUE(kept.insert(commit.global_step).second) << "twice: " << commit.global_step;
+    EXPECT_GE(commit.global_step, 0);
+    EXPECT_LT(commit.global_step, steps) << "somebody else's step";
+  }
+  ASSERT_EQ(reader.tensors().size(), 1u) << "definitions are never lost";
+  EXPECT_EQ(reader.tensors()[0].name, "t");
+  EXPECT_EQ(reader.context().size(), 1u) << "nor is context, which is written once";
+  std::set<int64_t> with_value, with_row;
+  for (const store::RawRef& ref : reader.RawsOf(0)) {
+    const auto value = reader.ReadRaw(ref);
+    if (!value.ok()) continue;  // told as damage
+    with_value.insert(ref.global_step);
+    const std::vector<uint32_t> expected = Values(ref.global_step);
+    ASSERT_EQ(value->bytes.size(), expected.size() * 4);
+    EXPECT_EQ(std::memcmp(value->bytes.data(), expected.data(), value->bytes.size()), 0) << ref.global_step;
+  }
+  for (const auto& ref : reader.RowsOf(0)) {
+    with_row.insert(ref.global_step);
+    const Summary summary = reader.summaries()[ref.batch].at(ref.row);
+    EXPECT_EQ(summary.count, static_cast<uint64_t>(ref.global_step) * 7 + 1);
+  }
+  EXPECT_TRUE(kept.contains(steps - 1)) << "recording went on";
+  uint64_t lost_steps = 0, lost = 0;
+  for (const format::Loss& loss : reader.losses()) {
+    lost += loss.count;
+    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) lost_steps += loss.count;
+  }
+  EXPECT_EQ(kept.size() + lost_steps, static_cast<uint64_t>(steps));
+  if (deed.keeps_all) {
+    EXPECT_EQ(kept.size(), static_cast<size_t>(steps));
+    EXPECT_EQ(with_value.size(), static_cast<size_t>(steps));
+    EXPECT_EQ(lost, 0u);
+    EXPECT_TRUE(reader.damage().empty());
+  } else if (!deed.unnoticed) {
+    EXPECT_GT(lost_steps, 0u);
+  }
+}
+
+std::string NameOf(const testing::TestParamInfo<std::tuple<size_t, bool>>& deed) {
+  return std::string(Deeds()[std::get<0>(deed.param)].name) +
+         (std::get<1>(deed.param) ? "WhileItWrites" : "WhileItRests");
+}
+INSTANTIATE_TEST_SUITE_P(Deeds, MeddledJournal,
+                         testing::Combine(testing::Range(size_t{0}, Deeds().size()), testing::Bool()), NameOf);
+
+// Numbers of descriptors in use, but for the standard streams and the one that lists them.
+std::vector<int> Descriptors() {
+  std::vector<int> open;
+  for (int fd = 3; fd < 4096; ++fd) {
+    if (::fcntl(fd, F_GETFD) >= 0) open.push_back(fd);
+  }
+  return open;
+}
+
+// A script that closes what is not its own and has its own file wherever something of ours was.
+TEST(Meddling, ClosedDescriptorsCostNothingAndTheScriptsFilesAreItsOwn) {
+  const base::ScratchDirectory scratch;
+  const std::string directory = scratch / "worker", mine = scratch / "mine";
+  ::mkdir(directory.c_str(), 0777);
+  base::Spill(mine, "mine");
+  const int status = Train([&] {
+    const std::vector<int> before = Descriptors();
+    auto writer = store::WorkerWriter::Open(Options(directory));
+    if (!writer.ok()) ::_exit(93);
+    Define(**writer);
+    int64_t step = 0;
+    std::vector<int> taken;
+    for (int round = 0; round < 30; ++round) {
+      for (int i = 0; i < 5; ++i) Step(**writer, step++);
+      for (const int fd : Descriptors()) {
+        if (std::find(before.begin(), before.end(), fd) != before.end()) continue;
+        if (std::find(taken.begin(), taken.end(), fd) != taken.end()) continue;
+        ::close(fd);
+        const int own = ::open(mine.c_str(), O_RDWR);
+        if (own != fd && (::dup2(own, fd) != fd || ::close(own) != 0)) ::_exit(94);
+        taken.push_back(fd);
+      }
+      std::this_thread::sleep_for(3ms);
+    }
+    if (taken.empty()) ::_exit(95);
+    std::this_thread::sleep_for(100ms);
+    // Nobody else gets the place, and readers see who lives.
+    const pid_t other = ::fork();
+    if (other == 0) ::_exit(store::WorkerWriter::Open(Options(directory)).ok() ? 1 : 0);
+    int refused = 0;
+    ::waitpid(other, &refused, 0);
+    if (refused != 0) ::_exit(96);
+    auto reader = store::WorkerReader::Open(directory);
+    if (!reader.ok() || !(*reader)->Refresh().ok() || !(*reader)->alive()) ::_exit(97);
+    step = GoOn(**writer, directory, step);
+    (*writer)->End(R"({"reason":"completed"})", 10'000'000'000);
+    base::Spill(directory + "-steps", std::to_string(step));
+    (*writer)->Close();
+    writer->reset();
+    for (const int fd : taken) {
+      struct stat info{}, there{};
+      if (::fstat(fd, &info) != 0 || ::stat(mine.c_str(), &there) != 0 || info.st_ino != there.st_ino) ::_exit(98);
+    }
+  });
+  ASSERT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(base::Slurp(mine), "mine");
+  auto reader = store::WorkerReader::Open(directory);
+  ASSERT_TRUE(reader.ok() && (*reader)->Refresh().ok());
+  EXPECT_TRUE((*reader)->ended());
+  EXPECT_TRUE((*reader)->damage().empty());
+  EXPECT_TRUE((*reader)->losses().empty());
+  EXPECT_EQ((*reader)->RawsOf(0).size(), std::stoull(base::Slurp(directory + "-steps")));
+}
+
+TEST(Meddling, StandardStreamsThatAreClosedAtTheStartAreNotTaken) {
+  const base::ScratchDirectory scratch;
+  const std::string directory = scratch / "worker";
+  ::mkdir(directory.c_str(), 0777);
+  const int status = Train([&] {
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
+    auto writer = store::WorkerWriter::Open(Options(directory));
+    if (!writer.ok()) ::_exit(93);
+    Define(**writer);
+    for (int64_t step = 0; step < 20; ++step) Step(**writer, step);
+    std::this_thread::sleep_for(50ms);
+    for (int fd = 0; fd < 3; ++fd) {
+      if (::fcntl(fd, F_GETFD) >= 0) ::_exit(94 + fd);
+    }
+  });
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace tdbg
