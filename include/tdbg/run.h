@@ -132,8 +132,9 @@ class Run {
   /// The batched form: tensors of defined dtype and shape, C order, in host memory.
   /// \pre ids.size() == data.size(); data[i] null means "absent this step" and is skipped.
   /// \param unchanged  empty, or one for each id; not 0: its values are those of the last PutMany that was given
-  ///   `unchanged`. Its statistics are then said again and its memory is read only where raw bytes or derived
-  ///   statistics are due. What such a call looks at is remembered (200 bytes a tensor, and its histogram).
+  ///   `unchanged`. Its statistics are then said again without a look, and its raw bytes are not put down again.
+  ///   Derived statistics take their look. data[i] may be null then: no look, no bytes. What such a call found is
+  ///   remembered: 200 bytes a tensor, and its histogram.
   void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {},
                std::span<const uint8_t> unchanged = {});
   /// Statistics computed elsewhere (a device). Histogram may be empty.

@@ -201,18 +201,22 @@ bool Recorder::RepeatRow(Id id, Place place) {
   return true;
 }
 
+auto Recorder::LastOf(Id id) -> LastRow* {
+  Tensor& t = tensors_[id];
+  if (t.last == Tensor::kNever) {
+    t.last = static_cast<uint32_t>(last_rows_.size());
+    last_rows_.emplace_back();
+  }
+  return &last_rows_[t.last];
+}
+
 /// The rows from `first_row` on, of work_[begin, end), may be asked for again.
 void Recorder::RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row) {
   if (!remembers_) return;
   for (size_t k = begin; k < end; ++k) {
     const format::SummaryRow& row = rows_[first_row + (k - begin)];
-    Tensor& t = tensors_[ids[work_[k]]];
-    if (t.last == Tensor::kNever) {
-      t.last = static_cast<uint32_t>(last_rows_.size());
-      last_rows_.emplace_back();
-    }
     const auto histogram = histograms_.begin() + row.histogram_offset;
-    LastRow& last = last_rows_[t.last];
+    LastRow& last = *LastOf(ids[work_[k]]);
     last.row = row;
     last.holds = true;
     last.histogram.assign(histogram, histogram + row.histogram_bytes);

@@ -170,9 +170,15 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
   bool raw = false;
   for (size_t i = 0; i < n; ++i) {
     const Id id = ids[i];
-    if (id >= tensors_.size() || data[i] == nullptr || tensors_[id].scalar) continue;
-    if (remembers_ && !unchanged[i] && tensors_[id].last != Tensor::kNever)
-      last_rows_[tensors_[id].last].holds = false;  // also where no statistics are due: nobody looks then
+    if (id >= tensors_.size() || tensors_[id].scalar) continue;
+    if (data[i] == nullptr) {
+      if (remembers_ && unchanged[i] && WantsSummary(id, tensors_[id].dtype)) RepeatRow(id, place);
+      continue;
+    }
+    if (remembers_ && !unchanged[i]) {  // also where nothing is due: nobody looks then
+      LastRow* const last = LastOf(id);
+      last->holds = last->raw_is_kept = false;
+    }
     if (WantsSummary(id, tensors_[id].dtype)) {
       Announce(&tensors_[id]);
       if (!remembers_ || !unchanged[i] || !RepeatRow(id, place)) {
@@ -192,7 +198,11 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     const TensorView view{data[i], t.dtype, t.details->shape, {}};
     if (derived) Derive(ids[i], view, place);
     if (RawDue(t)) {
-      PutRaw(ids[i], view, place);
+      if (!remembers_) {
+        PutRaw(ids[i], view, place);
+      } else if (LastRow* const last = LastOf(ids[i]); !last->raw_is_kept) {
+        last->raw_is_kept = PutRaw(ids[i], view, place);
+      }
     } else if (state_ == State::kBetween && (t.raw_groups != 0 || t.always)) {
       KeepForNextStep(ids[i], view, place);  // it must outlive the call
     }
@@ -232,13 +242,15 @@ void Recorder::PutContext(std::string_view topic, std::string_view json) {
   recorded_ = true;
 }
 
-void Recorder::PutRaw(Id id, const TensorView& view, Place place) {
+bool Recorder::PutRaw(Id id, const TensorView& view, Place place) {
   Announce(&tensors_[id]);
   // Statistics are worth more than raw bytes: they must not find the journal full of those.
   FlushRows();
   recorded_ = true;  // shed or not: the step says what is missing
   const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
-  if (sink_->AppendRaw(step, id, KeyOf(place), view, format::LossKind::kRaw)) ++counters_.raws;
+  const bool kept = sink_->AppendRaw(step, id, KeyOf(place), view, format::LossKind::kRaw);
+  if (kept) ++counters_.raws;
+  return kept;
 }
 
 void Recorder::FlushRowsIfMany() {

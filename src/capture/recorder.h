@@ -139,6 +139,7 @@ class Recorder {
     format::SummaryRow row;
     std::vector<uint8_t> histogram;  // encoded; empty: none was due
     bool holds = false;              // nobody has said since then that the tensor changed
+    bool raw_is_kept = false;        // nor since its bytes were put down
   };
   struct DerivedRow {
     Id id;
@@ -166,13 +167,14 @@ class Recorder {
   void FillOne(Id id, const TensorView& view, Place place);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
   bool RepeatRow(Id id, Place place);
+  LastRow* LastOf(Id id);
   void RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row);
   bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
   /// \pre The view is contiguous.
   void AddPieces(Id id, const TensorView& view, size_t row);
   /// The rows of all pieces_.
   void FillShared(Place place);
-  void PutRaw(Id id, const TensorView& view, Place place);
+  bool PutRaw(Id id, const TensorView& view, Place place);
   void FlushRows();
   void FlushRowsIfMany();
   void Commit(int64_t step, int64_t mode_step, uint32_t flags);

@@ -21,6 +21,7 @@ std::vector<CollectionPlan> MakeAll() {
   all.push_back(Make("weights", {"weight", "?^(?!gradient).*weight"}));
   all.push_back(Make("biases", {"bias", "?^(?!gradient).*bias"}));
   all.push_back(Make("gradients", {"gradient", "?^gradient"}));
+  all.push_back(Make("buffers", {"buffer"}, false));
   all.push_back(Make("losses", {"loss", "?[Ll]oss_(?!input).*output"}, false));
   all.push_back(Make("outputs", {"output"}));
   all.push_back(Make("inputs", {"input"}));

@@ -43,7 +43,7 @@ constexpr Default kXgBoost[] = {{"all", nullptr},
 // smdebug's hook for TensorFlow puts tensors into these by what they are, and has no expressions for them.
 constexpr Default kTensorFlow[] = {{"all", nullptr},
                                    {"default", nullptr},
-                                   {"weights", nullptr, {"weight"}},
+                                   {"weights", nullptr, {"weight", "buffer"}},
                                    {"biases", "^(?!gradient).*bias"},
                                    {"gradients", nullptr, {"gradient"}},
                                    {"losses", nullptr, {"loss"}},

@@ -219,8 +219,8 @@ Plan Plan::Default() {
   Plan plan;
   plan.collections = BuiltinCollections();
   for (CollectionPlan& c : plan.collections) {
-    c.keep = c.name == "weights" || c.name == "biases" || c.name == "gradients" || c.name == "losses" ||
-             c.name == "metrics";
+    c.keep = c.name == "weights" || c.name == "biases" || c.name == "gradients" || c.name == "buffers" ||
+             c.name == "losses" || c.name == "metrics";
   }
   return plan;
 }

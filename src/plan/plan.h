@@ -72,8 +72,8 @@ struct Plan {
   std::string ToJson() const;
   /// \error kInvalidArgument, kUnimplemented (newer major)
   static Result<Plan> FromJson(std::string_view json);
-  /// What `tdbg run` uses when nothing is configured: statistics of weights, biases, gradients, losses,
-  /// metrics at every step, context, no raw tensors.
+  /// What `tdbg run` uses when nothing is configured: statistics of weights, biases, gradients, buffers,
+  /// losses, metrics at every step, context, no raw tensors.
   static Plan Default();
 };
 

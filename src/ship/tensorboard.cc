@@ -47,7 +47,7 @@ std::string_view FolderOf(ModeKey mode) {
 
 // The group under which TensorBoard shows a tensor: of its collections the one that says most.
 std::string GroupOf(const TensorInfo& info) {
-  for (const char* telling : {"losses", "metrics", "weights", "biases", "gradients"}) {
+  for (const char* telling : {"losses", "metrics", "weights", "biases", "gradients", "buffers"}) {
     if (std::binary_search(info.collections.begin(), info.collections.end(), telling)) return telling;
   }
   for (const std::string& name : info.collections) {

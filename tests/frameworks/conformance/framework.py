@@ -88,6 +88,14 @@ class Framework:
         """
         raise NotImplementedError
 
+    def train_untrained(self):
+        """Trains STEPS steps with weights that no gradient changes: {name: the arrays that each step should find}.
+
+        The first name is of one that stays what it is, the second of one that the script itself changes after step 1. Others
+        are running averages; the script makes one of them infinite after step 1. None: there are no such weights, or
+        the suite sees them in another framework of the same adaptor.
+        """
+
     def train_again(self) -> list:
         """Two trainings, one after the other. One Trained per run that this makes."""
         first, second = self.train(), self.train()

@@ -150,6 +150,27 @@ class Conformance:
         for name, value in trained.final.items():
             assert not (found := different(trial[name].final_value(), value, None)), f"{name}: {found}"
 
+    def test_weights_without_a_gradient_have_a_row_at_every_step(self):
+        import tdbg
+        with self.framework.attached(self.directory, {}) as run:
+            found = self.framework.train_untrained()
+            repeats = run._session.run.counters()["repeats"] if found else None
+        if found is None:
+            assert self.framework.adaptor not in ("keras", "mxnet")
+            return
+        trial, (still, moved, *averages) = tdbg.open(self.directory), found
+        assert repeats == len(found[still]) - 1 + len(found[moved]) - 2, "nothing is looked at that did not change"
+        for name, arrays in found.items():
+            for step, array in enumerate(arrays):
+                row = trial[name].summary(step)
+                counts = (row.count, row.pos_inf_count, row.zero_count)
+                assert counts == (array.size, np.isposinf(array).sum(), (array == 0).sum()), (name, step)
+                finite = array[np.isfinite(array)]
+                assert (row.min, row.max) == (finite.min(), finite.max()), (name, step)
+        assert trial[moved].summary(1).max != trial[moved].summary(2).max
+        assert averages and set(averages) <= set(trial.tensor_names(collection="buffers"))
+        assert any(trial[name].summary(2).pos_inf_count for name in averages)
+
     def test_by_default_the_default_collections_are_recorded_and_nothing_else(self):
         _, trial = self.recorded(self.framework.train, {})
         wanted = {n for c in self.framework.default for n in self.framework.names[c]}

@@ -186,6 +186,35 @@ class Keras(Framework):
                             validation_data=(x[rest:], y[rest:]))
         return Trained(recorded, result(recorded, history, model), weights(model))
 
+    def train_untrained(self):
+        keras.backend.clear_session()
+        keras.utils.set_random_seed(13)
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(3, use_bias=False, name="still", trainable=False),
+                                  layers.Dense(3, use_bias=False, name="moved", trainable=False),
+                                  layers.BatchNormalization(name="norm"), layers.Dense(2, name="scores")])
+        model.compile(keras.optimizers.SGD(0.1), keras.losses.MeanSquaredError())
+        norm, moved = model.get_layer("norm"), model.get_layer("moved")
+        variables = {"still/weights/still/kernel:0": model.get_layer("still").kernel, "moved/weights/moved/kernel:0": moved.kernel,
+                     "norm/weights/norm/moving_mean:0": norm.moving_mean,
+                     "norm/weights/norm/moving_variance:0": norm.moving_variance}
+        found = {name: [] for name in variables}
+
+        class Changing(keras.callbacks.Callback):
+            def on_train_batch_begin(self, batch, logs=None):
+                synchronize(model)
+                for name, variable in variables.items():
+                    found[name].append(copy(variable))
+
+            def on_train_batch_end(self, batch, logs=None):
+                if batch == 1:
+                    synchronize(model)
+                    moved.kernel.assign(copy(moved.kernel) + 1)
+                    norm.moving_variance.assign(copy(norm.moving_variance) + np.array([0, np.inf, 0], np.float32))
+
+        model.fit(np.random.randn(STEPS * BATCH, 3).astype(np.float32), np.ones((STEPS * BATCH, 2), np.float32), batch_size=BATCH,
+                  shuffle=False, verbose=0, callbacks=[Changing()])
+        return found
+
     def second_name(self, name):
         if name.startswith("gradients/"):
             return name.replace("gradients/", "gradients/net/")

@@ -92,6 +92,30 @@ class Mxnet(Framework):
         recorded.append(Step("EVAL", values(x, y, out, loss(out, y))))
         return Trained(recorded, result(recorded, net), weights(net))
 
+    def train_untrained(self):
+        mx.random.seed(13)
+        net = nn.Sequential(prefix="deep_")
+        with net.name_scope():
+            net.add(nn.Dense(3, in_units=3, use_bias=False), nn.Dense(3, in_units=3, use_bias=False),
+                    nn.BatchNorm(in_channels=3), nn.Dense(2, in_units=3))
+        net.initialize(mx.init.Xavier())
+        for frozen in net[:2]:
+            frozen.weight.grad_req = "null"
+        trainer, loss = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}), gluon.loss.L2Loss()
+        found = {p.name: [] for p in (net[0].weight, net[1].weight, net[2].running_mean, net[2].running_var)}
+        for n in range(STEPS):
+            with autograd.record():
+                value = loss(net(nd.random.normal(shape=(8, 3))), nd.ones((8, 2)))
+            value.backward()
+            nd.waitall()
+            for name, arrays in found.items():
+                arrays.append(net.collect_params()[name].data().asnumpy())
+            trainer.step(8)
+            if n == 1:
+                net[1].weight.set_data(net[1].weight.data() + 1)
+                net[2].running_var.set_data(nd.array([1, np.inf, 1]))
+        return found
+
     def second_name(self, name):
         for what in ("_input_", "_output_"):
             if what in name:

@@ -194,7 +194,7 @@ def test_a_gradient_that_backward_did_not_reach_is_absent(attach):
     assert trial[f"{unused.name}_weight"].steps() == [0, 1]
 
 
-def test_frozen_parameters_once_and_running_averages_on_request(attach):
+def test_frozen_parameters_and_running_averages_at_every_step(attach):
     run = attach({"collections": {**EVERYTHING["collections"],
                                   "averages": {"include_regex": "running_(mean|var)", "save_interval": 1}}})
     net = nn.HybridSequential()
@@ -211,11 +211,12 @@ def test_frozen_parameters_once_and_running_averages_on_request(attach):
         trainer.step(8)
     trial = run.trial()
     frozen = trial[f"{net[0].name}_weight"]
-    assert frozen.steps() == [0] and f"gradient/{net[0].name}_weight" not in trial.tensor_names()
+    assert frozen.steps() == [0, 1, 2] and f"gradient/{net[0].name}_weight" not in trial.tensor_names()
     assert trial[f"{net[1].name}_gamma"].steps() == trial[f"gradient/{net[1].name}_beta"].steps() == [0, 1, 2]
     assert f"{net[1].name}_beta" in trial.tensor_names(collection="biases")
     name = f"{net[1].name}_running_mean"
-    assert trial.tensor_names(collection="averages") == [name, f"{net[1].name}_running_var"]
+    assert frozen.steps(kind="raw") == [0], "values are put down when they change"
+    assert trial.tensor_names(collection="averages") == trial.tensor_names(collection="buffers") == [name, f"{net[1].name}_running_var"]
     assert name not in trial.tensor_names(collection="weights")
     for n, mean in enumerate(means):
         np.testing.assert_array_equal(trial[name].value(n), mean)

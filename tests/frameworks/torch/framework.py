@@ -85,6 +85,24 @@ class Torch(Framework):
                                       "CrossEntropyLoss_labels_0": labels.numpy()}))
         return Trained(recorded, result(recorded, model), weights("Net", model))
 
+    def train_untrained(self):
+        torch.manual_seed(13)
+        model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False), nn.BatchNorm1d(3), nn.Linear(3, 2))
+        model[:2].requires_grad_(False)
+        optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+        found = {f"Sequential_{name}": [] for name in ("0.weight", "1.weight", "2.running_mean", "2.running_var")}
+        for n in range(STEPS):
+            optimizer.zero_grad()
+            model(torch.randn(8, 3)).pow(2).mean().backward()
+            for name, arrays in found.items():
+                arrays.append(model.state_dict()[name.removeprefix("Sequential_")].detach().clone().numpy())
+            optimizer.step()
+            if n == 1:
+                with torch.no_grad():
+                    model[1].weight.add_(1)
+                    model[2].running_var[1] = float("inf")
+        return found
+
     def second_name(self, name):
         return name.replace("Net_fc", "Net_1_fc").replace("Net_input", "Net_1_input").replace("Net_output", "Net_1_output")
 

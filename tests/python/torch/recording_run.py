@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 NOT_WANTED = 0xFFFFFFFF
-ALWAYS = ("weight", "bias", "gradient", "loss")
+ALWAYS = ("weight", "bias", "gradient", "buffer", "loss")
 
 
 def dtype_of(name):
@@ -45,6 +45,7 @@ class RecordingRun:
         self.twice = []             # (step, name, sub, point) that was put although it was there
         self.modes = {1: -1, 2: -1, 3: -1, 4: -1}
         self.contexts, self.lost, self.requests = {}, [], []
+        self.said = {}          # name -> was it said to be unchanged, call by call
         self.ended = self.abandoned = None
         self.global_step = -1
 
@@ -99,8 +100,10 @@ class RecordingRun:
             self.twice.append((self.global_step, name, sub, point))
         target[name, sub, point] = value
 
-    def put_many(self, ids, ptrs, sub=0, point=0):
-        assert len(ids) == len(ptrs)
+    def put_many(self, ids, ptrs, sub=0, point=0, unchanged=None):
+        assert len(ids) == len(ptrs) and len(ids) == len(ids if unchanged is None else unchanged)
+        for ident, same in zip(ids, unchanged or ()):
+            self.said.setdefault(self.specs[ident]["name"], []).append(same)
         if not self.copy:
             return
         for ident, ptr in zip(ids, ptrs):

@@ -97,16 +97,6 @@ def test_tensor_without_a_module(watch):
     assert (run.steps[0]["parameter_0"] == 0).all() and (run.steps[0]["gradient/parameter_0"] == 1).all()
 
 
-def test_frozen_parameters_are_seen_once(watch):
-    session = watch()
-    model = Net()
-    model.conv1.requires_grad_(False)
-    train(model, steps=2)
-    run = session.made[0]
-    assert [("Net_conv1.weight", 0, 0) in s.values for s in run.steps] == [True, False]
-    assert run.contexts["parameters"][0][1]["frozen"] == ["Net_conv1.weight", "Net_conv1.bias"]
-
-
 def test_parametrized_module_keeps_its_parameters_paths(watch):
     session = watch()
     model = Net()

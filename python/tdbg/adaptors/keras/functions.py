@@ -66,7 +66,7 @@ class Watched:
         self._micro, self._micro_steps, self._losses = 0, 1, []
         self._absent, self._optimizers = None, []
         self._first = True
-        self._frozen, self._options = [], {}
+        self._untrained, self._options = [], {}     # what was found of frozen weights and buffers for this step
 
     def __call__(self, *arguments):
         session, model = self._session, self._model()
@@ -214,6 +214,8 @@ class Watched:
                 self._light = function
             else:
                 self._whole = function
+        if self._mode == TRAIN:
+            session.guarded("frozen weights", self._look, model, arguments)
         self._in_step, self._tracing, replay = False, False, _replayable(session.backend, arguments)
         if self._tap is not None:
             session.guarded("the begin of a batch", self._begin_early)
@@ -449,6 +451,9 @@ class Watched:
         if self._first and mode == TRAIN:
             self._first = False
             self._first_step(model)
+        if self._untrained and not self._micro:
+            session.untrained.put(self._untrained)
+        self._untrained = []
         if batch is not None:
             self._batch(*batch)
         last = self._micro + 1 == self._micro_steps
@@ -521,19 +526,10 @@ class Watched:
             self._session.topic("batch", {"dtype": dtype, "shape": shape})
 
     def _before_first(self, model, arguments):
-        """Frozen weights and options as they are before the first step. On JAX the variables are empty while `fit`
-        runs: their values are in the state that its function is given."""
+        """Options as they are before the first step."""
         session, jax = self._session, self._session.backend.name == "jax"
-        self._frozen.clear()
         optimizer = getattr(model, "optimizer", None)
         state = arguments[0] if jax else None
-        given = {} if state is None else {id(v): value for v, value in zip(
-            (*model.non_trainable_variables, *(optimizer.variables if optimizer else ())), (*state[1], *state[2]))}
-        for variable in model.non_trainable_weights if model.built else ():
-            named = session.names.of(variable)
-            if session.wants_weight(named):
-                value = given.get(id(variable), variable if jax else session.backend.read(variable))
-                self._frozen.append((session.values.known(named.name), np.array(session.backend.numpy(value))))
         if optimizer is not None:
             if jax:
                 from keras.src import backend
@@ -543,17 +539,19 @@ class Watched:
                 self._options[optimizer.name] = _options(optimizer)
 
     def _first_step(self, model):
-        """What does not change, or is no business of the optimizer: frozen weights, the optimizers' options."""
+        """What does not change: which weights are frozen, the optimizers' options."""
         session = self._session
         session.trained(model)
-        session.values.put([(entry, array) for entry, array in self._frozen])
-        session.topic("parameters", {"frozen": [entry.name for entry, _ in self._frozen], "in_no_optimizer": []})
+        session.topic("parameters", {"frozen": [entry.name for entry, _, _ in self._untrained], "in_no_optimizer": []})
         for optimizer in self._optimizers:
             if optimizer is not getattr(model, "optimizer", None) and session.backend.name != "jax":
                 self._options[optimizer.name] = _options(optimizer)
         for name, options in self._options.items():
             session.topic(f"optimizer/{name}", options)
-        self._frozen.clear()
+
+    def _look(self, model, arguments):
+        raw_due = self._session.forecast.raw_due(self._mode, self._session.next_step(self._mode))
+        self._untrained = self._session.untrained.look(model, arguments[0], raw_due)
 
     def _choose_light(self, extras):
         """In a step where statistics alone are due: are there tensors that they are not kept of?"""

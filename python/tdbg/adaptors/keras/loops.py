@@ -176,4 +176,6 @@ class Loops:
                 self.clock.skipped = True
         for sub, pairs in found.items():
             session.values.put(pairs, sub)
+        for model in session.trained_models():
+            session.untrained.put(session.untrained.look(model, None, True))
         session.values.number("context/gradients_absent", absent)

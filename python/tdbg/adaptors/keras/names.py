@@ -134,8 +134,11 @@ class Names:
         base = f"{top}/weights/{full}:0" if top else f"weights/{full}:0"
         prefix = self._free(base, root, variable)
         axis = parameter_unit_axis(layer, variable) if layer is not None else len(variable.shape) - 1
+        kind = variable_kind(variable)
+        if layer is not None and any(v is variable for v in layer._non_trainable_variables):
+            kind = "buffer"         # made so, as moving averages are; a frozen weight is made to be trained
         return self._variables.put(variable, Named(
-            prefix + base, f"gradients/{prefix}{full}Grad", prefix + relative, variable_kind(variable),
+            prefix + base, f"gradients/{prefix}{full}Grad", prefix + relative, kind,
             _class_kind(layer) if layer is not None else "", axis))
 
     def layer(self, layer, root=""):

@@ -21,6 +21,7 @@ from ..watch import OFF, OPEN, Watch
 from . import backends, collect, patching
 from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
+from .untrained import Untrained
 from .values import Values
 
 #: Final weights are recorded of models that are gone by then, too, if their variables are not larger than this.
@@ -50,6 +51,7 @@ class Session(Watch):
         self._said = set()
         self._more_until = 0
         self.loops = Loops(self)
+        self.untrained = Untrained(self)
         self._learned = 0
 
     # Arming and opening -------------------------------------------------------------------------------------
@@ -203,6 +205,10 @@ class Session(Watch):
         if not any(reference() is model for reference, _ in self._trained):
             size = sum(_bytes(v) for v in model.weights)
             self._trained.append((weakref.ref(model), list(model.weights) if size <= KEPT_BYTES else None))
+
+    def trained_models(self):
+        """Those of them that the script still has."""
+        return [model for reference, _ in self._trained if (model := reference()) is not None]
 
     def put_weights(self, variables, state=None):
         """Weights that are read from outside of any step function.

@@ -62,6 +62,19 @@ class Values:
         if ids:
             self._run.put_many(ids, addresses, sub)
 
+    def put_untrained(self, found):
+        """`found`: [(Entry, NumPy array or None, is it unchanged?)], as Run.put_many takes them."""
+        ids, addresses, unchanged = [], [], []
+        for entry, array, same in found:
+            if array is not None and (array.shape != entry.shape or array.dtype is not entry.dtype):
+                self._define(entry, array)
+            if entry.id is not None and entry.id != NOT_WANTED:
+                ids.append(entry.id)
+                addresses.append(0 if array is None else array.__array_interface__["data"][0])
+                unchanged.append(same)
+        if ids:
+            self._run.put_many(ids, addresses, 0, 0, unchanged)
+
     def _define(self, entry, array):
         axis = entry.unit_axis if entry.unit_axis < array.ndim else -1
         entry.id = self._run.define(entry.name, entry.short, entry.kind, entry.module_kind, array.dtype.name,

@@ -48,10 +48,10 @@ def output_unit_axis(block, kind, rank):
 
 
 def parameter_kind(name):
-    """weight, bias, or "" for what is no parameter of the function (running averages)."""
+    """weight, bias, or buffer for what is no parameter of the function (running averages)."""
     last = name.rsplit("_", 1)[-1]
     if "_running_" in name or "_moving_" in name or name.startswith(("running_", "moving_")):
-        return ""
+        return "buffer"
     return "bias" if last in ("bias", "beta") else "weight"
 
 

@@ -99,7 +99,7 @@ class Context:
         name = self.session.names.of
         self.topic("parameters", {
             "in_no_optimizer": [name(p) for p in outside if p._grad_req != "null"],
-            "frozen": [name(p) for p in [*outside, *trainer._params] if p._grad_req == "null" and parameter_kind(p.name)]})
+            "frozen": [name(p) for p in [*outside, *trainer._params] if p._grad_req == "null" and parameter_kind(p.name) != "buffer"]})
         optimizer = trainer._optimizer
         found = {key: getattr(optimizer, key) for key in _OPTIONS if hasattr(optimizer, key)}
         scheduler = getattr(optimizer, "lr_scheduler", None)

@@ -6,6 +6,8 @@ Gradients are what `Parameter.grad()` holds: summed over the batch, because Gluo
 the update gets; a weight is the first context's.
 """
 
+from tdbg import _capture
+
 from . import arrays
 from .blocks import NOT_WANTED, parameter_kind, parameter_unit_axis
 from .copies import Copies
@@ -15,6 +17,8 @@ MAX_DENSE = 64 << 20
 #: Bytes of weights and gradients that are copied, in memory of ours. Above, the script waits for its backward: a training of that
 #: size computes for so long that a step without its head start does not show.
 MAX_COPIED = 64 << 20
+#: A change of a frozen parameter that its mark (a hash of at most 4 KiB) does not show is seen so many steps late at most.
+LOOK_EVERY = 64
 
 
 class TrainerTensors:
@@ -25,11 +29,13 @@ class TrainerTensors:
         self.params = []
         self.ref = lambda: None              # weak reference to the Trainer
         self.nested = 0                      # calls of step() or update() inside one
-        self.skipped = self.ignored = self.extras_done = False
+        self.skipped = self.ignored = False
         self.accumulates = False             # some gradients add up over backward calls
         self.total_bytes = 0
         self._key = None
         self._frozen = []
+        self._marks = {}                     # id of a frozen parameter -> hash of what was last recorded
+        self._captures = 0
 
     def refresh(self, trainer):
         """Defines the tensors again where parameters were added, frozen, cast, moved or only now got their shapes."""
@@ -56,7 +62,7 @@ class TrainerTensors:
             weight_id, gradient_id = self._ids(parameter, name)
             weight = parameter._data[0]
             self.total_bytes += arrays.dense_bytes(weight)
-            if parameter._grad_req == "null" and parameter_kind(parameter.name):
+            if parameter._grad_req == "null" and parameter_kind(parameter.name) != "buffer":
                 self._frozen.append((parameter, weight_id))
             elif weight_id == NOT_WANTED and gradient_id == NOT_WANTED:
                 continue
@@ -127,11 +133,28 @@ class TrainerTensors:
             arrays.wait(grad_handles)       # backward is through: the first parameters' gradients are the last ones
             self.session.run.put_many(self.ids + self.grad_ids, arrays.addresses(self.handles + grad_handles), 0, 0)
             self._capture_odd(reduced, only_fresh, absent)
-        if not self.extras_done:
-            self.extras_done = True
-            for parameter, weight_id in self._frozen:       # they do not change: their first values are all there is
-                self._put(weight_id, parameter._data[:1], parameter.name)
+        self._capture_frozen()
         return absent, later
+
+    def _capture_frozen(self):
+        """Where nothing changed the last row is said again, and no memory is read (Run.put_many's `unchanged`)."""
+        self._captures += 1
+        ids, handles, sizes = [], [], []
+        for parameter, weight_id in self._frozen:
+            array = parameter._data[0]
+            if weight_id != NOT_WANTED and arrays.is_plain(array):
+                ids.append(weight_id)
+                handles.append(array.handle)
+                sizes.append(arrays.dense_bytes(array))
+            elif self._captures == 1:       # nobody can tell whether it changes
+                self._put(weight_id, parameter._data[:1], parameter.name)
+        places = arrays.addresses(handles)
+        marks = list(map(_capture.fingerprint, places, sizes))
+        unchanged = [self._marks.get(i) == mark and (n + self._captures) % LOOK_EVERY != 0
+                     for n, (i, mark) in enumerate(zip(ids, marks))]
+        self._marks = dict(zip(ids, marks))
+        if ids:
+            self.session.run.put_many(ids, places, 0, 0, unchanged)
 
     def _capture_odd(self, reduced, only_fresh, absent):
         for parameter, weight_id, gradient_id, name in self.odd:

@@ -148,6 +148,7 @@ class Lane:
         self._step = None
         self._queue = collections.deque()
         self._raw_due = False
+        self._kept, self._last = set(), {}     # of what may be said again: ids under way or there, id -> its numbers
 
     # The calls of a Run -------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class Lane:
         self._raw_due = self._forecast.raw_due(mode, s)
         return self._forecast.due(mode, s)
 
-    def put_many(self, ids, ptrs, sub=0, point=0):
+    def put_many(self, ids, ptrs, sub=0, point=0, unchanged=None):
         kept, data = [], []
         for ident, ptr in zip(ids, ptrs):
             size = self._sizes.get(ident, 0)
@@ -181,8 +182,11 @@ class Lane:
         else:
             self._step.calls.append(("put_context", topic, text))
 
-    def put_device(self, ids, tensors, sub=0, point=0):
-        """Tensors in a device's memory, as they are at this place of the current stream."""
+    def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
+        """Tensors in a device's memory, as they are at this place of the current stream.
+
+        `unchanged`: True where they are what they were at the last call that said True or False.
+        """
         step = self._step
         for ident, tensor in zip(ids, tensors):
             if tensor.numel() <= SMALL:
@@ -191,8 +195,13 @@ class Lane:
                 step.calls.append(("small", ident, where, tensor.dtype, tuple(tensor.shape), sub, point))
             elif self._raw_due:
                 host = self._to_host(tensor)
+                self._kept.discard(ident)
                 step.calls.append(("raw", ident, host, sub, point))
+            elif unchanged and ident in self._kept and ident not in self._derived:
+                step.calls.append(("repeat", ident, sub, point))
             else:
+                if unchanged is not None:
+                    self._kept.add(ident)
                 step.calls.append(("summary", ident, step.pack(summarize(tensor)), sub, point))
                 for statistic in self._derived.get(ident, ()):
                     axis = statistic["axis"]
@@ -259,8 +268,12 @@ class Lane:
                 run.put_ptr(ident, buffer.ctypes.data if len(data) else 0, dtype, shape, strides, sub, point)
             elif kind in ("put_scalars", "put_context"):
                 getattr(run, kind)(*call[1:])
-            elif late:
+            elif kind == "repeat" and call[1] in self._last:
+                run.put_summaries([call[1]], self._last[call[1]], *call[2:])
+            elif late or kind == "repeat":
                 lost += 1
+                self._kept.discard(call[1])
+                self._last.pop(call[1], None)
             elif kind == "small":
                 _, ident, where, dtype, shape, sub, point = call
                 value = self._numbers(step, where).to(dtype).reshape(shape)
@@ -271,7 +284,10 @@ class Lane:
                             sub, point)
             elif kind == "summary":
                 _, ident, where, sub, point = call
-                run.put_summaries([ident], self._numbers(step, where).double().reshape(1, 15).numpy(), sub, point)
+                row = self._numbers(step, where).double().reshape(1, 15).numpy()
+                if ident in self._kept:
+                    self._last[ident] = row.copy()
+                run.put_summaries([ident], row, sub, point)
             elif kind == "statistic":
                 _, ident, where, name, elements, samples, sub, point = call
                 run.put_statistic(ident, name, elements, samples, self._numbers(step, where).double().tolist(), sub,
@@ -298,7 +314,7 @@ class Final:
     def put_device_scalar(self, ident, tensor, sub=0):
         self.put_scalars([ident], [tensor.item()], sub)
 
-    def put_device(self, ids, tensors, sub=0, point=0):
+    def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
         for ident, tensor in zip(ids, tensors):
             host = tensor.detach().to("cpu").contiguous()
             self.put_ptr(ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()), sub,

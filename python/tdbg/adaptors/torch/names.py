@@ -20,8 +20,10 @@ _WRAPPERS = {
     "OptimizedModule": "_orig_mod",
     "FullyShardedDataParallel": "_fsdp_wrapped_module",
     "CheckpointWrapper": "_checkpoint_wrapped_module",
+    "DeepSpeedEngine": "module",
+    "_FabricModule": "_forward_module",
 }
-_PREFIX = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module)(?=\.|$)")
+_PREFIX = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module|_forward_module)(?=\.|$)")
 
 
 def is_wrapper(module):
@@ -145,25 +147,32 @@ class Root:
 
     def parameters(self):
         """[(parameter, NamedParameter)], tied weights once, with their other names as aliases."""
+        return [(tensor, named) for _, table, _, tensor, named in self.tensors() if table == "_parameters"]
+
+    def buffers(self):
+        """[(buffer, NamedParameter)] of those of floating point; kind "buffer"."""
+        return [(tensor, named) for _, table, _, tensor, named in self.tensors() if table == "_buffers"]
+
+    def tensors(self):
+        """[(module, "_parameters" or "_buffers", its key there, tensor, NamedParameter)]: parameters, and buffers of floating
+        point. Each tensor once, with its other names as aliases."""
         found, top = {}, self.module
         for prefix, module in (top.named_modules(remove_duplicate=False) if top is not None else ()):
-            for own, parameter in module._parameters.items():
-                if parameter is None:
-                    continue
+            for table, own, tensor in _own_tensors(module):
                 raw = f"{prefix}.{own}" if prefix else own
                 short = strip(raw)
                 full = f"{self.label}_{short}"
-                if id(parameter) in found:
-                    entry = found[id(parameter)][1]
+                if id(tensor) in found:
+                    entry = found[id(tensor)][-1]
                     if full != entry.name and full not in entry.aliases:
                         entry.aliases.append(full)
                     continue
-                kind = parameter_kind(short)
-                lazy = isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin)
-                axis = -1 if lazy else parameter_unit_axis(module, kind, parameter.dim())
+                kind = "buffer" if table == "_buffers" else parameter_kind(short)
+                lazy = isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin)
+                axis = -1 if lazy else parameter_unit_axis(module, kind, tensor.dim())
                 aliases = [] if raw == short else [raw]
-                found[id(parameter)] = (
-                    parameter, NamedParameter(full, short, kind, module_kind(module), axis, aliases))
+                found[id(tensor)] = (
+                    module, table, own, tensor, NamedParameter(full, short, kind, module_kind(module), axis, aliases))
         return list(found.values())
 
     def modules(self):
@@ -178,6 +187,15 @@ class Root:
             seen.add(name)
             result.append((name, module))
         return result
+
+
+def _own_tensors(module):
+    for own, parameter in module._parameters.items():
+        if parameter is not None:
+            yield "_parameters", own, parameter
+    for own, buffer in module._buffers.items():
+        if buffer is not None and buffer.is_floating_point():
+            yield "_buffers", own, buffer
 
 
 def _live_modules():

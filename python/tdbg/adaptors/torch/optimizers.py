@@ -63,7 +63,6 @@ class Optimizers:
         self._by_hand = None
         self._said_at = 0              # and when the script last said that a step ends
         self._labels = {}
-        self._extras = False
 
     def with_tensors(self):
         """What there is to record when the run ends."""
@@ -242,10 +241,7 @@ class Optimizers:
         sub = repeated + 1 if repeated else 0
         absent = entry.capture(sub, unscale, losses)
         if not repeated:
-            if not entry.extras_done:
-                entry.extras_done = True
-                if not self._extras_done():
-                    entry.capture_extras()
+            self.session.untrained.capture(sub)
             if self.session.state_wanted:
                 entry.capture_state(optimizer)
             self.session.context.optimizer_step(entry, optimizer, micro, absent, skipped)
@@ -253,10 +249,6 @@ class Optimizers:
             if scale is not None:
                 self.session.context.add("context/loss_scale", scale)
         self.session.context.flush()
-
-    def _extras_done(self):
-        done, self._extras = self._extras, True
-        return done
 
     @breaks_graph
     def post(self, optimizer, args, kwargs):

@@ -119,7 +119,6 @@ class OptimizerTensors:
         self.total_bytes = 0
         self.named = []
         self.mask = self.absent = None    # which gradients were there when one was not
-        self.extras_done = False
         self.state_ids = {}
 
     def times(self, step):
@@ -309,20 +308,6 @@ class OptimizerTensors:
         for parameter, weight, _, name in self.odd:
             if weight != NOT_WANTED:
                 put_odd(self.session, weight, parameter, 0, 0, name)
-
-    def capture_extras(self):
-        """Once: parameters in no optimizer. They do not change, so their first values are all there is."""
-        self.extras_done = True
-        session, members = self.session, session_members(self.session)
-        for root in session.names.roots:
-            for parameter, named in root.parameters():
-                if id(parameter) in members:
-                    continue
-                tensor = local(parameter)
-                ident = session.define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype,
-                                       tensor.shape, False, named.unit_axis, named.aliases, **part_of(parameter))
-                if ident != NOT_WANTED:
-                    put_odd(session, ident, parameter, 0, 0, named.name)
 
     def capture_state(self, optimizer):
         """Optimizer state (kind `optimizer`), where the plan wants it: optimizer/<parameter>/<key>."""

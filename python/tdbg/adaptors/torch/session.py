@@ -26,6 +26,7 @@ from .modules import Entries, ModuleTensors, has_compiled
 from .names import Names, is_wrapper, unwrap
 from .optimizers import Optimizers
 from .params import NOT_WANTED, Unread, dtype_name
+from .untrained import Untrained
 
 BEFORE_CLIP = 2
 MAX_HELD = 4096
@@ -54,6 +55,7 @@ class Session(Watch):
         self.losses = _losses.Losses(self)
         self.optimizers = Optimizers(self)
         self.clock = Clock(self._begin, self._end, self.optimizers.covered)
+        self.untrained = Untrained(self)
         self.forward = None            # where the plan says step_by: forward
         self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
         self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
@@ -71,7 +73,7 @@ class Session(Watch):
         self.compiled_before = False   # something was, when the watch began
         self._derived = {}             # id -> derived statistics that the plan wants of it
         self._derives = False          # the plan wants derived statistics of anything
-        self._clip_wanted = False
+        self._clip_wanted = self.buffers_wanted = False
         self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
         self.steps_closed = 0
         self._more_until = 0           # somebody asked for more detail, up to this step
@@ -145,6 +147,7 @@ class Session(Watch):
         self._look_ahead()
         self._clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
                                 for c in self.plan.get("collections", []))
+        self.buffers_wanted = any(c.get("name") == "buffers" and c.get("keep") for c in self.plan.get("collections", []))
         self._derives = any(c.get("statistics") for c in self.plan.get("collections", []))
         self.state_wanted = self.run.wants("optimizer/x/exp_avg", "optimizer", "", 0)
         step_by = self.plan.get("step_by", "optimizer")
@@ -172,12 +175,12 @@ class Session(Watch):
     def on_device(self, tensor):
         return self.force_lane or tensor.device.type != "cpu"
 
-    def put_device(self, ids, tensors, sub=0, point=0):
+    def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
         if self.port is self.run:
             self.needs_device_lane = True      # from the next step on
             self.lost("unsupported", len(ids), "a tensor on a device in a step that began without any")
         else:
-            self.port.put_device(ids, tensors, sub, point)
+            self.port.put_device(ids, tensors, sub, point, unchanged)
 
     def put_device_scalar(self, ident, tensor, sub=0):
         if self.port is self.run:
@@ -477,6 +480,7 @@ class Session(Watch):
         if self.begin_end():
             for entry in self.optimizers.with_tensors():
                 entry.capture_weights()
+            self.untrained.capture_end()
 
     def disarm(self):
         """Takes hooks and patches away; the run, if open, is not touched."""

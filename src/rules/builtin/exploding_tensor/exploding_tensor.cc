@@ -116,13 +116,13 @@ void RegisterExplodingTensor(RuleRegistry* registry) {
   info.summary = "A tensor holds NaN or infinity.";
   info.parameters = {
       CollectionNamesParameter(
-          "Collections to inspect; without it and tensor_regex: gradients, weights and losses."),
+          "Collections to inspect; without it and tensor_regex: gradients, weights, buffers and losses."),
       TensorRegexParameter("Tensors to inspect by name, on top of collection_names."),
       BoolParameter("only_nan", "False", "Look for NaN only and let infinities pass.")};
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     std::vector<std::string> collections = parameters.List("collection_names");
     const std::vector<std::string> regexes = parameters.List("tensor_regex");
-    if (collections.empty() && regexes.empty()) collections = {"gradients", "weights", "losses"};
+    if (collections.empty() && regexes.empty()) collections = {"gradients", "weights", "buffers", "losses"};
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
     return std::unique_ptr<Rule>(
         std::make_unique<ExplodingTensor>(std::move(selector), parameters.Bool("only_nan")));

@@ -1,0 +1,254 @@
+"""What no optimizer changes: frozen weights, a teacher's, buffers. A row at every step, and no look where nothing changed."""
+
+import copy
+import gc
+import math
+import weakref
+
+import numpy as np
+import pytest
+import tdbg
+import torch
+from torch import nn
+
+from tdbg.adaptors.torch import untrained
+
+STEPS = 4
+
+
+class Net(nn.Module):
+    def __init__(self, frozen=3):
+        super().__init__()
+        self.frozen, self.norm, self.head = nn.Linear(4, frozen), nn.BatchNorm1d(frozen), nn.Linear(frozen, 2)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x):
+        return self.head(self.norm(self.frozen(x)))
+
+
+def train(model, steps=STEPS, before_step=None, optimizer=None):
+    optimizer = optimizer or torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    seen = []
+    for n in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).pow(2).mean().backward()
+        if before_step:
+            before_step(n)
+        seen.append({k: v.detach().clone().numpy() for k, v in model.state_dict().items() if v.is_floating_point()})
+        optimizer.step()
+    return seen
+
+
+def test_buffers_and_frozen_weights_have_a_row_at_every_step(watch):
+    session = watch()
+    model = Net()
+    seen = train(model)
+    run = session.made[0]
+    for step, values in zip(run.steps, seen, strict=True):
+        assert {name for name, _, _ in step.values} >= {f"Net_{k}" for k in values}
+        for key, value in values.items():
+            assert np.array_equal(step[f"Net_{key}"], value), key
+    assert run.spec("Net_norm.running_var")["kind"] == "buffer" and run.spec("Net_frozen.bias")["kind"] == "bias"
+    assert run.spec("Net_norm.running_mean")["module_kind"] == "norm"
+    assert "Net_norm.num_batches_tracked" not in [s["name"] for s in run.specs], "a count is no weight"
+    assert run.said["Net_frozen.weight"] == [False, True, True, True]
+    assert run.said["Net_norm.running_mean"] == [False] * STEPS
+    assert "Net_head.weight" not in run.said
+
+
+def test_of_what_did_not_change_the_statistics_are_said_again_without_a_look(tmp_path):
+    torch.manual_seed(1)
+    model = Net(frozen=100)                       # 400 elements: a histogram goes with it
+    with tdbg.attach(dir=str(tmp_path / "run"), config={"rules": []}) as attached:
+        train(model)
+        run = attached._session.run
+    assert run.counters()["repeats"] == 2 * (STEPS - 1), "of the frozen weight and bias"
+    frozen = tdbg.open(str(tmp_path / "run"))["frozen.weight"]
+    values = model.frozen.weight.detach().numpy()
+    for step in range(STEPS):
+        row = frozen.summary(step)
+        assert row.min == values.min() and row.max == values.max() and row.count == 400
+        for found, first in zip(frozen.histogram(step), frozen.histogram(0), strict=True):
+            assert np.array_equal(found, first)
+
+
+def in_place(weight):
+    with torch.no_grad():
+        weight[1] += 1
+
+
+def behind_its_back(weight):
+    weight.data.mul_(0.9)               # as hand-written averages do; its version stays
+
+
+def moved(weight):
+    weight.data = weight.data * 0.9
+
+
+def through_numpy(weight):
+    weight.detach().numpy()[1] = 7
+
+
+@pytest.mark.parametrize("change", [in_place, behind_its_back, moved, through_numpy])
+@pytest.mark.parametrize("size", [3, 3000])
+def test_a_change_is_seen_at_its_step(watch, change, size):
+    session = watch()
+    model = Net(frozen=size)
+    seen = train(model, before_step=lambda n: change(model.frozen.weight) if n == 2 else None)
+    run = session.made[0]
+    assert run.said["Net_frozen.weight"] == [False, True, False, True]
+    assert run.said["Net_frozen.bias"] == [False, True, True, True]
+    assert np.array_equal(run.steps[2]["Net_frozen.weight"], seen[2]["frozen.weight"])
+
+
+def test_a_change_that_nothing_shows_is_seen_when_everything_is_looked_at_again(watch, monkeypatch):
+    monkeypatch.setattr(untrained, "LOOK_EVERY", 8)
+    session = watch()
+    model = Net(frozen=3000)
+
+    def change(n):
+        if n == 2:
+            model.frozen.weight.data.view(-1)[17] = math.inf        # between two pieces of the sample
+
+    train(model, 12, change)
+    said = session.made[0].said["Net_frozen.weight"]
+    assert said[0] is False and said[1:].count(False) in (1, 2) and False in said[2:11]
+
+
+def test_a_buffer_may_be_another_tensor_every_time(watch):
+    class Averaging(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 2)
+            self.register_buffer("average", torch.zeros(4))
+            self.register_buffer("nothing", None)
+            self.register_buffer("queue", torch.zeros(0))
+
+        def forward(self, x):
+            self.average = 0.9 * self.average + 0.1 * x.mean(0)
+            self.queue = torch.cat([self.queue, x.mean().detach()[None]])
+            return super().forward(x)
+
+    session = watch()
+    seen = train(Averaging())
+    for step, values in zip(session.made[0].steps, seen, strict=True):
+        assert np.array_equal(step["Averaging_average"], values["average"])
+        assert np.array_equal(step["Averaging_queue"], values["queue"])
+
+
+def test_a_teacher_that_the_session_knows(watch):
+    torch.manual_seed(3)
+    session = watch()
+    model = Net()
+    teacher = copy.deepcopy(model).requires_grad_(False)
+    session.add_model(model)
+    session.add_model(teacher)
+    kept = []
+
+    def average(n):
+        with torch.no_grad():
+            for slow, fast in zip(teacher.parameters(), model.parameters()):
+                slow.mul_(0.5).add_(fast, alpha=0.5)
+        kept.append(teacher.head.weight.detach().clone().numpy())
+
+    train(model, before_step=average)
+    steps = session.made[0].steps
+    assert [np.array_equal(s["Net_1_head.weight"], k) for s, k in zip(steps, kept, strict=True)] == [True] * STEPS
+    assert session.made[0].said["Net_1_norm.running_mean"] == [False, True, True, True]
+
+
+def test_a_mask_is_infinite_by_design(watch):
+    class Masked(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 4)
+            self.register_buffer("mask", torch.full((4, 4), -math.inf).triu(1))
+            self.register_buffer("table", torch.ones(4))
+
+    session = watch()
+    train(Masked())
+    names = {s["name"] for s in session.made[0].specs}
+    assert "Masked_table" in names and "Masked_mask" not in names
+
+
+def test_weights_that_come_into_an_optimizer_and_leave_it(watch):
+    session = watch()
+    model = Net()
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+
+    def thaw(n):
+        if n == 1:
+            model.frozen.requires_grad_(True)
+            optimizer.add_param_group({"params": list(model.frozen.parameters())})
+
+    seen = train(model, before_step=thaw, optimizer=optimizer)
+    run = session.made[0]
+    for step, values in zip(run.steps, seen, strict=True):
+        assert np.array_equal(step["Net_frozen.weight"], values["frozen.weight"])
+    assert len(run.said["Net_frozen.weight"]) == 1, "from step 1 on it is the optimizer's"
+
+
+def test_one_made_in_inference_mode_has_no_version(watch):
+    session = watch()
+    model = Net()
+    with torch.inference_mode():
+        model.norm.register_buffer("extra", torch.ones(3))
+    train(model)
+    assert session.made[0].said["Net_norm.extra"][:3] == [False, True, True]
+
+
+def test_a_model_that_the_script_drops_is_freed(watch):
+    session = watch()
+    model, teacher = Net(), Net()
+    session.add_model(model)
+    session.add_model(teacher)
+    reference, kept = weakref.ref(teacher), weakref.ref(teacher.norm.running_mean)
+
+    def drop(n):
+        nonlocal teacher
+        teacher = None
+
+    train(model, before_step=drop)
+    gc.collect()
+    assert reference() is None and kept() is None
+    assert ("Net_1_norm.running_mean", 0, 0) not in session.made[0].steps[-1].values
+
+
+def test_the_final_values_are_recorded(watch):
+    session = watch()
+    model = Net()
+    train(model)
+    session.finish("completed")
+    end = session.made[0].end_values
+    for key in ("frozen.weight", "norm.running_var"):
+        assert np.array_equal(end[f"Net_{key}", 0, 0], model.state_dict()[key].numpy())
+
+
+def test_on_a_device_nothing_is_computed_again(watch):
+    session = watch(force_lane=True)
+    model = Net(frozen=40)
+    train(model, before_step=lambda n: in_place(model.frozen.weight) if n == 2 else None)
+    session.finish("completed")
+    run = session.made[0]
+    rows = [s.summaries["Net_frozen.weight", 0, 0] for s in run.steps]
+    assert np.array_equal(rows[0], rows[1]) and np.array_equal(rows[2], rows[3]) and not np.array_equal(rows[1], rows[2])
+    assert run.lost == []
+
+
+def test_a_step_without_statistics_does_not_hide_a_change(tmp_path):
+    model = Net()
+    config = {"rules": [], "summaries": {"every": 2}, "collections": {"weights": {"save_interval": 1}}}
+    with tdbg.attach(dir=str(tmp_path / "run"), config=config):
+        train(model, before_step=lambda n: in_place(model.frozen.weight) if n == 1 else None)
+    trial = tdbg.open(str(tmp_path / "run"))
+    frozen = trial["frozen.weight"]
+    assert frozen.steps(kind="raw") == [0, 1], "values are put down when they change"
+    assert frozen.summary(2).max == model.frozen.weight.max().item()
+    assert trial.losses() == []
+
+
+def test_forwards_as_steps_take_buffers_where_they_are_asked_for(watch):
+    plan = {"step_by": "forward", "collections": [{"name": "buffers", "keep": True}]}
+    for wanted in (True, False):
+        session = watch(plan={**plan, "collections": plan["collections"] if wanted else []})
+        train(Net())
+        session.finish("completed")
+        assert [("Net_norm.running_mean", 0, 0) in s.values for s in session.made[0].steps] == [wanted] * STEPS
