@@ -540,3 +540,35 @@ def test_a_loss_that_no_function_of_torch_computed_is_what_the_evaluated_model_r
         seen.append((TRAIN, {OWN: update(optimizer, loss_of(model(batch(n))))}))
     compare(session.made[0], seen)
     assert session.made[0].spec(OWN)["collections"] == ["losses"]
+
+
+@pytest.mark.parametrize("directly", [False, True])
+@pytest.mark.parametrize("wrapped_first", [False, True])
+def test_a_wrapper_that_stays_in_training_mode_or_is_left_out(watch, wrapped_first, directly):
+    """DeepSpeed's engine switches what is in it and not itself; around DistributedDataParallel scripts evaluate `ddp.module`."""
+    class DataParallel(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+        def forward(self, x):
+            return self.module(x)
+
+        def train(self, mode=True):
+            self.module.train(mode)
+            return self
+
+    session, model = watch(), net()
+    wrapper = DataParallel(model) if wrapped_first else None
+    optimizer = sgd(model)
+    wrapper = wrapper or DataParallel(model)
+    seen = []
+    for n in range(2):
+        seen.append((TRAIN, {MSE + "_0": update(optimizer, F.mse_loss(wrapper(batch(n)), torch.ones(4, 2)))}))
+        wrapper.eval()
+        with torch.no_grad():
+            out = (wrapper.module if directly else wrapper)(batch(9))
+            seen.append((EVAL, {MSE + "_0": F.mse_loss(out, torch.ones(4, 2)).item()}))
+        wrapper.train()
+    session.finish("completed")
+    compare(session.made[0], seen)

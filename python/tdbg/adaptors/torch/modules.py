@@ -203,6 +203,10 @@ class Entries:
                 self.twins.discard(entry)
             if entry is not None and self._hook(entry) and entry is root.module and entry not in self._fired:
                 self._look_ahead(entry)
+            elif entry is not None and entry is not root.module and getattr(entry, "module", None) is root.module:
+                # `ddp.module(x)` is how many a script evaluates. What is compiled is left alone: hooks would be traced.
+                if self._compiled_call(root.module) is None and not has_compiled():
+                    self._hook(root.module)
 
     def _look_ahead(self, root):
         """Not every root is called: of a LightningModule, whose steps call what is in it, the first evaluation is over before
