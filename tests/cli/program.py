@@ -52,8 +52,10 @@ class Tdbg:
         assert done.returncode == 0, (args, done.returncode, done.stdout, done.stderr)
         return done
 
-    def json(self, *args, **kwargs):
-        return json.loads(self.ok(*args, "--json", **kwargs).stdout)
+    def json(self, *args, code=0, **kwargs):
+        done = self(*args, "--json", **kwargs)
+        assert done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
+        return json.loads(done.stdout)
 
     def fails(self, code, *args, **kwargs):
         """It fails with this code and exactly one line, which begins with tdbg: and names the next step."""

@@ -200,10 +200,11 @@ def test_a_damaged_segment_is_named_and_costs_only_itself(tdbg, golden, damage):
         for i in range(len(data) // 2, len(data), 64):
             data[i] ^= 0xFF
     segment.write_bytes(data)
-    report = tdbg.json("status", golden)
+    report = tdbg.json("status", golden, code=DAMAGED)
     assert any(segment.name in line for line in report["damage"]), report["damage"]
-    assert "damaged" in tdbg.ok("status", golden).stdout
-    assert tdbg("tensors", golden).returncode in (0, NOT_FOUND, DAMAGED)
+    assert "damaged" in tdbg("status", golden).stdout
+    assert tdbg("tensors", golden).returncode in (NOT_FOUND, DAMAGED)
+    assert tdbg("steps", golden).returncode == DAMAGED
 
 
 def test_unknown_tensors_and_steps_say_what_there_is(tdbg, golden):
