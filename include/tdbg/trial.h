@@ -28,6 +28,7 @@ enum class StepKind : uint8_t {
   /// What a SaveConfig made due: raw values, and reductions asked for by name. smdebug's calls see these.
   /// Everything, where nothing in the run's plan has a SaveConfig.
   kSaved = 3,
+  kHistogram = 4,  ///< with a histogram
 };
 
 /// Steps, chosen.
@@ -283,7 +284,8 @@ class Trial {
   Result<TensorValue> reduction(std::string_view name, int64_t global_step, std::string_view reduction,
                                 std::string_view worker = {}) const;
   Result<Summary> summary(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
-  /// kNotFound where none was kept (fewer than 256 elements, or shed).
+  /// kNotFound where there is none, with the reason: not kept of it, not at this step (StepKind::kHistogram says at
+  /// which), or shed.
   Result<Histogram> histogram(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
   /// A derived statistic of the tensor (tdbg/statistic.h), as it was computed while training.
   /// \error kInvalidArgument  not in the catalogue; kNotFound  not kept (says what is); kDataLoss

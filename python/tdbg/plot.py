@@ -189,11 +189,13 @@ class Plots:
 
         From the kept histograms (value within 1/9), and from raw values where there is no histogram.
 
-        :param steps: default: all that have one, thinned to `most`
+        :param steps: default: all that have one (else all with a raw value), thinned to `most`
         """
         plt = _pyplot()
         tensor = self._trial.tensor(tensor) if isinstance(tensor, str) else tensor
-        steps = list(tensor.steps(mode=mode) if steps is None else steps)
+        if steps is None:
+            steps = tensor.steps(mode=mode, kind="histogram") or tensor.steps(mode=mode, kind="raw")
+        steps = list(steps)
         if len(steps) > most:
             steps = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, most).astype(int))]
         found = [(step, *self._distribution(tensor, step, mode, worker)) for step in steps]

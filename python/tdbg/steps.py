@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .errors import InvalidArgumentError
 from .modes import ModeKeys
 
-KINDS = {"any": 0, "raw": 1, "summary": 2, "saved": 3}
+KINDS = {"any": 0, "raw": 1, "summary": 2, "saved": 3, "histogram": 4}
 FIRST, LAST = -(2**63), 2**63 - 1
 
 

@@ -103,7 +103,7 @@ class Summary:
         return self.count - self.finite_count
 
     def quantile(self, q: float) -> float:
-        """The value below which a share `q` of the finite elements lies. NotFoundError without a histogram."""
+        """The value below which a share `q` of the finite elements lies. NotFoundError at a step without a histogram."""
         return self._quantile(q)
 
     def as_dict(self) -> dict:
@@ -160,7 +160,7 @@ class Tensor:
 
     def steps(self, mode=ModeKeys.GLOBAL, show_incomplete_steps=False, kind=None, worker=None) -> list[int]:
         """Steps at which it is there. `kind`: "raw" values, "summary" statistics, "saved" what a SaveConfig made due,
-        "any" of these; default: the trial's own."""
+        "histogram", "any" of these; default: the trial's own."""
         self._trial._look()
         return self._raw.tensor_steps(self.name, self._trial._filter(mode, kind, show_incomplete_steps), worker or "")
 
@@ -283,6 +283,8 @@ class Tensor:
         return np.asarray(values), elements, samples
 
     def histogram(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> Histogram:
+        """Of the elements at one step. Not at every step there is one: `steps(kind="histogram")` are those that have it;
+        at others a NotFoundError names them."""
         return Histogram(*self._raw.histogram(self.name, self._global(step_num, mode), worker or ""))
 
     def series(self, field: str = "value", worker=None) -> tuple[np.ndarray, np.ndarray]:

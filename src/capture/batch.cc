@@ -5,6 +5,7 @@
 #include "capture/lane.h"
 #include "capture/openmp_team.h"
 #include "capture/recorder.h"
+#include "plan/groups.h"
 #include "stats/floating_point_mode.h"
 
 namespace tdbg::capture {
@@ -110,10 +111,29 @@ void Recorder::ShareThreads(int threads) {
   lanes_.resize(static_cast<size_t>(lanes));
 }
 
-void Recorder::FillRow(Lane* lane, Id id, const TensorView& view, Place place,
+bool Recorder::HasHistogram(const Tensor& t, int64_t elements) {
+  return t.histogram_groups != 0 && elements >= kHistogramFrom;
+}
+
+bool Recorder::HistogramDue(const Tensor& t, int64_t elements) const {
+  // Put between the steps it belongs to the next one, and of that nothing is known yet.
+  const uint64_t due = state_ == State::kBetween ? ~uint64_t{0} : due_;
+  return (t.histogram_groups & due) != 0 && elements >= kHistogramFrom;
+}
+
+bool Recorder::FinishRow(format::SummaryRow* row) {
+  const Tensor& t = tensors_[row->tensor];
+  if (!HasHistogram(t, static_cast<int64_t>(row->count))) return false;
+  const bool due = row->histogram_bytes != 0;
+  if (!due) row->flags |= format::kRowHistogramNotDue;
+  // The histogram of a whole needs all parts, and other workers do not see this one: there only steps decide.
+  if (recent_.empty() || (t.histogram_groups & plan::kHistogramGroup) == 0 || t.part) return false;
+  return recent_[row->tensor].Leaves(*row, histogram_span_) && !due;
+}
+
+void Recorder::FillRow(Lane* lane, Id id, const TensorView& view, Place place, bool histogram,
                        format::SummaryRow* row) const {
   Summary summary;
-  const bool histogram = tensors_[id].histogram && view.element_count() >= kHistogramFrom;
   // Types without statistics were sorted out before.
   (void)lane->summarizer.Summarize(view, &summary, histogram ? &lane->histogram : nullptr);
   *row = format::ToRow(id, KeyOf(place), summary);
@@ -131,14 +151,18 @@ void Recorder::AddHistogram(std::span<const HistogramBucket> histogram, format::
 void Recorder::FillOne(Id id, const TensorView& view, Place place) {
   Adding adding(this, 1);
   rows_.emplace_back();
-  if (Shares(view.byte_count()) && view.is_contiguous()) {
-    AddPieces(id, view, rows_.size() - 1);
-    FillShared(place);
-  } else {
-    Lane* lane = lanes_[0].get();
-    const Exchanged histograms(&lane->bytes, &histograms_);
-    FillRow(lane, id, view, place, &rows_.back());
-  }
+  const auto fill = [&](bool histogram) {
+    if (Shares(view.byte_count()) && view.is_contiguous()) {
+      AddPieces(id, view, rows_.size() - 1, histogram);
+      FillShared(place);
+    } else {
+      Lane* lane = lanes_[0].get();
+      const Exchanged histograms(&lane->bytes, &histograms_);
+      FillRow(lane, id, view, place, histogram, &rows_.back());
+    }
+  };
+  fill(HistogramDue(tensors_[id], view.element_count()));
+  if (FinishRow(&rows_.back())) fill(true);
   adding.Done();
   FlushRowsIfMany();
 }
@@ -154,8 +178,16 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     Adding adding(this, work_.size());
     const size_t first = rows_.size();
     rows_.resize(first + work_.size());
-    for (size_t k = 0; k < work_.size(); ++k) AddPieces(ids[work_[k]], view_of(k), first + k);
+    const auto due = [&](size_t k) {
+      const Tensor& t = tensors_[ids[work_[k]]];
+      return HistogramDue(t, t.elements);
+    };
+    for (size_t k = 0; k < work_.size(); ++k) AddPieces(ids[work_[k]], view_of(k), first + k, due(k));
     FillShared(place);
+    for (size_t k = 0; k < work_.size(); ++k) {
+      if (FinishRow(&rows_[first + k])) AddPieces(ids[work_[k]], view_of(k), first + k, true);
+    }
+    if (!pieces_.empty()) FillShared(place);
     RememberRows(ids, 0, work_.size(), first);
     adding.Done();
     FlushRowsIfMany();
@@ -173,7 +205,12 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
       const Exchanged histograms(&lane->bytes, &histograms_);
       EachWithMemoryAhead(
           begin, end, [&](size_t k) { return std::pair(data[work_[k]], tensors_[ids[work_[k]]].bytes); },
-          [&](size_t k) { FillRow(lane, ids[work_[k]], view_of(k), place, &rows_[first + (k - begin)]); });
+          [&](size_t k) {
+            const Tensor& t = tensors_[ids[work_[k]]];
+            format::SummaryRow* const row = &rows_[first + (k - begin)];
+            FillRow(lane, ids[work_[k]], view_of(k), place, HistogramDue(t, t.elements), row);
+            if (FinishRow(row)) FillRow(lane, ids[work_[k]], view_of(k), place, true, row);
+          });
     }
     RememberRows(ids, begin, end, first);
     adding.Done();
@@ -188,13 +225,19 @@ bool Recorder::RepeatRow(Id id, Place place) {
   const Tensor& t = tensors_[id];
   if (t.last == Tensor::kNever) return false;
   const LastRow& last = last_rows_[t.last];
-  if (!last.holds || (t.histogram && t.elements >= kHistogramFrom && last.histogram.empty())) return false;
+  const bool due = HistogramDue(t, t.elements);
+  if (!last.holds || (due && last.histogram.empty())) return false;
   Adding adding(this, 1);
   format::SummaryRow& row = rows_.emplace_back(last.row);
   row.sub = place.sub;
   row.point = static_cast<uint16_t>(place.point);
-  row.histogram_offset = static_cast<uint32_t>(histograms_.size());
-  histograms_.insert(histograms_.end(), last.histogram.begin(), last.histogram.end());
+  row.flags = row.histogram_offset = row.histogram_bytes = 0;
+  if (due) {
+    row.histogram_offset = static_cast<uint32_t>(histograms_.size());
+    row.histogram_bytes = static_cast<uint32_t>(last.histogram.size());
+    histograms_.insert(histograms_.end(), last.histogram.begin(), last.histogram.end());
+  }
+  (void)FinishRow(&row);  // what does not change leaves no range, and is part of it
   adding.Done();
   ++counters_.repeats;
   FlushRowsIfMany();
@@ -223,7 +266,7 @@ void Recorder::RememberRows(std::span<const Id> ids, size_t begin, size_t end, s
   }
 }
 
-void Recorder::AddPieces(Id id, const TensorView& view, size_t row) {
+void Recorder::AddPieces(Id id, const TensorView& view, size_t row, bool histogram) {
   const int64_t elements = view.element_count();
   // Sums of float64 may leave its range: the Summarizer knows what to do then, a merge does not.
   const bool cut = elements > kPieceElements && view.dtype != DType::kFloat64;
@@ -234,7 +277,7 @@ void Recorder::AddPieces(Id id, const TensorView& view, size_t row) {
         static_cast<const std::byte*>(view.data) + static_cast<size_t>(from) * ItemSize(view.dtype);
     const uint32_t part = cut ? parts_++ : Piece::kWhole;
     pieces_.push_back(
-        {data, std::min(each, elements - from), id, static_cast<uint32_t>(row), part, view.dtype});
+        {data, std::min(each, elements - from), id, static_cast<uint32_t>(row), part, view.dtype, histogram});
     from += each;
   } while (from < elements);
 }
@@ -265,10 +308,10 @@ void Recorder::FillShared(Place place) {
       const Piece& piece = pieces_[k];
       const TensorView view{piece.data, piece.dtype, {&piece.elements, 1}, {}};
       lane_of[k] = static_cast<uint8_t>(number);
-      if (piece.part == Piece::kWhole) return FillRow(lane, piece.id, view, place, &rows_[piece.row]);
+      if (piece.part == Piece::kWhole) return FillRow(lane, piece.id, view, place, piece.histogram, &rows_[piece.row]);
       Part& part = parts[piece.part];
       (void)lane->summarizer.Summarize(view, &part.summary,
-                                       tensors_[piece.id].histogram ? &part.histogram : nullptr);
+                                       piece.histogram ? &part.histogram : nullptr);
     };
     for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
       EachWithMemoryAhead(s == 0 ? 0 : shares[s - 1], shares[s], memory_of, fill);
@@ -296,7 +339,7 @@ void Recorder::FillShared(Place place) {
       whole.histogram = MergeHistograms(whole.histogram, part.histogram);
     }
     row = format::ToRow(piece.id, KeyOf(place), whole.summary);
-    if (tensors_[piece.id].histogram) AddHistogram(whole.histogram, &row, &histograms_);
+    if (piece.histogram) AddHistogram(whole.histogram, &row, &histograms_);
   }
   pieces_.clear();
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "capture/recorder.h"
-#include "plan/more_group.h"
+#include "plan/groups.h"
 
 namespace tdbg::capture {
 
@@ -9,6 +9,7 @@ namespace tdbg::capture {
 bool Recorder::WantsMore(Tensor* tensor) const {
   tensor->summary_groups &= ~plan::kMoreGroup;
   tensor->raw_groups &= ~plan::kMoreGroup;
+  tensor->histogram_groups &= ~plan::kMoreGroup;
   const bool member =
       std::any_of(more_collections_.begin(), more_collections_.end(), [&](const std::string& name) {
         return std::ranges::any_of(tensor->details->collections,
@@ -16,6 +17,7 @@ bool Recorder::WantsMore(Tensor* tensor) const {
       });
   if (!member) return false;
   tensor->summary_groups |= plan::kMoreGroup;
+  if (tensor->histogram_groups != 0) tensor->histogram_groups |= plan::kMoreGroup;
   if (more_raw_) tensor->raw_groups |= plan::kMoreGroup;
   return true;
 }

@@ -41,6 +41,7 @@ Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   const Id id = def.id;
   if (tensor.details == nullptr) tensor.details = NewDetails();
   tensors_.push_back(std::move(tensor));
+  if (plan_.plan().histograms_every > plan_.plan().summaries_every) recent_.resize(tensors_.size());
   tensors_.back().unannounced = std::make_unique<format::TensorDef>(std::move(def));
   // A run of smdebug's knows no tensor of which nothing was ever saved.
   if (plan_.plan().empty_steps) Announce(&tensors_.back());
@@ -78,7 +79,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   tensor.summary_groups = wanted.summary_groups;
   tensor.raw_groups = wanted.raw_groups;
   tensor.dtype = spec.dtype;
-  tensor.histogram = wanted.histogram;
+  tensor.histogram_groups = wanted.histogram_groups;
   tensor.always = spec.always;
   tensor.variable_shape = spec.variable_shape;
   tensor.elements = CountElements(spec.shape);
@@ -104,6 +105,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
       !spec.variable_shape) {
     def.whole_shape = spec.whole_shape;
     def.part_begin = spec.part_begin;
+    tensor.part = true;
   }
   const Id id = Add(std::move(def), std::move(tensor));
   Know(name, id);

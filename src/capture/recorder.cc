@@ -4,12 +4,12 @@
 #include <cstring>
 
 #include "capture/lane.h"
-#include "plan/more_group.h"
+#include "plan/groups.h"
 
 namespace tdbg::capture {
 namespace {
 
-constexpr uint64_t kSummaryGroup = 1;
+using plan::kSummaryGroup;
 // Histogram offsets are 32 bits, and a step's scratch must stay within the memory that was announced.
 constexpr size_t kFlushHistogramsAt = 8u << 20;
 constexpr uint64_t kPendingRawLimit = 8u << 20;
@@ -46,6 +46,7 @@ bool Recorder::BeginStep(ModeKey mode) {
   const int64_t mode_step = mode == ModeKey::kGlobal ? step_ : mode_steps_[static_cast<int>(mode)];
   due_ = options_.inert ? 0 : plan_.DueGroups(static_cast<int>(mode), mode_step);
   if (step_ < more_end_ && !options_.inert) due_ |= plan::kMoreGroup;
+  if ((due_ & plan::kHistogramGroup) != 0) ++histogram_span_;
   if (!(due_ & kSummaryGroup)) {  // put between the steps, and statistics are not due here
     rows_.clear();
     histograms_.clear();
@@ -217,7 +218,8 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
   Announce(&tensors_[id]);
   format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Settle(place_given)), summary));
   ++counters_.summaries;
-  if (!histogram.empty() && tensors_[id].histogram) AddHistogram(histogram, &row, &histograms_);
+  // It cost nothing here: kept whether one is due or not.
+  if (!histogram.empty() && tensors_[id].histogram_groups != 0) AddHistogram(histogram, &row, &histograms_);
 }
 
 void Recorder::PutScalar(Id id, double value, Place place_given) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "capture/recent_range.h"
 #include "capture/sink.h"
 #include "plan/plan.h"
 #include "stats/unit_statistics.h"
@@ -107,13 +108,14 @@ class Recorder {
     static constexpr uint32_t kNever = ~uint32_t{0};
     uint64_t summary_groups = 0;
     uint64_t raw_groups = 0;
+    uint64_t histogram_groups = 0;
     int64_t elements = 0;
     uint64_t bytes = 0;
     std::unique_ptr<format::TensorDef> unannounced;  // nothing of it was recorded yet
     std::unique_ptr<Details, DestroyOnly> details;
     uint32_t last = kNever;  // in last_rows_; kNever: nobody ever said of it whether it has changed
     DType dtype = DType::kInvalid;
-    bool histogram = false;
+    bool part = false;  // of a tensor whose other parts are other workers'
     bool variable_shape = false;
     bool told_unsupported = false;
     bool scalar = false;
@@ -132,12 +134,13 @@ class Recorder {
     uint32_t row;   // in rows_
     uint32_t part;  // counted through all tensors that are cut; kWhole: this one is not
     DType dtype;
+    bool histogram;  // is wanted of it
     uint64_t bytes() const { return static_cast<uint64_t>(elements) * ItemSize(dtype); }
   };
   /// What a look at a tensor gave, to be said again while nothing has changed.
   struct LastRow {
     format::SummaryRow row;
-    std::vector<uint8_t> histogram;  // encoded; empty: none was due
+    std::vector<uint8_t> histogram;  // encoded; empty: none was due, and the next that is needs a look
     bool holds = false;              // nobody has said since then that the tensor changed
     bool raw_is_kept = false;        // nor since its bytes were put down
   };
@@ -161,7 +164,13 @@ class Recorder {
   void Derive(Id id, const TensorView& view, Place place);
   void AddDerivedRow(const Derived& derived, const StatisticValue& value, Place place);
   void KeepForNextStep(Id id, const TensorView& view, Place place);
-  void FillRow(Lane* lane, Id id, const TensorView& view, Place place, format::SummaryRow* row) const;
+  static bool HasHistogram(const Tensor& t, int64_t elements);
+  bool HistogramDue(const Tensor& t, int64_t elements) const;
+  /// Statistics only; FinishRow says then that a histogram was not due.
+  void FillRow(Lane* lane, Id id, const TensorView& view, Place place, bool histogram,
+               format::SummaryRow* row) const;
+  /// True if the row's histogram was not due and is wanted all the same: its tensor left its recent range.
+  bool FinishRow(format::SummaryRow* row);
   static void AddHistogram(std::span<const HistogramBucket> histogram, format::SummaryRow* row,
                            std::vector<uint8_t>* bytes);
   void FillOne(Id id, const TensorView& view, Place place);
@@ -171,7 +180,7 @@ class Recorder {
   void RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row);
   bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
   /// \pre The view is contiguous.
-  void AddPieces(Id id, const TensorView& view, size_t row);
+  void AddPieces(Id id, const TensorView& view, size_t row, bool histogram);
   /// The rows of all pieces_.
   void FillShared(Place place);
   bool PutRaw(Id id, const TensorView& view, Place place);
@@ -193,6 +202,7 @@ class Recorder {
   // scattered.
   std::pmr::monotonic_buffer_resource definitions_memory_{128u << 10};
   std::vector<Tensor> tensors_;
+  std::vector<RecentRange> recent_;  // by id, where histograms are rarer than statistics
   std::pmr::unordered_map<std::string_view, std::pmr::vector<Id>> ids_by_name_{&definitions_memory_};
   std::unordered_map<std::string, std::string> context_;  // topic -> what was last written
 
@@ -201,6 +211,7 @@ class Recorder {
   int64_t step_;                      // the open one, else the next one
   int64_t mode_steps_[plan::kModes];  // the open one of its mode, else the next one
   uint64_t due_ = 0;
+  uint32_t histogram_span_ = 0;  // counts the steps at which histograms are due
   std::vector<std::string> more_collections_;  // CaptureMore's, until this step
   int64_t more_end_ = -1;
   bool more_raw_ = false;

@@ -99,6 +99,9 @@ void ConfigFlags::Define(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--summaries", summaries, "statistics every so many steps, or off; default 1")
       ->type_name("EVERY|off");
+  app.add_option("--histograms", histograms,
+                 "histograms every so many steps, or off; default 10, and where a tensor leaves its recent range")
+      ->type_name("EVERY|off");
   app.add_option("--config", config_file,
                  "configuration, YAML or JSON (docs/configuration.md); - is standard input")
       ->type_name("FILE");
@@ -136,6 +139,10 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
   if (flags.summaries) {
     const std::string every = *flags.summaries == "off" ? "0" : *flags.summaries;
     TDBG_RETURN_IF_ERROR(TakeFlag("--summaries", {{"summaries", {{"every", every}}}}, &from_flags));
+  }
+  if (flags.histograms) {
+    const std::string every = *flags.histograms == "off" ? "0" : *flags.histograms;
+    TDBG_RETURN_IF_ERROR(TakeFlag("--histograms", {{"summaries", {{"histograms", every}}}}, &from_flags));
   }
   if (flags.journal)
     TDBG_RETURN_IF_ERROR(TakeFlag("--journal", {{"journal", {{"size", *flags.journal}}}}, &from_flags));

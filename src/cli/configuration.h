@@ -19,7 +19,7 @@ namespace tdbg::cli {
 struct ConfigFlags {
   std::string dir, config_file;
   std::vector<std::string> rules, rule_files, on_issue, collect;
-  std::optional<std::string> summaries, journal, when_full, budget, tensorboard, format;
+  std::optional<std::string> summaries, histograms, journal, when_full, budget, tensorboard, format;
 
   void Define(CLI::App& app);
   /// Only --rule, --rule-file, --on-issue.

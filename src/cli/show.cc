@@ -144,6 +144,8 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   auto found = StepsOf(trial, info, StepKind::kAny);
   if (!found.ok() && !(at_end.ok() && found.status().code() == Code::kNotFound)) return found.status();
   const std::vector<int64_t> steps = found.ok() ? *std::move(found) : std::vector<int64_t>();
+  TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> histograms,
+                        trial.tensor_steps(info.name, StepKind::kHistogram));
   const Terminal terminal = Terminal::Of(STDOUT_FILENO);
   Table table({"STEP", "MODE", "COUNT", "NAN", "INF", "ZERO", "MEAN", "STD", "MIN", "MAX", "MEAN_ABS", "L2"});
   for (size_t column = 2; column < 12; ++column) table.AlignRight(column);
@@ -196,6 +198,7 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
     const Summary& s = *summary;
     picture.push_back(s.mean_abs());
     entry.update(SummaryJson(s));
+    if (std::ranges::binary_search(histograms, step)) entry["histogram"] = true;
     list.push_back(std::move(entry));
     if (!shown) continue;
     table.Add(SummaryCells(std::to_string(step), mode, s));
@@ -226,6 +229,10 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
     return kExitOk;
   }
   PrintSeries(terminal, as_scalar ? "value" : "mean_abs", picture);
+  if (!histograms.empty()) {
+    Print("histograms at {} from {} to {} (tdbg steps --kind histogram)\n", base::Counted(histograms.size(), "step"),
+          histograms.front(), histograms.back());
+  }
   Print("{}", (as_scalar ? scalars : table).Format(terminal));
   if (skipped > 0)
     Tell("{} left out; --steps A:B shows a part, | cat shows all\n", base::Counted(skipped, "step"));

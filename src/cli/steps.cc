@@ -32,8 +32,9 @@ class StepsCommand : public Command {
     app.add_option("--mode", mode_, "only steps of this mode: train, eval or predict")->type_name("MODE");
     app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
     app.add_option("--kind", kind_,
-                   "only steps with these: raw values, summary (statistics), saved (by a SaveConfig)")
-        ->check(CLI::IsMember({"any", "raw", "summary", "saved"}));
+                   "only steps with these: raw values, summary (statistics), saved (by a SaveConfig), "
+                   "histogram")
+        ->check(CLI::IsMember({"any", "raw", "summary", "saved", "histogram"}));
     AddAttempt(app, attempt_);
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
@@ -46,6 +47,7 @@ class StepsCommand : public Command {
     if (kind_ == "raw") filter.kind = StepKind::kRaw;
     if (kind_ == "summary") filter.kind = StepKind::kSummary;
     if (kind_ == "saved") filter.kind = StepKind::kSaved;
+    if (kind_ == "histogram") filter.kind = StepKind::kHistogram;
     ModeKey wanted = ModeKey::kGlobal;
     if (!mode_.empty()) {
       bool known = false;

@@ -58,7 +58,8 @@ struct SummaryRow {
   uint64_t reserved = 0;
 };
 static_assert(sizeof(SummaryRow) == 152);
-inline constexpr uint32_t kRowHistogramShed = 1;  ///< it was due and did not fit
+inline constexpr uint32_t kRowHistogramShed = 1;    ///< it was due and did not fit
+inline constexpr uint32_t kRowHistogramNotDue = 2;  ///< kept of this tensor, at other steps
 
 SummaryRow ToRow(TensorId tensor, SubKey sub, const Summary& summary);
 Summary FromRow(const SummaryRow& row);

@@ -7,7 +7,7 @@
 namespace tdbg::format {
 
 inline constexpr uint16_t kMajor = 1;  ///< a reader refuses a newer one
-inline constexpr uint16_t kMinor = 1;  ///< a reader ignores what it does not know
+inline constexpr uint16_t kMinor = 2;  ///< a reader ignores what it does not know
 
 // Names in a run directory: <run>/<attempt>/<worker>/...
 inline constexpr std::string_view kRunFile = "run.json";

@@ -5,12 +5,13 @@
 #include <unordered_map>
 
 #include "base/regex.h"
+#include "plan/groups.h"
 #include "plan/plan.h"
 
 namespace tdbg::plan {
 namespace {
 
-constexpr size_t kMaxRawSchedules = 62;  // bit 0 of a mask is "statistics", bit 63 kMoreGroup
+constexpr size_t kMaxRawSchedules = 61;  // the bits of a mask that are not named in plan/groups.h
 
 /// One entry of CollectionPlan::kinds.
 struct KindRule {
@@ -146,7 +147,7 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
     if (c.raw_values && (c.raw_max_elements < 0 || small)) out.raw_groups |= saved;
     if (c.summaries_when_saved && saved != 0) {
       out.summary_groups |= saved;
-      out.histogram |= c.histogram && plan_.histograms;
+      if (c.histogram && plan_.histograms_every > 0) out.histogram_groups |= saved;
     }
     if (plan_.summaries_every == 0) continue;
     for (const Statistic& statistic : c.statistics) {
@@ -154,21 +155,26 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
         out.statistics.push_back(statistic);
     }
     if (c.summaries) {
-      out.summary_groups |= 1;
-      out.histogram |= c.histogram && plan_.histograms;
+      out.summary_groups |= kSummaryGroup;
+      if (c.histogram && plan_.histograms_every > 0) out.histogram_groups |= kHistogramGroup;
     }
   }
   std::sort(out.collections.begin(), out.collections.end());
   out.collections.erase(std::unique(out.collections.begin(), out.collections.end()), out.collections.end());
   // A bucket list longer than the tensor says less than the tensor (semantics: none below 256 elements). A
   // shape that varies is not known here (0), so the recorder looks again at each value.
-  if (facts.element_count > 0 && facts.element_count < 256) out.histogram = false;
+  if (facts.element_count > 0 && facts.element_count < 256) out.histogram_groups = 0;
   return out;
 }
 
 uint64_t CompiledPlan::DueGroups(int mode, int64_t mode_step) const {
   uint64_t due = 0;
-  if (rep_->statistics && mode_step % plan_.summaries_every == 0) due |= 1;
+  if (rep_->statistics && mode_step % plan_.summaries_every == 0) {
+    due |= kSummaryGroup;
+    // The first step with statistics at or after a multiple: it is one itself unless the intervals disagree.
+    if (plan_.histograms_every > 0 && mode_step % plan_.histograms_every < plan_.summaries_every)
+      due |= kHistogramGroup;
+  }
   for (size_t i = 0; i < rep_->raw_schedules.size(); ++i) {
     const auto& schedule = rep_->raw_schedules[i][static_cast<size_t>(mode)];
     if (schedule && schedule->Due(mode_step)) due |= uint64_t{1} << (i + 1);

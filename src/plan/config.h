@@ -63,8 +63,8 @@ struct Config {
   /// The document was smdebug's: exactly what it says is kept, and no default rule judges.
   std::shared_ptr<const HookConfig> hook;
   std::vector<std::string> warnings;  ///< what was passed over in smdebug's documents
-  std::optional<int64_t> summaries_every;
-  std::optional<bool> histograms, context, record_end;
+  std::optional<int64_t> summaries_every, histograms_every;
+  std::optional<bool> context, record_end;
   std::optional<std::string> step_by, when_full, journal_directory;
   std::optional<uint64_t> journal_bytes, budget_bytes;
   std::optional<int64_t> shap_rows;
@@ -109,6 +109,11 @@ struct Need {
   std::vector<std::string> raw_collections = {};
   int64_t raw_max_elements = -1;
   std::optional<Schedule> raw_schedule = {};
+  /// Of these collections' tensors, and of those that `tensor_regex` finds if `histograms_of_regex`: a histogram
+  /// with each of the statistics of a mode's first `histogram_steps` steps that have some (-1: of all).
+  std::vector<std::string> histogram_collections = {};
+  bool histograms_of_regex = false;
+  int64_t histogram_steps = -1;
   std::vector<StatisticNeed> statistics = {};  ///< instead of summaries, for tensors of their own
   /// Collections that were asked for with the rule; if one of them keeps values, the rule asks for none
   /// itself.

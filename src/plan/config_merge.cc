@@ -36,7 +36,7 @@ Config MergeConfigs(Config earlier, const Config& later) {
   if (later.hook) earlier.hook = later.hook;
   Append(&earlier.warnings, later.warnings);
   Override(&earlier.summaries_every, later.summaries_every);
-  Override(&earlier.histograms, later.histograms);
+  Override(&earlier.histograms_every, later.histograms_every);
   Override(&earlier.context, later.context);
   Override(&earlier.record_end, later.record_end);
   Override(&earlier.step_by, later.step_by);

@@ -254,6 +254,16 @@ Status ParseRuleFile(const std::string& text, RuleConfig* rule) {
   return OkStatus();
 }
 
+namespace {
+
+// true: with all statistics; false: never; else an interval.
+int64_t ReadHistograms(const ConfigNode& node) {
+  if (const auto truth = node.IfBool()) return *truth ? 1 : 0;
+  return node.Int(0, "true, false or an integer of at least 0 (steps)");
+}
+
+}  // namespace
+
 Result<Config> ParseConfig(const nlohmann::json& document, const Source& source) {
   Status status;
   Config c;
@@ -265,7 +275,7 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   root.At("summaries", [&](const ConfigNode& n) {
     if (!n.CheckKeys(kSummariesKeys)) return;
     n.At("every", [&](const ConfigNode& v) { c.summaries_every = v.Int(0); });
-    n.At("histograms", [&](const ConfigNode& v) { c.histograms = v.Bool(); });
+    n.At("histograms", [&](const ConfigNode& v) { c.histograms_every = ReadHistograms(v); });
   });
   root.At("context", [&](const ConfigNode& n) { c.context = n.Bool(); });
   root.At("record_end", [&](const ConfigNode& n) { c.record_end = n.Bool(); });

@@ -115,21 +115,24 @@ bool ConfigNode::CheckKeys(std::span<const std::string> accepted) const {
   return true;
 }
 
-int64_t ConfigNode::Int(int64_t at_least) const {
+int64_t ConfigNode::Int(int64_t at_least, const char* expected) const {
   std::optional<int64_t> number;
   if (value_->is_number_integer()) number = value_->get<int64_t>();
   if (value_->is_string()) number = base::ParseInt(value_->get<std::string>());
   if (!number || *number < at_least) {
-    FailExpected(fmt::format("an integer of at least {}", at_least));
+    FailExpected(expected != nullptr ? expected : fmt::format("an integer of at least {}", at_least));
     return at_least;
   }
   return *number;
 }
 
-bool ConfigNode::Bool() const {
+std::optional<bool> ConfigNode::IfBool() const {
   if (value_->is_boolean()) return value_->get<bool>();
-  std::optional<bool> truth;
-  if (value_->is_string()) truth = base::ParseBool(value_->get<std::string>());
+  return value_->is_string() ? base::ParseBool(value_->get<std::string>()) : std::nullopt;
+}
+
+bool ConfigNode::Bool() const {
+  const std::optional<bool> truth = IfBool();
   if (!truth) FailExpected("true or false");
   return truth.value_or(false);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,8 +42,9 @@ class ConfigNode {
   ConfigNode Item(size_t index) const;           ///< \pre an array of more items
 
   // Numbers and truth values may come as text: flags and environment variables know nothing else.
-  int64_t Int(int64_t at_least) const;
+  int64_t Int(int64_t at_least, const char* expected = nullptr) const;
   bool Bool() const;
+  std::optional<bool> IfBool() const;  ///< nothing where it is no truth value
   uint64_t Bytes() const;
   std::string Text() const;
   std::string Choice(std::span<const std::string> accepted) const;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plan/groups.h"
+
 namespace tdbg::plan {
 namespace {
 
@@ -83,7 +85,7 @@ TEST(ConfigTest, EveryKeyIsRead) {
   EXPECT_EQ(c.collections.at(0).statistics.size() + c.collections.at(1).statistics.size(), 2u);
   EXPECT_EQ(c.dir, "runs/a");
   EXPECT_EQ(c.summaries_every, 10);
-  EXPECT_EQ(c.histograms, false);
+  EXPECT_EQ(c.histograms_every, 0);
   EXPECT_EQ(c.context, false);
   EXPECT_EQ(c.record_end, true);
   EXPECT_EQ(c.journal_bytes, 16u << 20);
@@ -110,6 +112,9 @@ TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
               HasSubstr("debug.yaml: unknown key \"colections\"; did you mean \"collections\"?"));
   EXPECT_THAT(Refusal(R"({"summaries": {"every": "often"}})"),
               HasSubstr("summaries.every: found \"often\", expected an integer of at least 0"));
+  EXPECT_THAT(Refusal(R"({"summaries": {"histograms": "often"}})"),
+              HasSubstr("summaries.histograms: found \"often\", expected true, false or an integer of at least 0"));
+  EXPECT_THAT(Refusal(R"({"summaries": {"histograms": -1}})"), HasSubstr("summaries.histograms: found -1"));
   EXPECT_THAT(Refusal(R"({"when_full": "blok"})"), HasSubstr("did you mean \"block\"?"));
   EXPECT_THAT(
       Refusal(R"({"collections": {"weights": {"save_intervall": 3}}})"),
@@ -127,6 +132,44 @@ TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
   EXPECT_THAT(Refusal(R"({"collections": [{"raw": true}]})"),
               HasSubstr("collections[0]: the key \"name\" is missing"));
   EXPECT_THAT(Refusal("[]"), HasSubstr("expected an object"));
+}
+
+TEST(ConfigTest, HistogramsTakeATruthValueOrAnInterval) {
+  const auto every = [](const std::string& value) {
+    const std::string text = R"({"summaries": {"histograms": )" + value + "}}";
+    return Resolved(text.c_str()).histograms_every;
+  };
+  EXPECT_EQ(Resolved("{}").histograms_every, 10);
+  EXPECT_EQ(every("true"), 1);
+  EXPECT_EQ(every("\"True\""), 1);
+  EXPECT_EQ(every("false"), 0);
+  EXPECT_EQ(every("0"), 0);
+  EXPECT_EQ(every("25"), 25);
+  EXPECT_EQ(every("\"25\""), 25);
+}
+
+TEST(ConfigTest, ARuleGetsHistogramsWithTheStatisticsOfTheStepsThatItJudges) {
+  Need need;
+  need.who = "r";
+  need.collections = need.histogram_collections = {"gradients"};
+  need.histogram_steps = 3;
+  const auto due_at = [&](const char* config) {
+    const auto plan = CompiledPlan::Compile(Resolved(config, {need}));
+    std::vector<int64_t> steps;
+    const TensorPlan gradient = plan->Resolve({"g", "gradient", "", nullptr, 1000});
+    EXPECT_EQ(gradient.raw_groups, 0u) << "no values";
+    EXPECT_EQ(plan->Resolve({"w", "weight", "", nullptr, 1000}).histogram_groups, kHistogramGroup);
+    for (int64_t step = 0; step < 25; ++step) {
+      if ((plan->DueGroups(1, step) & gradient.histogram_groups) != 0) steps.push_back(step);
+    }
+    return steps;
+  };
+  EXPECT_THAT(due_at("{}"), ElementsAre(0, 1, 2, 10, 20));
+  EXPECT_THAT(due_at(R"({"summaries": {"every": 4}})"), ElementsAre(0, 4, 8, 12, 20));
+  need.histogram_steps = -1;
+  EXPECT_EQ(due_at("{}").size(), 25u);
+  EXPECT_EQ(ResolvePlan(Parsed(R"({"summaries": {"histograms": false}})"), {need}).status().code(),
+            Code::kInvalidArgument);
 }
 
 TEST(ConfigTest, FlagsOverrideKeyByKeyAndListsAreAppended) {

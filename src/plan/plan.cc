@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kPlanMajor = 1;
-constexpr int kPlanMinor = 1;
+constexpr int kPlanMinor = 2;  // 2: histograms_every
 constexpr const char* kModeNames[kModes] = {"", "train", "eval", "predict", "global"};
 
 json ScheduleJson(const Schedule& s) {
@@ -153,7 +153,8 @@ std::string Plan::ToJson() const {
       {"major", kPlanMajor},
       {"minor", kPlanMinor},
       {"summaries_every", summaries_every},
-      {"histograms", histograms},
+      {"histograms", histograms_every > 0},  // what a reader before minor 2 understands
+      {"histograms_every", histograms_every},
       {"context", context},
       {"step_by", step_by},
       {"when_full", when_full},
@@ -187,7 +188,12 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   }
   Plan plan;
   f.Int("summaries_every", &plan.summaries_every);
-  f.Bool("histograms", &plan.histograms);
+  if (f.Find("histograms") != nullptr) {
+    bool histograms = false;  // all that a plan before minor 2 says: at every step
+    f.Bool("histograms", &histograms);
+    plan.histograms_every = histograms ? 1 : 0;
+  }
+  f.Int("histograms_every", &plan.histograms_every);
   f.Bool("context", &plan.context);
   f.Text("step_by", &plan.step_by);
   f.Text("when_full", &plan.when_full);
@@ -201,6 +207,7 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   f.Bool("empty_steps", &plan.empty_steps);
   if (plan.shap_rows < 0) f.Fail("shap_rows", "an integer of at least 0");
   if (plan.summaries_every < 0) f.Fail("summaries_every", "an integer of at least 0");
+  if (plan.histograms_every < 0) f.Fail("histograms_every", "an integer of at least 0");
   if (plan.step_by != "optimizer" && plan.step_by != "forward" && plan.step_by != "call") {
     f.Fail("step_by", "optimizer, forward or call");
   }

@@ -40,7 +40,7 @@ struct CollectionPlan {
   std::vector<std::string> tensor_names = {};
   bool keep = false;      ///< its tensors are captured (else it is only a label)
   bool summaries = true;  ///< kept: statistics at summaries_every
-  bool histogram = true;
+  bool histogram = true;       ///< with the statistics, at histograms_every
   std::optional<Schedule> raw[kModes] = {};  ///< the steps that are saved; nothing: never
   bool raw_values = true;                    ///< kept: the tensor itself, at the steps that are saved
   bool summaries_when_saved = false;         ///< kept: statistics at the steps that are saved
@@ -51,9 +51,15 @@ struct CollectionPlan {
       {};  ///< kept: derived ones, at summaries_every, with or without summaries
 };
 
+/// A histogram doubles what a pass over a tensor costs and triples what is written of it, and hardly anybody
+/// looks at every one.
+inline constexpr int64_t kHistogramsEvery = 10;
+
 struct Plan {
   int64_t summaries_every = 1;  ///< in steps of the mode; 0: off
-  bool histograms = true;
+  /// Of tensors with 256 elements or more, in steps of the mode; 0: none. In between, of a tensor whose numbers
+  /// leave their recent range (src/capture/recent_range.h).
+  int64_t histograms_every = kHistogramsEvery;
   bool context = true;
   std::string step_by = "optimizer";   ///< or "forward" (smdebug's), or "call" (tdbg.step())
   std::string when_full = "drop_raw";  ///< or "block"
@@ -78,12 +84,12 @@ struct Plan {
 };
 
 /// What the plan says of one tensor, computed once when its name is first seen.
-/// Bits are schedule groups of the CompiledPlan: group 0 is "statistics at summaries_every", others are
-/// distinct save schedules.
+/// Bits are schedule groups of the CompiledPlan: group 0 is "statistics at summaries_every", kHistogramGroup
+/// (plan/groups.h) "histograms at histograms_every", others are distinct save schedules.
 struct TensorPlan {
   uint64_t summary_groups = 0;
   uint64_t raw_groups = 0;
-  bool histogram = false;
+  uint64_t histogram_groups = 0;  ///< with statistics that are due; 0: never
   std::vector<std::string> collections;  ///< sorted
   std::vector<Statistic> statistics;     ///< due with group 0, each once
   bool wanted() const { return (summary_groups | raw_groups) != 0 || !statistics.empty(); }
@@ -101,7 +107,7 @@ struct TensorFacts {
 /// A plan with its regexes compiled and its schedules numbered.
 class CompiledPlan {
  public:
-  /// \error kInvalidArgument  names the collection and the regex; more than 63 distinct schedules
+  /// \error kInvalidArgument  names the collection and the regex; more than 61 distinct schedules
   static Result<CompiledPlan> Compile(Plan plan);
   const Plan& plan() const { return plan_; }
   TensorPlan Resolve(const TensorFacts& facts) const;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/config.h"
+#include "plan/groups.h"
 
 namespace tdbg::plan {
 namespace {
@@ -53,7 +54,8 @@ TEST(PlanTest, DefaultKeepsStatisticsOfParametersGradientsAndLossesAtEveryStep) 
     EXPECT_EQ(t.raw_groups, 0u) << name;
   }
   EXPECT_FALSE(plan.Resolve(Facts("Net_relu1_ReLU_output_0", "output", "relu")).wanted());
-  for (int64_t step : {0, 1, 17}) EXPECT_EQ(plan.DueGroups(1, step), 1u);
+  for (int64_t step : {1, 9, 17}) EXPECT_EQ(plan.DueGroups(1, step), kSummaryGroup);
+  for (int64_t step : {0, 10, 200}) EXPECT_EQ(plan.DueGroups(1, step), kSummaryGroup | kHistogramGroup);
 }
 
 TEST(PlanTest, StatisticsOfACollectionAreResolvedPerTensorEachOnce) {
@@ -132,8 +134,54 @@ TEST(PlanTest, AnAdaptorsWordMakesATensorAMember) {
 
 TEST(PlanTest, SmallTensorsHaveNoHistogram) {
   const CompiledPlan plan = Compiled(Plan::Default());
-  EXPECT_FALSE(plan.Resolve({"w", "weight", "", nullptr, 255}).histogram);
-  EXPECT_TRUE(plan.Resolve({"w", "weight", "", nullptr, 256}).histogram);
+  EXPECT_EQ(0u, plan.Resolve({"w", "weight", "", nullptr, 255}).histogram_groups);
+  EXPECT_EQ(plan.Resolve({"w", "weight", "", nullptr, 256}).histogram_groups, kHistogramGroup);
+}
+
+TEST(PlanTest, HistogramsComeWithTheFirstStatisticsAtOrAfterAMultipleOfTheirInterval) {
+  const auto due_at = [](int64_t every, int64_t histograms) {
+    Plan p = Plan::Default();
+    p.summaries_every = every;
+    p.histograms_every = histograms;
+    const CompiledPlan plan = Compiled(p);
+    std::vector<int64_t> steps;
+    for (int64_t step = 0; step < 36; ++step) {
+      const uint64_t due = plan.DueGroups(2, step);
+      if ((due & kHistogramGroup) != 0) steps.push_back(step);
+      EXPECT_TRUE((due & kHistogramGroup) == 0 || (due & kSummaryGroup) != 0);
+    }
+    return steps;
+  };
+  EXPECT_THAT(due_at(1, 10), ElementsAre(0, 10, 20, 30));
+  EXPECT_EQ(due_at(1, 1).size(), 36u);
+  EXPECT_THAT(due_at(3, 10), ElementsAre(0, 12, 21, 30));
+  EXPECT_THAT(due_at(16, 10), ElementsAre(0, 16, 32));
+  EXPECT_THAT(due_at(1, 0), ElementsAre());
+  EXPECT_THAT(due_at(0, 10), ElementsAre());
+}
+
+TEST(PlanTest, HistogramsOfWhatASaveScheduleTakesComeWithEachOfItsSteps) {
+  Plan p = Plan::Default();
+  p.summaries_every = 0;
+  CollectionPlan c;
+  c.name = "smdebug's";
+  c.kinds = {"weight"};
+  c.keep = c.summaries_when_saved = true;
+  c.summaries = c.raw_values = false;
+  c.raw[1] = Schedule{.interval = 3};
+  p.collections.push_back(c);
+  const CompiledPlan plan = Compiled(p);
+  const TensorPlan weight = plan.Resolve(Facts("w", "weight"));
+  EXPECT_NE(weight.histogram_groups, 0u);
+  EXPECT_EQ(weight.histogram_groups, weight.summary_groups);
+  EXPECT_EQ(plan.DueGroups(1, 3), weight.histogram_groups);
+}
+
+TEST(PlanTest, APlanOfMinor1HasHistogramsAtEveryStepOrNone) {
+  EXPECT_EQ(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":1,"histograms":true})")->histograms_every, 1);
+  EXPECT_EQ(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":1,"histograms":false})")->histograms_every, 0);
+  EXPECT_EQ(Plan::FromJson(Plan::Default().ToJson())->histograms_every, kHistogramsEvery);
+  EXPECT_FALSE(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"histograms_every":-1})").ok());
 }
 
 TEST(PlanTest, SchedulesThatAreEqualShareAGroup) {
@@ -170,7 +218,8 @@ TEST(PlanTest, JsonRoundTripKeepsEverything) {
   p.budget_bytes = uint64_t{1} << 40;
   p.include_workers = 0;
   p.shap_rows = 256;
-  p.allow_stop = p.record_end = p.context = p.histograms = false;
+  p.allow_stop = p.record_end = p.context = false;
+  p.histograms_every = 21;
   CollectionPlan c;
   c.name = "mine";
   c.include_regex = {"a\"b", "\\d+"};
@@ -184,6 +233,7 @@ TEST(PlanTest, JsonRoundTripKeepsEverything) {
   ASSERT_TRUE(back.ok()) << back.status().ToString();
   EXPECT_EQ(back->ToJson(), p.ToJson());
   EXPECT_EQ(back->shap_rows, 256);
+  EXPECT_EQ(back->histograms_every, 21);
   EXPECT_EQ(*back->collections.back().raw[1], *c.raw[1]);
   EXPECT_FALSE(back->collections.back().raw[2].has_value());
 }

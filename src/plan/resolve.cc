@@ -178,6 +178,30 @@ Status AddSaved(const CollectionConfig& c, const std::string& who, Plan* plan) {
   return OkStatus();
 }
 
+// Histograms with a rule's statistics. Without it they come with every tenth of them.
+Status AddHistograms(const Need& need, Plan* plan) {
+  if (need.histogram_collections.empty() && !need.histograms_of_regex) return OkStatus();
+  if (plan->histograms_every == 0) {
+    return Refuse("", "rule " + need.who, "it judges histograms, and summaries.histograms: false switches them off");
+  }
+  if (plan->summaries_every == 0 || plan->histograms_every <= plan->summaries_every) return OkStatus();
+  CollectionPlan own;
+  own.name = "rule:" + need.who + ":histograms";
+  own.keep = own.summaries_when_saved = true;
+  own.summaries = own.raw_values = false;
+  if (need.histograms_of_regex) own.include_regex = need.tensor_regex;
+  for (const std::string& name : need.histogram_collections) {
+    if (FindCollection(plan, name) == nullptr)
+      return Refuse("", "rule " + need.who, UnknownName("collection", name, CollectionNames(*plan)));
+    own.kinds.push_back("@" + name);
+  }
+  Schedule with_statistics{.interval = plan->summaries_every};
+  if (need.histogram_steps >= 0) with_statistics.end = need.histogram_steps * plan->summaries_every;
+  for (int m = 1; m < kModes; ++m) own.raw[m] = with_statistics;
+  plan->collections.push_back(std::move(own));
+  return OkStatus();
+}
+
 Status AddNeed(Need need, Plan* plan) {
   const bool wants_values = need.raw;
   for (const CollectionConfig& c : need.collections_to_save) {
@@ -235,6 +259,7 @@ Status AddNeed(Need need, Plan* plan) {
     if (need.raw) keep_values(&own);
     plan->collections.push_back(own);
   }
+  TDBG_RETURN_IF_ERROR(AddHistograms(need, plan));
   if (need.raw_collections.empty()) return OkStatus();
   CollectionPlan values;
   values.name = own.name + ":values";
@@ -312,7 +337,7 @@ Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs) {
     if (!applied.ok()) return applied.Annotate("smdebug's configuration");
   }
   plan.summaries_every = config.summaries_every.value_or(plan.summaries_every);
-  plan.histograms = config.histograms.value_or(plan.histograms);
+  plan.histograms_every = config.histograms_every.value_or(plan.histograms_every);
   plan.context = config.context.value_or(plan.context);
   plan.record_end = config.record_end.value_or(plan.record_end);
   plan.shap_rows = config.shap_rows.value_or(plan.shap_rows);

@@ -123,6 +123,10 @@ Result<Description> ReadDescription(const json& reply, const plan::RuleConfig& c
     description.needs.collections = Texts(*needs, "collections");
     description.needs.tensor_regex = Texts(*needs, "tensor_regex");
     description.needs.raw = Bool(*needs, "raw");
+    if (Bool(*needs, "histograms")) {
+      description.needs.histogram_collections = description.needs.collections;
+      description.needs.histograms_of_regex = !description.needs.tensor_regex.empty();
+    }
     const double interval = Number(*needs, "interval", 0);
     if (description.needs.raw && interval >= 1 && interval < 1e15) {
       description.needs.raw_schedule = plan::Schedule{};

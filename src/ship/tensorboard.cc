@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/clock.h"
@@ -111,6 +112,7 @@ class TensorBoard : public Destination {
 
   Status Take(const TrialAccess& access, size_t step) override;
   Status Rewind(int64_t global_step) override {
+    written_.clear();
     const double now = Seconds(base::SystemClock().WallNanos());
     for (auto& [folder, file] : files_) file->Append(tfevents::SessionStartEvent(now, global_step));
     return OkStatus();
@@ -148,6 +150,8 @@ class TensorBoard : public Destination {
   std::vector<int> row_of_;                                  // by TensorIndex: into rows_, -1: none
   std::vector<TrialAccess::Scalar> numbers_;
   Summarizer summarizer_;
+  // Of the last histogram that was written: its mode step in units of statistics_every.
+  std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, int64_t> written_;
   int64_t first_step_ = -1;  // taken
   int64_t steps_ = 0;
   uint64_t scalars_ = 0, histograms_ = 0;
@@ -209,17 +213,25 @@ Status TensorBoard::AddRow(const TrialAccess& access, size_t step, const TrialAc
       AddScalar(tags.value, *value, event);
     return OkStatus();
   }
-  if (access.steps()[step].info.mode_step % options_.statistics_every != 0) return OkStatus();
-  if (summary.finite_count() > 0) {
-    AddScalar(tags.mean_abs, summary.mean_abs(), event);
-    AddScalar(tags.std, std::sqrt(summary.variance), event);
+  const StepInfo& at = access.steps()[step].info;
+  const bool due = at.mode_step % options_.statistics_every == 0;
+  if (due) {
+    if (summary.finite_count() > 0) {
+      AddScalar(tags.mean_abs, summary.mean_abs(), event);
+      AddScalar(tags.std, std::sqrt(summary.variance), event);
+    }
+    const uint64_t nonfinite = summary.count - summary.finite_count();
+    // Flat zero lines for every tensor would bury the one that matters.
+    tags.seen_nonfinite = tags.seen_nonfinite || nonfinite > 0;
+    if (tags.seen_nonfinite) AddScalar(tags.nonfinite, static_cast<double>(nonfinite), event);
   }
-  const uint64_t nonfinite = summary.count - summary.finite_count();
-  // Flat zero lines for every tensor would bury the one that matters.
-  tags.seen_nonfinite = tags.seen_nonfinite || nonfinite > 0;
-  if (tags.seen_nonfinite) AddScalar(tags.nonfinite, static_cast<double>(nonfinite), event);
+  // Not every step has one, so the first of each interval that has.
+  if (!due && !row.has_histogram()) return OkStatus();
+  const int64_t interval = at.mode_step / options_.statistics_every;
+  const auto last = written_.try_emplace({row.tensor, row.worker, at.mode}, interval - 1).first;
+  if (last->second == interval) return OkStatus();
   TDBG_ASSIGN_OR_RETURN(const bool written, AddHistogram(access, step, row, summary, tags.value, event));
-  (void)written;
+  if (written) last->second = interval;
   return OkStatus();
 }
 

@@ -169,6 +169,7 @@ void Trial::Impl::MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t*
     Summary summary;
     PartsTaken taken;
     bool histograms = true;
+    uint32_t flags = 0;
     std::vector<MergedRows::Source> sources;
   };
   std::vector<Group> groups;
@@ -197,6 +198,7 @@ void Trial::Impl::MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t*
       if (!group.taken.Take(def, row.count())) continue;
       group.summary = group.sources.empty() ? row.summary() : Merge(group.summary, row.summary());
       group.histograms = group.histograms && row.has_histogram();
+      group.flags |= row.batch->flags[row.ref.row];
       group.sources.push_back({row.worker, row.ref});
     }
     between.end = span.end;
@@ -206,7 +208,7 @@ void Trial::Impl::MergeParts(std::vector<TrialAccess::RowSpan>* spans, uint64_t*
   for (Group& group : groups) {
     if (group.taken.whole()) {
       merged_rows.Add(group.first.tensor, *group.first.batch, group.first.ref.row, group.summary,
-                      group.histograms, std::move(group.sources));
+                      group.histograms, group.flags, std::move(group.sources));
     } else if (lost_rows) {
       ++*lost_rows;
     }

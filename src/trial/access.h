@@ -120,6 +120,7 @@ class TrialAccess {
       return batch->nan_count[ref.row] + batch->pos_inf_count[ref.row] + batch->neg_inf_count[ref.row];
     }
     bool has_histogram() const { return batch->histogram_bytes[ref.row] != 0; }
+    bool histogram_not_due() const { return (batch->flags[ref.row] & format::kRowHistogramNotDue) != 0; }
     bool histogram_shed() const { return (batch->flags[ref.row] & format::kRowHistogramShed) != 0; }
     int64_t global_step() const { return batch->step_last[ref.row]; }
   };

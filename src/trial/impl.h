@@ -178,6 +178,7 @@ struct Trial::Impl {
   std::optional<int64_t> LastCompleteOf(ModeKey mode) const;
   void BringModeIndexUpToDate() const;
   bool IsOfKind(const TrialAccess::Step& step, StepKind kind) const;
+  bool HasHistogram(const TrialAccess::Step& step) const;
   /// Entries of the step that are stored like raw values and are statistics.
   uint32_t DerivedIn(int64_t global_step) const;
   /// Sorted by name. \error kInvalidArgument  the regex

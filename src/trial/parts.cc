@@ -66,7 +66,8 @@ void MergedRows::Clear() {
 }
 
 void MergedRows::Add(TensorIndex of, const store::SummaryBatch& like, uint32_t like_row,
-                     const Summary& summary, bool histograms, std::vector<Source> from) {
+                     const Summary& summary, bool histograms, uint32_t flags_of_all,
+                     std::vector<Source> from) {
   tensor.push_back(static_cast<uint32_t>(tensor_of.size()));
   tensor_of.push_back(of);
   step_first.push_back(like.step_first[like_row]);
@@ -74,7 +75,7 @@ void MergedRows::Add(TensorIndex of, const store::SummaryBatch& like, uint32_t l
   level.push_back(like.level[like_row]);
   sub.push_back(like.sub[like_row]);
   point.push_back(like.point[like_row]);
-  flags.push_back(like.flags[like_row]);
+  flags.push_back(flags_of_all);
   count.push_back(summary.count);
   nan_count.push_back(summary.nan_count);
   pos_inf_count.push_back(summary.pos_inf_count);

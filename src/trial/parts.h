@@ -47,7 +47,7 @@ struct MergedRows {
 
   void Clear();
   void Add(TensorIndex of, const store::SummaryBatch& like, uint32_t like_row, const Summary& summary,
-           bool histograms, std::vector<Source> from);
+           bool histograms, uint32_t flags_of_all, std::vector<Source> from);
   void PointAtColumns();
 };
 

@@ -55,7 +55,7 @@ class Keeper {
     def.part_begin = {row, column};
     fixture->writer->AppendTensorDef(def);
   }
-  void Step(int64_t step, bool with_tensor = true, bool final = false) {
+  void Step(int64_t step, bool with_tensor = true, bool final = false, bool histogram_due = true) {
     const format::SubKey key{0, final ? format::Point::kEnd : format::Point::kNone};
     if (with_tensor && rows_ > 0) {
       const std::vector<float> values = Block(step, row_, rows_, column_, columns_);
@@ -63,8 +63,9 @@ class Keeper {
       Histogram histogram;
       Summarized(values, &summary, &histogram);
       std::vector<uint8_t> bytes;
-      EncodeHistogram(histogram, &bytes);
+      if (histogram_due) EncodeHistogram(histogram, &bytes);
       format::SummaryRow row = format::ToRow(1, key, summary);
+      if (!histogram_due) row.flags = format::kRowHistogramNotDue;
       row.histogram_bytes = static_cast<uint32_t>(bytes.size());
       fixture->writer->AppendSummaries(step, {&row, 1}, bytes);
       const int64_t shape[] = {rows_, columns_};
@@ -196,6 +197,25 @@ TEST_F(PartsTest, RulesSeeOneRowOfTheWhole) {
       &lost);
   EXPECT_EQ(rows, 1);
   EXPECT_EQ(lost, 0u);
+}
+
+TEST_F(PartsTest, AWholeHasAHistogramWhereAllPartsHaveOne) {
+  Keeper& first = Add(0, 4);
+  Keeper& second = Add(4, 6);
+  first.Step(0, true, false, /*histogram_due=*/true);
+  second.Step(0, true, false, /*histogram_due=*/false);
+  StepAll(1);
+  const auto trial = Open();
+  EXPECT_EQ(trial->histogram("w", 0).status().code(), Code::kNotFound);
+  EXPECT_TRUE(trial->histogram("w", 1).ok());
+  EXPECT_TRUE(trial->histogram("w", 0, "worker_0").ok());
+  const TrialAccess access(*trial);
+  for (const size_t step : {0, 1}) {
+    access.ForEachSummary(step, [&](const TrialAccess::Row& row) {
+      EXPECT_EQ(row.has_histogram(), step == 1);
+      EXPECT_EQ(row.histogram_not_due(), step == 0);
+    });
+  }
 }
 
 TEST_F(PartsTest, ReplicasOfAPartCountOnce) {

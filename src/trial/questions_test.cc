@@ -101,6 +101,26 @@ TEST_F(QuestionsTest, WithoutASaveConfigNothingIsHidden) {
   EXPECT_THAT(Open()->steps({.kind = StepKind::kSaved}), ElementsAre(0, 1, 2));
 }
 
+TEST_F(QuestionsTest, AStepWithoutAHistogramSaysAtWhichThereAreSome) {
+  auto worker = Worker(0, {.raw_elements = 0, .histograms_every = 3});
+  worker->Steps(0, 8);
+  const auto check = [](const Trial& trial) {
+    EXPECT_THAT(*trial.tensor_steps("t1", StepKind::kHistogram), ElementsAre(0, 3, 6));
+    EXPECT_THAT(*trial.tensor_steps("t1", StepKind::kSummary), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+    EXPECT_TRUE(*trial.is_kept("t1", 3, StepKind::kHistogram));
+    EXPECT_FALSE(*trial.is_kept("t1", 4, StepKind::kHistogram));
+    EXPECT_THAT(trial.steps({.kind = StepKind::kHistogram}), ElementsAre(0, 3, 6));
+    EXPECT_THAT(*trial.tensor_steps("lr", StepKind::kHistogram), IsEmpty());
+    EXPECT_TRUE(trial.histogram("t1", 6).ok());
+    const Status none = trial.histogram("t1", 4).status();
+    EXPECT_EQ(none.code(), Code::kNotFound);
+    EXPECT_THAT(none.message(), HasSubstr("not at this step; histograms are kept at steps: 0, 3, 6"));
+  };
+  check(*Open());
+  worker->End();
+  check(*Open());
+}
+
 TEST_F(QuestionsTest, ReductionsAreDueWhereStatisticsAre) {
   Configure(0, {"mean", "abs_l1"});
   auto worker = Worker(0, {.raw_elements = 0});

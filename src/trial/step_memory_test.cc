@@ -44,7 +44,7 @@ int64_t BytesAfterFollowing(const std::string& path, int64_t steps) {
   const int64_t before = live_bytes;
   std::unique_ptr<Trial> trial;
   {
-    WorkerFixture worker(path + "/0/worker_0", {.tensors = 1, .raw_elements = 0, .histograms = false});
+    WorkerFixture worker(path + "/0/worker_0", {.tensors = 1, .raw_elements = 0, .histograms_every = 0});
     worker.Steps(0, 1);
     auto opened = Trial::Open(path);
     TDBG_EXPECT_OK(opened);

@@ -42,6 +42,20 @@ uint32_t Trial::Impl::DerivedIn(int64_t global_step) const {
   return static_cast<uint32_t>(last - first);
 }
 
+bool Trial::Impl::HasHistogram(const TrialAccess::Step& step) const {
+  for (const WorkerIndex worker : AttemptOf(step.attempt)->workers) {
+    WorkerSlot& slot = *slots[worker];
+    slot.BringRowsUpToDate();
+    slot.RowsAt(step.info.global_step, &scratch_rows);
+    for (const RowRange& r : scratch_rows) {
+      slot.reader->Prepare(r.batch, r.begin, r.end);
+      const uint32_t* const bytes = slot.reader->summaries()[r.batch].histogram_bytes;
+      if (std::any_of(bytes + r.begin, bytes + r.end, [](uint32_t n) { return n != 0; })) return true;
+    }
+  }
+  return false;
+}
+
 bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
   switch (kind) {
     case StepKind::kAny:
@@ -50,6 +64,8 @@ bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
       return step.info.raw_values > DerivedIn(step.info.global_step);
     case StepKind::kSummary:
       return step.info.summaries != 0;
+    case StepKind::kHistogram:
+      return HasHistogram(step);
     case StepKind::kSaved:
       break;
   }

@@ -413,7 +413,7 @@ TEST_F(TrialTest, AMillionRowsAreOpenedAndWalkedQuickly) {
   constexpr int64_t kSteps = 10000;
   {
     auto worker = Worker(
-        0, 0, {.tensors = kTensors, .raw_elements = 0, .histograms = false, .journal_bytes = 64 << 20});
+        0, 0, {.tensors = kTensors, .raw_elements = 0, .histograms_every = 0, .journal_bytes = 64 << 20});
     worker->Steps(0, kSteps);
     worker->End();
   }

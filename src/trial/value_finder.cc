@@ -4,6 +4,11 @@
 
 namespace tdbg {
 
+bool ValueFinder::HasHistogram(const WorkerSlot& slot, const store::WorkerReader::RowRef& ref) {
+  slot.reader->Prepare(ref.batch, ref.row, ref.row + 1);
+  return slot.reader->summaries()[ref.batch].histogram_bytes[ref.row] != 0;
+}
+
 template <typename F>
 void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
   const int64_t last_complete = impl_.LastCompleteStep();
@@ -11,7 +16,8 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
   const bool all = filter.kind == StepKind::kAny || (saved && !impl_.has_save_config);
   const bool raw = all || saved || filter.kind == StepKind::kRaw;
   const bool reductions = saved && !all;  // only steps at which those are due
-  const bool rest = all || reductions || filter.kind == StepKind::kSummary;
+  const bool histograms = filter.kind == StepKind::kHistogram;
+  const bool rest = all || reductions || histograms || filter.kind == StepKind::kSummary;
   for (const Trial::Impl::Range& range : impl_.Ranges()) {
     const int64_t begin = std::max(range.begin, filter.begin);
     int64_t end = std::min(range.end, filter.end);
@@ -36,8 +42,11 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
         if (!rest) continue;
         for (const auto& ref : slot->reader->RowsOf(id)) {
           if (ref.sub.point == Point::kEnd) continue;
-          if (statistics_wanted(ref.global_step) && !f(ref.global_step)) return;
+          if (!statistics_wanted(ref.global_step)) continue;
+          if (histograms && !HasHistogram(*slot, ref)) continue;
+          if (!f(ref.global_step)) return;
         }
+        if (histograms) continue;
         for (const auto& point : slot->reader->ScalarsOf(id)) {
           if (point.sub.point != Point::kEnd && statistics_wanted(point.global_step) && !f(point.global_step))
             return;
@@ -85,6 +94,10 @@ bool ValueFinder::Keeps(const WorkerSlot& slot, int64_t global_step, StepKind ki
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
       if (slot.reader->SavedShapeOf(id, global_step)) return true;
     }
+  }
+  if (kind == StepKind::kHistogram) {
+    const auto row = RowOf(slot, global_step);
+    return row && HasHistogram(slot, row->ref);
   }
   if (!all && kind != StepKind::kSummary && !(saved && SavesReductions(global_step))) return false;
   return RowOf(slot, global_step).has_value() || ScalarOf(slot, global_step).has_value();

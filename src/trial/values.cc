@@ -260,6 +260,20 @@ Result<Summary> Trial::final_summary(std::string_view name, std::string_view wor
   return NotFound("nothing of '" + finder.info().name + "' was recorded at the run's end");
 }
 
+namespace {
+
+// Why the row has none. Called where something waits for an answer, not while rules judge.
+Status NoHistogram(const ValueFinder& finder, const ValueFinder::FoundRow& row, int64_t global_step) {
+  const uint32_t flags = row.batch->flags[row.ref.row];
+  std::string why = ": none is kept of tensors with fewer than 256 elements, or none was asked for";
+  if ((flags & format::kRowHistogramShed) != 0) why = ": it was due, and there was no room for it";
+  if ((flags & format::kRowHistogramNotDue) != 0)
+    why = ": not at this step; histograms are kept at steps: " + Listed(finder.Steps({.kind = StepKind::kHistogram}));
+  return NotFound("no histogram of '" + finder.info().name + "' at step " + std::to_string(global_step) + why);
+}
+
+}  // namespace
+
 Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
                                    std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
@@ -272,6 +286,8 @@ Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
       if (parts.empty()) return PartMissing(finder);
       Histogram whole;
       for (const ValueFinder::FoundRow& part : parts) {
+        if (part.Damaged() == 0 && part.batch->histogram_bytes[part.ref.row] == 0)
+          return NoHistogram(finder, part, global_step);
         TDBG_ASSIGN_OR_RETURN(const Histogram of, part.slot->reader->HistogramOf(part.ref));
         whole = MergeHistograms(whole, of);
       }
@@ -280,10 +296,7 @@ Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
     if (row->Damaged() != 0 || row->batch->histogram_bytes[row->ref.row] != 0) {
       return slot->reader->HistogramOf(row->ref);
     }
-    const bool shed = (row->batch->flags[row->ref.row] & format::kRowHistogramShed) != 0;
-    return NotFound("no histogram of '" + finder.info().name + "' at step " + std::to_string(global_step) +
-                    (shed ? ": it was due, and there was no room for it"
-                          : ": none is kept of tensors with fewer than 256 elements, or none was asked for"));
+    return NoHistogram(finder, *row, global_step);
   }
   return NotFound("no histogram of '" + finder.info().name + "' at step " + std::to_string(global_step));
 }

@@ -157,4 +157,5 @@ def description(cls, parameters) -> dict:
         file = inspect.getsourcefile(cls)
         raise Refused(f"{_where(error, file)}: {type(error).__name__}: {error}") from error
     return {"info": info, "needs": {"collections": list(needs.collections), "tensor_regex": list(needs.tensor_regex),
-                                    "raw": needs.raw, "interval": needs.every}}
+                                    "raw": needs.raw, "interval": needs.every,
+                                    "histograms": needs.histograms}}

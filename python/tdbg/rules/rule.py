@@ -44,21 +44,24 @@ class Needs(typing.NamedTuple):
     tensor_regex: tuple = ()
     raw: bool = False
     every: int = 0
+    histograms: bool = False
 
 
-def needs(*collections: str, tensor_regex=(), raw: bool = False, every: int | None = None) -> Needs:
+def needs(*collections: str, tensor_regex=(), raw: bool = False, every: int | None = None,
+          histograms: bool = False) -> Needs:
     """What must be captured for a rule.
 
     :param collections: whose statistics it reads, at every step
     :param tensor_regex: patterns; statistics of the tensors whose names they are found in
     :param raw: it reads values of these, too
     :param every: the values, every so many steps of the mode (default 500)
+    :param histograms: it reads a histogram of these at every step; without it there is one at every tenth or so
     """
     if isinstance(tensor_regex, str):
         tensor_regex = (tensor_regex,)
     if every is not None and (int(every) < 1 or not raw):
         raise ValueError("needs: every is the interval of raw values: a number of steps, together with raw=True")
-    return Needs(tuple(collections), tuple(tensor_regex), bool(raw), int(every or 0))
+    return Needs(tuple(collections), tuple(tensor_regex), bool(raw), int(every or 0), bool(histograms))
 
 
 class Parameter(typing.NamedTuple):

@@ -26,7 +26,7 @@ class WorkerFixture {
   struct Options {
     int tensors = 3;
     size_t raw_elements = 16;  ///< 0: no raw tensors
-    bool histograms = true;
+    int64_t histograms_every = 1;  ///< 0: none
     uint64_t segment_bytes = 0;
     uint64_t journal_bytes = 1 << 20;
     WhenFull when_full = WhenFull::kBlock;
@@ -102,7 +102,11 @@ class WorkerFixture {
     std::vector<uint8_t> bytes;
     for (int t = 0; t < options_.tensors; ++t) {
       rows.push_back(format::ToRow(static_cast<uint32_t>(t), sub, SummaryAt(t, step)));
-      if (!options_.histograms) continue;
+      if (options_.histograms_every == 0) continue;
+      if (step % options_.histograms_every != 0) {
+        rows.back().flags = format::kRowHistogramNotDue;
+        continue;
+      }
       rows.back().histogram_offset = static_cast<uint32_t>(bytes.size());
       EncodeHistogram(HistogramAt(t, step), &bytes);
       rows.back().histogram_bytes = static_cast<uint32_t>(bytes.size()) - rows.back().histogram_offset;

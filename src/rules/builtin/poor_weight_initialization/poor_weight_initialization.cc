@@ -91,10 +91,14 @@ class PoorWeightInitialization : public Rule {
     need.collections.push_back("gradients");
     need.collections.push_back("losses");
     if (limits_.range.value_or(0) > 0) {
+      // Steps that a loss scaler skips are not judged, and one that starts at 2^16 can halve 16 times.
+      const int64_t steps = limits_.steps + 16;
+      need.histogram_collections = {"gradients"};
+      need.histogram_steps = steps;
       // Gradients too small for a histogram are judged by their values, which cost next to nothing.
       need.raw_collections = {"gradients"};
       need.raw_max_elements = 255;
-      need.raw_schedule.emplace().end = limits_.steps;
+      need.raw_schedule.emplace().end = steps;
       need.raw_schedule->interval = 1;
     }
     return need;
