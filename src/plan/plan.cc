@@ -188,8 +188,10 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   }
   Plan plan;
   f.Int("summaries_every", &plan.summaries_every);
-  if (f.Find("histograms") != nullptr) {
-    bool histograms = false;  // all that a plan before minor 2 says: at every step
+  int64_t minor = 0;
+  f.Int("minor", &minor);
+  if (minor < 2) {  // at every step, or none
+    bool histograms = true;
     f.Bool("histograms", &histograms);
     plan.histograms_every = histograms ? 1 : 0;
   }

@@ -119,6 +119,27 @@ def test_images_are_a_column_per_step_grey_and_without_ticks(trial):
         trial.plot.images("loss", steps=[])
 
 
+def test_histograms_are_drawn_at_the_steps_that_have_one(tmp_path):
+    plan = PLAN.replace('"minor": 0', '"minor": 2, "histograms_every": 4')
+    run = Run.open(directory=str(tmp_path / "run"), plan_json=plan.replace('"raw": {"train": {"interval": 2}}', '"raw": {}'))
+    big = run.define("Net_a.weight", "a.weight", "weight", "linear", "float32", [40, 20])
+    for step in range(9):
+        run.begin_step(1)
+        run.put_array(big, np.full((40, 20), 1 + step / 100, np.float32))
+        run.end_step()
+    run.end("done")
+    trial = tdbg.open(tmp_path / "run")
+    tensor = trial.tensor("a.weight")
+    assert tensor.steps(kind="histogram") == [0, 4, 8] and tensor.steps() == list(range(9))
+    assert tensor.histogram(4).count.sum() == 800
+    with pytest.raises(errors.NotFoundError, match="not at this step; histograms are kept at steps: 0, 4, 8"):
+        tensor.histogram(5)
+    with pytest.raises(errors.NotFoundError, match="at steps: 0, 4, 8"):
+        tensor.summary(5).quantile(0.5)
+    mesh, = trial.plot.histograms("a.weight").axes[0].collections[:1]
+    assert mesh.get_array().reshape(-1, 3).sum(axis=0) == pytest.approx([1, 1, 1])
+
+
 def test_histograms_over_time_hold_all_elements(trial):
     figure = trial.plot.histograms("a.weight", steps=[0, 2, 5])
     shares = figure.axes[0].collections[0].get_array()
