@@ -115,11 +115,11 @@ class Recorder {
     std::unique_ptr<Details, DestroyOnly> details;
     uint32_t last = kNever;  // in last_rows_; kNever: nobody ever said of it whether it has changed
     DType dtype = DType::kInvalid;
-    bool part = false;  // of a tensor whose other parts are other workers'
-    bool variable_shape = false;
-    bool told_unsupported = false;
-    bool scalar = false;
-    bool always = false;
+    bool part : 1 = false;  // of a tensor whose other parts are other workers'
+    bool variable_shape : 1 = false;
+    bool told_unsupported : 1 = false;
+    bool scalar : 1 = false;
+    bool always : 1 = false;
   };
   static_assert(sizeof(Tensor) <= 64);
   struct Lane;  // what one thread needs to make rows

@@ -119,7 +119,9 @@ TEST_F(RecorderTest, RawTensorsComeAfterTheStatisticsAndOnlyWhenDue) {
 }
 
 TEST_F(RecorderTest, OfWhatDidNotChangeTheLastRowIsSaidAgainAndMemoryIsNotRead) {
-  Start(PlanWithRaw("weights", 3));
+  plan::Plan plan = PlanWithRaw("weights", 3);
+  plan.histograms_every = 1;
+  Start(plan);
   const auto w = Define("w", "weight", {300});
   std::vector<float> values(300, 1.0f);
   values[7] = -2;
