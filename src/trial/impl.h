@@ -62,6 +62,8 @@ struct WorkerSlot {
   // stretch a batch: nothing is kept of a single step.
   uint64_t rows_resealed = 0;
   size_t rows_batches = 0;
+  size_t rows_settled = 0;  ///< batches, from the first, of which what is below stays true
+  bool settled_ascend = true;
   std::vector<RowStretch> stretches;
   bool stretches_ascend = true;  ///< each begins at or behind the last one's last step
   std::vector<RowRange> final_rows;

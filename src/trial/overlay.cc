@@ -217,14 +217,17 @@ size_t Trial::Impl::FirstBehind(int64_t global_step) const {
 void WorkerSlot::BringRowsUpToDate() {
   const std::span<const store::SummaryBatch> batches = reader->summaries();
   if (rows_resealed != reader->resealed()) {
-    stretches.clear();
-    stretches_ascend = true;
-    final_rows.clear();
-    rows_batches = 0;
+    // Rows of segments stay where they are, and of a long run nearly all are there.
+    while (!stretches.empty() && stretches.back().rows.batch >= rows_settled) stretches.pop_back();
+    while (!final_rows.empty() && final_rows.back().batch >= rows_settled) final_rows.pop_back();
+    stretches_ascend = settled_ascend;
+    rows_batches = std::min(rows_batches, rows_settled);
+    rows_settled = reader->settled_batches();
     rows_resealed = reader->resealed();
   }
   constexpr auto kEnd = static_cast<uint16_t>(Point::kEnd);
   for (; rows_batches < batches.size(); ++rows_batches) {
+    if (rows_batches <= rows_settled) settled_ascend = stretches_ascend;
     const store::SummaryBatch& batch = batches[rows_batches];
     reader->Prepare(static_cast<uint32_t>(rows_batches), 0, static_cast<uint32_t>(batch.rows),
                     store::kKeyColumns);
@@ -247,6 +250,7 @@ void WorkerSlot::BringRowsUpToDate() {
       begin = end;
     }
   }
+  if (rows_batches <= rows_settled) settled_ascend = stretches_ascend;
 }
 
 void WorkerSlot::RowsAt(int64_t global_step, std::vector<RowRange>* out) const {

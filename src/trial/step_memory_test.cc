@@ -87,6 +87,52 @@ TEST(StepMemory, AStepCostsItsWatcherLessThanAHundredBytes) {
   RecordProperty("bytes_per_step", std::to_string(bytes_per_step));
 }
 
+// Who follows a training of quick steps sees them come one by one. What waits in the journal for its segment is held
+// in memory, so that it must not cost much more there.
+TEST(StepMemory, WhatIsNotSealedYetCostsHardlyMoreThanInTheJournal) {
+  const base::ScratchDirectory scratch;
+  const std::string path = scratch / "run";
+  format::RunInfo run;
+  run.id = "0123456789abcdef0123456789abcdef";
+  std::filesystem::create_directories(path + "/0");
+  base::Spill(path + "/run.json", run.ToJson());
+  base::Spill(path + "/0/attempt.json", format::AttemptInfo().ToJson());
+  constexpr int64_t kSteps = 6000;
+  WorkerFixture worker(path + "/0/worker_0", {.raw_elements = 16, .journal_bytes = 64 << 20});
+  worker.Steps(0, 1);
+  auto trial = Trial::Open(path);
+  TDBG_ASSERT_OK(trial);
+  const TensorIndex tensor = *TrialAccess(**trial).Find("tensor/1");
+  const int64_t before = live_bytes;
+  for (int64_t step = 1; step < kSteps; ++step) {
+    worker.Steps(step, step + 1);
+    TDBG_ASSERT_OK((*trial)->Refresh());
+    const TrialAccess access(**trial);
+    EXPECT_EQ(access.RowSpansOf(access.complete_count() - 1).size(), 1u);
+    EXPECT_TRUE(access.RowAt(tensor, access.complete_count() - 1));
+  }
+  const double held = static_cast<double>(live_bytes - before) / kSteps;
+  const double in_journal = static_cast<double>((*trial)->bytes_on_disk()) / kSteps;
+  EXPECT_LT(held, in_journal);
+  RecordProperty("bytes_per_step", std::to_string(held));
+
+  // What was put together is what was read.
+  auto again = Trial::Open(path);
+  TDBG_ASSERT_OK(again);
+  for (const int64_t step : {int64_t{0}, int64_t{255}, int64_t{256}, kSteps / 2, kSteps - 1}) {
+    EXPECT_EQ((*trial)->summary("t1", step)->mean, (*again)->summary("t1", step)->mean) << step;
+    EXPECT_EQ(*(*trial)->histogram("t2", step), *(*again)->histogram("t2", step));
+    EXPECT_EQ(*(*trial)->histogram("t2", step), WorkerFixture::HistogramAt(2, step));
+    EXPECT_EQ(*(*trial)->shape("t1", step), *(*again)->shape("t1", step));
+    EXPECT_EQ(*(*trial)->scalar("lr", step), WorkerFixture::Rate(step));
+    const auto value = (*trial)->value("t1", step);
+    TDBG_ASSERT_OK(value);
+    EXPECT_EQ(*static_cast<const float*>(value->data), WorkerFixture::Element(1, step, 0));
+  }
+  EXPECT_EQ((*trial)->steps(), (*again)->steps());
+  EXPECT_EQ((*trial)->series("t1", "mean")->values, (*again)->series("t1", "mean")->values);
+}
+
 }  // namespace
 }  // namespace tdbg
 

@@ -10,6 +10,8 @@
 namespace tdbg::store {
 namespace {
 
+constexpr size_t kMergedAt = 256;
+
 uint32_t Mapped(std::span<const uint32_t> map, uint32_t id) {
   return id < map.size() ? map[id] : SegmentReader::kUnknownTensor;
 }
@@ -70,6 +72,67 @@ void LiveTail::Append(JournalDelta delta, std::span<const uint32_t> id_map, std:
   batches_.emplace_back().delta = std::move(delta);
 }
 
+bool LiveTail::Merge() {
+  if (batches_.size() - merged_ < kMergedAt) return false;
+  LiveBatch all;
+  JournalDelta& to = all.delta;
+  const auto first = batches_.begin() + static_cast<ptrdiff_t>(merged_);
+  size_t commits = 0, rows = 0, scalars = 0, raws = 0, shapes = 0, histograms = 0;
+  for (auto it = first; it != batches_.end(); ++it) {
+    commits += it->commit_count();
+    rows += it->delta.columns.tensor.size();
+    scalars += it->delta.scalars.size();
+    raws += it->delta.raws.size();
+    shapes += it->delta.shapes.size();
+    histograms += it->delta.columns.histograms.size();
+  }
+  to.commits.reserve(commits);
+#define TDBG_COLUMN(name, type) to.columns.name.reserve(rows);
+  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+  to.columns.histograms.reserve(histograms);
+  to.scalars.reserve(scalars);
+  to.raws.reserve(raws);
+  to.shapes.reserve(shapes);
+  for (auto it = first; it != batches_.end(); ++it) {
+    const JournalDelta& from = it->delta;
+    const JournalDelta::CommitEnd front = it->front(), end = from.commits.back();
+    // What the batch keeps of a list, and what is added to its commits' ends.
+    const auto take = [](auto* list, const auto& of, uint64_t begin, uint64_t until) {
+      const uint64_t added = list->size() - begin;
+      list->insert(list->end(), of.begin() + static_cast<ptrdiff_t>(begin), of.begin() + static_cast<ptrdiff_t>(until));
+      return added;
+    };
+    const uint64_t histogram_base = to.columns.histograms.size(), shape_base = to.shapes.size();
+    const size_t row_base = to.columns.tensor.size(), raw_base = to.raws.size();
+    uint64_t add_rows = 0;
+#define TDBG_COLUMN(name, type) add_rows = take(&to.columns.name, from.columns.name, front.rows, end.rows);
+    TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+    for (size_t i = row_base; i < to.columns.tensor.size(); ++i) to.columns.histogram_offset[i] += histogram_base;
+    take(&to.columns.histograms, from.columns.histograms, 0, from.columns.histograms.size());
+    const uint64_t add_scalars = take(&to.scalars, from.scalars, front.scalars, end.scalars);
+    const uint64_t add_raws = take(&to.raws, from.raws, front.raws, end.raws);
+    for (size_t i = raw_base; i < to.raws.size(); ++i) to.raws[i].shape_index += static_cast<uint32_t>(shape_base);
+    take(&to.shapes, from.shapes, 0, from.shapes.size());
+    const uint64_t add_context = take(&to.context, from.context, front.context, end.context);
+    const uint64_t add_acks = take(&to.acks, from.acks, front.acks, end.acks);
+    for (size_t i = it->first_commit; i < from.commits.size(); ++i) {
+      JournalDelta::CommitEnd commit = from.commits[i];
+      commit.rows += add_rows;
+      commit.scalars += add_scalars;
+      commit.raws += add_raws;
+      commit.context += add_context;
+      commit.acks += add_acks;
+      to.commits.push_back(std::move(commit));
+    }
+  }
+  batches_.erase(first, batches_.end());
+  batches_.push_back(std::move(all));
+  merged_ = batches_.size();
+  return true;
+}
+
 size_t LiveTail::TrimTo(uint64_t sequence) {
   size_t trimmed = 0;
   while (!batches_.empty()) {
@@ -81,6 +144,7 @@ size_t LiveTail::TrimTo(uint64_t sequence) {
     }
     if (batch.commit_count() != 0) break;
     batches_.pop_front();
+    merged_ -= merged_ > 0 ? 1 : 0;
   }
   return trimmed;
 }

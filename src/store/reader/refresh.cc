@@ -273,6 +273,7 @@ Status WorkerState::TakeIn(bool* news) {
     acks.items.insert(acks.items.end(), delta.acks.begin(), delta.acks.end());
     std::vector<Damage> found;
     live.Append(std::move(delta), id_map, &found);
+    if (live.Merge()) ++resealed;
     ReportAll(std::move(found));
     return OkStatus();
   }

@@ -437,6 +437,7 @@ class RunWorkerReader final : public WorkerReader {
             base::JoinPath(state_->directory, format::kLockFile)};
   }
   uint64_t resealed() const override { return state_->resealed; }
+  size_t settled_batches() const override { return state_->segments.size(); }
   uint64_t rewrites() const override { return state_->rewrites; }
   std::span<const SummaryBatch> summaries() const override {
     state_->EnsureBatches();

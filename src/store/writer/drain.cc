@@ -26,7 +26,8 @@ namespace tdbg::store {
 namespace {
 
 constexpr uint64_t kMinJournalBytes = 1 << 20;
-constexpr uint64_t kMaxSegmentBytes = 64 << 20;
+// Whoever follows a run holds in memory what is not in a segment yet.
+constexpr uint64_t kMaxSegmentBytes = 32 << 20;
 constexpr int64_t kFirstRetryNanos = 20'000'000;
 constexpr int64_t kLastRetryNanos = 2'000'000'000;
 constexpr int64_t kSyncPatienceNanos = 30'000'000'000;  // of an end that names none

@@ -41,7 +41,7 @@ struct WriterOptions {
   WhenFull when_full = WhenFull::kDropRaw;
   uint64_t journal_bytes = 256u << 20;  ///< file size; halved until it fits the disk, at least 1 MiB
   uint64_t segment_bytes =
-      0;  ///< seal at this many journal bytes; 0: a quarter of the journal, at most 64 MiB
+      0;  ///< seal at this many journal bytes; 0: a quarter of the journal, at most 32 MiB
   uint64_t budget_bytes =
       8ull << 30;  ///< of segments for this worker; 0: no limit. Thins raw, then histograms
   int64_t seal_interval_nanos =
