@@ -1,7 +1,7 @@
 // Question:  what does a step of a C++ training loop cost with the default capture?
-// Workload:  200 tensors of 64 KiB (float32, normal values): statistics of all at every step, histograms of all at every tenth.
-// Baseline:  the same loop reading each tensor once, by the best of several plain read loops, in the same
-// round.
+// Workload:  200 tensors of 64 KiB (float32, normal values): statistics of all at every step, histograms of
+// all at every tenth. Baseline:  the same loop reading each tensor once, by the best of several plain read
+// loops, in the same round.
 //
 // A training's own work lies between two looks at a weight, so a buffer that no cache holds is walked before
 // every pass: the tensors come from memory. Printed beside it: the same with everything in the caches, where

@@ -36,7 +36,7 @@ ALL = {
     "bare": ("", None, "nothing attached"),
     "bare again": ("", None, "the same, to show the noise"),
     "idle": ("", ["--config", "idle.yaml"], "tdbg attached, nothing due, context off"),
-    "default": ("", DEFAULT, "tdbg: statistics, losses, context, every step, histograms every tenth; two rules watching"),
+    "default": ("", DEFAULT, "tdbg: statistics, losses, context; histograms at every tenth step; two rules watching"),
     "histograms": ("", DEFAULT + ["--histograms", "1"], "the same with a histogram of every tensor at every step"),
     "outputs": ("", DEFAULT + ["--config", "outputs.yaml"], "the same and every module's outputs"),
     "blocks": ("", DEFAULT + ["--config", "blocks.yaml"], "the same and the outputs of three blocks"),

@@ -284,8 +284,8 @@ class Trial {
   Result<TensorValue> reduction(std::string_view name, int64_t global_step, std::string_view reduction,
                                 std::string_view worker = {}) const;
   Result<Summary> summary(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
-  /// kNotFound where there is none, with the reason: not kept of it, not at this step (StepKind::kHistogram says at
-  /// which), or shed.
+  /// kNotFound where there is none, with the reason: not kept of it, not at this step (StepKind::kHistogram
+  /// says at which), or shed.
   Result<Histogram> histogram(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
   /// A derived statistic of the tensor (tdbg/statistic.h), as it was computed while training.
   /// \error kInvalidArgument  not in the catalogue; kNotFound  not kept (says what is); kDataLoss

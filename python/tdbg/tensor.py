@@ -283,8 +283,8 @@ class Tensor:
         return np.asarray(values), elements, samples
 
     def histogram(self, step_num, mode=ModeKeys.GLOBAL, worker=None) -> Histogram:
-        """Of the elements at one step. Not at every step there is one: `steps(kind="histogram")` are those that have it;
-        at others a NotFoundError names them."""
+        """Of the elements at one step. Not every step has one: `steps(kind="histogram")` are those that do; at others a
+        NotFoundError names them."""
         return Histogram(*self._raw.histogram(self.name, self._global(step_num, mode), worker or ""))
 
     def series(self, field: str = "value", worker=None) -> tuple[np.ndarray, np.ndarray]:

@@ -219,8 +219,8 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
   }
 }
 
-/// Of a tensor that is what it was when its last row was made: that row once more. False: there is none, or it
-/// lacks what this one must have.
+/// Of a tensor that is what it was when its last row was made: that row once more. False: there is none, or
+/// it lacks what this one must have.
 bool Recorder::RepeatRow(Id id, Place place) {
   const Tensor& t = tensors_[id];
   if (t.last == Tensor::kNever) return false;
@@ -308,10 +308,10 @@ void Recorder::FillShared(Place place) {
       const Piece& piece = pieces_[k];
       const TensorView view{piece.data, piece.dtype, {&piece.elements, 1}, {}};
       lane_of[k] = static_cast<uint8_t>(number);
-      if (piece.part == Piece::kWhole) return FillRow(lane, piece.id, view, place, piece.histogram, &rows_[piece.row]);
+      if (piece.part == Piece::kWhole)
+        return FillRow(lane, piece.id, view, place, piece.histogram, &rows_[piece.row]);
       Part& part = parts[piece.part];
-      (void)lane->summarizer.Summarize(view, &part.summary,
-                                       piece.histogram ? &part.histogram : nullptr);
+      (void)lane->summarizer.Summarize(view, &part.summary, piece.histogram ? &part.histogram : nullptr);
     };
     for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
       EachWithMemoryAhead(s == 0 ? 0 : shares[s - 1], shares[s], memory_of, fill);

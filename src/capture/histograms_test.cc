@@ -42,7 +42,8 @@ class HistogramsTest : public RecorderTest {
     Start(PlanWithHistograms(10));
     const auto w = Define("w", "weight", {512});
     std::vector<float> usual(512);
-    for (size_t i = 0; i < usual.size(); ++i) usual[i] = (i % 2 == 0 ? 1 : -1) * (1 + 0.001f * static_cast<float>(i));
+    for (size_t i = 0; i < usual.size(); ++i)
+      usual[i] = (i % 2 == 0 ? 1 : -1) * (1 + 0.001f * static_cast<float>(i));
     for (int step = 0; step < 30; ++step) {
       std::vector<float> now = usual;
       for (const auto& [at, values] : instead) {
@@ -81,7 +82,8 @@ TEST_F(HistogramsTest, ATensorThatComesLateHasOneAtOnce) {
   EXPECT_THAT(StepsWithHistogram(), ElementsAre(0, 7)) << "rows of the steps 3 and 10";
 }
 
-// Another rank sees another part of it, and would leave its range at another step: no step would have the whole.
+// Another rank sees another part of it, and would leave its range at another step: no step would have the
+// whole.
 TEST_F(HistogramsTest, OfAPartOnlyTheStepDecides) {
   Start(PlanWithHistograms(10));
   const auto part = recorder_->Define({.name = "w",
@@ -141,9 +143,9 @@ TEST_P(AnyInterval, LeavesStatisticsAndTheHistogramsThatAreThereAsTheyAreWithHis
     int64_t elements;
   };
   const std::vector<Tensor> tensors = {
-      {DType::kFloat32, 255},    {DType::kFloat32, 256},  {DType::kFloat32, 5000}, {DType::kFloat32, 140'001},
-      {DType::kBFloat16, 40'000}, {DType::kFloat16, 3000}, {DType::kFloat64, 3000}, {DType::kInt32, 1000},
-      {DType::kInt8, 70'000}};
+      {DType::kFloat32, 255},     {DType::kFloat32, 256},     {DType::kFloat32, 5000},
+      {DType::kFloat32, 140'001}, {DType::kBFloat16, 40'000}, {DType::kFloat16, 3000},
+      {DType::kFloat64, 3000},    {DType::kInt32, 1000},      {DType::kInt8, 70'000}};
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   std::vector<float> pool(4099);
@@ -169,8 +171,8 @@ TEST_P(AnyInterval, LeavesStatisticsAndTheHistogramsThatAreThereAsTheyAreWithHis
           const float x = scale * pool[(from + k) % pool.size()];
           const double wide = x;
           // Of the other types any bits are values.
-          const void* const value = item == 4 && tensors[i].dtype == DType::kFloat32 ? static_cast<const void*>(&x)
-                                                                                   : &wide;
+          const void* const value =
+              item == 4 && tensors[i].dtype == DType::kFloat32 ? static_cast<const void*>(&x) : &wide;
           std::memcpy(bytes[i].data() + k * item, value, item);
         }
       }

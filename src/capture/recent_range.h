@@ -1,5 +1,5 @@
-// What a tensor's statistics have been lately, and whether they have left it: then its histogram is worth taking
-// at once.
+// What a tensor's statistics have been lately, and whether they have left it: then its histogram is worth
+// taking at once.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,17 @@
 
 namespace tdbg::capture {
 
-/// The range of one tensor's statistics over the last two spans of steps, each as long as histograms are apart:
-/// of one span, what a tensor does now and then would be news every time it begins.
+/// The range of one tensor's statistics over the last two spans of steps, each as long as histograms are
+/// apart: of one span, what a tensor does now and then would be news every time it begins.
 ///
-/// What is asked depends on the rows alone, in their order: whoever sees the same rows takes the same histograms.
+/// What is asked depends on the rows alone, in their order: whoever sees the same rows takes the same
+/// histograms.
 class RecentRange {
  public:
-  /// Adds the row to the range. True if it lay outside of what the range was before: more than twice the most or
-  /// less than half of the least of NaN and infinities, or of zeros (give or take 1/64 of the elements), or the
-  /// smallest or largest element beyond its range by more than the largest magnitude in it (inwards: by half of
-  /// that). A tensor that was not seen for two spans is news itself.
+  /// Adds the row to the range. True if it lay outside of what the range was before: more than twice the most
+  /// or less than half of the least of NaN and infinities, or of zeros (give or take 1/64 of the elements),
+  /// or the smallest or largest element beyond its range by more than the largest magnitude in it (inwards:
+  /// by half of that). A tensor that was not seen for two spans is news itself.
   bool Leaves(const format::SummaryRow& row, uint32_t span) {
     if (span != span_) {
       before_ = span == span_ + 1 ? now_ : Range{};

@@ -211,7 +211,7 @@ class Recorder {
   int64_t step_;                      // the open one, else the next one
   int64_t mode_steps_[plan::kModes];  // the open one of its mode, else the next one
   uint64_t due_ = 0;
-  uint32_t histogram_span_ = 0;  // counts the steps at which histograms are due
+  uint32_t histogram_span_ = 0;                // counts the steps at which histograms are due
   std::vector<std::string> more_collections_;  // CaptureMore's, until this step
   int64_t more_end_ = -1;
   bool more_raw_ = false;

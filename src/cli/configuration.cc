@@ -99,8 +99,9 @@ void ConfigFlags::Define(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--summaries", summaries, "statistics every so many steps, or off; default 1")
       ->type_name("EVERY|off");
-  app.add_option("--histograms", histograms,
-                 "histograms every so many steps, or off; default 10, and where a tensor leaves its recent range")
+  app.add_option(
+         "--histograms", histograms,
+         "histograms every so many steps, or off; default 10, and where a tensor leaves its recent range")
       ->type_name("EVERY|off");
   app.add_option("--config", config_file,
                  "configuration, YAML or JSON (docs/configuration.md); - is standard input")

@@ -230,8 +230,8 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   }
   PrintSeries(terminal, as_scalar ? "value" : "mean_abs", picture);
   if (!histograms.empty()) {
-    Print("histograms at {} from {} to {} (tdbg steps --kind histogram)\n", base::Counted(histograms.size(), "step"),
-          histograms.front(), histograms.back());
+    Print("histograms at {} from {} to {} (tdbg steps --kind histogram)\n",
+          base::Counted(histograms.size(), "step"), histograms.front(), histograms.back());
   }
   Print("{}", (as_scalar ? scalars : table).Format(terminal));
   if (skipped > 0)

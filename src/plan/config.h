@@ -109,7 +109,7 @@ struct Need {
   std::vector<std::string> raw_collections = {};
   int64_t raw_max_elements = -1;
   std::optional<Schedule> raw_schedule = {};
-  /// Of these collections' tensors, and of those that `tensor_regex` finds if `histograms_of_regex`: a histogram
+  /// Of these collections' tensors, and of what `tensor_regex` finds if `histograms_of_regex`: a histogram
   /// with each of the statistics of a mode's first `histogram_steps` steps that have some (-1: of all).
   std::vector<std::string> histogram_collections = {};
   bool histograms_of_regex = false;

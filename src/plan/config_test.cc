@@ -112,8 +112,9 @@ TEST(ConfigTest, ARefusalNamesFileLineKeyAndTheNearestName) {
               HasSubstr("debug.yaml: unknown key \"colections\"; did you mean \"collections\"?"));
   EXPECT_THAT(Refusal(R"({"summaries": {"every": "often"}})"),
               HasSubstr("summaries.every: found \"often\", expected an integer of at least 0"));
-  EXPECT_THAT(Refusal(R"({"summaries": {"histograms": "often"}})"),
-              HasSubstr("summaries.histograms: found \"often\", expected true, false or an integer of at least 0"));
+  EXPECT_THAT(
+      Refusal(R"({"summaries": {"histograms": "often"}})"),
+      HasSubstr("summaries.histograms: found \"often\", expected true, false or an integer of at least 0"));
   EXPECT_THAT(Refusal(R"({"summaries": {"histograms": -1}})"), HasSubstr("summaries.histograms: found -1"));
   EXPECT_THAT(Refusal(R"({"when_full": "blok"})"), HasSubstr("did you mean \"block\"?"));
   EXPECT_THAT(

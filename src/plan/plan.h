@@ -38,9 +38,9 @@ struct CollectionPlan {
   /// KIND?REGEX (name of a tensor of that kind whose module's kind is not known), ?REGEX (kind not known).
   std::vector<std::string> kinds = {};
   std::vector<std::string> tensor_names = {};
-  bool keep = false;      ///< its tensors are captured (else it is only a label)
-  bool summaries = true;  ///< kept: statistics at summaries_every
-  bool histogram = true;       ///< with the statistics, at histograms_every
+  bool keep = false;                         ///< its tensors are captured (else it is only a label)
+  bool summaries = true;                     ///< kept: statistics at summaries_every
+  bool histogram = true;                     ///< with the statistics, at histograms_every
   std::optional<Schedule> raw[kModes] = {};  ///< the steps that are saved; nothing: never
   bool raw_values = true;                    ///< kept: the tensor itself, at the steps that are saved
   bool summaries_when_saved = false;         ///< kept: statistics at the steps that are saved
@@ -57,8 +57,8 @@ inline constexpr int64_t kHistogramsEvery = 10;
 
 struct Plan {
   int64_t summaries_every = 1;  ///< in steps of the mode; 0: off
-  /// Of tensors with 256 elements or more, in steps of the mode; 0: none. In between, of a tensor whose numbers
-  /// leave their recent range (src/capture/recent_range.h).
+  /// Of tensors with 256 elements or more, in steps of the mode; 0: none. In between, of a tensor whose
+  /// numbers leave their recent range (src/capture/recent_range.h).
   int64_t histograms_every = kHistogramsEvery;
   bool context = true;
   std::string step_by = "optimizer";   ///< or "forward" (smdebug's), or "call" (tdbg.step())
@@ -89,7 +89,7 @@ struct Plan {
 struct TensorPlan {
   uint64_t summary_groups = 0;
   uint64_t raw_groups = 0;
-  uint64_t histogram_groups = 0;  ///< with statistics that are due; 0: never
+  uint64_t histogram_groups = 0;         ///< with statistics that are due; 0: never
   std::vector<std::string> collections;  ///< sorted
   std::vector<Statistic> statistics;     ///< due with group 0, each once
   bool wanted() const { return (summary_groups | raw_groups) != 0 || !statistics.empty(); }

@@ -178,8 +178,10 @@ TEST(PlanTest, HistogramsOfWhatASaveScheduleTakesComeWithEachOfItsSteps) {
 }
 
 TEST(PlanTest, APlanOfMinor1HasHistogramsAtEveryStepOrNone) {
-  EXPECT_EQ(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":1,"histograms":true})")->histograms_every, 1);
-  EXPECT_EQ(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":1,"histograms":false})")->histograms_every, 0);
+  EXPECT_EQ(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":1,"histograms":true})")->histograms_every,
+            1);
+  EXPECT_EQ(
+      Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":1,"histograms":false})")->histograms_every, 0);
   EXPECT_EQ(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"minor":1})")->histograms_every, 1);
   EXPECT_EQ(Plan::FromJson(Plan::Default().ToJson())->histograms_every, kHistogramsEvery);
   EXPECT_FALSE(Plan::FromJson(R"({"kind":"tdbg.plan","major":1,"histograms_every":-1})").ok());

@@ -182,7 +182,8 @@ Status AddSaved(const CollectionConfig& c, const std::string& who, Plan* plan) {
 Status AddHistograms(const Need& need, Plan* plan) {
   if (need.histogram_collections.empty() && !need.histograms_of_regex) return OkStatus();
   if (plan->histograms_every == 0) {
-    return Refuse("", "rule " + need.who, "it judges histograms, and summaries.histograms: false switches them off");
+    return Refuse("", "rule " + need.who,
+                  "it judges histograms, and summaries.histograms: false switches them off");
   }
   if (plan->summaries_every == 0 || plan->histograms_every <= plan->summaries_every) return OkStatus();
   CollectionPlan own;

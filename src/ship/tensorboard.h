@@ -18,8 +18,8 @@ namespace tdbg::ship {
 struct TensorBoardOptions {
   std::string directory;
   Choice::Options choice;
-  /// Per-tensor statistics only at mode steps that are multiples of it, and histograms at the first step at or after
-  /// each that has one; losses, metrics and learning rates are written at every chosen step.
+  /// Per-tensor statistics only at mode steps that are multiples of it, and histograms at the first step at
+  /// or after each that has one; losses, metrics and learning rates are written at every chosen step.
   int64_t statistics_every = 1;
   /// A later attempt of a job: earlier files of the directory no longer hold from the first step taken on.
   bool restart = false;

@@ -87,8 +87,8 @@ TEST(StepMemory, AStepCostsItsWatcherLessThanAHundredBytes) {
   RecordProperty("bytes_per_step", std::to_string(bytes_per_step));
 }
 
-// Who follows a training of quick steps sees them come one by one. What waits in the journal for its segment is held
-// in memory, so that it must not cost much more there.
+// Who follows a training of quick steps sees them come one by one. What waits in the journal for its segment
+// is held in memory, so that it must not cost much more there.
 TEST(StepMemory, WhatIsNotSealedYetCostsHardlyMoreThanInTheJournal) {
   const base::ScratchDirectory scratch;
   const std::string path = scratch / "run";

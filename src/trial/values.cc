@@ -268,8 +268,10 @@ Status NoHistogram(const ValueFinder& finder, const ValueFinder::FoundRow& row, 
   std::string why = ": none is kept of tensors with fewer than 256 elements, or none was asked for";
   if ((flags & format::kRowHistogramShed) != 0) why = ": it was due, and there was no room for it";
   if ((flags & format::kRowHistogramNotDue) != 0)
-    why = ": not at this step; histograms are kept at steps: " + Listed(finder.Steps({.kind = StepKind::kHistogram}));
-  return NotFound("no histogram of '" + finder.info().name + "' at step " + std::to_string(global_step) + why);
+    why = ": not at this step; histograms are kept at steps: " +
+          Listed(finder.Steps({.kind = StepKind::kHistogram}));
+  return NotFound("no histogram of '" + finder.info().name + "' at step " + std::to_string(global_step) +
+                  why);
 }
 
 }  // namespace

@@ -172,4 +172,4 @@ def test_the_exports_own_account_is_true(recorded):
         for tag in server.get("plugin/histograms/tags")[run]:
             histograms += len(server.get("plugin/histograms/histograms", run=run, tag=tag))
     kept = tdbg.json("steps", "r", "--kind", "histogram")["steps"]
-    assert histograms == exported["histograms"] == len(kept) + STEPS, "the weight's, and those of the bias from its values"
+    assert histograms == exported["histograms"] == len(kept) + STEPS, "the bias has its values'"

@@ -100,7 +100,8 @@ bool LiveTail::Merge() {
     // What the batch keeps of a list, and what is added to its commits' ends.
     const auto take = [](auto* list, const auto& of, uint64_t begin, uint64_t until) {
       const uint64_t added = list->size() - begin;
-      list->insert(list->end(), of.begin() + static_cast<ptrdiff_t>(begin), of.begin() + static_cast<ptrdiff_t>(until));
+      list->insert(list->end(), of.begin() + static_cast<ptrdiff_t>(begin),
+                   of.begin() + static_cast<ptrdiff_t>(until));
       return added;
     };
     const uint64_t histogram_base = to.columns.histograms.size(), shape_base = to.shapes.size();
@@ -109,11 +110,13 @@ bool LiveTail::Merge() {
 #define TDBG_COLUMN(name, type) add_rows = take(&to.columns.name, from.columns.name, front.rows, end.rows);
     TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
 #undef TDBG_COLUMN
-    for (size_t i = row_base; i < to.columns.tensor.size(); ++i) to.columns.histogram_offset[i] += histogram_base;
+    for (size_t i = row_base; i < to.columns.tensor.size(); ++i)
+      to.columns.histogram_offset[i] += histogram_base;
     take(&to.columns.histograms, from.columns.histograms, 0, from.columns.histograms.size());
     const uint64_t add_scalars = take(&to.scalars, from.scalars, front.scalars, end.scalars);
     const uint64_t add_raws = take(&to.raws, from.raws, front.raws, end.raws);
-    for (size_t i = raw_base; i < to.raws.size(); ++i) to.raws[i].shape_index += static_cast<uint32_t>(shape_base);
+    for (size_t i = raw_base; i < to.raws.size(); ++i)
+      to.raws[i].shape_index += static_cast<uint32_t>(shape_base);
     take(&to.shapes, from.shapes, 0, from.shapes.size());
     const uint64_t add_context = take(&to.context, from.context, front.context, end.context);
     const uint64_t add_acks = take(&to.acks, from.acks, front.acks, end.acks);

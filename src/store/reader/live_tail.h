@@ -14,8 +14,8 @@
 
 namespace tdbg::store {
 
-/// One Refresh's worth of the journal, or what many gave, put together. A segment may end in the middle of it, so it is cut at the front by
-/// moving offsets: columns that others hold pointers into are never moved.
+/// One Refresh's worth of the journal, or what many gave, put together. A segment may end in the middle of
+/// it, so it is cut at the front by moving offsets: columns that others hold pointers into are never moved.
 struct LiveBatch {
   JournalDelta delta;                    ///< tensor ids are the reader's
   size_t first_commit = 0;               ///< commits before this one are in a segment
@@ -32,9 +32,9 @@ class LiveTail {
  public:
   /// Translates ids by `id_map` and drops (as damage) rows of tensors that nobody defined.
   void Append(JournalDelta delta, std::span<const uint32_t> id_map, std::vector<Damage>* damage);
-  /// Puts what the last few hundred calls of Append brought into one batch: a step's worth has 60 lists, and who
-  /// follows a fast training would hold more for the lists than for what is in them. True if it did: the batches
-  /// behind the earlier ones of this kind have other numbers then.
+  /// Puts what the last few hundred calls of Append brought into one batch: a step's worth has 60 lists, and
+  /// who follows a fast training would hold more for the lists than for what is in them. True if it did: the
+  /// batches behind the earlier ones of this kind have other numbers then.
   bool Merge();
   /// Gives up commits up to `sequence`; returns how many.
   size_t TrimTo(uint64_t sequence);

@@ -25,7 +25,7 @@ class WorkerFixture {
  public:
   struct Options {
     int tensors = 3;
-    size_t raw_elements = 16;  ///< 0: no raw tensors
+    size_t raw_elements = 16;      ///< 0: no raw tensors
     int64_t histograms_every = 1;  ///< 0: none
     uint64_t segment_bytes = 0;
     uint64_t journal_bytes = 1 << 20;

@@ -117,8 +117,8 @@ class WorkerReader {
   virtual uint64_t bytes_on_disk() const = 0;
   /// Files whose change means news: the doorbell, and the lock, which changes hands when the process dies.
   virtual std::vector<std::string> doorbells() const = 0;
-  /// Raised when rows, scalars or raws of commits already seen moved: from the journal to a segment, or into one
-  /// batch with their neighbours.
+  /// Raised when rows, scalars or raws of commits already seen moved: from the journal to a segment, or into
+  /// one batch with their neighbours.
   virtual uint64_t resealed() const = 0;
   /// So many batches of summaries(), from the first, stay what they are.
   virtual size_t settled_batches() const { return 0; }
