@@ -24,10 +24,15 @@ void Trial::Impl::ReadPlan() {
   plan_attempts = attempts.size();
   has_save_config = false;
   for (const plan::CollectionPlan& collection : plan->collections) {
-    if (!collection.keep) continue;
+    if (!Saves(collection)) continue;
     has_save_config |= !collection.reductions.empty();
     for (const auto& schedule : collection.raw) has_save_config |= schedule.has_value();
   }
+}
+
+bool Trial::Impl::Saves(const plan::CollectionPlan& collection) {
+  // Statistics of a rule's own steps (resolve.cc) are no value that anybody asked for.
+  return collection.keep && (collection.raw_values || !collection.name.starts_with("rule:"));
 }
 
 bool Trial::Impl::ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step) {

@@ -168,6 +168,8 @@ struct Trial::Impl {
   bool SmdebugEndedEmpty() const;
   // collections.cc
   void ReadPlan();
+  /// Steps of the collection's schedules are steps at which something is saved.
+  static bool Saves(const plan::CollectionPlan& collection);
   /// Reductions of the collection were asked for by name, and are due at this step.
   static bool ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step);
   /// The same of a tensor's collections, at a step of the overlay.

@@ -121,6 +121,21 @@ TEST_F(QuestionsTest, AStepWithoutAHistogramSaysAtWhichThereAreSome) {
   check(*Open());
 }
 
+TEST_F(QuestionsTest, HistogramsForARuleAreNoSaveConfig) {
+  Configure(0);
+  plan::Plan plan = *plan::Plan::FromJson(base::Slurp(path_ + "/plan.json"));
+  plan::CollectionPlan own;
+  own.name = "rule:Mine:histograms";
+  own.keep = own.summaries_when_saved = true;
+  own.raw_values = false;
+  own.raw[1] = plan::Schedule{.interval = 2};
+  plan.collections.push_back(own);
+  base::Spill(path_ + "/plan.json", plan.ToJson());
+  auto worker = Worker(0, {.raw_elements = 0});
+  worker->Steps(0, 3);
+  EXPECT_THAT(Open()->steps({.kind = StepKind::kSaved}), ElementsAre(0, 1, 2));
+}
+
 TEST_F(QuestionsTest, ReductionsAreDueWhereStatisticsAre) {
   Configure(0, {"mean", "abs_l1"});
   auto worker = Worker(0, {.raw_elements = 0});

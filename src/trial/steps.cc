@@ -71,7 +71,7 @@ bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
   }
   if (!has_save_config || step.info.raw_values > DerivedIn(step.info.global_step)) return true;
   for (const plan::CollectionPlan& collection : plan->collections) {
-    if (!collection.keep) continue;
+    if (!Saves(collection)) continue;
     if (step.info.summaries != 0 && ReductionsDue(collection, step.info)) return true;
     // Due, and all of it was shed: it is a step at which something should have been.
     const auto& schedule = collection.raw[static_cast<int>(step.info.mode)];

@@ -134,8 +134,9 @@ def test_a_mistake_in_a_file_is_pointed_at(tdbg, name, text, words):
 def test_flags_win_over_the_file_and_the_file_over_the_environment(tdbg):
     (tdbg.directory / "e.yaml").write_text("summaries: {every: 2}\nbudget: 3GB\nstep_by: forward\n")
     (tdbg.directory / "f.yaml").write_text("summaries: {every: 3}\nbudget: 4GB\n")
-    tdbg.ok("plan", "--dir", "d", "--config", "f.yaml", "--summaries", "5", env={"TDBG_CONFIG": "e.yaml"})
+    tdbg.ok("plan", "--dir", "d", "--config", "f.yaml", "--summaries", "5", "--histograms", "20", env={"TDBG_CONFIG": "e.yaml"})
     plan = json.loads((tdbg.directory / "d" / "plan.json").read_text())
+    assert plan["histograms_every"] == 20
     assert (plan["summaries_every"], plan["budget_bytes"], plan["step_by"]) == (5, 4_000_000_000, "forward")
 
 

@@ -255,6 +255,19 @@ def test_a_rule_sees_the_run_up_to_the_judged_step(judge):
     assert "at step 5 " in found["Requires"]["StatusDetails"], found["Requires"]["StatusDetails"]
 
 
+def test_a_rule_that_reads_histograms_gets_one_with_all_statistics(judge, tmp_path):
+    file = judge.file("shape.py", "import tdbg\nclass Shape(tdbg.Rule):\n"
+                      "  needs = tdbg.needs('gradients', tensor_regex='^act', histograms=True)\n"
+                      "  def judge(self, step):\n    return False\n")
+    done = judge("plan", "--dir", tmp_path / "laid", "--rule-file", f"{file}:Shape")
+    assert done.returncode == 0, done.stderr
+    kept = {c["name"]: c for c in json.loads((tmp_path / "laid" / "plan.json").read_text())["collections"]}
+    own = kept["rule:Shape:histograms"]
+    assert own["kinds"] == ["@gradients"] and own["include_regex"] == ["^act"]
+    assert own["summaries_when_saved"] and own["histogram"] and not own["raw_values"]
+    assert {mode["interval"] for mode in own["raw"].values()} == {1}
+
+
 def _writer(run, seconds):
     code = f"import sys; sys.path[:0] = {[str(pathlib.Path(__file__).parent)] + sys.path!r}; import judging; " \
            f"judging.write_run({str(run)!r}, steps=60, seconds={seconds})"
