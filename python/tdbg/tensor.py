@@ -1,7 +1,7 @@
 """One tensor of a run: its steps, values, parts of values, statistics, reductions.
 
 smdebug's methods with smdebug's arguments, and what it never had. bfloat16 and float8 values come as ml_dtypes arrays
-where ml_dtypes can be imported, else as uint16 and uint8 arrays of their bits; texts as arrays of type "U". Arrays are
+where ml_dtypes can be imported, else as float32, which has all of their values; texts as arrays of type "U". Arrays are
 read-only: they show the run's own bytes.
 """
 
@@ -38,10 +38,29 @@ def array_of(pair):
         try:
             import ml_dtypes
         except ImportError:
-            return array
+            return widened(array, dtype)
         extension = getattr(ml_dtypes, dtype, None)
-        return array if extension is None else array.view(extension)
+        return widened(array, dtype) if extension is None else array.view(extension)
     return array
+
+
+def widened(bits, dtype):
+    """float32 of the bits of a bfloat16 or a float8: exact, all of their values are float32's."""
+    if dtype == "bfloat16":
+        return (bits.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    fraction_bits, bias = {"float8_e4m3fn": (3, 7), "float8_e4m3fnuz": (3, 8), "float8_e5m2": (2, 15),
+                           "float8_e5m2fnuz": (2, 16)}[dtype]
+    codes = np.arange(256)
+    exponent, fraction = (codes & 0x7F) >> fraction_bits, codes & ((1 << fraction_bits) - 1)
+    table = np.ldexp(np.where(exponent == 0, fraction, fraction + (1 << fraction_bits)).astype(np.float32),
+                     np.maximum(exponent, 1) - bias - fraction_bits)
+    if dtype.endswith("fnuz"):
+        table[128] = np.nan             # no negative zero, no infinity
+    elif dtype == "float8_e4m3fn":
+        table[127] = table[255] = np.nan
+    else:
+        table[exponent == 31] = np.where(fraction[exponent == 31] == 0, np.inf, np.nan)
+    return np.where(codes < 128, table, -table).astype(np.float32)[bits.view(np.uint8)]
 
 
 def _number(array):

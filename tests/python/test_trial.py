@@ -24,6 +24,7 @@ import tdbg  # noqa: E402
 from tdbg import errors  # noqa: E402
 from tdbg import ModeKeys  # noqa: E402
 from tdbg._capture import Run  # noqa: E402
+from tdbg.tensor import widened  # noqa: E402
 
 PLAN = """{"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
   {"name": "weights", "kinds": ["weight"], "keep": true, "raw": {"train": {"interval": 1}, "eval": {"interval": 1}}},
@@ -108,10 +109,22 @@ def test_a_value_outlives_the_trial(writer, tmp_path):
     np.testing.assert_array_equal(value, Writer.value(1))
 
 
-def test_bfloat16_comes_as_bits_or_as_ml_dtypes(writer, tmp_path):
+@pytest.mark.parametrize("there", [True, False])
+def test_bfloat16_comes_as_ml_dtypes_or_as_float32(writer, tmp_path, monkeypatch, there):
+    if not there:
+        monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     writer.steps(1)
     value = tdbg.open(tmp_path / "run").tensor("half.weight").value(0)
-    assert value.view(np.uint16).tolist() == [0x3F80, 0x4000, 0xC040]
+    assert value.astype(np.float32).tolist() == [1, 2, -3]
+    assert there or value.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_small_floats_are_widened_exactly(name):
+    torch = pytest.importorskip("torch")
+    bits = np.arange(256 if "8" in name else 65536).astype(np.uint8 if "8" in name else np.uint16)
+    expected = torch.from_numpy(bits.copy()).view(getattr(torch, name)).float().numpy()
+    np.testing.assert_array_equal(widened(bits, name), expected)
 
 
 def test_summaries_agree_with_numpy(writer, tmp_path):

@@ -37,14 +37,21 @@ def test_gradient_that_the_script_expands(watch):
     assert (session.made[0].steps[1]["gradient/Linear_weight"] == 2).all()
 
 
-def test_sparse_gradient_is_counted(watch):
+@pytest.mark.parametrize("large", [False, True])
+def test_sparse_gradients_are_recorded_as_dense_ones(watch, monkeypatch, large):
+    if large:
+        monkeypatch.setattr("tdbg.adaptors.torch.params.MAX_DENSE", 39)
     session = watch()
     model = nn.Embedding(5, 2, sparse=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    one_step(model, optimizer, torch.tensor([1, 2]))
+    one_step(model, optimizer, torch.tensor([1, 2, 1]))
     run = session.made[0]
-    assert run.lost == [("unsupported", 1, "gradient/Embedding_weight: layout torch.sparse_coo")]
     assert ("Embedding_weight", 0, 0) in run.steps[0].values
+    if large:
+        assert run.lost == [("unsupported", 1, "gradient/Embedding_weight: layout torch.sparse_coo")]
+    else:
+        assert run.lost == [] and model.weight.grad.is_sparse
+        assert run.steps[0]["gradient/Embedding_weight"].tolist() == [[0, 0], [2, 2], [1, 1], [0, 0], [0, 0]]
 
 
 def test_complex_and_half_parameters(watch):

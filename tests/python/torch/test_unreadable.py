@@ -123,8 +123,7 @@ def test_parameters_without_memory(watch, step_by):
     session.finish("completed")
     run = session.made[0]
     lost = [text for _, _, text in run.lost]
-    assert {cause for cause, _, _ in run.lost} == {"unsupported"} and len(lost) == len(set(lost))
-    assert all(text.endswith(": on the meta device") for text in lost) and "Sequential_0.weight: on the meta device" in lost
+    assert lost == [], "what has no values is not lost"
     assert not session.needs_device_lane
     assert np.array_equal(run.train[-1]["Linear_weight"].shape, (3, 4)) and len(run.train) == 16
 

@@ -25,6 +25,9 @@ _dtype = attrgetter("dtype")
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 NOT_WANTED = 0xFFFFFFFF
+#: Sparse gradients are put as dense ones, if those are no larger than this.
+MAX_DENSE = 64 << 20
+_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def _tensor_reader():
@@ -59,7 +62,7 @@ def _unreadable(tensor):
         return "inside a transform of torch.func"
     if tensor.is_nested:
         return "a nested tensor"
-    return "on the meta device" if tensor.is_meta else None
+    return None
 
 
 class Unread:
@@ -74,6 +77,8 @@ class Unread:
 
     def __call__(self, name, tensor, why=None):
         """`why`: the caller knows it already."""
+        if why is None and not _is_wrapped(tensor) and tensor.is_meta:
+            return True         # it has no values: a model's FLOPs are counted so, or its memory is planned
         why = why or _unreadable(tensor)
         if why is not None and name not in self._names:
             self._names.add(name)
@@ -84,6 +89,8 @@ class Unread:
 def put_odd(session, ident, tensor, sub, point, name):
     """One tensor that the batched call cannot take. Counts it where it cannot be read at all."""
     tensor = local(tensor)
+    if tensor.layout in _SPARSE and tensor.numel() * tensor.element_size() <= MAX_DENSE:
+        tensor = tensor.detach().to_dense()     # of an index that is there twice the sum, which is what the update takes
     if tensor.layout is not torch.strided or tensor.is_quantized:
         session.lost("unsupported", 1, f"{name}: layout {tensor.layout}")
         return

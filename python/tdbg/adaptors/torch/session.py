@@ -196,7 +196,7 @@ class Session(Watch):
 
     def record_value(self, name, tensor, collection):
         value = torch.as_tensor(tensor).detach()
-        if self.unread(name, value):
+        if self.unread(name, value, meta(value)):       # somebody asked for it
             return
         key = (name, value.dtype, value.dim())
         ident = self._own_ids.get(key)
@@ -212,7 +212,7 @@ class Session(Watch):
     def record_scalar(self, name, value, collection):
         ident = self.context.id("scalar/" + name, collection)
         number = value.detach() if isinstance(value, torch.Tensor) else float(value)
-        if isinstance(value, torch.Tensor) and self.unread("scalar/" + name, number):
+        if isinstance(value, torch.Tensor) and self.unread("scalar/" + name, number, meta(number)):
             return
         self.soon(lambda: self.put_number(ident, number))
 
@@ -493,6 +493,10 @@ class Session(Watch):
         self.modules.remove()
         if self.forward is not None:
             self.forward.remove()
+
+
+def meta(tensor):
+    return "on the meta device" if tensor.is_meta else None
 
 
 def _rank():
