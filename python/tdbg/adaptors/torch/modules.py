@@ -203,7 +203,7 @@ class Entries:
                 self.twins.discard(entry)
             if entry is not None and self._hook(entry) and entry is root.module and entry not in self._fired:
                 self._look_ahead(entry)
-            elif entry is not None and entry is not root.module and getattr(entry, "module", None) is root.module:
+            elif entry is not None and entry is not root.module and entry._modules.get("module") is root.module:
                 # `ddp.module(x)` is how many a script evaluates. What is compiled is left alone: hooks would be traced.
                 if self._compiled_call(root.module) is None and not has_compiled():
                     self._hook(root.module)
