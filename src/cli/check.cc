@@ -13,6 +13,7 @@
 #include "cli/json_output.h"
 #include "cli/not_run.h"
 #include "cli/output.h"
+#include "cli/report.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "cli/verdicts.h"
@@ -47,14 +48,14 @@ void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* 
 
 // Of rules that nobody asked for by name, those that found nothing to look at have no verdict; nor have those
 // that would have needed more at their steps, where nothing was lost: the run was never to keep it.
-void SetAside(std::vector<rules::RuleStatus>* statuses, size_t own, bool lossless,
+void SetAside(std::vector<rules::RuleStatus>* statuses, const std::vector<bool>& named, bool lossless,
               std::vector<NotRun>* not_run) {
   std::vector<rules::RuleStatus> kept;
   for (size_t i = 0; i < statuses->size(); ++i) {
     rules::RuleStatus& status = (*statuses)[i];
     const bool unjudged = status.steps_judged == 0 && status.findings.empty();
     const bool in_part = lossless && status.state == rules::RuleState::kError && status.steps_incomplete > 0;
-    if (i < own || !(unjudged || in_part)) {
+    if (named[i] || !(unjudged || in_part)) {
       kept.push_back(std::move(status));
     } else if (!unjudged) {
       not_run->push_back({status.name, NotRun::Cause::kPart,
@@ -91,6 +92,7 @@ class CheckCommand : public Command {
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
     TDBG_ASSIGN_OR_RETURN(std::vector<plan::RuleConfig> configs, RulesOfFlags(rules_, rule_files_));
+    TDBG_RETURN_IF_ERROR(ExpandGroups(&configs));
     if (own_ && !configs.empty()) {
       return InvalidArgument("check: --own excludes --rule and --rule-file");
     }
@@ -102,17 +104,17 @@ class CheckCommand : public Command {
       if (configs.empty() && own_)
         return InvalidArgument("check: no rule is recorded in the run; leave out --own, or add --rule RULE");
     }
-    const size_t own_count = configs.size();
+    std::vector<bool> named;  // somebody asked for this one
+    for (const plan::RuleConfig& config : configs) named.push_back(!config.optional);
     if (every) AddEveryOther(&configs, &not_run);
+    named.resize(configs.size(), false);
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path, attempt_));
     std::vector<std::pair<size_t, rules::Report>> reports;
     TDBG_ASSIGN_OR_RETURN(
         std::vector<rules::RuleStatus> statuses,
         watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
-    if (every) {
-      SetAside(&statuses, own_count, trial->losses().empty() && trial->damage().empty(), &not_run);
-    }
+    SetAside(&statuses, named, trial->losses().empty() && trial->damage().empty(), &not_run);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
     if (json_) {

@@ -154,6 +154,7 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
     TDBG_RETURN_IF_ERROR(TakeFlag("--tensorboard", {{"tensorboard", *flags.tensorboard}}, &from_flags));
   if (flags.format) TDBG_RETURN_IF_ERROR(TakeFlag("--format", {{"format", *flags.format}}, &from_flags));
   config = plan::MergeConfigs(std::move(config), from_flags);
+  TDBG_RETURN_IF_ERROR(ExpandGroups(&config.rules));
   for (plan::RuleConfig& rule : config.rules) {
     if (!rule.file.empty()) rule.file = jobs::AbsolutePath(rule.file);  // whoever checks may stand elsewhere
   }
@@ -188,6 +189,7 @@ std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
     plan::RuleConfig exploding;
     exploding.rule = "ExplodingTensor";
     exploding.where = "the default rule";
+    exploding.optional = true;
     rules.push_back(std::move(exploding));
   }
   for (plan::RuleConfig& rule : rules) {
@@ -210,6 +212,7 @@ std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
       if (rule.limit_memory) entry["limit_memory"] = *rule.limit_memory;
     }
     if (!rule.name.empty()) entry["name"] = rule.name;
+    if (rule.optional) entry["optional"] = true;
     entry["parameters"] = rule.parameters;
     entry["on_issue"] = rule.on_issue;
     if (rule.action_cooldown_seconds) entry["action_cooldown_seconds"] = *rule.action_cooldown_seconds;

@@ -30,6 +30,10 @@ struct ConfigFlags {
 /// \error kInvalidArgument
 Result<plan::Config> ResolveConfig(const ConfigFlags& flags);
 
+/// `all` and `recommended` among the rules become the rules they mean (rule_groups.cc), each as if nobody had
+/// named it; a rule that is also there by its own name is that one alone. \error kInvalidArgument  parameters
+Status ExpandGroups(std::vector<plan::RuleConfig>* rules);
+
 /// The rules of --rule and --rule-file flags. \error kInvalidArgument
 Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string>& rules,
                                                    const std::vector<std::string>& rule_files);

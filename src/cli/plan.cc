@@ -43,6 +43,9 @@ class PlanCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
     jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});
     Json answer = {{"directory", prepared.run_directory}, {"attempt", prepared.attempt}};
+    if (const auto least = engine->LeastSteps(); !least.empty()) {
+      for (const auto& [rule, steps] : least) answer["first_verdict"][rule] = steps;
+    }
     const auto exports = ExportArguments(config, prepared.run_directory);
     if (!exports.empty()) answer["exports"] = exports;
     PrintJson(answer);

@@ -9,6 +9,7 @@
 #include "cli/run_events.h"
 #include "cli/run_path.h"
 #include "jobs/run_directory.h"
+#include "rules/details.h"
 #include "watch/watcher.h"
 
 namespace tdbg::cli {
@@ -170,6 +171,8 @@ Json FindingToJson(const rules::Finding& finding) {
   return json;
 }
 
+namespace {
+
 Json RuleToJson(const rules::RuleStatus& status) {
   Json entry;
   entry["RuleConfigurationName"] = status.name;
@@ -185,15 +188,25 @@ Json RuleToJson(const rules::RuleStatus& status) {
   return entry;
 }
 
+}  // namespace
+
+Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses) {
+  const std::vector<int> causes = rules::CausesOf(statuses);
+  Json list = Json::array();
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    list.push_back(RuleToJson(statuses[i]));
+    if (causes[i] >= 0) list.back()["follows_from"] = statuses[static_cast<size_t>(causes[i])].name;
+  }
+  return list;
+}
+
 Json ReportToJson(const Report& report) {
   Json json;
   json["run"] = report.path;
   json["name"] = report.name;
   json["state"] = StateWords(report);
   json["alive"] = IsAlive(report);
-  Json rules = Json::array();
-  for (const rules::RuleStatus& status : report.rules) rules.push_back(RuleToJson(status));
-  json["rules"] = std::move(rules);
+  json["rules"] = VerdictsToJson(report.rules);
   if (report.ending) {
     json["job"] = {{"attempt", report.ending->attempt},
                    {"exit_code", report.ending->exit_code},

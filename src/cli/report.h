@@ -70,8 +70,8 @@ Colour ColourOf(rules::RuleState state);
 
 Json ReportToJson(const Report& report);
 Json FindingToJson(const rules::Finding& finding);
-/// SageMaker's four fields first, then ours.
-Json RuleToJson(const rules::RuleStatus& status);
+/// SageMaker's four fields first, then ours; which finding follows from which.
+Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses);
 /// The end of `tdbg run`: what was found, judged, lost; what to look at next; where the run is.
 std::string FormatSummary(const Report& report, const Terminal& terminal);
 

@@ -57,6 +57,17 @@ class Stopper {
 
 void Note(const std::string& what) { Tell("tdbg: {}\n", what); }
 
+// Before a training that may be shorter: afterwards it would have to be run again.
+void NoteFirstVerdicts(const std::vector<std::pair<std::string, int64_t>>& least) {
+  std::string text;
+  for (const auto& [rule, steps] : least) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Printable(rule), steps);
+  }
+  if (text.empty()) return;
+  Note("steps until a first verdict: " + text +
+       "; a shorter run is not judged by these: set interval=N (a booster's metrics need fewer)");
+}
+
 std::string_view StopName(jobs::JobStop stop) {
   switch (stop) {
     case jobs::JobStop::kNone:
@@ -139,6 +150,7 @@ Result<int> RunCommand::Run() {
   prepare.wall_nanos = now;
   TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
   jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});
+  if (!quiet_) NoteFirstVerdicts(watcher->LeastSteps());
   return RunJob(config, *watcher, stopper, prepared, live);
 }
 

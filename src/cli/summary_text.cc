@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/report.h"
 #include "cli/run_path.h"
+#include "rules/details.h"
 #include "rules/rule.h"
 
 namespace tdbg::cli {
@@ -20,8 +21,10 @@ constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 std::string Headline(const Report& report, const Terminal& terminal) {
   const std::string words = StateWords(report);
   const std::string state = Failed(report) ? "; the command " + words : " (" + words + ")";
-  for (const rules::RuleStatus& rule : report.rules) {
-    if (rule.state != rules::RuleState::kIssuesFound) continue;
+  const std::vector<int> causes = rules::CausesOf(report.rules);
+  for (size_t i = 0; i < report.rules.size(); ++i) {
+    const rules::RuleStatus& rule = report.rules[i];
+    if (rule.state != rules::RuleState::kIssuesFound || causes[i] >= 0) continue;
     const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
     const bool stopped =
         report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
@@ -31,11 +34,15 @@ std::string Headline(const Report& report, const Terminal& terminal) {
     return Paint(terminal, Colour::kRed, line) + (stopped ? "" : state);
   }
   if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured") + state;
+  if (report.rules.empty()) return "no rule was watching" + state;
+  bool judged = false;
   for (const rules::RuleStatus& rule : report.rules) {
-    if (rule.state == rules::RuleState::kError)
+    if (rule.state == rules::RuleState::kError && !rules::HadTooLittle(rule))
       return Paint(terminal, Colour::kYellow, "a rule could not be judged") + state;
+    judged |= rule.steps_judged > 0;
   }
-  return (report.rules.empty() ? "no rule was watching" : "no issue found") + state;
+  // What was found is the news, also where some rule, or each, would have needed more: a line below says so.
+  return (judged ? "no issue found" : Paint(terminal, Colour::kYellow, "nothing to judge")) + state;
 }
 
 std::string Labelled(std::string_view label, std::string_view text) {
@@ -44,7 +51,20 @@ std::string Labelled(std::string_view label, std::string_view text) {
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string RuleLines(const rules::RuleStatus& rule, const Terminal& terminal, size_t name_columns) {
+// `cause`: the rule whose finding this one's follows from, or null.
+std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* cause, const Terminal& terminal,
+                      size_t name_columns) {
+  if (cause != nullptr) {
+    return fmt::format("  {:<{}}  {}, follows from what {} found: step {}  {}\n", rule.name, name_columns,
+                       Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)), cause->name,
+                       rule.findings.front().global_step, FindingWords(rule.findings.front()));
+  }
+  const std::string indent(name_columns + 4, ' ');
+  if (rules::HadTooLittle(rule)) {
+    return fmt::format("  {:<{}}  {}\n{}it needs {}\n", rule.name, name_columns,
+                       Paint(terminal, Colour::kYellow, "not judged"), indent,
+                       Printable(FirstLine(rule.details.substr(rules::kNotJudged.size()))));
+  }
   std::string text = fmt::format("  {:<{}}  {}, {} judged", rule.name, name_columns,
                                  Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
                                  base::Counted(rule.steps_judged, "step"));
@@ -53,7 +73,6 @@ std::string RuleLines(const rules::RuleStatus& rule, const Terminal& terminal, s
                         base::Counted(rule.steps_incomplete, "step"));
   }
   text += "\n";
-  const std::string indent(name_columns + 4, ' ');
   size_t shown = 0;
   for (const rules::Finding& finding : rule.findings) {
     if (shown++ == kMostTensorsShown) {
@@ -66,7 +85,8 @@ std::string RuleLines(const rules::RuleStatus& rule, const Terminal& terminal, s
   }
   const bool unexplained = rule.findings.empty() && rule.state != rules::RuleState::kNoIssuesFound &&
                            rule.state != rules::RuleState::kInProgress;
-  if (unexplained && !rule.details.empty())
+  const bool remarked = rule.state == rules::RuleState::kNoIssuesFound;
+  if ((unexplained || remarked) && !rule.details.empty())
     text += fmt::format("{}{}\n", indent, Printable(FirstLine(rule.details)));
   return text;
 }
@@ -121,7 +141,19 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
     // That no rule could judge nothing follows from it, and would bury it.
     text += Labelled("why", report.why_nothing);
   } else {
-    for (const rules::RuleStatus& rule : report.rules) text += RuleLines(rule, terminal, name_columns);
+    const std::vector<int> causes = rules::CausesOf(report.rules);
+    std::string nothing;
+    for (size_t i = 0; i < report.rules.size(); ++i) {
+      const rules::RuleStatus& rule = report.rules[i];
+      if (rules::HadNothing(rule)) {
+        nothing += (nothing.empty() ? "" : ", ") + rule.name;
+        continue;
+      }
+      const rules::RuleStatus* const cause =
+          causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
+      text += RuleLines(rule, cause, terminal, name_columns);
+    }
+    if (!nothing.empty()) text += Labelled("unused", "nothing to judge for " + nothing);
     std::string captured = report.steps == 0
                                ? "no complete step"
                                : fmt::format("steps {} to {}", report.first_step, report.last_step);

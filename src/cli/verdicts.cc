@@ -5,23 +5,22 @@
 #include "base/text.h"
 #include "cli/exit_codes.h"
 #include "cli/report.h"
+#include "rules/details.h"
 
 namespace tdbg::cli {
 
-Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses) {
-  Json list = Json::array();
-  for (const rules::RuleStatus& status : statuses) list.push_back(RuleToJson(status));
-  return list;
-}
-
 std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const Terminal& terminal) {
   std::string text;
-  for (const rules::RuleStatus& status : statuses) {
+  const std::vector<int> causes = rules::CausesOf(statuses);
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    const rules::RuleStatus& status = statuses[i];
     text += fmt::format("{}  {}, {} judged", Paint(terminal, Colour::kBold, Printable(status.name)),
                         Paint(terminal, ColourOf(status.state), rules::RuleStateName(status.state)),
                         base::Counted(status.steps_judged, "step"));
     if (status.steps_incomplete > 0) text += fmt::format(", {} incomplete", status.steps_incomplete);
     text += "\n";
+    if (causes[i] >= 0)
+      text += "  follows from what " + Printable(statuses[static_cast<size_t>(causes[i])].name) + " found\n";
     for (const rules::Finding& finding : status.findings) {
       text += fmt::format("  step {}  {}\n", finding.global_step, FindingWords(finding));
     }

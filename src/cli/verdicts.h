@@ -3,13 +3,11 @@
 
 #include <vector>
 
-#include "cli/json_output.h"
 #include "cli/terminal.h"
 #include "rules/engine.h"
 
 namespace tdbg::cli {
 
-Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses);
 std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const Terminal& terminal);
 /// 1 if any found issues, else 8 if any could not be judged, else 0.
 int ExitCodeOfVerdicts(const std::vector<rules::RuleStatus>& statuses);

@@ -14,6 +14,7 @@
 #include "cli/exit_codes.h"
 #include "cli/live_status.h"
 #include "cli/output.h"
+#include "cli/report.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "cli/verdicts.h"

@@ -102,6 +102,28 @@ def test_check_judges_again_and_its_exit_code_says_what(tdbg, golden):
     tdbg.fails(2, "check", golden, "--own", "--rule", "vanishing_gradient")
 
 
+def test_one_word_stands_for_all_rules_and_one_for_those_that_cost_nothing(tdbg, golden):
+    done = tdbg("check", golden, "--rule", "all", "--json")
+    answer = json.loads(done.stdout)
+    every = {rule["class_name"] for rule in tdbg.json("rules")}
+    tried = {rule["RuleConfigurationName"] for rule in answer["rules"]} | {rule["rule"] for rule in answer["not_run"]}
+    needy = {"AllZero", "TensorVariance", "UnchangedTensor", "SimilarAcrossRuns"}
+    assert tried == every - needy
+    assert "leaves out what needs a parameter: all_zero, tensor_variance, unchanged_tensor, similar_across_runs" in done.stderr
+    assert done.returncode in (0, 1), "what found nothing to judge was not asked for by name"
+    tdbg.fails(2, "check", golden, "--rule", "all", "threshold=1")
+
+    plan = json.loads(tdbg.ok("plan", "--dir", "d", "--rule", "recommended", "--rule", "loss_not_decreasing", "interval=7").stdout)
+    recorded = {r["rule"]: r for r in json.loads((tdbg.directory / "d" / "rules.json").read_text())["rules"]}
+    assert {"VanishingGradient", "ExplodingTensor", "Overfit", "Overtraining", "StalledTrainingRule"} <= set(recorded)
+    assert not {"WeightUpdateRatio", "DeadRelu", "CheckInputImages", "ClassImbalance"} & set(recorded)
+    assert recorded["loss_not_decreasing"]["parameters"] == {"interval": "7"} and "LossNotDecreasing" not in recorded
+    assert recorded["Overfit"]["optional"] and "optional" not in recorded["loss_not_decreasing"]
+    assert plan["first_verdict"]["LossNotDecreasing"] == 21 and plan["first_verdict"]["Overtraining"] == 1000
+    kept = json.loads((tdbg.directory / "d" / "plan.json").read_text())
+    assert not [c["name"] for c in kept["collections"] if c["name"].startswith("rule:")], "nothing more is kept for them"
+
+
 def test_check_without_a_rule_runs_every_rule_and_says_which_could_not(tdbg, golden):
     done = tdbg("check", golden, "--json")
     answer = json.loads(done.stdout)

@@ -135,10 +135,14 @@ def test_what_every_crashed_start_of_a_job_left_is_sealed(tdbg, script):
 
 
 def test_a_healthy_training_is_left_alone(tdbg, script):
-    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "patience=1", "--on-issue", "stop", "--", sys.executable, script,
-                "40", "-1", timeout=120)
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "patience=1", "--rule", "loss_not_decreasing",
+                "--on-issue", "stop", "--", sys.executable, script, "40", "-1", timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "trained to the end" in done.stdout and "no issue found" in done.stderr
+    # Said at once, and again at the end below what was found.
+    assert done.stderr.startswith("tdbg: steps until a first verdict: LossNotDecreasing 1000; a shorter run is not judged")
+    assert "trained to the end" in done.stdout and "tdbg: no issue found (completed)" in done.stderr
+    assert re.search(r"LossNotDecreasing +not judged\n +it needs a loss .* over at least 1000 steps .* 40 TRAIN values",
+                     done.stderr), done.stderr
     assert "tdbg check r\n" in done.stderr  # what did not watch may still see something
     assert tdbg.json("status", "r")["rules"][0]["steps_judged"] == 40
 
