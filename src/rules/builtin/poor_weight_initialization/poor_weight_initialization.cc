@@ -119,11 +119,6 @@ class PoorWeightInitialization : public Rule {
     return judged ? Judged::kJudged : Judged::kNotDue;
   }
 
-  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override {
-    if (captured_ < limits_.steps) JudgeSizes(last, findings);
-    return Judged::kNotDue;
-  }
-
   void OnPlan(const RunPlan& plan) override { plan_ = &plan; }
 
   std::string WouldHaveNeeded() const override {

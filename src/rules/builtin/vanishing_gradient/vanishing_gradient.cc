@@ -49,16 +49,16 @@ class VanishingGradient : public Rule {
         const Streak& streak = followed.streaks[i];
         const auto tensor = static_cast<TensorIndex>(i);
         if (!streak.open() || streak.ever_above()) continue;
-        if (streak.rising()) {
+        if (!followed.any_above) {
+          findings->push_back(Hit(last, tensor, worker, streak.last_step(), streak.last_value()));
+        } else if (streak.rising()) {
           left_out_.emplace(last.tensor(tensor).name, "still growing from its first step on");
-        } else if (followed.any_above) {
+        } else {
           left_out_.emplace(last.tensor(tensor).name,
                             fmt::format("{} since its first step, which fewer than {} cannot tell from a small "
                                         "start by design",
                                         streak.only_zeros() ? "zero" : "below the threshold",
                                         base::Counted(patience_, "step")));
-        } else {
-          findings->push_back(Hit(last, tensor, worker, streak.last_step(), streak.last_value()));
         }
       }
     }
