@@ -46,7 +46,7 @@ constexpr int kNoPyarrow = 3;                             // python/tdbg/export.
 constexpr std::string_view kParquetMark = "tdbg.export";  // and this
 constexpr int64_t kProgressNanos = 1'000'000'000;         // nothing is said of what is done sooner
 constexpr int64_t kProgressEveryNanos = 200'000'000;
-// A launched exporter gives way to whatever else wants the processor: it has all the time of the training.
+// Whoever follows a training gives way to whatever else wants the processor: it has all the time of it.
 constexpr int kNiceness = 10;
 
 std::atomic<int> interrupted_by{0};
@@ -341,7 +341,7 @@ Result<int> ExportCommand::Follow() {
   // The signals that end a job end us a little later: what it wrote until then is still to be shipped.
   jobs::BlockForwardedSignals();
   TDBG_ASSIGN_OR_RETURN(jobs::SignalInbox inbox, jobs::SignalInbox::Open());
-  if (launched_) (void)!::nice(kNiceness);
+  (void)!::nice(kNiceness);
   const auto resolved = ResolveRun(run_);
   ship::FollowOptions options;
   options.run = resolved.ok() ? *resolved : run_;

@@ -111,6 +111,7 @@ Status ApplyHook(const HookConfig& hook_given, Plan* plan) {
     r.save_raw_tensor = true;
     if (!IsNeverReduced(c.name)) r = c.reductions.value_or(hook.reductions.value_or(r));
     target->reductions = r.reductions;
+    target->save_shape = r.save_shape;
     target->raw_values = r.save_raw_tensor || Has(r.reductions, "prod") || Has(r.reductions, "abs_prod");
     const bool scalars = IsNeverReduced(c.name);
     target->summaries_when_saved =

@@ -117,6 +117,7 @@ Result<CollectionPlan> ReadCollection(const json& j, const std::string& where) {
   f.Int("raw_max_elements", &c.raw_max_elements);
   f.Bool("raw_values", &c.raw_values);
   f.Bool("summaries_when_saved", &c.summaries_when_saved);
+  f.Bool("save_shape", &c.save_shape);
   if (c.name.empty()) f.Fail("name", "a name");
   const json* raw = f.Find("raw");
   if (raw != nullptr && !raw->is_object()) f.Fail("raw", "an object of modes");
@@ -143,6 +144,7 @@ std::string Plan::ToJson() const {
     if (c.raw_max_elements >= 0) j["raw_max_elements"] = c.raw_max_elements;
     if (!c.raw_values) j["raw_values"] = false;
     if (c.summaries_when_saved) j["summaries_when_saved"] = true;
+    if (c.save_shape) j["save_shape"] = true;
     for (int m = 1; m < kModes; ++m) {
       if (c.raw[m]) j["raw"][kModeNames[m]] = ScheduleJson(*c.raw[m]);
     }

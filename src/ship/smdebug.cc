@@ -34,7 +34,8 @@ smdebug::CollectionEntry EntryOf(const CollectionInfo& info) {
   // Ours is everything by definition; smdebug's finds tensors that are first seen later by this pattern.
   if (info.name == "all" && entry.include_regex.empty()) entry.include_regex = {".*"};
   entry.tensor_names = info.tensor_names;
-  entry.save_raw = info.save_raw || info.reductions.empty();
+  entry.save_shape = info.save_shape;
+  entry.save_raw = info.save_raw || (info.reductions.empty() && !info.save_shape);
   for (const std::string& name : info.reductions) entry.reductions.push_back(ConfiguredName(name));
   for (int mode = 1; mode <= 4; ++mode) {
     if (!info.save[mode]) continue;
@@ -62,13 +63,15 @@ class Smdebug : public Destination {
     return directory_->WriteEnd();
   }
   Shipped shipped() const override {
-    return {steps_, bytes_, {{"tensors", tensors_}, {"reductions", reductions_}}};
+    Shipped out{steps_, bytes_, {{"tensors", tensors_}, {"reductions", reductions_}}};
+    if (shapes_ != 0) out.counts.emplace_back("shapes", shapes_);
+    return out;
   }
 
  private:
   Status Begin(const TrialAccess& access, const TrialAccess::Step& at);
   Status WriteCollections(const TrialAccess& access, const TrialAccess::Step& at);
-  Status AddSaved(const Trial& trial, const TensorInfo& info, int64_t step, const std::string& worker,
+  Status AddSaved(const TrialAccess& access, TensorIndex tensor, size_t at, WorkerIndex worker,
                   smdebug::StepFiles* files);
   Result<bool> TakeWorker(const TrialAccess& access, size_t step, WorkerIndex worker);
 
@@ -78,7 +81,7 @@ class Smdebug : public Destination {
   size_t tensors_described_ = 0;  // in the collections files, and by how many workers
   size_t workers_described_ = 0;
   int64_t steps_ = 0;
-  uint64_t tensors_ = 0, reductions_ = 0, bytes_ = 0;
+  uint64_t tensors_ = 0, reductions_ = 0, shapes_ = 0, bytes_ = 0;
 };
 
 Status Smdebug::WriteCollections(const TrialAccess& access, const TrialAccess::Step& at) {
@@ -115,8 +118,12 @@ Status Smdebug::Begin(const TrialAccess& access, const TrialAccess::Step& at) {
   return WriteCollections(access, at);
 }
 
-Status Smdebug::AddSaved(const Trial& trial, const TensorInfo& info, int64_t step, const std::string& worker,
+Status Smdebug::AddSaved(const TrialAccess& access, TensorIndex tensor, size_t at, WorkerIndex worker_index,
                          smdebug::StepFiles* files) {
+  const Trial& trial = access.trial();
+  const TensorInfo& info = access.tensor(tensor);
+  const int64_t step = access.steps()[at].info.global_step;
+  const std::string& worker = access.workers()[worker_index].name;
   TDBG_ASSIGN_OR_RETURN(const std::vector<Reduction> saved, trial.saved_reductions(info.name, step, worker));
   for (const Reduction& reduction : saved) {
     const auto number = ElementAsDouble(reduction.value, 0);
@@ -128,6 +135,12 @@ Status Smdebug::AddSaved(const Trial& trial, const TensorInfo& info, int64_t ste
   if (value.ok()) {
     TDBG_ASSIGN_OR_RETURN(const bool written, files->AddTensor(info.name, value->view));
     tensors_ += written;
+    return OkStatus();
+  }
+  // Beside the value its reader would lose the value, whose own shape it is.
+  if (const auto shape = access.SavedShapeAt(tensor, at, worker_index)) {
+    files->AddShape(info.name, info.name, *shape);
+    ++shapes_;
     return OkStatus();
   }
   if (!saved.empty()) return OkStatus();
@@ -159,7 +172,7 @@ Result<bool> Smdebug::TakeWorker(const TrialAccess& access, size_t step, WorkerI
                         directory_->OpenStep(global_step, static_cast<int>(at.info.mode), at.info.mode_step,
                                              worker_name, static_cast<double>(at.info.wall_nanos) * 1e-9));
   for (const TensorIndex tensor : saved) {
-    TDBG_RETURN_IF_ERROR(AddSaved(trial, access.tensor(tensor), global_step, worker_name, &files));
+    TDBG_RETURN_IF_ERROR(AddSaved(access, tensor, step, worker, &files));
   }
   for (const TensorIndex tensor : others) {
     const auto number = access.ScalarAt(tensor, step, worker);

@@ -400,6 +400,12 @@ std::optional<std::vector<int64_t>> TrialAccess::SavedShapeAt(TensorIndex tensor
               shape = slot.reader->SavedShapeOf(id, at.info.global_step);
               return shape.has_value();
             });
+  const TensorInfo& info = trial_->impl_->tensors.at(tensor);
+  if (!shape && trial_->impl_->SavesReductionsOf(info, at.info.global_step, /*shape=*/true)) {
+    // Our runs have it with the statistics.
+    auto known = trial_->shape(info.name, at.info.global_step, worker ? workers()[*worker].name : "");
+    if (known.ok()) shape = *std::move(known);
+  }
   return shape;
 }
 

@@ -25,7 +25,7 @@ void Trial::Impl::ReadPlan() {
   has_save_config = false;
   for (const plan::CollectionPlan& collection : plan->collections) {
     if (!Saves(collection)) continue;
-    has_save_config |= !collection.reductions.empty();
+    has_save_config |= !collection.reductions.empty() || collection.save_shape;
     for (const auto& schedule : collection.raw) has_save_config |= schedule.has_value();
   }
 }
@@ -36,7 +36,7 @@ bool Trial::Impl::Saves(const plan::CollectionPlan& collection) {
 }
 
 bool Trial::Impl::ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step) {
-  if (!collection.keep || collection.reductions.empty()) return false;
+  if (!collection.keep || (collection.reductions.empty() && !collection.save_shape)) return false;
   const bool scheduled = std::any_of(std::begin(collection.raw), std::end(collection.raw),
                                      [](const auto& schedule) { return schedule.has_value(); });
   // Without steps of their own they are due wherever statistics are.
@@ -45,12 +45,12 @@ bool Trial::Impl::ReductionsDue(const plan::CollectionPlan& collection, const St
   return schedule && schedule->Due(step.mode_step);
 }
 
-bool Trial::Impl::SavesReductionsOf(const TensorInfo& info, int64_t global_step) const {
+bool Trial::Impl::SavesReductionsOf(const TensorInfo& info, int64_t global_step, bool shape) const {
   if (!plan) return false;
   const auto at = FindStep(global_step);
   return at &&
          std::any_of(plan->collections.begin(), plan->collections.end(), [&](const plan::CollectionPlan& c) {
-           return ReductionsDue(c, StepAt(*at).info) &&
+           return (c.save_shape || !shape) && ReductionsDue(c, StepAt(*at).info) &&
                   std::binary_search(info.collections.begin(), info.collections.end(), c.name);
          });
 }
@@ -68,6 +68,7 @@ std::vector<CollectionInfo> Trial::collections() const {
         const auto& schedule = c.raw[mode];
         if (!c.keep || !schedule) continue;
         info.save_raw = c.raw_values;
+        info.save_shape = c.save_shape;
         info.save[mode] = {schedule->interval, schedule->start, schedule->end, schedule->steps};
       }
     }

@@ -173,7 +173,7 @@ struct Trial::Impl {
   /// Reductions of the collection were asked for by name, and are due at this step.
   static bool ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step);
   /// The same of a tensor's collections, at a step of the overlay.
-  bool SavesReductionsOf(const TensorInfo& info, int64_t global_step) const;
+  bool SavesReductionsOf(const TensorInfo& info, int64_t global_step, bool shape = false) const;
   // steps.cc
   int64_t LastCompleteStep() const { return complete_count == 0 ? -1 : GlobalStepAt(complete_count - 1); }
   /// Where the mode's step of that number lies; of several (evaluations of two attempts) the latest.

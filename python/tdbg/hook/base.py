@@ -47,7 +47,6 @@ DEFAULT_SAGEMAKER_OUTDIR = "/opt/ml/output/tensors"
 
 logger = logging.getLogger("smdebug")
 
-SCALAR_TIMES = "scalar_times"      # {name: seconds since the epoch}, of the step's scalars
 _FILLED_BY_CALLS = {"scalars", CollectionKeys.SM_METRICS}     # by save_scalar
 
 
@@ -130,7 +129,6 @@ class BaseHook:
         self._step_mode = self.mode
         self._own = {}              # the script's scalars and tensors, of the open step or the next one
         self._carried = {}          # its scalars since the last step that was saved
-        self._times = {}            # which of these were given a time of their own
         self._ids = {}
         set_hook(self)
         atexit.register(self._at_exit)
@@ -150,8 +148,10 @@ class BaseHook:
             raise SMDebugValueError(f"out_dir is {out_dir}: a training writes locally; give a directory here, and "
                                     "have it shipped")
         out_dir = os.path.abspath(os.path.expanduser(out_dir))
-        if not self._launched and (os.path.exists(os.path.join(out_dir, "training_job_end.ts"))
-                                   or glob.glob(os.path.join(glob.escape(out_dir), "*", "worker_*", "ended.json"))):
+        # The mark in a run of ours only says that its files are all there, also after a training that was killed.
+        marked = (os.path.exists(os.path.join(out_dir, "training_job_end.ts"))
+                  and not os.path.exists(os.path.join(out_dir, "run.json")))
+        if not self._launched and (marked or glob.glob(os.path.join(glob.escape(out_dir), "*", "worker_*", "ended.json"))):
             raise SMDebugRuntimeError(f"{out_dir} holds a run that has ended; choose another directory, or remove it")
         return out_dir
 
@@ -334,15 +334,13 @@ class BaseHook:
         shows it) and no reason for smdebug's trial to list the step: that has it in the next step that is saved, or in
         the last one.
 
-        :param timestamp: seconds since the epoch, in smdebug's files; without it the step's
+        :param timestamp: not kept: a step has its own
         """
         number = np.asarray(self._to_numpy(value))
         if number.size != 1 or number.dtype.kind not in "biuf":
             raise SMDebugTypeError(f"save_scalar({name!r}): a single number is accepted, this is {_describe(number)}")
         if self._still_open("save_scalar"):
             self._keep("scalar/" + name, "scalar", number.reshape(1), ["sm_metrics" if sm_metric else "scalars"])
-            if timestamp is not None:
-                self._times["scalar/" + name] = float(timestamp)
 
     def save_tensor(self, tensor_name, tensor_value, collections_to_write=CollectionKeys.DEFAULT):
         """A tensor of the script's, in the step that is open, whatever the schedules say: it asks for it here and now.
@@ -393,9 +391,6 @@ class BaseHook:
         if saved:
             own |= self._carried
             self._carried = {}
-            if self._times:
-                self._run.put_context(SCALAR_TIMES, json.dumps(self._times))
-                self._times = {}
         for name, (kind, array, collections) in own.items():
             ident = self._id((name, array.dtype.str, array.ndim), lambda: self._run.define(
                 name, name, kind, "", array.dtype.name, list(array.shape), kind != "scalar", -1, [], collections, True))

@@ -24,7 +24,7 @@ if not any((pathlib.Path(HOME) / "tdbg").glob("_capture*.so")):
 
 NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration",
          "event_files", "xgboost_hook", "checkpoints", "analysis",
-         "own_hook", "scalars_between", "odd_collections",
+         "own_hook", "scalars_between", "odd_collections", "shapes_only", "trial_collections", "files_beside",
          "example_torch", "example_xgboost"]
 
 

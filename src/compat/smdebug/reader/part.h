@@ -57,6 +57,11 @@ class Part {
   std::optional<size_t> Find(int64_t step) const;
 
   const std::string& name() const { return name_; }
+  /// \pre no step was added yet
+  void Rename(std::string name_in_files, std::string name) {
+    name_in_files_ = std::move(name_in_files);
+    name_ = std::move(name);
+  }
   int64_t rank() const { return rank_; }
   std::span<const format::Commit> commits() const { return commits_; }
   std::span<const format::TensorDef> tensors() const { return tensors_; }

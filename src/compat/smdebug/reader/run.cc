@@ -177,7 +177,7 @@ bool Run::ReadCollections() {
     rejected_.erase(file);
     for (std::string& complaint : collections_.Add(*decoded)) complaints_.push_back(std::move(complaint));
     num_workers_ = std::max(num_workers_, decoded->num_workers);
-    PartOf(worker->empty() ? "worker_0" : *worker);
+    PartOfCollections(worker->empty() ? "worker_0" : *worker);
     newest_nanos_ = std::max(newest_nanos_, now.modified_nanos);
     news = true;
   }
@@ -234,7 +234,7 @@ bool Run::ReadIndexFile(const std::string& folder, const std::string& name) {
     return false;
   }
   rejected_.erase(file);
-  const size_t index = PartOf(parsed->worker);
+  const size_t index = PartOfIndex(parsed->worker);
   Part& part = *parts_[index];
   if (salvaged_steps_.erase({index, parsed->step}) != 0) {
     // It was not dead after all: what its unfinished file said gives way.
@@ -254,18 +254,52 @@ void Run::Reject(const std::string& file, const Signature& signature, std::strin
   rejected_[file] = {signature, std::move(what)};
 }
 
-size_t Run::PartOf(std::string_view name_in_files) {
-  const auto [it, is_new] = parts_by_name_.try_emplace(std::string(name_in_files), parts_.size());
-  if (is_new) {
-    constexpr std::string_view kRanked = "worker_";
-    auto rank = static_cast<int64_t>(parts_.size());
-    if (name_in_files.starts_with(kRanked)) {
-      const auto number = base::ParseInt(name_in_files.substr(kRanked.size()));
-      if (number && *number >= 0) rank = *number;
-    }
-    parts_.push_back(std::make_unique<Part>(std::string(name_in_files), DecodeWorker(name_in_files), rank));
+size_t Run::NewPart(std::string_view name_in_files) {
+  constexpr std::string_view kRanked = "worker_";
+  auto rank = static_cast<int64_t>(parts_.size());
+  if (name_in_files.starts_with(kRanked)) {
+    const auto number = base::ParseInt(name_in_files.substr(kRanked.size()));
+    if (number && *number >= 0) rank = *number;
   }
-  return it->second;
+  parts_.push_back(std::make_unique<Part>(std::string(name_in_files), DecodeWorker(name_in_files), rank));
+  parts_by_name_[std::string(name_in_files)] = parts_.size() - 1;
+  return parts_.size() - 1;
+}
+
+size_t Run::PartOfIndex(std::string_view name_in_files) {
+  const auto known = parts_by_name_.find(name_in_files);
+  if (known != parts_by_name_.end()) return known->second;
+  if (static_cast<int64_t>(parts_.size()) >= num_workers_) {
+    // All workers are there that the collections files speak of: one of them that has no step is this one.
+    for (const auto& [name, part] : described_) {
+      const auto by_name = parts_by_name_.find(name);
+      if (by_name == parts_by_name_.end() || by_name->second != part) continue;
+      if (!parts_[part]->commits().empty()) continue;
+      parts_by_name_.erase(by_name);
+      parts_by_name_[std::string(name_in_files)] = part;
+      parts_[part]->Rename(std::string(name_in_files), DecodeWorker(name_in_files));
+      return part;
+    }
+  }
+  return NewPart(name_in_files);
+}
+
+size_t Run::PartOfCollections(std::string_view name_in_files) {
+  if (const auto known = described_.find(name_in_files); known != described_.end()) return known->second;
+  size_t part = parts_.size();
+  if (const auto same = parts_by_name_.find(name_in_files); same != parts_by_name_.end()) {
+    part = same->second;
+  } else if (static_cast<int64_t>(parts_.size()) >= num_workers_) {
+    // A worker that wrote steps before, and of which no collections file speaks.
+    for (size_t i = 0; i < parts_.size() && part == parts_.size(); ++i) {
+      const bool is_described = std::any_of(described_.begin(), described_.end(),
+                                            [i](const auto& named) { return named.second == i; });
+      if (!is_described) part = i;
+    }
+  }
+  if (part == parts_.size()) part = NewPart(name_in_files);
+  described_.emplace(std::string(name_in_files), part);
+  return part;
 }
 
 std::unique_ptr<store::WorkerReader> Run::OpenWorker(size_t worker) {

@@ -78,12 +78,17 @@ class Run : public std::enable_shared_from_this<Run> {
   bool Salvage();
   bool SalvageFile(const std::string& file, int64_t step, size_t part);
   void Reject(const std::string& file, const Signature& signature, std::string what);
-  size_t PartOf(std::string_view name_in_files);
+  /// The part of whoever wrote an index file, or a collections file, under that name.
+  size_t PartOfIndex(std::string_view name_in_files);
+  size_t PartOfCollections(std::string_view name_in_files);
+  size_t NewPart(std::string_view name_in_files);
   bool TooEarly() const;
 
   Root root_;
   std::vector<std::unique_ptr<Part>> parts_;
-  std::map<std::string, size_t, std::less<>> parts_by_name_;  // as in file names
+  // As in names of index files, and of collections files: smdebug's FileWriter takes any name, and only
+  // their number says that a worker of the ones is one of the others.
+  std::map<std::string, size_t, std::less<>> parts_by_name_, described_;
   Collections collections_;
   std::map<std::string, Signature> collections_files_;
   int64_t num_workers_ = 0;

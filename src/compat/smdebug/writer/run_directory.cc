@@ -75,7 +75,7 @@ Json CollectionJson(const CollectionEntry& entry) {
           {"reduction_config",
            {{"save_raw_tensor", entry.save_raw},
             {"reductions", fmt::format("{}", fmt::join(entry.reductions, ","))},
-            {"save_shape", false}}},
+            {"save_shape", entry.save_shape}}},
           {"save_config", SaveConfigJson(entry)},
           {"save_histogram", entry.save_histogram}};
 }

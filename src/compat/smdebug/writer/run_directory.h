@@ -37,6 +37,7 @@ struct CollectionEntry {
   std::vector<std::string> include_regex;
   std::vector<std::string> tensor_names;  ///< sorted
   bool save_raw = true;
+  bool save_shape = false;
   std::vector<std::string> reductions;   ///< as in its configuration: "mean", "abs_l2_norm"
   std::optional<SaveSchedule> modes[5];  ///< by the mode's number; 0 unused. One that is missing beside
                                          ///< others is smdebug's default

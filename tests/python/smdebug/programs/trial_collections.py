@@ -25,7 +25,7 @@ for step in range(0, 10, 2):
         writer.write_tensor(tdata=np.array([1.0]), tname="loss", mode=ModeKeys.TRAIN, mode_step=step)
 
 trial = create_trial(OUT)
-found = {"steps": trial.steps(), "workers": trial.workers(), "num_workers": trial.num_workers,
+found = {"steps": trial.steps(), "workers": len(trial.workers()), "num_workers": trial.num_workers,
          "last": trial.last_complete_step, "value": float(trial.tensor("arr").value(2).sum()),
          "of worker": trial.tensor("arr").workers(2)}
 began = time.monotonic()

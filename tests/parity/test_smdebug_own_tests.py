@@ -1,0 +1,50 @@
+"""smdebug's own tests under smdebug-compat: every item that the real smdebug passes without a network passes here, or
+items.txt says why not. The tests themselves are not part of this repository (own_tests/run.py says where they are looked
+for)."""
+
+import pathlib
+import sys
+import warnings
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "own_tests"))
+
+import run as own_tests  # noqa: E402
+
+pytest.importorskip("torch")
+pytest.importorskip("tdbg._capture", reason="the extension modules are not built")
+
+
+def listed() -> dict[str, str]:
+    """{item: why it does not pass here; ""}"""
+    lines = (HERE / "own_tests" / "items.txt").read_text(encoding="utf-8").splitlines()
+    items = (line.partition("  # ") for line in lines if line and not line.startswith("#"))
+    return {item: reason for item, _, reason in items}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    source = own_tests.folder()
+    if source is None:
+        why = "smdebug's own tests are not here: TDBG_SMDEBUG_TESTS names no folder, and ../shared/smdebug-tests is none"
+        warnings.warn(why, stacklevel=1)
+        pytest.skip(why)
+    wanted = [item for item, reason in listed().items() if not reason.startswith("slow:")]
+    return own_tests.run("tdbg", wanted, source, tmp_path_factory.mktemp("own"))
+
+
+def test_what_the_real_one_passes_passes_here(found):
+    expected = {item for item, reason in listed().items() if not reason}
+    missing = expected - found.keys()
+    assert not missing, f"not run: {sorted(missing)}"
+    failed = {item: found[item] for item in expected if found[item] != "passed"}
+    assert not failed, "\n".join(f"{item}: {what}" for item, what in sorted(failed.items()))
+
+
+def test_what_is_excused_does_not_pass(found):
+    """A reason that no longer holds is taken off the list."""
+    passes = [item for item, reason in listed().items()
+              if reason and not reason.startswith("slow:") and found.get(item) == "passed"]
+    assert not passes, "\n".join(passes)
