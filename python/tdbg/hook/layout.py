@@ -58,14 +58,12 @@ class Layout:
         except OSError as error:
             logger.warning("%s are not written: %s", what, error)
 
-    def finish(self, wait: bool = True) -> None:
-        """The run has ended: its files are there when this returns, unless that takes longer than a minute.
-
-        :param wait: False: other workers of the run go on, and so do these
-        """
+    def finish(self) -> None:
+        """The run has ended: its files are there when this returns, unless that takes longer than a minute. Other workers
+        of the run may go on, and wait for this one: then its files are whole a second or two after the last has ended."""
         self.let_go()
         deadline = time.monotonic() + FINISH_SECONDS
-        for what, process in self._processes.items() if wait else ():
+        for what, process in self._processes.items() if self._alone else ():
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
