@@ -55,7 +55,8 @@ std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses) {
   const auto not_finite = [](const RuleStatus& status) {
     return status.state == RuleState::kIssuesFound && !status.findings.empty() &&
            std::all_of(status.findings.begin(), status.findings.end(), [](const Finding& finding) {
-             return finding.measure == "nonfinite_count" || std::isnan(finding.value);
+             return finding.measure == "nonfinite_count" || finding.measure == "nan_count" ||
+                    finding.measure == "inf_count" || std::isnan(finding.value);
            });
   };
   const auto step = [&](int i) { return statuses[static_cast<size_t>(i)].findings.front().global_step; };
