@@ -46,9 +46,9 @@ struct RunOptions {
   /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2"
   /// instead of failing.
   bool sibling_if_locked = true;
-  /// Where to begin looking: n > 1 passes over the directory and its siblings below "<directory>-n". A process
-  /// that trains a second time begins at 2, so that its runs are numbered from the directory that was asked for
-  /// (x-2, x-3), whatever the runs beside it belong to.
+  /// Where to begin looking: n > 1 passes over the directory and its siblings below "<directory>-n". A
+  /// process that trains a second time begins at 2, so that its runs are numbered from the directory that was
+  /// asked for (x-2, x-3), whatever the runs beside it belong to.
   int first_sibling = 1;
   /// The directory may hold other files, as smdebug's out_dir may. Else one that is no run is refused.
   bool among_other_files = false;
@@ -131,10 +131,11 @@ class Run {
   void Put(Id id, const TensorView& view, Place place = {});
   /// The batched form: tensors of defined dtype and shape, C order, in host memory.
   /// \pre ids.size() == data.size(); data[i] null means "absent this step" and is skipped.
-  /// \param unchanged  empty, or one for each id; not 0: its values are those of the last PutMany that was given
-  ///   `unchanged`. Its statistics are then said again without a look, and its raw bytes are not put down again.
-  ///   Derived statistics take their look. data[i] may be null then: no look, no bytes. What such a call found is
-  ///   remembered: 200 bytes a tensor, and its histogram.
+  /// \param unchanged  empty, or one for each id; not 0: its values are those of the last PutMany that was
+  /// given
+  ///   `unchanged`. Its statistics are then said again without a look, and its raw bytes are not put down
+  ///   again. Derived statistics take their look. data[i] may be null then: no look, no bytes. What such a
+  ///   call found is remembered: 200 bytes a tensor, and its histogram.
   void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {},
                std::span<const uint8_t> unchanged = {});
   /// Statistics computed elsewhere (a device). Histogram may be empty.
@@ -173,7 +174,8 @@ class Run {
   /// "device_late".
   void CountLoss(std::string_view cause, uint64_t tensors, std::string_view detail);
   std::vector<LossInfo> losses() const;
-  /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed, summaries that were repeated}.
+  /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed, summaries that were
+  /// repeated}.
   struct Counters {
     uint64_t steps = 0, summaries = 0, scalars = 0, raws = 0, bytes_sealed = 0, repeats = 0;
   };

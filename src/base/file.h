@@ -32,13 +32,14 @@ class FileLock {
   virtual void Disown() = 0;
 };
 
-/// Writable, shared mapping of a whole file. Writes to it never fail and never signal: of a file that somebody cut
-/// short they go into memory that nobody else sees (bus_guard.h), which is what `intact` is for.
+/// Writable, shared mapping of a whole file. Writes to it never fail and never signal: of a file that
+/// somebody cut short they go into memory that nobody else sees (bus_guard.h), which is what `intact` is for.
 class MappedFile {
  public:
   virtual ~MappedFile() = default;
   virtual std::span<std::byte> bytes() = 0;
-  /// False once a page of it is gone: its file was cut short, its disk or server fails. One system call. Any thread.
+  /// False once a page of it is gone: its file was cut short, its disk or server fails. One system call. Any
+  /// thread.
   virtual bool intact() const = 0;
   /// Whether this path leads to the mapped file. Any thread.
   virtual bool IsAt(const std::string& path) const = 0;
@@ -51,8 +52,8 @@ class ReadableFile {
   /// Bytes actually read (fewer at the end of the file).
   virtual Result<size_t> ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
   virtual Result<uint64_t> Size() const = 0;
-  /// Whether its descriptor is still its own: a script may have closed it, and what it opened since then would be
-  /// what ReadAt reads.
+  /// Whether its descriptor is still its own: a script may have closed it, and what it opened since then
+  /// would be what ReadAt reads.
   virtual bool StillOpen() const = 0;
 };
 

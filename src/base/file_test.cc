@@ -1,4 +1,3 @@
-#include "base/bus_guard.h"
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -19,6 +18,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/bus_guard.h"
 #include "base/posix.h"
 #include "base/testing.h"
 
@@ -296,7 +296,8 @@ void PutTheirsOnTop() {
 void ReadSomebodysTornMapping(const std::string& path) {
   Spill(path, "x");
   const int fd = ::open(path.c_str(), O_RDONLY);
-  const auto* const other = static_cast<const volatile char*>(::mmap(nullptr, 1, PROT_READ, MAP_SHARED, fd, 0));
+  const auto* const other =
+      static_cast<const volatile char*>(::mmap(nullptr, 1, PROT_READ, MAP_SHARED, fd, 0));
   if (::truncate(path.c_str(), 0) == 0) (void)*other;
 }
 
@@ -358,7 +359,8 @@ TEST_F(FileTest, ALockWhoseDescriptorWasClosedIsTakenAgainUnlessSomebodyHasIt) {
   const auto close_all = [](const std::string& path) {
     for (int fd = 3; fd < 4096; ++fd) {
       struct stat info, lock;
-      if (::fstat(fd, &info) == 0 && ::stat(path.c_str(), &lock) == 0 && info.st_ino == lock.st_ino) ::close(fd);
+      if (::fstat(fd, &info) == 0 && ::stat(path.c_str(), &lock) == 0 && info.st_ino == lock.st_ino)
+        ::close(fd);
     }
   };
   const std::string path = scratch_ / "lock";

@@ -225,7 +225,8 @@ TEST_F(RecorderTest, RepeatedRowsAreThoseOfASecondLook) {
     // What is put down is at every step what it was when it was last put down, for whoever reads back.
     std::map<std::pair<int64_t, uint32_t>, std::vector<std::byte>> raw[2];
     for (int way = 0; way < 2; ++way) {
-      for (size_t r = 0; r < sinks[way].raws.size(); ++r) raw[way][sinks[way].raws[r]] = sinks[way].raw_bytes[r];
+      for (size_t r = 0; r < sinks[way].raws.size(); ++r)
+        raw[way][sinks[way].raws[r]] = sinks[way].raw_bytes[r];
     }
     for (const auto& [place, bytes] : raw[0]) {
       auto key = place;

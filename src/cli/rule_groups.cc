@@ -13,7 +13,8 @@ namespace {
 
 constexpr char kAll[] = "all", kRecommended[] = "recommended";
 
-// What every run keeps is enough for it: it asks for no values, no outputs of modules, no statistics of its own.
+// What every run keeps is enough for it: it asks for no values, no outputs of modules, no statistics of its
+// own.
 bool NeedsNothingMore(const plan::Need& need) {
   static const plan::Plan* const plan = new plan::Plan(plan::Plan::Default());
   return !need.raw && need.raw_collections.empty() && need.statistics.empty() && need.tensor_regex.empty() &&
@@ -58,9 +59,10 @@ Status ExpandGroups(std::vector<plan::RuleConfig>* rules) {
       continue;
     }
     if (!given.parameters.empty() || !given.name.empty() || !given.collections_to_save.empty()) {
-      return InvalidArgument((given.where.empty() ? "" : given.where + ": ") + "rule " + given.rule +
-                             " stands for several rules and takes only on_issue; give a rule its parameters by "
-                             "its own name, beside it");
+      return InvalidArgument(
+          (given.where.empty() ? "" : given.where + ": ") + "rule " + given.rule +
+          " stands for several rules and takes only on_issue; give a rule its parameters by "
+          "its own name, beside it");
     }
     std::vector<std::string> left_out;
     for (plan::RuleConfig& rule : RulesOf(given, &left_out)) {

@@ -11,8 +11,8 @@
 
 namespace tdbg::cli {
 
-/// A path, a name under ./tdbg-runs, or "last": the run that was started last, of those under ./tdbg-runs and those
-/// that this user started from here with --dir elsewhere.
+/// A path, a name under ./tdbg-runs, or "last": the run that was started last, of those under ./tdbg-runs and
+/// those that this user started from here with --dir elsewhere.
 /// \error kNotFound  names the nearest run
 Result<std::string> ResolveRun(const std::string& text);
 /// ResolveRun, then opened and read once.
@@ -27,8 +27,8 @@ struct NamedRun {
   std::string path;
   std::string name;  ///< as it can be typed as RUN
 };
-/// Those of ListRuns under ./tdbg-runs and those that this user started from here with --dir elsewhere, ours from the
-/// oldest on.
+/// Those of ListRuns under ./tdbg-runs and those that this user started from here with --dir elsewhere, ours
+/// from the oldest on.
 std::vector<NamedRun> RunsOfHere();
 /// What a run that ListRuns found is called: its path from `root` on.
 std::string RunName(const std::string& path, const std::string& root);

@@ -107,8 +107,8 @@ static_assert(sizeof(RawHeader) == 120);
 
 /// Why something that was due is not there. Stored; never renumber. Texts in LossCauseText.
 enum class LossCause : uint8_t {
-  kRepeatedKey = 0,    ///< two values for one key of a step, the last is kept; the journal has no slot above 11
-  kJournalFull = 1,    ///< the drain could not keep up and the policy is drop_raw
+  kRepeatedKey = 0,  ///< two values for one key of a step, the last is kept; the journal has no slot above 11
+  kJournalFull = 1,  ///< the drain could not keep up and the policy is drop_raw
   kStepTooLarge = 2,   ///< one step's raw tensors exceed the journal
   kDiskFull = 3,       ///< ENOSPC, quota, file-size limit
   kDirectoryGone = 4,  ///< the run directory vanished or became read-only

@@ -1,6 +1,6 @@
-// Where this user started runs lately, so that `last` finds those that --dir put elsewhere. A list of hints in the
-// user's state directory and no registry: what a run is, its directory says; a run that is gone is forgotten, and
-// without the file (no home, a read-only one) only runs below ./tdbg-runs are found.
+// Where this user started runs lately, so that `last` finds those that --dir put elsewhere. A list of hints
+// in the user's state directory and no registry: what a run is, its directory says; a run that is gone is
+// forgotten, and without the file (no home, a read-only one) only runs below ./tdbg-runs are found.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct RecentRun {
 /// variable is set to an absolute path.
 std::string RecentRunsPath();
 
-/// Appends one line; beyond some 500 of them the older half is dropped. What cannot be written is left quietly.
+/// Appends one line; beyond some 500 of them the older half is dropped. What cannot be written is left
+/// quietly.
 void RememberRun(const RecentRun& run, base::FileSystem& files = base::LocalFileSystem());
 
 /// Those that still are runs, the one started last at the end. A line that is none of ours is skipped.

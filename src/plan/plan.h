@@ -46,7 +46,7 @@ struct CollectionPlan {
   bool summaries_when_saved = false;         ///< kept: statistics at the steps that are saved
   int64_t raw_max_elements = -1;             ///< values of tensors with at most so many elements; -1: of all
   std::vector<std::string> reductions =
-      {};  ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
+      {};                   ///< smdebug's, explicitly asked for ("abs_mean"); answered from statistics
   bool save_shape = false;  ///< smdebug's: the shape is asked for, at the steps that are saved
   std::vector<Statistic> statistics =
       {};  ///< kept: derived ones, at summaries_every, with or without summaries

@@ -73,8 +73,9 @@ Result<Schedule> ScheduleOf(const CollectionConfig& c, const std::string& mode) 
   return s;
 }
 
-/// SHAP values are computed only to be recorded, and a round's cost many times the round. With save keys they are
-/// computed where those say and nowhere else: statistics at every step would have them computed at every step.
+/// SHAP values are computed only to be recorded, and a round's cost many times the round. With save keys they
+/// are computed where those say and nowhere else: statistics at every step would have them computed at every
+/// step.
 bool ComputedToBeRecorded(std::string_view collection) {
   return collection == "average_shap" || collection == "full_shap";
 }

@@ -7,8 +7,8 @@ namespace tdbg::rules {
 DerivedTotals::DerivedTotals(Selector inspected, const Statistic& statistic,
                              std::function<bool(const TensorInfo&)> looks_at)
     : need_{inspected.Need().collections, inspected.Need().tensor_regex, statistic},
-      values_(std::move(inspected), [statistic](const TensorInfo&) { return statistic; },
-              std::move(looks_at)) {}
+      values_(
+          std::move(inspected), [statistic](const TensorInfo&) { return statistic; }, std::move(looks_at)) {}
 
 plan::Need DerivedTotals::Needs() const {
   plan::Need need;

@@ -70,8 +70,8 @@ class Engine {
   void DeclareLost(LostWorker worker);
   /// Rules that judge nothing in a run of fewer steps, and how many: by name, in the order given.
   std::vector<std::pair<std::string, int64_t>> LeastSteps() const;
-  /// The run's plan, before the first Advance: each rule then judges as if it were the run's only one. Says at
-  /// once of rules, in their details, that the plan does not keep what they look at, and returns their
+  /// The run's plan, before the first Advance: each rule then judges as if it were the run's only one. Says
+  /// at once of rules, in their details, that the plan does not keep what they look at, and returns their
   /// indexes. They go on all the same, since a script may record by itself, and end in Error with the reason
   /// where it did not.
   std::vector<size_t> UsePlan(const plan::Plan& plan);

@@ -41,8 +41,8 @@ class Control {
   uint64_t Generation();
   std::optional<format::ControlRequest> TakeSlowly(int64_t global_step);
   void ReadNew(bool only_of_this_attempt);
-  /// Where the script has closed our descriptor; what it has opened since may have its number. Rarely: a file that
-  /// is not there is not looked for at every step.
+  /// Where the script has closed our descriptor; what it has opened since may have its number. Rarely: a file
+  /// that is not there is not looked for at every step.
   void Reopen();
 
   base::FileSystem& files_;

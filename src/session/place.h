@@ -33,8 +33,8 @@ struct Place {
 
 /// Chooses and lays out the place. Candidates are the directory itself, then "<directory>-2", "-3", ...
 /// (RunOptions::sibling_if_locked), each of which is passed over where this worker's place in it is taken:
-/// its lock is held, or it ended in good order within the same start of the job ($TDBG_ATTEMPT). The search begins
-/// at RunOptions::first_sibling.
+/// its lock is held, or it ended in good order within the same start of the job ($TDBG_ATTEMPT). The search
+/// begins at RunOptions::first_sibling.
 /// \error kInvalidArgument (plan), kFailedPrecondition (taken), kAlreadyExists (a directory of something
 /// else)
 Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const base::Clock& clock);

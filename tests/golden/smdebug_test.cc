@@ -173,8 +173,8 @@ TEST(SmdebugGoldenRules, AreJudgedAsRunsOfOurs) {
     return (*engine)->statuses().front();
   };
   // Values are boiled down when the rule comes to their step.
-  const rules::RuleStatus vanishing = judge("pt_modes", "vanishing_gradient",
-                                            {{"threshold", "1000"}, {"patience", "1"}});
+  const rules::RuleStatus vanishing =
+      judge("pt_modes", "vanishing_gradient", {{"threshold", "1000"}, {"patience", "1"}});
   EXPECT_EQ(vanishing.state, rules::RuleState::kIssuesFound) << vanishing.details;
   // A saved reduction that is finite says that there was no NaN and no infinity.
   const rules::RuleStatus finite = judge("pt_reductions_only", "exploding_tensor", {});

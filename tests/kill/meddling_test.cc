@@ -1,5 +1,6 @@
-// Somebody else's hands on what a living training writes: whatever they do to its journal and its descriptors, the
-// training ends as it would have, what is read back is right, and what is missing is counted.
+// Somebody else's hands on what a living training writes: whatever they do to its journal and its
+// descriptors, the training ends as it would have, what is read back is right, and what is missing is
+// counted.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -71,7 +72,8 @@ void Define(store::WorkerWriter& writer) {
 
 void Overwrite(const std::string& path, off_t offset, const std::string& bytes) {
   const int fd = ::open(path.c_str(), O_WRONLY);
-  if (fd < 0 || ::pwrite(fd, bytes.data(), bytes.size(), offset) != static_cast<ssize_t>(bytes.size())) ::_exit(90);
+  if (fd < 0 || ::pwrite(fd, bytes.data(), bytes.size(), offset) != static_cast<ssize_t>(bytes.size()))
+    ::_exit(90);
   ::close(fd);
 }
 
@@ -85,8 +87,8 @@ std::string Noise(size_t bytes) {
 struct Deed {
   const char* name;
   std::function<void(const std::string& journal)> act;
-  bool keeps_all = false;   ///< nothing that was committed has to be lost
-  bool unnoticed = false;   ///< where it hits nothing that is still needed, nobody has to hear of it
+  bool keeps_all = false;  ///< nothing that was committed has to be lost
+  bool unnoticed = false;  ///< where it hits nothing that is still needed, nobody has to hear of it
 };
 
 std::vector<Deed> Deeds() {
@@ -95,13 +97,16 @@ std::vector<Deed> Deeds() {
       {"CutToNothing", [](const std::string& path) { (void)!::truncate(path.c_str(), 0); }},
       {"CutInTheMiddle", [](const std::string& path) { (void)!::truncate(path.c_str(), 40'000); }},
       {"CutAndGrown",
-       [](const std::string& path) { (void)!::truncate(path.c_str(), 0), (void)!::truncate(path.c_str(), 1 << 20); }},
+       [](const std::string& path) {
+         (void)!::truncate(path.c_str(), 0), (void)!::truncate(path.c_str(), 1 << 20);
+       }},
       {"NoiseAllOver", [](const std::string& path) { Overwrite(path, 0, Noise(1 << 20)); }},
-      {"NoiseOverTheRecords", [](const std::string& path) { Overwrite(path, 4096, Noise((1 << 20) - 4096)); }, false,
-       true},
+      {"NoiseOverTheRecords", [](const std::string& path) { Overwrite(path, 4096, Noise((1 << 20) - 4096)); },
+       false, true},
       {"ZerosOverTheHeader", [](const std::string& path) { Overwrite(path, 0, std::string(4096, '\0')); }},
       {"HugePositions", [](const std::string& path) { Overwrite(path, 64, std::string(128, '\x7f')); }},
-      {"SealedBehindTheEnd", [](const std::string& path) { Overwrite(path, 128, std::string("\0\0\0\0\1\0\0\0", 8)); }},
+      {"SealedBehindTheEnd",
+       [](const std::string& path) { Overwrite(path, 128, std::string("\0\0\0\0\1\0\0\0", 8)); }},
       {"AnotherRunsCopiedOver",
        [](const std::string& path) {
          Overwrite(path, 0, base::Slurp(path.substr(0, path.rfind('/')) + "-other/journal"));
@@ -245,7 +250,8 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<size_t, bool>>& deed)
          (std::get<1>(deed.param) ? "WhileItWrites" : "WhileItRests");
 }
 INSTANTIATE_TEST_SUITE_P(Deeds, MeddledJournal,
-                         testing::Combine(testing::Range(size_t{0}, Deeds().size()), testing::Bool()), NameOf);
+                         testing::Combine(testing::Range(size_t{0}, Deeds().size()), testing::Bool()),
+                         NameOf);
 
 // Numbers of descriptors in use, but for the standard streams and the one that lists them.
 std::vector<int> Descriptors() {
@@ -298,7 +304,8 @@ TEST(Meddling, ClosedDescriptorsCostNothingAndTheScriptsFilesAreItsOwn) {
     writer->reset();
     for (const int fd : taken) {
       struct stat info{}, there{};
-      if (::fstat(fd, &info) != 0 || ::stat(mine.c_str(), &there) != 0 || info.st_ino != there.st_ino) ::_exit(98);
+      if (::fstat(fd, &info) != 0 || ::stat(mine.c_str(), &there) != 0 || info.st_ino != there.st_ino)
+        ::_exit(98);
     }
   });
   ASSERT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);

@@ -74,27 +74,39 @@ void Train(const std::string& directory, const std::string& plan_json) {
     std::vector<int64_t> shape = spec.shape;
     all.push_back({(*run)->Define(spec), std::move(shape), value, in_evaluation});
   };
-  define({.name = "fc.weight", .kind = "weight", .shape = {4, 8}},
-         [](int64_t s, int64_t i) { return 0.1 * static_cast<double>(i + 1) + 0.01 * static_cast<double>(s / 5); },
-         false);
-  define({.name = "out.weight", .kind = "weight", .shape = {4}},
-         [](int64_t, int64_t i) { return static_cast<double>(i); }, false);
-  define({.name = "gradient/fc.weight", .kind = "gradient", .shape = {4, 8}},
-         [](int64_t s, int64_t i) { return 1e-3 * static_cast<double>(i + s % 3); }, false);
-  define({.name = "gradient/out.weight", .kind = "gradient", .shape = {4}},
-         [](int64_t, int64_t) { return 1e-9; }, false);
-  define({.name = "loss_output_0", .kind = "loss", .shape = {}},
-         [](int64_t s, int64_t) { return 2 - 0.01 * static_cast<double>(s); }, true);
-  define({.name = "relu_output_0", .kind = "output", .module_kind = "relu", .shape = {4, 2}, .unit_axis = 1},
-         [](int64_t, int64_t i) { return i % 2 == 0 ? 0.0 : 1.0; }, true);
-  define({.name = "tanh_input_0", .kind = "input", .module_kind = "tanh", .shape = {4, 2}, .unit_axis = 1},
-         [](int64_t, int64_t) { return 20.0; }, true);
-  define({.name = "Net_input_0", .kind = "input", .shape = {2, 1, 8, 8}, .collections = {"model_input"}},
-         [](int64_t, int64_t) { return 1.0; }, true);
-  define({.name = "labels", .kind = "label", .shape = {4}},
-         [](int64_t s, int64_t i) { return static_cast<double>((s + i) % 7 == 0); }, true);
-  define({.name = "predictions", .kind = "prediction", .shape = {4}},
-         [](int64_t, int64_t) { return 0.0; }, true);
+  define(
+      {.name = "fc.weight", .kind = "weight", .shape = {4, 8}},
+      [](int64_t s, int64_t i) {
+        return 0.1 * static_cast<double>(i + 1) + 0.01 * static_cast<double>(s / 5);
+      },
+      false);
+  define(
+      {.name = "out.weight", .kind = "weight", .shape = {4}},
+      [](int64_t, int64_t i) { return static_cast<double>(i); }, false);
+  define(
+      {.name = "gradient/fc.weight", .kind = "gradient", .shape = {4, 8}},
+      [](int64_t s, int64_t i) { return 1e-3 * static_cast<double>(i + s % 3); }, false);
+  define(
+      {.name = "gradient/out.weight", .kind = "gradient", .shape = {4}},
+      [](int64_t, int64_t) { return 1e-9; }, false);
+  define(
+      {.name = "loss_output_0", .kind = "loss", .shape = {}},
+      [](int64_t s, int64_t) { return 2 - 0.01 * static_cast<double>(s); }, true);
+  define(
+      {.name = "relu_output_0", .kind = "output", .module_kind = "relu", .shape = {4, 2}, .unit_axis = 1},
+      [](int64_t, int64_t i) { return i % 2 == 0 ? 0.0 : 1.0; }, true);
+  define(
+      {.name = "tanh_input_0", .kind = "input", .module_kind = "tanh", .shape = {4, 2}, .unit_axis = 1},
+      [](int64_t, int64_t) { return 20.0; }, true);
+  define(
+      {.name = "Net_input_0", .kind = "input", .shape = {2, 1, 8, 8}, .collections = {"model_input"}},
+      [](int64_t, int64_t) { return 1.0; }, true);
+  define(
+      {.name = "labels", .kind = "label", .shape = {4}},
+      [](int64_t s, int64_t i) { return static_cast<double>((s + i) % 7 == 0); }, true);
+  define(
+      {.name = "predictions", .kind = "prediction", .shape = {4}}, [](int64_t, int64_t) { return 0.0; },
+      true);
   for (int64_t s = 0; s < 40; ++s) {
     const bool evaluation = s >= 20 && s < 24;
     (*run)->BeginStep(evaluation ? ModeKey::kEval : ModeKey::kTrain);

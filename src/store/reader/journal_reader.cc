@@ -65,11 +65,12 @@ Result<JournalSnapshot> JournalReader::ReadSnapshot() {
     return DataLoss("journal: belongs to another writer than worker.json");
   }
   const auto possible = [this](const JournalSnapshot& s) {
-    return s.sealed_seq <= s.committed_seq && format::CheckPositions(s.sealed_pos, s.committed_pos, ring_bytes_).ok();
+    return s.sealed_seq <= s.committed_seq &&
+           format::CheckPositions(s.sealed_pos, s.committed_pos, ring_bytes_).ok();
   };
   JournalSnapshot s = PageSnapshot();
-  // The page is read while others write it: committed_pos was read before sealed_pos, which may have overtaken it.
-  // Not twice: between two looks lies a segment.
+  // The page is read while others write it: committed_pos was read before sealed_pos, which may have
+  // overtaken it. Not twice: between two looks lies a segment.
   for (int again = 0; again < 3 && !possible(s) && !distrusted_; ++again) {
     TDBG_ASSIGN_OR_RETURN(const size_t more, file_->ReadAt(0, page_));
     if (more < sizeof(page_)) return DataLoss("journal: truncated");
@@ -150,11 +151,13 @@ class JournalReader::Window {
   uint64_t begin_ = 0, filled_ = 0;
 };
 
-// One flipped bit of a position would hide every step that is in the journal alone. The records know their places
-// themselves: of all that are whole, the last commit is the end, and what a lap before it began with is the beginning.
+// One flipped bit of a position would hide every step that is in the journal alone. The records know their
+// places themselves: of all that are whole, the last commit is the end, and what a lap before it began with
+// is the beginning.
 Status JournalReader::PositionsFromRecords(JournalSnapshot* s) {
   const bool same = found_ && found_->said.committed_pos == s->committed_pos &&
-                    found_->said.sealed_pos == s->sealed_pos && found_->said.committed_seq == s->committed_seq;
+                    found_->said.sealed_pos == s->sealed_pos &&
+                    found_->said.committed_seq == s->committed_seq;
   if (!same) {
     Positions found{.said = *s};
     std::vector<std::pair<uint64_t, uint64_t>> records;  // position, sequence
@@ -172,7 +175,8 @@ Status JournalReader::PositionsFromRecords(JournalSnapshot* s) {
         found.sequence = header.sequence;
       }
     }
-    if (found.committed == 0) return DataLoss("journal: positions make no sense, and no record says where they are");
+    if (found.committed == 0)
+      return DataLoss("journal: positions make no sense, and no record says where they are");
     found.sealed = found.committed;
     for (const auto& [position, sequence] : records) {
       const bool in_last_lap = position + ring_bytes_ >= found.committed;

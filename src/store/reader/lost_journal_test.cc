@@ -78,8 +78,8 @@ TEST_F(LostJournal, ThatOfAnEndedWorkerIsNotMissed) {
   EXPECT_THAT(Open()->damage(), IsEmpty());
 }
 
-// Every bit of the four words that say where records are: nothing is hidden without a word, and what the records
-// themselves tell is read.
+// Every bit of the four words that say where records are: nothing is hidden without a word, and what the
+// records themselves tell is read.
 TEST_F(LostJournal, NoBitOfItsPositionsHidesSteps) {
   Die(0);
   const std::string good = base::Slurp(Journal());

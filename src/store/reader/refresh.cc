@@ -257,8 +257,8 @@ Status WorkerState::TakeIn(bool* news) {
     }
     tail_pos = to;
     tail_seq = delta.commits.empty() ? std::max(tail_seq, to_seq) : delta.commits.back().sequence;
-    // Nobody tells of what lies between. (Where nobody writes any more: a page that is read while others write it
-    // may say the one before the other.)
+    // Nobody tells of what lies between. (Where nobody writes any more: a page that is read while others
+    // write it may say the one before the other.)
     journal_has_gap |= delta.first_sequence > std::max(covered_seq, snapshot.sealed_seq) + 1;
     ReportAll(std::move(delta.damage));
     LearnTensors(info.writer_id, std::move(delta.tensors));
@@ -284,12 +284,13 @@ void WorkerState::MissJournal() {
   // Who ended has everything in segments.
   if (journal || ended || base::LocalFileSystem().Exists(JournalPath())) return;
   const bool elsewhere = !info.journal_path.empty() && info.journal_path.front() == '/';
-  Report({std::string(format::kJournalFile),
-          "is missing" +
-              (elsewhere ? ", which lay at " + info.journal_path + (info.host.empty() ? "" : " on " + info.host)
-                         : std::string()) +
-              ": its worker died, and what was not in a segment by then is not here",
-          0});
+  Report(
+      {std::string(format::kJournalFile),
+       "is missing" +
+           (elsewhere ? ", which lay at " + info.journal_path + (info.host.empty() ? "" : " on " + info.host)
+                      : std::string()) +
+           ": its worker died, and what was not in a segment by then is not here",
+       0});
 }
 
 void WorkerState::ReadDeadJournalByItsRecords(bool* news) {

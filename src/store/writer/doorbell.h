@@ -10,7 +10,8 @@
 namespace tdbg::store {
 
 /// Writes the 8 bytes in place: a rename per commit would cost two directory updates and a watch on the file
-/// would lose it, and of stores into a mapping nobody hears. Failures are ignored; readers poll slowly anyway. \threadsafety One thread.
+/// would lose it, and of stores into a mapping nobody hears. Failures are ignored; readers poll slowly
+/// anyway. \threadsafety One thread.
 class Doorbell {
  public:
   /// Makes the file: readers can watch it before the first ring, instead of polling for it.

@@ -76,11 +76,11 @@ class Drain {
   uint64_t touched_pos_ = 0;
   uint64_t previous_committed_ = 0;
   uint64_t sealed_commits_ = 0;
-  int64_t sealed_step_ = -1;      // the last one
-  bool only_moved_ = false;       // the journal in our memory is good, its path leads elsewhere
-  int64_t renew_at_ = 0;          // monotonic
-  int64_t renewal_pause_ = 0;     // before the next one
-  int times_retaken_ = 0;         // the lock, as far as that was looked at
+  int64_t sealed_step_ = -1;   // the last one
+  bool only_moved_ = false;    // the journal in our memory is good, its path leads elsewhere
+  int64_t renew_at_ = 0;       // monotonic
+  int64_t renewal_pause_ = 0;  // before the next one
+  int times_retaken_ = 0;      // the lock, as far as that was looked at
 
   std::thread thread_;
 };

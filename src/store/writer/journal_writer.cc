@@ -52,7 +52,8 @@ bool JournalWriter::HoldsJournal() {
     case Renewal::kNone:
       break;
     case Renewal::kWanted:
-      if (head_ != committed_pos_ && !spoiled_ && handoff_->renewal_is_patient.load(std::memory_order_relaxed))
+      if (head_ != committed_pos_ && !spoiled_ &&
+          handoff_->renewal_is_patient.load(std::memory_order_relaxed))
         return true;
       spoiled_ = head_ != committed_pos_;
       Forget();

@@ -56,7 +56,8 @@ class JournalWriter {
   }
   /// Waits, at most so long, where the drain is about to make another journal. \pre no step is open.
   void AwaitJournal(int64_t timeout_nanos);
-  /// Where a segment could not take what is written once, the next commit brings it again. \return whether it is so
+  /// Where a segment could not take what is written once, the next commit brings it again. \return whether it
+  /// is so
   bool RepairRecords();
   void SayEnded() { ring_.Set(&format::JournalHeader::ended, uint64_t{1}); }
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
@@ -67,8 +68,8 @@ class JournalWriter {
 
  private:
   enum class Class { kRaw, kRows, kCommit, kEnd };
-  /// Whether there is a journal to write to. Where the drain wants to make another one, now is when the ring is let go
-  /// of: what is open is lost, and so is what is still to come of that step.
+  /// Whether there is a journal to write to. Where the drain wants to make another one, now is when the ring
+  /// is let go of: what is open is lost, and so is what is still to come of that step.
   bool HoldsJournal();
   void TakeFresh();
   void ForgetSealedRecords();
@@ -119,8 +120,8 @@ class JournalWriter {
   std::vector<std::string> defs_;
   size_t defs_in_ring_ = 0;
 
-  // What is written once and then relied on (definitions, context, acknowledgements), for as long as it is in no
-  // segment: should the journal be lost, the next one begins with it.
+  // What is written once and then relied on (definitions, context, acknowledgements), for as long as it is in
+  // no segment: should the journal be lost, the next one begins with it.
   struct Record {
     format::RecordType type;
     int64_t step = 0;
@@ -129,7 +130,8 @@ class JournalWriter {
   };
   std::vector<Record> open_records_;
   std::deque<Record> unsealed_records_;
-  std::vector<Record> again_;  // for the next journal, in order: the first `again_in_ring_` lie in the open step
+  std::vector<Record>
+      again_;  // for the next journal, in order: the first `again_in_ring_` lie in the open step
   size_t again_in_ring_ = 0;
   uint64_t unsealed_bytes_ = 0;
 };

@@ -82,8 +82,10 @@ void Ring::Publish() const {
 
 bool Ring::SaysWhatWeWrote() const {
   return std::memcmp(shared, header, offsetof(JournalHeader, committed_pos)) == 0 &&
-         shared->sealed_pos.load(std::memory_order_relaxed) == header->sealed_pos.load(std::memory_order_relaxed) &&
-         shared->sealed_seq.load(std::memory_order_relaxed) == header->sealed_seq.load(std::memory_order_relaxed);
+         shared->sealed_pos.load(std::memory_order_relaxed) ==
+             header->sealed_pos.load(std::memory_order_relaxed) &&
+         shared->sealed_seq.load(std::memory_order_relaxed) ==
+             header->sealed_seq.load(std::memory_order_relaxed);
 }
 
 void Ring::PublishLoss(size_t c, size_t k) const {
@@ -124,8 +126,8 @@ void Ring::CountLoss(format::LossCause cause, format::LossKind kind, int64_t ste
 
 void Ring::CountLosses(std::span<const format::Loss> losses) const {
   for (const format::Loss& loss : losses) {
-    CountLoss(static_cast<format::LossCause>(loss.cause), static_cast<format::LossKind>(loss.kind), loss.first_step,
-              loss.count, loss.bytes);
+    CountLoss(static_cast<format::LossCause>(loss.cause), static_cast<format::LossKind>(loss.kind),
+              loss.first_step, loss.count, loss.bytes);
   }
 }
 

@@ -18,8 +18,9 @@ namespace tdbg::store {
 
 /// Borrows all it points to. Positions are logical, see format/journal.h.
 ///
-/// The header is kept twice. `header` lies in memory of the process alone and is what is believed; `shared`, the
-/// mapping's, is only ever written: others can write there, too, and whoever read it back would believe them.
+/// The header is kept twice. `header` lies in memory of the process alone and is what is believed; `shared`,
+/// the mapping's, is only ever written: others can write there, too, and whoever read it back would believe
+/// them.
 struct Ring {
   format::JournalHeader* header = nullptr;
   format::JournalHeader* shared = nullptr;  ///< null: there is no journal at the moment
@@ -34,7 +35,7 @@ struct Ring {
   uint64_t Contiguous(uint64_t position) const { return bytes - position % bytes; }
   uint64_t committed() const { return header->committed_pos.load(std::memory_order_acquire); }
   uint64_t sealed() const { return header->sealed_pos.load(std::memory_order_acquire); }
-  /// Of one of the header's fields: for ourselves, and for those who read. 
+  /// Of one of the header's fields: for ourselves, and for those who read.
   template <typename T>
   void Set(std::atomic<T> format::JournalHeader::* field, T value) const {
     if (shared != nullptr) (shared->*field).store(value, std::memory_order_release);
@@ -44,11 +45,11 @@ struct Ring {
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
                  uint64_t bytes_lost) const;
   void CountLosses(std::span<const format::Loss> losses) const;
-  /// Makes a fresh mapping a valid journal that says what `header` says. The magic goes last: a process that dies
-  /// here leaves no journal.
+  /// Makes a fresh mapping a valid journal that says what `header` says. The magic goes last: a process that
+  /// dies here leaves no journal.
   void Publish() const;
-  /// Whether `shared` still says what the drain and Publish wrote there, apart from what the training thread may be
-  /// writing at this moment. \threadsafety The drain's.
+  /// Whether `shared` still says what the drain and Publish wrote there, apart from what the training thread
+  /// may be writing at this moment. \threadsafety The drain's.
   bool SaysWhatWeWrote() const;
   /// Gives the ring's blocks back to the disk; the header stays, in which readers find losses and heartbeat.
   /// A journal in which damage was counted keeps its ring. Ignored where the file system cannot.
@@ -62,8 +63,8 @@ struct Ring {
 /// What a new journal's header says. `own` is set up anew; `mapping_bytes`: the file's.
 void NewHeader(format::JournalHeader* own, uint64_t mapping_bytes, uint64_t writer_id, uint64_t next_sequence,
                std::span<const format::Loss> losses_so_far);
-/// The same for the next journal of a writer that goes on: its counters and its heartbeat stay. Everything up to the
-/// last commit is in a segment, or counted.
+/// The same for the next journal of a writer that goes on: its counters and its heartbeat stay. Everything up
+/// to the last commit is in a segment, or counted.
 void RenewHeader(format::JournalHeader* own, uint64_t mapping_bytes);
 
 /// The non-zero counters.

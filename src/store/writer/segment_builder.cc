@@ -35,12 +35,12 @@ void Lose(format::LossKind kind, int64_t step, uint64_t count, uint64_t bytes, S
   result->damage.push_back(loss);
 }
 
-// Some 100 KB of a step, where its raw values may be as many MB: those keep their hash on the way to the segment.
+// Some 100 KB of a step, where its raw values may be as many MB: those keep their hash on the way to the
+// segment.
 Status CheckButRawValues(const RecordHeader& header, std::span<const std::byte> payload) {
   if (header.type != static_cast<uint16_t>(RecordType::kRaw)) return format::CheckPayload(header, payload);
-  const bool good =
-      payload.size() >= format::kRawDataOffset &&
-      base::Hash64(payload.first(format::kRawDataOffset)) == header.prefix_hash;
+  const bool good = payload.size() >= format::kRawDataOffset &&
+                    base::Hash64(payload.first(format::kRawDataOffset)) == header.prefix_hash;
   return good ? OkStatus() : DataLoss("raw header");
 }
 

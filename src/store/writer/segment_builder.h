@@ -34,8 +34,8 @@ struct SealLimits {
 /// Who is asked while a segment is written. Empty ones are not.
 struct SealHooks {
   std::function<void()> tick = {};  ///< between writes: the doorbell must not wait for a slow disk
-  /// When all is read and before anything is published: whether the ring is still what was committed. What others
-  /// wrote there may be records that match their hashes, of another run.
+  /// When all is read and before anything is published: whether the ring is still what was committed. What
+  /// others wrote there may be records that match their hashes, of another run.
   std::function<Status()> check = {};
 };
 
@@ -61,8 +61,9 @@ class SegmentBuilder {
   /// Publishes by rename; the caller then moves sealed_pos. Nothing of a failed attempt stays behind.
   /// A record with a damaged header costs itself, one of a commit its step: the search goes on behind it, as
   /// a reader's does.
-  /// \param verify  check the hashes of raw tensors' values, too (a dead process's journal). In a living one these
-  /// go to the segment as they are, with the hash that they had when they were recorded: a reader finds damage there.
+  /// \param verify  check the hashes of raw tensors' values, too (a dead process's journal). In a living one
+  /// these go to the segment as they are, with the hash that they had when they were recorded: a reader finds
+  /// damage there.
   /// \param skip_through_sequence  records up to this one are in a segment already
   /// \error those of the file system, and of the check
   Result<SealResult> SealNext(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,

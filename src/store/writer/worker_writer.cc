@@ -25,7 +25,8 @@ struct WorkerWriter::Impl {
   std::unique_ptr<JournalWriter> journal;
   const format::JournalHeader* header = nullptr;  // the drain's: memory of this process alone
   bool all_sealed() const {
-    return header->sealed_pos.load(std::memory_order_acquire) == header->committed_pos.load(std::memory_order_acquire);
+    return header->sealed_pos.load(std::memory_order_acquire) ==
+           header->committed_pos.load(std::memory_order_acquire);
   }
   int64_t last_step = 0;
 };

@@ -43,7 +43,8 @@ TEST_F(WorkerWriterTest, AKeyThatIsGivenTwiceHasACauseOfItsOwn) {
   Raw(0, 0, Values(0, 0, 100));
   Raw(0, 0, Values(0, 1, 100));
   Commit(0);
-  EXPECT_TRUE(Eventually([&] { return Lost(writer_->losses(), LossCause::kRepeatedKey, LossKind::kRaw) == 1; }));
+  EXPECT_TRUE(
+      Eventually([&] { return Lost(writer_->losses(), LossCause::kRepeatedKey, LossKind::kRaw) == 1; }));
   EXPECT_EQ(Lost(writer_->losses(), LossCause::kUnsupported, LossKind::kRaw), 0u);
   EXPECT_EQ(Read().raws.at("w@0"), Values(0, 1, 100));
 }

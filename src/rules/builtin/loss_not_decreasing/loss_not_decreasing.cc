@@ -50,9 +50,8 @@ class LossNotDecreasing : public Rule {
       const std::optional<double> value = followed.now;
       followed.now.reset();
       // Most series have a value at most steps, and none is due: Take is then a handful of additions.
-      for (const LossCheck& check :
-           followed.series.Take(step.info(), value, followed.cadence,
-                                gaps_are_losses_ || followed.every_step)) {
+      for (const LossCheck& check : followed.series.Take(step.info(), value, followed.cadence,
+                                                         gaps_are_losses_ || followed.every_step)) {
         judged = true;
         if (auto finding = Compare(check)) {
           finding->global_step = step.global_step();

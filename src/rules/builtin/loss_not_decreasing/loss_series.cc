@@ -49,7 +49,8 @@ std::vector<LossCheck> LossSeries::Take(const StepInfo& step, std::optional<doub
 void LossSeries::Compare(ModeKey mode, const IntervalEnd& end, const LossCadence& cadence, Track* track,
                          std::vector<LossCheck>* checks) {
   std::vector<IntervalEnd>& ends = track->ends;
-  // Everything up to the latest end that is far enough back is settled; `ends` stays as short as num_steps is.
+  // Everything up to the latest end that is far enough back is settled; `ends` stays as short as num_steps
+  // is.
   while (ends.size() > 1 && ends[1].position <= end.position - cadence.num_steps) ends.erase(ends.begin());
   if (!track->last_check) {
     track->last_check = end.position;

@@ -27,8 +27,8 @@ namespace {
 constexpr char kDefaultInputs[] = ".*relu_input|.*ReLU_input";
 
 // Without a distribution_range a gradient is measured by the run's own largest: what a magnitude means by
-// itself depends on how the loss is averaged. Twelve layers of sigmoids are 1e-10 apart, healthy models (means
-// over many positions beside sums, transformers' queries at their start) up to 1e-4.
+// itself depends on how the loss is averaged. Twelve layers of sigmoids are 1e-10 apart, healthy models
+// (means over many positions beside sums, transformers' queries at their start) up to 1e-4.
 constexpr double kSmallShare = 1e-5;
 constexpr double kGrowth = 1.5;  // over the first steps: what starts small by design grows
 
@@ -126,8 +126,7 @@ class PoorWeightInitialization : public Rule {
         "statistics of activation inputs {}, {}, or losses over {} of {}", inputs_.inspected().Describe(),
         limits_.range ? "histograms of the gradients (values of those of fewer than 256 elements)"
                       : "statistics of the gradients",
-        base::Counted(limits_.patience + 1, "interval"),
-        base::Counted(limits_.interval.steps, "step"));
+        base::Counted(limits_.patience + 1, "interval"), base::Counted(limits_.interval.steps, "step"));
   }
 
  private:
@@ -263,9 +262,8 @@ class PoorWeightInitialization : public Rule {
       const std::optional<double> value = followed.now;
       followed.now.reset();
       if (followed.ends > limits_.patience) continue;
-      for (const IntervalEnd& end :
-           followed.means.Take(position, step.global_step(), value, limits_.interval,
-                               gaps_are_losses_ || followed.every_step)) {
+      for (const IntervalEnd& end : followed.means.Take(position, step.global_step(), value, limits_.interval,
+                                                        gaps_are_losses_ || followed.every_step)) {
         if (followed.ends > limits_.patience) break;
         auto finding = Take(step, end, key, &followed);
         judged |= finding.has_value() || followed.ends > limits_.patience;

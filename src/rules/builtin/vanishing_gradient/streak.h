@@ -39,7 +39,9 @@ class Streak {
   };
   // Halves of the window at hand: in the first window they are compared with each other, later the window
   // with the one before.
-  Mean Whole() const { return {first_half_.sum + second_half_.sum, first_half_.values + second_half_.values}; }
+  Mean Whole() const {
+    return {first_half_.sum + second_half_.sum, first_half_.values + second_half_.values};
+  }
   void StartWindow(int64_t position);
 
   bool open_ = false, ever_above_ = false, only_zeros_ = true;

@@ -54,11 +54,12 @@ class VanishingGradient : public Rule {
         } else if (streak.rising()) {
           left_out_.emplace(last.tensor(tensor).name, "still growing from its first step on");
         } else {
-          left_out_.emplace(last.tensor(tensor).name,
-                            fmt::format("{} since its first step, which fewer than {} cannot tell from a small "
-                                        "start by design",
-                                        streak.only_zeros() ? "zero" : "below the threshold",
-                                        base::Counted(patience_, "step")));
+          left_out_.emplace(
+              last.tensor(tensor).name,
+              fmt::format("{} since its first step, which fewer than {} cannot tell from a small "
+                          "start by design",
+                          streak.only_zeros() ? "zero" : "below the threshold",
+                          base::Counted(patience_, "step")));
         }
       }
     }

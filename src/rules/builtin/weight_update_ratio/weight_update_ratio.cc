@@ -80,7 +80,8 @@ class WeightUpdateRatio : public Rule {
 
   std::string WouldHaveNeeded() const override {
     return fmt::format(
-        "raw values of at least one tensor {}, finite and not all zero, at two steps at least {} apart (a run "
+        "raw values of at least one tensor {}, finite and not all zero, at two steps at least {} apart (a "
+        "run "
         "needs {}: interval {})",
         selector_.Describe(), base::Counted(Distance(), "step"), base::Counted(LeastSteps(), "step"),
         limits_.interval.steps);
