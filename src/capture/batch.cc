@@ -111,14 +111,15 @@ void Recorder::ShareThreads(int threads) {
   lanes_.resize(static_cast<size_t>(lanes));
 }
 
+/// Of a shape that does not vary the plan has decided, of a part by the size of the whole.
 bool Recorder::HasHistogram(const Tensor& t, int64_t elements) {
-  return t.histogram_groups != 0 && elements >= kHistogramFrom;
+  return t.histogram_groups != 0 && (!t.variable_shape || elements >= kHistogramFrom);
 }
 
 bool Recorder::HistogramDue(const Tensor& t, int64_t elements) const {
   // Put between the steps it belongs to the next one, and of that nothing is known yet.
   const uint64_t due = state_ == State::kBetween ? ~uint64_t{0} : due_;
-  return (t.histogram_groups & due) != 0 && elements >= kHistogramFrom;
+  return (t.histogram_groups & due) != 0 && HasHistogram(t, elements);
 }
 
 bool Recorder::FinishRow(format::SummaryRow* row) {

@@ -13,12 +13,23 @@ int64_t CountElements(const std::vector<int64_t>& shape) {
   return n;
 }
 
+bool IsPart(const TensorSpec& spec) {
+  return !spec.shape.empty() && spec.whole_shape.size() == spec.shape.size() &&
+         spec.part_begin.size() == spec.shape.size() && !spec.variable_shape;
+}
+
+/// The element count that decides what is kept. Of a part it is the whole's: what is read of a whole is made of
+/// all parts, and parts that differ in size must not differ in what they have. 0: not known.
+int64_t DecidingElements(const TensorSpec& spec) {
+  return spec.variable_shape ? 0 : CountElements(IsPart(spec) ? spec.whole_shape : spec.shape);
+}
+
 }  // namespace
 
 bool Recorder::Wants(const TensorSpec& spec) const {
   if (options_.inert) return false;
   const plan::TensorFacts facts{spec.name, spec.kind, spec.module_kind, &spec.collections,
-                                spec.variable_shape ? 0 : CountElements(spec.shape)};
+                                DecidingElements(spec)};
   return plan_.Resolve(facts).wanted();
 }
 
@@ -70,8 +81,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
         return id;
     }
   }
-  const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections,
-                                spec.variable_shape ? 0 : CountElements(spec.shape)};
+  const plan::TensorFacts facts{name, spec.kind, spec.module_kind, &spec.collections, DecidingElements(spec)};
   plan::TensorPlan wanted = plan_.Resolve(facts);
   if (!wanted.wanted() && !spec.always) return Run::kNotWanted;
 
@@ -101,8 +111,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
   def.shape = spec.shape;
   def.variable_shape = spec.variable_shape;
   def.unit_axis = spec.unit_axis;
-  if (spec.whole_shape.size() == spec.shape.size() && spec.part_begin.size() == spec.shape.size() &&
-      !spec.variable_shape) {
+  if (IsPart(spec)) {
     def.whole_shape = spec.whole_shape;
     def.part_begin = spec.part_begin;
     tensor.part = true;

@@ -98,6 +98,44 @@ TEST_F(HistogramsTest, OfAPartOnlyTheStepDecides) {
   EXPECT_THAT(StepsWithHistogram(), ElementsAre(0, 10));
 }
 
+// On eight workers a part has an eighth of the elements, and the last worker's may have fewer or none: the
+// whole has its histogram or not, and all its parts with it.
+TEST_F(HistogramsTest, OfAPartTheSizeOfTheWholeDecides) {
+  Start(PlanWithHistograms(10));
+  const auto part = [&](const std::string& name, int64_t elements, int64_t whole) {
+    return recorder_->Define({.name = name,
+                              .kind = "weight",
+                              .dtype = DType::kFloat32,
+                              .shape = {elements},
+                              .whole_shape = {whole},
+                              .part_begin = {0}});
+  };
+  const auto large = part("large", 1, 256), small = part("small", 128, 255);
+  Step(ModeKey::kTrain, [&] {
+    PutFloats(large, std::vector<float>(1, 1.0f));
+    PutFloats(small, std::vector<float>(128, 1.0f));
+    const std::vector<float> values(128, 1.0f);
+    const Recorder::Id ids[] = {large, small};
+    const void* const data[] = {values.data(), values.data()};
+    recorder_->PutMany(ids, data, {.sub = 1});
+  });
+  std::vector<bool> has;
+  for (const format::SummaryRow& row : sink_.summaries) has.push_back(row.histogram_bytes != 0);
+  EXPECT_THAT(has, ElementsAre(true, false, true, false));
+}
+
+TEST_F(HistogramsTest, OfAShapeThatVariesEachValueDecides) {
+  Start(PlanWithHistograms(1));
+  const auto w = recorder_->Define(
+      {.name = "w", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}, .variable_shape = true});
+  for (const size_t elements : {255, 256, 1}) {
+    Step(ModeKey::kTrain, [&] { PutFloats(w, std::vector<float>(elements, 1.0f)); });
+  }
+  std::vector<bool> has;
+  for (const format::SummaryRow& row : sink_.summaries) has.push_back(row.histogram_bytes != 0);
+  EXPECT_THAT(has, ElementsAre(false, true, false));
+}
+
 TEST_F(HistogramsTest, AreKeptWhereARequestHoldsAndWhereADeviceHasThemAnyway) {
   Start(PlanWithHistograms(10));
   const auto w = Define("w", "weight", {300});
