@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import sys
 
+from .words import printable
+
 _hooks = []
 
 
@@ -50,5 +52,5 @@ def save(model=None) -> str:
                 hook()
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
-            print(f"tdbg: the script's checkpoint failed: {errors[-1]}", file=sys.stderr)
+            print(f"tdbg: the script's checkpoint failed: {printable(errors[-1])}", file=sys.stderr)
     return "; ".join(errors)

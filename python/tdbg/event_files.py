@@ -21,6 +21,7 @@ from . import _trial
 from .exceptions import SMDebugNotImplementedError, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError
 from .hook.locations import TensorboardFileLocation
 from .modes import ModeKeys
+from .places import write_whole
 from .tensor import array_of
 
 logger = logging.getLogger("smdebug")
@@ -161,9 +162,7 @@ class FileWriter:
         records, self._records = self._records, []
         if records:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            with open(self._path + ".tmp", "wb") as file:
-                file.writelines(records)
-            os.replace(self._path + ".tmp", self._path)
+            write_whole(self._path, b"".join(records))
 
 
 class FileReader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .modes import ModeKeys
-from .words import counted
+from .words import counted, printable
 
 KEYS = ("tensor", "worker", "step", "mode", "mode_step")
 
@@ -107,4 +107,4 @@ class Frame:
 
     def __repr__(self):
         return (f"<tdbg.Frame {counted(len(self), 'row')}: {counted(len(self.names), 'tensor')}, "
-                f"{counted(len(np.unique(self.step)), 'step')}, {counted(len(self.workers), 'worker')}; {', '.join(self.fields)}>")
+                f"{counted(len(np.unique(self.step)), 'step')}, {counted(len(self.workers), 'worker')}; {printable(', '.join(self.fields))}>")

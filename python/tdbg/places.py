@@ -1,7 +1,8 @@
-"""Where a run lies: a path, or a URL of one."""
+"""Where a run lies: a path, or a URL of one; and files that appear there as a whole."""
 
 from __future__ import annotations
 
+import os
 import re
 import urllib.parse
 
@@ -30,3 +31,15 @@ def local_directory(path) -> str:
     if host not in ("", "localhost") or not slash:
         raise InvalidArgumentError(f"{path}: a file URL is file:///absolute/path")
     return urllib.parse.unquote("/" + below)
+
+
+def write_whole(path: str, data: bytes | str, temporary: str | None = None) -> None:
+    """Replaces the file: a reader finds it as it was, or whole. A symbolic link is replaced, and never written through.
+
+    :param temporary: the name until then; default: `path`.tmp
+    """
+    temporary = temporary or path + ".tmp"
+    mode = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(temporary, mode, 0o666), "wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+    os.replace(temporary, path)

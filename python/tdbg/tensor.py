@@ -24,7 +24,7 @@ from .exceptions import (
 )
 from .modes import ModeKeys
 from .steps import KINDS, StepState, mode_of
-from .words import counted
+from .words import counted, printable
 
 _ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
@@ -360,4 +360,4 @@ class Tensor:
 
     def __repr__(self):
         shape = "x".join(map(str, self._extents)) or "scalar"
-        return f"<tdbg.Tensor {self.name} {self.dtype} {shape}>"
+        return f"<tdbg.Tensor {printable(self.name)} {self.dtype} {shape}>"

@@ -36,7 +36,7 @@ from .places import local_directory
 from .plot import Plots
 from .steps import Step, StepState, mode_of, step_filter
 from .tensor import Histogram, Summary, Tensor, said
-from .words import counted, on_the_screen
+from .words import counted, on_the_screen, printable
 
 __all__ = ["open", "create_trial", "Trial", "Tensor", "Cursor", "Step", "StepState", "Summary", "Histogram", "refresh",
            "no_refresh"]
@@ -495,7 +495,7 @@ class Trial:
     def __repr__(self):
         steps = self.steps()
         span = counted(len(steps), "step") + (f" ({steps[0]} to {steps[-1]})" if steps else "")
-        return (f"<tdbg.Trial {self.name}: {self.state}, {span}, {counted(len(self.tensor_names()), 'tensor')}, "
+        return (f"<tdbg.Trial {printable(self.name)}: {self.state}, {span}, {counted(len(self.tensor_names()), 'tensor')}, "
                 f"{counted(len(self._raw.workers()), 'worker')}>")
 
 

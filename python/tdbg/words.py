@@ -5,6 +5,20 @@ from __future__ import annotations
 import logging
 import os
 
+_DRAWN_AS_NOTHING = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0"
+                              + "".join(map(chr, range(0xFE00, 0xFE10))))
+
+
+def printable(text: object) -> str:
+    """What is safe to print of a name or text that somebody else wrote: control characters, marks of direction and
+    invisible ones are spelled out. As `base::Printable` of the command line; a blank of any kind stays."""
+    text = str(text)
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(c if (c.isprintable() or c.isspace() and c > "\xa0" and c not in "\u2028\u2029") and c not in _DRAWN_AS_NOTHING
+                   else f"\\x{ord(c):02x}" if c < "\x80"
+                   else f"\\u{ord(c):04x}" if c < "\U00010000" else f"\\U{ord(c):08x}" for c in text)
+
 
 def counted(n: int, one: str) -> str:
     """ "1 step", "2 steps"."""

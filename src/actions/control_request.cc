@@ -12,6 +12,7 @@
 #include <random>
 #include <span>
 
+#include "base/below.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/posix.h"
@@ -31,7 +32,8 @@ std::string RandomId() {
 Status CreateIfMissing(const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) return OkStatus();
   const std::string temporary = path + "." + RandomId();
-  base::UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  base::UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                           base::FileModeIn(path.substr(0, path.rfind('/')))));
   if (!fd.ok()) return base::PathError(errno, "cannot create the control file", path);
   const std::string page = format::EncodeControlPage();
   int error = base::WriteFully(fd.get(), std::as_bytes(std::span(page)));
@@ -49,7 +51,7 @@ Status CreateIfMissing(const std::string& path) {
 
 // The line first, the generation after it: a reader that sees the new number finds the request.
 Status RaiseGeneration(const std::string& path) {
-  base::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  base::UniqueFd fd(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!fd.ok()) return base::PathError(errno, "cannot open the control file", path);
   void* const page =
       ::mmap(nullptr, format::kControlPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -61,7 +63,10 @@ Status RaiseGeneration(const std::string& path) {
 }
 
 Status CheckPage(const std::string& path) {
-  base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.ok() && errno == ELOOP)
+    return FailedPrecondition("the control file is a symbolic link, and nothing is written through it: " +
+                              path);
   if (!fd.ok()) return base::PathError(errno, "cannot open the control file", path);
   char magic[sizeof(format::kControlMagic)] = {};
   struct stat info;
@@ -84,8 +89,9 @@ Result<std::string> Request(const std::string& run, nlohmann::json line, const s
   line["id"] = id;
   line["by"] = by;
   if (at_step >= 0) line["at_step"] = at_step;
-  TDBG_RETURN_IF_ERROR(base::LocalFileSystem().AppendLine(
-      path, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  TDBG_RETURN_IF_ERROR(
+      base::FilesBelow(base::LocalFileSystem(), run)
+          .AppendLine(path, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
   TDBG_RETURN_IF_ERROR(RaiseGeneration(path));
   return id;
 }

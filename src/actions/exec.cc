@@ -1,5 +1,6 @@
 #include "actions/actions.h"
 #include "actions/command.h"
+#include "base/redact.h"
 
 namespace tdbg::actions {
 namespace {
@@ -8,7 +9,7 @@ class Exec : public Action {
  public:
   Exec(std::string command, ExecOptions options) : command_(std::move(command)), options_(options) {}
   std::string name() const override { return "exec"; }
-  std::string target() const override { return command_; }
+  std::string target() const override { return base::RedactText(command_); }
   std::string output() const override { return output_; }
 
   Status Perform(const Notice& notice) override {

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <system_error>
 
+#include "base/below.h"
 #include "base/local_files.h"
 #include "base/posix.h"
 
@@ -18,8 +21,21 @@ namespace {
 
 class LocalFiles : public FileSystem {
  public:
+  explicit LocalFiles(Ground ground = {}) : ground_(std::move(ground)) {}
+
   Status CreateDirectories(const std::string& path) override {
     std::error_code error;
+    if (!ground_.root.empty() && path.starts_with(ground_.root + "/")) {
+      TDBG_ASSIGN_OR_RETURN(const Spot spot, ground_.Find(path, /*create=*/true));
+      if (::mkdirat(spot.at(), spot.name.c_str(), spot.directory_mode) == 0) return OkStatus();
+      const int refused = errno;
+      struct stat info;
+      if (refused == EEXIST && ::fstatat(spot.at(), spot.name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (S_ISDIR(info.st_mode)) return OkStatus();
+        if (S_ISLNK(info.st_mode)) return SpotError(ELOOP, "cannot create the directory", path);
+      }
+      return PathError(refused, "cannot create the directory", path);
+    }
     std::filesystem::create_directories(path, error);
     if (error) return PathError(error.value(), "cannot create the directory", path);
     return OkStatus();
@@ -95,8 +111,9 @@ class LocalFiles : public FileSystem {
   Status AppendLine(const std::string& path, std::string_view line) override {
     std::string whole(line);
     if (!whole.ends_with('\n')) whole += '\n';
-    const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666));
-    if (!fd.ok()) return PathError(errno, "cannot open for appending", path);
+    TDBG_ASSIGN_OR_RETURN(const Spot spot, ground_.Find(path));
+    TDBG_ASSIGN_OR_RETURN(const UniqueFd fd, OpenAt(spot, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK,
+                                                    "cannot open for appending", path));
     const ScopedSignalShield shield;
     ssize_t written;
     do {
@@ -118,17 +135,21 @@ class LocalFiles : public FileSystem {
     return OpenLocalReadable(path);
   }
   Result<std::unique_ptr<PendingFile>> CreatePending(const std::string& temporary_path) override {
-    return CreateLocalPending(temporary_path);
+    return CreateLocalPending(ground_, temporary_path);
   }
   Result<std::unique_ptr<MappedFile>> CreateMapped(const std::string& path, uint64_t bytes) override {
-    return CreateLocalMapped(path, bytes);
+    return CreateLocalMapped(ground_, path, bytes);
   }
-  Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override { return LockLocal(path); }
+  Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override {
+    return LockLocal(ground_, path);
+  }
   bool IsLocked(const std::string& path) override { return IsLockedLocal(path); }
 
   Status Remove(const std::string& path) override {
-    if (::remove(path.c_str()) != 0) return PathError(errno, "cannot remove", path);
-    return OkStatus();
+    TDBG_ASSIGN_OR_RETURN(const Spot spot, ground_.Find(path));
+    if (::unlinkat(spot.at(), spot.name.c_str(), 0) == 0) return OkStatus();
+    if (errno == EISDIR && ::unlinkat(spot.at(), spot.name.c_str(), AT_REMOVEDIR) == 0) return OkStatus();
+    return PathError(errno, "cannot remove", path);
   }
 
   Result<uint64_t> FreeBytes(const std::string& path) override {
@@ -137,6 +158,9 @@ class LocalFiles : public FileSystem {
     // f_bavail and not f_bfree: the reserve is root's.
     return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
   }
+
+ private:
+  const Ground ground_;
 };
 
 }  // namespace
@@ -144,6 +168,18 @@ class LocalFiles : public FileSystem {
 FileSystem& LocalFileSystem() {
   static FileSystem* const files = new LocalFiles;
   return *files;
+}
+
+FileSystem& FilesBelow(FileSystem& files, const std::string& given) {
+  const std::string root = WithoutSlash(given);
+  if (&files != &LocalFileSystem() || root.empty()) return files;
+  // A process has a run or two; whoever holds one of these is not asked for how long.
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const known = new std::map<std::string, LocalFiles*>;
+  const std::lock_guard guard(*mutex);
+  LocalFiles*& found = (*known)[root];
+  if (found == nullptr) found = new LocalFiles(Ground{root});
+  return *found;
 }
 
 }  // namespace tdbg::base

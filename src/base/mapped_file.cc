@@ -76,9 +76,13 @@ Result<std::unique_ptr<MappedFile>> AllocateAndMap(const LastingFd& fd, const st
 
 }  // namespace
 
-Result<std::unique_ptr<MappedFile>> CreateLocalMapped(const std::string& path, uint64_t bytes) {
-  // O_EXCL: truncating a journal that somebody still has mapped is SIGBUS in that process.
-  const LastingFd fd = LastingFd::Open(path.c_str(), O_RDWR | O_CREAT | O_EXCL);
+Result<std::unique_ptr<MappedFile>> CreateLocalMapped(const Ground& ground, const std::string& path,
+                                                      uint64_t bytes) {
+  TDBG_ASSIGN_OR_RETURN(const Spot spot, ground.Find(path));
+  // O_EXCL: truncating a journal that somebody still has mapped is SIGBUS in that process. Nor does it follow
+  // links.
+  const LastingFd fd =
+      LastingFd::OpenAt(spot.at(), spot.name.c_str(), O_RDWR | O_CREAT | O_EXCL, spot.file_mode);
   if (!fd.ok()) {
     if (errno == EEXIST) return Status(Code::kAlreadyExists, "exists already: " + path);
     return PathError(errno, "cannot create", path);
@@ -86,13 +90,13 @@ Result<std::unique_ptr<MappedFile>> CreateLocalMapped(const std::string& path, u
   auto mapped = AllocateAndMap(fd, path, bytes);
   // On ext4 a failed allocation keeps what it got (33 MB of 64 on a 40 MB disk) and fills the disk for
   // others.
-  if (!mapped.ok()) ::unlink(path.c_str());
+  if (!mapped.ok()) ::unlinkat(spot.at(), spot.name.c_str(), 0);
   return mapped;
 }
 
 Result<std::unique_ptr<MappedFile>> MapForWriting(const std::string& path) {
-  const LastingFd fd = LastingFd::Open(path.c_str(), O_RDWR | O_NONBLOCK);
-  if (!fd.ok()) return PathError(errno, "cannot open", path);
+  const LastingFd fd = LastingFd::Open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK);
+  if (!fd.ok()) return SpotError(errno, "cannot open", path);
   struct stat info;
   if (::fstat(fd.Get(), &info) != 0) return PathError(errno, "cannot stat", path);
   if (!S_ISREG(info.st_mode) || info.st_size == 0) return DataLoss("not a file of any length: " + path);

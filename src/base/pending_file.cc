@@ -10,9 +10,11 @@ namespace {
 
 class LocalPending : public PendingFile {
  public:
-  LocalPending(LastingFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  LocalPending(LastingFd fd, Ground ground, std::string path)
+      : fd_(std::move(fd)), ground_(std::move(ground)), path_(std::move(path)) {}
   ~LocalPending() override {
-    if (!published_) ::unlink(path_.c_str());
+    if (published_) return;
+    if (const auto spot = ground_.Find(path_); spot.ok()) ::unlinkat(spot->at(), spot->name.c_str(), 0);
   }
 
   Status Write(std::span<const std::byte> bytes) override {
@@ -27,7 +29,10 @@ class LocalPending : public PendingFile {
     if (durable && ::fdatasync(fd_.Unchecked()) != 0) return PathError(errno, "cannot sync", path_);
     // Where writes are buffered elsewhere (NFS, quotas), close is the last chance to hear that one failed.
     if (const int error = fd_.Close()) return PathError(error, "cannot close", path_);
-    if (::rename(path_.c_str(), path.c_str()) != 0) return PathError(errno, "cannot publish", path);
+    TDBG_ASSIGN_OR_RETURN(const Spot from, ground_.Find(path_));
+    TDBG_ASSIGN_OR_RETURN(const Spot to, ground_.Find(path));
+    if (::renameat(from.at(), from.name.c_str(), to.at(), to.name.c_str()) != 0)
+      return PathError(errno, "cannot publish", path);
     published_ = true;
     if (durable) SyncDirectoryOf(path);
     return OkStatus();
@@ -44,17 +49,20 @@ class LocalPending : public PendingFile {
   }
 
   LastingFd fd_;
+  const Ground ground_;
   const std::string path_;
   bool published_ = false;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<PendingFile>> CreateLocalPending(const std::string& temporary_path) {
+Result<std::unique_ptr<PendingFile>> CreateLocalPending(const Ground& ground,
+                                                        const std::string& temporary_path) {
   // What a killed writer left under this name was never published and is nobody's.
-  LastingFd fd = LastingFd::Open(temporary_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
-  if (!fd.ok()) return PathError(errno, "cannot create", temporary_path);
-  return std::unique_ptr<PendingFile>(new LocalPending(std::move(fd), temporary_path));
+  TDBG_ASSIGN_OR_RETURN(const Spot spot, ground.Find(temporary_path));
+  TDBG_ASSIGN_OR_RETURN(LastingFd fd,
+                        OpenLastingAt(spot, O_WRONLY | O_CREAT | O_TRUNC, "cannot create", temporary_path));
+  return std::unique_ptr<PendingFile>(new LocalPending(std::move(fd), ground, temporary_path));
 }
 
 }  // namespace tdbg::base

@@ -31,10 +31,14 @@ int LowestLasting() {
 }  // namespace
 
 LastingFd LastingFd::Open(const char* path, int flags, mode_t mode) {
+  return OpenAt(AT_FDCWD, path, flags, mode);
+}
+
+LastingFd LastingFd::OpenAt(int directory, const char* path, int flags, mode_t mode) {
   LastingFd opened;
   int fd;
   do {
-    fd = ::open(path, flags | O_CLOEXEC, mode);
+    fd = ::openat(directory, path, flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) return opened;
   int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, LowestLasting());

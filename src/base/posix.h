@@ -52,6 +52,8 @@ class LastingFd {
   ~LastingFd() { Close(); }
   /// As open(2), with O_CLOEXEC. Not ok() and errno where that fails.
   static LastingFd Open(const char* path, int flags, mode_t mode = 0666);
+  /// As openat(2), likewise.
+  static LastingFd OpenAt(int directory, const char* path, int flags, mode_t mode = 0666);
   /// The descriptor, or -1 where it is not ours any more. A system call, 0.2 us.
   int Get() const { return Mine() ? fd_ : -1; }
   /// Without that look: for calls that do no harm to another's file.

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/printable.h"
+
 namespace tdbg::base {
 namespace {
 
@@ -131,6 +133,37 @@ TEST(TextTest, JsonNumbersComeBackBitByBit) {
   for (const double value : {1.0 / 3, 5e-324, 1.7976931348623157e308, -2.5e-7, 123456789012345680.0}) {
     EXPECT_EQ(ParseDouble(JsonNumber(value)), value);
   }
+}
+
+TEST(PrintableTest, WhatSteersATerminalIsSpelledOut) {
+  EXPECT_EQ(Printable("a\x1b[2Jb\r\n\t\x7f"), "a\\x1b[2Jb\\x0d\\x0a\\x09\\x7f");
+  EXPECT_EQ(Printable("\xc2\x9b\x32J"), "\\u009b2J");  // ESC [ in one character
+}
+
+TEST(PrintableTest, WhatDeceivesAReaderIsSpelledOut) {
+  EXPECT_EQ(Printable("a\u202Eb\u2066c\u061C\u200F"), "a\\u202eb\\u2066c\\u061c\\u200f");
+  EXPECT_EQ(Printable("x\u200By\u2060\uFEFF\u00AD\u3164"), "x\\u200by\\u2060\\ufeff\\u00ad\\u3164");
+  EXPECT_EQ(Printable("\u2028\U000E0041"), "\\u2028\\U000e0041");
+}
+
+TEST(PrintableTest, OrdinaryTextOfAnyScriptStays) {
+  for (const char* text : {"conv1.weight", "größe/Ø", "損失 потери", "▁▂▃█ …×", "😀", "a\u0301", ""}) {
+    EXPECT_EQ(Printable(text), text);
+    EXPECT_EQ(PrintableJson(text), text);
+    EXPECT_EQ(PrintableOutput(text), text);
+  }
+  EXPECT_EQ(Printable("\xff\xc3"), "\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST(PrintableTest, LinesKeepTheirEndsAndOutputItsColours) {
+  EXPECT_EQ(PrintableLines("a\n\tb\x1b[1mc"), "a\n\tb\\x1b[1mc");
+  EXPECT_EQ(PrintableOutput("\x1b[1;31ma\x1b[0m\n"), "\x1b[1;31ma\x1b[0m\n");
+  EXPECT_EQ(PrintableOutput("\x1b[2J\x1b]0;t\x07\r\x1b[31"), "\\x1b[2J\\x1b]0;t\\x07\\x0d\\x1b[31");
+}
+
+TEST(PrintableTest, JsonReadsAsTheSameValues) {
+  const std::string safe = PrintableJson("{\n \"a\u202E\": \"\xc2\x9b\U000E0041\x7f\"}");
+  EXPECT_EQ(safe, "{\n \"a\\u202e\": \"\\u009b\\udb40\\udc41\\u007f\"}");
 }
 
 }  // namespace

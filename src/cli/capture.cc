@@ -11,6 +11,7 @@
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
+#include "cli/terminal.h"
 #include "watch/requests.h"
 
 namespace tdbg::cli {
@@ -56,7 +57,7 @@ class CaptureCommand : public Command {
                  {"steps", steps_},
                  {"raw", raw_}});
     } else {
-      Tell("tdbg: asked {} for more from step {} on, for {}\n", trial->name(), at_step + 1,
+      Tell("tdbg: asked {} for more from step {} on, for {}\n", Printable(trial->name()), at_step + 1,
            base::Counted(steps_, "step"));
     }
     return kExitOk;

@@ -16,6 +16,7 @@
 #include "cli/report.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "cli/trust.h"
 #include "cli/verdicts.h"
 #include "jobs/run_directory.h"
 #include "watch/replay.h"
@@ -84,6 +85,7 @@ class CheckCommand : public Command {
         ->type_name("FILE:CLASS [KEY=VALUE ...]")
         ->allow_extra_args(false);
     AddAttempt(app, attempt_);
+    app.add_flag("--trust", trust_, "use the run's own rule files, whoever made it");
     app.add_flag("--own", own_, "only the rules that the run was started with");
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer("\nexit code: 0 no issues, 1 issues found, 8 some rule could not be judged");
@@ -97,10 +99,20 @@ class CheckCommand : public Command {
       return InvalidArgument("check: --own excludes --rule and --rule-file");
     }
     std::vector<NotRun> not_run;
+    std::vector<std::string> left_out;
+    bool lost_rules = false;
     const bool every = configs.empty() && !own_;
     if (configs.empty()) {
       TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(path));
-      if (recorded) configs = *recorded;
+      TrustedRules trusted;
+      if (recorded) trusted = RulesToTrust(path, *recorded, {.trust = trust_});
+      for (const std::string& line : trusted.left_out) Tell("tdbg: {}\n", Printable(line));
+      configs = std::move(trusted.rules);
+      lost_rules = trusted.lost_rules;
+      left_out = std::move(trusted.left_out);
+      if (configs.empty() && own_ && !left_out.empty())
+        return InvalidArgument(
+            "check: no rule of the run's own may be used; add --rule RULE, or say --trust");
       if (configs.empty() && own_)
         return InvalidArgument("check: no rule is recorded in the run; leave out --own, or add --rule RULE");
     }
@@ -124,6 +136,7 @@ class CheckCommand : public Command {
                  {"last_step", last_step},
                  {"rules", VerdictsToJson(statuses)},
                  {"not_run", aside},
+                 {"left_out", left_out},
                  {"reports", written}});
     } else {
       const Terminal terminal = Terminal::Of(STDOUT_FILENO);
@@ -137,6 +150,7 @@ class CheckCommand : public Command {
     const int code = ExitCodeOfVerdicts(statuses);
     if (code != kExitOk) return code;
     TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
+    if (lost_rules) return kExitNotJudged;
     if (last_step >= 0) return code;
     // Whatever the rules say, a gate must not take it for a run that was looked at.
     Tell("tdbg: the run holds no step: nothing was judged; tdbg status {} says why\n",
@@ -154,7 +168,8 @@ class CheckCommand : public Command {
       if (path.ok()) {
         written.push_back(*path);
       } else {  // a run may be read-only; its verdicts are what was asked for
-        Tell("tdbg: the report of {} cannot be written: {}\n", statuses[rule].name, path.status().message());
+        Tell("tdbg: the report of {} cannot be written: {}\n", Printable(statuses[rule].name),
+             path.status().message());
       }
     }
     return written;
@@ -163,7 +178,7 @@ class CheckCommand : public Command {
   std::string run_;
   std::vector<std::string> rules_, rule_files_;
   int64_t attempt_ = -1;
-  bool own_ = false, json_ = false;
+  bool own_ = false, json_ = false, trust_ = false;
 };
 
 }  // namespace

@@ -8,10 +8,12 @@
 
 #include "actions/action.h"
 #include "base/file.h"
+#include "base/redact.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/document.h"
 #include "cli/output.h"
+#include "cli/trust.h"
 #include "jobs/run_directory.h"
 
 namespace tdbg::cli {
@@ -44,6 +46,12 @@ Result<plan::Config> ConfigOfEnvironment() {
   auto document = ReadDocument(text);
   if (!document.ok()) return document.status().Annotate("$TDBG_CONFIG");
   return ConfigOfDocument(*document);
+}
+
+// What a seal is of: keys in order, no blanks.
+std::string SealedText(const json& document) {
+  const json sealed = {{"files", document.value("files", json::object())}, {"rules", document["rules"]}};
+  return sealed.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 // Before anything is laid out or started: what the schema (src/plan) says of an action ends at its colon.
@@ -92,6 +100,8 @@ void ConfigFlags::DefineRuleFlags(CLI::App& app) {
 
 void ConfigFlags::Define(CLI::App& app) {
   app.add_option("--dir", dir, "the run directory; default: a fresh one under ./tdbg-runs")->type_name("DIR");
+  app.add_flag("--shared", shared,
+               "a new run is for everybody whom the umask lets in; default: for you alone");
   DefineRuleFlags(app);
   app.add_option("--collect", collect,
                  "keep a collection's statistics, or raw tensors every INTERVAL steps; repeatable")
@@ -128,6 +138,7 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
   for (const std::string& warning : config.warnings) Tell("tdbg: {}\n", warning);
   plan::Config from_flags;
   from_flags.dir = flags.dir;
+  if (flags.shared) from_flags.shared = true;
   TDBG_ASSIGN_OR_RETURN(from_flags.rules, RulesOfFlags(flags.rules, flags.rule_files));
   for (const std::string& text : flags.collect) {
     TDBG_ASSIGN_OR_RETURN(plan::CollectionConfig collection, plan::ParseCollectFlag(text));
@@ -201,20 +212,35 @@ std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
 
 std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  json files = json::object();  // path -> SHA-256
+  bool programs = false;        // else the user's key is not needed, nor made
   for (const plan::RuleConfig& rule : rules) {
     nlohmann::ordered_json entry;
     if (rule.file.empty()) {
       entry["rule"] = rule.rule;
     } else {
       entry["rule_file"] = rule.file + ":" + rule.rule;
+      files[rule.file] = HashOfRuleFile(rule.file);
       if (rule.limit_seconds) entry["limit_seconds"] = *rule.limit_seconds;
       if (rule.limit_start_seconds) entry["limit_start_seconds"] = *rule.limit_start_seconds;
       if (rule.limit_memory) entry["limit_memory"] = *rule.limit_memory;
     }
     if (!rule.name.empty()) entry["name"] = rule.name;
     if (rule.optional) entry["optional"] = true;
-    entry["parameters"] = rule.parameters;
-    entry["on_issue"] = rule.on_issue;
+    nlohmann::ordered_json parameters = nlohmann::ordered_json::object();
+    for (const auto& [key, value] : rule.parameters) {
+      const bool secret = base::NamesASecret(key) && !value.empty();
+      parameters[key] = secret ? std::string(base::kRedacted) : base::RedactText(value);
+    }
+    nlohmann::ordered_json actions = nlohmann::ordered_json::array();
+    for (const std::string& action : rule.on_issue) {
+      const bool hook = action.starts_with("webhook:");
+      actions.push_back(hook ? "webhook:" + base::RedactHook(base::Trim(action.substr(8)))
+                             : base::RedactText(action));
+    }
+    programs |= !rule.file.empty() || !actions.empty() || rule.parameters.contains("action_json");
+    entry["parameters"] = std::move(parameters);
+    entry["on_issue"] = std::move(actions);
     if (rule.action_cooldown_seconds) entry["action_cooldown_seconds"] = *rule.action_cooldown_seconds;
     list.push_back(std::move(entry));
   }
@@ -222,12 +248,18 @@ std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
   document["format"] = {{"major", 1}, {"minor", 0}};
   document["kind"] = "rules";
   document["rules"] = std::move(list);
+  if (!files.empty()) document["files"] = files;
+  if (programs) {
+    const auto text = document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    const std::string seal = SealOf(SealedText(json::parse(text)));
+    if (!seal.empty()) document["seal"] = seal;
+  }
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-Result<std::optional<std::vector<plan::RuleConfig>>> ReadRules(const std::string& run_directory) {
+Result<std::optional<RecordedRules>> ReadRules(const std::string& run_directory) {
   const std::string path = base::JoinPath(run_directory, kRulesFile);
-  if (!base::LocalFileSystem().Exists(path)) return std::optional<std::vector<plan::RuleConfig>>();
+  if (!base::LocalFileSystem().Exists(path)) return std::optional<RecordedRules>();
   TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path));
   const auto read = ParseJson(text, path);
   if (!read.ok() || !read->value.is_object() || !read->value.contains("rules"))
@@ -235,9 +267,19 @@ Result<std::optional<std::vector<plan::RuleConfig>>> ReadRules(const std::string
   plan::Source source;
   source.name = path;
   // Through the schema of configurations: the entries are written in its words.
+  RecordedRules recorded;
+  recorded.sealed_text = SealedText(read->value);
+  if (const auto seal = read->value.find("seal"); seal != read->value.end() && seal->is_string())
+    recorded.seal = seal->get<std::string>();
   TDBG_ASSIGN_OR_RETURN(const plan::Config config,
                         plan::ParseConfig(json{{"rules", read->value["rules"]}}, source));
-  return std::optional(config.rules);
+  recorded.rules = config.rules;
+  if (const auto files = read->value.find("files"); files != read->value.end() && files->is_object()) {
+    for (const auto& [file, hash] : files->items()) {
+      if (hash.is_string()) recorded.hashes[file] = hash.get<std::string>();
+    }
+  }
+  return std::optional(std::move(recorded));
 }
 
 }  // namespace tdbg::cli

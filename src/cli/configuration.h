@@ -2,6 +2,7 @@
 // `run`, `plan` and `watch`.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct ConfigFlags {
   std::string dir, config_file;
   std::vector<std::string> rules, rule_files, on_issue, collect;
   std::optional<std::string> summaries, histograms, journal, when_full, budget, tensorboard, format;
+  bool shared = false;
 
   void Define(CLI::App& app);
   /// Only --rule, --rule-file, --on-issue.
@@ -43,8 +45,17 @@ Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config);
 
 /// rules.json: what a run was judged with, for `check` and `watch` to repeat.
+/// Without what looks like a secret, with the hashes of rules' files, and sealed where there is a program in
+/// it.
 std::string RulesToJson(const std::vector<plan::RuleConfig>& rules);
+
+/// rules.json as it is. What of it may be used, RulesToTrust says (trust.h).
+struct RecordedRules {
+  std::vector<plan::RuleConfig> rules;
+  std::map<std::string, std::string> hashes;  ///< of rules' files, by path: SHA-256, hexadecimal
+  std::string seal, sealed_text;
+};
 /// Nothing where the run holds no rules.json. \error kDataLoss
-Result<std::optional<std::vector<plan::RuleConfig>>> ReadRules(const std::string& run_directory);
+Result<std::optional<RecordedRules>> ReadRules(const std::string& run_directory);
 
 }  // namespace tdbg::cli

@@ -100,7 +100,7 @@ class DiffCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> a, OpenRun(run_a_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> b, OpenRun(run_b_));
     TDBG_ASSIGN_OR_RETURN(Comparison found, Compare(*a, *b, which_, tolerance_, Progress()));
-    if (showing_progress_) Tell("\r\x1b[K");
+    if (showing_progress_) WriteProgress("\r\x1b[K");
     if (common_) {
       for (Comparison::Part* part : {&found.only_a, &found.only_b, &found.to_come_a, &found.to_come_b})
         *part = {};
@@ -146,7 +146,7 @@ class DiffCommand : public Command {
       if (!terminal || Clock::now() - last < std::chrono::seconds(1)) return;
       last = Clock::now();
       showing_progress_ = true;
-      Tell("\rthe same up to step {}", step);
+      WriteProgress(fmt::format("\rthe same up to step {}", step));
     };
   }
 
@@ -199,7 +199,7 @@ class DiffCommand : public Command {
       Table table({"TENSOR", "WORKER", "BY", "DIFFERENCE"});
       for (size_t i = 0; i < std::min(found.first.size(), kMostDifferences); ++i) {
         const Difference& d = found.first[i];
-        table.Add({Printable(d.tensor), d.worker, d.by_values ? "values" : "statistics", How(d)});
+        table.Add({Printable(d.tensor), Printable(d.worker), d.by_values ? "values" : "statistics", How(d)});
       }
       Print("{}", table.Format(terminal));
       if (found.first.size() > kMostDifferences)

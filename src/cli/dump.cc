@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
+#include "base/printable.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/dump_events.h"
@@ -53,8 +54,10 @@ class DumpCommand : public Command {
     store::DumpOptions options;
     options.json = json_;
     options.max_rows = rows_;
-    TDBG_ASSIGN_OR_RETURN(const std::string text,
-                          IsEventFile(file_) ? DumpEvents(file_, json_, rows_) : store::Dump(file_, options));
+    const bool events = IsEventFile(file_);
+    TDBG_ASSIGN_OR_RETURN(std::string text,
+                          events ? DumpEvents(file_, json_, rows_) : store::Dump(file_, options));
+    if (events || json_) text = base::PrintableJson(text);
     Print("{}{}", text, text.ends_with('\n') ? "" : "\n");
     return kExitOk;
   }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,6 +14,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/below.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/companion.h"
@@ -111,7 +113,7 @@ class Progress {
  public:
   explicit Progress(bool quiet) : shown_(!quiet && Terminal::Of(STDERR_FILENO).is_terminal) {}
   ~Progress() {
-    if (drawn_) Tell("\r\x1b[K");
+    if (drawn_) WriteProgress("\r\x1b[K");
   }
   Status operator()(size_t done, size_t total) {
     if (interrupted_by != 0) return Unavailable("interrupted; nothing was written");
@@ -119,7 +121,7 @@ class Progress {
     const int64_t now = base::SystemClock().MonotonicNanos();
     if (now < next_) return OkStatus();
     next_ = now + kProgressEveryNanos;
-    Tell("\r\x1b[Kexporting: {} of {}", done, total);
+    WriteProgress(fmt::format("\r\x1b[Kexporting: {} of {}", done, total));
     drawn_ = true;
     return OkStatus();
   }
@@ -180,6 +182,7 @@ class ExportCommand : public Command {
     choice_.end = range.end;
     path_ = jobs::AbsolutePath(path_);
     TDBG_RETURN_IF_ERROR(CheckFlags());
+    TDBG_RETURN_IF_ERROR(StayInside());
     if (follow_) return Follow();
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
     TDBG_RETURN_IF_ERROR(CheckChoice(*trial));
@@ -199,6 +202,8 @@ class ExportCommand : public Command {
   /// Steps go into a directory as they come; the others are files made from all of them.
   bool IsStream() const { return to_ == "tensorboard" || to_ == "smdebug"; }
   Status CheckFlags() const;
+  /// What lies in the run is not written through a symbolic link out of it.
+  Status StayInside() const;
   Status CheckChoice(const Trial& trial) const;
   Result<int> ExportSteps(Trial& trial, const Tell& tell);
   Result<int> ExportTable(const Trial& trial, const Tell& tell);
@@ -216,6 +221,17 @@ class ExportCommand : public Command {
   int64_t statistics_every_ = 1, attempt_ = -1;
   bool force_ = false, follow_ = false, quiet_ = false, json_ = false, launched_ = false, raw_ = false;
 };
+
+Status ExportCommand::StayInside() const {
+  const auto resolved = ResolveRun(run_);
+  const std::string run = resolved.ok() ? *resolved : jobs::AbsolutePath(run_);
+  if (!path_.starts_with(run + "/")) return OkStatus();
+  TDBG_RETURN_IF_ERROR(base::CheckBelow(run, path_));
+  // What is written into a run is for whom the run is.
+  struct stat info;
+  if (::stat(run.c_str(), &info) == 0) ::umask(::umask(0) | (~info.st_mode & 077));
+  return OkStatus();
+}
 
 Result<std::unique_ptr<ship::Destination>> ExportCommand::MakeDestination(
     const std::string& directory) const {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/printable.h"
 #include "cli/output.h"
 
 namespace tdbg::cli {
@@ -15,7 +16,7 @@ Json JsonOf(double value) {
 }
 
 void PrintJson(const Json& document) {
-  Print("{}\n", document.dump(-1, ' ', false, Json::error_handler_t::replace));
+  Print("{}\n", base::PrintableJson(document.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
 Json JsonTime(int64_t wall_nanos) {

@@ -69,7 +69,8 @@ std::string LiveStatus::Line(int64_t monotonic_nanos) {
     line += fmt::format("  {:.1f} steps/s", steps_per_second_);
   if (loss_) line += std::isnan(*loss_) ? "  loss NaN" : fmt::format("  loss {:.4g}", *loss_);
   line += "  " + base::FormatBytes(bytes_);
-  for (const auto& [name, state] : rules_) line += fmt::format("  {}: {}", name, StateWord(state));
+  for (const auto& [name, state] : rules_)
+    line += fmt::format("  {}: {}", base::Printable(name), StateWord(state));
   return line;
 }
 

@@ -22,7 +22,7 @@ std::string Findings(const Report& report) {
   for (const rules::RuleStatus& rule : report.rules) {
     if (rule.state != rules::RuleState::kIssuesFound && rule.state != rules::RuleState::kError) continue;
     if (!text.empty()) text += ", ";
-    text += rule.name;
+    text += Printable(rule.name);
     if (rule.state == rules::RuleState::kError)
       text += " (error)";
     else if (!rule.findings.empty())

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/printable.h"
+
 namespace tdbg::cli {
 namespace {
 
@@ -12,11 +14,14 @@ int first_error = 0;  // of stdout; the main thread alone writes to it
 
 }  // namespace
 
-void WriteOut(std::string_view text) {
+void WriteOut(std::string_view given) {
+  const std::string text = base::PrintableOutput(given);
   if (::fwrite(text.data(), 1, text.size(), stdout) != text.size() && first_error == 0) first_error = errno;
 }
 
-void WriteErr(std::string_view text) { (void)!::fwrite(text.data(), 1, text.size(), stderr); }
+void WriteErr(std::string_view text) { WriteProgress(base::PrintableOutput(text)); }
+
+void WriteProgress(std::string_view text) { (void)!::fwrite(text.data(), 1, text.size(), stderr); }
 
 Status FlushOut() {
   if (::fflush(stdout) != 0 && first_error == 0) first_error = errno;

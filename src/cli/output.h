@@ -12,9 +12,13 @@
 
 namespace tdbg::cli {
 
+/// Both let nothing through that steers a terminal but line feeds, tabs and colours: the net below
+/// base::Printable, which also keeps a name on its line.
 void WriteOut(std::string_view text);
 /// What cannot be written is lost.
 void WriteErr(std::string_view text);
+/// To stderr as it is: a line of ours that is drawn over.
+void WriteProgress(std::string_view text);
 
 /// As fmt::print, to stdout.
 template <typename... Args>

@@ -39,6 +39,7 @@ class PlanCommand : public Command {
     prepare.plan_json = plan.ToJson();
     prepare.rules_json = RulesToJson(rules);
     prepare.tdbg_version = kVersion;
+    prepare.shared = config.shared.value_or(false);
     prepare.start_attempt = false;
     TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
     jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});

@@ -97,7 +97,7 @@ std::vector<std::pair<std::string, std::string>> FailureLines(const Report& repo
     words += end.reason.empty()    ? ": gone without a goodbye, as a killed process is"
              : end.message.empty() ? ": an exception"
                                    : ": " + Printable(end.message.substr(0, end.message.find('\n')));
-    lines.emplace_back(end.worker, std::move(words));
+    lines.emplace_back(Printable(end.worker), std::move(words));
   }
   return lines;
 }
@@ -106,7 +106,7 @@ std::string StateWords(const Report& report) {
   if (IsAlive(report)) return report.workers.empty() ? "started" : "running";
   if (report.ending && (report.attempts.empty() || report.ending->attempt == report.attempts.back())) {
     const JobEnding& ending = *report.ending;
-    if (ending.stop == "requested") return "stopped by " + ending.stopped_by;
+    if (ending.stop == "requested") return "stopped by " + Printable(ending.stopped_by);
     if (ending.stop == "signal") return "interrupted";
     if (ending.exit_code != 0) return "failed (" + ExitWords(ending.exit_code) + ")";
     return "completed";
@@ -126,9 +126,9 @@ std::string StateWords(const Report& report) {
 
 std::string MeasureWords(const rules::Finding& finding) {
   if (finding.measure.empty()) return finding.text.empty() ? "condition met" : Printable(finding.text);
-  if (finding.comparison.empty()) return fmt::format("{} {:.6g}", finding.measure, finding.value);
-  return fmt::format("{} {:.6g} {} {:.6g}", finding.measure, finding.value, finding.comparison,
-                     finding.threshold);
+  if (finding.comparison.empty()) return fmt::format("{} {:.6g}", Printable(finding.measure), finding.value);
+  return fmt::format("{} {:.6g} {} {:.6g}", Printable(finding.measure), finding.value,
+                     Printable(finding.comparison), finding.threshold);
 }
 
 std::string FindingWords(const rules::Finding& finding) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/companion.h"
 #include "base/durations.h"
+#include "base/redact.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
@@ -148,6 +149,7 @@ Result<int> RunCommand::Run() {
   prepare.rules_json = RulesToJson(rules);
   prepare.tdbg_version = kVersion;
   prepare.wall_nanos = now;
+  prepare.shared = config.shared.value_or(false);
   TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
   jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});
   if (!quiet_) NoteFirstVerdicts(watcher->LeastSteps());
@@ -193,8 +195,9 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   stopper.Set(job->get());
   Exporters exporters;
   exporters.Start(config, prepared.run_directory, prepared.attempt);
-  Status events = AppendEvent(prepared.run_directory, "job_started",
-                              {{"attempt", prepared.attempt}, {"command", command_}, {"pid", (*job)->pid()}});
+  Status events = AppendEvent(
+      prepared.run_directory, "job_started",
+      {{"attempt", prepared.attempt}, {"command", base::RedactCommand(command_)}, {"pid", (*job)->pid()}});
   const jobs::JobResult result = (*job)->Wait();
   stopper.Set(nullptr);
   line.Close();

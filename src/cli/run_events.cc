@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/below.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -29,7 +30,8 @@ std::string LastLineOf(const std::string& path) {
 Status AppendEvent(const std::string& run_directory, const std::string& kind, const Json& fields) {
   const std::string line = watch::EventLine(kind, base::SystemClock().WallNanos(),
                                             fields.dump(-1, ' ', false, Json::error_handler_t::replace));
-  return base::LocalFileSystem().AppendLine(base::JoinPath(run_directory, format::kEventsFile), line);
+  return base::FilesBelow(base::LocalFileSystem(), run_directory)
+      .AppendLine(base::JoinPath(run_directory, format::kEventsFile), line);
 }
 
 std::optional<JobEnding> LastJobEnding(const std::string& run_directory) {

@@ -135,18 +135,14 @@ std::string ShellWord(std::string_view word) {
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
           std::string_view::npos;
   if (plain) return std::string(word);
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (std::any_of(word.begin(), word.end(), is_control)) {  // a terminal would act upon it
-    std::string escaped = "$'";
+  // A terminal would act upon it, or a reader be deceived: bash knows the same escapes.
+  if (Printable(word) != base::ToValidUtf8(word)) {
+    std::string escaped;
     for (const char c : word) {
-      if (is_control(c)) {
-        escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-      } else {
-        if (c == '\'' || c == '\\') escaped += '\\';
-        escaped += c;
-      }
+      if (c == '\'' || c == '\\') escaped += '\\';
+      escaped += c;
     }
-    return escaped + "'";
+    return "$'" + Printable(escaped) + "'";
   }
   return SingleQuoted(word);
 }

@@ -124,7 +124,7 @@ Result<std::vector<int64_t>> ShowCommand::StepsOf(Trial& trial, const TensorInfo
 void ShowCommand::PrintHead(const TensorInfo& info, const Terminal& terminal) const {
   Print("{}  {} [{}]  {}\n", Paint(terminal, Colour::kBold, Printable(info.name)),
         info.dtype == DType::kInvalid ? "no values," : DTypeName(info.dtype), fmt::join(info.shape, ", "),
-        fmt::join(info.collections, ","));
+        Printable(fmt::format("{}", fmt::join(info.collections, ","))));
 }
 
 void ShowCommand::PrintSeries(const Terminal& terminal, std::string_view what,

@@ -45,13 +45,14 @@ void PrintText(const Report& report, const Terminal& terminal) {
   if (report.rules.empty())
     Print("no rule was watching; judge the run with: tdbg check {}\n\n", ShellWord(DisplayPath(report.path)));
   for (const watch::ActionOutcome& action : report.actions) {
-    Print("action    {}{} for {} at step {}: {}\n", action.action,
+    Print("action    {}{} for {} at step {}: {}\n", Printable(action.action),
           action.target.empty() ? "" : " " + Printable(action.target), Printable(action.rule),
           action.global_step, action.status.ok() ? "done" : "failed: " + Printable(action.status.message()));
   }
   Print("state     {}\n", StateWords(report));
   if (report.attempts.size() > 1) Print("attempts  {}\n", fmt::join(report.attempts, ", "));
-  if (!report.workers.empty()) Print("workers   {}\n", fmt::join(report.workers, ", "));
+  if (!report.workers.empty())
+    Print("workers   {}\n", Printable(fmt::format("{}", fmt::join(report.workers, ", "))));
   for (const auto& [worker, words] : FailureLines(report)) Print("{:<9} {}\n", worker, words);
   if (!report.why_nothing.empty()) Print("captured  nothing: {}\n", report.why_nothing);
   if (report.steps > 0) {
@@ -62,10 +63,10 @@ void PrintText(const Report& report, const Terminal& terminal) {
   }
   if (report.losses.empty() && report.damage.empty()) Print("lost      nothing\n");
   for (const LossInfo& loss : report.losses) {
-    Print("lost      {} by {}", CountOfLoss(loss), loss.cause);
+    Print("lost      {} by {}", Printable(CountOfLoss(loss)), Printable(loss.cause));
     if (loss.bytes > 0) Print(", {}", base::FormatBytes(loss.bytes));
     if (loss.first_step >= 0) Print(", steps {} to {}", loss.first_step, loss.last_step);
-    Print(" ({}){}{}\n", loss.worker, loss.text.empty() ? "" : ": ", Printable(loss.text));
+    Print(" ({}){}{}\n", Printable(loss.worker), loss.text.empty() ? "" : ": ", Printable(loss.text));
   }
   for (const std::string& damage : report.damage) Print("damaged   {}\n", Printable(damage));
   Print("run       {}\n", Printable(DisplayPath(report.path)));

@@ -121,8 +121,9 @@ class StepsCommand : public Command {
       const StepInfo& s = steps[i];
       std::string remarks = s.skipped ? "skipped by AMP" : "";
       if (!s.complete) {
-        remarks += (remarks.empty() ? "" : "; ") +
-                   fmt::format("waits for {}", fmt::join(trial.missing_workers(s.global_step), ", "));
+        remarks +=
+            (remarks.empty() ? "" : "; ") +
+            Printable(fmt::format("waits for {}", fmt::join(trial.missing_workers(s.global_step), ", ")));
       }
       table.Add({std::to_string(s.global_step), std::string(ModeName(s.mode)), std::to_string(s.mode_step),
                  std::to_string(s.raw_values), std::to_string(s.summaries), remarks});

@@ -9,6 +9,7 @@
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
+#include "cli/terminal.h"
 #include "jobs/run_directory.h"
 #include "watch/requests.h"
 
@@ -35,7 +36,8 @@ class StopCommand : public Command {
     if (json_)
       PrintJson({{"run", trial->path()}, {"requested", "stop"}});
     else
-      Tell("tdbg: asked {} to stop; tdbg status {} says when it has\n", trial->name(), ShellWord(run_));
+      Tell("tdbg: asked {} to stop; tdbg status {} says when it has\n", Printable(trial->name()),
+           ShellWord(run_));
     return kExitOk;
   }
 

@@ -28,7 +28,7 @@ std::string Headline(const Report& report, const Terminal& terminal) {
     const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
     const bool stopped =
         report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
-    std::string line = fmt::format("{} found an issue", rule.name);
+    std::string line = fmt::format("{} found an issue", Printable(rule.name));
     if (step >= 0) line += fmt::format(" at step {}", step);
     line += stopped ? " and stopped the training" : "";
     return Paint(terminal, Colour::kRed, line) + (stopped ? "" : state);
@@ -55,17 +55,17 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* cause, const Terminal& terminal,
                       size_t name_columns) {
   if (cause != nullptr) {
-    return fmt::format("  {:<{}}  {}, follows from what {} found: step {}  {}\n", rule.name, name_columns,
-                       Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)), cause->name,
-                       rule.findings.front().global_step, FindingWords(rule.findings.front()));
+    return fmt::format("  {:<{}}  {}, follows from what {} found: step {}  {}\n", Printable(rule.name),
+                       name_columns, Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
+                       Printable(cause->name), rule.findings.front().global_step, FindingWords(rule.findings.front()));
   }
   const std::string indent(name_columns + 4, ' ');
   if (rules::HadTooLittle(rule)) {
-    return fmt::format("  {:<{}}  {}\n{}it needs {}\n", rule.name, name_columns,
+    return fmt::format("  {:<{}}  {}\n{}it needs {}\n", Printable(rule.name), name_columns,
                        Paint(terminal, Colour::kYellow, "not judged"), indent,
                        Printable(FirstLine(rule.details.substr(rules::kNotJudged.size()))));
   }
-  std::string text = fmt::format("  {:<{}}  {}, {} judged", rule.name, name_columns,
+  std::string text = fmt::format("  {:<{}}  {}, {} judged", Printable(rule.name), name_columns,
                                  Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
                                  base::Counted(rule.steps_judged, "step"));
   if (rule.steps_incomplete > 0) {
@@ -96,7 +96,7 @@ std::string LostWords(const Report& report) {
   std::string text;
   for (const LossInfo& loss : report.losses) {
     if (!text.empty()) text += "\n" + std::string(kLabelColumns + 2, ' ');
-    text += fmt::format("{} ({})", CountOfLoss(loss), loss.cause);
+    text += Printable(fmt::format("{} ({})", CountOfLoss(loss), loss.cause));
     if (loss.bytes > 0) text += fmt::format(", {}", base::FormatBytes(loss.bytes));
     if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
     if (!loss.text.empty()) text += ": " + Printable(loss.text);
@@ -136,7 +136,8 @@ std::string Commands(const Report& report) {
 std::string FormatSummary(const Report& report, const Terminal& terminal) {
   std::string text = fmt::format("\ntdbg: {}\n", Headline(report, terminal));
   size_t name_columns = 0;
-  for (const rules::RuleStatus& rule : report.rules) name_columns = std::max(name_columns, rule.name.size());
+  for (const rules::RuleStatus& rule : report.rules)
+    name_columns = std::max(name_columns, Printable(rule.name).size());
   if (!report.why_nothing.empty()) {
     // That no rule could judge nothing follows from it, and would bury it.
     text += Labelled("why", report.why_nothing);
@@ -173,8 +174,9 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
   for (const auto& [worker, words] : FailureLines(report)) text += Labelled(worker, words);
   for (const std::string& damage : report.damage) text += Labelled("damaged", Printable(damage));
   for (const ExportOutcome& done : report.exports) {
-    text += Labelled(done.to, done.ok ? fmt::format("{}: {}", Printable(DisplayPath(done.path)), done.text)
-                                      : Paint(terminal, Colour::kYellow, "stopped: ") + Printable(done.text));
+    text += Labelled(Printable(done.to),
+                     done.ok ? Printable(fmt::format("{}: {}", DisplayPath(done.path), done.text))
+                             : Paint(terminal, Colour::kYellow, "stopped: ") + Printable(done.text));
   }
   text += Commands(report);
   text += Labelled("run", Printable(DisplayPath(report.path)));

@@ -63,7 +63,7 @@ class TensorsCommand : public Command {
                         {"raw_steps", raws}});
         continue;
       }
-      table.Add({Printable(info.name), fmt::format("{}", fmt::join(info.collections, ",")),
+      table.Add({Printable(info.name), Printable(fmt::format("{}", fmt::join(info.collections, ","))),
                  // smdebug keeps no type where only reductions were saved
                  info.dtype == DType::kInvalid ? "-" : std::string(DTypeName(info.dtype)),
                  fmt::format("[{}]", fmt::join(info.shape, ", ")), StepsWords(summaries), StepsWords(raws)});

@@ -93,19 +93,6 @@ std::string Fit(std::string_view text, int columns) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (const char c : base::ToValidUtf8(text)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 std::string Sparkline(const std::vector<double>& values, int columns) {
   static const char* const kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (values.empty() || columns <= 0) return {};

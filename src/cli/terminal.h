@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace tdbg::cli {
 
 /// Stream of a file descriptor, looked at once.
@@ -26,8 +28,8 @@ std::string Paint(const Terminal& terminal, Colour colour, std::string_view text
 int DisplayWidth(std::string_view text);
 /// At most `columns` wide; what is cut off ends in "…". No limit for columns <= 0.
 std::string Fit(std::string_view text, int columns);
-/// Control characters (a tensor's name may hold any) made visible, so that data cannot steer the terminal.
-std::string Printable(std::string_view text);
+/// Every name and text that comes from a run passes it: data cannot steer the terminal.
+using base::Printable;
 
 /// A block of "▁▂▃▄▅▆▇█", at most `columns` long; longer series are averaged by stretch. Non-finite values
 /// are "×", and a constant series is a flat line in the middle.

@@ -17,6 +17,7 @@
 #include "cli/report.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "cli/trust.h"
 #include "cli/verdicts.h"
 #include "jobs/interrupts.h"
 #include "watch/watcher.h"
@@ -33,6 +34,7 @@ class WatchCommand : public Command {
   void Define(CLI::App& app) override {
     app.add_option("RUN", run_, "a path (may not exist yet), a name under ./tdbg-runs, or last")->required();
     flags_.DefineRuleFlags(app);
+    app.add_flag("--trust", trust_, "use the run's own rule files and actions, whoever made it");
     app.add_flag("--quiet", quiet_, "no live line");
     app.add_flag("--json", json_, "the verdicts as one JSON document on stdout");
     app.footer(
@@ -44,11 +46,21 @@ class WatchCommand : public Command {
     jobs::BlockForwardedSignals();
     TDBG_ASSIGN_OR_RETURN(plan::Config config, ResolveConfig(flags_));
     const auto resolved = ResolveRun(run_);
+    bool lost_rules = false;
     watch::WatchOptions options;
     options.run = resolved.ok() ? *resolved : run_;
     if (config.rules.empty() && resolved.ok()) {
       TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(*resolved));
-      if (recorded) config.rules = *recorded;
+      if (recorded) {
+        TrustedRules trusted = RulesToTrust(*resolved, *recorded, {.trust = trust_, .actions = true});
+        for (const std::string& line : trusted.left_out) Tell("tdbg: {}\n", Printable(line));
+        config.rules = std::move(trusted.rules);
+        lost_rules = trusted.lost_rules;
+        for (plan::RuleConfig& rule : config.rules) {  // asked for again beside what is left of its own
+          if (!trusted.lost_actions || rule.on_issue.empty()) continue;
+          rule.on_issue.insert(rule.on_issue.end(), config.on_issue.begin(), config.on_issue.end());
+        }
+      }
       config.rules_said = config.rules_said || recorded.has_value();
     }
     options.rules = RulesToWatch(config);
@@ -87,13 +99,14 @@ class WatchCommand : public Command {
       PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses)}});
     else
       Print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
-    return ExitCodeOfVerdicts(statuses);
+    const int code = ExitCodeOfVerdicts(statuses);
+    return code == kExitOk && lost_rules ? kExitNotJudged : code;
   }
 
  private:
   std::string run_;
   ConfigFlags flags_;
-  bool quiet_ = false, json_ = false;
+  bool quiet_ = false, json_ = false, trust_ = false;
 };
 
 }  // namespace

@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <random>
 
+#include "base/below.h"
 #include "base/hash.h"
 #include "base/posix.h"
+#include "base/redact.h"
 #include "base/text.h"
 #include "format/run_files.h"
 #include "store/writer/worker_writer.h"
@@ -142,11 +144,12 @@ std::string AbsolutePath(const std::string& path) {
 
 namespace {
 
-Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& files) {
+Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& given) {
   PreparedAttempt prepared;
   prepared.run_directory = AbsolutePath(options.run_directory);
   const std::string& directory = prepared.run_directory;
-  TDBG_RETURN_IF_ERROR(files.CreateDirectories(directory));
+  TDBG_RETURN_IF_ERROR(base::CreatePrivateDirectory(directory, options.shared));
+  base::FileSystem& files = base::FilesBelow(given, directory);
   const bool existing = IsRunDirectory(directory, files);
   if (existing) {
     TDBG_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(Path(directory, format::kRunFile)));
@@ -154,6 +157,10 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
     if (!info.ok()) return info.status().Annotate(Path(directory, format::kRunFile));
   } else {
     TDBG_RETURN_IF_ERROR(RefuseForeignDirectory(directory, files));
+    // An empty one of ours that becomes a run is made one as a fresh one is.
+    struct stat info;
+    if (!options.shared && ::stat(directory.c_str(), &info) == 0 && info.st_uid == ::geteuid())
+      (void)::chmod(directory.c_str(), info.st_mode & 07700);
   }
   auto lock = files.Lock(Path(directory, kLauncherLockFile));
   if (!lock.ok()) {
@@ -193,7 +200,7 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
     run.id = RandomRunId();
     run.name = base::BaseName(directory);
     run.tdbg_version = options.tdbg_version;
-    run.command = options.command;
+    run.command = base::RedactCommand(options.command);
     std::error_code error;
     run.working_directory = std::filesystem::current_path(error).string();
     run.created_wall_nanos = options.wall_nanos;
@@ -293,7 +300,7 @@ bool LauncherAlive(const std::string& run_directory, base::FileSystem& files) {
 Status SealAttempt(const std::string& run_directory, int64_t attempt, base::FileSystem& files) {
   Status first;
   for (const std::string& worker : ListWorkers(run_directory, attempt, files)) {
-    const Status status = store::SealLeftovers(files, worker);
+    const Status status = store::SealLeftovers(base::FilesBelow(files, run_directory), worker);
     if (first.ok() && !status.ok()) first = status.Annotate(base::BaseName(worker));
   }
   return first;
@@ -305,7 +312,7 @@ Status SealOtherAttempts(const std::string& run_directory, int64_t attempt, base
     if (other == attempt) continue;
     for (const std::string& worker : ListWorkers(run_directory, other, files)) {
       if (::access(worker.c_str(), W_OK) != 0) continue;
-      const Status status = store::SealLeftovers(files, worker);
+      const Status status = store::SealLeftovers(base::FilesBelow(files, run_directory), worker);
       if (first.ok() && !status.ok())
         first = status.Annotate(fmt::format("attempt {}, {}", other, base::BaseName(worker)));
     }

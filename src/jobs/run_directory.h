@@ -43,6 +43,7 @@ struct PrepareOptions {
   std::string rules_json;  ///< rules.json: what `tdbg check` and `tdbg watch` repeat
   std::string tdbg_version;
   int64_t wall_nanos = 0;
+  bool shared = false;        ///< a new run is for whom the umask lets in, and not for its user alone
   bool start_attempt = true;  ///< false: whoever trains opens the attempt (attach)
 };
 

@@ -17,7 +17,7 @@ const Names kTopKeys = {"dir",         "summaries", "context",
                         "journal",     "budget",    "collections",
                         "rules",       "on_issue",  "stop_grace_seconds",
                         "tensorboard", "format",    "action_cooldown_seconds",
-                        "shap_rows"};
+                        "shap_rows",   "shared"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
@@ -272,6 +272,7 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   if (IsSmdebugConfig(document)) return ParseHookDocument(document, source);
   if (!root.CheckKeys(kTopKeys)) return status;
   root.At("dir", [&](const ConfigNode& n) { c.dir = n.Text(); });
+  root.At("shared", [&](const ConfigNode& n) { c.shared = n.Bool(); });
   root.At("summaries", [&](const ConfigNode& n) {
     if (!n.CheckKeys(kSummariesKeys)) return;
     n.At("every", [&](const ConfigNode& v) { c.summaries_every = v.Int(0); });

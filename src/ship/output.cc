@@ -125,7 +125,7 @@ Status CheckOutputFile(const std::string& path, bool force, const IsOurFile& is_
 Result<OutputFile> OutputFile::Create(const std::string& path, bool force, const IsOurFile& is_ours) {
   TDBG_RETURN_IF_ERROR(CheckOutputFile(path, force, is_ours));
   std::string temporary = TemporaryPathBeside(path);
-  base::UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  base::UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd.ok()) return base::PathError(errno, "cannot create", temporary);
   return OutputFile(path, std::move(temporary), std::move(fd));
 }

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/redact.h"
 #include "format/events.h"
 #include "format/version.h"
 
@@ -193,8 +194,8 @@ std::string ActionFields(const ActionOutcome& outcome) {
   json["global_step"] = outcome.global_step;
   json["attempt"] = outcome.attempt;
   json["ok"] = outcome.status.ok();
-  if (!outcome.status.ok()) json["error"] = outcome.status.message();
-  if (!outcome.output.empty()) json["output"] = outcome.output;
+  if (!outcome.status.ok()) json["error"] = base::RedactText(outcome.status.message());
+  if (!outcome.output.empty()) json["output"] = base::RedactText(outcome.output);
   json["millis"] = outcome.millis;
   return Dump(json);
 }

@@ -2,20 +2,21 @@
 
 #include <algorithm>
 
-#include "base/file.h"
+#include "base/below.h"
 
 namespace tdbg::watch {
 
 Result<std::string> WriteReport(const std::string& run, const std::string& rule_name,
                                 const rules::Report& report) {
+  base::FileSystem& files = base::FilesBelow(base::LocalFileSystem(), run);
   // A name is the user's, and a path is not what it is for.
   std::string folder = rule_name;
   std::replace(folder.begin(), folder.end(), '/', '_');
   if (folder.starts_with('.')) folder.front() = '_';
   const std::string directory = base::JoinPath(base::JoinPath(run, "rule-output"), folder);
-  TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(directory));
+  TDBG_RETURN_IF_ERROR(files.CreateDirectories(directory));
   std::string path = base::JoinPath(directory, report.file_name);
-  TDBG_RETURN_IF_ERROR(base::LocalFileSystem().WriteFileAtomic(path, report.text));
+  TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(path, report.text));
   return path;
 }
 

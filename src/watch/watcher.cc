@@ -8,8 +8,10 @@
 
 #include "actions/action.h"
 #include "base/background.h"
+#include "base/below.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "rulehost/registry.h"
 #include "trial/access.h"
 #include "watch/action_runner.h"
@@ -113,15 +115,16 @@ struct Watcher::Impl {
     if (options.log) {
       options.log(line);
     } else {
-      std::fprintf(stderr, "tdbg: %s\n", line.c_str());
+      std::fprintf(stderr, "tdbg: %s\n", base::Printable(line).c_str());
     }
   }
 
   // Called from several threads; an append is one write.
   void Event(const std::string& kind, int64_t wall_nanos, const std::string& fields) {
     if (!options.write_events) return;
-    const Status status = base::LocalFileSystem().AppendLine(base::JoinPath(options.run, "events.jsonl"),
-                                                             EventLine(kind, wall_nanos, fields));
+    const Status status =
+        base::FilesBelow(base::LocalFileSystem(), options.run)
+            .AppendLine(base::JoinPath(options.run, "events.jsonl"), EventLine(kind, wall_nanos, fields));
     if (status.ok()) return;
     const std::lock_guard lock(mutex);
     if (!std::exchange(events_failed, true)) Log("the run's events cannot be written: " + status.message());

@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from tdbg.adaptors.guard import MAX_ERRORS, Guard
+from tdbg.adaptors.guard import MAX_ERRORS, Guard, say
+from tdbg.places import write_whole
 
 
 def broken(*_):
@@ -60,3 +61,24 @@ def test_failures_at_a_thousand_sites_are_no_thousand_lines(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == MAX_ERRORS + 1 and "counted in the run" in lines[-1]
     assert len(recorded) == 1000
+
+
+@pytest.mark.parametrize("text, printed", [
+    ("a\x1b[2Jb\r\n\t\x7f", r"a\x1b[2Jb\x0d\x0a\x09\x7f"),      # as PrintableTest of src/base says, for the command line
+    ("\u009b2J", r"\u009b2J"), ("a\u202eb\u2066c\u061c\u200f", r"a\u202eb\u2066c\u061c\u200f"),
+    ("x\u200by\u2060\ufeff\u00ad\u3164", r"x\u200by\u2060\ufeff\u00ad\u3164"), ("\u2028\U000e0041", r"\u2028\U000e0041"),
+    ("größe/Ø 損失 потери ▁█ …× 😀 a\u0301", "größe/Ø 損失 потери ▁█ …× 😀 a\u0301")])
+def test_what_is_said_sends_a_terminal_nothing(text, printed, capsys):
+    say(text)
+    assert capsys.readouterr().err == f"tdbg: {printed}\n"
+
+
+def test_a_file_is_replaced_whole_and_no_link_written_through(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "file").symlink_to(tmp_path / "mine")
+    write_whole(str(tmp_path / "file"), "new")
+    assert (tmp_path / "file").read_text() == "new" and not (tmp_path / "file").is_symlink()
+    (tmp_path / "file.tmp").symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError):
+        write_whole(str(tmp_path / "file"), b"newer")
+    assert (tmp_path / "mine").read_text() == "precious"

@@ -14,13 +14,15 @@ import sys
 import traceback
 from collections import Counter
 
+from ..words import printable
+
 MAX_ERRORS = 10
 
 
 def say(message):
     """One line on stderr, marked as ours. Never raises: stderr may be closed."""
     try:
-        sys.stderr.write("tdbg: " + message + "\n")
+        sys.stderr.write("tdbg: " + printable(message) + "\n")
         sys.stderr.flush()
     except Exception:
         pass

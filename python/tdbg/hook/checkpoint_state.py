@@ -14,6 +14,8 @@ import json
 import logging
 import os
 
+from ..places import write_whole
+
 CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR = "CHECKPOINT_CONFIG_FILE_PATH"
 DEFAULT_CHECKPOINT_CONFIG_FILE = "/opt/ml/input/config/checkpointconfig.json"
 CHECKPOINT_DIR_KEY = "LocalPath"
@@ -64,9 +66,7 @@ class StateStore:
         # Not a name that is taken for a checkpoint.
         temporary = os.path.join(self._directory, f".{METADATA_FILENAME}.sagemaker-uploaded.tmp")
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(self._states, file)
-            os.replace(temporary, path)
+            write_whole(path, json.dumps(self._states), temporary)
         except OSError as error:
             logger.warning("%s: the state could not be written: %s", path, error)
 

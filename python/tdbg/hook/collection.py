@@ -7,6 +7,7 @@ import os
 import re
 
 from ..exceptions import SMDebugError, SMDebugTypeError, SMDebugValueError
+from ..places import write_whole
 from .reduction_config import ReductionConfig
 from .save_config import SaveConfig
 
@@ -199,10 +200,7 @@ class CollectionManager:
         """Writes smdebug's collections file: <out_dir>/collections/000000000/<filename>."""
         folder = os.path.join(out_dir, "collections", "000000000")
         os.makedirs(folder, exist_ok=True)
-        path = os.path.join(folder, filename)
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
-            json.dump(self.to_json_dict(), file)
-        os.replace(path + ".tmp", path)
+        write_whole(os.path.join(folder, filename), json.dumps(self.to_json_dict()))
 
     @classmethod
     def load_from_string(cls, text: str):

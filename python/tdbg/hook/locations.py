@@ -22,8 +22,8 @@ def _worker_in_file(name):
 def training_has_ended(trial_prefix):
     """Writes the mark that ends a run of smdebug's layout."""
     os.makedirs(trial_prefix, exist_ok=True)
-    with open(os.path.join(trial_prefix, END_OF_JOB_FILENAME), "a", encoding="utf-8"):
-        pass
+    path = os.path.join(trial_prefix, END_OF_JOB_FILENAME)
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
 
 
 def has_training_ended(trial_prefix) -> bool:

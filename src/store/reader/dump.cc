@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "format/journal.h"
 #include "format/json_fields.h"
@@ -316,7 +317,8 @@ void AppendText(const Json& value, const std::string& indent, std::string* out) 
            (v.is_array() || v.size() <= 1);
   };
   const auto line = [](const Json& v) {
-    return v.is_string() ? v.get<std::string>() : v.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (v.is_string()) return base::Printable(v.get_ref<const std::string&>());
+    return base::PrintableJson(v.dump(-1, ' ', false, Json::error_handler_t::replace));
   };
   if (is_line(value)) {
     *out += indent + line(value) + "\n";
@@ -331,9 +333,9 @@ void AppendText(const Json& value, const std::string& indent, std::string* out) 
   }
   for (const auto& [key, item] : value.items()) {
     if (is_line(item)) {
-      *out += indent + key + ": " + line(item) + "\n";
+      *out += indent + base::Printable(key) + ": " + line(item) + "\n";
     } else {
-      *out += indent + key + ":\n";
+      *out += indent + base::Printable(key) + ":\n";
       AppendText(item, indent + "  ", out);
     }
   }

@@ -199,6 +199,14 @@ Status Seal(base::FileSystem& files, const std::string& worker_directory, const 
 
 }  // namespace
 
+bool MayTouchJournal(const std::string& worker_directory, const std::string& journal_path) {
+  if (base::JoinPath(worker_directory, format::kJournalFile) == journal_path) return true;
+  struct stat info;
+  if (::lstat(journal_path.c_str(), &info) != 0) return true;  // nothing is there
+  return S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
+         base::BaseName(journal_path).starts_with(kJournalElsewhere);
+}
+
 Result<Inheritance> SealLeftoversLocked(base::FileSystem& files, const std::string& worker_directory,
                                         const format::WorkerInfo& info, const std::string& journal_path) {
   Inheritance heir;
@@ -221,6 +229,9 @@ Status SealLeftovers(base::FileSystem& files, const std::string& worker_director
   // Of another host, whose disk the journal is on: a lock may not reach across the network, so its worker may
   // live, and there is nothing here to seal.
   if (info.host != base::HostName() && !files.Exists(journal_path)) return OkStatus();
+  if (!MayTouchJournal(worker_directory, journal_path)) {
+    return FailedPrecondition("worker.json names a journal that is no file of this user's: " + journal_path);
+  }
   Inheritance nobody;
   return Seal(files, worker_directory, info, journal_path, /*wants_heir=*/false, stop, &nobody);
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -20,6 +21,14 @@ struct Inheritance {
   uint64_t segment_bytes = 0;        ///< of all segments
   std::vector<format::Loss> losses;  ///< cumulative
 };
+
+/// What a journal outside of its run is called, before something random.
+inline constexpr std::string_view kJournalElsewhere = "tdbg-journal-";
+
+/// worker.json, which says where the journal is, may be somebody else's: only a journal in its worker's
+/// directory, or a file of ours that is called as journals elsewhere are, is sealed, given back to the disk
+/// and removed.
+bool MayTouchJournal(const std::string& worker_directory, const std::string& journal_path);
 
 /// Seals the journal of `journal_path`, if there is one. Kill-safe: each segment is complete or absent, and
 /// what is in a segment already is recognised by its sequence, so doing it again adds nothing.
