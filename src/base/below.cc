@@ -51,8 +51,8 @@ std::string WithoutSlash(std::string path) {
 
 Status SpotError(int error_number, const std::string& what, const std::string& path) {
   if (error_number != ELOOP) return PathError(error_number, what, path);
-  return FailedPrecondition(
-      what + ": it is a symbolic link, or lies behind one, and nothing is written through it: " + path);
+  return {Code::kAlreadyExists,
+          what + ": it is a symbolic link, or lies behind one, and nothing is written through it: " + path};
 }
 
 Result<UniqueFd> OpenAt(const Spot& spot, int flags, const char* what, const std::string& path) {

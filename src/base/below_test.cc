@@ -42,7 +42,7 @@ TEST_F(BelowTest, NoLinkIsFollowedToAFile) {
     std::filesystem::create_symlink(outside_ + "/mine", root_ + "/" + name);
   }
   const Status status = files_.AppendLine(root_ + "/events.jsonl", "x");
-  EXPECT_EQ(status.code(), Code::kFailedPrecondition);
+  EXPECT_EQ(status.code(), Code::kAlreadyExists);
   EXPECT_THAT(status.message(), HasSubstr("symbolic link"));
   EXPECT_FALSE(files_.Lock(root_ + "/lock").ok());
   EXPECT_FALSE(files_.CreatePending(root_ + "/file.tmp").ok());
@@ -65,7 +65,7 @@ TEST_F(BelowTest, NoLinkIsFollowedOnTheWay) {
                                             [&] { return files_.Remove(root_ + "/0/mine"); },
                                             [&] { return CheckBelow(root_, way + "/f"); },
                                             [&] { return CheckBelow(root_, root_ + "/0"); }};
-  for (const auto& write : writes) EXPECT_EQ(write().code(), Code::kFailedPrecondition);
+  for (const auto& write : writes) EXPECT_EQ(write().code(), Code::kAlreadyExists);
   EXPECT_TRUE(std::filesystem::is_empty(outside_ + "/worker"));
   EXPECT_EQ(*LocalFileSystem().ReadFile(outside_ + "/mine"), "precious");
 }
@@ -76,7 +76,7 @@ TEST_F(BelowTest, ALinkThatComesLaterIsNotFollowedEither) {
   ASSERT_TRUE(pending.ok());
   std::filesystem::rename(root_ + "/0", root_ + "/away");
   std::filesystem::create_symlink(outside_, root_ + "/0");
-  EXPECT_EQ((*pending)->Publish(root_ + "/0/worker/1", false).code(), Code::kFailedPrecondition);
+  EXPECT_EQ((*pending)->Publish(root_ + "/0/worker/1", false).code(), Code::kAlreadyExists);
   EXPECT_TRUE(std::filesystem::is_empty(outside_ + "/worker"));
 }
 

@@ -117,7 +117,8 @@ class LocalLock : public FileLock {
 
 Result<std::unique_ptr<FileLock>> LockLocal(const Ground& ground, const std::string& path) {
   TDBG_ASSIGN_OR_RETURN(const Spot spot, ground.Find(path));
-  TDBG_ASSIGN_OR_RETURN(LastingFd fd, OpenLastingAt(spot, O_RDWR | O_CREAT, "cannot open the lock file", path));
+  TDBG_ASSIGN_OR_RETURN(LastingFd fd,
+                        OpenLastingAt(spot, O_RDWR | O_CREAT, "cannot open the lock file", path));
   TDBG_RETURN_IF_ERROR(TakeFlock(fd.Get(), path));
   return std::unique_ptr<FileLock>(new LocalLock(std::move(fd), path));
 }

@@ -251,7 +251,7 @@ std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
   if (!files.empty()) document["files"] = files;
   if (programs) {
     const auto text = document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-    const std::string seal = SealOf(SealedText(json::parse(text)));
+    const std::string seal = SealOf(SealedText(json::parse(text)), /*make_key=*/true);
     if (!seal.empty()) document["seal"] = seal;
   }
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -44,21 +44,27 @@ std::string ReadKey(const std::string& path) {
   return ::read(fd.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? key : std::string();
 }
 
+// Empty where the user has no home.
+std::string PathOfKey() {
+  const std::string state = StateDirectory();
+  return state.empty() ? "" : base::JoinPath(state, "tdbg/key");
+}
+
 // Made whole under another name and linked: of two that make it at once one wins, and the other uses the
 // winner's.
-std::string UsersKey() {
-  const std::string state = StateDirectory();
-  if (state.empty()) return {};
-  const std::string directory = base::JoinPath(state, "tdbg"), path = base::JoinPath(directory, "key");
-  if (std::string key = ReadKey(path); !key.empty()) return key;
+std::string UsersKey(bool make) {
+  const std::string path = PathOfKey();
+  if (path.empty()) return {};
+  if (std::string key = ReadKey(path); !key.empty() || !make) return key;
   std::string key(kKeyBytes, '\0');
   if (::getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) return {};
-  if (!base::CreatePrivateDirectory(directory, /*shared=*/false).ok()) return {};
+  if (!base::CreatePrivateDirectory(path.substr(0, path.rfind('/')), /*shared=*/false).ok()) return {};
   const std::string temporary = fmt::format("{}.{}", path, ::getpid());
   const base::UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.ok()) return {};
   const bool whole = base::WriteFully(fd.get(), std::as_bytes(std::span(key))) == 0 && ::fsync(fd.get()) == 0;
-  if (whole) (void)!::link(temporary.c_str(), path.c_str());
+  if (whole && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST)
+    (void)::rename(temporary.c_str(), path.c_str());  // a file system without hard links
   ::unlink(temporary.c_str());
   return ReadKey(path);
 }
@@ -80,10 +86,13 @@ std::string WhyNotOwn(const std::string& run, const RecordedRules& recorded) {
     if (OthersMayWrite(info)) return "others may write to the run";
   }
   if (recorded.seal.empty())
-    return "the run does not say who recorded them (an earlier tdbg, or another program)";
-  if (SealOf(recorded.sealed_text) != recorded.seal)
-    return "they were recorded elsewhere or by another user, or changed since";
-  return {};
+    return "the run has no seal (made by an earlier tdbg, or where no key could be kept in the home directory)";
+  const std::string seal = SealOf(recorded.sealed_text, /*make_key=*/false);
+  if (seal.empty()) {
+    const std::string path = PathOfKey();
+    return "your key, which tells what is yours, is missing: " + (path.empty() ? "you have no home" : path);
+  }
+  return seal == recorded.seal ? "" : "it was recorded elsewhere or by another user, or changed since";
 }
 
 std::string WhyNotFile(const std::string& path, const std::string& hash) {
@@ -102,8 +111,8 @@ std::string NameOf(const plan::RuleConfig& rule) { return rule.name.empty() ? ru
 
 }  // namespace
 
-std::string SealOf(const std::string& text) {
-  const std::string key = UsersKey();
+std::string SealOf(const std::string& text, bool make_key) {
+  const std::string key = UsersKey(make_key);
   return key.empty() ? "" : base::HexOf(base::HmacSha256(key, text));
 }
 

@@ -34,8 +34,8 @@ TrustedRules RulesToTrust(const std::string& run_directory, const RecordedRules&
 std::string HashOfRuleFile(const std::string& path);
 
 /// A mark that only who has the user's key can make: HMAC-SHA256 of `text` under `tdbg/key` in the user's
-/// state directory
-/// ($XDG_STATE_HOME, ~/.local/state), which is made where missing. Empty: there is none to be had.
-std::string SealOf(const std::string& text);
+/// state directory ($XDG_STATE_HOME, ~/.local/state). Empty: there is no key.
+/// \param make_key  where there is none yet. A home that cannot be written to has none.
+std::string SealOf(const std::string& text, bool make_key);
 
 }  // namespace tdbg::cli

@@ -10,11 +10,14 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "base/below.h"
 #include "base/hash.h"
+#include "base/redact.h"
 #include "base/text.h"
 #include "format/json_fields.h"
 #include "format/run_files.h"
 #include "format/version.h"
+#include "store/writer/leftovers.h"
 
 namespace tdbg::session {
 namespace {
@@ -136,7 +139,7 @@ std::string JournalPath(const Place& place) {
     if (directory.empty()) directory = "/tmp";
   }
   if (directory.empty()) return Path(place.worker_directory, format::kJournalFile);
-  return Path(directory, "tdbg-journal-" + RandomHex());
+  return Path(directory, std::string(store::kJournalElsewhere) + RandomHex());
 }
 
 /// The plan that this worker obeys, stored in the run where it is not.
@@ -205,7 +208,7 @@ Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSyste
   run.id = RandomHex() + RandomHex();
   run.name = base::BaseName(place->directory);
   run.tdbg_version = TDBG_VERSION;
-  run.command = options.command;
+  run.command = base::RedactCommand(options.command);
   std::error_code ignored;
   run.working_directory = std::filesystem::current_path(ignored).string();
   run.created_wall_nanos = clock.WallNanos();
@@ -215,7 +218,7 @@ Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSyste
 
 }  // namespace
 
-Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const base::Clock& clock) {
+Result<Place> SettleIn(const RunOptions& options, base::FileSystem& whole, const base::Clock& clock) {
   std::string wanted = options.directory.empty() ? Environment("TDBG_RUN") : options.directory;
   if (wanted.empty())
     return InvalidArgument("no run directory: neither RunOptions.directory nor $TDBG_RUN is set");
@@ -237,7 +240,10 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const
   place.worker = fmt::format("worker_{}", options.rank);
   for (int n = std::max(1, options.first_sibling); n <= kMaxSiblings; ++n) {
     place.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
-    TDBG_RETURN_IF_ERROR(files.CreateDirectories(place.directory));
+    // A run beside another one is for whom that one is.
+    const bool shared = n > 1 && (base::FileModeIn(wanted) & 077) != 0;
+    TDBG_RETURN_IF_ERROR(base::CreatePrivateDirectory(place.directory, shared));
+    base::FileSystem& files = base::FilesBelow(whole, place.directory);
     if (!options.among_other_files && !files.Exists(Path(place.directory, format::kRunFile))) {
       Status foreign = RefuseForeignDirectory(place.directory, files);
       if (!foreign.ok() && files.Exists(Path(place.directory, kOpeningLock))) {

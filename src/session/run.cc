@@ -9,6 +9,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "base/below.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "capture/recorder.h"
@@ -193,6 +194,7 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   const bool captures_nothing = place.plan.include_workers >= 0 && place.plan.include_workers != options.rank;
 
   store::WriterOptions writer_options;
+  writer_options.files = &base::FilesBelow(files, place.directory);
   writer_options.worker_directory = place.worker_directory;
   writer_options.journal_path = place.journal_path;
   writer_options.worker.worker = place.worker;
@@ -317,7 +319,10 @@ void Run::End(std::string_view reason, std::string_view message) {
         EndJson(reason, message, impl_->recorder.global_step(), impl_->recorder.counters().steps),
         kEndTimeoutNanos);
     // Another training may have been started in the place of a directory that was removed: that one goes on.
-    if (impl_->writer->InPlace()) session::LeaveWord(impl_->place, reason, base::LocalFileSystem());
+    if (impl_->writer->InPlace()) {
+      session::LeaveWord(impl_->place, reason,
+                         base::FilesBelow(base::LocalFileSystem(), impl_->place.directory));
+    }
     impl_->TellTroubles();
     impl_->inert.store(true, std::memory_order_relaxed);
     // Only now: whoever finds the lock free must find word of the end, too.

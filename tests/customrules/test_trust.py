@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import stat
+import time
 
 import pytest
 
@@ -96,8 +97,38 @@ def test_rules_that_somebody_else_recorded_are_not_obeyed(run):
 
 
 def test_a_seal_of_another_user_is_none(run, monkeypatch):
-    shutil.rmtree(run.directory / "state")
+    (run.directory / "state" / "tdbg" / "key").write_bytes(b"k" * 32)
     is_left_out(run, "recorded elsewhere")
+
+
+def test_without_a_key_opening_a_run_makes_none(run):
+    key = run.directory / "state" / "tdbg" / "key"
+    key.unlink()
+    is_left_out(run, f"is missing: {key}")
+    assert not key.exists()
+
+
+def test_a_home_that_keeps_no_key_stops_no_training(recorded, tmp_path):
+    judge = Judge(tmp_path, tmp_path / "run")
+    judge.env["XDG_STATE_HOME"] = "/dev/null/state"
+    file = judge.file("rule.py", RULE)
+    lay_out(judge, "--rule", "exploding_tensor", "--rule", "exploding_tensor", "name=Second",
+            "--rule-file", f"{file}:Grows")
+    (tmp_path / "loaded").unlink()
+    is_left_out(judge, "the run has no seal")
+
+
+def test_a_rule_of_ones_own_is_laid_out_for_attach(recorded, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    judge = Judge(tmp_path, tmp_path / "run")
+    judge.file("rule.py", RULE)
+    config = judge.file("c.yaml", "rules:\n  - rule_file: rule.py:Grows\n")
+    done = judge("plan", "--dir", judge.run, "--config", config)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "loaded").unlink()
+    write_run(judge.run)
+    names, said = check(judge)
+    assert names == {"Grows"} and loaded(judge) and said == ""
 
 
 def test_watching_a_run_of_another_user_performs_nothing(run, tmp_path):
@@ -163,6 +194,28 @@ def test_no_link_out_of_a_run_is_written_through(run, tmp_path):
     assert (outside / "mine").read_text() == "precious"
 
 
+@pytest.mark.parametrize("name", ["open.lock", "1", "1/worker_0", "1/worker_0/segments", "1/worker_0/lock"])
+def test_a_training_writes_through_no_link(recorded, tmp_path, name):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    link = shutil.copytree(recorded, tmp_path / "run") / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(outside / "new" if link.suffix or link.name == "lock" else outside)
+    started = time.monotonic()
+    with pytest.raises(Exception, match="symbolic link"):
+        write_run(tmp_path / "run")
+    assert not list(outside.iterdir()) and time.monotonic() - started < 10
+
+
+def test_a_doorbell_that_is_a_link_is_not_rung(recorded, tmp_path):
+    worker = shutil.copytree(recorded, tmp_path / "run") / "1" / "worker_0"
+    worker.mkdir(parents=True)
+    (worker / "doorbell").symlink_to(tmp_path / "mine")
+    write_run(tmp_path / "run")
+    assert not (tmp_path / "mine").exists() and list((worker / "segments").iterdir())
+
+
 def test_names_of_a_run_send_a_terminal_nothing(run):
     bad = "a\x1b[2Jb\u009b2Jc\u202ed\nforged  line"
     events = [{"kind": "rule_status", "name": bad, "rule": bad, "status": "IssuesFound", "details": bad,
@@ -189,11 +242,12 @@ def test_a_run_is_for_its_user_alone(recorded, tmp_path, shared):
     done = judge("run", "--dir", judge.run, *(["--config", config] if shared else []), "--quiet", "--",
                  "python3", "-c", program, "--token", "t0psecret", "--lr=1")
     assert done.returncode == 0, done.stderr
+    write_run(judge.run)
     assert (tmp_path / "argv").read_text() == "--token t0psecret --lr=1"
     umask = os.umask(0)
     os.umask(umask)
     assert stat.S_IMODE(judge.run.stat().st_mode) == (0o777 & ~umask if shared else 0o700)
-    for path in (*judge.run.iterdir(), judge.run / "0" / "attempt.json"):
+    for path in judge.run.rglob("*"):
         mode = 0o777 if path.is_dir() else 0o666
         assert stat.S_IMODE(path.stat().st_mode) == mode & (~umask if shared else 0o700), path
         if path.suffix in (".json", ".jsonl"):

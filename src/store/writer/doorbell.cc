@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/below.h"
+
 namespace tdbg::store {
 
 void Doorbell::Open() {
   if (!lock_->CheckInPlace().ok()) return;
-  fd_ = base::LastingFd::Open(path_.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK);
+  fd_ = base::LastingFd::Open(path_.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW,
+                              base::FileModeIn(path_.substr(0, path_.rfind('/'))));
 }
 
 void Doorbell::Ring(uint64_t committed_seq) {

@@ -123,6 +123,7 @@ Status Drain::OpenFiles() {
     before = *std::move(info);
     journal_before = before.journal_path.starts_with('/') ? before.journal_path
                                                           : base::JoinPath(directory, before.journal_path);
+    if (!MayTouchJournal(directory, journal_before)) journal_before = options_.journal_path;
   }
   TDBG_ASSIGN_OR_RETURN(Inheritance heir, SealLeftoversLocked(files, directory, before, journal_before));
   if (files.Exists(journal_before)) TDBG_RETURN_IF_ERROR(files.Remove(journal_before));
