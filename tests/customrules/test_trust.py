@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import time
+import types
 
 import pytest
 
@@ -214,6 +215,25 @@ def test_a_doorbell_that_is_a_link_is_not_rung(recorded, tmp_path):
     (worker / "doorbell").symlink_to(tmp_path / "mine")
     write_run(tmp_path / "run")
     assert not (tmp_path / "mine").exists() and list((worker / "segments").iterdir())
+
+
+def test_the_word_of_a_training_that_recorded_nothing_is_its_users_alone(recorded, tmp_path, monkeypatch):
+    from tdbg.adaptors.watch import Watch
+
+    silent = types.SimpleNamespace(what_was_seen=lambda: "no loss")
+    attempt = tmp_path / "run" / "0"
+    attempt.mkdir(parents=True)
+    attempt.parent.chmod(0o700)
+    monkeypatch.setenv("TDBG_RUN", str(attempt.parent))
+    monkeypatch.delenv("TDBG_ATTEMPT", raising=False)
+    Watch._leave_word(silent)
+    word, = attempt.iterdir()
+    assert word.read_text() == "no loss\n" and stat.S_IMODE(word.stat().st_mode) == 0o600
+    word.unlink()
+    word.symlink_to(tmp_path / "mine")
+    with pytest.raises(OSError):
+        Watch._leave_word(silent)
+    assert not (tmp_path / "mine").exists()
 
 
 def test_names_of_a_run_send_a_terminal_nothing(run):

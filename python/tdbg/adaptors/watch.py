@@ -157,9 +157,14 @@ class Watch:
         """For the launcher, which says why nothing was captured: the process is over, and had no run to say it in."""
         run, attempt = os.environ.get("TDBG_RUN"), os.environ.get("TDBG_ATTEMPT", "0")
         word = self.what_was_seen() if run and not multiprocessing_child() else None
-        if word is not None and os.path.isdir(os.path.join(run, attempt)):
-            with open(os.path.join(run, attempt, f"seen_{os.getpid()}.log"), "w", encoding="utf-8") as file:
-                file.write(word + "\n")
+        if word is None:
+            return
+        place = os.path.join(run, attempt)
+        if os.path.isdir(place) and not os.path.islink(place):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+            mode = 0o600 | os.stat(run).st_mode & 0o066     # for whom the run is
+            with os.fdopen(os.open(os.path.join(place, f"seen_{os.getpid()}.log"), flags, mode), "wb") as file:
+                file.write(word.encode() + b"\n")
 
     def at_exit(self):
         if self.state is ARMED and self.run is None:
