@@ -24,6 +24,7 @@
 #include "graph_capture.h"
 #include "plan/hook_config.h"
 #include "tdbg/run.h"
+#include "tensor_mark.h"
 #include "torch_tensors.h"
 
 namespace nb = nanobind;
@@ -39,8 +40,10 @@ using tdbg::StepPoint;
 using tdbg::TensorSpec;
 using tdbg::TensorView;
 using tdbg::python::Fingerprint;
+using tdbg::python::LookAgain;
 using tdbg::python::NumberCopy;
 using tdbg::python::ParameterBatch;
+using tdbg::python::TensorMark;
 using tdbg::python::TensorReader;
 using tdbg::python::TensorSlot;
 
@@ -280,6 +283,19 @@ void BindTensors(nb::module_& m) {
         for (const void* a : b.addresses()) out.push_back(reinterpret_cast<uintptr_t>(a));
         return out;
       });
+  nb::class_<TensorMark>(m, "TensorMark", "What is known of the tensor at one place of a model.")
+      .def(nb::init<uint32_t>(), "turn"_a)
+      .def(
+          "expect",
+          [](TensorMark& mark, const TensorReader& reader, nb::handle tensor, uint32_t id) {
+            return mark.Expect(reader, tensor, id);
+          },
+          "reader"_a, "tensor"_a, "id"_a,
+          "Tensors like this one are recorded as `id`. False: it cannot be read here.")
+      .def("forget", &TensorMark::Forget,
+           "What comes next counts as changed. Was anything seen since the last time?");
+  m.def("look_again", &LookAgain, "reader"_a, "marks"_a, "tensors"_a, "call"_a, "every"_a,
+        "(ids, addresses, is each unchanged?; positions of what needs another way)");
   nb::class_<TensorSlot>(m, "TensorSlot",
                          "A name whose tensors arrive one by one, such as a module's output.")
       .def(nb::init<const TensorReader*>(), "reader"_a, nb::keep_alive<1, 2>())

@@ -14,7 +14,9 @@ namespace {
 
 constexpr int32_t kHost = 1;  // kDLCPU
 
-bool Same(nb::dlpack::dtype a, nb::dlpack::dtype b) {
+}  // namespace
+
+bool IsSame(nb::dlpack::dtype a, nb::dlpack::dtype b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
@@ -29,8 +31,6 @@ bool IsContiguous(const dltensor& t) {
 }
 
 const void* AddressOf(const dltensor& t) { return static_cast<const std::byte*>(t.data) + t.byte_offset; }
-
-}  // namespace
 
 DType DTypeOf(nb::dlpack::dtype t) {
   if (t.lanes != 1) return DType::kInvalid;
@@ -84,6 +84,9 @@ TensorReader::TensorReader(nb::type_object tensor_type, nb::type_object paramete
   is_neg_ = type_.attr("is_neg");
   get_gradient_ = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(gradient_.ptr()), Py_tp_descr_get));
   if (get_gradient_ == nullptr) throw nb::type_error("`grad` is no descriptor");
+  version_ = type_.attr("_version");
+  get_version_ = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(version_.ptr()), Py_tp_descr_get));
+  if (get_version_ == nullptr) throw nb::type_error("`_version` is no descriptor");
 }
 
 bool TensorReader::View(nb::handle tensor, dltensor* view) const {
@@ -128,6 +131,16 @@ nb::object TensorReader::Gradient(nb::handle tensor) const {
 
 bool TensorReader::IsNegated(nb::handle tensor) const { return nb::cast<bool>(is_neg_(tensor)); }
 
+int64_t TensorReader::Version(nb::handle tensor) const {
+  PyObject* const version =
+      get_version_(version_.ptr(), tensor.ptr(), reinterpret_cast<PyObject*>(Py_TYPE(tensor.ptr())));
+  if (version == nullptr) {
+    PyErr_Clear();
+    return -1;
+  }
+  return nb::cast<int64_t>(nb::steal(version));
+}
+
 ParameterBatch::ParameterBatch(const TensorReader* reader, nb::list parameters,
                                const std::vector<uint32_t>& weight_ids,
                                const std::vector<uint32_t>& gradient_ids)
@@ -151,7 +164,7 @@ ParameterBatch::ParameterBatch(const TensorReader* reader, nb::list parameters,
 }
 
 bool ParameterBatch::IsTwinOf(const Expected& parameter, const dltensor& gradient) const {
-  return Same(parameter.dtype, gradient.dtype) && gradient.ndim == parameter.rank &&
+  return IsSame(parameter.dtype, gradient.dtype) && gradient.ndim == parameter.rank &&
          std::equal(gradient.shape, gradient.shape + gradient.ndim, shapes_.begin() + parameter.shape) &&
          IsContiguous(gradient);
 }
@@ -211,7 +224,7 @@ void TensorSlot::Remember(uint32_t id, nb::handle tensor) {
 bool TensorSlot::Match(nb::handle tensor, uint32_t* id, TensorView* view) {
   dltensor t;
   if (!known_ || !reader_->View(tensor, &t)) return false;
-  if (!Same(dtype_, t.dtype) || rank_ != t.ndim) return false;
+  if (!IsSame(dtype_, t.dtype) || rank_ != t.ndim) return false;
   if (t.dtype.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Complex) || reader_->IsNegated(tensor))
     return false;
   *id = id_;

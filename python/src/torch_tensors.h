@@ -26,6 +26,10 @@ struct NumberCopy {
   double value() const;
 };
 
+bool IsSame(nanobind::dlpack::dtype a, nanobind::dlpack::dtype b);
+bool IsContiguous(const nanobind::dlpack::dltensor& tensor);  ///< in C order
+const void* AddressOf(const nanobind::dlpack::dltensor& tensor);
+
 /// What is read from a tensor type. One per process is enough.
 class TensorReader {
  public:
@@ -45,12 +49,14 @@ class TensorReader {
   nanobind::object Gradient(nanobind::handle tensor) const;
   /// Is its sign flipped when it is read (a view of an imaginary part)? The bytes then are not the values.
   bool IsNegated(nanobind::handle tensor) const;
+  /// How often it was changed in place; -1 of one made in inference mode, which nobody counts.
+  int64_t Version(nanobind::handle tensor) const;
 
  private:
-  nanobind::object type_, parameter_type_, gradient_, is_neg_;
+  nanobind::object type_, parameter_type_, gradient_, is_neg_, version_;
   nanobind::object table_;  // keeps the capsule
   decltype(ExchangeTable::view_of_object) view_ = nullptr;
-  descrgetfunc get_gradient_ = nullptr;
+  descrgetfunc get_gradient_ = nullptr, get_version_ = nullptr;
 };
 
 /// The parameters of an optimizer and their gradients: where they are now, and whether they still are what

@@ -59,7 +59,7 @@ def test_buffers_and_frozen_weights_have_a_row_at_every_step(watch):
 def test_of_what_did_not_change_the_statistics_are_said_again_without_a_look(tmp_path):
     torch.manual_seed(1)
     model = Net(frozen=100)                       # 400 elements: a histogram goes with it
-    with tdbg.attach(dir=str(tmp_path / "run"), config={"rules": []}) as attached:
+    with tdbg.attach(dir=str(tmp_path / "run"), config={"rules": [], "summaries": {"histograms": 1}}) as attached:
         train(model)
         run = attached._session.run
     assert run.counters()["repeats"] == 2 * (STEPS - 1), "of the frozen weight and bias"
@@ -99,6 +99,43 @@ def test_a_change_is_seen_at_its_step(watch, change, size):
     assert run.said["Net_frozen.weight"] == [False, True, False, True]
     assert run.said["Net_frozen.bias"] == [False, True, True, True]
     assert np.array_equal(run.steps[2]["Net_frozen.weight"], seen[2]["frozen.weight"])
+
+
+class Beside(torch.Tensor):
+    """Lies in memory like any other, and only torch can tell."""
+
+
+def test_what_reads_tensors_makes_no_difference(watch, monkeypatch):
+    """With DLPack's table and without: the same rows, and the same that are said again. Whatever is at a place by turns."""
+    runs = []
+    for reader in (untrained.READER, None):
+        monkeypatch.setattr(untrained, "READER", reader)
+        torch.manual_seed(5)
+        session = watch()
+        model = Net(frozen=4)
+        model.register_buffer("kept", torch.arange(16.0).view(4, 4))
+        model.register_buffer("queue", torch.zeros(0))
+        first, beside = model.kept, torch.arange(1.0, 17).view(4, 4).as_subclass(Beside)
+        held = {1: first, 2: first.t(), 3: first, 4: beside, 5: beside, 6: first, 7: beside, 9: first.double(), 11: first}
+
+        def change(n):
+            model.kept = held.get(n, model.kept)
+            if n in (3, 8):
+                in_place(model.frozen.weight)
+            if n == 5:
+                behind_its_back(model.frozen.bias)
+            model.queue = torch.ones(n % 3)
+
+        values = train(model, 14, change)
+        session.finish("completed")
+        runs.append((session.made[0], values))
+    (run, values), (other, _) = runs
+    assert run.said == other.said
+    assert [n for n in (3, 8) if run.said["Net_frozen.weight"][n]] == [] and True in run.said["Net_kept"]
+    for step, same, seen in zip(run.steps, other.steps, values, strict=True):
+        assert {k for k, _, _ in step.values} == {k for k, _, _ in same.values}
+        for key in ("kept", "frozen.weight", "frozen.bias"):
+            assert np.array_equal(step[f"Net_{key}"], seen[key]) and np.array_equal(same[f"Net_{key}"], seen[key]), key
 
 
 def test_a_change_that_nothing_shows_is_seen_when_everything_is_looked_at_again(watch, monkeypatch):

@@ -1,0 +1,63 @@
+#include "tensor_mark.h"
+
+#include <algorithm>
+
+#include "fingerprint.h"
+
+namespace tdbg::python {
+
+namespace nb = nanobind;
+using nb::dlpack::dltensor;
+
+namespace {
+
+constexpr uint8_t kComplex = 5;  // DLPack's; may be conjugated when it is read
+
+}  // namespace
+
+bool TensorMark::Expect(const TensorReader& reader, nb::handle tensor, uint32_t id) {
+  Forget();
+  dltensor view;
+  known_ = reader.View(tensor, &view);
+  if (!known_) return false;
+  id_ = id;
+  dtype_ = view.dtype;
+  shape_.assign(view.shape, view.shape + view.ndim);
+  return true;
+}
+
+nb::tuple LookAgain(const TensorReader& reader, nb::list marks, nb::list tensors, uint64_t call,
+                    uint64_t every) {
+  nb::list ids, addresses, unchanged, others;
+  const size_t n = std::min(marks.size(), tensors.size());
+  for (size_t i = 0; i < n; ++i) {
+    auto& mark = nb::cast<TensorMark&>(marks[i]);
+    const nb::handle tensor = tensors[i];
+    dltensor view;
+    if (!mark.known_ || !reader.View(tensor, &view) || !IsSame(view.dtype, mark.dtype_) ||
+        view.dtype.code == kComplex ||
+        !std::equal(view.shape, view.shape + view.ndim, mark.shape_.begin(), mark.shape_.end()) ||
+        !IsContiguous(view) || reader.IsNegated(tensor)) {
+      others.append(i);
+      continue;
+    }
+    if (mark.id_ == Run::kNotWanted) continue;
+    uint64_t bytes = view.dtype.bits / 8u * view.dtype.lanes;
+    for (const int64_t extent : mark.shape_) bytes *= static_cast<uint64_t>(extent);
+    const void* const data = AddressOf(view);
+    const int64_t version = reader.Version(tensor);
+    const uint32_t fingerprint = Fingerprint(reinterpret_cast<uintptr_t>(data), bytes);
+    const bool same = mark.seen_ && mark.data_ == data && mark.version_ == version &&
+                      mark.fingerprint_ == fingerprint && mark.turn_ % every != call % every;
+    mark.seen_ = true;
+    mark.data_ = data;
+    mark.version_ = version;
+    mark.fingerprint_ = fingerprint;
+    ids.append(mark.id_);
+    addresses.append(reinterpret_cast<uintptr_t>(data));
+    unchanged.append(same);
+  }
+  return nb::make_tuple(ids, addresses, unchanged, others);
+}
+
+}  // namespace tdbg::python
