@@ -1,6 +1,7 @@
 // Rows of a batch: by the calling thread alone, or shared by the threads of its OpenMP team.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "capture/lane.h"
 #include "capture/openmp_team.h"
@@ -221,19 +222,20 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
 }
 
 /// Of a tensor that is what it was when its last row was made: that row once more. False: there is none, or
-/// it lacks what this one must have.
-bool Recorder::RepeatRow(Id id, Place place) {
+/// it lacks the histogram that is due and the tensor can be read. Where it cannot, a row without the
+/// histogram is better than a step without the row.
+bool Recorder::RepeatRow(Id id, Place place, bool readable) {
   const Tensor& t = tensors_[id];
   if (t.last == Tensor::kNever) return false;
   const LastRow& last = last_rows_[t.last];
   const bool due = HistogramDue(t, t.elements);
-  if (!last.holds || (due && last.histogram.empty())) return false;
+  if (!last.holds || (due && last.histogram.empty() && readable)) return false;
   Adding adding(this, 1);
   format::SummaryRow& row = rows_.emplace_back(last.row);
   row.sub = place.sub;
   row.point = static_cast<uint16_t>(place.point);
   row.flags = row.histogram_offset = row.histogram_bytes = 0;
-  if (due) {
+  if (due && !last.histogram.empty()) {
     row.histogram_offset = static_cast<uint32_t>(histograms_.size());
     row.histogram_bytes = static_cast<uint32_t>(last.histogram.size());
     histograms_.insert(histograms_.end(), last.histogram.begin(), last.histogram.end());
@@ -254,6 +256,19 @@ auto Recorder::LastOf(Id id) -> LastRow* {
   return &last_rows_[t.last];
 }
 
+namespace {
+
+bool SameStatistics(format::SummaryRow a, const format::SummaryRow& b) {
+  a.sub = b.sub;
+  a.point = b.point;
+  a.flags = b.flags;
+  a.histogram_offset = b.histogram_offset;
+  a.histogram_bytes = b.histogram_bytes;
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+}  // namespace
+
 /// The rows from `first_row` on, of work_[begin, end), may be asked for again.
 void Recorder::RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row) {
   if (!remembers_) return;
@@ -261,9 +276,12 @@ void Recorder::RememberRows(std::span<const Id> ids, size_t begin, size_t end, s
     const format::SummaryRow& row = rows_[first_row + (k - begin)];
     const auto histogram = histograms_.begin() + row.histogram_offset;
     LastRow& last = *LastOf(ids[work_[k]]);
+    // Whoever looks again now and then, to be sure, finds the same numbers to the last bit. Its
+    // histogram then stays good for the steps at which one is due.
+    const bool keep = row.histogram_bytes == 0 && SameStatistics(row, last.row);
     last.row = row;
     last.holds = true;
-    last.histogram.assign(histogram, histogram + row.histogram_bytes);
+    if (!keep) last.histogram.assign(histogram, histogram + row.histogram_bytes);
   }
 }
 

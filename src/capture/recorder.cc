@@ -172,17 +172,18 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
   for (size_t i = 0; i < n; ++i) {
     const Id id = ids[i];
     if (id >= tensors_.size() || tensors_[id].scalar) continue;
-    if (data[i] == nullptr) {
-      if (remembers_ && unchanged[i] && WantsSummary(id, tensors_[id].dtype)) RepeatRow(id, place);
-      continue;
-    }
-    if (remembers_ && !unchanged[i]) {  // also where nothing is due: nobody looks then
+    if (remembers_ && !unchanged[i]) {  // also where nothing is due, or nothing is there: nobody looks then
       LastRow* const last = LastOf(id);
       last->holds = last->raw_is_kept = false;
     }
+    if (data[i] == nullptr) {
+      if (remembers_ && unchanged[i] && WantsSummary(id, tensors_[id].dtype))
+        RepeatRow(id, place, /*readable=*/false);
+      continue;
+    }
     if (WantsSummary(id, tensors_[id].dtype)) {
       Announce(&tensors_[id]);
-      if (!remembers_ || !unchanged[i] || !RepeatRow(id, place)) {
+      if (!remembers_ || !unchanged[i] || !RepeatRow(id, place, /*readable=*/true)) {
         work_.push_back(static_cast<uint32_t>(i));
         bytes += tensors_[id].bytes;
       }

@@ -175,7 +175,7 @@ class Recorder {
                            std::vector<uint8_t>* bytes);
   void FillOne(Id id, const TensorView& view, Place place);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
-  bool RepeatRow(Id id, Place place);
+  bool RepeatRow(Id id, Place place, bool readable);
   LastRow* LastOf(Id id);
   void RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row);
   bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
