@@ -119,8 +119,9 @@ void JournalWriter::AwaitJournal(int64_t timeout_nanos) {
 }
 
 void JournalWriter::ForgetSealedRecords() {
-  if (handoff_->records_damaged.load(std::memory_order_acquire)) return;
+  // In this order: the drain says that a segment lacks something before it says that it is sealed.
   const uint64_t sealed = ring_.sealed();
+  if (handoff_->records_damaged.load(std::memory_order_acquire)) return;
   while (!unsealed_records_.empty() && unsealed_records_.front().end_pos <= sealed) {
     unsealed_bytes_ -= unsealed_records_.front().json.size();
     unsealed_records_.pop_front();
@@ -232,9 +233,8 @@ void JournalWriter::Finish(RecordType type, uint64_t payload_bytes, int64_t step
 }
 
 bool JournalWriter::AppendJson(RecordType type, int64_t step, std::string_view json) {
-  const bool is_def = type == RecordType::kTensorDef;
-  if ((!is_def && !FlushDefs()) || !MakeRoom(json.size(), Class::kRows)) {
-    if (!is_def) Shed(LossKind::kSummary, step, 1, json.size(), refusal_);
+  if (!FlushDefs() || !MakeRoom(json.size(), Class::kRows)) {
+    Shed(LossKind::kSummary, step, 1, json.size(), refusal_);
     return false;
   }
   AddJson(type, step, json);
@@ -256,13 +256,22 @@ void JournalWriter::AppendTensorDef(format::TensorDef def) {
 }
 
 bool JournalWriter::FlushDefs() {
+  // Room first, and only then a look at what comes next: MakeRoom may take another journal, and puts in front
+  // of these what was in the last one.
+  const auto room_for = [this](const std::string& json) { return MakeRoom(json.size(), Class::kRows); };
   while (defs_in_ring_ < defs_.size()) {
-    if (!AppendJson(RecordType::kTensorDef, 0, defs_[defs_in_ring_])) return false;
-    ++defs_in_ring_;
+    const size_t waiting = defs_.size();
+    if (!room_for(defs_[defs_in_ring_])) return false;
+    if (defs_.size() != waiting) continue;
+    const std::string& json = defs_[defs_in_ring_++];
+    AddJson(RecordType::kTensorDef, 0, json);
+    open_records_.push_back({RecordType::kTensorDef, 0, json, 0});
   }
-  for (; again_in_ring_ < again_.size(); ++again_in_ring_) {
-    const Record& record = again_[again_in_ring_];
-    if (!MakeRoom(record.json.size(), Class::kRows)) return false;
+  while (again_in_ring_ < again_.size()) {
+    const size_t waiting = again_.size();
+    if (!room_for(again_[again_in_ring_].json)) return false;
+    if (again_.size() != waiting || defs_in_ring_ < defs_.size()) return FlushDefs();
+    const Record& record = again_[again_in_ring_++];
     AddJson(record.type, record.step, record.json);
   }
   return true;
@@ -271,7 +280,9 @@ bool JournalWriter::FlushDefs() {
 BudgetLevel JournalWriter::budget_level() const {
   // What waits in the journal is counted as if it were sealed already: otherwise a small budget would be
   // overrun by a whole journal before the first segment exists.
-  return budget_.LevelAt(handoff_->bytes_sealed.load(std::memory_order_relaxed) + (head_ - ring_.sealed()));
+  // While there is no journal, nothing waits, and the header speaks of the next one already.
+  const uint64_t waiting = ring_.shared != nullptr ? head_ - ring_.sealed() : 0;
+  return budget_.LevelAt(handoff_->bytes_sealed.load(std::memory_order_relaxed) + waiting);
 }
 
 void JournalWriter::SayOnce(BudgetLevel level) {

@@ -38,8 +38,7 @@ class JournalWriter {
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
                  format::LossKind worth);
-  /// A small record of JSON: context, acknowledgement. False if it did not fit (counted, except
-  /// for definitions: those are asked for again).
+  /// A small record of JSON: context, acknowledgement. False if it did not fit, which is counted.
   bool AppendJson(format::RecordType type, int64_t step, std::string_view json);
   /// False if even the commit record did not fit: the step is lost and counted.
   bool Commit(format::Commit commit) { return CommitAs(Class::kCommit, commit); }
@@ -130,8 +129,7 @@ class JournalWriter {
   };
   std::vector<Record> open_records_;
   std::deque<Record> unsealed_records_;
-  std::vector<Record>
-      again_;  // for the next journal, in order: the first `again_in_ring_` lie in the open step
+  std::vector<Record> again_;  // for the next journal: the first `again_in_ring_` lie in the open step
   size_t again_in_ring_ = 0;
   uint64_t unsealed_bytes_ = 0;
 };

@@ -97,8 +97,7 @@ struct Handoff {
   std::atomic<bool> producer_waits{false};  ///< seal what is committed, whatever its size
   std::atomic<bool> seal_all{false};        ///< the same, asked for by End
   std::atomic<bool> stop{false};
-  std::atomic<int64_t> sync_until{
-      -1};        ///< monotonic: how long to wait for segments to be synced; -1: not said
+  std::atomic<int64_t> sync_until{-1};  ///< monotonic: segments are to be synced by then; -1: not said
   Signal work;    ///< something was committed or asked for; nobody waits here while the drain naps
   Signal urgent;  ///< something was asked for that does not wait for the end of a nap
 

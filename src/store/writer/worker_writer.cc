@@ -109,14 +109,16 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   commit.flags = format::kCommitOutside;
   commit.wall_nanos = impl_->clock->WallNanos();
   commit.monotonic_nanos = impl_->clock->MonotonicNanos();
-  journal.AwaitJournal(std::min(timeout_nanos, kPatienceWithANewJournal));
 
   Handoff& handoff = impl_->handoff;
   handoff.seal_all.store(true, std::memory_order_release);
   const int64_t begin = impl_->clock->MonotonicNanos();
   handoff.sync_until.store(begin + timeout_nanos, std::memory_order_relaxed);
-  // A second time where the last segment tells that somebody has overwritten what it was to take.
-  for (int round = 0; round < 2; ++round) {
+  const auto renewing = [&] { return handoff.renewal.load(std::memory_order_acquire) != Renewal::kNone; };
+  // Again where the last segment tells that somebody has overwritten what it was to take, and where the drain
+  // finds only now that the journal was cut short.
+  for (int round = 0; round < 3; ++round) {
+    journal.AwaitJournal(std::min(timeout_nanos, kPatienceWithANewJournal));
     if (journal.CommitEnd(json, commit)) journal.SayEnded();
     handoff.Urge();
     for (;;) {
@@ -124,10 +126,10 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
       const bool refused = handoff.drain_cause.load(std::memory_order_acquire) != 0;
       const int64_t patience = refused ? std::min(timeout_nanos, kPatienceWithARefusal) : timeout_nanos;
       const int64_t left = begin + patience - impl_->clock->MonotonicNanos();
-      if (impl_->all_sealed() || left <= 0) break;
+      if (renewing() || impl_->all_sealed() || left <= 0) break;
       handoff.sealed.Wait(ticket, left);
     }
-    if (!journal.RepairRecords()) break;
+    if (!renewing() && !journal.RepairRecords()) break;
   }
 }
 

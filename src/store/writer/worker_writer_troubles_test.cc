@@ -90,6 +90,22 @@ TEST_F(ReplacedDirectoryTest, WhatItsFormerOwnerCannotKeepIsCountedByItsCause) {
   ExpectTheOtherIsUnharmed();
 }
 
+TEST_F(WorkerWriterTest, AJournalCutShortAtTheVeryEndDoesNotMakeTheTrainingWait) {
+  Open();
+  Define(0, "w");
+  Commit(0);
+  ASSERT_EQ(::truncate(options_.journal_path.c_str(), 0), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  writer_->End("{\"reason\":\"done\"}", 20'000'000'000);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_EQ(Header<uint64_t>(offsetof(format::JournalHeader, ended)), 1u);
+  EXPECT_GE(Lost(writer_->losses(), LossCause::kDamaged, LossKind::kStep), 1u);
+  std::string segments;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "segments"))
+    segments += base::Slurp(entry.path().string());
+  EXPECT_THAT(segments, testing::HasSubstr("done"));
+}
+
 TEST_F(WorkerWriterTest, AFullDiskDoesNotStopTheHeartbeat) {
   options_.when_full = WhenFull::kDropRaw;
   options_.files = &faulty_;
