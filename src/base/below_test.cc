@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 mode_t ModeOf(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   EXPECT_EQ(::lstat(path.c_str(), &info), 0) << path;
   return info.st_mode & 0777;
 }

@@ -18,8 +18,8 @@
 
 namespace tdbg::base {
 
-/// \threadsafety Of atomics alone, for the handler of a signal: that of a forked child, too, whose parent may have
-/// held any lock.
+/// \threadsafety Of atomics alone, for the handler of a signal: that of a forked child, too, whose parent may
+/// have held any lock.
 struct GuardedStretch::Slot {
   std::atomic<uintptr_t> begin{0};  // 0: free
   std::atomic<size_t> bytes{0};     // 0: not in use yet
@@ -33,8 +33,8 @@ size_t PageSize() {
   return size;
 }
 
-/// Asks the kernel to copy eight bytes from there, where a load would be the signal. (It looks at the word before it
-/// refuses what it is asked to do with it.)
+/// Asks the kernel to copy eight bytes from there, where a load would be the signal. (It looks at the word
+/// before it refuses what it is asked to do with it.)
 bool Readable(const void* word) {
   constexpr int kNothingItKnows = -1;
   return ::syscall(SYS_rt_sigprocmask, kNothingItKnows, word, nullptr, 8) == 0 || errno != EFAULT;
@@ -46,9 +46,10 @@ struct GuardedStretches {
   GuardedStretch::Slot slots[64];
 
   static bool Replace(GuardedStretch::Slot& slot, uintptr_t from) {
-    const uintptr_t end = slot.begin.load(std::memory_order_relaxed) + slot.bytes.load(std::memory_order_relaxed);
-    // All behind it at once: where one page is gone those behind it mostly are, and a mapping of 65,530 pieces is
-    // more than the kernel allows.
+    const uintptr_t end =
+        slot.begin.load(std::memory_order_relaxed) + slot.bytes.load(std::memory_order_relaxed);
+    // All behind it at once: where one page is gone those behind it mostly are, and a mapping of 65,530
+    // pieces is more than the kernel allows.
     if (::mmap(reinterpret_cast<void*>(from), end - from, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
       return false;
@@ -74,14 +75,15 @@ struct GuardedStretches {
       const size_t bytes = slot.bytes.load(std::memory_order_acquire);
       const uintptr_t begin = slot.begin.load(std::memory_order_relaxed);
       if (bytes == 0 || slot.torn.load(std::memory_order_relaxed)) continue;
-      if (!Readable(reinterpret_cast<const void*>((begin + bytes - 8) & ~uintptr_t{7}))) any |= Replace(slot, begin);
+      if (!Readable(reinterpret_cast<const void*>((begin + bytes - 8) & ~uintptr_t{7})))
+        any |= Replace(slot, begin);
     }
     return any;
   }
 };
 
-/// Those that live, once SurviveTornMappings was called. The handler can take no mutex, but it may spin: who faulted
-/// was reading a mapping, which nobody does while they hold this.
+/// Those that live, once SurviveTornMappings was called. The handler can take no mutex, but it may spin: who
+/// faulted was reading a mapping, which nobody does while they hold this.
 struct Mappings {
   std::atomic_flag busy;
   std::vector<const ReadOnlyMapping*> living;
@@ -134,17 +136,18 @@ struct Before {
 
 void OnBusError(int number, siginfo_t* info, void*) {
   const int saved_errno = errno;
-  // A handler on top of ours, as Python's faulthandler when it was enabled after we came, says its piece and raises
-  // the signal anew, now without an address.
+  // A handler on top of ours, as Python's faulthandler when it was enabled after we came, says its piece and
+  // raises the signal anew, now without an address.
   const bool is_fault = info->si_code > 0;
   const bool ours = is_fault ? Writes().ReplaceAt(info->si_addr) || Reads().Replace(info->si_addr)
                              : Writes().ReplaceUnreadable();
   if (!ours) {
-    // Not by calling it: it may want to be left by a jump, or to take itself out. A second time, with nobody having
-    // put us back, it was the one that put us back: the two of us would go round for ever.
+    // Not by calling it: it may want to be left by a jump, or to take itself out. A second time, with nobody
+    // having put us back, it was the one that put us back: the two of us would go round for ever.
     struct sigaction action = {};
     action.sa_handler = SIG_DFL;
-    if (!before.handed_over.exchange(true)) action = before.actions[before.last.load(std::memory_order_acquire)];
+    if (!before.handed_over.exchange(true))
+      action = before.actions[before.last.load(std::memory_order_acquire)];
     ::sigaction(number, &action, nullptr);
     if (!is_fault) ::raise(number);  // a fault comes again by itself
   }

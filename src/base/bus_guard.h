@@ -1,5 +1,5 @@
-// What becomes of a page of a mapping that is not to be had any more: SIGBUS, and how mappings of ours survive it. For
-// the files of this room that map.
+// What becomes of a page of a mapping that is not to be had any more: SIGBUS, and how mappings of ours
+// survive it. For the files of this room that map.
 #pragma once
 
 #include <atomic>
@@ -10,19 +10,19 @@ namespace tdbg::base {
 
 class ReadOnlyMapping;
 
-/// A stretch of memory mapped for writing. While one lives, whoever touches a page of it that is gone writes into
-/// memory of the process instead of dying: what they write is lost, and `torn` says so.
+/// A stretch of memory mapped for writing. While one lives, whoever touches a page of it that is gone writes
+/// into memory of the process instead of dying: what they write is lost, and `torn` says so.
 ///
-/// The handler is the process's, and a training's process is somebody's: faults elsewhere, and signals that somebody
-/// sends, reach the handler that was there before, or kill as they would have.
+/// The handler is the process's, and a training's process is somebody's: faults elsewhere, and signals that
+/// somebody sends, reach the handler that was there before, or kill as they would have.
 class GuardedStretch {
  public:
   /// With 64 of them in a process, a further one is not guarded.
   GuardedStretch(std::byte* data, size_t bytes);
   ~GuardedStretch();
   GuardedStretch(const GuardedStretch&) = delete;
-  /// Whether a page of it is gone, touched or not: files are cut at their ends, so the last one tells. One system
-  /// call, 0.1 us. Any thread.
+  /// Whether a page of it is gone, touched or not: files are cut at their ends, so the last one tells. One
+  /// system call, 0.1 us. Any thread.
   bool torn() const;
 
  private:
@@ -32,8 +32,8 @@ class GuardedStretch {
   const std::byte* const last_word_;
 };
 
-/// Puts our handler where it belongs, on top, unless it is there: whoever came later (Python's faulthandler) would
-/// kill first. A system call.
+/// Puts our handler where it belongs, on top, unless it is there: whoever came later (Python's faulthandler)
+/// would kill first. A system call.
 void ArmBusGuard();
 
 /// The same for mappings that are read, in programs of ours: SurviveTornMappings.

@@ -53,7 +53,8 @@ Result<std::unique_ptr<MappedFile>> Map(const LastingFd& fd, const std::string& 
       std::make_unique<LocalMapped>(static_cast<std::byte*>(data), bytes, fd.device(), fd.inode()));
 }
 
-Result<std::unique_ptr<MappedFile>> AllocateAndMap(const LastingFd& fd, const std::string& path, uint64_t bytes) {
+Result<std::unique_ptr<MappedFile>> AllocateAndMap(const LastingFd& fd, const std::string& path,
+                                                   uint64_t bytes) {
   if (bytes == 0) return InvalidArgument("a mapped file needs at least one byte: " + path);
   if (bytes > static_cast<uint64_t>(INT64_MAX))
     return ResourceExhausted("larger than any file can be: " + path);

@@ -86,7 +86,8 @@ int LastingFd::Close() {
 sigset_t AllSignalsButFaults() {
   sigset_t signals;
   sigfillset(&signals);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) sigdelset(&signals, fault);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+    sigdelset(&signals, fault);
   return signals;
 }
 

@@ -38,12 +38,12 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-/// A descriptor that is held for long in a process that is somebody else's. A script may close descriptors that are
-/// not its own (`os.closerange(3, 256)`, a daemoniser), and what it opens next may get our number: then nothing of
-/// ours may be written to it, and closing it is not ours either.
+/// A descriptor that is held for long in a process that is somebody else's. A script may close descriptors
+/// that are not its own (`os.closerange(3, 256)`, a daemoniser), and what it opens next may get our number:
+/// then nothing of ours may be written to it, and closing it is not ours either.
 ///
-/// It stays clear of the numbers that scripts deal in: never 0, 1 or 2, which are free where a job was started
-/// without them, and high where the limit allows. \threadsafety None.
+/// It stays clear of the numbers that scripts deal in: never 0, 1 or 2, which are free where a job was
+/// started without them, and high where the limit allows. \threadsafety None.
 class LastingFd {
  public:
   LastingFd() = default;

@@ -120,8 +120,7 @@ size_t KeepLines(std::string_view text) { return text[0] == '\n' || text[0] == '
 }  // namespace
 
 std::string Printable(std::string_view text) {
-  return Spelled(
-      text, [](std::string_view) { return size_t{0}; }, SpellForPeople);
+  return Spelled(text, [](std::string_view) { return size_t{0}; }, SpellForPeople);
 }
 
 std::string PrintableLines(std::string_view text) { return Spelled(text, KeepLines, SpellForPeople); }

@@ -18,8 +18,8 @@ bool IsPart(const TensorSpec& spec) {
          spec.part_begin.size() == spec.shape.size() && !spec.variable_shape;
 }
 
-/// The element count that decides what is kept. Of a part it is the whole's: what is read of a whole is made of
-/// all parts, and parts that differ in size must not differ in what they have. 0: not known.
+/// The element count that decides what is kept. Of a part it is the whole's: what is read of a whole is made
+/// of all parts, and parts that differ in size must not differ in what they have. 0: not known.
 int64_t DecidingElements(const TensorSpec& spec) {
   return spec.variable_shape ? 0 : CountElements(IsPart(spec) ? spec.whole_shape : spec.shape);
 }

@@ -37,7 +37,8 @@ class LsCommand : public Command {
   std::string name() const override { return "ls"; }
   std::string help() const override { return "list runs: name, state, steps, size, findings"; }
   void Define(CLI::App& app) override {
-    app.add_option("ROOT", root_, "where runs lie; default ./tdbg-runs, and what was started here with --dir");
+    app.add_option("ROOT", root_,
+                   "where runs lie; default ./tdbg-runs, and what was started here with --dir");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
@@ -50,8 +51,7 @@ class LsCommand : public Command {
       for (const std::string& path : ListRuns(root_)) runs.push_back({path, RunName(path, root_)});
     }
     if (runs.empty() && !base::LocalFileSystem().Exists(root_)) {
-      if (!of_here)
-        return NotFound("no such directory '" + root_ + "'; give the one that holds the runs");
+      if (!of_here) return NotFound("no such directory '" + root_ + "'; give the one that holds the runs");
       if (json_)
         PrintJson(Json::array());
       else

@@ -31,8 +31,10 @@ class PlanCommand : public Command {
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const plan::Config config, ResolveConfig(flags_));
     const std::vector<plan::RuleConfig> rules = RulesToWatch(config);
-    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rulehost::Registry> registry, rulehost::Registry::Create(rules, {}));
-    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine, rules::Engine::Create(rules, *registry));
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rulehost::Registry> registry,
+                          rulehost::Registry::Create(rules, {}));
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rules::Engine> engine,
+                          rules::Engine::Create(rules, *registry));
     TDBG_ASSIGN_OR_RETURN(const plan::Plan plan, PlanFor(config, engine->Needs()));
     jobs::PrepareOptions prepare;
     prepare.wall_nanos = base::SystemClock().WallNanos();

@@ -17,8 +17,7 @@ namespace tdbg::cli {
 namespace {
 
 int64_t CreatedWallNanos(const std::string& run_directory) {
-  const auto text =
-      base::LocalFileSystem().ReadFile(base::JoinPath(run_directory, format::kRunFile));
+  const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(run_directory, format::kRunFile));
   if (!text.ok()) return 0;
   const auto info = format::RunInfo::FromJson(*text);
   return info.ok() ? info->created_wall_nanos : 0;

@@ -57,7 +57,8 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
   if (cause != nullptr) {
     return fmt::format("  {:<{}}  {}, follows from what {} found: step {}  {}\n", Printable(rule.name),
                        name_columns, Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
-                       Printable(cause->name), rule.findings.front().global_step, FindingWords(rule.findings.front()));
+                       Printable(cause->name), rule.findings.front().global_step,
+                       FindingWords(rule.findings.front()));
   }
   const std::string indent(name_columns + 4, ' ');
   if (rules::HadTooLittle(rule)) {

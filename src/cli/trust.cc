@@ -86,7 +86,8 @@ std::string WhyNotOwn(const std::string& run, const RecordedRules& recorded) {
     if (OthersMayWrite(info)) return "others may write to the run";
   }
   if (recorded.seal.empty())
-    return "the run has no seal (made by an earlier tdbg, or where no key could be kept in the home directory)";
+    return "the run has no seal (made by an earlier tdbg, or where no key could be kept in the home "
+           "directory)";
   const std::string seal = SealOf(recorded.sealed_text, /*make_key=*/false);
   if (seal.empty()) {
     const std::string path = PathOfKey();

@@ -21,11 +21,11 @@ const Names kTopKeys = {"dir",         "summaries", "context",
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
-const Names kRuleKeys = {"rule", "rule_file", "name", "parameters", "on_issue", "collections_to_save", "optional",
-                         "limit_seconds", "limit_start_seconds", "limit_memory", "action_cooldown_seconds",
-                         // As SageMaker's SDK and its requests call them.
-                         "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters",
-                         "RuleEvaluatorImage"};
+const Names kRuleKeys = {
+    "rule", "rule_file", "name", "parameters", "on_issue", "collections_to_save", "optional", "limit_seconds",
+    "limit_start_seconds", "limit_memory", "action_cooldown_seconds",
+    // As SageMaker's SDK and its requests call them.
+    "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters", "RuleEvaluatorImage"};
 const Names kActions = {"stop", "exec", "webhook", "email", "sms", "capture", "checkpoint_stop"};
 const Names kStepBy = {"optimizer", "forward", "call"};
 const Names kWhenFull = {"drop_raw", "block"};

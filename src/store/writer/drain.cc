@@ -33,9 +33,11 @@ constexpr int64_t kLastRetryNanos = 2'000'000'000;
 constexpr int64_t kSyncPatienceNanos = 30'000'000'000;  // of an end that names none
 constexpr int64_t kNapNanos = 16'000'000;
 constexpr int64_t kLivelyNanos = 60'000'000;  // after the last commit that was seen
-// Where nothing comes at all: what others do to the lock and the journal is to be noticed before it is needed.
+// Where nothing comes at all: what others do to the lock and the journal is to be noticed before it is
+// needed.
 constexpr int64_t kLongestRestNanos = 2'000'000'000;
-// Something that cuts the journal short every minute gets a new one of 256 MiB each time, but not every second.
+// Something that cuts the journal short every minute gets a new one of 256 MiB each time, but not every
+// second.
 constexpr std::string_view kNextJournalSuffix = ".new";
 constexpr int64_t kFirstRenewalPauseNanos = 1'000'000'000;
 constexpr int64_t kLastRenewalPauseNanos = 60'000'000'000;
@@ -229,14 +231,15 @@ void Drain::LookAtLock() {
   const int retaken = files_->lock->times_retaken();
   if (retaken == times_retaken_) return;
   times_retaken_ = retaken;
-  handoff_->NoteError(FailedPrecondition(
-      "the script closed a descriptor that was not its own: the lock on the run's files was lost and taken again"));
+  handoff_->NoteError(
+      FailedPrecondition("the script closed a descriptor that was not its own: the lock on the run's files "
+                         "was lost and taken again"));
   // Somebody who came while nobody held it has sealed our journal, and has made one of their own.
   if (in_place && !files_->journal->IsAt(options_.journal_path)) files_->lock->Disown();
 }
 
-/// Looks whether the journal is still ours. Where it is not, another one is made, the training thread lets go of the
-/// one that it has between two calls, and then takes the other.
+/// Looks whether the journal is still ours. Where it is not, another one is made, the training thread lets go
+/// of the one that it has between two calls, and then takes the other.
 /// \return whether there is one to seal from
 bool Drain::Tend(int64_t now, bool stop) {
   Renewal state = handoff_->renewal.load(std::memory_order_acquire);
@@ -321,8 +324,8 @@ void Drain::Renew() {
   handoff_->sealed.Notify();
 }
 
-/// What sealing found damaged in a journal that lives was overwritten by somebody, who may have hit commits, of which
-/// no trace is left: how many there were is in our memory.
+/// What sealing found damaged in a journal that lives was overwritten by somebody, who may have hit commits,
+/// of which no trace is left: how many there were is in our memory.
 void Drain::CountLostCommits(const SealResult& sealed) {
   handoff_->records_damaged.store(true, std::memory_order_release);
   handoff_->NoteError(DataLoss("records in the journal were overwritten before they were in a segment"));
@@ -333,8 +336,8 @@ void Drain::CountLostCommits(const SealResult& sealed) {
   const uint64_t commits = handoff_->commits.load(std::memory_order_acquire);
   const uint64_t known = sealed_commits_ + sealed.commits + told;
   if (sealed.end_pos == ring_.committed() && commits > known) {
-    ring_.CountLoss(format::LossCause::kDamaged, format::LossKind::kStep, std::max<int64_t>(sealed_step_ + 1, 0),
-                    commits - known, 0);
+    ring_.CountLoss(format::LossCause::kDamaged, format::LossKind::kStep,
+                    std::max<int64_t>(sealed_step_ + 1, 0), commits - known, 0);
     sealed_commits_ += commits - known;
   }
   sealed_commits_ += told;

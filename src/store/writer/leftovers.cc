@@ -24,8 +24,8 @@
 namespace tdbg::store {
 namespace {
 
-// The journal of a dead process, mapped for writing: sealed_pos and the crash have to be written down in it. What its
-// header says is looked at once, in a copy: somebody may write into the file while we seal it.
+// The journal of a dead process, mapped for writing: sealed_pos and the crash have to be written down in it.
+// What its header says is looked at once, in a copy: somebody may write into the file while we seal it.
 class DeadJournal {
  public:
   /// Nothing (and OK) if there is no journal, or none that its writer finished creating.
@@ -50,7 +50,9 @@ class DeadJournal {
     return journal;
   }
   DeadJournal(const DeadJournal&) = delete;
-  Ring ring() { return Ring::Over(mapping_->bytes(), reinterpret_cast<format::JournalHeader*>(header_page_)); }
+  Ring ring() {
+    return Ring::Over(mapping_->bytes(), reinterpret_cast<format::JournalHeader*>(header_page_));
+  }
   /// \error kDataLoss  somebody cut it short since
   Status CheckIntact() const {
     return mapping_->intact() ? OkStatus() : DataLoss("the journal was cut short while it was sealed");
