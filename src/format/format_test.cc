@@ -289,14 +289,26 @@ TEST(RunFiles, RoundTrip) {
   attempt.attempt = 3;
   attempt.parent = 2;
   EXPECT_EQ(AttemptInfo::FromJson(attempt.ToJson())->parent, 2);
+  EXPECT_EQ(AttemptInfo::FromJson(attempt.ToJson())->world_size, std::nullopt) << "a launcher does not know";
+  attempt.world_size = 8;
+  attempt.step_base = 0;
+  EXPECT_EQ(AttemptInfo::FromJson(attempt.ToJson())->world_size, 8);
+  EXPECT_EQ(AttemptInfo::FromJson(attempt.ToJson())->step_base, 0);
+  attempt.world_size = int64_t{1} << 60;  // who walks through the ranks of that would not come back
+  attempt.step_base = -1;
+  EXPECT_EQ(AttemptInfo::FromJson(attempt.ToJson())->world_size, std::nullopt);
+  EXPECT_EQ(AttemptInfo::FromJson(attempt.ToJson())->step_base, std::nullopt);
   WorkerInfo worker;
   worker.worker = "worker_0";
   worker.writer_id = (uint64_t{1} << 53) - 1;
   worker.pid = 4'000'000'000;
+  worker.world_size = 4;
   const auto read = WorkerInfo::FromJson(worker.ToJson());
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->writer_id, worker.writer_id);
   EXPECT_EQ(read->pid, worker.pid);
+  EXPECT_EQ(read->world_size, 4);
+  EXPECT_EQ(read->step_base, std::nullopt);
 }
 
 TEST(RunFiles, ANewerMajorAndNoVersionAreDifferentThings) {

@@ -1,12 +1,21 @@
 #include "format/run_files.h"
 
 #include <cstring>
+#include <limits>
 
 #include "base/bytes.h"
 #include "format/json_fields.h"
 
 namespace tdbg::format {
 namespace {
+
+constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMostWorkers = 1 << 20;  // more is no world: whoever counts absent ranks would not end
+
+void GetOptional(const Json& json, const char* key, int64_t least, int64_t most, std::optional<int64_t>* out) {
+  int64_t number = 0;
+  if (GetField(json, key, &number) && number >= least && number <= most) *out = number;
+}
 
 // For people too: these files are read with a pager.
 std::string Pretty(const Json& json) {
@@ -48,9 +57,9 @@ std::string AttemptInfo::ToJson() const {
   Json json{{"format", FormatVersionJson()},
             {"kind", "attempt"},
             {"attempt", attempt},
-            {"step_base", step_base},
-            {"world_size", world_size},
             {"started_wall_nanos", started_wall_nanos}};
+  if (step_base) json["step_base"] = *step_base;
+  if (world_size) json["world_size"] = *world_size;
   if (parent) json["parent"] = *parent;
   return Pretty(json);
 }
@@ -59,8 +68,8 @@ Result<AttemptInfo> AttemptInfo::FromJson(std::string_view text) {
   TDBG_ASSIGN_OR_RETURN(const Json json, ParseVersioned(text, kAttemptFile));
   AttemptInfo info;
   if (!GetField(json, "attempt", &info.attempt)) return DataLoss("attempt.json: no attempt");
-  GetField(json, "step_base", &info.step_base);
-  GetField(json, "world_size", &info.world_size);
+  GetOptional(json, "step_base", 0, kForEver, &info.step_base);
+  GetOptional(json, "world_size", 1, kMostWorkers, &info.world_size);
   GetField(json, "started_wall_nanos", &info.started_wall_nanos);
   int64_t parent = 0;
   if (GetField(json, "parent", &parent)) info.parent = parent;
@@ -68,19 +77,22 @@ Result<AttemptInfo> AttemptInfo::FromJson(std::string_view text) {
 }
 
 std::string WorkerInfo::ToJson() const {
-  return Pretty(Json{{"format", FormatVersionJson()},
-                     {"kind", "worker"},
-                     {"worker", worker},
-                     {"rank", rank},
-                     {"pid", pid},
-                     {"host", host},
-                     {"boot_id", boot_id},
-                     {"writer_id", writer_id},
-                     {"journal_path", journal_path},
-                     {"started_wall_nanos", started_wall_nanos},
-                     {"adaptor", adaptor},
-                     {"run", run_id},
-                     {"attempt", attempt}});
+  Json json{{"format", FormatVersionJson()},
+            {"kind", "worker"},
+            {"worker", worker},
+            {"rank", rank},
+            {"pid", pid},
+            {"host", host},
+            {"boot_id", boot_id},
+            {"writer_id", writer_id},
+            {"journal_path", journal_path},
+            {"started_wall_nanos", started_wall_nanos},
+            {"adaptor", adaptor},
+            {"run", run_id},
+            {"attempt", attempt}};
+  if (world_size) json["world_size"] = *world_size;
+  if (step_base) json["step_base"] = *step_base;
+  return Pretty(json);
 }
 
 Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
@@ -91,6 +103,8 @@ Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
   if (!GetField(json, "writer_id", &number) || number < 0) return DataLoss("worker.json: no writer_id");
   info.writer_id = static_cast<uint64_t>(number);
   GetField(json, "rank", &info.rank);
+  GetOptional(json, "world_size", 1, kMostWorkers, &info.world_size);
+  GetOptional(json, "step_base", 0, kForEver, &info.step_base);
   if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff)
     info.pid = static_cast<uint32_t>(number);
   GetField(json, "host", &info.host);

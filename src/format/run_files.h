@@ -25,12 +25,13 @@ struct RunInfo {
   static Result<RunInfo> FromJson(std::string_view json);  ///< \error kUnimplemented for a newer major
 };
 
-/// <attempt>/attempt.json: one start of the job. Directories are named "0", "1", ...
+/// <attempt>/attempt.json: one start of the job. Directories are named "0", "1", ... Written once, by whoever
+/// is there first: a launcher, which knows neither of the two optional numbers, or a worker, which knows both.
 struct AttemptInfo {
   int64_t attempt = 0;
-  int64_t step_base = 0;          ///< global step at which this attempt begins
-  std::optional<int64_t> parent;  ///< the attempt it continues
-  int64_t world_size = 1;
+  std::optional<int64_t> step_base;  ///< global step at which this attempt begins
+  std::optional<int64_t> parent;     ///< the attempt it continues
+  std::optional<int64_t> world_size;
   int64_t started_wall_nanos = 0;
   std::string ToJson() const;
   static Result<AttemptInfo> FromJson(std::string_view json);
@@ -40,6 +41,8 @@ struct AttemptInfo {
 struct WorkerInfo {
   std::string worker;  ///< "worker_0"
   int64_t rank = 0;
+  std::optional<int64_t> world_size;  ///< how many workers it knows of, itself included
+  std::optional<int64_t> step_base;   ///< the global step it begins at
   uint32_t pid = 0;
   std::string host;
   std::string boot_id;

@@ -74,7 +74,7 @@ Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& fi
   const auto entries = files.List(directory);
   if (!entries.ok()) return entries.status();
   for (const base::DirEntry& entry : *entries) {
-    if (entry.name == kLauncherLockFile) continue;
+    if (entry.name == format::kLauncherLockFile) continue;
     return Status(Code::kAlreadyExists,
                   fmt::format("the directory holds '{}' and no run; choose a new or empty directory: {}",
                               entry.name, directory));
@@ -162,7 +162,7 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
     if (!options.shared && ::stat(directory.c_str(), &info) == 0 && info.st_uid == ::geteuid())
       (void)::chmod(directory.c_str(), info.st_mode & 07700);
   }
-  auto lock = files.Lock(Path(directory, kLauncherLockFile));
+  auto lock = files.Lock(Path(directory, format::kLauncherLockFile));
   if (!lock.ok()) {
     if (lock.status().code() != Code::kFailedPrecondition) return lock.status();
     return FailedPrecondition(
@@ -294,7 +294,7 @@ bool AnyWorkerAlive(const std::string& run_directory, int64_t attempt, base::Fil
 }
 
 bool LauncherAlive(const std::string& run_directory, base::FileSystem& files) {
-  return files.IsLocked(Path(run_directory, kLauncherLockFile));
+  return files.IsLocked(Path(run_directory, format::kLauncherLockFile));
 }
 
 Status SealAttempt(const std::string& run_directory, int64_t attempt, base::FileSystem& files) {

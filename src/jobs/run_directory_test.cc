@@ -94,6 +94,7 @@ TEST_F(RunDirectoryTest, ASecondStartIsTheNextAttemptOfTheSameRun) {
       format::AttemptInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/1/attempt.json"));
   ASSERT_TRUE(attempt.ok());
   EXPECT_EQ(attempt->parent, 0);
+  EXPECT_FALSE(attempt->world_size || attempt->step_base) << "a launcher knows neither";
   EXPECT_EQ(format::RunInfo::FromJson(*base::LocalFileSystem().ReadFile(root_ + "/run/run.json"))->id, id);
 }
 

@@ -43,6 +43,7 @@ struct Engine::Impl {
     int64_t start_step = 0;
     int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
     bool done = false;
+    int64_t ended_at = -1;   // done: the step of its finding, or the one it failed at
     Selector needed;         // the tensors of its Needs()
     uint64_t unknown = 0;    // columns it reads that rows of those tensors did not know
     std::string unknown_of;  // the first such tensor
@@ -71,6 +72,7 @@ struct Engine::Impl {
   size_t next_stall = 0;
   size_t next = 0;  // position of the first step not judged yet
   int64_t last_judged_step = -1;
+  int64_t judging_step = -1;  // the one at hand, or the last that was
   uint64_t overlay_generation = 0;
   bool started = false;
 
@@ -129,28 +131,35 @@ struct Engine::Impl {
     rules[i].done = true;
     rules[i].owed = 0;
     rules[i].rule->Ended();
+    rules[i].ended_at = judging_step;
     statuses[i].output = rules[i].rule->Output();
     statuses[i].state = state;
     statuses[i].details = CutDetails(std::move(details));
     statuses[i].last_modified_wall_nanos = wall_nanos;
   }
 
-  // A later attempt took over steps that were judged. Rules in progress start afresh on what the run now
-  // shows, as a replay would; nothing below the takeover can newly hit. Rules that have ended stay ended.
-  void StartAfresh() {
+  // Steps from `base` on are others than those that were judged: a later attempt took over, or a worker that
+  // nobody expected wrote of them. Rules start afresh on what the run now shows, as a replay does, those too
+  // that have ended by what it does not show any more. Below `base` nothing can newly hit.
+  void StartAfresh(int64_t base, std::vector<size_t>* changed) {
     for (size_t i = 0; i < rules.size(); ++i) {
-      if (rules[i].done) continue;
+      if (rules[i].done && rules[i].ended_at < base) continue;
       // It was made of the same strings before, so it can be made again.
       auto fresh = MakeRule(rules[i].config);
-      if (fresh.ok()) {
-        rules[i].rule = *std::move(fresh);
-        if (rules[i].plan) rules[i].rule->OnPlan(*rules[i].plan);
-      }
+      if (!fresh.ok()) continue;
+      rules[i].rule = *std::move(fresh);
+      if (rules[i].plan) rules[i].rule->OnPlan(*rules[i].plan);
       rules[i].owed = 0;
       rules[i].asked = false;
-      statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
       rules[i].unknown = 0;
       rules[i].unknown_of.clear();
+      statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
+      if (!std::exchange(rules[i].done, false)) continue;
+      statuses[i].state = RuleState::kInProgress;
+      statuses[i].details.clear();
+      statuses[i].findings.clear();
+      statuses[i].output.clear();
+      changed->push_back(i);
     }
     next = next_stall = 0;
     last_judged_step = -1;
@@ -225,6 +234,7 @@ struct Engine::Impl {
     status.steps_incomplete += *judged == Judged::kIncomplete;
     if (findings.empty()) return false;
     Settle(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
+    rules[i].ended_at = findings.front().global_step;
     status.findings = std::move(findings);
     return true;
   }
@@ -257,23 +267,20 @@ struct Engine::Impl {
 
   bool Ready(const StepSource& steps, size_t position) const {
     if (position < steps.complete_count()) return true;
-    if (lost.empty()) return false;
-    const int64_t attempt = steps.AttemptOf(position), s = steps.Info(position).global_step;
-    const auto missing = steps.MissingWorkers(position);
-    return std::all_of(missing.begin(), missing.end(), [&](const std::string& worker) {
-      return std::any_of(lost.begin(), lost.end(), [&](const LostWorker& l) {
-        return l.worker == worker && l.attempt == attempt && s >= l.from_step;
-      });
-    });
+    return !lost.empty() && !steps.IsAwaited(position, lost);
   }
 
   void Judge(StepSource& steps, bool all, int64_t wall_nanos, std::vector<size_t>* changed) {
-    if (started && steps.overlay_generation() != overlay_generation) StartAfresh();
+    if (started && steps.overlay_generation() != overlay_generation) {
+      // Of several changes at once only the last one's base is known.
+      const bool one = steps.overlay_generation() == overlay_generation + 1;
+      StartAfresh(one ? steps.overlay_base() : -1, changed);
+    }
     started = true;
     overlay_generation = steps.overlay_generation();
     const size_t count = steps.step_count();
     for (; next < count && (all || Ready(steps, next)); ++next) {
-      const int64_t s = steps.Info(next).global_step;
+      const int64_t s = judging_step = steps.Info(next).global_step;
       JudgeStalls(s, wall_nanos, changed);
       const StepContext* context = nullptr;  // looked up only where somebody still looks
       for (size_t i = 0; i < rules.size(); ++i) {

@@ -148,6 +148,31 @@ TEST(EngineTest, ALaterAttemptThatTakesOverIsJudgedAfresh) {
   EXPECT_EQ(engine->statuses()[0].steps_judged, 2);
 }
 
+TEST(EngineTest, ARuleThatEndedByAStepThatWasReplacedIsJudgedAfresh) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("gradient/a", "gradients");
+  const auto engine = MakeEngine({Config("VanishingGradient")});
+  run.Step({{a, 1}});
+  run.Step({{a, 0}});
+  EXPECT_THAT(*engine->Advance(run, 1), ElementsAre(0u));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kIssuesFound);
+  run.Step({{a, 0}});
+  ++run.generation;
+  run.base = 2;
+  EXPECT_THAT(*engine->Advance(run, 2), IsEmpty()) << "step 1 is the one it was";
+  run.DropSteps();
+  ++run.generation;
+  run.base = 1;
+  run.Step({{a, 1}});
+  run.Step({{a, 1}});
+  EXPECT_THAT(*engine->Advance(run, 3), ElementsAre(0u));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kInProgress);
+  EXPECT_EQ(engine->statuses()[0].steps_judged, 2);
+  EXPECT_EQ(engine->statuses()[0].details, "");
+  TDBG_ASSERT_OK(engine->Finish(run, JobEnd::kCompleted, 4));
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kNoIssuesFound);
+}
+
 TEST(EngineTest, NoStepsAtAllIsAnErrorOrAStop) {
   MemorySource run;
   const auto engine = MakeEngine({Config("VanishingGradient")});

@@ -24,11 +24,14 @@ class StepSource {
  public:
   virtual ~StepSource() = default;
   virtual uint64_t overlay_generation() const = 0;
+  /// The lowest global step that is another one since overlay_generation() was raised last.
+  virtual int64_t overlay_base() const = 0;
   virtual size_t complete_count() const = 0;
   virtual size_t step_count() const = 0;  ///< with incomplete ones
   virtual StepInfo Info(size_t position) const = 0;
   virtual int64_t AttemptOf(size_t position) const = 0;
-  virtual std::vector<std::string> MissingWorkers(size_t position) const = 0;
+  /// Is the step still to be committed by a worker that is not lost there?
+  virtual bool IsAwaited(size_t position, const std::vector<LostWorker>& lost) const = 0;
   /// Valid until the next call.
   virtual const StepContext& At(size_t position, const std::vector<LostWorker>& lost) = 0;
   virtual std::vector<LossInfo> losses() const = 0;

@@ -1,6 +1,7 @@
 // For tests of rules and of the engine: steps in memory.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -76,11 +77,19 @@ class MemorySource : public StepSource {
   }
 
   uint64_t overlay_generation() const override { return generation; }
+  int64_t overlay_base() const override { return base; }
   size_t complete_count() const override { return complete; }
   size_t step_count() const override { return steps_.size(); }
   StepInfo Info(size_t position) const override { return steps_[position].info_; }
   int64_t AttemptOf(size_t) const override { return 0; }
-  std::vector<std::string> MissingWorkers(size_t) const override { return missing; }
+  bool IsAwaited(size_t position, const std::vector<LostWorker>& declared) const override {
+    const int64_t step = steps_[position].info_.global_step;
+    return std::any_of(missing.begin(), missing.end(), [&](const std::string& worker) {
+      return std::none_of(declared.begin(), declared.end(), [&](const LostWorker& one) {
+        return one.worker == worker && step >= one.from_step;
+      });
+    });
+  }
   const StepContext& At(size_t position, const std::vector<LostWorker>&) override {
     MemoryStep& step = steps_[position];
     step.source_ = this;
@@ -92,6 +101,7 @@ class MemorySource : public StepSource {
   std::vector<std::string> damage() const override { return damaged; }
 
   uint64_t generation = 0;
+  int64_t base = 0;
   size_t complete = 0;
   size_t looked_at = 0;
   std::vector<std::string> missing, damaged;

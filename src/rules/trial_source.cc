@@ -7,19 +7,29 @@
 namespace tdbg::rules {
 namespace {
 
-bool Names(const LostWorker& lost, const TrialAccess::Worker& worker) {
-  return lost.attempt == worker.attempt &&
-         (lost.worker == worker.name || lost.worker == "rank " + std::to_string(worker.rank));
+/// It was declared by whatever was known of it then.
+bool Names(const LostWorker& lost, const std::string& worker, int64_t rank) {
+  return lost.worker == worker || lost.worker == "rank " + std::to_string(rank);
 }
 
 }  // namespace
 
 TrialSource::TrialSource(const Trial& trial) : access_(trial), step_(access_) {}
 
+bool TrialSource::IsAwaited(size_t position, const std::vector<LostWorker>& lost) const {
+  const TrialAccess::Step step = access_.steps()[position];
+  const auto is_lost = [&](const TrialAccess::Missing& missing) {
+    return std::any_of(lost.begin(), lost.end(), [&](const LostWorker& l) {
+      return l.attempt == step.attempt && step.info.global_step >= l.from_step &&
+             Names(l, missing.name, missing.rank);
+    });
+  };
+  const auto missing = access_.MissingWorkers(position);
+  return !std::all_of(missing.begin(), missing.end(), is_lost);
+}
+
 bool TrialSource::Step::Drops(WorkerIndex worker) const {
-  return std::any_of(lost_->begin(), lost_->end(), [&](const LostWorker& lost) {
-    return step_.info.global_step >= lost.from_step && Names(lost, access_.workers()[worker]);
-  });
+  return std::find(dropped_.begin(), dropped_.end(), worker) != dropped_.end();
 }
 
 bool TrialSource::Step::HidesValuesOf(TensorIndex tensor) const {
@@ -30,7 +40,7 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
   if (!scalars_read_) {
     scalars_.clear();
     access_.ScalarsOf(position_, &scalars_);
-    if (!lost_->empty()) std::erase_if(scalars_, [&](const Scalar& scalar) { return Drops(scalar.worker); });
+    if (!dropped_.empty()) std::erase_if(scalars_, [&](const Scalar& scalar) { return Drops(scalar.worker); });
     scalars_read_ = true;
   }
   return scalars_;
@@ -60,14 +70,21 @@ std::vector<StepContext::RawValue> TrialSource::Step::RawsOf(TensorIndex tensor)
   std::vector<RawValue> raws;
   if (HidesValuesOf(tensor)) return raws;
   access_.RawsAt(tensor, position_, &raws);
-  if (!lost_->empty()) std::erase_if(raws, [&](const RawValue& raw) { return Drops(raw.worker); });
+  if (!dropped_.empty()) std::erase_if(raws, [&](const RawValue& raw) { return Drops(raw.worker); });
   return raws;
 }
 
 // A step's own counter says that something was shed, not what; the run's losses say what, with a range of
 // steps. Together they are exact enough never to call a step complete that is not.
-bool TrialSource::StatisticsShed(const TrialAccess::Step& step) {
-  if (step.shed == 0) return false;
+bool TrialSource::StatisticsShed(const TrialAccess::Step& step, std::span<const WorkerIndex> dropped) {
+  uint64_t shed = step.shed;
+  for (const WorkerIndex worker : dropped) {
+    (void)access_.reader(worker).commits().AnyAt(step.info.global_step, [&](const format::Commit& commit) {
+      shed -= (commit.flags & format::kCommitOutside) == 0 ? commit.shed : 0;
+      return false;
+    });
+  }
+  if (shed == 0) return false;
   if (!losses_) losses_ = access_.trial().losses();
   const int64_t s = step.info.global_step;
   bool explained = false;
@@ -85,25 +102,24 @@ void TrialSource::Step::ShowRowsThatKnow(uint64_t columns) const {
   uint64_t unreadable = 0;
   columns_ = columns;
   hidden_.clear();
-  rows_ = access_.RowSpansOf(position_, &unreadable, columns, &hidden_);
-  if (!lost_->empty()) {
-    kept_.clear();
-    for (const StepContext::RowSpan& span : rows_) {
-      if (!Drops(span.worker)) kept_.push_back(span);
-    }
-    rows_ = kept_;
-    std::erase_if(hidden_, [this](const HiddenRow& row) { return Drops(row.worker); });
-  }
+  rows_ = access_.RowSpansOf(position_, &unreadable, columns, &hidden_, dropped_);
   incomplete_ = unreadable != 0 || shed_;
 }
 
 const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker>& lost) {
   step_.step_ = access_.steps()[position];
   step_.position_ = position;
-  step_.lost_ = &lost;
   step_.plan_ = nullptr;
+  step_.dropped_.clear();
+  for (const LostWorker& l : lost) {
+    if (l.attempt != step_.step_.attempt || step_.step_.info.global_step < l.from_step) continue;
+    for (const WorkerIndex worker : access_.workers_of_attempt(l.attempt)) {
+      const TrialAccess::Worker& info = access_.workers()[worker];
+      if (Names(l, info.name, info.rank) && !step_.Drops(worker)) step_.dropped_.push_back(worker);
+    }
+  }
   step_.scalars_read_ = false;
-  step_.shed_ = StatisticsShed(step_.step_);
+  step_.shed_ = StatisticsShed(step_.step_, step_.dropped_);
   step_.all_known_ = false;
   step_.columns_ = 0;
   step_.ShowRowsThatKnow(~uint64_t{0});

@@ -16,13 +16,12 @@ class TrialSource : public StepSource {
   explicit TrialSource(const Trial& trial);
 
   uint64_t overlay_generation() const override { return access_.overlay_generation(); }
+  int64_t overlay_base() const override { return access_.overlay_base(); }
   size_t complete_count() const override { return access_.complete_count(); }
   size_t step_count() const override { return access_.steps().size(); }
   StepInfo Info(size_t position) const override { return access_.steps()[position].info; }
   int64_t AttemptOf(size_t position) const override { return access_.steps()[position].attempt; }
-  std::vector<std::string> MissingWorkers(size_t position) const override {
-    return access_.MissingWorkers(position);
-  }
+  bool IsAwaited(size_t position, const std::vector<LostWorker>& lost) const override;
   const StepContext& At(size_t position, const std::vector<LostWorker>& lost) override;
   std::vector<LossInfo> losses() const override { return access_.trial().losses(); }
   std::vector<std::string> damage() const override { return access_.trial().damage(); }
@@ -63,19 +62,18 @@ class TrialSource : public StepSource {
     size_t position_ = 0;
     bool shed_ = false;
     mutable bool incomplete_ = false;
-    const std::vector<LostWorker>* lost_ = nullptr;
     mutable const RunPlan* plan_ = nullptr;
     mutable uint64_t columns_ = 0;
     mutable bool all_known_ = true;  // no row of the step lacks a column
     mutable std::span<const RowSpan> rows_;
-    mutable std::vector<RowSpan> kept_;  // rows_ without lost workers'
+    std::vector<WorkerIndex> dropped_;  // workers of the attempt that are lost at this step
     mutable std::vector<HiddenRow> hidden_;
     mutable std::vector<Scalar> scalars_;
     mutable bool scalars_read_ = false;
     mutable std::vector<WorkerIndex> raw_workers_;
   };
 
-  bool StatisticsShed(const TrialAccess::Step& step);
+  bool StatisticsShed(const TrialAccess::Step& step, std::span<const WorkerIndex> dropped);
 
   TrialAccess access_;
   Step step_;

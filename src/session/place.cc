@@ -177,24 +177,19 @@ Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSyste
     TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(control, format::EncodeControlPage()));
 
   const std::string attempt_file = Path(attempt_directory, format::kAttemptFile);
-  format::AttemptInfo attempt;
-  bool write = true;
-  if (const auto text = files.ReadFile(attempt_file); text.ok()) {
-    TDBG_ASSIGN_OR_RETURN(attempt, format::AttemptInfo::FromJson(*text));
-    // A launcher does not know these two; the first worker does, and the others agree with it.
-    write = attempt.step_base < options.step_base || attempt.world_size < options.world_size;
-  } else {
+  if (!files.Exists(attempt_file)) {
+    format::AttemptInfo attempt;
     attempt.attempt = place->attempt;
     for (const int64_t a : attempts) {
       if (a < place->attempt) attempt.parent = a;
     }
     attempt.started_wall_nanos = clock.WallNanos();
+    attempt.step_base = options.step_base;
+    attempt.world_size = options.world_size;
+    TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(attempt_file, attempt.ToJson()));
   }
-  attempt.step_base = std::max(attempt.step_base, options.step_base);
-  attempt.world_size = std::max(attempt.world_size, options.world_size);
   place->step_base = options.step_base;
   place->mode_step_bases = options.mode_step_bases;
-  if (write) TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(attempt_file, attempt.ToJson()));
 
   // Last: it makes the directory a run, and whoever sees it finds the rest.
   const std::string run_file = Path(place->directory, format::kRunFile);

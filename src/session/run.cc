@@ -199,6 +199,8 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   writer_options.journal_path = place.journal_path;
   writer_options.worker.worker = place.worker;
   writer_options.worker.rank = options.rank;
+  writer_options.worker.world_size = options.world_size;
+  writer_options.worker.step_base = options.step_base;
   writer_options.worker.pid = static_cast<uint32_t>(::getpid());
   writer_options.worker.host = base::HostName();
   writer_options.worker.boot_id = base::BootId();

@@ -99,10 +99,28 @@ TEST_F(RunTest, TheFirstWorkerMakesTheDirectoryARun) {
   EXPECT_EQ(run->attempt(), 0);
   EXPECT_EQ(run->global_step(), 39);
   EXPECT_EQ(Json("run.json")["command"][1], "train.py");
-  EXPECT_EQ(Json("0/attempt.json")["step_base"], 40);
-  EXPECT_EQ(Json("0/attempt.json")["world_size"], 2);
+  for (const char* file : {"0/attempt.json", "0/worker_0/worker.json"}) {
+    EXPECT_EQ(Json(file)["step_base"], 40) << file;
+    EXPECT_EQ(Json(file)["world_size"], 2) << file;
+  }
   EXPECT_EQ(Json("plan.json"), nlohmann::json::parse(options.plan_json));
   EXPECT_TRUE(fs::exists(directory_ + "/control"));
+}
+
+TEST_F(RunTest, AnAttemptFileThatIsThereIsLeftAlone) {
+  const std::string file = directory_ + "/0/attempt.json";
+  const std::string launchers = R"({"format": {"major": 1, "minor": 1}, "kind": "attempt", "attempt": 0})";
+  fs::create_directories(directory_ + "/0");
+  std::ofstream(file) << launchers;
+  auto options = Options();
+  options.among_other_files = true;
+  options.rank = 1;
+  options.world_size = 2;
+  options.step_base = 40;
+  const auto run = *TheRun::Open(options);
+  EXPECT_EQ(base::Slurp(file), launchers);
+  EXPECT_EQ(Json("0/worker_1/worker.json")["world_size"], 2);
+  EXPECT_EQ(Json("0/worker_1/worker.json")["step_base"], 40);
 }
 
 TEST_F(RunTest, ARunThatEndedGetsAFurtherAttempt) {

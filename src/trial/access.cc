@@ -42,7 +42,7 @@ std::span<const WorkerIndex> TrialAccess::workers_of_attempt(int64_t attempt) co
 
 int64_t TrialAccess::world_size(int64_t attempt) const {
   const AttemptSlot* slot = trial_->impl_->AttemptOf(attempt);
-  return slot ? std::max<int64_t>(slot->info.world_size, static_cast<int64_t>(slot->workers.size())) : 0;
+  return slot ? std::max<int64_t>(slot->world_size, static_cast<int64_t>(slot->workers.size())) : 0;
 }
 
 const store::WorkerReader& TrialAccess::reader(WorkerIndex worker) const {
@@ -71,32 +71,32 @@ bool TrialAccess::CommittedBy(size_t step, WorkerIndex worker) const {
       global_step, [](const format::Commit& c) { return (c.flags & format::kCommitOutside) == 0; });
 }
 
-std::vector<std::string> TrialAccess::MissingWorkers(size_t step) const {
-  std::vector<std::string> out;
+std::vector<TrialAccess::Missing> TrialAccess::MissingWorkers(size_t step) const {
+  std::vector<Missing> out;
   const Step at = trial_->impl_->StepAt(step);
   const AttemptSlot* attempt = trial_->impl_->AttemptOf(at.attempt);
-  std::vector<int64_t> ranks;
   for (const WorkerIndex worker : attempt->workers) {
     const WorkerSlot& slot = *trial_->impl_->slots[worker];
-    ranks.push_back(slot.info.rank);
-    if (slot.frontier() < at.info.global_step) out.push_back(slot.info.name);
+    if (slot.frontier() < at.info.global_step)
+      out.push_back({slot.info.name, slot.info.rank, slot.info.last_step >= 0});
   }
-  for (int64_t rank = 0; rank < attempt->info.world_size; ++rank) {
-    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
-      out.push_back("rank " + std::to_string(rank));
+  for (const int64_t rank : trial_->impl_->AbsentRanks(*attempt)) {
+    out.push_back({"rank " + std::to_string(rank), rank});
   }
   return out;
 }
 
 std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint64_t* lost_rows,
                                                               uint64_t wanted,
-                                                              std::vector<HiddenRow>* hidden) const {
+                                                              std::vector<HiddenRow>* hidden,
+                                                              std::span<const WorkerIndex> without) const {
   const Trial::Impl& impl = *trial_->impl_;
   std::vector<RowSpan>& spans = impl.scratch_spans;
   spans.clear();
   const Step at = impl.StepAt(step);
   const AttemptSlot* attempt = impl.AttemptOf(at.attempt);
   for (const WorkerIndex worker : attempt->workers) {
+    if (std::find(without.begin(), without.end(), worker) != without.end()) continue;
     WorkerSlot& slot = *impl.slots[worker];
     slot.BringRowsUpToDate();
     const std::span<const store::SummaryBatch> batches = slot.reader->summaries();

@@ -57,7 +57,8 @@ class TrialAccess {
   std::span<const Worker> workers() const;
   /// Workers whose data the overlay shows at this step position's attempt, in rank order.
   std::span<const WorkerIndex> workers_of_attempt(int64_t attempt) const;
-  /// How many workers the attempt was started with (attempt.json); at least the ones seen.
+  /// How many workers the attempt has, as far as its files say: 0 while no worker has written any. At least
+  /// the ones seen.
   int64_t world_size(int64_t attempt) const;
   const store::WorkerReader& reader(WorkerIndex worker) const;
 
@@ -101,8 +102,13 @@ class TrialAccess {
   size_t complete_count() const;
   std::optional<size_t> FindStep(int64_t global_step) const;
   bool CommittedBy(size_t step, WorkerIndex worker) const;
-  /// Names of workers whose commit of this step is still to come (expected but never seen ones as "rank 3").
-  std::vector<std::string> MissingWorkers(size_t step) const;
+  struct Missing {
+    std::string name;  ///< "worker_3", or "rank 3" of one that was never seen
+    int64_t rank = 0;
+    bool wrote = false;  ///< it has committed a step before
+  };
+  /// Workers whose commit of this step is still to come.
+  std::vector<Missing> MissingWorkers(size_t step) const;
 
   // ---- Summaries -----------------------------------------------------------------------------------------
 
@@ -143,11 +149,13 @@ class TrialAccess {
   /// parts one row, in a span of its own under the lowest rank: that of the whole; without all parts it is
   /// none, and counts as lost. The span is scratch of the trial: valid until the next call. Unreadable
   /// (damaged) rows are left out and counted in `*lost_rows`; rows that do not know all of `columns` (bits of
-  /// SummaryBatch::unknown) are left out and appended to `*hidden`. Costs a lookup per worker, nothing per
-  /// row, where summaries are what is stored.
+  /// SummaryBatch::unknown) are left out and appended to `*hidden`. What the workers in `without` wrote is
+  /// not looked at, not even as parts. Costs a lookup per worker, nothing per row, where summaries are what is
+  /// stored.
   std::span<const RowSpan> RowSpansOf(size_t step, uint64_t* lost_rows = nullptr,
                                       uint64_t columns = ~uint64_t{0},
-                                      std::vector<HiddenRow>* hidden = nullptr) const;
+                                      std::vector<HiddenRow>* hidden = nullptr,
+                                      std::span<const WorkerIndex> without = {}) const;
   /// Rows recorded outside steps (final weights), of the latest attempt.
   std::span<const RowSpan> FinalRowSpans() const;
 

@@ -42,7 +42,8 @@ void Trial::Impl::LookForJobEnd() {
   const auto text = Files().ReadFile(base::JoinPath(path, format::kEventsFile));
   if (!text.ok()) return;
   job_ended.reset();
-  format::ForEachEvent(*text, "job_ended", [&](const std::string& kind, const format::Json& event) {
+  format::ForEachEvent(*text, "\"job_", [&](const std::string& kind, const format::Json& event) {
+    if (kind == "job_started" && job_ended) job_ended->last_started = false;
     JobEnded end;
     if (kind != "job_ended" || !format::GetField(event, "attempt", &end.attempt)) return;
     if (options.attempt >= 0 && end.attempt != options.attempt) return;
@@ -51,8 +52,64 @@ void Trial::Impl::LookForJobEnd() {
     format::GetField(event, "exit_code", &exit_code);
     format::GetField(event, "stop", &stop);
     end.failed = exit_code != 0 && (stop.empty() || stop == "none");
+    end.last_started = true;
     job_ended = end;
   });
+}
+
+bool Trial::Impl::LauncherIsThere() {
+  if (attempts_left_out || !Files().IsLocked(base::JoinPath(path, format::kLauncherLockFile))) return false;
+  // It may still be there because it sums up.
+  LookForJobEnd();
+  return !job_ended || (job_ended->attempt < attempts.back().number && !job_ended->last_started);
+}
+
+std::vector<int64_t> Trial::Impl::AbsentRanks(const AttemptSlot& attempt) const {
+  if (static_cast<int64_t>(attempt.workers.size()) >= attempt.world_size) return {};
+  std::vector<int64_t> absent;
+  size_t next = 0;  // workers are in the order of their ranks
+  for (int64_t rank = 0; rank < attempt.world_size; ++rank) {
+    while (next < attempt.workers.size() && slots[attempt.workers[next]]->info.rank < rank) ++next;
+    if (next == attempt.workers.size() || slots[attempt.workers[next]]->info.rank != rank)
+      absent.push_back(rank);
+  }
+  return absent;
+}
+
+Status Trial::Impl::DescribeAttempt(AttemptSlot& attempt) {
+  bool stated = false;
+  const auto take = [&attempt](const std::optional<int64_t>& world_size, const std::optional<int64_t>& base) {
+    attempt.world_size = std::max(attempt.world_size, world_size.value_or(0));
+    attempt.step_base = std::max(attempt.step_base, base.value_or(0));
+  };
+  for (const WorkerIndex worker : attempt.workers) {
+    const format::WorkerInfo& info = slots[worker]->reader->info();
+    take(info.world_size, info.step_base);
+    stated |= info.world_size.has_value();
+  }
+  // Workers of 0.1.0 do not say it in their own files: they replaced the launcher's attempt.json, which said
+  // 1 for want of knowledge, before they made them. Where a worker's file is there, then, it is right.
+  if (attempt.info_json.empty() || !stated) {
+    const std::string file = base::JoinPath(attempt.directory, format::kAttemptFile);
+    auto json = Files().ReadFile(file);
+    if (!json.ok() && attempt.info_json.empty()) return json.status();
+    if (json.ok() && *json != attempt.info_json) {
+      auto info = format::AttemptInfo::FromJson(*json);
+      if (!info.ok() && info.status().code() == Code::kUnimplemented) return info.status().Annotate(file);
+      attempt.info_json = *std::move(json);
+      if (info.ok()) {
+        attempt.info = *info;
+      } else {
+        // Its workers' data are as good as ever.
+        AddOnce(std::to_string(attempt.number) + "/" + std::string(format::kAttemptFile) + ": " +
+                    info.status().message(),
+                &own_damage);
+      }
+    }
+  }
+  // A world of 1 raises nothing: it is what a launcher of 0.1.0 said of every world.
+  take(attempt.info.world_size, attempt.info.step_base);
+  return OkStatus();
 }
 
 Status Trial::Impl::Discover(bool* news) {
@@ -63,27 +120,18 @@ Status Trial::Impl::Discover(bool* news) {
   for (const base::DirEntry& entry : entries) {
     const auto number = base::ParseInt(entry.name);
     if (!entry.is_directory || !number || *number < 0) continue;
-    if (options.attempt >= 0 && *number != options.attempt) continue;
+    if (options.attempt >= 0 && *number != options.attempt) {
+      attempts_left_out |= *number > options.attempt;
+      continue;
+    }
     auto at = std::lower_bound(attempts.begin(), attempts.end(), *number,
                                [](const AttemptSlot& a, int64_t n) { return a.number < n; });
     if (at == attempts.end() || at->number != *number) {
-      const std::string directory = base::JoinPath(path, entry.name);
-      const std::string file = base::JoinPath(directory, format::kAttemptFile);
-      if (!Files().Exists(file)) continue;  // being made
-      TDBG_ASSIGN_OR_RETURN(const std::string json, Files().ReadFile(file));
-      auto info = format::AttemptInfo::FromJson(json);
-      if (!info.ok() && info.status().code() == Code::kUnimplemented) return info.status().Annotate(file);
       AttemptSlot slot;
       slot.number = *number;
-      slot.directory = directory;
-      if (info.ok()) {
-        slot.info = *info;
-      } else {
-        // Its workers' data are as good as ever; what is lost is where it begins: at its first step, then.
-        AddOnce(entry.name + "/" + std::string(format::kAttemptFile) + ": " + info.status().message(),
-                &own_damage);
-        slot.info.attempt = *number;
-      }
+      slot.directory = base::JoinPath(path, entry.name);
+      if (!Files().Exists(base::JoinPath(slot.directory, format::kAttemptFile))) continue;  // being made
+      TDBG_RETURN_IF_ERROR(DescribeAttempt(slot));
       const auto index = static_cast<size_t>(at - attempts.begin());
       attempts.insert(at, std::move(slot));
       for (auto& worker : slots) worker->attempt_index += worker->attempt_index >= index;
@@ -91,45 +139,51 @@ Status Trial::Impl::Discover(bool* news) {
     }
   }
   for (size_t i = 0; i < attempts.size(); ++i) {
-    AttemptSlot& attempt = attempts[i];
-    // Complete, or replaced: nobody is to come. The list is worth its price only while somebody is.
-    const bool full =
-        static_cast<int64_t>(attempt.workers.size()) >= std::max<int64_t>(1, attempt.info.world_size);
-    if (full && (i + 1 < attempts.size() || last_discovery_nanos != 0)) continue;
-    TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> workers_here, Files().List(attempt.directory));
-    for (const base::DirEntry& entry : workers_here) {
-      if (!entry.is_directory) continue;
-      const std::string directory = base::JoinPath(attempt.directory, entry.name);
-      const bool known = std::any_of(attempt.workers.begin(), attempt.workers.end(),
-                                     [&](WorkerIndex w) { return slots[w]->directory == directory; });
-      if (known) continue;
-      const auto file = Files().OpenReadable(base::JoinPath(directory, format::kWorkerFile));
-      if (!file.ok() && file.status().code() != Code::kNotFound) {
-        // Another user's. It is no worker that has not come yet, and the others can be read.
-        AddOnce(std::to_string(attempt.number) + "/" + entry.name + ": " + file.status().message(),
-                &own_damage);
-        continue;
-      }
-      if (!file.ok()) {
-        // Being made: populating its journal takes up to half a second, in which nothing else tells us.
-        // Without this a fault in a training's first second was seen at the next slow look.
-        waiter.Watch(directory);
-        continue;
-      }
-      auto reader = store::WorkerReader::Open(directory);
-      if (!reader.ok()) {
-        if (reader.status().code() != Code::kDataLoss) return reader.status();
-        AddOnce(std::to_string(attempt.number) + "/" + entry.name + ": " + reader.status().message(),
-                &own_damage);
-        continue;
-      }
-      const std::string& told = (*reader)->info().worker;
-      std::string name = told.empty() ? entry.name : told;
-      AddWorker(i, std::move(*reader), std::move(name), directory);
-      *news = true;
-    }
+    const bool full = !attempts[i].workers.empty() && AbsentRanks(attempts[i]).empty();
+    // Complete and replaced: nobody is to come.
+    if (full && i + 1 < attempts.size()) continue;
+    TDBG_RETURN_IF_ERROR(DiscoverWorkers(i, news));
   }
   last_discovery_nanos = base::SystemClock().MonotonicNanos();
+  return OkStatus();
+}
+
+Status Trial::Impl::DiscoverWorkers(size_t attempt_index, bool* news) {
+  AttemptSlot& attempt = attempts[attempt_index];
+  TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> entries, Files().List(attempt.directory));
+  for (const base::DirEntry& entry : entries) {
+    if (!entry.is_directory || attempt.entries.contains(entry.name)) continue;
+    const std::string directory = base::JoinPath(attempt.directory, entry.name);
+    const auto file = Files().OpenReadable(base::JoinPath(directory, format::kWorkerFile));
+    if (!file.ok() && file.status().code() != Code::kNotFound) {
+      // Another user's. It is no worker that has not come yet, and the others can be read.
+      AddOnce(std::to_string(attempt.number) + "/" + entry.name + ": " + file.status().message(),
+              &own_damage);
+      continue;
+    }
+    if (!file.ok()) {
+      // Being made: populating its journal takes up to half a second, in which nothing else tells us.
+      // Without this a fault in a training's first second was seen at the next slow look.
+      waiter.Watch(directory);
+      continue;
+    }
+    auto reader = store::WorkerReader::Open(directory);
+    if (!reader.ok()) {
+      if (reader.status().code() != Code::kDataLoss) return reader.status();
+      AddOnce(std::to_string(attempt.number) + "/" + entry.name + ": " + reader.status().message(),
+              &own_damage);
+      continue;
+    }
+    const std::string& told = (*reader)->info().worker;
+    std::string name = told.empty() ? entry.name : told;
+    AddWorker(attempt_index, std::move(*reader), std::move(name), directory);
+    attempt.entries.insert(entry.name);
+    *news = true;
+  }
+  // Behind the workers, whose files say more than the attempt's.
+  const int64_t known = attempt.world_size;
+  TDBG_RETURN_IF_ERROR(DescribeAttempt(attempt));
+  *news |= attempt.world_size != known;
   return OkStatus();
 }
 

@@ -31,7 +31,7 @@ Status Trial::Impl::DiscoverSmdebug(bool* news) {
   TDBG_ASSIGN_OR_RETURN(const bool changed, smdebug->Refresh());
   *news |= changed;
   AttemptSlot& attempt = attempts.front();
-  attempt.info.world_size = smdebug->world_size();
+  attempt.world_size = smdebug->world_size();
   for (size_t i = slots.size(); i < smdebug->worker_count(); ++i) {
     AddWorker(0, smdebug->OpenWorker(i), smdebug->part(i).name(), path);
     *news = true;

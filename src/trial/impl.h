@@ -86,9 +86,16 @@ struct WorkerSlot {
 struct AttemptSlot {
   int64_t number = 0;
   format::AttemptInfo info;
+  std::string info_json;  ///< attempt.json as `info` was read from it
   std::string directory;
-  std::vector<WorkerIndex> workers;  ///< by rank
+  std::vector<WorkerIndex> workers;           ///< by rank
+  std::set<std::string, std::less<>> entries;  ///< names of the workers' directories
+  // What attempt.json and the workers' own files say, together. Only grow.
+  int64_t world_size = 0;  ///< 0: nobody has said it yet
+  int64_t step_base = 0;
   StepTable steps;
+  /// The first step that somebody may have judged and to which a worker has added something since.
+  std::optional<int64_t> late_step;
   /// As `steps` was when the overlay last looked, where that is no beginning of it any more.
   std::unique_ptr<StepTable> shown;
   size_t shown_complete = 0;  ///< so many of them, from the first, the overlay has called complete or skips
@@ -112,6 +119,8 @@ struct Trial::Impl {
   std::vector<std::unique_ptr<WorkerSlot>> slots;
   std::vector<TrialAccess::Worker> workers;
   TensorTable tensors;
+  /// Nobody writes and some rank of the latest attempt was never seen, but the launcher is there: it may come.
+  bool awaited = false;
   bool modes_seen[5] = {};
   std::vector<std::string> own_damage;
 
@@ -128,13 +137,15 @@ struct Trial::Impl {
   int64_t overlay_base = 0;
 
   int64_t last_discovery_nanos = 0;
-  /// What the launcher said last of a job's end. Looked up while the latest attempt has no worker: who would
-  /// say goodbye there?
+  /// What the launcher said last of a job's end. Looked up while the latest attempt has no worker, or none
+  /// that writes and some that never came: who would say goodbye there?
   struct JobEnded {
     int64_t attempt = 0;
     bool failed = false;
+    bool last_started = false;  ///< no job was started since
   };
   std::optional<JobEnded> job_ended;
+  bool attempts_left_out = false;  ///< later ones than TrialOptions::attempt
   base::ChangeWaiter waiter;
   std::set<std::string> smdebug_watched;
   mutable std::vector<TrialAccess::RowSpan> scratch_spans;
@@ -155,6 +166,13 @@ struct Trial::Impl {
   // discover.cc
   Status Discover(bool* news);
   void LookForJobEnd();
+  /// Takes in what the files say of the attempt as a whole. \post world_size, step_base
+  Status DescribeAttempt(AttemptSlot& attempt);
+  Status DiscoverWorkers(size_t attempt_index, bool* news);
+  /// Ranks of the attempt's world that no worker's files are there of, ascending.
+  std::vector<int64_t> AbsentRanks(const AttemptSlot& attempt) const;
+  /// May a worker that was never seen still come into the latest attempt, in which nobody writes?
+  bool LauncherIsThere();
   bool Watch();  ///< true if there was something that was not watched yet
   WorkerIndex AddWorker(size_t attempt_index, std::unique_ptr<store::WorkerReader> reader, std::string name,
                         std::string directory);
@@ -188,7 +206,8 @@ struct Trial::Impl {
   /// Sorted by name. \error kInvalidArgument  the regex
   Result<std::vector<TensorIndex>> TensorsOf(const Trial& trial, const TensorFilter& filter) const;
   // overlay.cc
-  void TakeCommits(WorkerSlot& slot);
+  /// `again`: they had been taken before, and were forgotten.
+  void TakeCommits(WorkerSlot& slot, bool again = false);
   void ForgetCommits(AttemptSlot& attempt);
   /// \pre position < step_count
   const Piece& PieceAt(size_t position) const;

@@ -16,7 +16,7 @@ ModeKey ModeOf(uint16_t stored) {
 
 }  // namespace
 
-void Trial::Impl::TakeCommits(WorkerSlot& slot) {
+void Trial::Impl::TakeCommits(WorkerSlot& slot, bool again) {
   AttemptSlot& attempt = attempts[slot.attempt_index];
   const store::CommitList commits = slot.reader->commits();
   StepTable& own = attempt.steps;
@@ -43,6 +43,8 @@ void Trial::Impl::TakeCommits(WorkerSlot& slot) {
       entry.wall_nanos = commit.wall_nanos;
       own.Insert(at, entry);
     }
+    if (!again && at < attempt.shown_complete)
+      attempt.late_step = std::min(attempt.late_step.value_or(kForEver), commit.global_step);
     StepEntry& step = own[at];
     step.skipped |= (commit.flags & format::kCommitSkipped) != 0;
     if (commit.wall_nanos != 0) step.wall_nanos = std::min(step.wall_nanos, commit.wall_nanos);
@@ -72,8 +74,7 @@ int64_t Trial::Impl::FrontierOf(const AttemptSlot& attempt, bool superseded) con
   int64_t frontier = kForEver;
   for (const WorkerIndex worker : attempt.workers) frontier = std::min(frontier, slots[worker]->frontier());
   // Workers that are still to come hold the others back, unless there is nobody left for them to join.
-  if (frontier != kForEver && static_cast<int64_t>(attempt.workers.size()) < attempt.info.world_size)
-    return -1;
+  if ((frontier != kForEver || awaited) && !AbsentRanks(attempt).empty()) return -1;
   return frontier;
 }
 
@@ -86,7 +87,7 @@ std::vector<Trial::Impl::Range> Trial::Impl::Ranges() const {
     // is.
     if (attempt.steps.empty()) continue;
     // Its first step may lie before its base where a script knew better than the launcher.
-    const int64_t begin = std::min(attempt.info.step_base, attempt.steps.front().global_step);
+    const int64_t begin = std::min(attempt.step_base, attempt.steps.front().global_step);
     if (begin < end) ranges.push_back({&attempt, begin, end});
     end = std::min(end, begin);
   }
@@ -171,8 +172,15 @@ void Trial::Impl::RebuildOverlay() {
     pieces.push_back({attempt.number, step_count, first, last - first});
     step_count += last - first;
   }
-  int64_t moved_step = 0;
-  const bool moved = FirstMoved(before, old_complete, &moved_step) < old_complete;
+  int64_t moved_step = kForEver;
+  bool moved = FirstMoved(before, old_complete, &moved_step) < old_complete;
+  // A worker that nobody expected has written of steps that somebody may have judged without it.
+  for (AttemptSlot& attempt : attempts) {
+    if (!attempt.late_step) continue;
+    moved = true;
+    moved_step = std::min(moved_step, *attempt.late_step);
+    attempt.late_step.reset();
+  }
   // What was complete stays complete: somebody may have judged it. (A lock that is taken again would say
   // otherwise.)
   if (!moved) complete_count = std::max(complete_count, old_complete);

@@ -121,7 +121,9 @@ std::vector<std::string> Trial::step_workers(int64_t global_step) const {
 std::vector<std::string> Trial::missing_workers(int64_t global_step) const {
   const auto at = impl_->FindStep(global_step);
   if (!at || *at < impl_->complete_count) return {};
-  std::vector<std::string> out = TrialAccess(*this).MissingWorkers(*at);
+  std::vector<std::string> out;
+  for (TrialAccess::Missing& missing : TrialAccess(*this).MissingWorkers(*at))
+    out.push_back(std::move(missing.name));
   std::sort(out.begin(), out.end());
   return out;
 }

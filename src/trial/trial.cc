@@ -16,6 +16,8 @@ namespace {
 
 // How long a new attempt or a late worker may go unnoticed while somebody else keeps the reader busy.
 constexpr int64_t kDiscoveryNanos = 500'000'000;
+// The same while the others wait for a worker that was never seen, and a finding with them.
+constexpr int64_t kAwaitedNanos = 50'000'000;
 // A death rings nothing on file systems without notification; nobody should wait longer than this for it.
 constexpr int64_t kLongestWaitMillis = 1000;
 
@@ -118,7 +120,9 @@ Status Trial::Impl::TakeIn(bool* news) {
   bool wrote = false;
   do {
     wrote = anyone_writing();
-    if (smdebug || !wrote || NowNanos() - last_discovery_nanos > kDiscoveryNanos) {
+    const bool absent = !attempts.empty() && !AbsentRanks(attempts.back()).empty();
+    const int64_t pause = absent ? kAwaitedNanos : kDiscoveryNanos;
+    if (smdebug || !wrote || NowNanos() - last_discovery_nanos > pause) {
       TDBG_RETURN_IF_ERROR(Discover(news));
     }
     for (const auto& slot : slots) {
@@ -134,6 +138,10 @@ Status Trial::Impl::TakeIn(bool* news) {
     // have come since the last discovery, or the whole run is out of reach, its locks with it: a verdict
     // would be final.
   } while (wrote && !anyone_writing());
+  const bool was_awaited = awaited;
+  awaited = !smdebug && !anyone_writing() && !attempts.empty() && !attempts.back().workers.empty() &&
+            !AbsentRanks(attempts.back()).empty() && LauncherIsThere();
+  *news |= awaited != was_awaited;
   return OkStatus();
 }
 
@@ -151,7 +159,7 @@ void Trial::Impl::DescribeWorker(WorkerSlot& slot) {
     slot.rewrites_seen = reader.rewrites();
     AttemptSlot& attempt = attempts[slot.attempt_index];
     ForgetCommits(attempt);
-    for (const WorkerIndex worker : attempt.workers) TakeCommits(*slots[worker]);
+    for (const WorkerIndex worker : attempt.workers) TakeCommits(*slots[worker], /*again=*/true);
   } else {
     TakeCommits(slot);
   }
@@ -168,6 +176,7 @@ RunState Trial::Impl::State() const {
     if (!job_ended || job_ended->attempt < attempts.back().number) return RunState::kWaiting;
     return job_ended->failed ? RunState::kCrashed : RunState::kEnded;
   }
+  if (awaited) return RunState::kRunning;
   bool all_ended = true;
   for (const WorkerIndex worker : attempts.back().workers) {
     const TrialAccess::Worker& info = slots[worker]->info;

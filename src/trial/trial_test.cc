@@ -171,7 +171,7 @@ TEST_F(TrialTest, AStepIsCompleteWhenEveryWorkerCommittedItOrIsGone) {
   Refresh(*trial);
   EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2));
   const TrialAccess access(*trial);
-  EXPECT_THAT(access.MissingWorkers(4), ElementsAre("worker_1", "worker_2"));
+  EXPECT_THAT(trial->missing_workers(4), ElementsAre("worker_1", "worker_2"));
   EXPECT_FALSE(access.CommittedBy(4, 1));
   b->Close();  // dies
   Refresh(*trial);
@@ -186,6 +186,96 @@ TEST_F(TrialTest, AStepIsCompleteWhenEveryWorkerCommittedItOrIsGone) {
   Refresh(*trial);
   EXPECT_EQ(trial->state(), RunState::kCrashed);
   EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST_F(TrialTest, WhatALauncherDoesNotKnowIsLearntOfItsWorkers) {
+  for (const bool old : {false, true}) {
+    std::filesystem::remove_all(path_ + "/0");
+    format::AttemptInfo launchers;
+    if (old) launchers.world_size = 1;  // as 0.1.0 said it, for want of knowledge
+    std::filesystem::create_directories(path_ + "/0");
+    base::Spill(path_ + "/0/attempt.json", launchers.ToJson());
+    const auto trial = Open();
+    EXPECT_EQ(trial->state(), RunState::kWaiting);
+    EXPECT_EQ(trial->world_size(), old ? 1 : 0);
+    if (old) {
+      launchers.world_size = 2;
+      base::Spill(path_ + "/0/attempt.json", launchers.ToJson());
+    }
+    const std::optional<int64_t> world = old ? std::nullopt : std::optional<int64_t>(2);
+    auto a = Worker(0, 0, {.world_size = world});
+    a->Steps(0, 5);
+    Refresh(*trial);
+    EXPECT_EQ(trial->world_size(), 2);
+    EXPECT_THAT(trial->steps(), IsEmpty()) << "rank 1 is still to come";
+    EXPECT_THAT(trial->missing_workers(0), ElementsAre("rank 1"));
+    auto b = Worker(0, 1, {.world_size = world});
+    b->Steps(0, 3);
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    Refresh(*trial);
+    EXPECT_THAT(trial->workers(), ElementsAre("worker_0", "worker_1"));
+    EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2));
+    a->End();
+    b->End();
+  }
+}
+
+TEST_F(TrialTest, AStepBaseThatOnlyTheWorkersKnowLeavesEarlierStepsInPlace) {
+  format::AttemptInfo launchers;
+  std::filesystem::create_directories(path_ + "/1");
+  Attempt(0);
+  auto first = Worker(0, 0);
+  first->Steps(0, 6);
+  first->End();
+  first->Close();
+  launchers.attempt = 1;
+  base::Spill(path_ + "/1/attempt.json", launchers.ToJson());
+  const auto trial = Open();
+  EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2, 3, 4, 5));
+  auto again = Worker(1, 0, {.world_size = 1, .step_base = 4});
+  again->Step(5);  // of step 4 nothing was due
+  Refresh(*trial);
+  EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2, 3, 5));
+}
+
+TEST_F(TrialTest, AWorkerThatNobodyExpectedMovesTheOverlayFromItsFirstStep) {
+  Attempt(0);
+  auto a = Worker(0, 0, {.world_size = 1});
+  a->Steps(0, 5);
+  const auto trial = Open();
+  const TrialAccess access(*trial);
+  EXPECT_EQ(access.complete_count(), 5u);
+  const uint64_t before = access.overlay_generation();
+  auto b = Worker(0, 1, {.world_size = 2});
+  b->Steps(2, 4);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  Refresh(*trial);
+  EXPECT_EQ(access.overlay_generation(), before + 1);
+  EXPECT_EQ(access.overlay_base(), 2);
+  EXPECT_EQ(trial->world_size(), 2);
+}
+
+TEST_F(TrialTest, WhileTheLauncherIsThereAnAbsentRankMayStillCome) {
+  base::FileSystem& files = base::LocalFileSystem();
+  auto launcher = files.Lock(path_ + "/launcher.lock");
+  TDBG_ASSERT_OK(launcher);
+  Attempt(0);
+  auto a = Worker(0, 0, {.world_size = 2});
+  a->Steps(0, 3);
+  a->End();
+  a->Close();
+  const auto trial = Open();
+  EXPECT_EQ(trial->state(), RunState::kRunning);
+  EXPECT_THAT(trial->steps(), IsEmpty());
+  // It has said that the job is over, and sums up.
+  TDBG_ASSERT_OK(files.AppendLine(path_ + "/events.jsonl", R"({"kind": "job_ended", "attempt": 0, "exit_code": 0})"));
+  Refresh(*trial);
+  EXPECT_EQ(trial->state(), RunState::kEnded);
+  EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2));
+  std::filesystem::remove(path_ + "/events.jsonl");
+  EXPECT_EQ(Open()->state(), RunState::kRunning);
+  launcher->reset();
+  EXPECT_EQ(Open()->state(), RunState::kEnded) << "killed";
 }
 
 TEST_F(TrialTest, TheLatestAttemptWinsFromItsStepBaseOn) {
@@ -249,7 +339,7 @@ TEST_F(TrialTest, StepsBetweenCompleteOnesMoveTheOverlayFromTheFirstOfThem) {
   second->Steps(0, 4);
   Refresh(*trial);
   EXPECT_EQ(access.overlay_generation(), before + 1);
-  EXPECT_EQ(access.overlay_base(), 1);
+  EXPECT_EQ(access.overlay_base(), 0) << "which was judged without the second one's part";
   EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(trial->steps({.incomplete = true}), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_EQ(trial->step(2)->raw_values, 6u);

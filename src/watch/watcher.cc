@@ -39,11 +39,12 @@ int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
 class NoSteps : public rules::StepSource {
  public:
   uint64_t overlay_generation() const override { return 0; }
+  int64_t overlay_base() const override { return 0; }
   size_t complete_count() const override { return 0; }
   size_t step_count() const override { return 0; }
   StepInfo Info(size_t) const override { return {}; }
   int64_t AttemptOf(size_t) const override { return 0; }
-  std::vector<std::string> MissingWorkers(size_t) const override { return {}; }
+  bool IsAwaited(size_t, const std::vector<rules::LostWorker>&) const override { return false; }
   const rules::StepContext& At(size_t, const std::vector<rules::LostWorker>&) override { std::abort(); }
   std::vector<LossInfo> losses() const override { return {}; }
   std::vector<std::string> damage() const override { return {}; }
@@ -60,6 +61,7 @@ struct Watcher::Impl {
   std::unique_ptr<Trial> trial;
   Selection losses;
   std::vector<rules::LostWorker> declared_lost;
+  int64_t job_attempt = -1;   // the one our own job began with: what was found before is not its doing
   int64_t stalled_step = -1;  // the first step that waits for a worker, and since when
   int64_t stalled_since_millis = 0;
   // The heartbeat as last seen, and since when it is that.
@@ -193,7 +195,7 @@ struct Watcher::Impl {
       notice.json = EventLine("rule_status", wall_nanos, StatusFields(status, step, options.run));
       auto list = actions[i];
       // Nothing is left to stop, and a signal to a group that is gone may reach somebody else.
-      if (job_is_gone) std::erase_if(list, [](const auto& action) { return action->needs_job(); });
+      if (job_is_gone || notice.attempt < job_attempt) std::erase_if(list, [](const auto& action) { return action->needs_job(); });
       const int64_t cooldown = options.rules[i].action_cooldown_seconds.value_or(kCooldownSeconds);
       LeaveOutTaken(notice, wall_nanos, cooldown, &list);
       runner.Start(std::move(notice), std::move(list));
@@ -210,6 +212,8 @@ struct Watcher::Impl {
       auto opened = Trial::Open(options.run, trial_options);
       if (opened.ok()) {
         trial = *std::move(opened);
+        if (const auto attempts = trial->attempts(); options.stop && !attempts.empty())
+          job_attempt = attempts.back();
         const std::lock_guard lock(mutex);
         wakeable = trial.get();
         return OkStatus();
@@ -226,8 +230,9 @@ struct Watcher::Impl {
     return OkStatus();
   }
 
-  // Steps that the others committed wait for a worker nobody has ever seen. One that was seen and died needs
-  // no clock: its lock is free, and a replay sees that too.
+  // Steps that the others committed wait for a worker that has never written one. One that died needs no
+  // clock: its lock is free, and a replay sees that too. One that is alive and has written before is waited
+  // for.
   Status DeclareLost() {
     const TrialAccess access(*trial);
     const auto steps = access.steps();
@@ -244,11 +249,8 @@ struct Watcher::Impl {
     }
     if (MillisNow() - stalled_since_millis < options.lost_after_millis) return OkStatus();
     bool declared = false;
-    for (const std::string& name : access.MissingWorkers(first)) {
-      const bool seen = std::any_of(
-          access.workers().begin(), access.workers().end(),
-          [&](const auto& worker) { return worker.attempt == steps[first].attempt && worker.name == name; });
-      if (seen) continue;
+    for (const auto& [name, rank, wrote] : access.MissingWorkers(first)) {
+      if (wrote) continue;
       const rules::LostWorker lost{steps[first].attempt, name, step};
       declared_lost.push_back(lost);
       engine->DeclareLost(lost);

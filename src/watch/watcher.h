@@ -28,8 +28,8 @@ struct WatchOptions {
   /// Called from the watcher's thread after each look; for the live line. May be empty.
   std::function<void(const struct Progress&)> on_progress;
   bool write_events = true;  ///< append to <run>/events.jsonl
-  /// A worker that was announced (world size) and still has not written anything so long after the others
-  /// committed a step is declared lost, and the steps are judged without it. An event, which replay obeys.
+  /// A worker that was announced (world size) and still has not written a step so long after the others
+  /// committed one is declared lost, and the steps are judged without it. An event, which replay obeys.
   int64_t lost_after_millis = 60'000;
   /// A run that cannot be read any more (its directory moved, a mount gone) is waited for so long; then every
   /// rule in progress ends in Error. Whoever owns the job waits for as long as it lasts.

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/testing.h"
+#include "format/run_files.h"
 #include "run_writer.h"
 #include "scenario.h"
 #include "verdict_text.h"
@@ -242,6 +243,36 @@ TEST_F(WatchTest, StopIsAskedForOnceByName) {
   EXPECT_EQ(asked, 1);
   EXPECT_EQ(watcher->stopped_by(), "VanishingGradient");
   EXPECT_EQ(watcher->statuses()[1].state, rules::RuleState::kStopped) << "it was never judged";
+}
+
+TEST_F(WatchTest, WhatAnEarlierAttemptDidStopsNoJob) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"
+      "expect NoIssuesFound\n");
+  auto earlier = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(earlier);
+  for (const Step& step : scenario.steps) TDBG_ASSERT_OK((*earlier)->Write(0, step));
+  (*earlier)->End();
+  std::filesystem::create_directories(run_ + "/1");
+  format::AttemptInfo attempt;
+  attempt.attempt = 1;
+  base::Spill(run_ + "/1/attempt.json", attempt.ToJson());
+  watch::WatchOptions options;
+  options.run = run_;
+  options.rules = {Rule("VanishingGradient", {}, {"stop"})};
+  std::atomic<int> asked{0};
+  options.stop = [&](const std::string&) {
+    ++asked;
+    return OkStatus();
+  };
+  const auto watcher = Watch(std::move(options));
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  for (int i = 0; i < 500 && watcher->statuses()[0].state != rules::RuleState::kIssuesFound; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(watcher->statuses()[0].state, rules::RuleState::kIssuesFound);
+  watcher->JobEnded(rules::JobEnd::kCompleted);
+  watching.join();
+  EXPECT_EQ(asked, 0);
 }
 
 TEST_F(WatchTest, WithoutAJobOfItsOwnStopGoesThroughTheControlFile) {

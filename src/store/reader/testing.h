@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ class WorkerFixture {
     WhenFull when_full = WhenFull::kBlock;
     std::string worker = "worker_0";
     int64_t rank = 0;
+    std::optional<int64_t> world_size = {}, step_base = {};  ///< as its own file says
   };
 
   WorkerFixture(std::string directory, Options options)
@@ -42,6 +44,8 @@ class WorkerFixture {
     w.journal_path = directory_ + "/journal";
     w.worker.worker = options.worker;
     w.worker.rank = options.rank;
+    w.worker.world_size = options.world_size;
+    w.worker.step_base = options.step_base;
     w.run_id = "0123456789abcdef0123456789abcdef";
     w.when_full = options.when_full;
     w.journal_bytes = options.journal_bytes;

@@ -1,0 +1,94 @@
+"""Jobs of several processes under `tdbg run`: what is said while they train is what `tdbg check` says afterwards, and a
+stop arrives. The launcher does not know how many workers there will be; its first worker's files say it."""
+
+import json
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="needs torch in this Python")
+
+# Rank 0's loss is infinite at one step, of which rank 1 sees nothing: the gradients are finite.
+SCRIPT = """
+import os, sys, time, torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+class Loss(torch.nn.Module):
+    extra = 0.0
+    def forward(self, y, target):
+        return ((y - target) ** 2).mean() + self.extra
+
+kind, steps, bad, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+if kind == "ddp":
+    model = torch.nn.parallel.DistributedDataParallel(net)
+else:
+    model = fully_shard(net, mesh=init_device_mesh("cpu", (2,)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+random = torch.Generator().manual_seed(rank)
+criterion = Loss()
+for step in range(steps):
+    x = torch.randn(16, 8, generator=random)
+    optimizer.zero_grad()
+    criterion.extra = float("inf") if rank == 0 and step == bad else 0.0
+    criterion(model(x), x[:, :1]).backward()
+    optimizer.step()
+    time.sleep(pause)
+dist.barrier()
+dist.destroy_process_group()
+print("trained to the end")
+"""
+EXPLODING = ("--rule", "exploding_tensor", "collection_names=losses")
+
+
+@pytest.fixture
+def train(tdbg):
+    """Runs the two ranks; gloo aborts a rank now and then on a busy machine, so up to three times."""
+    (tdbg.directory / "train.py").write_text(SCRIPT)
+    probe = tdbg("doctor", "--python", sys.executable, "--json")
+    capture = next((f for f in json.loads(probe.stdout) if f["what"] == "tdbg._capture"), {"answer": "no Python"})
+    if capture.get("verdict") != "good":
+        pytest.skip(f"the extension does not load here: {capture['answer']}")
+
+    def run(flags, *arguments):
+        for attempt in range(3):
+            name = f"r{attempt}"
+            done = tdbg("run", "--dir", name, *flags, "--", sys.executable, "-m", "torch.distributed.run", "--standalone",
+                        "--nproc_per_node", "2", "train.py", *map(str, arguments), timeout=120)
+            if "terminate called without an active exception" not in done.stderr:
+                break
+        return name, done
+    return run
+
+
+def verdicts(statuses):
+    return [{key: value for key, value in status.items() if key != "LastModifiedTime"} for status in statuses]
+
+
+def live_and_replayed(tdbg, name):
+    again = tdbg("check", name, "--own", "--json")
+    return verdicts(tdbg.json("status", name)["rules"]), verdicts(json.loads(again.stdout)["rules"])
+
+
+def test_parts_of_two_ranks_are_judged_live_as_afterwards(tdbg, train):
+    name, done = train((*EXPLODING, "--rule", "vanishing_gradient"), "fsdp2", 40, -1, 0)
+    assert done.returncode == 0, done.stderr
+    live, replayed = live_and_replayed(tdbg, name)
+    assert live == replayed
+    assert [(rule["RuleEvaluationStatus"], rule["steps_judged"]) for rule in live] == [("NoIssuesFound", 40)] * 2
+
+
+def test_a_stop_that_one_rank_causes_arrives_at_once(tdbg, train):
+    name, done = train((*EXPLODING, "--rule", "vanishing_gradient", "--on-issue", "stop"), "ddp", 2000, 20, 0.01)
+    assert done.returncode == 3, done.stderr
+    assert "trained to the end" not in done.stdout
+    live, replayed = live_and_replayed(tdbg, name)
+    assert live == replayed
+    finding, = live[0]["findings"]
+    assert (finding["global_step"], finding["worker"]) == (20, "worker_0")
+    assert tdbg.json("status", name)["steps"] < 500, "the other 1,979 take 20 s"
