@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostWorkers = 1 << 20;  // more is no world: whoever counts absent ranks would not end
 
-void GetOptional(const Json& json, const char* key, int64_t least, int64_t most, std::optional<int64_t>* out) {
+void GetOptional(const Json& json, const char* key, int64_t least, int64_t most,
+                 std::optional<int64_t>* out) {
   int64_t number = 0;
   if (GetField(json, key, &number) && number >= least && number <= most) *out = number;
 }

@@ -26,7 +26,8 @@ struct RunInfo {
 };
 
 /// <attempt>/attempt.json: one start of the job. Directories are named "0", "1", ... Written once, by whoever
-/// is there first: a launcher, which knows neither of the two optional numbers, or a worker, which knows both.
+/// is there first: a launcher, which knows neither of the two optional numbers, or a worker, which knows
+/// both.
 struct AttemptInfo {
   int64_t attempt = 0;
   std::optional<int64_t> step_base;  ///< global step at which this attempt begins

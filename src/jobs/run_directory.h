@@ -1,6 +1,7 @@
 // Run directories before and after training: naming them, laying them out, listing them, and tidying up after
 // a job. The registry of runs is the directory listing, nothing else: a run that was copied, renamed or
-// deleted by hand is then known, renamed or forgotten without anybody having to be told. (recent_runs.h are hints.)
+// deleted by hand is then known, renamed or forgotten without anybody having to be told. (recent_runs.h are
+// hints.)
 #pragma once
 
 #include <cstdint>

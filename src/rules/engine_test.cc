@@ -206,14 +206,15 @@ TEST(EngineTest, NothingToJudgeIsAnErrorOnlyForARuleThatSomebodyNamed) {
 }
 
 TEST(EngineTest, SaysHowManyStepsAFirstVerdictTakes) {
-  const auto engine = MakeEngine({Config("VanishingGradient"), Config("LossNotDecreasing"),
-                                  Config("LossNotDecreasing", {{"interval", "4"}, {"num_steps", "9"}}, "often"),
-                                  Config("WeightUpdateRatio"), Config("Overtraining", {{"interval", "3"}}),
-                                  Config("UnchangedTensor", {{"tensor_regex", "a"}})});
+  const auto engine =
+      MakeEngine({Config("VanishingGradient"), Config("LossNotDecreasing"),
+                  Config("LossNotDecreasing", {{"interval", "4"}, {"num_steps", "9"}}, "often"),
+                  Config("WeightUpdateRatio"), Config("Overtraining", {{"interval", "3"}}),
+                  Config("UnchangedTensor", {{"tensor_regex", "a"}})});
   using Least = std::pair<std::string, int64_t>;
-  EXPECT_THAT(engine->LeastSteps(),
-              ElementsAre(Least("LossNotDecreasing", 1000), Least("often", 16), Least("WeightUpdateRatio", 501),
-                          Least("Overtraining", 6), Least("UnchangedTensor", 1001)));
+  EXPECT_THAT(engine->LeastSteps(), ElementsAre(Least("LossNotDecreasing", 1000), Least("often", 16),
+                                                Least("WeightUpdateRatio", 501), Least("Overtraining", 6),
+                                                Least("UnchangedTensor", 1001)));
 }
 
 TEST(EngineTest, OneNanIsReportedOnceAndFollowedFromByTheOthers) {
@@ -234,7 +235,8 @@ TEST(EngineTest, OneNanIsReportedOnceAndFollowedFromByTheOthers) {
                         found("Overtraining", 40, nan), found("VanishingGradient", 50, "mean_abs")}),
               ElementsAre(2, -1, -1, 2, -1));
   EXPECT_THAT(CausesOf({found("ExplodingTensor", 31, "inf_count"), found("LossNotDecreasing", 30, nan)}),
-              ElementsAre(-1, -1)) << "it says where; it is never folded";
+              ElementsAre(-1, -1))
+      << "it says where; it is never folded";
   EXPECT_THAT(CausesOf({found("Overtraining", 31, nan), found("LossNotDecreasing", 31, nan)}),
               ElementsAre(-1, 0));
   EXPECT_THAT(CausesOf({fine}), ElementsAre(-1));

@@ -40,7 +40,8 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
   if (!scalars_read_) {
     scalars_.clear();
     access_.ScalarsOf(position_, &scalars_);
-    if (!dropped_.empty()) std::erase_if(scalars_, [&](const Scalar& scalar) { return Drops(scalar.worker); });
+    if (!dropped_.empty())
+      std::erase_if(scalars_, [&](const Scalar& scalar) { return Drops(scalar.worker); });
     scalars_read_ = true;
   }
   return scalars_;

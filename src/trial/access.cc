@@ -87,8 +87,7 @@ std::vector<TrialAccess::Missing> TrialAccess::MissingWorkers(size_t step) const
 }
 
 std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint64_t* lost_rows,
-                                                              uint64_t wanted,
-                                                              std::vector<HiddenRow>* hidden,
+                                                              uint64_t wanted, std::vector<HiddenRow>* hidden,
                                                               std::span<const WorkerIndex> without) const {
   const Trial::Impl& impl = *trial_->impl_;
   std::vector<RowSpan>& spans = impl.scratch_spans;

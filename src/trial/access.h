@@ -150,8 +150,8 @@ class TrialAccess {
   /// none, and counts as lost. The span is scratch of the trial: valid until the next call. Unreadable
   /// (damaged) rows are left out and counted in `*lost_rows`; rows that do not know all of `columns` (bits of
   /// SummaryBatch::unknown) are left out and appended to `*hidden`. What the workers in `without` wrote is
-  /// not looked at, not even as parts. Costs a lookup per worker, nothing per row, where summaries are what is
-  /// stored.
+  /// not looked at, not even as parts. Costs a lookup per worker, nothing per row, where summaries are what
+  /// is stored.
   std::span<const RowSpan> RowSpansOf(size_t step, uint64_t* lost_rows = nullptr,
                                       uint64_t columns = ~uint64_t{0},
                                       std::vector<HiddenRow>* hidden = nullptr,

@@ -88,7 +88,7 @@ struct AttemptSlot {
   format::AttemptInfo info;
   std::string info_json;  ///< attempt.json as `info` was read from it
   std::string directory;
-  std::vector<WorkerIndex> workers;           ///< by rank
+  std::vector<WorkerIndex> workers;            ///< by rank
   std::set<std::string, std::less<>> entries;  ///< names of the workers' directories
   // What attempt.json and the workers' own files say, together. Only grow.
   int64_t world_size = 0;  ///< 0: nobody has said it yet
@@ -119,7 +119,8 @@ struct Trial::Impl {
   std::vector<std::unique_ptr<WorkerSlot>> slots;
   std::vector<TrialAccess::Worker> workers;
   TensorTable tensors;
-  /// Nobody writes and some rank of the latest attempt was never seen, but the launcher is there: it may come.
+  /// Nobody writes and some rank of the latest attempt was never seen, but the launcher is there: it may
+  /// come.
   bool awaited = false;
   bool modes_seen[5] = {};
   std::vector<std::string> own_damage;

@@ -268,7 +268,8 @@ TEST_F(TrialTest, WhileTheLauncherIsThereAnAbsentRankMayStillCome) {
   EXPECT_EQ(trial->state(), RunState::kRunning);
   EXPECT_THAT(trial->steps(), IsEmpty());
   // It has said that the job is over, and sums up.
-  TDBG_ASSERT_OK(files.AppendLine(path_ + "/events.jsonl", R"({"kind": "job_ended", "attempt": 0, "exit_code": 0})"));
+  TDBG_ASSERT_OK(
+      files.AppendLine(path_ + "/events.jsonl", R"({"kind": "job_ended", "attempt": 0, "exit_code": 0})"));
   Refresh(*trial);
   EXPECT_EQ(trial->state(), RunState::kEnded);
   EXPECT_THAT(trial->steps(), ElementsAre(0, 1, 2));

@@ -195,7 +195,8 @@ struct Watcher::Impl {
       notice.json = EventLine("rule_status", wall_nanos, StatusFields(status, step, options.run));
       auto list = actions[i];
       // Nothing is left to stop, and a signal to a group that is gone may reach somebody else.
-      if (job_is_gone || notice.attempt < job_attempt) std::erase_if(list, [](const auto& action) { return action->needs_job(); });
+      if (job_is_gone || notice.attempt < job_attempt)
+        std::erase_if(list, [](const auto& action) { return action->needs_job(); });
       const int64_t cooldown = options.rules[i].action_cooldown_seconds.value_or(kCooldownSeconds);
       LeaveOutTaken(notice, wall_nanos, cooldown, &list);
       runner.Start(std::move(notice), std::move(list));

@@ -181,7 +181,8 @@ class WorldsTest : public testing::TestWithParam<unsigned> {
     TDBG_ASSERT_OK(files_.WriteFileAtomic(base::JoinPath(directory, "attempt.json"), attempt.ToJson()));
   }
   void Event(const std::string& kind, const std::string& fields) {
-    TDBG_EXPECT_OK(files_.AppendLine(base::JoinPath(run_, "events.jsonl"), watch::EventLine(kind, 1, fields)));
+    TDBG_EXPECT_OK(
+        files_.AppendLine(base::JoinPath(run_, "events.jsonl"), watch::EventLine(kind, 1, fields)));
   }
 
   /// All of one start of the job, from its attempt's file to the last of its workers.
