@@ -129,6 +129,7 @@ class RulesCommand : public Command {
       return kExitOk;
     }
     Table table({"RULE", "NAME", "SEES"});
+    table.WrapLast();
     Json list = Json::array();
     for (const rules::RuleInfo* info : registry.All()) {
       list.push_back(InfoToJson(*info));

@@ -1,9 +1,10 @@
-// tdbg status: per rule, in the order given, SageMaker's four fields; then the run.
+// tdbg status: a line for each rule, what was found first; then the run. --verbose: SageMaker's four fields for each.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -12,64 +13,138 @@
 #include "cli/output.h"
 #include "cli/report.h"
 #include "cli/run_path.h"
+#include "cli/terminal.h"
+#include "rules/details.h"
 
 namespace tdbg::cli {
 namespace {
-
-std::string Indented(const std::string& text, std::string_view indent) {
-  std::string out;
-  for (const std::string& line : base::SplitList(text, '\n')) {
-    out += std::string(out.empty() ? "" : "\n") + (out.empty() ? "" : std::string(indent)) + Printable(line);
-  }
-  return out;
-}
 
 std::string Time(int64_t wall_nanos) {
   char buffer[32];
   return wall_nanos == 0 ? "-" : base::FormatUtc(wall_nanos, buffer);
 }
 
-void PrintText(const Report& report, const Terminal& terminal) {
-  for (const rules::RuleStatus& rule : report.rules) {
-    Print("RuleConfigurationName  {}\n", Paint(terminal, Colour::kBold, Printable(rule.name)));
-    Print("RuleEvaluationStatus   {}\n",
-          Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
-    const bool abandoned = rule.state == rules::RuleState::kInProgress && !IsAlive(report);
-    const std::string details = rule.details.empty() && abandoned
-                                    ? "nobody judged the run to its end; judge it with: tdbg check " +
-                                          ShellWord(DisplayPath(report.path))
-                                    : rule.details;
-    Print("StatusDetails          {}\n", details.empty() ? "-" : Indented(details, std::string(23, ' ')));
-    Print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
+constexpr int kLabelColumns = 10, kFieldColumns = 23;
+
+bool IsAbandoned(const rules::RuleStatus& rule, const Report& report) {
+  return rule.state == rules::RuleState::kInProgress && !IsAlive(report);
+}
+
+std::string JudgeIt(const Report& report) { return "tdbg check " + ShellWord(DisplayPath(report.path)); }
+
+/// SageMaker's four fields.
+void PrintWhole(const rules::RuleStatus& rule, const Report& report, const Terminal& terminal) {
+  Print("RuleConfigurationName  {}\n", Paint(terminal, Colour::kBold, Printable(rule.name)));
+  Print("RuleEvaluationStatus   {}\n",
+        Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
+  std::string details;
+  for (const std::string& line : base::SplitList(rule.details, '\n'))
+    details += (details.empty() ? "" : "\n") + Printable(line);
+  if (details.empty())
+    details = IsAbandoned(rule, report) ? "nobody judged the run to its end; judge it with: " + JudgeIt(report) : "-";
+  Print("StatusDetails          {}\n", Wrapped(details, kFieldColumns));
+  Print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
+}
+
+/// What a person looks for first comes first.
+int Rank(const rules::RuleStatus& rule) {
+  switch (rule.state) {
+    case rules::RuleState::kIssuesFound:
+      return 0;
+    case rules::RuleState::kError:
+      return rules::HadTooLittle(rule) ? 4 : 1;
+    case rules::RuleState::kInProgress:
+      return 2;
+    case rules::RuleState::kStopped:
+      return 3;
+    case rules::RuleState::kNoIssuesFound:
+      return 5;
   }
-  if (report.rules.empty())
-    Print("no rule was watching; judge the run with: tdbg check {}\n\n", ShellWord(DisplayPath(report.path)));
+  return 5;
+}
+
+/// A rule's outcome behind its name and state, on one line.
+std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* cause, const Report& report) {
+  if (!rule.findings.empty()) {
+    const rules::Finding& finding = rule.findings.front();
+    std::string text = fmt::format("step {}  {}", finding.global_step, FindingWords(finding));
+    if (rule.findings.size() > 1) text = fmt::format("{} at {}", base::Counted(rule.findings.size(), "tensor"), text);
+    return cause == nullptr ? text : "follows from " + Printable(cause->name) + ", " + text;
+  }
+  if (IsAbandoned(rule, report)) return "not judged to the run's end: " + JudgeIt(report);
+  if (rule.state == rules::RuleState::kInProgress || rule.state == rules::RuleState::kNoIssuesFound) {
+    std::string text = base::Counted(rule.steps_judged, "step") + " judged";
+    if (rule.steps_incomplete > 0) text += fmt::format(", {} incomplete", rule.steps_incomplete);
+    return text;
+  }
+  std::string first = rule.details.substr(0, rule.details.find('\n'));
+  if (rules::HadTooLittle(rule)) first = "needs " + first.substr(rules::kNotJudged.size());
+  return Printable(first);
+}
+
+void PrintRules(const Report& report, const Terminal& terminal) {
+  if (report.rules.empty()) {
+    Print("no rule was watching; judge the run with: {}\n\n", JudgeIt(report));
+    return;
+  }
+  const std::vector<int> causes = rules::CausesOf(report.rules);
+  std::vector<size_t> order(report.rules.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const auto key = [&](size_t i) { return std::pair(Rank(report.rules[i]), causes[i] >= 0); };
+    return key(a) < key(b);
+  });
+  constexpr int kStateColumns = 13;  // of "NoIssuesFound"
+  int name_columns = 0;
+  for (const rules::RuleStatus& rule : report.rules)
+    name_columns = std::max(name_columns, DisplayWidth(Printable(rule.name)));
+  for (const size_t i : order) {
+    const rules::RuleStatus& rule = report.rules[i];
+    const rules::RuleStatus* const cause = causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
+    const std::string name = Printable(rule.name);
+    const bool too_little = rules::HadTooLittle(rule);
+    const std::string state(too_little ? "not judged" : rules::RuleStateName(rule.state));
+    const Colour colour = too_little ? Colour::kYellow : ColourOf(rule.state);
+    Print("{}{}  {}{}  {}\n", name, std::string(static_cast<size_t>(name_columns - DisplayWidth(name)), ' '),
+          Paint(terminal, colour, state), std::string(kStateColumns - state.size(), ' '),
+          Fit(Outcome(rule, cause, report), std::max(20, kTextColumns - name_columns - kStateColumns - 4)));
+  }
+  Print("\n");
+}
+
+void PrintLine(std::string_view label, const std::string& text) {
+  Print("{:<{}}{}\n", label, kLabelColumns, Wrapped(text, kLabelColumns));
+}
+
+void PrintRun(const Report& report) {
   for (const watch::ActionOutcome& action : report.actions) {
-    Print("action    {}{} for {} at step {}: {}\n", Printable(action.action),
-          action.target.empty() ? "" : " " + Printable(action.target), Printable(action.rule),
-          action.global_step, action.status.ok() ? "done" : "failed: " + Printable(action.status.message()));
+    PrintLine("action", fmt::format("{}{} for {} at step {}: {}", Printable(action.action),
+                                    action.target.empty() ? "" : " " + Printable(action.target),
+                                    Printable(action.rule), action.global_step,
+                                    action.status.ok() ? "done" : "failed: " + Printable(action.status.message())));
   }
-  Print("state     {}\n", StateWords(report));
-  if (report.attempts.size() > 1) Print("attempts  {}\n", fmt::join(report.attempts, ", "));
+  PrintLine("state", StateWords(report));
+  if (report.attempts.size() > 1) PrintLine("attempts", fmt::format("{}", fmt::join(report.attempts, ", ")));
   if (!report.workers.empty())
-    Print("workers   {}\n", Printable(fmt::format("{}", fmt::join(report.workers, ", "))));
+    PrintLine("workers", Printable(fmt::format("{}", fmt::join(report.workers, ", "))));
   for (const auto& [worker, words] : FailureLines(report)) Print("{:<9} {}\n", worker, words);
-  if (!report.why_nothing.empty()) Print("captured  nothing: {}\n", report.why_nothing);
+  if (!report.why_nothing.empty()) PrintLine("captured", "nothing: " + report.why_nothing);
   if (report.steps > 0) {
-    Print("steps     {} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}\n", report.steps, report.first_step,
-          report.last_step, report.train_steps, report.eval_steps, report.last_seen_step,
-          Time(report.last_seen_wall_nanos));
-    Print("kept      {}, {}\n", base::Counted(report.tensors, "tensor"), base::FormatBytes(report.bytes));
+    PrintLine("steps", fmt::format("{} ({} to {}; {} TRAIN, {} EVAL), last seen {} at {}", report.steps,
+                                   report.first_step, report.last_step, report.train_steps, report.eval_steps,
+                                   report.last_seen_step, Time(report.last_seen_wall_nanos)));
+    PrintLine("kept", base::Counted(report.tensors, "tensor") + ", " + base::FormatBytes(report.bytes));
   }
-  if (report.losses.empty() && report.damage.empty()) Print("lost      nothing\n");
+  if (report.losses.empty() && report.damage.empty()) PrintLine("lost", "nothing");
   for (const LossInfo& loss : report.losses) {
-    Print("lost      {} by {}", Printable(CountOfLoss(loss)), Printable(loss.cause));
-    if (loss.bytes > 0) Print(", {}", base::FormatBytes(loss.bytes));
-    if (loss.first_step >= 0) Print(", steps {} to {}", loss.first_step, loss.last_step);
-    Print(" ({}){}{}\n", Printable(loss.worker), loss.text.empty() ? "" : ": ", Printable(loss.text));
+    std::string text = fmt::format("{} by {}", Printable(CountOfLoss(loss)), Printable(loss.cause));
+    if (loss.bytes > 0) text += ", " + base::FormatBytes(loss.bytes);
+    if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
+    PrintLine("lost", text + fmt::format(" ({}){}{}", Printable(loss.worker), loss.text.empty() ? "" : ": ",
+                                         Printable(loss.text)));
   }
-  for (const std::string& damage : report.damage) Print("damaged   {}\n", Printable(damage));
-  Print("run       {}\n", Printable(DisplayPath(report.path)));
+  for (const std::string& damage : report.damage) PrintLine("damaged", Printable(damage));
+  Print("{:<{}}{}\n", "run", kLabelColumns, Printable(DisplayPath(report.path)));
 }
 
 class StatusCommand : public Command {
@@ -79,16 +154,25 @@ class StatusCommand : public Command {
   void Define(CLI::App& app) override {
     app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
     app.add_flag("--json", json_, "one JSON document on stdout");
+    app.add_flag("--verbose", verbose_, "all that each rule says, in SageMaker's four fields");
     app.add_flag("--exit-code", exit_code_, "exit with 1 if a rule found issues");
   }
 
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
     TDBG_ASSIGN_OR_RETURN(const Report report, MakeReport(*trial, {}));
-    if (json_)
+    if (json_) {
       PrintJson(ReportToJson(report));
-    else
-      PrintText(report, Terminal::Of(STDOUT_FILENO));
+    } else {
+      const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+      if (verbose_) {
+        for (const rules::RuleStatus& rule : report.rules) PrintWhole(rule, report, terminal);
+      }
+      if (!verbose_ || report.rules.empty()) PrintRules(report, terminal);
+      PrintRun(report);
+      if (!verbose_ && !report.rules.empty())
+        Print("{:<{}}tdbg status {} --verbose\n", "details", kLabelColumns, ShellWord(DisplayPath(report.path)));
+    }
     const bool issues = std::any_of(
         report.rules.begin(), report.rules.end(),
         [](const rules::RuleStatus& rule) { return rule.state == rules::RuleState::kIssuesFound; });
@@ -100,7 +184,7 @@ class StatusCommand : public Command {
 
  private:
   std::string run_;
-  bool json_ = false, exit_code_ = false;
+  bool json_ = false, exit_code_ = false, verbose_ = false;
 };
 
 }  // namespace

@@ -46,7 +46,11 @@ std::string Headline(const Report& report, const Terminal& terminal) {
 }
 
 std::string Labelled(std::string_view label, std::string_view text) {
-  return fmt::format("  {:<{}}{}\n", label, kLabelColumns, text);
+  return fmt::format("  {:<{}}{}\n", label, kLabelColumns, Wrapped(text, kLabelColumns + 2));
+}
+
+std::string Indented(const std::string& text, const std::string& indent) {
+  return indent + Wrapped(Printable(text), static_cast<int>(indent.size())) + "\n";
 }
 
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
@@ -62,9 +66,9 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
   }
   const std::string indent(name_columns + 4, ' ');
   if (rules::HadTooLittle(rule)) {
-    return fmt::format("  {:<{}}  {}\n{}it needs {}\n", Printable(rule.name), name_columns,
-                       Paint(terminal, Colour::kYellow, "not judged"), indent,
-                       Printable(FirstLine(rule.details.substr(rules::kNotJudged.size()))));
+    return fmt::format("  {:<{}}  {}\n", Printable(rule.name), name_columns,
+                       Paint(terminal, Colour::kYellow, "not judged")) +
+           Indented("it needs " + FirstLine(rule.details.substr(rules::kNotJudged.size())), indent);
   }
   std::string text = fmt::format("  {:<{}}  {}, {} judged", Printable(rule.name), name_columns,
                                  Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
@@ -80,15 +84,16 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
       text += fmt::format("{}and {} more\n", indent, rule.findings.size() - kMostTensorsShown);
       break;
     }
-    text += fmt::format("{}step {}  {}\n", indent, finding.global_step, FindingWords(finding));
-    if (!finding.measure.empty() && !finding.text.empty())
-      text += fmt::format("{}{}\n", indent, Printable(finding.text));
+    const std::string step = fmt::format("step {}  ", finding.global_step);
+    text += indent + step +
+            Wrapped(FindingWords(finding), static_cast<int>(indent.size() + step.size())) + "\n";
+    if (!finding.measure.empty() && !finding.text.empty()) text += Indented(finding.text, indent);
   }
   const bool unexplained = rule.findings.empty() && rule.state != rules::RuleState::kNoIssuesFound &&
                            rule.state != rules::RuleState::kInProgress;
   const bool remarked = rule.state == rules::RuleState::kNoIssuesFound;
   if ((unexplained || remarked) && !rule.details.empty())
-    text += fmt::format("{}{}\n", indent, Printable(FirstLine(rule.details)));
+    text += Indented(FirstLine(rule.details), indent);
   return text;
 }
 
@@ -96,7 +101,7 @@ std::string LostWords(const Report& report) {
   if (report.losses.empty()) return "nothing";
   std::string text;
   for (const LossInfo& loss : report.losses) {
-    if (!text.empty()) text += "\n" + std::string(kLabelColumns + 2, ' ');
+    if (!text.empty()) text += "\n";
     text += Printable(fmt::format("{} ({})", CountOfLoss(loss), loss.cause));
     if (loss.bytes > 0) text += fmt::format(", {}", base::FormatBytes(loss.bytes));
     if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
@@ -180,7 +185,7 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
                              : Paint(terminal, Colour::kYellow, "stopped: ") + Printable(done.text));
   }
   text += Commands(report);
-  text += Labelled("run", Printable(DisplayPath(report.path)));
+  text += fmt::format("  {:<{}}{}\n", "run", kLabelColumns, Printable(DisplayPath(report.path)));
   return text;
 }
 

@@ -93,6 +93,31 @@ std::string Fit(std::string_view text, int columns) {
   return std::string(text.substr(0, end)) + "…";
 }
 
+std::string Wrapped(std::string_view text, int indent, int columns) {
+  const std::string next_line = "\n" + std::string(static_cast<size_t>(indent), ' ');
+  std::string out;
+  int column = indent;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const int width = DisplayWidth(word);
+    if (column > indent && column + width > columns) {
+      while (out.ends_with(' ')) out.pop_back();
+      out += next_line;
+      column = indent;
+    }
+    out += word;
+    column += width;
+    if (end < text.size()) {
+      out += text[end] == '\n' ? next_line : " ";
+      column = text[end] == '\n' ? indent : column + 1;
+    }
+    begin = end + 1;
+  }
+  while (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
 std::string Sparkline(const std::vector<double>& values, int columns) {
   static const char* const kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (values.empty() || columns <= 0) return {};
@@ -138,6 +163,11 @@ std::string Table::Format(const Terminal& terminal) const {
   const auto format = [&](const std::vector<std::string>& row) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
+      if (wraps_ && i + 1 == row.size()) {
+        const int begin = DisplayWidth(line);
+        return line + Wrapped(row[i], begin,
+                              terminal.is_terminal ? std::max(terminal.columns, begin + 20) : kTextColumns);
+      }
       const std::string padding(static_cast<size_t>(widths[i] - DisplayWidth(row[i])), ' ');
       const bool right = std::find(right_.begin(), right_.end(), i) != right_.end();
       line += right ? padding + row[i] : i + 1 < row.size() ? row[i] + padding : row[i];

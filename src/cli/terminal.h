@@ -28,6 +28,11 @@ std::string Paint(const Terminal& terminal, Colour colour, std::string_view text
 int DisplayWidth(std::string_view text);
 /// At most `columns` wide; what is cut off ends in "…". No limit for columns <= 0.
 std::string Fit(std::string_view text, int columns);
+/// Columns of text that people read, on a terminal or in a log.
+inline constexpr int kTextColumns = 100;
+/// Broken at blanks, so that no line is wider than `columns`: the first begins at column `indent`, behind what stands there
+/// already, and so do those that follow. A word that is wider than a line stays whole. Line feeds in `text` stay.
+std::string Wrapped(std::string_view text, int indent, int columns = kTextColumns);
 /// Every name and text that comes from a run passes it: data cannot steer the terminal.
 using base::Printable;
 
@@ -41,6 +46,8 @@ class Table {
   explicit Table(std::vector<std::string> header) : header_(std::move(header)) {}
   void AlignRight(size_t column) { right_.push_back(column); }
   void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  /// The last column is text to be read: broken at blanks into lines that fit, and never cut.
+  void WrapLast() { wraps_ = true; }
   bool empty() const { return rows_.empty(); }
   /// On a terminal the last column is cut to fit.
   std::string Format(const Terminal& terminal) const;
@@ -49,6 +56,7 @@ class Table {
   std::vector<std::string> header_;
   std::vector<std::vector<std::string>> rows_;
   std::vector<size_t> right_;
+  bool wraps_ = false;
 };
 
 /// A line kept at the bottom of the terminal while somebody else writes to it.

@@ -37,6 +37,16 @@ TEST(Text, IsCutAtCodePoints) {
   EXPECT_EQ(Fit("anything", 0), "anything");
 }
 
+TEST(Text, IsBrokenAtBlanks) {
+  EXPECT_EQ(Wrapped("one two three", 4, 11), "one two\n    three");
+  EXPECT_EQ(Wrapped("one two", 4, 11), "one two");
+  EXPECT_EQ(Wrapped("größe größer", 2, 8), "größe\n  größer");
+  EXPECT_EQ(Wrapped("anythingthatislong x", 2, 8), "anythingthatislong\n  x");
+  EXPECT_EQ(Wrapped("a\nbc d", 2, 5), "a\n  bc\n  d");
+  EXPECT_EQ(Wrapped("step 5  mean", 2, 80), "step 5  mean");
+  EXPECT_EQ(Wrapped("", 2, 80), "");
+}
+
 TEST(Text, CannotSteerTheTerminal) {
   EXPECT_EQ(Printable("a\x1b[2Jb\n\x7f"), "a\\x1b[2Jb\\x0a\\x7f");
   EXPECT_EQ(Printable("größe/ \xff"), "größe/ \xEF\xBF\xBD");
@@ -52,6 +62,16 @@ TEST(Table, AlignsByWhatIsSeenAndCutsOnlyOnATerminal) {
   EXPECT_EQ(table.Format(terminal), "NAME       N\ngröße      5\nx      12345\n");
   terminal.columns = 8;
   EXPECT_EQ(table.Format(terminal), "NAME   …\ngröße  …\nx      …\n");
+}
+
+TEST(Table, BreaksAColumnThatIsText) {
+  Table table({"NAME", "SEES"});
+  table.WrapLast();
+  table.Add({"x", std::string(60, 'a') + " " + std::string(60, 'b')});
+  Terminal terminal;
+  terminal.columns = 0;
+  EXPECT_EQ(table.Format(terminal),
+            "NAME  SEES\nx     " + std::string(60, 'a') + "\n      " + std::string(60, 'b') + "\n");
 }
 
 TEST(Paint, IsSilentWithoutColour) {

@@ -22,11 +22,12 @@ std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const
     if (causes[i] >= 0)
       text += "  follows from what " + Printable(statuses[static_cast<size_t>(causes[i])].name) + " found\n";
     for (const rules::Finding& finding : status.findings) {
-      text += fmt::format("  step {}  {}\n", finding.global_step, FindingWords(finding));
+      const std::string step = fmt::format("  step {}  ", finding.global_step);
+      text += step + Wrapped(FindingWords(finding), DisplayWidth(step)) + "\n";
     }
     if (!status.findings.empty()) continue;
     for (const std::string& line : base::SplitList(status.details, '\n'))
-      text += "  " + Printable(line) + "\n";
+      text += "  " + Wrapped(Printable(line), 2) + "\n";
   }
   return text;
 }

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 
 from program import BINARY, GOLDEN, ROOT
 
@@ -29,6 +30,30 @@ def test_status_has_sagemakers_fields_and_the_run(tdbg, golden):
     assert report["losses"][0]["cause"] == "journal_full"
     text = tdbg.ok("status", golden).stdout
     assert "no rule was watching" in text and "journal_full" in text
+    assert tdbg.ok("status", golden, "--verbose").stdout == text
+
+
+def test_status_begins_with_what_was_found_and_no_line_is_too_wide(tdbg):
+    (tdbg.directory / "train.py").write_text(textwrap.dedent("""
+        import torch
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 1e20)
+        for _ in range(8):
+            loss = torch.nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 1))
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+        """))
+    ended = tdbg("run", "--quiet", "--rule", "all", "--dir", "r", "--", sys.executable, "train.py")
+    assert ended.returncode == 0, ended.stderr
+    texts = {"status": tdbg.ok("status", "r").stdout, "verbose": tdbg.ok("status", "r", "--verbose").stdout,
+             "check": tdbg("check", "r").stdout, "rules": tdbg.ok("rules").stdout}
+    for name, text in texts.items():
+        assert max(map(len, text.splitlines())) <= 100, (name, max(text.splitlines(), key=len))
+    states = [line.split()[1] for line in texts["status"].split("\n\n")[0].splitlines()]
+    rules = {rule["RuleConfigurationName"]: rule for rule in tdbg.json("status", "r")["rules"]}
+    assert len(states) == len(rules) and states[0] == "IssuesFound" and states[-1] == "NoIssuesFound"
+    assert texts["status"].count("IssuesFound ") == states.count("IssuesFound") + states.count("NoIssuesFound")
+    assert texts["verbose"].count("RuleEvaluationStatus") == len(rules) and "RuleEval" not in texts["status"]
+    assert texts["status"].splitlines()[-1] == "details   tdbg status r --verbose"
 
 
 def test_an_answer_that_cannot_be_written_is_an_error(tdbg, golden):
