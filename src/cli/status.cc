@@ -1,4 +1,5 @@
-// tdbg status: a line for each rule, what was found first; then the run. --verbose: SageMaker's four fields for each.
+// tdbg status: a line for each rule, what was found first; then the run. --verbose: SageMaker's four fields
+// for each.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -41,7 +42,9 @@ void PrintWhole(const rules::RuleStatus& rule, const Report& report, const Termi
   for (const std::string& line : base::SplitList(rule.details, '\n'))
     details += (details.empty() ? "" : "\n") + Printable(line);
   if (details.empty())
-    details = IsAbandoned(rule, report) ? "nobody judged the run to its end; judge it with: " + JudgeIt(report) : "-";
+    details = IsAbandoned(rule, report)
+                  ? "nobody judged the run to its end; judge it with: " + JudgeIt(report)
+                  : "-";
   Print("StatusDetails          {}\n", Wrapped(details, kFieldColumns));
   Print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
 }
@@ -68,7 +71,8 @@ std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* caus
   if (!rule.findings.empty()) {
     const rules::Finding& finding = rule.findings.front();
     std::string text = fmt::format("step {}  {}", finding.global_step, FindingWords(finding));
-    if (rule.findings.size() > 1) text = fmt::format("{} at {}", base::Counted(rule.findings.size(), "tensor"), text);
+    if (rule.findings.size() > 1)
+      text = fmt::format("{} at {}", base::Counted(rule.findings.size(), "tensor"), text);
     return cause == nullptr ? text : "follows from " + Printable(cause->name) + ", " + text;
   }
   if (IsAbandoned(rule, report)) return "not judged to the run's end: " + JudgeIt(report);
@@ -100,7 +104,8 @@ void PrintRules(const Report& report, const Terminal& terminal) {
     name_columns = std::max(name_columns, DisplayWidth(Printable(rule.name)));
   for (const size_t i : order) {
     const rules::RuleStatus& rule = report.rules[i];
-    const rules::RuleStatus* const cause = causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
+    const rules::RuleStatus* const cause =
+        causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
     const std::string name = Printable(rule.name);
     const bool too_little = rules::HadTooLittle(rule);
     const std::string state(too_little ? "not judged" : rules::RuleStateName(rule.state));
@@ -118,10 +123,11 @@ void PrintLine(std::string_view label, const std::string& text) {
 
 void PrintRun(const Report& report) {
   for (const watch::ActionOutcome& action : report.actions) {
-    PrintLine("action", fmt::format("{}{} for {} at step {}: {}", Printable(action.action),
-                                    action.target.empty() ? "" : " " + Printable(action.target),
-                                    Printable(action.rule), action.global_step,
-                                    action.status.ok() ? "done" : "failed: " + Printable(action.status.message())));
+    PrintLine("action",
+              fmt::format("{}{} for {} at step {}: {}", Printable(action.action),
+                          action.target.empty() ? "" : " " + Printable(action.target), Printable(action.rule),
+                          action.global_step,
+                          action.status.ok() ? "done" : "failed: " + Printable(action.status.message())));
   }
   PrintLine("state", StateWords(report));
   if (report.attempts.size() > 1) PrintLine("attempts", fmt::format("{}", fmt::join(report.attempts, ", ")));
@@ -171,7 +177,8 @@ class StatusCommand : public Command {
       if (!verbose_ || report.rules.empty()) PrintRules(report, terminal);
       PrintRun(report);
       if (!verbose_ && !report.rules.empty())
-        Print("{:<{}}tdbg status {} --verbose\n", "details", kLabelColumns, ShellWord(DisplayPath(report.path)));
+        Print("{:<{}}tdbg status {} --verbose\n", "details", kLabelColumns,
+              ShellWord(DisplayPath(report.path)));
     }
     const bool issues = std::any_of(
         report.rules.begin(), report.rules.end(),

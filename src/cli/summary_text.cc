@@ -85,15 +85,14 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
       break;
     }
     const std::string step = fmt::format("step {}  ", finding.global_step);
-    text += indent + step +
-            Wrapped(FindingWords(finding), static_cast<int>(indent.size() + step.size())) + "\n";
+    text +=
+        indent + step + Wrapped(FindingWords(finding), static_cast<int>(indent.size() + step.size())) + "\n";
     if (!finding.measure.empty() && !finding.text.empty()) text += Indented(finding.text, indent);
   }
   const bool unexplained = rule.findings.empty() && rule.state != rules::RuleState::kNoIssuesFound &&
                            rule.state != rules::RuleState::kInProgress;
   const bool remarked = rule.state == rules::RuleState::kNoIssuesFound;
-  if ((unexplained || remarked) && !rule.details.empty())
-    text += Indented(FirstLine(rule.details), indent);
+  if ((unexplained || remarked) && !rule.details.empty()) text += Indented(FirstLine(rule.details), indent);
   return text;
 }
 

@@ -30,8 +30,9 @@ int DisplayWidth(std::string_view text);
 std::string Fit(std::string_view text, int columns);
 /// Columns of text that people read, on a terminal or in a log.
 inline constexpr int kTextColumns = 100;
-/// Broken at blanks, so that no line is wider than `columns`: the first begins at column `indent`, behind what stands there
-/// already, and so do those that follow. A word that is wider than a line stays whole. Line feeds in `text` stay.
+/// Broken at blanks, so that no line is wider than `columns`: the first begins at column `indent`, behind
+/// what stands there already, and so do those that follow. A word that is wider than a line stays whole. Line
+/// feeds in `text` stay.
 std::string Wrapped(std::string_view text, int indent, int columns = kTextColumns);
 /// Every name and text that comes from a run passes it: data cannot steer the terminal.
 using base::Printable;
