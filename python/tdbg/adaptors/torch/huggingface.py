@@ -34,7 +34,7 @@ def _watch_evaluation(original, session):
         def prediction_step(*a, **k):
             result = own(*a, **k)
             if session.listening and session.evaluating:
-                session.guarded("a Trainer's evaluation", session.losses.of_evaluation, result[0])
+                session.guarded("a Trainer's evaluation", session.losses.of_evaluation, result[0], False)
             return result
 
         trainer.prediction_step = prediction_step

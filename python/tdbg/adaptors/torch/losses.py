@@ -56,6 +56,7 @@ class Losses:
         self._last_sub = 0                # the highest sub-key of a loss in the step
         self._usual = {}                  # by optimizer, its last losses in `_as_usual`: kinds, numbers, which are series, ids
         self._ids = {}
+        self._model_gives_loss = None     # among what its forward returns; None: no training forward was seen
         self._labelled = {}               # name of a loss -> does the plan want its labels?
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
         self._last, self._version = lambda: None, 0   # what was copied last, at which version
@@ -91,18 +92,20 @@ class Losses:
         # Behind its labels: backward() looks for it at the end.
         self._keep(pending, name + OUTPUT, value if factor is None else value.detach() * factor, micro)
 
-    def of_evaluation(self, value):
-        """A loss that an evaluation gave, and no loss function did: one that a compiled model returned, or that a trainer computed
-        by itself. It has the name of what is trained on where that has no other."""
-        if isinstance(value, dict):
-            value = value.get("loss")
-        elif isinstance(value, (tuple, list)):
-            numbers = [v for v in value if type(v) is torch.Tensor and v.dim() == 0 and v.is_floating_point()]
-            value = numbers[0] if len(numbers) == 1 else None
-        if (self.eval or self._as_tensor is False or self.session.idle[EVAL] or type(value) is not torch.Tensor
-                or value.numel() != 1 or value.requires_grad or not value.is_floating_point()):
+    def of_training(self, output):
+        """A model returned `output`, in training. Is there a loss in it? Then there is one in what its evaluations return."""
+        if self._as_tensor is None and not self._model_gives_loss:      # in the first step
+            loss = _loss_in(output)
+            self._model_gives_loss = loss is not None and loss.requires_grad
+
+    def of_evaluation(self, value, by_model=True):
+        """A loss that an evaluation gave, and no loss function did: one that a compiled model returned, or (`by_model` is
+        False) that a trainer computed by itself. It has the name of what is trained on where that has no other."""
+        if self.eval or self._as_tensor is False or self.session.idle[EVAL] or (by_model and self._model_gives_loss is False):
             return
-        self._keep(self.eval, BACKWARD, value)
+        loss = _loss_in(value)
+        if loss is not None and not loss.requires_grad:
+            self._keep(self.eval, BACKWARD, loss)
 
     def _wants_labels(self, name):
         wanted = self._labelled.get(name)
@@ -219,7 +222,8 @@ class Losses:
     def step_ended(self):
         """A TRAIN step: what is numbered within it begins anew."""
         self.numbering.new_step()
-        self.passes = self._last_sub = 0
+        # Not all of them where an evaluation, or another optimizer, ended the step between two micro-steps.
+        self.passes, self._last_sub = self.micro, 0
 
     def _as_usual(self, pending, owner):
         """flush_train of numbers on the host under the names of this optimizer's step before, which is nearly every step;
@@ -294,6 +298,15 @@ class Losses:
                 session.port.put_ptr(ident, value.data_ptr(), dtype_name(value.dtype), list(value.shape),
                                      list(value.stride()), sub, 0)
         return batches
+
+
+def _loss_in(output):
+    """The loss among what a model returned: the only number, or the one called so; None where there is none."""
+    if isinstance(output, dict):
+        output = output.get("loss")
+    found = [v for v in (output if isinstance(output, (tuple, list)) else (output,))
+             if type(v) is torch.Tensor and v.dim() == 0 and v.is_floating_point()]
+    return found[0] if len(found) == 1 else None
 
 
 def _tensor(copy):

@@ -194,6 +194,11 @@ class Optimizers:
         entry.refresh(optimizer)
         return bool(entry.params) and {id(p) for p in entry.params} <= {id(p) for p in outer.params}
 
+    @property
+    def runs_closure(self) -> bool:
+        """Is a step open whose optimizer has called the script's closure?"""
+        return self._closures > 0
+
     def left_by_exception(self):
         # Forward or backward outside a closure: whatever step() we think we are in has been left.
         if not self._closures:
@@ -279,10 +284,11 @@ class Optimizers:
         serials = self.session.clock.stepped | {entry.serial}
         stepped = {id(p) for e in self.entries.values() if e.serial in serials for p in e.params}
         watched = () if self.session.explicit else self.entries.values()
+        # Frozen or not: a discriminator may be just while it is the generator's turn.
         made = (p for e in watched if (o := e.ref()) is not None
                 for g in o.param_groups for p in g["params"])
-        known = (p for root in self.session.names.roots for p, _ in root.parameters())
-        return not any(p.requires_grad and id(p) not in stepped for source in (made, known) for p in source)
+        known = (p for root in self.session.names.roots for p, _ in root.parameters() if p.requires_grad)
+        return not any(id(p) not in stepped for source in (made, known) for p in source)
 
     def covered(self, serial, stepped):
         """Have the optimizers that stepped updated all that this one could? (One inside another, one that replaced another.)"""

@@ -304,16 +304,18 @@ class OptimizerTensors:
                         "gradient/" + name)
         return absent
 
-    def capture_weights(self):
-        """The weights alone: the record at the end of a run."""
+    def capture_weights(self, taken: set[int] = frozenset()):
+        """The weights alone: the record at the end of a run. `taken`: id()s of parameters that another optimizer has, too,
+        and that were put already."""
         ptrs = list(map(_data_ptr, self.fast))
         if ptrs != self.ptrs:
             self._define()
             ptrs = self.ptrs
         if self.want_weights:
-            self.session.port.put_many(self.fast_ids, ptrs, 0, 0)
+            rest = [n for n, p in enumerate(self.fast) if id(p) not in taken]
+            self.session.port.put_many([self.fast_ids[n] for n in rest], [ptrs[n] for n in rest], 0, 0)
         for parameter, weight, _, name in self.odd:
-            if weight != NOT_WANTED:
+            if weight != NOT_WANTED and id(parameter) not in taken:
                 put_odd(self.session, weight, parameter, 0, 0, name)
 
     def capture_state(self, optimizer):

@@ -285,10 +285,10 @@ class Session(Watch):
 
     def _runs_beside(self):
         """Is an evaluation that begins now a part of the training iteration (a teacher, a target network)? It is between a
-        training forward and its backward, and may be between the steps of two optimizers of one step."""
+        training forward and its backward or inside a closure, and may be between the steps of two optimizers of one step."""
         if self.mode_wanted is not None:
             return False
-        if self.clock.waits():
+        if self.clock.waits() or self.optimizers.runs_closure:
             return True
         return self._undifferentiated is not None and self._undifferentiated() is not None
 
@@ -394,6 +394,7 @@ class Session(Watch):
         value = output if type(output) is torch.Tensor else first(torch.Tensor, (output,))
         if mode == TRAIN:
             self._undifferentiated = None if value is None else weakref.ref(value)
+            self.losses.of_training(output)
         elif self.evaluation_differentiates and value is not None and not value.requires_grad:
             self.evaluation_differentiates = False        # a frozen model
         if mode == EVAL and not self.losses.eval and not self._beside:
@@ -478,8 +479,10 @@ class Session(Watch):
             self.port.drain(wait=True)
             self.port = Final(self.run)
         if self.begin_end():
+            taken: set[int] = set()
             for entry in self.optimizers.with_tensors():
-                entry.capture_weights()
+                entry.capture_weights(taken)
+                taken.update(map(id, entry.params))
             self.untrained.capture_end()
 
     def disarm(self):

@@ -1,0 +1,148 @@
+"""Loops in which a step is easily cut in two, given twice or missed: as in test_loops.py, each says what it did."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_loops import MSE, OWN, RAW, Net, batch, compare, net, sgd, update, weights
+from torch import nn
+
+from tdbg.adaptors.steps import EVAL, TRAIN
+
+ONES, ONE, ZERO = torch.ones(4, 2), torch.ones(4, 1), torch.zeros(4, 1)
+
+
+def evaluated(model, n):
+    """A step of an evaluation."""
+    model.eval()
+    with torch.no_grad():
+        loss = F.mse_loss(model(batch(n)), ONES).item()
+    model.train()
+    return EVAL, {MSE + "_0": loss}
+
+
+def cyclegan():
+    """Two generators in one optimizer; a discriminator is frozen while it is not its turn, as Lightning's toggle_optimizer does."""
+    ab, ba, of_a, of_b = net(outs=3), net(outs=3, seed=1), net(outs=1, seed=2), net(outs=1, seed=3)
+    generators, a_optimizer, b_optimizer = sgd(ab, ba), sgd(of_a), sgd(of_b)
+    seen = []
+    for n in range(4):
+        a, b = batch(n), batch(n + 30)
+        for p in (*of_a.parameters(), *of_b.parameters()):
+            p.requires_grad_(False)
+        fake_a, fake_b = ba(b), ab(a)
+        losses = [F.mse_loss(of_b(fake_b), ONE), F.mse_loss(of_a(fake_a), ONE)]
+        update(generators, sum(losses))
+        for p in (*of_a.parameters(), *of_b.parameters()):
+            p.requires_grad_(True)
+        for judge, optimizer, real, fake in ((of_a, a_optimizer, a, fake_a), (of_b, b_optimizer, b, fake_b)):
+            losses += F.mse_loss(judge(real), ONE), F.mse_loss(judge(fake.detach()), ZERO)
+            update(optimizer, sum(losses[-2:]))
+        seen.append((TRAIN, {f"{MSE}_{k}": loss.item() for k, loss in enumerate(losses)}))
+    return seen, weights(ab, ba, of_a, of_b)
+
+
+def evaluated_inside_a_closure():
+    model = net()
+    optimizer, seen = torch.optim.LBFGS(model.parameters(), max_iter=3), []
+    for n in range(3):
+        losses, evaluations = [], []
+
+        def closure():
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(batch(n)), ONES)
+            loss.backward()
+            losses.append(loss.item())
+            if len(losses) == 1:
+                evaluations.append(evaluated(model, n + 10))
+            return loss
+
+        optimizer.step(closure)
+        seen += [(TRAIN, {MSE + "_0": losses[0]}), *evaluations]
+    return seen, weights(model)
+
+
+LOOPS = {"CycleGAN": cyclegan, "evaluated inside a closure": evaluated_inside_a_closure}
+
+
+@pytest.mark.parametrize("kinds", [RAW[:4], RAW], ids=["", "with outputs"])
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_steps_modes_and_losses_are_the_loops_own(watch, loop, kinds):
+    bare = loop()
+    session = watch(kinds=kinds)
+    seen, left = loop()
+    session.finish("completed")
+    run = session.made[0]
+    assert (seen, left) == bare, "the loop repeats, watched or not"
+    assert run.twice == [] and run.lost == []
+    compare(run, seen)
+
+
+def test_an_evaluation_between_micro_steps_costs_none_of_their_losses(watch):
+    """Where outputs are recorded it cuts the step in two; what is put down of the second half is of all micro-steps."""
+    session, model = watch(kinds=RAW), net()
+    optimizer, losses = sgd(model), []
+    for n in range(2):
+        for micro in range(3):
+            loss = F.mse_loss(model(batch(3 * n + micro)), ONES)
+            loss.backward()
+            losses.append(loss.item())
+            if micro == 1:
+                evaluated(model, 10)
+        optimizer.step()
+        optimizer.zero_grad()
+    run = session.made[0]
+    assert run.twice == [] and run.lost == []
+    stepped = [s for s in run.train if ("Net_head.weight", 0, 0) in s.values]
+    assert len(stepped) == 2
+    for n, step in enumerate(stepped):
+        found = {sub: v.item() for (name, sub, _), v in step.values.items() if name == MSE + "_0"}
+        assert [found[k + 1] for k in range(3)] == losses[3 * n:3 * n + 3]
+        assert found[0] == torch.tensor(losses[3 * n:3 * n + 3]).mean().item()
+        assert ("head_output_0", 3, 0) in step.values, "the micro-step's loss and its outputs have the same place"
+
+
+def test_final_weights_of_two_optimizers_that_share_them_are_put_once(watch):
+    class Lookahead(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+            super().__init__(inner.param_groups, {})
+
+        def step(self, closure=None):
+            self.inner.step()
+
+    session, model = watch(), net()
+    optimizer = Lookahead(sgd(model))
+    update(optimizer, F.mse_loss(model(batch(0)), ONES))
+    again = torch.optim.Adam([*model.head.parameters(), extra := nn.Parameter(torch.ones(2))])
+    (model(batch(1)) * extra).sum().backward()
+    again.step()
+    session.finish("completed")
+    run = session.made[0]
+    assert run.twice == []
+    for name, parameter in model.named_parameters():
+        assert (run.end_values[f"Net_{name}", 0, 0] == parameter.detach().numpy()).all()
+    assert (run.end_values["parameter_0", 0, 0] == extra.detach().numpy()).all()
+
+
+def test_a_prediction_for_one_row_is_no_loss(watch):
+    """Of a training whose loss is the script's own arithmetic, and an evaluation of batches of one row."""
+    for squeeze in (False, True):
+        class One(Net):
+            def forward(self, x):
+                y = super().forward(x)
+                return y.squeeze() if squeeze else y
+
+        session = watch()
+        torch.manual_seed(0)
+        model = One(outs=1)
+        optimizer = sgd(model)
+        for n in range(2):
+            update(optimizer, (model(batch(n)) - 1).pow(2).mean())
+            model.eval()
+            with torch.no_grad():
+                model(batch(n, rows=1))
+            model.train()
+        session.finish("completed")
+        run = session.made[0]
+        assert [s.mode for s in run.steps] == [TRAIN, EVAL] * 2
+        assert not [s.values for s in run.eval if any(name == OWN for name, _, _ in s.values)]
