@@ -172,6 +172,46 @@ def test_a_buffer_may_be_another_tensor_every_time(watch):
         assert np.array_equal(step["Averaging_queue"], values["queue"])
 
 
+def test_a_buffer_that_grows_is_not_defined_at_every_step(watch):
+    class Growing(nn.Linear):
+        def __init__(self):
+            super().__init__(4, 2)
+            self.register_buffer("queue", torch.zeros(0))
+
+        def forward(self, x):
+            self.queue = torch.cat([self.queue, x.mean().detach()[None]])
+            return super().forward(x)
+
+    session = watch()
+    seen = train(Growing(), 6)
+    run = session.made[0]
+    assert len([s for s in run.specs if s["name"] == "Growing_queue"]) == 2, "as it was found, and as one whose length varies"
+    for step, values in zip(run.steps, seen, strict=True):
+        assert np.array_equal(step["Growing_queue"], values["queue"])
+
+
+def test_memory_that_somebody_took_and_left_the_shape_is_not_read(watch):
+    """As offloading libraries do: a look at it would be the training's end."""
+    session, model = watch(), Net()
+    model.register_buffer("large", torch.ones(5000))
+
+    def empty_and_fill(n):
+        if n == 2:
+            model.large.untyped_storage().resize_(0)
+        if n == 3:
+            model.large.untyped_storage().resize_(5000 * 4)
+            model.large.fill_(2)
+
+    optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+    for n in range(4):
+        model(torch.randn(8, 4)).pow(2).mean().backward()
+        empty_and_fill(n)
+        optimizer.step()
+    steps = session.made[0].steps
+    assert [("Net_large", 0, 0) in s.values for s in steps] == [True, True, False, True]
+    assert (steps[3]["Net_large"] == 2).all()
+
+
 def test_a_teacher_that_the_session_knows(watch):
     torch.manual_seed(3)
     session = watch()

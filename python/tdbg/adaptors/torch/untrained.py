@@ -35,11 +35,12 @@ LOOK_EVERY = 64
 class _Slot:
     """A place in a model where such a tensor is. Holds no tensor: a model that the script drops must be freed."""
 
-    __slots__ = ("owner", "table", "key", "named", "id", "spec", "plain", "seen", "turn", "mark")
+    __slots__ = ("owner", "table", "key", "named", "id", "spec", "plain", "varies", "seen", "turn", "mark")
 
     def __init__(self, owner: weakref.ref, table: str, key: str, named: NamedParameter, turn: int) -> None:
         self.owner, self.table, self.key, self.named, self.turn = owner, table, key, named, turn
         self.id, self.spec, self.plain = NOT_WANTED, None, False
+        self.varies = False             # its shape does
         self.seen: Any = None           # what was last seen of it, to be compared
         self.mark = _capture.TensorMark(turn)       # the same, where `look_again` compares
 
@@ -53,6 +54,12 @@ def lies_flat(tensor: torch.Tensor) -> bool:
     return (tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
             and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
             and not hasattr(tensor, "__tensor_flatten__"))
+
+
+def is_emptied(tensor: torch.Tensor) -> bool:
+    """Has somebody taken its memory and left its shape, as offloading libraries do? There is nothing to read then."""
+    return (tensor.layout is torch.strided and not hasattr(tensor, "__tensor_flatten__")
+            and not tensor.untyped_storage().nbytes())
 
 
 def is_constant(buffer: torch.Tensor, module: torch.nn.Module, key: str) -> bool:
@@ -110,22 +117,33 @@ class Untrained:
                 self._slots[place] = slot
 
     def _define(self, slot: _Slot, tensor: torch.Tensor) -> None:
-        """What there is of the slot now; another definition where its type or shape is another."""
-        slot.spec = (tensor.dtype, tensor.shape, tensor.device)
-        slot.seen, slot.plain = None, not self.session.on_device(tensor)
+        """What there is of the slot now; another definition where its type is another. A shape that has changed once is
+        expected to do so again: a queue that grows is not a tensor for each of its lengths."""
+        before, slot.spec = slot.spec, (tensor.dtype, tensor.shape, tensor.device)
+        same = before is not None and before[::2] == slot.spec[::2] and len(before[1]) == tensor.dim()
+        if slot.varies and same and slot.id != NOT_WANTED:
+            return
+        slot.seen, slot.varies = None, same
+        slot.plain = not same and not self.session.on_device(tensor)
         slot.id = self._id_of(slot, tensor)
-        if READER is not None and (slot.plain or slot.id == NOT_WANTED):
+        if slot.varies:
+            slot.mark = _capture.TensorMark(slot.turn)      # which knows one shape
+        elif READER is not None and (slot.plain or slot.id == NOT_WANTED):
             slot.mark.expect(READER, tensor, slot.id)
 
     def _id_of(self, slot: _Slot, tensor: torch.Tensor) -> int:
         session, named = self.session, slot.named
-        if session.unread(named.name, tensor) or not tensor.numel():
+        if session.unread(named.name, tensor):
+            return NOT_WANTED
+        if not tensor.numel() or is_emptied(tensor):
+            slot.spec = None        # what it was says nothing of what it will be
             return NOT_WANTED
         module = slot.owner()
         if named.kind == "buffer" and is_constant(tensor, module, slot.key):
             return NOT_WANTED
         return session.define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype, tensor.shape,
-                              False, named.unit_axis, named.aliases, **part_of(slot.whole()))
+                              slot.varies, named.unit_axis, named.aliases,
+                              **({} if slot.varies else part_of(slot.whole())))
 
     # Now ----------------------------------------------------------------------------------------------------
 
@@ -175,7 +193,7 @@ class Untrained:
         ids, pointers, unchanged = [], [], []
         turn = self._calls % LOOK_EVERY
         for slot, tensor in given:
-            if slot.id == NOT_WANTED:
+            if slot.id == NOT_WANTED or is_emptied(tensor):
                 continue
             if slot.mark.forget():
                 slot.seen = None        # the row that would be said again is another tensor's
