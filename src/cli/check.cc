@@ -47,16 +47,32 @@ void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* 
   }
 }
 
+enum class Wanted {
+  kByName,
+  kInGroup,
+  kByNobody
+};  // kInGroup: by `all` and the like, or as the default rule
+
 // Of rules that nobody asked for by name, those that found nothing to look at have no verdict; nor have those
-// that would have needed more at their steps, where nothing was lost: the run was never to keep it.
-void SetAside(std::vector<rules::RuleStatus>* statuses, const std::vector<bool>& named, bool lossless,
+// that would have needed more at their steps, where nothing was lost: the run was never to keep it. Where
+// statistics were lost, which all rules live on, those that the run was watched with say so.
+void SetAside(const Trial& trial, const std::vector<Wanted>& wanted, std::vector<rules::RuleStatus>* statuses,
               std::vector<NotRun>* not_run) {
+  const std::vector<LossInfo> losses = trial.losses();
+  const bool lossless = losses.empty() && trial.damage().empty();
+  const bool statistics_lost = std::any_of(losses.begin(), losses.end(), [](const LossInfo& loss) {
+    return (loss.kind == "summary" || loss.kind == "step") && loss.cause != "unsupported" &&
+           loss.cause != "crashed";
+  });
   std::vector<rules::RuleStatus> kept;
   for (size_t i = 0; i < statuses->size(); ++i) {
     rules::RuleStatus& status = (*statuses)[i];
     const bool unjudged = status.steps_judged == 0 && status.findings.empty();
     const bool in_part = lossless && status.state == rules::RuleState::kError && status.steps_incomplete > 0;
-    if (named[i] || !(unjudged || in_part)) {
+    const bool lost = statistics_lost && status.state == rules::RuleState::kError;
+    const bool keeps =
+        wanted[i] == Wanted::kByName || (wanted[i] == Wanted::kInGroup && lost) || !(unjudged || in_part);
+    if (keeps) {
       kept.push_back(std::move(status));
     } else if (!unjudged) {
       not_run->push_back({status.name, NotRun::Cause::kPart,
@@ -116,17 +132,18 @@ class CheckCommand : public Command {
       if (configs.empty() && own_)
         return InvalidArgument("check: no rule is recorded in the run; leave out --own, or add --rule RULE");
     }
-    std::vector<bool> named;  // somebody asked for this one
-    for (const plan::RuleConfig& config : configs) named.push_back(!config.optional);
+    std::vector<Wanted> wanted;
+    for (const plan::RuleConfig& config : configs)
+      wanted.push_back(config.optional ? Wanted::kInGroup : Wanted::kByName);
     if (every) AddEveryOther(&configs, &not_run);
-    named.resize(configs.size(), false);
+    wanted.resize(configs.size(), Wanted::kByNobody);
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path, attempt_));
     std::vector<std::pair<size_t, rules::Report>> reports;
     TDBG_ASSIGN_OR_RETURN(
         std::vector<rules::RuleStatus> statuses,
         watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
-    SetAside(&statuses, named, trial->losses().empty() && trial->damage().empty(), &not_run);
+    SetAside(*trial, wanted, &statuses, &not_run);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
     if (json_) {

@@ -175,6 +175,16 @@ def test_a_run_without_a_step_is_not_one_without_issues(tdbg, ended):
         assert "Not judged" in done.stdout or "holds no step" in done.stderr, (done.stdout, done.stderr)
 
 
+def test_a_default_rule_whose_input_was_lost_is_not_one_without_issues(tdbg):
+    tdbg.ok("plan", "--dir", "p", "--budget", "1")
+    subprocess.run([sys.executable, ROOT / "tests" / "cli" / "ship_run.py", "3", "0", "p"], check=True, env=tdbg.env,
+                   cwd=tdbg.directory)
+    for own in ([], ["--own"]):
+        done = tdbg("check", "p", *own)
+        assert done.returncode == NOT_JUDGED, (done.stdout, done.stderr)
+        assert "ExplodingTensor" in done.stdout and "incomplete" in done.stdout, (done.stdout, done.stderr)
+
+
 @pytest.mark.parametrize("file", ["run.json", "events.jsonl", "plan.json", "rules.json", "control", "0/attempt.json",
                                   "0/worker_0/worker.json", "0/worker_0/lock", "0/worker_0/journal", "launcher.lock"])
 def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(tdbg, golden, file):
