@@ -45,7 +45,8 @@ nb::tuple LookAgain(const TensorReader& reader, nb::list marks, nb::list tensors
     uint64_t bytes = view.dtype.bits / 8u * view.dtype.lanes;
     for (const int64_t extent : mark.shape_) bytes *= static_cast<uint64_t>(extent);
     const void* const data = AddressOf(view);
-    // Somebody took its memory and left its shape, as offloading libraries do: no process has anything below 64 KiB.
+    // Somebody took its memory and left its shape, as offloading libraries do: no process has anything below
+    // 64 KiB.
     if (reinterpret_cast<uintptr_t>(data) < 0x10000) {
       mark.seen_ = false;
       continue;
