@@ -174,7 +174,7 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     if (id >= tensors_.size() || tensors_[id].scalar) continue;
     if (remembers_ && !unchanged[i]) {  // also where nothing is due, or nothing is there: nobody looks then
       LastRow* const last = LastOf(id);
-      last->holds = last->raw_is_kept = false;
+      last->holds = false;
     }
     if (data[i] == nullptr) {
       if (remembers_ && unchanged[i] && WantsSummary(id, tensors_[id].dtype))
@@ -200,11 +200,7 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     const TensorView view{data[i], t.dtype, t.details->shape, {}};
     if (derived) Derive(ids[i], view, place);
     if (RawDue(t)) {
-      if (!remembers_) {
-        PutRaw(ids[i], view, place);
-      } else if (LastRow* const last = LastOf(ids[i]); !last->raw_is_kept) {
-        last->raw_is_kept = PutRaw(ids[i], view, place);
-      }
+      PutRaw(ids[i], view, place);
     } else if (state_ == State::kBetween && (t.raw_groups != 0 || t.always)) {
       KeepForNextStep(ids[i], view, place);  // it must outlive the call
     }
@@ -245,15 +241,13 @@ void Recorder::PutContext(std::string_view topic, std::string_view json) {
   recorded_ = true;
 }
 
-bool Recorder::PutRaw(Id id, const TensorView& view, Place place) {
+void Recorder::PutRaw(Id id, const TensorView& view, Place place) {
   Announce(&tensors_[id]);
   // Statistics are worth more than raw bytes: they must not find the journal full of those.
   FlushRows();
   recorded_ = true;  // shed or not: the step says what is missing
   const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
-  const bool kept = sink_->AppendRaw(step, id, KeyOf(place), view, format::LossKind::kRaw);
-  if (kept) ++counters_.raws;
-  return kept;
+  if (sink_->AppendRaw(step, id, KeyOf(place), view, format::LossKind::kRaw)) ++counters_.raws;
 }
 
 void Recorder::FlushRowsIfMany() {

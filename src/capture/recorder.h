@@ -142,7 +142,6 @@ class Recorder {
     format::SummaryRow row;
     std::vector<uint8_t> histogram;  // encoded; empty: none was due, and the next that is needs a look
     bool holds = false;              // nobody has said since then that the tensor changed
-    bool raw_is_kept = false;        // nor since its bytes were put down
   };
   struct DerivedRow {
     Id id;
@@ -183,7 +182,7 @@ class Recorder {
   void AddPieces(Id id, const TensorView& view, size_t row, bool histogram);
   /// The rows of all pieces_.
   void FillShared(Place place);
-  bool PutRaw(Id id, const TensorView& view, Place place);
+  void PutRaw(Id id, const TensorView& view, Place place);
   void FlushRows();
   void FlushRowsIfMany();
   void Commit(int64_t step, int64_t mode_step, uint32_t flags);

@@ -3,6 +3,8 @@
 import copy
 import gc
 import math
+import os
+import subprocess
 import weakref
 
 import numpy as np
@@ -317,9 +319,19 @@ def test_a_step_without_statistics_does_not_hide_a_change(tmp_path):
         train(model, before_step=lambda n: in_place(model.frozen.weight) if n == 1 else None)
     trial = tdbg.open(str(tmp_path / "run"))
     frozen = trial["frozen.weight"]
-    assert frozen.steps(kind="raw") == [0, 1], "values are put down when they change"
+    assert frozen.steps(kind="raw") == [0, 1, 2, 3], "values are there at every step at which they are due"
     assert frozen.summary(2).max == model.frozen.weight.max().item()
     assert trial.losses() == []
+
+
+@pytest.mark.skipif("TDBG_CLI" not in os.environ, reason="the command line is not built")
+def test_a_rule_that_compares_values_sees_that_a_frozen_weight_does_not_move(tmp_path):
+    with tdbg.attach(dir=str(tmp_path / "run"), config={"rules": [], "collections": {"weights": {"save_interval": 1}}}):
+        train(Net())
+    for rule in (["weight_update_ratio"], ["unchanged_tensor", "collection_names=weights"]):
+        done = subprocess.run([os.environ["TDBG_CLI"], "check", str(tmp_path / "run"), "--rule", *rule, "interval=1"],
+                              capture_output=True, text=True, timeout=60)
+        assert "Net_frozen.weight" in done.stdout and "Net_head.weight" not in done.stdout, (rule, done.stdout, done.stderr)
 
 
 def test_forwards_as_steps_take_buffers_where_they_are_asked_for(watch):
