@@ -65,8 +65,9 @@ class JournalReader {
 
   /// One pread of the header page. \error kDataLoss  no longer this writer's journal, or nonsense.
   Result<JournalSnapshot> ReadSnapshot();
-  /// From now on the header's positions are not believed: a dead writer's records say otherwise.
-  void DistrustPositions() { distrusted_ = true; }
+  /// Whether the header's positions are believed, as they are at first: a dead writer's records may say
+  /// otherwise.
+  void TrustPositions(bool trust) { distrusted_ = !trust; }
   /// As of the last ReadSnapshot.
   std::vector<format::Loss> losses() const;
 

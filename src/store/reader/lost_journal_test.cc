@@ -78,6 +78,22 @@ TEST_F(LostJournal, ThatOfAnEndedWorkerIsNotMissed) {
   EXPECT_THAT(Open()->damage(), IsEmpty());
 }
 
+TEST_F(LostJournal, ADamagedLastCommitSaysNothingOfItsPositions) {
+  Die(0);
+  std::string journal = base::Slurp(Journal());
+  const auto end = base::Load<uint64_t>(journal.data() + offsetof(JournalHeader, committed_pos));
+  journal[format::kJournalHeaderBytes + end - format::RecordBytes(sizeof(format::Commit))] ^= 1;
+  base::Spill(Journal(), journal);
+  const auto reader = Open();
+  for (int look = 0; look < 2; ++look) {
+    EXPECT_EQ(reader->commits().size(), 59u);
+    EXPECT_THAT(reader->damage(), testing::Not(IsEmpty()));
+    for (const Damage& damage : reader->damage())
+      EXPECT_THAT(damage.what, testing::Not(HasSubstr("make no sense"))) << look;
+    ASSERT_TRUE(reader->Refresh().ok());
+  }
+}
+
 // Every bit of the four words that say where records are: nothing is hidden without a word, and what the
 // records themselves tell is read.
 TEST_F(LostJournal, NoBitOfItsPositionsHidesSteps) {

@@ -298,11 +298,14 @@ void WorkerState::ReadDeadJournalByItsRecords(bool* news) {
   const uint64_t known = std::max(tail_seq, covered_seq);
   if (snapshot.committed_seq <= known && !journal_has_gap) return;
   const JournalSnapshot said = snapshot;
-  journal->DistrustPositions();
+  journal->TrustPositions(false);
   const auto found = journal->ReadSnapshot();
   const bool tells_more =
       found.ok() && (found->committed_pos > said.committed_pos || found->sealed_pos < said.sealed_pos);
-  if (!tells_more) return;  // what is missing was damaged, and is told as that
+  if (!tells_more) {  // what is missing was damaged, and is told as that
+    journal->TrustPositions(true);
+    return;
+  }
   // From the start, since what comes may belong in front of what is there.
   live = LiveTail();
   tail_commits.clear();
