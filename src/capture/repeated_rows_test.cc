@@ -41,8 +41,7 @@ TEST_F(RepeatedRowsTest, OfWhatDidNotChangeTheLastRowIsSaidAgainAndMemoryIsNotRe
   for (int i = 0; i < 3; ++i) Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, nowhere, {}, yes); });
   ASSERT_EQ(sink_.summaries.size(), 7u);
   EXPECT_EQ(sink_.summaries[6].mean, 5);
-  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(3, w)))
-      << "in step 6 nothing is there";
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(3, w))) << "in step 6 nothing is there";
 }
 
 TEST_F(RepeatedRowsTest, ARowIsSaidAgainWhereAHistogramIsDueThatNobodyMade) {
