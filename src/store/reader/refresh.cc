@@ -256,10 +256,12 @@ Status WorkerState::TakeIn(bool* news) {
       return OkStatus();
     }
     tail_pos = to;
+    // Records that the journal should still hold and that nobody tells of. Remembered by where they end: a
+    // page that is read while others write it may say the one position before the other, and then segments
+    // tell of them later.
+    const uint64_t told = std::max(tail_seq, snapshot.sealed_seq);
+    if (delta.first_sequence > told + 1) untold_until_seq = delta.first_sequence - 1;
     tail_seq = delta.commits.empty() ? std::max(tail_seq, to_seq) : delta.commits.back().sequence;
-    // Nobody tells of what lies between. (Where nobody writes any more: a page that is read while others
-    // write it may say the one before the other.)
-    journal_has_gap |= delta.first_sequence > std::max(covered_seq, snapshot.sealed_seq) + 1;
     ReportAll(std::move(delta.damage));
     LearnTensors(info.writer_id, std::move(delta.tensors));
     if (!delta.end_json.empty()) {
@@ -296,7 +298,7 @@ void WorkerState::MissJournal() {
 void WorkerState::ReadDeadJournalByItsRecords(bool* news) {
   if (!journal || snapshot.from_records) return;
   const uint64_t known = std::max(tail_seq, covered_seq);
-  if (snapshot.committed_seq <= known && !journal_has_gap) return;
+  if (snapshot.committed_seq <= known && untold_until_seq <= covered_seq) return;
   const JournalSnapshot said = snapshot;
   journal->TrustPositions(false);
   const auto found = journal->ReadSnapshot();

@@ -57,7 +57,8 @@ struct WorkerState {
   uint64_t segment_bytes = 0;
   uint64_t covered_seq = 0;             // segments tell everything up to here
   uint64_t tail_pos = 0, tail_seq = 0;  // the journal has been read up to here
-  bool journal_has_gap = false;
+  uint64_t untold_until_seq =
+      0;  // records up to here were neither in the journal as read nor, then, in segments
   uint64_t resealed = 0, rewrites = 0;
   LiveTail live;
   std::map<uint64_t, std::unique_ptr<SegmentReader>>
