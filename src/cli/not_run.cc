@@ -40,9 +40,9 @@ std::string FormatNotRun(const std::vector<NotRun>& rules, const std::string& ru
   };
   const Group groups[] = {
       {NotRun::Cause::kParameters, "lacked a parameter",
-       "tdbg rules {0} lists them; tdbg check {1} --rule {0} KEY=VALUE"},
+       "tdbg rules {0} lists them\ntdbg check {1} --rule {0} KEY=VALUE"},
       {NotRun::Cause::kNothing, "found nothing to judge",
-       "tdbg check {1} --rule {0} says what it looked for; tdbg run --rule {0} keeps it next time"},
+       "tdbg check {1} --rule {0} says what it looked for\ntdbg run --rule {0} keeps it next time"},
       {NotRun::Cause::kPart, "had only a part of the inputs",
        "tdbg run --rule {0} keeps all of it next time"}};
   std::string text = fmt::format("\n{}; tdbg check {} --json says why of each\n",
@@ -55,8 +55,9 @@ std::string FormatNotRun(const std::vector<NotRun>& rules, const std::string& ru
     if (names.empty()) continue;
     text += fmt::format("{} {}:\n{}", base::Counted(names.size(), "rule"), group.head,
                         Names(names, terminal.is_terminal ? terminal.columns : kColumns));
-    text += fmt::format("{}next: {}\n", kIndent,
-                        fmt::format(fmt::runtime(group.next), SnakeName(names.front()), run));
+    const std::string next = fmt::format(fmt::runtime(group.next), SnakeName(names.front()), run);
+    for (const std::string& command : base::SplitList(next, '\n'))
+      text += fmt::format("{}next: {}\n", kIndent, command);
   }
   return text;
 }

@@ -18,10 +18,12 @@ TEST(NotRunTest, NamesAreGroupedByWhatCanBeDone) {
 could not run; tdbg check 'my run' --json says why of each
 2 rules lacked a parameter:
   AllZero, TensorVariance
-  next: tdbg rules all_zero lists them; tdbg check 'my run' --rule all_zero KEY=VALUE
+  next: tdbg rules all_zero lists them
+  next: tdbg check 'my run' --rule all_zero KEY=VALUE
 1 rule found nothing to judge:
   DeadRelu
-  next: tdbg check 'my run' --rule dead_relu says what it looked for; tdbg run --rule dead_relu keeps it next time
+  next: tdbg check 'my run' --rule dead_relu says what it looked for
+  next: tdbg run --rule dead_relu keeps it next time
 1 rule had only a part of the inputs:
   Confusion
   next: tdbg run --rule confusion keeps all of it next time

@@ -157,7 +157,7 @@ def test_what_cannot_be_recorded_is_named_in_one_line(record, capfd):
         xgb.train({"booster": "gblinear", "nthread": 1}, xgb.DMatrix(*table()), 2)
 
     assert [loss.cause for loss in record(run, plan("trees")).losses()] == ["unsupported"]
-    assert capsys.readouterr().err.endswith(" trees/Tree: a linear booster (gblinear) has no trees\n")
+    assert capfd.readouterr().err.endswith(" trees/Tree: a linear booster (gblinear) has no trees\n")
 
 
 def test_a_library_s_own_words_come_without_its_stack(record):
