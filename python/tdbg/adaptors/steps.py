@@ -28,17 +28,20 @@ PATIENCE = 16       # steps that are held open for an optimizer of which nothing
 class _Rhythm:
     """When an optimizer stepped, in TRAIN steps."""
 
-    __slots__ = ("last", "gaps", "new")
+    __slots__ = ("last", "gaps", "new", "over")
 
     def __init__(self, last: int) -> None:
         self.last, self.gaps, self.new = last, (), True
+        self.over = False       # another training has taken over: not due until it steps again
 
     def stepped(self, now: int) -> None:
         if not self.new and now > self.last:
             self.gaps = (*self.gaps[-1:], now - self.last)
-        self.last, self.new = now, False
+        self.last, self.new, self.over = now, False, False
 
     def is_due(self, now: int) -> bool:
+        if self.over:
+            return False
         waited = now - self.last
         if not self.gaps:
             return waited <= PATIENCE
@@ -107,9 +110,13 @@ class Clock:
         if self.previous is None:
             if not self._somebody_is_due():
                 self.close()
-        elif self.previous.isdisjoint(self.stepped) and not any(
-                r.gaps for o, r in self._rhythms.items() if o in self.stepped):
+        elif self._takes_over():
             self.close()
+
+    def _takes_over(self) -> bool:
+        """Did only optimizers step that the previous step did not have, and that were never seen to step again?"""
+        return self.previous is not None and self.previous.isdisjoint(self.stepped) and not any(
+            r.gaps for o, r in self._rhythms.items() if o in self.stepped)
 
     def knows(self, optimizer: int) -> None:
         """`optimizer` was made, and may step."""
@@ -177,6 +184,9 @@ class Clock:
     def _close(self) -> None:
         mode, skipped = self.mode, self.skipped
         if mode == TRAIN and self.stepped:
+            if len(self._rhythms) > 1 and self._takes_over():
+                for optimizer in self.previous & self._rhythms.keys():
+                    self._rhythms[optimizer].over = True
             self.previous = frozenset(self.stepped)
             self._now += 1
         self.mode, self.due, self.skipped = None, False, False
