@@ -16,7 +16,6 @@ namespace tdbg::jobs {
 
 /// Where runs lie by default, below the working directory.
 inline constexpr char kRunsRoot[] = "tdbg-runs";
-/// Held by a launcher for as long as its job lives, in the run directory.
 
 /// What a run is called after its command: the script of `python train.py`, the module of `python -m
 /// pkg.train`, else the command's own name; only letters, digits, '.', '_' and '-', at most 60 bytes.

@@ -10,8 +10,9 @@ one step of the generator makes five steps, the last of which has both, and an a
 in every second step: whatever the first iteration was. One that comes when it was not due is told apart by having the step
 to itself, which then closes at once; from there on its distance is known.
 
-The very first step closes on the next training forward or second step, or at the end; or at once when the optimizers that stepped hold every trainable
-parameter: then nobody else has anything left to step, and a fault in step 0 is seen in step 0.
+The very first step closes on the next training forward or second step, or at the end; or at once when the optimizers
+that stepped hold every trainable parameter: then nobody else has anything left to step, and a fault in step 0 is seen in
+step 0.
 
 One step is open at a time. `forward` closes what is open; who asks `waits` first can tell an evaluation between two steps from
 one that belongs to the training (a target network, a teacher).

@@ -244,9 +244,8 @@ def compare(run, seen):
         assert found == values, f"step {n}"
 
 
-@pytest.mark.parametrize("kinds", [RAW[:4], RAW], ids=["", "with outputs"])
-@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
-def test_steps_modes_and_losses_are_the_loops_own(watch, loop, kinds):
+def repeats_under_watch(watch, loop, kinds):
+    """Watched, the loop does what it does bare, and what is recorded is what it saw."""
     bare = loop()
     session = watch(kinds=kinds)
     seen, left = loop()
@@ -255,6 +254,12 @@ def test_steps_modes_and_losses_are_the_loops_own(watch, loop, kinds):
     assert (seen, left) == bare, "the loop repeats, watched or not"
     assert run.twice == [] and run.lost == []
     compare(run, seen)
+
+
+@pytest.mark.parametrize("kinds", [RAW[:4], RAW], ids=["", "with outputs"])
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+def test_steps_modes_and_losses_are_the_loops_own(watch, loop, kinds):
+    repeats_under_watch(watch, loop, kinds)
 
 
 def test_outputs_of_every_forward_of_a_step_have_a_place_of_their_own(watch):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loops import MSE, OWN, RAW, Net, batch, compare, net, sgd, update, weights
+from test_loops import MSE, OWN, RAW, Net, batch, net, repeats_under_watch, sgd, update, weights
 from torch import nn
 
 from tdbg.adaptors.steps import EVAL, TRAIN
@@ -67,14 +67,7 @@ LOOPS = {"CycleGAN": cyclegan, "evaluated inside a closure": evaluated_inside_a_
 @pytest.mark.parametrize("kinds", [RAW[:4], RAW], ids=["", "with outputs"])
 @pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_steps_modes_and_losses_are_the_loops_own(watch, loop, kinds):
-    bare = loop()
-    session = watch(kinds=kinds)
-    seen, left = loop()
-    session.finish("completed")
-    run = session.made[0]
-    assert (seen, left) == bare, "the loop repeats, watched or not"
-    assert run.twice == [] and run.lost == []
-    compare(run, seen)
+    repeats_under_watch(watch, loop, kinds)
 
 
 def test_an_evaluation_between_micro_steps_costs_none_of_their_losses(watch):
