@@ -2,7 +2,8 @@
 """Adds up JUnit files of ctest and pytest into one line: N passed, N failed, N skipped.
 
 A results file that is missing or cannot be read counts as a failure, and so does a run without a single test: a
-suite that did not start must not look like one that passed.
+suite that did not start must not look like one that passed. Of each failure the end of what it said is repeated: of a
+machine that is gone when somebody looks, these lines are all that is left.
 """
 
 import sys
@@ -22,18 +23,29 @@ def outcome(case):
     return "passed"
 
 
+def words(case, most=15):
+    """The last lines of what a failed <testcase> said."""
+    # pytest puts the assertion into the message, which may be long; ctest all of the output beside it.
+    said = [part.get("message") or "" for part in case if part.tag in ("failure", "error")]
+    if case.get("status") is not None:
+        said.append(case.findtext("system-out") or "")
+    lines = [line for text in said for line in text.splitlines() if line.strip()]
+    return [line[:300] for line in lines[-most:]]
+
+
 def summarize(paths, report=lambda line: print(line, file=sys.stderr)):
     """Counts by outcome over all files; what is not passed is reported by name."""
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for path in paths:
         # pytest writes one case twice if both the test and its teardown fail.
-        worst = {}
+        worst, said = {}, {}
         try:
             for case in ElementTree.parse(path).getroot().iter("testcase"):
                 name = f"{case.get('classname')}.{case.get('name')}"
                 found = outcome(case)
                 if worst.get(name) != "failed":
                     worst[name] = found
+                    said[name] = words(case) if found == "failed" else []
         except (OSError, ElementTree.ParseError) as error:
             report(f"failed: no results in {path}: {error}")
             counts["failed"] += 1
@@ -41,7 +53,7 @@ def summarize(paths, report=lambda line: print(line, file=sys.stderr)):
         for name, found in worst.items():
             counts[found] += 1
             if found == "failed":
-                report(f"failed: {name}")
+                report("\n    ".join([f"failed: {name}", *said[name]]))
     return counts
 
 

@@ -56,6 +56,19 @@ class SummarizeTest(unittest.TestCase):
     def test_missing_and_broken_files_are_failures(self):
         self.assertEqual(self.counts(None, "<testsuite>"), (0, 2, 0))
 
+    def test_what_a_failure_said_last_is_repeated(self):
+        long = "".join(f"line {i}\n" for i in range(40))
+        path = self.root / "said.xml"
+        path.write_text(f"""<testsuite>
+          <testcase name="c" classname="c" status="fail"><failure message=""/><system-out>{long}</system-out></testcase>
+          <testcase name="p" classname="p"><failure message="assert 1 == 2&#10; +  where 1">a traceback</failure></testcase>
+        </testsuite>""")
+        reported = []
+        summarize_tests.summarize([path], reported.append)
+        cplusplus, python = (text.splitlines() for text in reported)
+        self.assertEqual(cplusplus, ["failed: c.c", *(f"    line {i}" for i in range(25, 40))])
+        self.assertEqual(python, ["failed: p.p", "    assert 1 == 2", "     +  where 1"])
+
 
 if __name__ == "__main__":
     unittest.main()
