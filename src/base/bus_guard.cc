@@ -40,8 +40,8 @@ bool Readable(const void* word) {
   return ::syscall(SYS_rt_sigprocmask, kNothingItKnows, word, nullptr, 8) == 0 || errno != EFAULT;
 }
 
-/// Private zeros in place of what is gone. Not by libc's mmap: ThreadSanitizer takes that for a write to every
-/// byte, a race with whoever writes there; the kernel exchanges the pages under them, which is meant.
+/// Private zeros in place of what is gone. Not by libc's mmap: ThreadSanitizer takes that for a write to
+/// every byte, a race with whoever writes there; the kernel exchanges the pages under them, which is meant.
 bool MapZeros(uintptr_t begin, size_t bytes, int protection) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
   return ::syscall(SYS_mmap, begin, bytes, protection, flags, -1, 0) != -1;

@@ -263,7 +263,8 @@ std::vector<int> Descriptors() {
   return open;
 }
 
-// As the script's own calls, past ThreadSanitizer, to which closing what another thread uses is the race that it is.
+// As the script's own calls, past ThreadSanitizer, to which closing what another thread uses is the race that
+// it is.
 int CloseUnseen(int fd) { return static_cast<int>(::syscall(SYS_close, fd)); }
 int ReplaceUnseen(int own, int fd) { return static_cast<int>(::syscall(SYS_dup3, own, fd, 0)); }
 
@@ -274,7 +275,8 @@ TEST(Meddling, ClosedDescriptorsCostNothingAndTheScriptsFilesAreItsOwn) {
   ::mkdir(directory.c_str(), 0777);
   base::Spill(mine, "mine");
   const int status = Train([&] {
-    // Forked while there is one thread: ThreadSanitizer knows no child that starts threads of its own otherwise.
+    // Forked while there is one thread: ThreadSanitizer knows no child that starts threads of its own
+    // otherwise.
     int now[2];
     if (::pipe(now) != 0) ::_exit(99);
     const pid_t other = ::fork();
