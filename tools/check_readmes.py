@@ -1,21 +1,32 @@
 #!/usr/bin/env python3
 """What a reader goes by is true: every room has a README that names each of its files, files that a table names are
-there, and links lead somewhere.
+there, links lead somewhere, and documents, headings and tests that are cited exist.
 
 A room is a folder of a `tdbg_room` line in CMakeLists.txt, or one that has a README with a table of files. Tests,
 `testing.h` and `__init__.py` need no mention.
 """
 
 import pathlib
+import posixpath
 import re
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CODE = {".cc", ".h", ".py", ".sh"}
+CITING = {".md", ".txt", ".cmake", ".yaml", ".yml", ".toml"}
+ALSO_CITING = {"Makefile", "CMakeLists.txt", ".ci/run"}
 TABLE = re.compile(r"^\| *files? *\|.*\n\|[-| :]+\|\n((?:\|.*\n?)*)", re.MULTILINE)
 WORD = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+
+# A document that a comment or a text cites: docs/format.md, or docs/format.md, "The world".
+CITATION = re.compile(r"""(?<![\w<>{}*/.:-])([\w.][\w./-]*\.md)\b(?:\]\([^)\s]*\)|`)?(?:, "([^"\n]{1,60})")?""")
+# A comment goes on in the next line: what leads that line is not part of the text.
+WRAPPED = re.compile(r"\s*\n[ \t]*(?:///?|#+|\*|>)?[ \t]*")
+# docs/semantics.md says which files and which tests in them hold a promise.
+HELD_BY = re.compile(r"^\*Held by\*.*?(?=^$|\Z)", re.MULTILINE | re.DOTALL)
+HOLDER = re.compile(r"`([\w./-]+/[\w.-]+)`(?:\s*\(((?:`[^`]+`,?\s*)+)\))?")
 
 
 def _stem(name):
@@ -75,6 +86,50 @@ def dead_links(name, text, read):
     return found
 
 
+def _citing(name, text):
+    """The part of a file in which documents are cited: of tests, not their strings, which hold names of nothing."""
+    path = pathlib.PurePath(name)
+    if path.suffix != ".md" and (_needs_no_mention(path.name) or path.parts[0] == "tests"):
+        text = re.sub(r'(""".*?""")|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', lambda found: found[1] or "", text, flags=re.DOTALL)
+    return WRAPPED.sub(" ", text)
+
+
+def missing_citations(name, text, read):
+    """'name: what' for documents that are cited and not there, and for headings of theirs that are not.
+
+    A document is looked for beside the file, in the repository's root and in docs/.
+
+    :param read: as of dead_links
+    """
+    found = []
+    for cited, title in CITATION.findall(_citing(name, text)):
+        beside = posixpath.normpath(str(pathlib.PurePath(name).parent / cited))
+        texts = (read(path) for path in (beside, cited, "docs/" + cited) if not path.startswith(".."))
+        there = next((each for each in texts if each is not None), None)
+        if there is None:
+            found.append(f"{name}: cites {cited}, which is not there")
+        elif title and not re.search(rf"^#+ +{re.escape(title)} *$|^\*\*{re.escape(title)}\.?\*\*", there, re.MULTILINE):
+            found.append(f'{name}: {cited} has no "{title}"')
+    return found
+
+
+def missing_holders(name, text, read):
+    """'name: what' for files that a *Held by* names and that are not there, and for tests that are not in them."""
+    found = []
+    for path, tests in (pair for passage in HELD_BY.findall(text) for pair in HOLDER.findall(passage)):
+        there = read(path)
+        if there is None:
+            found.append(f"{name}: {path} is not there")
+        else:
+            found += [f"{name}: {path} has no {test}" for test in WORD.findall(tests) if test not in there]
+    return found
+
+
+def _contents(path):
+    there = ROOT / path
+    return there.read_text(errors="replace") if there.is_file() else None
+
+
 def _read(path):
     there = ROOT / path
     if not there.exists():
@@ -98,6 +153,9 @@ def main():
         is_room = str(folder).removeprefix("src/") in rooms
         if folder != pathlib.PurePath(".") and name.endswith("README.md") and (is_room or TABLE.search(text)):
             found += complaints_about_room(name, text, [entry.name for entry in (ROOT / folder).iterdir()])
+        found += missing_holders(name, text, _contents)
+    for name in (name for name in files if pathlib.PurePath(name).suffix in CITING | CODE or name in ALSO_CITING):
+        found += missing_citations(name, (ROOT / name).read_text(), _read)
     for line in found:
         print(line)
     return 1 if found else 0

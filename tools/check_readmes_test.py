@@ -33,6 +33,33 @@ class CheckReadmesTest(unittest.TestCase):
                          ["docs/a.md: c.md is not there", "docs/a.md: no heading of b.md makes #three",
                           "docs/a.md: no heading of its own makes #b"])
 
+    def citations(self, name, text):
+        there = {"docs/b.md": "# b\n\n## Two words\n\n**A lead.** More.\n", "src/x/README.md": "", "SECURITY.md": ""}
+        return check_readmes.missing_citations(name, text, there.get)
+
+    def test_documents_that_comments_cite_are_there(self):
+        self.assertEqual(self.citations("src/x/a.cc", "// See docs/b.md, README.md and b.md.\n/// SECURITY.md; <rule>/NONE.md *.md\n"), [])
+        self.assertEqual(self.citations("src/x/a.cc", "// By none.md, 7, and docs/c.md.\n"),
+                         ["src/x/a.cc: cites none.md, which is not there", "src/x/a.cc: cites docs/c.md, which is not there"])
+        self.assertEqual(self.citations("python/x/a.py", '"""As docs/c.md says."""\n'),
+                         ["python/x/a.py: cites docs/c.md, which is not there"])
+
+    def test_titles_that_comments_cite_are_headings_or_leads_even_where_the_line_ends(self):
+        self.assertEqual(self.citations("a.h", '/// (docs/b.md, "Two\n/// words"; docs/b.md,\n  // "A lead")\n'), [])
+        self.assertEqual(self.citations("a.h", '/// (docs/b.md, "Two\n/// more")'), ['a.h: docs/b.md has no "Two more"'])
+        self.assertEqual(self.citations("docs/c.md", '[b.md](b.md), "One word"'), ['docs/c.md: b.md has no "One word"'])
+
+    def test_names_in_strings_of_tests_are_no_citations(self):
+        self.assertEqual(self.citations("tests/x/test_a.py", 'page = "x.md"\nread(\'y.md\')\n'), [])
+        self.assertEqual(self.citations("tests/x/test_a.py", '"""docs/c.md"""\n'), ["tests/x/test_a.py: cites docs/c.md, which is not there"])
+
+    def test_tests_that_hold_a_promise_are_there(self):
+        there = {"tests/a_test.cc": "TEST(A, Holds)", "src/a.h": ""}
+        text = ("A promise of `tests/none.py`.\n\n*Held by* `tests/a_test.cc` (`Holds`,\n`Broke`), `src/a.h`,\n`src/b.h`.\n\n"
+                "And `src/c.h`.\n")
+        self.assertEqual(check_readmes.missing_holders("docs/s.md", text, there.get),
+                         ["docs/s.md: tests/a_test.cc has no Broke", "docs/s.md: src/b.h is not there"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -40,8 +40,8 @@ Status ExpandGroups(std::vector<plan::RuleConfig>* rules);
 Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string>& rules,
                                                    const std::vector<std::string>& rule_files);
 
-/// The rules to watch with: the configured ones, or ExplodingTensor that only reports (semantics.md, 22);
-/// each with the actions that apply to it.
+/// The rules to watch with: the configured ones, or ExplodingTensor that only reports (docs/semantics.md,
+/// "Without a rule"); each with the actions that apply to it.
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config);
 
 /// rules.json: what a run was judged with, for `check` and `watch` to repeat.

@@ -161,7 +161,7 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
   }
   std::sort(out.collections.begin(), out.collections.end());
   out.collections.erase(std::unique(out.collections.begin(), out.collections.end()), out.collections.end());
-  // A bucket list longer than the tensor says less than the tensor (semantics: none below 256 elements). A
+  // A bucket list longer than the tensor says less than the tensor (docs/semantics.md, "Histograms"). A
   // shape that varies is not known here (0), so the recorder looks again at each value.
   if (facts.element_count > 0 && facts.element_count < 256) out.histogram_groups = 0;
   return out;

@@ -7,7 +7,7 @@
 
 namespace tdbg::rules {
 
-/// The distance that Amazon's defaults implied in deep learning (semantics.md, 19).
+/// The distance that Amazon's defaults implied in deep learning (docs/semantics.md, "Cadence").
 inline constexpr int64_t kDefaultInterval = 500;
 
 /// And in XGBoost, whose metrics come once a round.

@@ -17,8 +17,8 @@
 namespace tdbg::rules {
 
 /// Which of one tensor's values count: those `interval` steps apart. Values that were kept only now and then
-/// count as they are, unless an interval was given (semantics.md, 19), or the run's plan says that it was not
-/// the user who chose when (CadenceInterval).
+/// count as they are (docs/semantics.md, "Cadence"), unless an interval was given, or the run's plan says
+/// that it was not the user who chose when (CadenceInterval).
 class ValueCadence {
  public:
   /// Could a value here count? False spares reading it.

@@ -77,7 +77,7 @@ class Parameters {
   std::map<std::string, std::string> values_;
 };
 
-/// What a rule may look at while it judges: the trial up to `step` (semantics.md, 18), never beyond.
+/// What a rule may look at while it judges: the trial up to `step` (docs/semantics.md, "Causality").
 class StepContext;  // src/rules/step_context.h
 class RunPlan;      // src/rules/run_plan.h
 struct LostWorker;  // src/rules/step_source.h
@@ -186,7 +186,7 @@ class Rule {
   virtual std::string Output() const { return {}; }
   /// For a rule that ends without a finding: what it left out, and why, or which of its inputs it judged.
   virtual std::string Remarks() const { return {}; }
-  /// For a rule never judged: what it would have needed, as a sentence (semantics.md, 20).
+  /// For a rule never judged: what it would have needed, as a sentence (docs/semantics.md, "Never judged").
   virtual std::string WouldHaveNeeded() const = 0;
 };
 

@@ -12,7 +12,7 @@ namespace tdbg::rules {
 
 /// The step's own values, and micro-steps of what is not a gradient: under gradient accumulation outputs and
 /// losses have no other, while a micro-step's gradient is only a part. Gradients of a step that AMP skipped
-/// are left out (semantics.md, 21).
+/// are left out (docs/semantics.md, "What is judged by itself").
 class StateValues {
  public:
   StateValues() = default;

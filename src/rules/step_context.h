@@ -1,5 +1,5 @@
-// What a rule may look at while it judges one step: that step's values, never a later one's (semantics.md,
-// 18).
+// What a rule may look at while it judges one step: that step's values, never a later one's
+// (docs/semantics.md, "Causality").
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 namespace tdbg::watch {
 
 /// A step that no worker of the latest attempt has reached, as of the trial's last Refresh, and that none
-/// will have reached when it reads of it: a request that names it takes effect on all workers alike
-/// (semantics.md, 24). A second's worth of steps ahead, and two; with a single worker the next one.
+/// will have reached when it reads of it, so that a request takes effect on all alike (docs/semantics.md,
+/// "Requests to a running job"). A second's worth of steps ahead, and two; with a single worker the next.
 int64_t CommonFutureStep(const Trial& trial);
 
 /// Asks the job for a checkpoint and waits for the first worker's answer (all save at the same step),

@@ -1,4 +1,4 @@
-"""Where steps begin and end (semantics.md, 1). Knows optimizers by number, nothing of tensors.
+"""Where steps begin and end (docs/semantics.md, "What a step is"). Knows optimizers by number, nothing of tensors.
 
     TRAIN  what lies between two steps of the optimizer that steps most often. It closes when an optimizer is about to
            step a second time; before that, as soon as nobody who is due has still to step; or where the script says so.

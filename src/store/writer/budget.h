@@ -5,7 +5,7 @@
 
 namespace tdbg::store {
 
-/// What is shed; each level includes those before it. The order of semantics 8.
+/// What is shed; each level includes those before it. The order of docs/semantics.md, "When room runs short".
 enum class BudgetLevel : uint8_t { kAll = 0, kNoRaw = 1, kNoHistograms = 2, kNoRows = 3 };
 
 /// Raw stops at 80 % so that statistics, which are what rules live on, have the last fifth for themselves: at

@@ -1,4 +1,4 @@
-"""Where steps begin and end: semantics.md, 1."""
+"""Where steps begin and end: docs/semantics.md, "What a step is"."""
 
 import pytest
 import torch

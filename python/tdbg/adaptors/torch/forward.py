@@ -1,4 +1,4 @@
-"""`step_by: forward`: a step is a forward of a root, as smdebug counts (semantics.md 1).
+"""`step_by: forward`: a step is a forward of a root, as smdebug counts (docs/semantics.md, "What a step is").
 
     forward of a root begins   the open step ends, the next one begins; parameters, as they are now
     its modules, its losses    where the plan wants them
