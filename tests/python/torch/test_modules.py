@@ -69,6 +69,48 @@ def test_no_module_is_hooked_by_default(watch):
     assert not any(m._forward_hooks for m in model.children())
 
 
+class Layers(nn.Module):
+    """As most are written: parameters in parts, parts in a list."""
+
+    def __init__(self, part):
+        super().__init__()
+        self.layers = nn.ModuleList(part() for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Body(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x):
+        return self.body(x)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Layers(lambda: nn.Linear(4, 4)),
+    lambda: Layers(Body),
+    lambda: Layers(lambda: Layers(lambda: nn.Linear(4, 4))),
+    Body,
+    lambda: nn.Sequential(Body(), Layers(Body)),
+], ids=["list", "list of blocks", "list of lists", "body", "sequence"])
+def test_what_is_inside_of_a_model_that_was_entered_costs_nothing(watch, make):
+    watch(kinds=())
+    model = make()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    hooked = [name for name, module in model.named_modules() if module._forward_hooks or module._forward_pre_hooks]
+    # What a root consists of alone may be evaluated by itself: the loss of sentence-transformers.
+    assert set(hooked) <= {"", "body"}, hooked
+
+
 def test_value_is_that_before_the_next_module_overwrites_it(watch):
     session = watch(kinds=KINDS)
     torch.manual_seed(0)

@@ -141,7 +141,12 @@ def _stands_for(module):
     if any(True for _ in module.parameters(recurse=False)):
         return None
     inside = [child for child in module.children() if any(True for _ in child.parameters())]
-    return inside[0] if len(inside) == 1 and any(True for _ in inside[0].children()) else None
+    return inside[0] if len(inside) == 1 and _is_called(inside[0]) and any(True for _ in inside[0].children()) else None
+
+
+def _is_called(module):
+    """No ModuleList or ModuleDict, which only hold what the module around them calls."""
+    return type(module).forward is not torch.nn.Module.forward
 
 
 def _was_compiled(root):
@@ -260,8 +265,8 @@ class Entries:
         pending = [ref() for ref, _ in list(self._handles.values())]
         # Inside a wrapper that was entered, a compiled model's own hooks stay silent.
         entered = {id(root.module) for root in self.session.names.roots if root.entry in self._fired}
-        pending = [m for m in pending if m is not None and m not in self._fired and id(m) not in entered
-                   and m not in self.twins]
+        entered |= {id(part) for whole in self._fired for part in whole.modules()}
+        pending = [m for m in pending if m is not None and id(m) not in entered and m not in self.twins]
         self._complete = not pending
         for module in pending:
             if not any(m in self._fired for m in module.modules()):
