@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds every fuzz/*_fuzzer.cc with clang and libFuzzer and runs each for some seconds (default 60).
+# Builds every fuzz/*_fuzzer.cc with clang and libFuzzer and runs each for some seconds (default 60), one a core.
 # A finding stays in build-fuzz/ as crash-*; put it into fuzz/corpus/<target>/ with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,20 +11,22 @@ if ! command -v "$compiler" >/dev/null; then
 fi
 cmake -S . -B build-fuzz -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DTDBG_FUZZ=ON -DTDBG_TESTS=OFF -DTDBG_CLI=OFF >/dev/null
 ninja -C build-fuzz -j "${JOBS:-$(nproc)}" fuzzers
-shopt -s nullglob
-failed=0
-for source in fuzz/*_fuzzer.cc; do
-  name=$(basename "$source" .cc)
-  mkdir -p "build-fuzz/corpus/$name"
-  seeds=()
+
+# One target with the seeds of git, which stay as they are: new inputs go into the first folder.
+fuzz_one() {
+  local name=$1 seconds=$2
+  local seeds=()
   if [[ -d fuzz/corpus/$name ]]; then seeds+=("fuzz/corpus/$name"); fi
+  mkdir -p "build-fuzz/corpus/$name"
   echo "fuzz: $name for $seconds s"
-  # New inputs go into the first folder; the seeds stay as they are in git.
   if ! build-fuzz/fuzz/"$name" -max_total_time="$seconds" -timeout=5 -rss_limit_mb=2048 \
       -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "${seeds[@]}" >"build-fuzz/$name.log" 2>&1; then
     tail -n 40 "build-fuzz/$name.log" >&2
     echo "fuzz: $name found something" >&2
-    failed=1
+    return 1
   fi
-done
-exit $failed
+}
+export -f fuzz_one
+# xargs fails if one of them does, after all of them.
+find fuzz -maxdepth 1 -name '*_fuzzer.cc' -printf '%f\n' | sed 's/\.cc$//' | sort |
+  xargs -P "${JOBS:-$(nproc)}" -I {} bash -c 'fuzz_one "$@"' fuzz {} "$seconds"
