@@ -25,7 +25,7 @@ help:
 	@echo 'make bench     the measurements of bench/'
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
 	@echo 'make fuzz      every fuzz target for SECONDS (60)'
-	@echo 'make check     includes, headers, format, leftovers'
+	@echo 'make check     includes, headers, leftovers, READMEs and links, versions, CI definitions, spelling, format'
 	@echo 'make format    clang-format over everything'
 
 setup:
@@ -115,10 +115,11 @@ sanitize-thread: setup
 fuzz:
 	tools/fuzz.sh $(or $(SECONDS),60)
 
-# All of them run, so that one go shows all faults.
-check:
-	@status=0; for tool in includes.py headers.py repo.py readmes.py format.sh; do \
-	  echo "check_$$tool"; tools/check_$$tool || status=1; done; exit $$status
+# All of them run, so that one go shows all faults. .venv has what they need (PyYAML, codespell).
+check: setup
+	@status=0; for tool in includes.py headers.py repo.py readmes.py version.py ci.py spelling.sh format.sh; do \
+	  echo "check_$$tool"; case $$tool in *.py) $(PYTHON) tools/check_$$tool;; *) tools/check_$$tool;; esac || status=1; \
+	done; exit $$status
 
 format:
 	tools/check_format.sh --fix

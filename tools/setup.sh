@@ -4,6 +4,7 @@
 #
 #   tools/setup.sh          system packages, .venv, and .venv-smdebug (the real smdebug, which tests read and write with)
 #   tools/setup.sh --ci     and clang-19 with its formatter and libFuzzer, which CI uses
+#   tools/setup.sh --packages       system packages only, with --ci those of CI, too
 #
 # Environment:
 #   TDBG_PYTHON    the Python that .venv is made from, 3.10 or later     (default: python3 of PATH)
@@ -22,11 +23,14 @@ packages=(
   libxxhash-dev libprotozero-dev libsimdjson-dev libgtest-dev libgmock-dev libbenchmark-dev
   dataset-fashion-mnist python3-venv python3-dev
 )
-case ${1:-} in
-  --ci) packages+=(clang-19 clang-format-19 libclang-rt-19-dev) ;;
-  '') ;;
-  *) die "unknown argument $1 (only --ci)" ;;
-esac
+packages_only=0
+for argument in "$@"; do
+  case $argument in
+    --ci) packages+=(clang-19 clang-format-19 libclang-rt-19-dev) ;;
+    --packages) packages_only=1 ;;
+    *) die "unknown argument $argument (only --ci, --packages)" ;;
+  esac
+done
 
 install_packages() {
   local missing=() package
@@ -102,5 +106,6 @@ if command -v dpkg-query >/dev/null; then
 else
   say "no dpkg here: please install the equivalents of: ${packages[*]}"
 fi
+((packages_only)) && exit
 install_python
 install_smdebug

@@ -3,10 +3,13 @@
 # later ones, and an sdist; then installs each where it belongs, in a fresh environment, and records and reads a step.
 #
 #   tools/wheels.sh [DIRECTORY]     default: dist/release; `pip install --find-links DIRECTORY tdbg` chooses what fits
+#   tools/wheels.sh --try 3.X [DIRECTORY]     makes nothing: tries what lies there already, with that Python
 #
 # Pythons are looked up as python3.X on the PATH and among pyenv's; one that is not there is named and left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+only=
+if [[ ${1:-} == --try ]]; then only=${2:?tools/wheels.sh --try wants a version, 3.X}; shift 2; fi
 out=${1:-dist/release}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -48,6 +51,11 @@ try() {  # try 3.X: what pip chooses there is recorded with, and read
   "$work/try-$1/bin/python" tools/wheels_try.py "$work/run-$1"
 }
 
+if [[ -n $only ]]; then
+  [[ -n $(find_python "$only") ]] || exit 1
+  try "$only"
+  exit
+fi
 rm -f "$out"/tdbg-*.whl "$out"/tdbg-*.tar.gz
 for version in 3.10 3.11 3.12; do build $version; done
 for version in 3.10 3.11 3.12 3.13 3.14; do try $version; done

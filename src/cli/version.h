@@ -2,10 +2,7 @@
 
 namespace tdbg::cli {
 
-#ifdef TDBG_VERSION
+/// As CMakeLists.txt says it.
 inline constexpr char kVersion[] = TDBG_VERSION;
-#else
-inline constexpr char kVersion[] = "0.1.0";
-#endif
 
 }  // namespace tdbg::cli
