@@ -10,7 +10,7 @@ export PATH := $(abspath $(VENV)/bin):$(PATH)
 WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help setup build wheel wheels install demo test test-frameworks bench sanitize sanitize-address sanitize-thread fuzz check format clean
+.PHONY: help setup build wheel wheels install demo test test-frameworks bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
 	@echo 'make fuzz      every fuzz target for SECONDS (60)'
 	@echo 'make check     includes, headers, leftovers, READMEs and links, versions, CI definitions, spelling, format'
+	@echo 'make docs      the documents, the Python and the C++ reference as pages: build/docs/site/index.html'
 	@echo 'make format    clang-format over everything'
 
 setup:
@@ -120,6 +121,10 @@ check: setup
 	@status=0; for tool in includes.py headers.py repo.py readmes.py version.py ci.py spelling.sh format.sh; do \
 	  echo "check_$$tool"; case $$tool in *.py) $(PYTHON) tools/check_$$tool;; *) tools/check_$$tool;; esac || status=1; \
 	done; exit $$status
+
+# In an environment of its own. A link that leads nowhere is an error.
+docs:
+	@tools/docs/build.sh
 
 format:
 	tools/check_format.sh --fix

@@ -155,6 +155,8 @@ def main():
             found += complaints_about_room(name, text, [entry.name for entry in (ROOT / folder).iterdir()])
         found += missing_holders(name, text, _contents)
     for name in (name for name in files if pathlib.PurePath(name).suffix in CITING | CODE or name in ALSO_CITING):
+        if name.startswith("tools/docs/"):
+            continue  # names pages that it makes, which `make docs` checks
         found += missing_citations(name, (ROOT / name).read_text(), _read)
     for line in found:
         print(line)

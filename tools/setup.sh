@@ -3,7 +3,7 @@
 # like: with everything in place it prints nothing and takes under a second.
 #
 #   tools/setup.sh          system packages, .venv, and .venv-smdebug (the real smdebug, which tests read and write with)
-#   tools/setup.sh --ci     and clang-19 with its formatter and libFuzzer, which CI uses
+#   tools/setup.sh --ci     and clang-19 with its formatter and libFuzzer, and doxygen, which CI uses
 #   tools/setup.sh --packages       system packages only, with --ci those of CI, too
 #
 # Environment:
@@ -26,7 +26,7 @@ packages=(
 packages_only=0
 for argument in "$@"; do
   case $argument in
-    --ci) packages+=(clang-19 clang-format-19 libclang-rt-19-dev) ;;
+    --ci) packages+=(clang-19 clang-format-19 libclang-rt-19-dev doxygen) ;;
     --packages) packages_only=1 ;;
     *) die "unknown argument $argument (only --ci, --packages)" ;;
   esac

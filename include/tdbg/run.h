@@ -33,7 +33,7 @@ struct RunOptions {
   /// The run directory; created if it is not there. An existing run gets a further attempt.
   /// Empty means $TDBG_RUN, and if that is unset an error.
   std::string directory = {};
-  /// plan.json's text. Empty: <directory>/plan.json if there, else the default plan.
+  /// plan.json's text. Empty: DIRECTORY/plan.json if there, else the default plan.
   std::string plan_json = {};
   int64_t rank = 0;
   int64_t world_size = 1;
