@@ -12,7 +12,7 @@
 #include <string>
 
 #include "store/writer/testing.h"
-#include "store/writer/worker_writer.h"
+#include "store/writer/testing_options.h"
 
 namespace {
 
@@ -21,16 +21,8 @@ using namespace tdbg;
 constexpr uint32_t kTensors = 3;
 
 int Write(const std::string& directory, uint32_t seed, store::FaultyFileSystem* files) {
-  store::WriterOptions options;
-  options.worker_directory = directory;
-  options.journal_path = directory + "/journal";
-  options.worker.worker = "worker_0";
-  options.run_id = "00000000000000000000000000000001";
-  options.when_full = store::WhenFull::kBlock;
-  // Small, so that a seal or a lap of the ring is in progress nearly always.
-  options.journal_bytes = 1 << 20;
-  options.segment_bytes = 128 << 10;
-  options.budget_bytes = 0;
+  store::WriterOptions options = store::TestOptions(directory);
+  options.segment_bytes = 128 << 10;  // so that a seal or a lap of the ring is in progress nearly always
   options.files = files;
   auto writer = store::WorkerWriter::Open(options);
   if (!writer.ok()) {

@@ -16,7 +16,7 @@
 #include "format/segment.h"
 #include "format/segment_index.h"
 #include "store/reader/worker_reader.h"
-#include "store/writer/worker_writer.h"
+#include "store/writer/testing_options.h"
 #include "tdbg/statistic.h"
 
 namespace tdbg::store {
@@ -39,18 +39,14 @@ class WorkerFixture {
   WorkerFixture(std::string directory, Options options)
       : directory_(std::move(directory)), options_(options) {
     std::filesystem::create_directories(directory_);
-    WriterOptions w;
-    w.worker_directory = directory_;
-    w.journal_path = directory_ + "/journal";
+    WriterOptions w = TestOptions(directory_);
     w.worker.worker = options.worker;
     w.worker.rank = options.rank;
     w.worker.world_size = options.world_size;
     w.worker.step_base = options.step_base;
-    w.run_id = "0123456789abcdef0123456789abcdef";
     w.when_full = options.when_full;
     w.journal_bytes = options.journal_bytes;
     w.segment_bytes = options.segment_bytes;
-    w.budget_bytes = 0;
     w.durable = false;
     auto opened = WorkerWriter::Open(w);
     EXPECT_TRUE(opened.ok()) << opened.status().ToString();

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "store/writer/testing.h"
-#include "store/writer/worker_writer.h"
+#include "store/writer/testing_options.h"
 
 namespace tdbg::store {
 namespace {
@@ -12,12 +12,7 @@ namespace {
 class LeftoversTest : public testing::Test {
  protected:
   LeftoversTest() {
-    WriterOptions options;
-    options.worker_directory = scratch_ / "live";
-    options.journal_path = scratch_ / "live/journal";
-    options.worker.worker = "worker_0";
-    options.run_id = "r";
-    options.journal_bytes = 1 << 20;
+    const WriterOptions options = TestOptions(scratch_ / "live");
     base::LocalFileSystem().CreateDirectories(options.worker_directory).ok();
     auto opened = WorkerWriter::Open(options);
     EXPECT_TRUE(opened.ok());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "store/writer/testing.h"
+#include "store/writer/testing_options.h"
 #include "store/writer/worker_writer.h"
 
 namespace tdbg::store {
@@ -39,16 +40,6 @@ inline bool Eventually(const std::function<bool()>& condition) {
 
 class WorkerWriterTest : public testing::Test {
  protected:
-  WorkerWriterTest() {
-    options_.worker_directory = scratch_.path();
-    options_.journal_path = scratch_ / "journal";
-    options_.worker.worker = "worker_0";
-    options_.run_id = "0123456789abcdef0123456789abcdef";
-    options_.journal_bytes = 1 << 20;
-    options_.when_full = WhenFull::kBlock;
-    options_.budget_bytes = 0;
-  }
-
   void Open() {
     auto writer = WorkerWriter::Open(options_);
     ASSERT_TRUE(writer.ok()) << writer.status().ToString();
@@ -132,7 +123,7 @@ class WorkerWriterTest : public testing::Test {
   }
 
   base::ScratchDirectory scratch_;
-  WriterOptions options_;
+  WriterOptions options_ = TestOptions(scratch_.path());
   FaultyFileSystem faulty_;
   std::unique_ptr<WorkerWriter> writer_;
 };
