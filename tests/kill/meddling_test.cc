@@ -10,16 +10,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "base/file.h"
+#include "base/posix.h"
 #include "base/testing.h"
 #include "store/reader/worker_reader.h"
-#include "store/writer/worker_writer.h"
+#include "store/writer/testing_options.h"
 
 namespace tdbg {
 namespace {
@@ -30,14 +33,7 @@ constexpr int64_t kBefore = 50;  // steps before the deed
 constexpr int64_t kBusy = 20;    // among which it is done where it is done in the middle
 
 store::WriterOptions Options(const std::string& directory) {
-  store::WriterOptions options;
-  options.worker_directory = directory;
-  options.journal_path = directory + "/journal";
-  options.worker.worker = "worker_0";
-  options.run_id = "00000000000000000000000000000001";
-  options.when_full = store::WhenFull::kBlock;
-  options.journal_bytes = 1 << 20;
-  options.budget_bytes = 0;
+  store::WriterOptions options = store::TestOptions(directory);
   options.durable = false;
   return options;
 }
@@ -163,6 +159,54 @@ int64_t GoOn(store::WorkerWriter& writer, const std::string& directory, int64_t 
   ::_exit(92);
 }
 
+struct Outcome {
+  std::set<int64_t> kept;
+  size_t with_value = 0;
+  uint64_t lost_steps = 0, lost = 0;
+  bool damaged = false;
+};
+
+/// What a training of so many steps has left: whatever was done to it, what is there is right, and a step
+/// that is not there is counted, once.
+void ReadBack(const std::string& directory, int64_t steps, Outcome* out) {
+  auto opened = store::WorkerReader::Open(directory);
+  ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+  store::WorkerReader& reader = **opened;
+  ASSERT_TRUE(reader.Refresh().ok());
+  EXPECT_TRUE(reader.ended());
+  EXPECT_FALSE(reader.alive());
+  for (const format::Commit& commit : reader.commits()) {
+    if ((commit.flags & format::kCommitOutside) != 0) continue;
+    EXPECT_TRUE(out->kept.insert(commit.global_step).second) << "twice: " << commit.global_step;
+    EXPECT_GE(commit.global_step, 0);
+    EXPECT_LT(commit.global_step, steps) << "somebody else's step";
+  }
+  ASSERT_EQ(reader.tensors().size(), 1u) << "definitions are never lost";
+  EXPECT_EQ(reader.tensors()[0].name, "t");
+  EXPECT_EQ(reader.context().size(), 1u) << "nor is context, which is written once";
+  std::set<int64_t> with_value;
+  for (const store::RawRef& ref : reader.RawsOf(0)) {
+    const auto value = reader.ReadRaw(ref);
+    if (!value.ok()) continue;  // told as damage
+    with_value.insert(ref.global_step);
+    const std::vector<uint32_t> expected = Values(ref.global_step);
+    ASSERT_EQ(value->bytes.size(), expected.size() * 4);
+    EXPECT_EQ(std::memcmp(value->bytes.data(), expected.data(), value->bytes.size()), 0) << ref.global_step;
+  }
+  for (const auto& ref : reader.RowsOf(0)) {
+    const Summary summary = reader.summaries()[ref.batch].at(ref.row);
+    EXPECT_EQ(summary.count, static_cast<uint64_t>(ref.global_step) * 7 + 1);
+  }
+  EXPECT_TRUE(out->kept.contains(steps - 1)) << "recording went on";
+  for (const format::Loss& loss : reader.losses()) {
+    out->lost += loss.count;
+    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) out->lost_steps += loss.count;
+  }
+  EXPECT_EQ(out->kept.size() + out->lost_steps, static_cast<uint64_t>(steps));
+  out->with_value = with_value.size();
+  out->damaged = !reader.damage().empty();
+}
+
 class MeddledJournal : public testing::TestWithParam<std::tuple<size_t, bool>> {};
 
 TEST_P(MeddledJournal, HarmsNoTrainingAndIsCounted) {
@@ -199,50 +243,15 @@ TEST_P(MeddledJournal, HarmsNoTrainingAndIsCounted) {
   ASSERT_EQ(WEXITSTATUS(status), 0);
   const int64_t steps = std::stoll(base::Slurp(directory + "-steps"));
 
-  auto opened = store::WorkerReader::Open(directory);
-  ASSERT_TRUE(opened.ok()) << opened.status().ToString();
-  store::WorkerReader& reader = **opened;
-  ASSERT_TRUE(reader.Refresh().ok());
-  EXPECT_TRUE(reader.ended());
-  EXPECT_FALSE(reader.alive());
-  std::set<int64_t> kept;
-  for (const format::Commit& commit : reader.commits()) {
-    if ((commit.flags & format::kCommitOutside) != 0) continue;
-    EXPECT_TRUE(kept.insert(commit.global_step).second) << "twice: " << commit.global_step;
-    EXPECT_GE(commit.global_step, 0);
-    EXPECT_LT(commit.global_step, steps) << "somebody else's step";
-  }
-  ASSERT_EQ(reader.tensors().size(), 1u) << "definitions are never lost";
-  EXPECT_EQ(reader.tensors()[0].name, "t");
-  EXPECT_EQ(reader.context().size(), 1u) << "nor is context, which is written once";
-  std::set<int64_t> with_value, with_row;
-  for (const store::RawRef& ref : reader.RawsOf(0)) {
-    const auto value = reader.ReadRaw(ref);
-    if (!value.ok()) continue;  // told as damage
-    with_value.insert(ref.global_step);
-    const std::vector<uint32_t> expected = Values(ref.global_step);
-    ASSERT_EQ(value->bytes.size(), expected.size() * 4);
-    EXPECT_EQ(std::memcmp(value->bytes.data(), expected.data(), value->bytes.size()), 0) << ref.global_step;
-  }
-  for (const auto& ref : reader.RowsOf(0)) {
-    with_row.insert(ref.global_step);
-    const Summary summary = reader.summaries()[ref.batch].at(ref.row);
-    EXPECT_EQ(summary.count, static_cast<uint64_t>(ref.global_step) * 7 + 1);
-  }
-  EXPECT_TRUE(kept.contains(steps - 1)) << "recording went on";
-  uint64_t lost_steps = 0, lost = 0;
-  for (const format::Loss& loss : reader.losses()) {
-    lost += loss.count;
-    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) lost_steps += loss.count;
-  }
-  EXPECT_EQ(kept.size() + lost_steps, static_cast<uint64_t>(steps));
+  Outcome outcome;
+  ReadBack(directory, steps, &outcome);
   if (deed.keeps_all) {
-    EXPECT_EQ(kept.size(), static_cast<size_t>(steps));
-    EXPECT_EQ(with_value.size(), static_cast<size_t>(steps));
-    EXPECT_EQ(lost, 0u);
-    EXPECT_TRUE(reader.damage().empty());
+    EXPECT_EQ(outcome.kept.size(), static_cast<size_t>(steps));
+    EXPECT_EQ(outcome.with_value, static_cast<size_t>(steps));
+    EXPECT_EQ(outcome.lost, 0u);
+    EXPECT_FALSE(outcome.damaged);
   } else if (!deed.unnoticed) {
-    EXPECT_GT(lost_steps, 0u);
+    EXPECT_GT(outcome.lost_steps, 0u);
   }
 }
 
@@ -253,6 +262,56 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<size_t, bool>>& deed)
 INSTANTIATE_TEST_SUITE_P(Deeds, MeddledJournal,
                          testing::Combine(testing::Range(size_t{0}, Deeds().size()), testing::Bool()),
                          NameOf);
+
+// Where the journal is written to at this moment, whatever the training does: records before and after they
+// are committed, one or many, at the end of what is sealed and in the middle of it.
+class MeddledSteps : public testing::TestWithParam<unsigned> {};
+
+TEST_P(MeddledSteps, AreEachKeptOrCountedOnce) {
+  const base::ScratchDirectory scratch;
+  const std::string directory = scratch / "worker", journal = directory + "/journal";
+  ::mkdir(directory.c_str(), 0777);
+  const int status = Train([&] {
+    store::WriterOptions options = Options(directory);
+    options.segment_bytes = 64 << 10;
+    auto writer = store::WorkerWriter::Open(options);
+    if (!writer.ok()) ::_exit(93);
+    Define(**writer);
+    std::atomic<bool> done = false;
+    std::thread doer([&] {
+      std::mt19937 random(GetParam());
+      const std::string noise = Noise(20'000);
+      for (int i = 0; i < 60; ++i) {
+        const base::UniqueFd fd(::open(journal.c_str(), O_RDONLY | O_CLOEXEC));
+        uint64_t ring_bytes = 0, committed = 0;
+        (void)!::pread(fd.get(), &ring_bytes, 8, offsetof(format::JournalHeader, ring_bytes));
+        (void)!::pread(fd.get(), &committed, 8, offsetof(format::JournalHeader, committed_pos));
+        const uint64_t at = (committed + ring_bytes - random() % (80u << 10)) % ring_bytes;
+        const uint64_t bytes = std::min<uint64_t>(1 + random() % noise.size(), ring_bytes - at);
+        Overwrite(journal, static_cast<off_t>(format::kJournalHeaderBytes + at), noise.substr(0, bytes));
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+      }
+      done = true;
+    });
+    int64_t step = 0;
+    while (!done) {
+      Step(**writer, step++);
+      std::this_thread::sleep_for(50us);
+    }
+    doer.join();
+    step = GoOn(**writer, directory, step);
+    (*writer)->End(R"({"reason":"completed"})", 10'000'000'000);
+    base::Spill(directory + "-steps", std::to_string(step));
+    (*writer)->Close();
+    writer->reset();
+  });
+  ASSERT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  Outcome outcome;
+  ReadBack(directory, std::stoll(base::Slurp(directory + "-steps")), &outcome);
+  EXPECT_GT(outcome.lost_steps, 0u);
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, MeddledSteps, testing::Range(1u, 7u));
 
 // Numbers of descriptors in use, but for the standard streams and the one that lists them.
 std::vector<int> Descriptors() {

@@ -138,6 +138,7 @@ Status Drain::OpenFiles() {
   NewHeader(own_header_.get(), files_->journal->bytes().size(), RandomId(), heir.next_sequence, heir.losses);
   ring_ = Ring::Over(files_->journal->bytes(), own_header_.get());
   ring_.Publish();
+  handoff_->committed.StartJournal(heir.next_sequence - 1);
   touched_pos_ = ring_.bytes;  // CreateMapped has touched the first lap
   segment_bytes_ =
       options_.segment_bytes != 0 ? options_.segment_bytes : std::min(ring_.bytes / 4, kMaxSegmentBytes);
@@ -208,12 +209,17 @@ void Drain::RingDoorbell() {
   files_->doorbell->Ring(ring_.header->committed_seq.load(std::memory_order_acquire));
 }
 
+uint64_t Drain::Pending() const { return handoff_->committed.Get().position - ring_.sealed(); }
+
 bool Drain::WantsSeal(int64_t now) const {
-  const uint64_t pending = ring_.committed() - ring_.sealed();
+  const uint64_t pending = Pending();
   if (pending == 0) return false;
   if (handoff_->stop.load(std::memory_order_acquire)) return true;
   if (retry_nanos_ != 0 && now < retry_at_) return false;
-  return pending >= segment_bytes_ || handoff_->producer_waits.load(std::memory_order_acquire) ||
+  // Once damage was found: how many steps it took is known at the next seal that reaches the last commit, and
+  // not at all by whoever seals for us should we be killed before.
+  return pending >= segment_bytes_ || commits_hidden_ ||
+         handoff_->producer_waits.load(std::memory_order_acquire) ||
          handoff_->seal_all.load(std::memory_order_acquire) ||
          (options_.seal_interval_nanos > 0 && pending_since_ >= 0 &&
           now - pending_since_ >= options_.seal_interval_nanos);
@@ -283,27 +289,16 @@ bool Drain::PrepareRenewal(int64_t now) {
 }
 
 void Drain::Renew() {
-  while (only_moved_ && ring_.sealed() != ring_.committed() && SealOne()) {
+  while (only_moved_ && Pending() != 0 && SealOne()) {
   }
-  const uint64_t commits = handoff_->commits.load(std::memory_order_relaxed);
-  const uint64_t lost_bytes = ring_.committed() - ring_.sealed();
-  const uint64_t lost_commits = commits - std::min(sealed_commits_, commits);
+  const CommitMark::Mark last = handoff_->committed.Get();
+  const uint64_t lost_bytes = last.position - ring_.sealed();
   files_->journal = std::move(files_->next_journal);
   RenewHeader(own_header_.get(), files_->journal->bytes().size());
+  handoff_->committed.StartJournal(last.sequence);
   ring_ = Ring::Over(files_->journal->bytes(), own_header_.get());
-  if (lost_bytes != 0) {
-    const int64_t last = std::max<int64_t>(own_header_->last_seen_step.load(std::memory_order_relaxed), 0);
-    format::Loss loss;
-    loss.cause = static_cast<uint8_t>(format::LossCause::kDamaged);
-    loss.kind = static_cast<uint8_t>(format::LossKind::kStep);
-    loss.count = std::max<uint64_t>(lost_commits, 1);
-    loss.bytes = lost_bytes;
-    loss.first_step = std::min(last, sealed_step_ + 1);
-    loss.last_step = last;
-    ring_.CountLosses({&loss, 1});
-  }
+  CountLostCommits(last.count, lost_bytes);
   ring_.Publish();
-  sealed_commits_ = commits;
   touched_pos_ = ring_.bytes;
   previous_committed_ = 0;
   Status published = base::Catching([this]() -> Status {
@@ -324,23 +319,33 @@ void Drain::Renew() {
   handoff_->sealed.Notify();
 }
 
-/// What sealing found damaged in a journal that lives was overwritten by somebody, who may have hit commits,
-/// of which no trace is left: how many there were is in our memory.
-void Drain::CountLostCommits(const SealResult& sealed) {
+/// What sealing found damaged in a journal that lives was overwritten by somebody. Steps of which a trace is
+/// left are counted here; commits that left none are known by their number once all are sealed.
+void Drain::TakeDamage(const SealResult& sealed) {
+  if (sealed.damage.empty()) return;
   handoff_->records_damaged.store(true, std::memory_order_release);
   handoff_->NoteError(DataLoss("records in the journal were overwritten before they were in a segment"));
-  uint64_t told = 0;
+  ring_.CountLosses(sealed.damage);
   for (const format::Loss& loss : sealed.damage) {
-    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) told += loss.count;
+    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) known_commits_ += loss.count;
   }
-  const uint64_t commits = handoff_->commits.load(std::memory_order_acquire);
-  const uint64_t known = sealed_commits_ + sealed.commits + told;
-  if (sealed.end_pos == ring_.committed() && commits > known) {
-    ring_.CountLoss(format::LossCause::kDamaged, format::LossKind::kStep,
-                    std::max<int64_t>(sealed_step_ + 1, 0), commits - known, 0);
-    sealed_commits_ += commits - known;
-  }
-  sealed_commits_ += told;
+  commits_hidden_ = true;
+}
+
+/// Of the first `commits` all that lie in a segment and all that were told as lost are known: the others are
+/// lost, too. \pre they are sealed, or their journal is given up
+void Drain::CountLostCommits(uint64_t commits, uint64_t bytes) {
+  format::Loss loss;
+  loss.cause = static_cast<uint8_t>(format::LossCause::kDamaged);
+  loss.kind = static_cast<uint8_t>(format::LossKind::kStep);
+  loss.count = commits - std::min(known_commits_, commits);
+  loss.bytes = bytes;
+  loss.last_step = std::max<int64_t>(own_header_->last_seen_step.load(std::memory_order_relaxed), 0);
+  loss.first_step = std::min(loss.last_step, undamaged_step_ + 1);
+  ring_.CountLoss(loss);
+  known_commits_ = commits;
+  undamaged_step_ = sealed_step_;
+  commits_hidden_ = false;
 }
 
 void Drain::Run() {
@@ -356,8 +361,7 @@ void Drain::Run() {
       Rest(ticket, urgent_ticket, now, std::clamp(renew_at_ - now, kFirstRetryNanos, kLongestRestNanos));
       continue;
     }
-    const bool pending = ring_.committed() != ring_.sealed();
-    if (!pending) {
+    if (Pending() == 0) {
       pending_since_ = -1;
     } else if (pending_since_ < 0) {
       pending_since_ = now;
@@ -425,12 +429,14 @@ bool Drain::SealOne() {
 }
 
 Status Drain::TrySealOne() {
+  // Before the definitions: those of what is committed up to here are among them.
+  const CommitMark::Mark last = handoff_->committed.Get();
   for (const std::string& definition : handoff_->TakeDefinitions()) files_->tensors.Add(definition);
   SealLimits limits;
   limits.journal_bytes = segment_bytes_;
   TDBG_ASSIGN_OR_RETURN(
       SealResult sealed,
-      files_->builder->SealNext(ring_, ring_.sealed(), ring_.committed(), limits, /*verify=*/false,
+      files_->builder->SealNext(ring_, ring_.sealed(), last.position, limits, /*verify=*/false,
                                 ring_.header->sealed_seq.load(std::memory_order_relaxed), &files_->tensors,
                                 {.tick =
                                      [this] {
@@ -440,18 +446,21 @@ Status Drain::TrySealOne() {
                                  .check = [this] { return CheckJournal(); }}));
   // Published: nothing below may fail, or the same records would come once more.
   const int64_t step = std::max<int64_t>(sealed.last_step, 0);
-  if (!sealed.damage.empty()) CountLostCommits(sealed);
-  ring_.CountLosses(sealed.damage);
+  TakeDamage(sealed);
   if (sealed.repeated_keys != 0) {
     ring_.CountLoss(format::LossCause::kRepeatedKey, format::LossKind::kRaw, step, sealed.repeated_keys,
                     sealed.repeated_bytes);
   }
-  sealed_commits_ += sealed.commits;
+  known_commits_ += sealed.commits;
   sealed_step_ = std::max(sealed_step_, sealed.last_step);
+  if (!commits_hidden_) undamaged_step_ = sealed_step_;
+  if (commits_hidden_ && sealed.end_pos == last.position) CountLostCommits(last.count, 0);
   retry_nanos_ = 0;
   pending_since_ = -1;
   handoff_->bytes_sealed.fetch_add(sealed.file_bytes, std::memory_order_relaxed);
-  ring_.Set(&format::JournalHeader::sealed_seq, sealed.last_sequence);
+  // Behind a damaged end the builder goes by the header, which may be some commits ahead by now: they would
+  // be taken for sealed.
+  ring_.Set(&format::JournalHeader::sealed_seq, std::min(sealed.last_sequence, last.sequence));
   ring_.Set(&format::JournalHeader::sealed_pos, sealed.end_pos);
   handoff_->drain_cause.store(0, std::memory_order_release);
   handoff_->progress.fetch_add(1, std::memory_order_relaxed);

@@ -48,7 +48,9 @@ class Drain {
   void LookAtLock();
   bool PrepareRenewal(int64_t now);
   void Renew();
-  void CountLostCommits(const SealResult& sealed);
+  void TakeDamage(const SealResult& sealed);
+  void CountLostCommits(uint64_t commits, uint64_t bytes);
+  uint64_t Pending() const;  // bytes
   void Rest(uint32_t ticket, uint32_t urgent_ticket, int64_t now, int64_t timeout_nanos);
   void RingDoorbell();
   int64_t SyncPatience() const;
@@ -75,12 +77,14 @@ class Drain {
   int64_t lively_until_ = 0;      // monotonic; naps instead of sleep until then
   uint64_t touched_pos_ = 0;
   uint64_t previous_committed_ = 0;
-  uint64_t sealed_commits_ = 0;
-  int64_t sealed_step_ = -1;   // the last one
-  bool only_moved_ = false;    // the journal in our memory is good, its path leads elsewhere
-  int64_t renew_at_ = 0;       // monotonic
-  int64_t renewal_pause_ = 0;  // before the next one
-  int times_retaken_ = 0;      // the lock, as far as that was looked at
+  uint64_t known_commits_ = 0;   // in segments, or told as lost
+  bool commits_hidden_ = false;  // damage was found, and with it there may be commits that nothing tells of
+  int64_t sealed_step_ = -1;     // the last one
+  int64_t undamaged_step_ = -1;  // the last one before that damage
+  bool only_moved_ = false;      // the journal in our memory is good, its path leads elsewhere
+  int64_t renew_at_ = 0;         // monotonic
+  int64_t renewal_pause_ = 0;    // before the next one
+  int times_retaken_ = 0;        // the lock, as far as that was looked at
 
   std::thread thread_;
 };

@@ -499,9 +499,9 @@ bool JournalWriter::CommitAs(Class c, format::Commit commit) {
   Finish(RecordType::kCommit, sizeof(commit), commit.global_step, base::Hash64({payload, sizeof(commit)}));
   committed_seq_ = next_sequence_ - 1;
   committed_pos_ = head_;
-  handoff_->commits.fetch_add(1, std::memory_order_relaxed);
   ring_.Set(&format::JournalHeader::committed_seq, committed_seq_);
   ring_.Set(&format::JournalHeader::committed_pos, committed_pos_);
+  handoff_->committed.Add(committed_pos_, committed_seq_);
   summary_rows_ = scalar_rows_ = raw_tensors_ = shed_ = 0;
   defs_.erase(defs_.begin(), defs_.begin() + static_cast<std::ptrdiff_t>(defs_in_ring_));
   defs_in_ring_ = 0;

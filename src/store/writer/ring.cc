@@ -105,30 +105,39 @@ void Ring::PublishLoss(size_t c, size_t k) const {
   publish(shared->loss_count[c][k], header->loss_count[c][k]);  // last, as below
 }
 
-void Ring::CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                     uint64_t bytes_lost) const {
-  const auto c = static_cast<size_t>(cause);
-  const auto k = static_cast<size_t>(kind) - 1;
-  if (c >= format::kLossCauses || k >= 4 || count == 0) return;
-  header->loss_bytes[c][k].fetch_add(bytes_lost, std::memory_order_relaxed);
+void Ring::CountLoss(const format::Loss& loss) const {
+  const size_t c = loss.cause;
+  const size_t k = size_t{loss.kind} - 1;
+  if (c >= format::kLossCauses || k >= 4 || loss.count == 0) return;
+  header->loss_bytes[c][k].fetch_add(loss.bytes, std::memory_order_relaxed);
   auto& first = header->loss_first_step[c][k];
   for (int64_t seen = first.load(std::memory_order_relaxed);
-       (seen < 0 || step < seen) && !first.compare_exchange_weak(seen, step, std::memory_order_relaxed);) {
+       (seen < 0 || loss.first_step < seen) &&
+       !first.compare_exchange_weak(seen, loss.first_step, std::memory_order_relaxed);) {
   }
   auto& last = header->loss_last_step[c][k];
   for (int64_t seen = last.load(std::memory_order_relaxed);
-       step > seen && !last.compare_exchange_weak(seen, step, std::memory_order_relaxed);) {
+       loss.last_step > seen &&
+       !last.compare_exchange_weak(seen, loss.last_step, std::memory_order_relaxed);) {
   }
   // Last, so that who sees the count sees its steps.
-  header->loss_count[c][k].fetch_add(count, std::memory_order_release);
+  header->loss_count[c][k].fetch_add(loss.count, std::memory_order_release);
   PublishLoss(c, k);
 }
 
+void Ring::CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
+                     uint64_t bytes_lost) const {
+  format::Loss loss;
+  loss.cause = static_cast<uint8_t>(cause);
+  loss.kind = static_cast<uint8_t>(kind);
+  loss.count = count;
+  loss.bytes = bytes_lost;
+  loss.first_step = loss.last_step = step;
+  CountLoss(loss);
+}
+
 void Ring::CountLosses(std::span<const format::Loss> losses) const {
-  for (const format::Loss& loss : losses) {
-    CountLoss(static_cast<format::LossCause>(loss.cause), static_cast<format::LossKind>(loss.kind),
-              loss.first_step, loss.count, loss.bytes);
-  }
+  for (const format::Loss& loss : losses) CountLoss(loss);
 }
 
 std::vector<format::Loss> LossesIn(const JournalHeader& header) {

@@ -11,6 +11,7 @@
 
 #include "format/journal.h"
 #include "format/records.h"
+#include "store/writer/commit_mark.h"
 #include "store/writer/signal.h"
 #include "tdbg/status.h"
 
@@ -44,6 +45,7 @@ struct Ring {
   /// Adds to the counters. Lock-free; any thread.
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
                  uint64_t bytes_lost) const;
+  void CountLoss(const format::Loss& loss) const;
   void CountLosses(std::span<const format::Loss> losses) const;
   /// Makes a fresh mapping a valid journal that says what `header` says. The magic goes last: a process that
   /// dies here leaves no journal.
@@ -93,7 +95,7 @@ struct Handoff {
   /// A segment lacks something of what the journal had: definitions and the like are to be written again.
   std::atomic<bool> records_damaged{false};
   // Training -> drain.
-  std::atomic<uint64_t> commits{0};         ///< so far
+  CommitMark committed;                     ///< set by the drain where it starts a journal
   std::atomic<bool> producer_waits{false};  ///< seal what is committed, whatever its size
   std::atomic<bool> seal_all{false};        ///< the same, asked for by End
   std::atomic<bool> stop{false};

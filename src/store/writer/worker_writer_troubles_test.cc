@@ -1,13 +1,16 @@
 // What becomes of a training's recording when the world around it goes wrong.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <system_error>
 
+#include "base/posix.h"
 #include "store/writer/worker_writer_fixture.h"
 
 namespace {
@@ -104,6 +107,41 @@ TEST_F(WorkerWriterTest, AJournalCutShortAtTheVeryEndDoesNotMakeTheTrainingWait)
   for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "segments"))
     segments += base::Slurp(entry.path().string());
   EXPECT_THAT(segments, testing::HasSubstr("done"));
+}
+
+// Of a step whose records and commit were all overwritten nothing is left to find, and the segment that
+// should have it is followed by others.
+TEST_F(WorkerWriterTest, StepsThatDamageHidesAreCountedWhereverTheyLay) {
+  options_.files = &faulty_;
+  options_.segment_bytes = 64 << 10;
+  Open();
+  Define(0, "w");
+  faulty_.fail = Code::kUnavailable;
+  std::vector<uint64_t> ends;
+  for (int64_t s = 0; s < 40; ++s) {
+    Raw(s, 0, Values(0, s, 1000));
+    Commit(s);
+    ends.push_back(Header<uint64_t>(offsetof(format::JournalHeader, committed_pos)));
+  }
+  const base::UniqueFd journal(::open(options_.journal_path.c_str(), O_WRONLY | O_CLOEXEC));
+  const std::string noise(ends[8] - ends[3], 'x');
+  ASSERT_EQ(::pwrite(journal.get(), noise.data(), noise.size(),
+                     static_cast<off_t>(format::kJournalHeaderBytes + ends[3])),
+            static_cast<ssize_t>(noise.size()));
+  faulty_.fail = Code::kOk;
+  writer_->End("{}", 20'000'000'000);
+  EXPECT_EQ(Lost(writer_->losses(), LossCause::kDamaged, LossKind::kStep), 5u);
+  const Decoded read = Read();
+  EXPECT_EQ(
+      std::ranges::count_if(
+          read.steps, [](const auto& step) { return (step.commit.flags & format::kCommitOutside) == 0; }),
+      35);
+  EXPECT_GT(read.segments, 1u);
+  for (const format::Loss& loss : writer_->losses()) {
+    if (loss.kind != static_cast<uint8_t>(LossKind::kStep)) continue;
+    EXPECT_LE(loss.first_step, 4);
+    EXPECT_GE(loss.last_step, 8);
+  }
 }
 
 TEST_F(WorkerWriterTest, AFullDiskDoesNotStopTheHeartbeat) {
