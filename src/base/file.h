@@ -23,8 +23,8 @@ class FileLock {
   /// moved away, and then what lies beside that path is nobody's, or somebody else's. One stat.
   /// \error kNotFound  it does not; others: it cannot be told. \threadsafety Any thread.
   ///
-  /// Where a script has closed the lock's descriptor the lock is gone with it: it is then taken again, unless
-  /// somebody has it by now.
+  /// Where a script has closed the lock's descriptor the lock is gone with it: it is then taken again. Where
+  /// another process has it by then, and keeps it, that takes 40 ms, once, and is as Disown.
   virtual Status CheckInPlace() const = 0;
   /// How often that was done. Between two looks somebody may have come, and gone. \threadsafety Any thread.
   virtual int times_retaken() const = 0;

@@ -30,16 +30,25 @@ LocksOfThisProcess& Registry() {
   return *registry;
 }
 
-Status TakeFlock(int fd, const std::string& path) {
-  // IsLocked of another process holds the lock for an instant; that must not refuse a writer.
-  for (int attempt = 0; ::flock(fd, LOCK_EX | LOCK_NB) != 0; ++attempt) {
+/// \error kFailedPrecondition  somebody has it
+Status TryFlock(int fd, const std::string& path) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return PathError(errno, "cannot lock", path);
-    if (attempt == 20) return FailedPrecondition("locked by another process (or held here already): " + path);
+    return FailedPrecondition("locked by another process (or held here already): " + path);
+  }
+  return OkStatus();
+}
+
+/// IsLocked of another process holds the lock for an instant; that must not refuse a writer.
+template <typename Try>
+Status TakeFlock(Try&& take) {
+  for (int attempt = 0;; ++attempt) {
+    Status taken = take();
+    if (taken.code() != Code::kFailedPrecondition || attempt == 20) return taken;
     const timespec two_millis{0, 2'000'000};
     ::nanosleep(&two_millis, nullptr);
   }
-  return OkStatus();
 }
 
 class LocalLock : public FileLock {
@@ -64,9 +73,18 @@ class LocalLock : public FileLock {
     if (there.st_dev != device_ || there.st_ino != inode_) {
       return NotFound("the directory was removed, and another one lies in its place: " + path_);
     }
+    // Between two attempts the mutex is free: a fork in the training waits for it.
+    const Status taken = TakeFlock([this] {
+      const std::lock_guard guard(Registry().mutex);
+      if (disowned_) return NotFound("the lock was lost to another process: " + path_);
+      return fd_.Mine() ? OkStatus() : Retake();
+    });
+    if (taken.code() != Code::kFailedPrecondition) return taken;
+    // Whoever has it for so long is no probe. What they do with our files meanwhile we do not see, so it is
+    // theirs for good, and nobody waits here again.
     const std::lock_guard guard(Registry().mutex);
-    if (disowned_) return NotFound("the lock was lost to another process: " + path_);
-    return fd_.Mine() ? OkStatus() : Retake();
+    disowned_ = true;
+    return NotFound("the script closed the lock's descriptor, and another process has the lock: " + path_);
   }
   int times_retaken() const override {
     const std::lock_guard guard(Registry().mutex);
@@ -84,15 +102,16 @@ class LocalLock : public FileLock {
     Registry().locks.clear();
     Registry().mutex.unlock();
   }
+  /// One attempt. Opened anew each time: a child that is forked between two has a copy of what is open, and
+  /// would keep the lock that we take on it later. \error kFailedPrecondition  somebody has it
   Status Retake() const {
     LastingFd fd = LastingFd::Open(path_.c_str(), O_RDWR);
     if (!fd.ok() || fd.device() != device_ || fd.inode() != inode_) {
       return NotFound("the script closed the lock's descriptor, and the lock file is another one: " + path_);
     }
-    const Status taken = TakeFlock(fd.Get(), path_);
-    if (!taken.ok()) {
-      return NotFound("the script closed the lock's descriptor, and another process has the lock: " + path_);
-    }
+    const Status taken = TryFlock(fd.Get(), path_);
+    if (taken.code() == Code::kFailedPrecondition) return taken;
+    if (!taken.ok()) return NotFound("the script closed the lock's descriptor, and " + taken.message());
     fd_ = std::move(fd);
     ++retaken_;
     return OkStatus();
@@ -110,7 +129,7 @@ class LocalLock : public FileLock {
   // The rest is guarded by the registry's mutex once constructed.
   mutable LastingFd fd_;
   mutable int retaken_ = 0;
-  bool disowned_ = false;
+  mutable bool disowned_ = false;
 };
 
 }  // namespace
@@ -119,7 +138,7 @@ Result<std::unique_ptr<FileLock>> LockLocal(const Ground& ground, const std::str
   TDBG_ASSIGN_OR_RETURN(const Spot spot, ground.Find(path));
   TDBG_ASSIGN_OR_RETURN(LastingFd fd,
                         OpenLastingAt(spot, O_RDWR | O_CREAT, "cannot open the lock file", path));
-  TDBG_RETURN_IF_ERROR(TakeFlock(fd.Get(), path));
+  TDBG_RETURN_IF_ERROR(TakeFlock([&] { return TryFlock(fd.Get(), path); }));
   return std::unique_ptr<FileLock>(new LocalLock(std::move(fd), path));
 }
 
