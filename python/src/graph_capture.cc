@@ -107,7 +107,7 @@ const char* Load(void* library, Interface* to) {
   return missing;
 }
 
-/// Of TensorFlow's numbers (tensorflow/c/tf_datatype.h); kInvalid for a type that has no numbers to record.
+/// From TensorFlow's number of a type (tensorflow/c/tf_datatype.h); kInvalid for types that are not recorded.
 DType DTypeOf(int type) {
   constexpr auto kTypes = [] {
     std::array<DType, 24> types{};

@@ -72,7 +72,7 @@ Result<std::vector<std::unique_ptr<Action>>> ParseActionJson(const std::string& 
   for (const auto& item : document) {
     const std::string name = item.is_object() ? Lower(TextOf(item, "name")) : "";
     Result<std::unique_ptr<Action>> made = InvalidArgument("accepted: StopTraining, Email, SMS");
-    // Its prefix of job names is for a service that runs many; here the job is the one that is watched.
+    // The job name prefix of StopTraining is ignored: there is one job here, the one that is watched.
     if (name == "stoptraining") made = MakeStop(job.stop);
     if (name == "email") made = MakeEmail(TextOf(item, "endpoint"));
     if (name == "sms") made = MakeSms(TextOf(item, "endpoint"));

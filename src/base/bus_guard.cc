@@ -101,7 +101,7 @@ struct Mappings {
   }
   void unlock() { busy.clear(std::memory_order_release); }
 
-  /// False if the address is none of ours. Only what a signal handler may do.
+  /// False if the address lies in none of these mappings. Async-signal-safe.
   bool Replace(void* address) {
     if (!wanted.load(std::memory_order_relaxed)) return false;
     const auto at = reinterpret_cast<uintptr_t>(address);
@@ -145,8 +145,8 @@ void OnBusError(int number, siginfo_t* info, void*) {
   const bool ours = is_fault ? Writes().ReplaceAt(info->si_addr) || Reads().Replace(info->si_addr)
                              : Writes().ReplaceUnreadable();
   if (!ours) {
-    // Not by calling it: it may want to be left by a jump, or to take itself out. A second time, with nobody
-    // having put us back, it was the one that put us back: the two of us would go round for ever.
+    // The earlier handler is installed, not called: it may leave by a jump, or remove itself. If we are here
+    // a second time and did not reinstall ourselves, that handler did: handing over again would never end.
     struct sigaction action = {};
     action.sa_handler = SIG_DFL;
     if (!before.handed_over.exchange(true))

@@ -41,7 +41,7 @@ constexpr std::array<std::string_view, 15> kSecretWords = {
 constexpr std::array<std::string_view, 13> kKeysOf = {
     "api",        "access", "secret", "private", "auth",         "account", "signing",
     "encryption", "master", "shared", "service", "subscription", "license"};
-// What follows tells of the secret, and is not it.
+// Behind a secret's name these say that it is something about the secret: token_file, password_length.
 constexpr std::array<std::string_view, 27> kAboutIt = {
     "file", "path",     "dir",    "name",   "length", "len",    "size", "dim",    "count",
     "type", "limit",    "ids",    "idx",    "loss",   "level",  "env",  "index",  "embed",
@@ -114,7 +114,7 @@ size_t KeyAt(std::string_view text) {
   return 0;
 }
 
-// Of the hosts whose hooks anybody may use who knows their path.
+// Hosts of web hooks whose path is the whole secret: whoever knows it may post.
 bool IsHookHost(std::string_view host) {
   for (const std::string_view known :
        {"hooks.slack.com", "discord.com", "discordapp.com", "webhook.office.com", "chat.googleapis.com",
@@ -168,7 +168,7 @@ std::string RedactUrl(std::string_view url, size_t colon, bool hook) {
       out.append(LooksRandom(user.substr(0, pair), 16) ? kRedacted : user.substr(0, pair)).append(":");
       out.append(kept ? user.substr(pair + 1) : kRedacted);
     } else {
-      out.append(scheme.starts_with("http") || LooksRandom(user, 16) ? kRedacted : user);  // git@ is none
+      out.append(scheme.starts_with("http") || LooksRandom(user, 16) ? kRedacted : user);  // not git@
     }
     out += '@';
     host.remove_prefix(at + 1);
@@ -207,8 +207,8 @@ struct Value {
   size_t begin = 0, end = 0;  // of what is to be redacted
 };
 
-// The value of a name that ends at `at`: behind '=' or ':', or, of a flag, behind blanks. Empty: there is
-// none.
+// The value of a name that ends at `at`: after '=' or ':', and after a flag's name also after blanks. Empty
+// if there is no value.
 Value ValueBehind(std::string_view text, size_t at, bool is_flag) {
   const auto skip_blanks = [&] {
     while (at < text.size() && (text[at] == ' ' || text[at] == '\t')) ++at;

@@ -13,7 +13,7 @@ namespace {
 
 bool IsBlank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
 
-// Not std::tolower: it obeys the process's locale, which belongs to the training script.
+// std::tolower would obey the process's locale, which belongs to the training script.
 char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 std::string Lowered(std::string_view text) {

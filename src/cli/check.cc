@@ -53,9 +53,9 @@ enum class Wanted {
   kByNobody
 };  // kInGroup: by `all` and the like, or as the default rule
 
-// Of rules that nobody asked for by name, those that found nothing to look at have no verdict; nor have those
-// that would have needed more at their steps, where nothing was lost: the run was never to keep it. Where
-// statistics were lost, which all rules live on, those that the run was watched with say so.
+// Rules that nobody named give no verdict if they found nothing to look at, or if they needed more than the
+// run was meant to keep and nothing was lost. If statistics were lost, which every rule needs, the rules that
+// the run was watched with stay in the list and say so.
 void SetAside(const Trial& trial, const std::vector<Wanted>& wanted, std::vector<rules::RuleStatus>* statuses,
               std::vector<NotRun>* not_run) {
   const std::vector<LossInfo> losses = trial.losses();

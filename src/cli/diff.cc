@@ -106,8 +106,8 @@ class DiffCommand : public Command {
         *part = {};
     }
     const bool over = a->loaded_all_steps() && b->loaded_all_steps();
-    // Said of the runs whose names they are; which of the places this comparison needed nobody can say of a
-    // list of tensors or steps that is itself damaged.
+    // Damage anywhere in a run counts, named with the run's path: where the lists of tensors or steps are
+    // damaged, nobody can say whether this comparison needed what is missing.
     const Status whole_a = CouldNotRead(a->damage()).Annotate(DisplayPath(a->path()));
     const Status whole = whole_a.ok() ? CouldNotRead(b->damage()).Annotate(DisplayPath(b->path())) : whole_a;
     // Two runs that share nothing are not the same, however little was asked for.

@@ -48,7 +48,7 @@ constexpr int kNoPyarrow = 3;                             // python/tdbg/export.
 constexpr std::string_view kParquetMark = "tdbg.export";  // and this
 constexpr int64_t kProgressNanos = 1'000'000'000;         // nothing is said of what is done sooner
 constexpr int64_t kProgressEveryNanos = 200'000'000;
-// Whoever follows a training gives way to whatever else wants the processor: it has all the time of it.
+// A follower gives way to everything else that wants the processor: the training lasts longer than its work.
 constexpr int kNiceness = 10;
 
 std::atomic<int> interrupted_by{0};
@@ -86,7 +86,7 @@ Status Convert(const std::string& python, const std::string& rows, const std::st
                   ShellWord(python), exit ? exit->shell_code() : -1));
 }
 
-/// It holds the mark that python/tdbg/export.py puts into a file's metadata, which are at its end.
+/// True if python/tdbg/export.py wrote the file: its mark is in the metadata, at the end of the file.
 bool IsOurParquet(const std::string& path) {
   const auto mapping = base::ReadOnlyMapping::Open(path);
   if (!mapping.ok()) return false;
@@ -166,7 +166,7 @@ class ExportCommand : public Command {
     app.add_flag("--follow", follow_, "tensorboard, smdebug: go on until the run has ended");
     app.add_flag("--quiet", quiet_, "no progress");
     app.add_flag("--json", json_, "the result as one JSON document on stdout");
-    // Of `tdbg run`: the job lives for as long as standard input is open.
+    // For `tdbg run`, which keeps standard input open for as long as the job lives.
     app.add_flag("--launched", launched_, "")->group("");
   }
 
@@ -213,7 +213,7 @@ class ExportCommand : public Command {
   Result<std::unique_ptr<ship::Destination>> MakeDestination(const std::string& directory) const;
   /// Nothing may be published. \error kDataLoss  of a run in which something is damaged; else kNotFound
   Status CheckShipped(const ship::Shipped& shipped, const std::vector<std::string>& damage) const;
-  /// It was published. \error kDataLoss  without what is damaged
+  /// The exit code once the export is published. \error kDataLoss  it lacks what is damaged
   Result<int> Conclude(const ship::Shipped& shipped, const std::vector<std::string>& damage) const;
 
   std::string run_, path_, to_, steps_, fields_, python_;

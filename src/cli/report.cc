@@ -61,7 +61,7 @@ Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses)
   // A run that nobody watched has none; one whose events cannot be read has said so above.
   if (auto actions = watch::ReadActions(report.path); actions.ok()) report.actions = std::move(*actions);
   if (report.workers.empty()) {
-    // Somebody wrote there, and guessing why nobody did would send people astray.
+    // With damage somebody did write here: guessing why nothing was captured would mislead.
     report.why_nothing = report.damage.empty()
                              ? WhyNothingWasCaptured(report.path, report.attempts)
                              : "what was written cannot be read: " + Printable(report.damage.front());

@@ -120,7 +120,7 @@ Result<int> RunCommand::Run() {
     return InvalidArgument("run: no command; put it behind --: tdbg run [FLAGS] -- python train.py");
   }
   jobs::BlockForwardedSignals();
-  // Whoever reads our standard error may go; the training stays, and we with it.
+  // If the reader of our standard error goes away, the training and this process go on.
   ::signal(SIGPIPE, SIG_IGN);
   TDBG_ASSIGN_OR_RETURN(const plan::Config config, ResolveConfig(flags_));
   const std::vector<plan::RuleConfig> rules = RulesToWatch(config);
@@ -216,7 +216,7 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   end_watching(EndOf(result));
   exporters.Finish(kExportGraceMillis);
-  // Nobody waits for these, and ctrl-C may end it: each segment is whole or not there.
+  // ctrl-C may interrupt this: each segment is published whole or not at all.
   const Status others = jobs::SealOtherAttempts(prepared.run_directory, prepared.attempt);
 
   if (result.killed) Note("the command outlived its grace and was killed");

@@ -48,7 +48,7 @@ Result<std::string> ResolveRun(const std::string& text) {
   if (text == "last") return LastRun(runs);
   const std::string below_root = base::JoinPath(root, text);
   if (jobs::IsRunDirectory(below_root)) return jobs::AbsolutePath(below_root);
-  // It exists: what it is instead of a run is for whoever opens it to say.
+  // The path exists but is no run: whoever opens it says what it is instead.
   if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
   std::vector<std::string> names;
   for (const std::string& run : runs) names.push_back(RunName(run, root));

@@ -144,7 +144,7 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
   for (const rules::RuleStatus& rule : report.rules)
     name_columns = std::max(name_columns, Printable(rule.name).size());
   if (!report.why_nothing.empty()) {
-    // That no rule could judge nothing follows from it, and would bury it.
+    // Nothing was captured, so no rule judged anything: listing the rules would only bury the reason.
     text += Labelled("why", report.why_nothing);
   } else {
     const std::vector<int> causes = rules::CausesOf(report.rules);

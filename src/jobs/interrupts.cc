@@ -20,7 +20,7 @@ constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2
   sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);
   if (::getppid() != launcher || ::setpgid(0, leader) != 0) ::_exit(0);
-  // Whoever reads the job's output to its end must not wait for this process.
+  // Otherwise a reader of the job's output would wait for this process to see the end of file.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
   while (true) {
     int number = 0;

@@ -163,7 +163,7 @@ void Job::PollOnce(int64_t longest_millis) {
                       {inbox_->fd(), POLLIN, 0},
                       {listener_.fd(), POLLIN, 0},
                       {pidfd_.get(), POLLIN, 0}};
-  // Of a grace of ages, a day at a time.
+  // poll takes an int of milliseconds; a grace of years is waited for a day at a time.
   (void)::poll(sources, std::size(sources), static_cast<int>(std::min<int64_t>(longest_millis, 86'400'000)));
   uint64_t rings;
   (void)!::read(wake_.get(), &rings, sizeof(rings));

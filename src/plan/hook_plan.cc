@@ -13,7 +13,7 @@ bool Has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Their values are the point of them: smdebug never reduces these.
+/// Collections that smdebug never reduces: they are kept for their values.
 bool IsNeverReduced(const std::string& name) {
   static const std::vector<std::string> names = {"losses",       "metrics",    "feature_importance",
                                                  "average_shap", "sm_metrics", "tensorflow_summaries"};
@@ -25,7 +25,7 @@ bool IsOfTrainingOnly(const std::string& name) {
   return name == "gradients" || name == "optimizer_variables";
 }
 
-/// Its framework's collection of that name, or null.
+/// The framework's own collection of that name, or null.
 const HookCollection* FindDefault(const HookConfig& defaults, const std::string& name) {
   const auto found = std::find_if(defaults.collections.begin(), defaults.collections.end(),
                                   [&](const HookCollection& c) { return c.name == name; });
@@ -46,7 +46,7 @@ void Append(std::vector<std::string>* to, const std::vector<std::string>& from) 
   }
 }
 
-/// Its own, else the hook's, else smdebug's default.
+/// The collection's own schedule for the mode, else the hook's, else smdebug's default.
 Schedule ScheduleOf(const HookConfig& hook, const HookCollection& c, size_t mode) {
   if (c.save[mode]) return *c.save[mode];
   return hook.save[mode].value_or(Schedule{});

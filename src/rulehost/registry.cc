@@ -13,7 +13,7 @@
 namespace tdbg::rulehost {
 namespace {
 
-// Of a file that changed or went meanwhile: of nothing, which is no other file's.
+// A hash of the rule's file, class and parameters. A file that cannot be read counts as an empty one.
 std::string CodeOf(const plan::RuleConfig& config) {
   const auto file = base::LocalFileSystem().ReadFile(config.file);
   const std::string text = nlohmann::json({config.rule, config.parameters})

@@ -82,7 +82,7 @@ Status DerivedValues::AllHadValues(const StepContext& last) const {
   size_t more = 0;
   for (const Followed& followed : followed_) {
     if (followed.had_values) continue;
-    // Recorded, only not in the steps that were judged: no reason to doubt the verdict on those.
+    // The statistic was recorded, but not at a judged step: the verdict on those steps stands.
     if (followed.statistic.ok() && last.StatisticOf(followed.tensor, followed.statistic->Id())) continue;
     if (!missing.empty()) {
       ++more;

@@ -18,7 +18,7 @@ std::optional<plan::CompiledPlan> CompileIf(plan::Plan plan,
 }
 
 plan::TensorPlan Resolve(const plan::CompiledPlan& plan, const TensorInfo& tensor) {
-  // Of a tensor in parts nobody knows here how large each was.
+  // The sizes of a sharded tensor's parts are not known here.
   const int64_t count = tensor.in_parts ? 1
                                         : std::accumulate(tensor.shape.begin(), tensor.shape.end(),
                                                           int64_t{1}, std::multiplies<>());

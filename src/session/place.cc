@@ -77,7 +77,7 @@ std::optional<int64_t> ChooseAttempt(const std::string& directory, const std::st
         return given;
       case WorkerState::kAlive:
         return std::nullopt;
-      // The same start of the job trains a second model, or the same one on other data.
+      // A second training within one start of the job: another model, or the same one on other data.
       case WorkerState::kEnded:
         return std::nullopt;
       // It died, and something inside the job (an elastic agent) starts it again.

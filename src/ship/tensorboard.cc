@@ -150,7 +150,7 @@ class TensorBoard : public Destination {
   std::vector<int> row_of_;                                  // by TensorIndex: into rows_, -1: none
   std::vector<TrialAccess::Scalar> numbers_;
   Summarizer summarizer_;
-  // Of the last histogram that was written: its mode step in units of statistics_every.
+  // The interval of the last histogram that was written: its mode step divided by statistics_every.
   std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, int64_t> written_;
   int64_t first_step_ = -1;  // taken
   int64_t steps_ = 0;
@@ -225,7 +225,7 @@ Status TensorBoard::AddRow(const TrialAccess& access, size_t step, const TrialAc
     tags.seen_nonfinite = tags.seen_nonfinite || nonfinite > 0;
     if (tags.seen_nonfinite) AddScalar(tags.nonfinite, static_cast<double>(nonfinite), event);
   }
-  // Not every step has one, so the first of each interval that has.
+  // Not every step has a histogram: the first one of each interval is taken.
   if (!due && !row.has_histogram()) return OkStatus();
   const int64_t interval = at.mode_step / options_.statistics_every;
   const auto last = written_.try_emplace({row.tensor, row.worker, at.mode}, interval - 1).first;
@@ -247,7 +247,7 @@ Status TensorBoard::Take(const TrialAccess& access, size_t step) {
     if (!choice_.WantsWorker(access.workers()[worker])) continue;
     tfevents::SummaryEvent event(Seconds(at.info.wall_nanos), at.info.global_step);
 
-    // Of several values inside one step (micro-steps) the one that the trial's calls answer with.
+    // If a step has several values (micro-steps), the one that the trial's own calls answer with.
     rows_.clear();
     row_of_.assign(access.tensor_count(), -1);
     access.ForEachSummary(step, [&](const TrialAccess::Row& row) {

@@ -59,7 +59,7 @@ void Trial::Impl::LookForJobEnd() {
 
 bool Trial::Impl::LauncherIsThere() {
   if (attempts_left_out || !Files().IsLocked(base::JoinPath(path, format::kLauncherLockFile))) return false;
-  // It may still be there because it sums up.
+  // A launcher that holds its lock may already be printing its summary: the job is over then.
   LookForJobEnd();
   return !job_ended || (job_ended->attempt < attempts.back().number && !job_ended->last_started);
 }
@@ -100,7 +100,7 @@ Status Trial::Impl::DescribeAttempt(AttemptSlot& attempt) {
       if (info.ok()) {
         attempt.info = *info;
       } else {
-        // Its workers' data are as good as ever.
+        // A damaged attempt.json is reported and costs nothing else: its workers' data can be read.
         AddOnce(std::to_string(attempt.number) + "/" + std::string(format::kAttemptFile) + ": " +
                     info.status().message(),
                 &own_damage);

@@ -86,7 +86,7 @@ std::vector<Trial::Impl::Range> Trial::Impl::Ranges() const {
     // An attempt takes over with its first step, not by being started: until then the old one is all there
     // is.
     if (attempt.steps.empty()) continue;
-    // Its first step may lie before its base where a script knew better than the launcher.
+    // A script may begin before the base that the launcher recorded.
     const int64_t begin = std::min(attempt.step_base, attempt.steps.front().global_step);
     if (begin < end) ranges.push_back({&attempt, begin, end});
     end = std::min(end, begin);

@@ -176,8 +176,8 @@ class SeriesCollector {
     }
     std::erase_if(lists_, [](const List& list) { return list.rows.rows.empty(); });
     const bool merge = !every_worker_ && finder.info().in_parts;
-    // Of one worker, or of several attempts one behind the other, nothing has to be gathered and sorted: it
-    // is visited where it lies.
+    // Lists whose steps ascend from one to the next (one worker, or attempts one after the other) are visited
+    // where they lie, without gathering and sorting.
     in_place_ = !merge && places_.empty() &&
                 std::adjacent_find(lists_.begin(), lists_.end(), [](const List& a, const List& b) {
                   return a.rows.rows.back().global_step >= b.rows.rows.front().global_step;
@@ -360,7 +360,7 @@ class SeriesCollector {
   };
   uint64_t needed_ = 0;
   std::vector<List> lists_;
-  bool in_place_ = false;  // lists_ are it; else places_
+  bool in_place_ = false;  // ForEach visits lists_, else places_
   std::vector<Place> places_;
   std::deque<Merged> merged_;             // places point into it
   std::optional<Summarizer> summarizer_;  // has 230 kB of counters

@@ -78,7 +78,7 @@ Result<std::vector<int64_t>> Trial::shape(std::string_view name, int64_t global_
     for (const format::TensorId id : slot->IdsOf(finder.tensor())) {
       auto saved = slot->reader->SavedShapeOf(id, global_step);
       if (!saved) continue;
-      // Of texts it counts the texts; their width, the last axis, was not saved with it.
+      // A saved shape of texts counts texts; the last axis, their width, was not saved with it.
       if (finder.info().dtype == DType::kText) saved->push_back(1);
       return *std::move(saved);
     }

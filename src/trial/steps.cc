@@ -11,7 +11,7 @@
 namespace tdbg {
 namespace {
 
-/// Its number as the mode counts; nothing if it is of another mode.
+/// The step's number as `mode` counts; nothing if the step is of another mode.
 std::optional<int64_t> NumberIn(ModeKey mode, const StepInfo& info) {
   if (mode == ModeKey::kGlobal) return info.global_step;
   if (info.mode == mode) return info.mode_step;
@@ -137,7 +137,7 @@ StepState Trial::step_state(int64_t step, const StepFilter& filter) const {
     if (!outside && impl_->IsOfKind(found, filter.kind)) {
       return complete ? StepState::kAvailable : StepState::kNotYetAvailable;
     }
-    // It is there and nothing of that kind is: when it is complete nothing will be.
+    // The step lacks this kind; once the step is complete it can never gain it.
     if (complete || outside) return StepState::kUnavailable;
   }
   if (loaded_all_steps()) return StepState::kUnavailable;

@@ -16,7 +16,7 @@ namespace {
 
 // How long a new attempt or a late worker may go unnoticed while somebody else keeps the reader busy.
 constexpr int64_t kDiscoveryNanos = 500'000'000;
-// The same while the others wait for a worker that was never seen, and a finding with them.
+// The same while a worker that was never seen holds up complete steps, and with them findings.
 constexpr int64_t kAwaitedNanos = 50'000'000;
 // A death rings nothing on file systems without notification; nobody should wait longer than this for it.
 constexpr int64_t kLongestWaitMillis = 1000;
@@ -101,7 +101,7 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
 Result<bool> Trial::Impl::Refresh() {
   bool news = false;
   const Status status = TakeIn(&news);
-  // Also where something failed, now or the last time: the overlay speaks of what was taken in before.
+  // Also after a failure, now or in the last Refresh: what was taken in before it is not in the overlay yet.
   news |= overlay_stale;
   if (news) {
     ReadPlan();
@@ -134,9 +134,9 @@ Status Trial::Impl::TakeIn(bool* news) {
       DescribeWorker(*slots[i]);
       workers[i] = slots[i]->info;
     }
-    // The last one that wrote has just gone, and with nobody left its steps count as complete. Somebody may
-    // have come since the last discovery, or the whole run is out of reach, its locks with it: a verdict
-    // would be final.
+    // The last writing worker has just gone, and without any its steps would count as complete, for good. But
+    // another worker may have come since the last discovery, or the whole run may be out of reach together
+    // with its locks: so look again.
   } while (wrote && !anyone_writing());
   const bool was_awaited = awaited;
   awaited = !smdebug && !anyone_writing() && !attempts.empty() && !attempts.back().workers.empty() &&

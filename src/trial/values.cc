@@ -199,7 +199,7 @@ Status PartMissing(const ValueFinder& finder) {
   return NotFound("not every part of '" + finder.info().name + "' is there: name a worker to read its part");
 }
 
-/// The row's, or where it is of a part, that of the whole.
+/// Summary of the row; for a sharded tensor, all workers' shards merged.
 Result<Summary> SummaryOf(const ValueFinder& finder, const ValueFinder::FoundRow& row,
                           const std::vector<WorkerSlot*>& workers, bool final, int64_t global_step) {
   const std::string& name = finder.info().name;

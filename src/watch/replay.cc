@@ -42,7 +42,7 @@ std::optional<plan::Plan> PlanOf(const std::string& run) {
 
 namespace {
 
-// Nobody watched for stalls: then the run's own stamps say how long the job lived on after its last
+// If nobody watched for stalls, the run's own time stamps say how long the job lived on after its last
 // heartbeat.
 void DeclareStallAtEnd(const Trial& trial, const Decisions& decisions, rules::Engine* engine) {
   const auto threshold = engine->StallThreshold();

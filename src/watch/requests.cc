@@ -43,7 +43,7 @@ int64_t CommonFutureStep(const Trial& trial) {
 
 Status SaveCheckpoint(const std::string& run, const std::string& by, int64_t at_step, int64_t seconds) {
   TDBG_ASSIGN_OR_RETURN(const std::string id, actions::RequestCheckpoint(run, by, at_step));
-  // Of our own: the watcher's belongs to its thread.
+  // A trial of our own: the watcher's belongs to the watcher's thread.
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(run));
   const int64_t deadline =
       base::SystemClock().MonotonicNanos() + base::NanosOfMillis(base::MillisOfSeconds(seconds));

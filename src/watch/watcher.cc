@@ -79,8 +79,8 @@ struct Watcher::Impl {
   std::vector<rules::RuleStatus> snapshot;
   std::string stopped_by;
 
-  // Of Follow's thread, like trial. Behind what their threads use: the processes of users' rules, the
-  // actions.
+  // Used by Follow's thread only, like `trial`. Declared after what the threads of users' rules and of
+  // actions use, so that these end first.
   std::unique_ptr<rulehost::Registry> registry;
   std::unique_ptr<rules::Engine> engine;
   ActionRunner runner;
@@ -395,8 +395,8 @@ struct Watcher::Impl {
         }
         const int64_t patience = ended ? kGoneAtEndMillis : options.gone_after_millis;
         const bool waited = MillisNow() - trouble_since_millis >= patience;
-        // Whoever owns the job knows when it ends. Else nothing but a time tells a moment from for ever: a
-        // vanished lock looks like that of a worker that died.
+        // The job's launcher knows when it ends. Without one only time tells a short outage from the end: a
+        // lock that is out of reach looks like that of a worker that died.
         if (waited && (ended || !options.stop)) return GiveUp(status);
         trouble = std::move(status);
         (void)trial->WaitForChange(kLookMillis);

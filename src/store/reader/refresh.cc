@@ -43,7 +43,7 @@ void WorkerState::OpenJournal() {
   if (!base::LocalFileSystem().Exists(path)) return;  // a run that was copied without it, or not there yet
   auto reader = JournalReader::Open(path, info.writer_id);
   if (!reader.ok()) {
-    // Its next owner writes worker.json first: what we hold may be yesterday's.
+    // The directory's next owner writes worker.json before its journal: our copy may be out of date.
     const std::string before = worker_json;
     if (ReadWorkerJson().ok() && worker_json != before)
       reader = JournalReader::Open(JournalPath(), info.writer_id);
@@ -322,7 +322,7 @@ void WorkerState::ReadDeadJournalByItsRecords(bool* news) {
 
 Result<bool> WorkerState::Refresh() {
   bool news = false;
-  // Its writer made another one where somebody had cut the first short; what was in that is in segments.
+  // A writer whose journal was cut short makes another one; what the first one held is in segments by then.
   if (journal && !journal->SameFileAs(JournalPath()) && base::LocalFileSystem().Exists(JournalPath()))
     journal.reset();
   TDBG_RETURN_IF_ERROR(TakeIn(&news));

@@ -26,7 +26,7 @@ namespace tdbg::store {
 namespace {
 
 constexpr uint64_t kMinJournalBytes = 1 << 20;
-// Whoever follows a run holds in memory what is not in a segment yet.
+// Bounds the memory of who follows the run: what is not in a segment yet is held there.
 constexpr uint64_t kMaxSegmentBytes = 32 << 20;
 constexpr int64_t kFirstRetryNanos = 20'000'000;
 constexpr int64_t kLastRetryNanos = 2'000'000'000;
@@ -240,13 +240,13 @@ void Drain::LookAtLock() {
   handoff_->NoteError(
       FailedPrecondition("the script closed a descriptor that was not its own: the lock on the run's files "
                          "was lost and taken again"));
-  // Somebody who came while nobody held it has sealed our journal, and has made one of their own.
+  // A process that took the lock in between has sealed our journal and made one of its own.
   if (in_place && !files_->journal->IsAt(options_.journal_path)) files_->lock->Disown();
 }
 
-/// Looks whether the journal is still ours. Where it is not, another one is made, the training thread lets go
-/// of the one that it has between two calls, and then takes the other.
-/// \return whether there is one to seal from
+/// Checks that the journal is still ours. If it is not, the drain makes a new one; the training thread leaves
+/// the old one between two of its calls and then takes the new one.
+/// \return whether there is a journal to seal from
 bool Drain::Tend(int64_t now, bool stop) {
   Renewal state = handoff_->renewal.load(std::memory_order_acquire);
   if (state == Renewal::kReady) return true;
@@ -307,7 +307,7 @@ void Drain::Renew() {
     if (::rename(path.c_str(), options_.journal_path.c_str()) != 0) {
       return base::PathError(errno, "cannot put the new journal in its place", options_.journal_path);
     }
-    // Whoever copied another run over this one has overwritten what leads to the journal, too.
+    // If another run was copied over this one, worker.json, which leads to the journal, was replaced, too.
     return files_->own->WriteFileAtomic(base::JoinPath(options_.worker_directory, format::kWorkerFile),
                                         files_->worker_json);
   });

@@ -228,8 +228,8 @@ Status SealLeftovers(base::FileSystem& files, const std::string& worker_director
   const std::string journal_path = info.journal_path.starts_with('/')
                                        ? info.journal_path
                                        : base::JoinPath(worker_directory, info.journal_path);
-  // Of another host, whose disk the journal is on: a lock may not reach across the network, so its worker may
-  // live, and there is nothing here to seal.
+  // The journal is on another host's disk, so there is nothing to seal here. Its worker may be alive: a lock
+  // need not reach across the network.
   if (info.host != base::HostName() && !files.Exists(journal_path)) return OkStatus();
   if (!MayTouchJournal(worker_directory, journal_path)) {
     return FailedPrecondition("worker.json names a journal that is no file of this user's: " + journal_path);

@@ -54,7 +54,7 @@ void Syncer::Enqueue(std::string path) {
     state_->queue.push_back(std::move(path));
     return OkStatus();
   });
-  // It is the kernel's to write, some seconds later.
+  // A segment that cannot be queued for want of memory is written by the kernel, some seconds later.
   if (!queued.ok()) state_->handoff->NoteError(std::move(queued));
   state_->changed.notify_all();
 }

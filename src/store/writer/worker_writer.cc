@@ -11,7 +11,7 @@ namespace {
 // A full disk is seldom empty again while somebody waits for the end of a training. What is committed stays
 // in the journal, from which `tdbg run` or the next start seals it.
 constexpr int64_t kPatienceWithARefusal = 1'000'000'000;
-// Somebody has cut the last one short, and the disk may be slow.
+// For the journal that replaces one which was cut short; the disk may be slow.
 constexpr int64_t kPatienceWithANewJournal = 5'000'000'000;
 
 }  // namespace
@@ -82,7 +82,7 @@ void WorkerWriter::Commit(format::Commit commit) {
   if (impl_ == nullptr) return;
   impl_->last_step = commit.global_step;
   (void)impl_->journal->Commit(commit);  // what does not fit is counted there
-  // Of a lost step, too: a full disk is no reason for a rule to take the training for a stalled one.
+  // Also for a step that was lost: on a full disk StalledTrainingRule must not take the training for stalled.
   Heartbeat(commit.global_step, commit.wall_nanos);
   impl_->handoff.work.Notify();
 }

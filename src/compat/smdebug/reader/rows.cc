@@ -151,7 +151,7 @@ void Rows::BringUpToDate() {
           batch->step.push_back(file.step);
           batch->file_commit.push_back(static_cast<uint32_t>(commits_done_));
         }
-        // Of one name several times in a step the last counts.
+        // If a name was saved several times in a step, the last one counts.
         if (entry.kind == EntryKind::kRaw) batch->raw[row] = part_.index_of(entry);
       }
       for (size_t i = step_begin; i < batch->tensor.size(); ++i) row_of[batch->tensor[i]] = kNone;

@@ -237,7 +237,7 @@ bool Run::ReadIndexFile(const std::string& folder, const std::string& name) {
   const size_t index = PartOfIndex(parsed->worker);
   Part& part = *parts_[index];
   if (salvaged_steps_.erase({index, parsed->step}) != 0) {
-    // It was not dead after all: what its unfinished file said gives way.
+    // The writer was alive after all: its finished file replaces what was salvaged from the unfinished one.
     rejected_.erase(part.EventFileOf(part.file_of(*part.Find(parsed->step))));
   }
   if (part.last_wall_nanos() != 0 && signature->modified_nanos > part.last_wall_nanos()) {

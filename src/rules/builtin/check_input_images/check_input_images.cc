@@ -29,7 +29,7 @@ bool LooksLikeImages(const TensorInfo& info, int64_t channel) {
   const bool number = info.dtype == DType::kUInt8 || info.dtype == DType::kFloat16 ||
                       info.dtype == DType::kBFloat16 || info.dtype == DType::kFloat32 ||
                       info.dtype == DType::kFloat64;
-  // Of a batch, or one by one where the channels come first.
+  // Images come as a batch (4 axes), or singly with the channels first (3 axes).
   const auto rank = static_cast<int64_t>(info.shape.size());
   const int64_t axis = channel < 0 ? rank + channel : channel;
   const bool batch = rank == 4 && axis >= 1 && axis < rank;

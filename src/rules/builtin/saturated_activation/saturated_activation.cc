@@ -22,7 +22,7 @@ bool Named(const TensorInfo& info, std::string_view lower, std::string_view capi
   return info.name.find(lower) != std::string::npos || info.name.find(capital) != std::string::npos;
 }
 
-/// By the module that takes it, else by name: runs of other tools know no modules' kinds.
+/// Goes by the kind of the module that takes the tensor; runs of other tools lack kinds, and names decide.
 Result<Statistic> InsideOf(const TensorInfo& info, const Statistic& tanh, const Statistic& sigmoid) {
   if (info.module_kind == "tanh" || In(info, "tanh_input")) return tanh;
   if (info.module_kind == "sigmoid" || In(info, "sigmoid_input")) return sigmoid;

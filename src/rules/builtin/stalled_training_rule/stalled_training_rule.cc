@@ -39,7 +39,7 @@ class StalledTrainingRule : public Rule {
     // Between two starts of a job nothing was meant to happen.
     if (last_ && last_attempt_ == step.attempt() && now.wall_nanos > last_->wall_nanos) {
       const double seconds = static_cast<double>(now.wall_nanos - last_->wall_nanos) / 1e9;
-      // Of steps between that were not recorded one, at least, took an equal share.
+      // Steps between that were not recorded share the time: at least one of them took the mean or longer.
       const auto steps = static_cast<double>(std::max<int64_t>(now.global_step - last_->global_step, 1));
       if (seconds / steps >= threshold_) {
         Finding finding = Standstill(seconds);

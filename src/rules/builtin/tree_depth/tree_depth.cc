@@ -104,8 +104,8 @@ struct Depth {
   std::string deepest;  // its id
 };
 
-// Of every tree, from its root (the node that no other leads to). Node ids are not heap positions: XGBoost
-// numbers them in the order in which it made them, pruned ones left out.
+// The depth of each tree, counted from its root, the node that no other leads to. Node ids are not heap
+// positions: XGBoost numbers nodes in the order in which it made them, pruned ones left out.
 Result<std::vector<Depth>> DepthsOf(const std::vector<Node>& nodes) {
   std::vector<uint8_t> is_child(nodes.size(), 0);
   for (const Node& node : nodes) {

@@ -73,9 +73,9 @@ class UnchangedTensor : public Rule {
         },
         [&](TensorIndex tensor, WorkerIndex worker, TensorValue value) {
           Followed& followed = followed_[{tensor, worker, step.mode()}];
-          // Of no elements, none has changed and none has not.
+          // An empty tensor can neither change nor stay the same.
           if (!followed.cadence.Take(position, followed.interval) || ElementCount(value) == 0) return;
-          // Of a type that cannot be compared nobody knows whether it has changed.
+          // Types that cannot be read as numbers (complex, float8) cannot be compared.
           double first;
           if (!LoadElements(value, 0, {&first, 1})) return;
           const bool same = followed.captured > 0 && tolerance_.Close(followed.last, value);
