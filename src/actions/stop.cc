@@ -26,7 +26,7 @@ class CheckpointStop : public Action {
   bool needs_job() const override { return true; }
   std::string output() const override { return output_; }
 
-  // Without a checkpoint it is a stop all the same: somebody asked for an end.
+  // If no checkpoint can be saved the job is stopped all the same: somebody asked for an end.
   Status Perform(const Notice& notice) override {
     const Status saved =
         job_.checkpoint ? job_.checkpoint(notice, seconds_) : FailedPrecondition("nobody to ask");

@@ -50,7 +50,7 @@ std::string Environment(const char* name) {
   return value ? value : "";
 }
 
-// So that the receiver can tell that nobody else sent it, and that nobody changed it.
+// Lets the receiver check who sent the body and that nobody changed it.
 std::string Signature(const std::string& body) {
   const std::string secret = Environment("TDBG_WEBHOOK_SECRET");
   return secret.empty()
@@ -113,7 +113,7 @@ class Email : public Action {
   WebhookOptions options_;
 };
 
-// No provider of our own: a webhook that knows one.
+// There is no provider of text messages in tdbg: the message goes to a webhook that knows one.
 class Sms : public Action {
  public:
   Sms(std::string number, WebhookOptions options)

@@ -72,7 +72,7 @@ struct GuardedStretches {
     return false;
   }
 
-  /// For a signal that does not say where.
+  /// For a signal that carries no address: looks at all of them.
   bool ReplaceUnreadable() {
     bool any = false;
     for (GuardedStretch::Slot& slot : slots) {
@@ -120,7 +120,7 @@ struct Mappings {
 
 namespace {
 
-// Never destroyed: mappings that outlive main take themselves out of it.
+// Never destroyed: mappings that outlive main still deregister themselves.
 Mappings& Reads() {
   static Mappings* const all = new Mappings();
   return *all;

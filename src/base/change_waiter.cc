@@ -40,7 +40,7 @@ Signature SignatureOf(const std::string& path) {
           int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
-// inotify accepts a watch on these and then never hears of what other hosts write.
+// On these file systems inotify accepts a watch and then never reports what other hosts write.
 bool ChangesElsewhere(const std::string& path) {
   struct statfs info;
   if (::statfs(path.c_str(), &info) != 0) return false;

@@ -54,7 +54,7 @@ class LocalFiles : public FileSystem {
       found.name = entry->d_name;
       if (found.name == "." || found.name == "..") continue;
       struct stat info;
-      // Gone since readdir (a journal just sealed): as if listed a moment later.
+      // Deleted since readdir (a journal that was just sealed): leave it out, as a later listing would.
       if (::fstatat(::dirfd(directory.get()), entry->d_name, &info, 0) != 0) continue;
       found.is_directory = S_ISDIR(info.st_mode);
       found.size = static_cast<uint64_t>(info.st_size);

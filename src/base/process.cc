@@ -265,7 +265,7 @@ std::optional<ExitState> Child::Wait(int timeout_millis) {
 void Child::FollowStop(int signal_number) {
   const bool wants_terminal = signal_number == SIGTTIN || signal_number == SIGTTOU;
   if (!(wants_terminal && OwnsTerminal())) {
-    // Our shell knows our group only: it must see us stop, or it would wait in front of a stopped job.
+    // The shell knows our group only: if we did not stop, too, it would wait for a job that is stopped.
     if (::tcgetpgrp(STDIN_FILENO) == pid_) GiveTerminalTo(::getpgrp());
     ::kill(0, SIGTSTP);
     // Here again after fg or bg.

@@ -53,7 +53,7 @@ constexpr std::array<std::string_view, 32> kTokensOfText = {
     "begin",   "first",       "last",     "next",     "per",         "class",        "decoder", "encoder",
     "trigger", "placeholder", "instance", "modifier", "initializer", "distillation", "text",    "by"};
 
-// What nobody keeps secret: switches, and numbers that count something.
+// Values that are no secrets: switches, and numbers that count something.
 bool IsPlainValue(std::string_view value) {
   static constexpr std::array<std::string_view, 12> kSwitches = {
       "true", "false", "True", "False", "yes", "no", "on", "off", "none", "None", "null", ""};

@@ -111,7 +111,7 @@ int Main(int argc, char** argv) {
     trouble = Complain(*torn + "; the answer may be wrong: ask again", kExitDamaged);
   }
   if (trouble == kExitOk) return exit_code;
-  // What became of a command that we started is worth more than whether somebody read our summary of it.
+  // The started command's exit code matters more than whether its summary could be printed.
   const Command* const command = words.empty() ? nullptr : FindCommand(commands, words[0]);
   return command != nullptr && command->TakesCommand() ? exit_code : trouble;
 }

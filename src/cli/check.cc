@@ -169,7 +169,7 @@ class CheckCommand : public Command {
     TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
     if (lost_rules) return kExitNotJudged;
     if (last_step >= 0) return code;
-    // Whatever the rules say, a gate must not take it for a run that was looked at.
+    // Whatever the rules say: a CI gate must not take an empty run for one that was judged.
     Tell("tdbg: the run holds no step: nothing was judged; tdbg status {} says why\n",
          ShellWord(DisplayPath(path)));
     return kExitNotJudged;

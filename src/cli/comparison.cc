@@ -34,7 +34,7 @@ std::string ShapeText(DType dtype, std::span<const int64_t> shape) {
   return fmt::format("{} [{}]", DTypeName(dtype), fmt::join(shape, ", "));
 }
 
-/// The larger, the farther apart; a number against NaN or infinity is farthest.
+/// How far apart two values are; a number and NaN or infinity are farthest.
 double Distance(double a, double b) {
   const double difference = std::fabs(a - b);
   if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
@@ -107,7 +107,7 @@ bool DifferentStatistics(const Summary& a, const Summary& b, const Tolerance& to
   return farthest >= 0;
 }
 
-/// Parts what only `has` has: what `lacks` never will, and what it may still come to.
+/// Splits what only `has` holds into what `lacks` will never have and what it may still reach.
 Status FindOneSided(const Trial& has, const Trial& lacks, const std::vector<std::string>& names_has,
                     const std::vector<std::string>& names_lacks, const StepFilter& steps,
                     Comparison::Part* only, Comparison::Part* to_come) {

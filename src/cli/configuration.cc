@@ -48,7 +48,7 @@ Result<plan::Config> ConfigOfEnvironment() {
   return ConfigOfDocument(*document);
 }
 
-// What a seal is of: keys in order, no blanks.
+// The text that is sealed: sorted keys, no blanks.
 std::string SealedText(const json& document) {
   const json sealed = {{"files", document.value("files", json::object())}, {"rules", document["rules"]}};
   return sealed.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -110,7 +110,7 @@ class DiffCommand : public Command {
     // damaged, nobody can say whether this comparison needed what is missing.
     const Status whole_a = CouldNotRead(a->damage()).Annotate(DisplayPath(a->path()));
     const Status whole = whole_a.ok() ? CouldNotRead(b->damage()).Annotate(DisplayPath(b->path())) : whole_a;
-    // Two runs that share nothing are not the same, however little was asked for.
+    // Two runs that share nothing are not the same, even if a filter left nothing to compare.
     if (found.values + found.statistics == 0 && found.same()) {
       TDBG_RETURN_IF_ERROR(whole.Annotate("nothing could be compared"));
       if (!over) {

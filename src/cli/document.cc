@@ -92,7 +92,7 @@ class Converter {
   int values_ = 0;
 };
 
-// To its end, which a pipe has when its writer closes it.
+// Reads to the end of the file; of a pipe that is when its writer closes it.
 std::string ReadStream(FILE* stream) {
   std::string text;
   char bytes[4096];

@@ -202,7 +202,7 @@ class ExportCommand : public Command {
   /// Steps go into a directory as they come; the others are files made from all of them.
   bool IsStream() const { return to_ == "tensorboard" || to_ == "smdebug"; }
   Status CheckFlags() const;
-  /// What lies in the run is not written through a symbolic link out of it.
+  /// An output inside of the run must not lead out of it through a symbolic link.
   Status StayInside() const;
   Status CheckChoice(const Trial& trial) const;
   Result<int> ExportSteps(Trial& trial, const Tell& tell);
@@ -354,7 +354,7 @@ Result<ship::Shipped> ExportCommand::ExportParquet(const Trial& trial, const shi
 }
 
 Result<int> ExportCommand::Follow() {
-  // The signals that end a job end us a little later: what it wrote until then is still to be shipped.
+  // Signals that end the job must not end the export at once: what the job wrote is still to be shipped.
   jobs::BlockForwardedSignals();
   TDBG_ASSIGN_OR_RETURN(jobs::SignalInbox inbox, jobs::SignalInbox::Open());
   (void)!::nice(kNiceness);
@@ -391,7 +391,7 @@ Result<int> ExportCommand::Follow() {
     follower.JobEnded();
   }
   following.join();
-  // A run that never began has nothing to ship, and whoever launched it says why.
+  // A run that never began has nothing to ship; `tdbg run` says why.
   if (launched_ && followed.code() == Code::kNotFound) followed = OkStatus();
 
   const ship::Shipped shipped = destination->shipped();

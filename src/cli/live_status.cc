@@ -10,9 +10,9 @@
 namespace tdbg::cli {
 namespace {
 
-// Shorter, and the number flickers with every step that takes a little longer.
+// With a shorter window the number flickers with every step that takes a little longer.
 constexpr int64_t kRateWindowNanos = 2'000'000'000;
-// A pause that people want to know of: a hanging data loader looks like a slow step otherwise.
+// From this pause on the line says so: a hanging data loader looks like a slow step otherwise.
 constexpr int64_t kPauseNanos = 10'000'000'000;
 
 std::string_view StateWord(rules::RuleState state) {

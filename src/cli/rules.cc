@@ -51,13 +51,13 @@ void PrintOne(const rules::RuleInfo& info, const Terminal& terminal) {
                                                  : parameter.default_value,
                parameter.unit.empty() ? "-" : parameter.unit, parameter.help});
   }
-  // Cut-off help would be no help: here lines may be long.
+  // Help is not cut at the terminal's width.
   Terminal wide = terminal;
   wide.columns = 0;
   if (!table.empty()) Print("{}", table.Format(wide));
 }
 
-// What the run keeps because of it, as a sentence; empty where it declares nothing.
+// What a run keeps because of the rule, as a sentence; empty if the rule declares no needs.
 std::string NeedsText(const plan::Need& needs) {
   if (needs.collections.empty() && needs.tensor_regex.empty()) return {};
   std::vector<std::string> what = needs.collections;

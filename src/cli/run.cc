@@ -33,7 +33,7 @@ namespace tdbg::cli {
 namespace {
 
 constexpr int64_t kDrawMillis = 200;
-// For what reads the run while it trains to write the rest, once the job is gone.
+// How long exports may take to write the rest once the job has ended.
 constexpr int64_t kExportGraceMillis = 60'000;
 
 // The watcher exists before the job (a bad rule must stop us before anything starts) and may ask for a stop
@@ -58,7 +58,7 @@ class Stopper {
 
 void Note(const std::string& what) { Tell("tdbg: {}\n", what); }
 
-// Before a training that may be shorter: afterwards it would have to be run again.
+// Said before the training: if it is shorter, the rules' verdicts would need another run.
 void NoteFirstVerdicts(const std::vector<std::pair<std::string, int64_t>>& least) {
   std::string text;
   for (const auto& [rule, steps] : least) {
@@ -241,7 +241,7 @@ Result<int> RunCommand::Finish(watch::Watcher& watcher, const jobs::PreparedAtte
     (void)news;
     return MakeReport(*trial, watcher.statuses());
   }();
-  // The command's exit code is worth more than our summary: a script that calls us must get it.
+  // Scripts that call us must get the command's exit code even if the summary fails.
   if (!report.ok()) {
     Note("the run cannot be summarised: " + report.status().message());
     return exit_code;

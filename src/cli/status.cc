@@ -49,7 +49,7 @@ void PrintWhole(const rules::RuleStatus& rule, const Report& report, const Termi
   Print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
 }
 
-/// What a person looks for first comes first.
+/// The order of the lines: what a person looks for first.
 int Rank(const rules::RuleStatus& rule) {
   switch (rule.state) {
     case rules::RuleState::kIssuesFound:
@@ -183,7 +183,7 @@ class StatusCommand : public Command {
     const bool issues = std::any_of(
         report.rules.begin(), report.rules.end(),
         [](const rules::RuleStatus& rule) { return rule.state == rules::RuleState::kIssuesFound; });
-    // What a rule found in what can be read stands, whatever else there was.
+    // Findings stand, even if other parts of the run cannot be read.
     if (exit_code_ && issues) return kExitIssues;
     TDBG_RETURN_IF_ERROR(CouldNotRead(report.damage));
     return kExitOk;

@@ -128,7 +128,7 @@ std::string Commands(const Report& report) {
                         (*info)->snake_name);
     break;
   }
-  // The rules that watched saw nothing, or could not: the others may.
+  // The rules that watched found nothing, or could not judge: other rules may.
   if (text.empty() && report.steps > 0)
     text += fmt::format("  {:<{}}tdbg check {}\n", "next", kLabelColumns, run);
   text += fmt::format("  {:<{}}tdbg status {}\n", text.empty() ? "next" : "", kLabelColumns, run);

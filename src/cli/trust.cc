@@ -75,7 +75,7 @@ bool OthersMayWrite(const struct stat& info) {
   return (info.st_mode & S_IWGRP) != 0 && info.st_gid != info.st_uid;
 }
 
-// Why the run is not the caller's own word; empty where it is.
+// Why the run's records may not be the caller's own; empty if they are.
 std::string WhyNotOwn(const std::string& run, const RecordedRules& recorded) {
   const std::string file = base::JoinPath(run, "rules.json");
   for (const std::string& path : {run, file}) {

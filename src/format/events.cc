@@ -6,7 +6,7 @@
 namespace tdbg::format {
 namespace {
 
-// A name has one type, whatever the kind.
+// A field's name has one type, in lines of every kind.
 constexpr std::string_view kIntegers[] = {
     "wall_nanos",   "attempt",          "pid",    "exit_code", "signal",     "global_step",
     "steps_judged", "steps_incomplete", "millis", "from_step", "after_step",

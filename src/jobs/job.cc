@@ -20,7 +20,7 @@
 namespace tdbg::jobs {
 namespace {
 
-// ctrl-Z and requests in the control file announce themselves by nothing that can be polled.
+// ctrl-Z and requests in the control file cannot be polled for: they are looked for at this interval.
 constexpr int64_t kTerminalPollMillis = 100;
 constexpr int64_t kControlPollMillis = 250;
 constexpr int64_t kNanosPerMilli = 1'000'000;

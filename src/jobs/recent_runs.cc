@@ -54,7 +54,7 @@ void RememberRun(const RecentRun& run, base::FileSystem& files) {
   (void)files.AppendLine(path, format::DumpJson(json));
   const std::vector<std::string> lines = Lines(files);
   if (lines.size() <= kMaxLines) return;
-  // A line that somebody appends at this moment may be lost: it is a hint.
+  // A line that another process appends at this moment may be lost; the file is only a hint.
   std::string kept;
   for (size_t i = lines.size() - kMaxLines / 2; i < lines.size(); ++i) kept += lines[i] + "\n";
   (void)files.WriteFileAtomic(path, kept);
@@ -70,7 +70,7 @@ std::vector<RecentRun> RecentRuns(base::FileSystem& files) {
     format::GetField(*json, "run", &run.run_directory);
     format::GetField(*json, "from", &run.working_directory);
     format::GetField(*json, "started_wall_nanos", &run.started_wall_nanos);
-    // One that was started again is where its last start is.
+    // A run that was started several times stands at its last start.
     std::erase_if(runs, [&](const RecentRun& r) { return r.run_directory == run.run_directory; });
     if (run.run_directory.starts_with('/') && IsRunDirectory(run.run_directory, files))
       runs.push_back(std::move(run));

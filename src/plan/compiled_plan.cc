@@ -138,7 +138,7 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
     const bool said =
         std::find(out.collections.begin(), out.collections.end(), c.name) != out.collections.end();
     if (!said && !rep_->Matches(i, c, facts, out.collections)) continue;
-    // What a rule needs is not a collection that anybody asked for by name (resolve.cc).
+    // Collections that stand for a rule's needs (resolve.cc) are not shown as the tensor's collections.
     if (!said && !c.name.starts_with("rule:")) out.collections.push_back(c.name);
     if (!c.keep) continue;
     // 0 elements: a shape that varies, so nobody can promise that it stays small.

@@ -20,7 +20,7 @@ bool IsNeverReduced(const std::string& name) {
   return Has(names, name);
 }
 
-/// Nothing there belongs to an evaluation, whatever the schedule says.
+/// Collections that have nothing to save in an evaluation, whatever the schedule says.
 bool IsOfTrainingOnly(const std::string& name) {
   return name == "gradients" || name == "optimizer_variables";
 }

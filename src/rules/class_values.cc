@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::map<WorkerIndex, std::vector<std::pair<TensorIndex, TensorValue>>>;
 
-// Each tensor once: one of a single element may have been kept twice, as a value and as its statistics.
+// Each tensor once: one with a single element may be kept twice, as a raw value and as statistics.
 Values ValuesOf(const StepContext& step, Selector& selector, bool* readable) {
   Values values;
   selector.Update(step);

@@ -36,7 +36,7 @@ RunPlan::RunPlan(const plan::Plan& plan, const plan::Need& need) : summaries_eve
   const auto any = [&](const auto& predicate) {
     return std::any_of(plan.collections.begin(), plan.collections.end(), predicate);
   };
-  // A rule that the run was not started with looks at what there is: nothing was kept for it.
+  // For a rule that the run was not started with nothing was kept: it looks at everything there is.
   const bool took_part = any(mine) || !need.collections_to_save.empty();
   hides_ = took_part && any([&](const auto& c) { return of_rules(c) && !mine(c); });
   users_ = CompileIf(plan, [&](const auto& c) { return !of_rules(c); });
@@ -60,7 +60,7 @@ bool RunPlan::OnlyOthersAskedFor(TensorIndex index, const TensorInfo& tensor, co
   if (!groups.known) groups = {Resolve(*own_, tensor).raw_groups, Resolve(*others_, tensor).raw_groups, true};
   if (groups.others == 0) return false;
   const int mode = static_cast<int>(step.mode);
-  // What is in no plan (a script's own, `tdbg capture`'s) was kept for everybody.
+  // Values that no plan asked for (a script's own, those of `tdbg capture`) are for every rule.
   return (others_->DueGroups(mode, step.mode_step) & groups.others) != 0 &&
          (own_->DueGroups(mode, step.mode_step) & groups.own) == 0;
 }

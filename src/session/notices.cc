@@ -18,7 +18,7 @@ void TellOnce(std::string_view kind, std::string_view text) {
   std::string line = "tdbg: ";
   for (const char c : text) line += c == '\n' ? ' ' : c;
   line += '\n';
-  // One write and not stdio: lines of several ranks on one terminal do not mix.
+  // One write(2) instead of stdio, so that lines of several ranks do not mix on a terminal.
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -327,7 +327,7 @@ void Run::End(std::string_view reason, std::string_view message) {
     }
     impl_->TellTroubles();
     impl_->inert.store(true, std::memory_order_relaxed);
-    // Only now: whoever finds the lock free must find word of the end, too.
+    // Only now, because who finds the lock free must also find the word of the end.
     impl_->writer->Close();
   });
 }

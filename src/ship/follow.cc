@@ -16,7 +16,7 @@ constexpr int64_t kLookMillis = 1000;
 
 int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
 
-/// Where in a growing, overlaid run we are.
+/// The place of a follower in a run that grows and whose attempts are overlaid.
 class Position {
  public:
   Status Ship(const TrialAccess& access, Destination& destination,
@@ -92,12 +92,12 @@ Status Follower::Follow(Destination& destination) {
 
   Position position;
   while (true) {
-    // Asked before looking: what was written before the job ended is then seen by this look.
+    // Asked before the refresh, which then sees everything that was written before the job ended.
     const bool over = job_ended();
     const int64_t looked_millis = MillisNow();
     auto news = trial->Refresh();
     const TrialAccess access(*trial);
-    // A look that failed (a directory that is being moved, an NFS server that rests) is followed by another.
+    // After a failed refresh (a directory that is being moved, an NFS server that is down) it is tried again.
     if (news.ok()) {
       TDBG_RETURN_IF_ERROR(position.Ship(access, destination, {}));
       TDBG_RETURN_IF_ERROR(destination.Flush());

@@ -158,7 +158,7 @@ void Trial::Impl::BringModeIndexUpToDate() const {
     list.emplace_back(step.mode_step, i);
   }
   if (sorted) return;
-  // A later attempt counts its evaluations from 0 again; of equal numbers the latest stays last.
+  // A later attempt numbers its evaluations from 0 again; among equal numbers the latest comes last.
   for (auto& list : mode_index.of) std::sort(list.begin(), list.end());
 }
 

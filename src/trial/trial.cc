@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kDiscoveryNanos = 500'000'000;
 // The same while a worker that was never seen holds up complete steps, and with them findings.
 constexpr int64_t kAwaitedNanos = 50'000'000;
-// A death rings nothing on file systems without notification; nobody should wait longer than this for it.
+// Without notification a worker's death is only noticed by looking: at the latest after this time.
 constexpr int64_t kLongestWaitMillis = 1000;
 
 int64_t NowNanos() { return base::SystemClock().MonotonicNanos(); }

@@ -9,7 +9,7 @@ namespace tdbg::watch {
 Result<std::string> WriteReport(const std::string& run, const std::string& rule_name,
                                 const rules::Report& report) {
   base::FileSystem& files = base::FilesBelow(base::LocalFileSystem(), run);
-  // A name is the user's, and a path is not what it is for.
+  // The name is chosen by the user and must not act as a path.
   std::string folder = rule_name;
   std::replace(folder.begin(), folder.end(), '/', '_');
   if (folder.starts_with('.')) folder.front() = '_';

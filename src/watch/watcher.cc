@@ -22,11 +22,11 @@
 namespace tdbg::watch {
 namespace {
 
-// How long a look may take to see what no file tells of: a process that died, a path that appeared.
+// The interval of looks for what no file tells: a process that died, a path that appeared.
 constexpr int64_t kLookMillis = 1000;
 constexpr int64_t kOpenMillis = 100;
 constexpr size_t kStepsBackForLoss = 64;
-// A report is made of everything seen so far; more often than a person reloads it would be waste.
+// A report is made anew from everything seen so far: not more often than a person reloads it.
 constexpr int64_t kReportMillis = 5000;
 constexpr int64_t kCooldownSeconds = 300;
 constexpr int64_t kGoneAtEndMillis = 5000;  // for a run that is out of reach when its job ends
@@ -347,7 +347,7 @@ struct Watcher::Impl {
     return OkStatus();
   }
 
-  // What was judged says nothing of the steps that nobody could read.
+  // Verdicts on the judged steps say nothing about the steps that could not be read.
   Status GiveUp(const Status& trouble) {
     const int64_t now = WallNow();
     std::vector<rules::RuleStatus> statuses = engine->statuses();
@@ -377,14 +377,14 @@ struct Watcher::Impl {
       for (const size_t i : engine->UsePlan(*plan))
         Log("rule " + engine->statuses()[i].name + ": " + engine->statuses()[i].details);
     }
-    // So that whoever reads the events knows of rules that have not said anything yet.
+    // Readers of the events must also know the rules that have not said anything yet.
     for (const rules::RuleStatus& status : engine->statuses()) {
       Event("rule_status", start, StatusFields(status, -1));
     }
     Status trouble;
     int64_t trouble_since_millis = 0;
     while (true) {
-      // Asked before looking: what was written before the job ended is then seen by this look.
+      // Asked before the refresh, which then sees everything that was written before the job ended.
       const std::optional<rules::JobEnd> ended = JobEndNow();
       Status status = Look();
       if (!status.ok()) {

@@ -160,7 +160,7 @@ bool JournalWriter::MakeRoom(uint64_t payload_bytes, Class c) {
   }
   const uint64_t need = Need(payload_bytes);
   if (head_ + need - ring_.sealed() <= limit) return true;
-  // The open step alone is too much: no drain can help, and waiting for one would be for ever.
+  // The open step alone is larger than what fits: waiting for the drain would never end.
   if (open_bytes() + need > limit) {
     refusal_ = LossCause::kStepTooLarge;
     return false;
@@ -193,7 +193,7 @@ bool JournalWriter::WaitForDrain(uint64_t need, uint64_t limit) {
       progress = now_progress;
       since = clock_->MonotonicNanos();
     } else if (progress == stalled_at_progress_ || clock_->MonotonicNanos() - since > kStallNanos) {
-      // Once is enough: later steps do not wait again until the disk moves.
+      // Later steps do not wait again until the disk has made progress.
       stalled_at_progress_ = progress;
       handoff_->NoteError(
           Unavailable("the disk took no write for 30 s; raw tensors are dropped until it does"));

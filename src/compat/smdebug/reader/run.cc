@@ -20,7 +20,7 @@ constexpr int kMostDepth = 4;
 // Some file systems tell times by the second or two: a folder that changed so shortly before it was listed
 // may have changed again without showing it.
 constexpr int64_t kTimeGrainNanos = 2'000'000'000;
-// A worker that is slower than this behind the one that wrote the end marker is taken for dead.
+// With the end marker there, workers that are behind are taken for dead after this long without news.
 constexpr int64_t kStragglerNanos = 60'000'000'000;
 // A run without end marker, whose processes nobody can ask, is taken for dead after this many of its longest
 // pauses, but not before the first of these times; the second holds while its pace is not known.
@@ -40,7 +40,7 @@ bool Run::IsAt(const std::string& path) {
   const auto has = [&root](std::string_view name) {
     return root->SignatureOf(std::string(name)) != Signature();
   };
-  // A folder called index is anybody's; beside one called events it is smdebug's.
+  // Anybody may have a folder called index; with one called events beside it, it is smdebug's.
   return has(kCollectionsDir) || has(kEndFile) || has(kClaimFile) || (has(kIndexDir) && has(kEventsDir));
 }
 
@@ -101,7 +101,7 @@ bool Run::Salvage() {
       if (!parsed) parsed = ParseStepFileName(entry.name, ".tfevents.tmp");
       if (entry.is_directory || !parsed || parsed->step != *step) continue;
       const auto part = parts_by_name_.find(parsed->worker);
-      // One that nothing else tells of is no worker of this run.
+      // A name that appears in this file only is no worker of this run.
       if (part == parts_by_name_.end() || parts_[part->second]->Has(*step)) continue;
       news |= SalvageFile(Below(inside, entry.name), *step, part->second);
     }

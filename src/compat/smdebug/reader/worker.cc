@@ -183,7 +183,7 @@ Result<store::RawValue> SmdebugWorker::ReadRaw(const store::RawRef& ref) {
 format::TensorDef SmdebugWorker::Describe(format::TensorId tensor) {
   if (const auto known = described_.find(tensor); known != described_.end()) return known->second;
   format::TensorDef def = part_.tensors()[tensor];
-  // Nearly always one of the first steps has a value: then nobody has to list where all of them lie.
+  // One of the first steps nearly always has a value, and then no list of all places is made.
   constexpr size_t kSteps = 16;
   std::span<const store::RawRef> raws;
   const std::span<const format::Commit> commits = part_.commits();

@@ -23,7 +23,7 @@ constexpr const char* kDocumented = ".*hybridsequential0_input_0";
 // written as an image (100 x 1 x 1) has one, latents and feature maps have other channels.
 constexpr int64_t kLeastSide = 8;
 
-// What a model takes may be token ids, noise, a table. Only what looks like images is judged unless a user
+// A model's input may be token ids, noise or a table. Only what looks like images is judged, unless a user
 // named it.
 bool LooksLikeImages(const TensorInfo& info, int64_t channel) {
   const bool number = info.dtype == DType::kUInt8 || info.dtype == DType::kFloat16 ||

@@ -85,7 +85,7 @@ class Confusion : public Rule {
   Limits limits_;
 };
 
-// The tensor of exactly this name, and whatever is in the collection.
+// Selects the tensor of exactly this name and all tensors of the collection.
 Result<Selector> NamedOrIn(const std::string& name, const std::string& collection) {
   return Selector::Make({collection}, {"^\\Q" + name + "\\E$"});
 }

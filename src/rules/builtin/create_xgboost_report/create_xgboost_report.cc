@@ -45,7 +45,7 @@ class CreateXgboostReport : public Rule {
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>*) override {
     bool readable = true;
-    // All three are taken, whatever the first finds.
+    // All three are called, whatever the first returns: no short circuit.
     const bool numbers = TakeNumbers(step);
     const bool hyperparameters = TakeHyperparameters(step, &readable);
     const bool predictions = TakePredictions(step, &readable);
@@ -142,7 +142,7 @@ class CreateXgboostReport : public Rule {
     data_.predictions_step = step.global_step();
     data_.classes.reset();
     if (IsRegression()) return true;
-    // What are no classes is a regression's, and no error here.
+    // Labels that are no classes mean a regression, which is not an error here.
     auto classes = inputs_.classes.Read(step, readable);
     if (!classes.ok() || classes->empty() || !classes->front().has_predictions) return true;
     const int32_t largest = ConfusionMatrix::LargestClass(classes->front());

@@ -33,10 +33,10 @@ class StalledTrainingRule : public Rule {
     findings->push_back(std::move(finding));
   }
 
-  // Told by the steps' own stamps: where nobody watched, or looked away.
+  // Found by the steps' own time stamps, where no watcher saw the standstill.
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     const StepInfo now = step.info();
-    // Between two starts of a job nothing was meant to happen.
+    // The time between two starts of a job is no standstill.
     if (last_ && last_attempt_ == step.attempt() && now.wall_nanos > last_->wall_nanos) {
       const double seconds = static_cast<double>(now.wall_nanos - last_->wall_nanos) / 1e9;
       // Steps between that were not recorded share the time: at least one of them took the mean or longer.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kRawInterval = 10;  // smdebug's for XGBoost
 
-// The columns of XGBoost's table of nodes that say how they hang together.
+// The columns of XGBoost's table of nodes that say which node leads to which.
 struct Table {
   std::optional<TensorValue> id, tree, node, yes, no;
   bool Complete() const { return yes && no && (id || (tree && node)); }
@@ -137,7 +137,7 @@ Result<std::vector<Depth>> DepthsOf(const std::vector<Node>& nodes) {
     }
     depths.push_back(std::move(depth));
   }
-  // No node has two parents, so what no root reaches is a circle.
+  // No node has two parents, so nodes that no root reaches form a cycle.
   if (reached != nodes.size()) return InvalidArgument("nodes lead to each other in a circle");
   return depths;
 }

@@ -42,7 +42,7 @@ bool Streak::Below(int64_t position, int64_t global_step, double value, int64_t 
 
 bool Streak::rising() const {
   if (before_ >= 0) return Whole().values == 0 || Whole().get() > kGrowth * before_;
-  // A run shorter than half the patience has one half only.
+  // In a run shorter than half the patience the second half is empty.
   if (second_half_.values == 0) return last_value_ > kGrowth * first_value_;
   return second_half_.get() > kGrowth * first_half_.get();
 }

@@ -96,7 +96,7 @@ class WeightUpdateRatio : public Rule {
  private:
   int64_t Distance() const { return std::max(limits_.num_steps.value_or(1), limits_.interval.steps); }
 
-  // What the value at `position` is compared with; forgets what no later one will be.
+  // The value that the one at `position` is compared with; drops older values, which no later one needs.
   const Captured* Reference(int64_t position, std::deque<Captured>* captured) const {
     const int64_t latest = position - limits_.num_steps.value_or(1);
     while (captured->size() > 1 && (*captured)[1].position <= latest) captured->pop_front();
