@@ -36,11 +36,18 @@ def found(tmp_path_factory):
     return own_tests.run("tdbg", wanted, source, tmp_path_factory.mktemp("own"))
 
 
-def test_what_the_real_one_passes_passes_here(found):
+def test_what_the_real_one_passes_passes_here(found, tmp_path):
     expected = {item for item, reason in listed().items() if not reason}
     missing = expected - found.keys()
     assert not missing, f"not run: {sorted(missing)}"
     failed = {item: found[item] for item in expected if found[item] != "passed"}
+    if failed:
+        # Several wait for so many seconds and no longer: not ours to change, so what a busy machine failed has a second try.
+        again = own_tests.run("tdbg", sorted(failed), own_tests.folder(), tmp_path)
+        once = {item: failed.pop(item) for item in list(failed) if again.get(item) == "passed"}
+        if once:
+            warnings.warn(f"passed at the second try only: {once}", stacklevel=1)
+        failed = {item: f"{what}; again: {again.get(item)}" for item, what in failed.items()}
     assert not failed, "\n".join(f"{item}: {what}" for item, what in sorted(failed.items()))
 
 
