@@ -21,7 +21,7 @@ class Numbering:
     def __init__(self) -> None:
         self._slots: dict = {}                      # (owner, name) -> the numbers that it has, in order
         self._taken: dict[tuple[str, int], object] = {}     # (name, number) -> who stepped with it in this step
-        self._now: set[tuple[str, int]] = set()             # of whoever steps now
+        self._now: set[tuple[str, int]] = set()             # those of the optimizer that steps now
         self.version = 0                            # counts what was given and taken back
 
     def names(self, pending, by_micro_step: bool = False, owner=None) -> list:

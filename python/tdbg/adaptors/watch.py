@@ -43,9 +43,9 @@ class Watch:
         self.patches = Patches()
         self.waiting = Waiting(self.lost)
         self.has_trained = True         # a training, as opposed to an evaluation, was seen in the thread that has the run
-        self._thread = None         # that opened the run, or took it over
+        self._thread = None         # the thread that opened the run, or took it over
         self._opening = threading.RLock()
-        self._ended = False         # or not ours to end
+        self._ended = False         # the run has ended, or is not ours to end
 
     @property
     def listening(self):

@@ -21,9 +21,9 @@ def _never():
 
 class TensorFlow:
     name = "tensorflow"
-    compiling = staticmethod(_never)    # is a compiler, which must not see our code, reading the function that calls this?
-    extras = True           # a step is a function with outputs, to which more can be added
-    merges = sums = False   # of several replicas: is it seen where outputs become one, and gradients are summed?
+    compiling = staticmethod(_never)    # is a compiler tracing the function that calls this? It must not see our code
+    extras = True           # the step is a function to which outputs can be added
+    merges = sums = False   # several replicas: can the places be patched where outputs are merged, and gradients summed?
 
     def __init__(self):
         import tensorflow as tf

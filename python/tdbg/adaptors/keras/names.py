@@ -128,7 +128,7 @@ class Names:
         relative = path[len(root) + 1:] if root and path.startswith(root + "/") else path
         top = relative.split("/")[0] if "/" in relative else root
         full = relative if "/" in relative or not top else f"{top}/{relative}"
-        if not top:             # a variable of nobody's, often called "Variable" like all others
+        if not top:             # a variable of no model; most of these are called "Variable"
             unique = self._free(full, "", variable, "variable ")
             full += "_" + unique[len("model_"):-1] if unique else ""
         base = f"{top}/weights/{full}:0" if top else f"weights/{full}:0"

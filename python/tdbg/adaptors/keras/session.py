@@ -141,7 +141,8 @@ class Session(Watch):
         self._learned += 1
         layers = [o for o in gc.get_objects() if issubclass(type(o), keras.layers.Layer) and hasattr(o, "_layers")]
         models = [m for m in layers if isinstance(m, keras.Model)]
-        wanted = set(map(id, variables))        # other models must not take names away, least of all those nobody has any more
+        # Models that are not trained here, above all those that the script has dropped, must not take names away.
+        wanted = set(map(id, variables))
         for model in sorted(models, key=lambda m: -len(m._flatten_layers())):
             if not wanted.isdisjoint(map(id, model.weights)):
                 self.names.learn(model)

@@ -23,7 +23,7 @@ class Untrained:
     def __init__(self, session) -> None:
         self.session = session
         self._marks: dict[str, int] = {}
-        self._changed: set[str] = set()     # since they were last put
+        self._changed: set[str] = set()     # names of those that changed since they were last put
         self._calls = 0
 
     def look(self, model, state: Any, raw_due: bool) -> list[tuple]:

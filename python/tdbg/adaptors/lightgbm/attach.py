@@ -21,7 +21,7 @@ class Session(_Session):
     def prepare(self, name, given):
         callbacks = given.get("callbacks") or ()
         if not hasattr(callbacks, "__len__") or self.number() is None:
-            return None                 # LightGBM asks how many there are, and raises at an iterator: so it shall
+            return None                 # LightGBM raises for an iterator, as it does unwatched
         train = given.get("train_set")
         sets = given.get("valid_sets") or []
         sets = list(sets) if isinstance(sets, (list, tuple)) else [sets]

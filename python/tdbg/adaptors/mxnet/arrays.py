@@ -65,7 +65,7 @@ def addresses(handles):
 
 
 def wait(handles):
-    """Until they are there. Waiting for one that is costs nothing: wait for the last one first."""
+    """Waits until they are computed, in this order. One that is ready costs nothing: put the last one first."""
     for handle in handles:
         if handle is not None and _wait(handle) != 0:
             _failed()

@@ -20,7 +20,7 @@ _PENDING = 1.0
 
 
 class Copies:
-    """Of the same arrays, again and again: `take`, then `addresses` before the next `take`. Needs as much memory as they.
+    """Copies of the same arrays, made again and again: `take`, then `addresses` before the next `take`. Needs their memory again.
 
     :param sources: plain arrays (arrays.py). They are read where they are when an operator runs: one that was replaced
       (another context, another type) needs other Copies.
@@ -58,7 +58,7 @@ class Copies:
             mx.nd.concat(*self._parts, dim=0, out=self._joined)
 
     def ready(self):
-        """Would `addresses` hardly have to wait? Asks nobody: looks at the memory."""
+        """True if `addresses` would hardly have to wait. Looks at the memory only, without a call to MXNet."""
         return self._last.value != _PENDING
 
     def addresses(self):

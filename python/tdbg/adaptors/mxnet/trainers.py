@@ -108,7 +108,7 @@ class Trainers:
             session.context.series("context/grad_norm", arrays.values(norm).item(), 0)
 
     def post(self, trainer, updates):
-        """It has. `updates`: the optimizer's count before."""
+        """The Trainer has stepped. `updates`: the optimizer's count before the step."""
         entry = self.entries.get(id(trainer))
         if entry is None or entry.ignored or not entry.nested:
             return
@@ -123,7 +123,7 @@ class Trainers:
         session.settle_if_there()
 
     def left(self, trainer):
-        """An exception came out of it."""
+        """The Trainer's step raised."""
         entry = self.entries.get(id(trainer))
         if entry is not None and entry.nested:
             entry.nested -= 1
