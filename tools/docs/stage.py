@@ -55,8 +55,8 @@ def rewritten(name, text, files):
 def python_names():
     """[(name in tdbg, where it is defined)] of the package's lazily imported names."""
     tree = ast.parse((ROOT / "python/tdbg/__init__.py").read_text())
-    where = next(ast.literal_eval(node.value) for node in tree.body
-                 if isinstance(node, ast.Assign) and node.targets[0].id == "_WHERE")
+    where = next(ast.literal_eval(node.value) for node in ast.walk(tree)
+                 if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_WHERE")
     return [(name, "tdbg" + module) for name, module in where.items() if not name.startswith("_")]
 
 

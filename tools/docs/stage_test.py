@@ -2,6 +2,7 @@
 
 import pathlib
 import sys
+import types
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import stage  # noqa: E402
@@ -42,3 +43,13 @@ def test_every_name_of_the_package_is_on_the_python_page():
     page = stage.python_page()
     for name, module in stage.python_names():
         assert f"::: {module}.{name}\n" in page
+
+
+def test_examples_of_docstrings_are_code(monkeypatch):
+    # griffe is in the environment of `make docs` alone.
+    monkeypatch.setitem(sys.modules, "griffe", types.SimpleNamespace(Extension=object))
+    import examples
+
+    text = "Says so.\n\n    >>> one()\n    [0, 1]\n    >>> two()\n\nMore.\n>>> three()"
+    assert examples.fenced(text) == ("Says so.\n\n    ```pycon\n    >>> one()\n    [0, 1]\n    >>> two()\n    ```\n\nMore.\n"
+                                     "```pycon\n>>> three()\n```")
