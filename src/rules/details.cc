@@ -51,27 +51,36 @@ bool HadNothing(const RuleStatus& status) {
   return status.state == RuleState::kNoIssuesFound && status.details.starts_with(kNothingToJudge);
 }
 
+bool FoundNonfinite(const RuleStatus& status) {
+  return status.state == RuleState::kIssuesFound && !status.findings.empty() &&
+         std::all_of(status.findings.begin(), status.findings.end(), [](const Finding& finding) {
+           return finding.measure == "nonfinite_count" || finding.measure == "nan_count" ||
+                  finding.measure == "inf_count" || std::isnan(finding.value);
+         });
+}
+
 std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses) {
-  const auto not_finite = [](const RuleStatus& status) {
-    return status.state == RuleState::kIssuesFound && !status.findings.empty() &&
-           std::all_of(status.findings.begin(), status.findings.end(), [](const Finding& finding) {
-             return finding.measure == "nonfinite_count" || finding.measure == "nan_count" ||
-                    finding.measure == "inf_count" || std::isnan(finding.value);
-           });
+  const auto step = [](const RuleStatus& status) { return status.findings.front().global_step; };
+  const auto one_episode = [&](const RuleStatus& a, const RuleStatus& b) {
+    if (a.nonfinite_since >= 0 && b.nonfinite_since >= 0) return a.nonfinite_since == b.nonfinite_since;
+    return step(a) == step(b);
   };
-  const auto step = [&](int i) { return statuses[static_cast<size_t>(i)].findings.front().global_step; };
-  int cause = -1;
-  for (int i = 0; i < static_cast<int>(statuses.size()); ++i) {
-    const RuleStatus& status = statuses[static_cast<size_t>(i)];
-    if (!not_finite(status)) continue;
-    const bool names_it = status.rule == "ExplodingTensor";
-    if (cause < 0 || step(i) < step(cause) || (step(i) == step(cause) && names_it)) cause = i;
-  }
+  const auto tells_more = [&](const RuleStatus& a, const RuleStatus& b) {
+    if (step(a) != step(b)) return step(a) < step(b);
+    return a.rule == "ExplodingTensor" && b.rule != "ExplodingTensor";
+  };
   std::vector<int> causes(statuses.size(), -1);
   for (size_t i = 0; i < statuses.size(); ++i) {
     // Two of ExplodingTensor look at different tensors: each was asked for.
-    if (static_cast<int>(i) == cause || cause < 0 || statuses[i].rule == "ExplodingTensor") continue;
-    if (not_finite(statuses[i])) causes[i] = cause;
+    if (!FoundNonfinite(statuses[i]) || statuses[i].rule == "ExplodingTensor") continue;
+    size_t cause = i;
+    for (size_t other = 0; other < statuses.size(); ++other) {
+      if (!FoundNonfinite(statuses[other]) || !one_episode(statuses[i], statuses[other])) continue;
+      if (tells_more(statuses[other], statuses[cause]) ||
+          (other < cause && !tells_more(statuses[cause], statuses[other])))
+        cause = other;
+    }
+    if (cause != i) causes[i] = static_cast<int>(cause);
   }
   return causes;
 }

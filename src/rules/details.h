@@ -29,9 +29,11 @@ inline constexpr std::string_view kIncomplete = "incomplete: ";  ///< and what w
 bool HadTooLittle(const RuleStatus& status);
 /// Nobody named the rule, and the run held nothing for it.
 bool HadNothing(const RuleStatus& status);
+/// Whether all that it found is that something is not finite.
+bool FoundNonfinite(const RuleStatus& status);
 /// Of each rule the one whose finding its own follows from, or -1: one NaN trips every rule that looks at
-/// what it reaches. The first that found something not finite is the cause, ExplodingTensor where several did
-/// at that step.
+/// what it reaches. Of those whose findings are of one episode (RuleStatus::nonfinite_since; where that is
+/// not known, of one step) the first is the cause, ExplodingTensor where several found it at that step.
 std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses);
 
 /// "no value was seen", "1 value was seen", "12 values were seen": how far a rule got that judged nothing.

@@ -8,11 +8,13 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
 #include "rules/details.h"
+#include "rules/nonfinite_episodes.h"
 #include "rules/run_plan.h"
 #include "rules/selector.h"
 #include "rules/trial_source.h"
@@ -75,6 +77,7 @@ struct Engine::Impl {
   int64_t judging_step = -1;  // the one at hand, or the last that was
   uint64_t overlay_generation = 0;
   bool started = false;
+  NonfiniteEpisodes episodes;
 
   void Answered() {
     std::function<void()> tell;
@@ -158,11 +161,13 @@ struct Engine::Impl {
       statuses[i].state = RuleState::kInProgress;
       statuses[i].details.clear();
       statuses[i].findings.clear();
+      statuses[i].nonfinite_since = -1;
       statuses[i].output.clear();
       changed->push_back(i);
     }
     next = next_stall = 0;
     last_judged_step = -1;
+    episodes.Restart(base);
   }
 
   // Stalls that were found before `step` was there.
@@ -236,7 +241,24 @@ struct Engine::Impl {
     Settle(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
     rules[i].ended_at = findings.front().global_step;
     status.findings = std::move(findings);
+    PlaceInEpisode(&status);
     return true;
+  }
+
+  void PlaceInEpisode(RuleStatus* status) const {
+    if (!FoundNonfinite(*status)) return;
+    status->nonfinite_since = episodes.BeginOf(status->findings.front().global_step);
+  }
+
+  // After the rules have judged the step. `changed`: those that it changed.
+  void FollowEpisodes(const StepContext& context, std::span<const size_t> changed) {
+    for (const size_t i : changed) {
+      if (FoundNonfinite(statuses[i])) episodes.Begin(statuses[i].findings.front().global_step);
+    }
+    if (!episodes.begun()) return;
+    context.ShowRowsThatKnow(columns::kFinite);
+    episodes.See(context);
+    for (const size_t i : changed) PlaceInEpisode(&statuses[i]);
   }
 
   // What rules that judge elsewhere have said meanwhile.
@@ -283,6 +305,7 @@ struct Engine::Impl {
       const int64_t s = judging_step = steps.Info(next).global_step;
       JudgeStalls(s, wall_nanos, changed);
       const StepContext* context = nullptr;  // looked up only where somebody still looks
+      const size_t changed_before = changed->size();
       for (size_t i = 0; i < rules.size(); ++i) {
         if (!rules[i].Sees(s)) continue;
         if (!context) context = &steps.At(next, lost);
@@ -291,6 +314,7 @@ struct Engine::Impl {
         };
         if (Invoke(i, context, judge, wall_nanos)) changed->push_back(i);
       }
+      if (context) FollowEpisodes(*context, std::span(*changed).subspan(changed_before));
       last_judged_step = s;
     }
     JudgeStalls(all ? std::numeric_limits<int64_t>::max() : last_judged_step + 1, wall_nanos, changed);

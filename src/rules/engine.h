@@ -37,6 +37,9 @@ struct RuleStatus {
   int64_t steps_judged = 0;
   int64_t steps_incomplete = 0;
   std::vector<Finding> findings;  ///< complete, of the step that hit
+  /// Of a finding that is nothing but NaN or infinity: the step at which what it is part of began
+  /// (nonfinite_episodes.h). Rules that say the same step found one thing. -1: not known
+  int64_t nonfinite_since = -1;
   std::string output;  ///< of a rule that has ended: the last of what it wrote to its standard streams
 };
 

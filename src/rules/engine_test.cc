@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <limits>
+#include <map>
 #include <stdexcept>
 
 #include "base/file.h"
@@ -218,7 +220,7 @@ TEST(EngineTest, SaysHowManyStepsAFirstVerdictTakes) {
 }
 
 TEST(EngineTest, OneNanIsReportedOnceAndFollowedFromByTheOthers) {
-  const auto found = [](const std::string& rule, int64_t step, const std::string& measure) {
+  const auto found = [](const std::string& rule, int64_t step, const std::string& measure, int64_t since) {
     RuleStatus status;
     status.name = status.rule = rule;
     status.state = RuleState::kIssuesFound;
@@ -226,20 +228,107 @@ TEST(EngineTest, OneNanIsReportedOnceAndFollowedFromByTheOthers) {
     finding.global_step = step;
     finding.measure = measure;
     status.findings = {finding};
+    status.nonfinite_since = since;
     return status;
   };
   RuleStatus fine;
   fine.state = RuleState::kNoIssuesFound;
   const char* const nan = "nonfinite_count";
-  EXPECT_THAT(CausesOf({found("LossNotDecreasing", 31, nan), fine, found("ExplodingTensor", 31, "nan_count"),
-                        found("Overtraining", 40, nan), found("VanishingGradient", 50, "mean_abs")}),
-              ElementsAre(2, -1, -1, 2, -1));
-  EXPECT_THAT(CausesOf({found("ExplodingTensor", 31, "inf_count"), found("LossNotDecreasing", 30, nan)}),
-              ElementsAre(-1, -1))
+  EXPECT_THAT(
+      CausesOf({found("LossNotDecreasing", 31, nan, 31), fine, found("ExplodingTensor", 31, "nan_count", 31),
+                found("Overtraining", 40, nan, 31), found("VanishingGradient", 50, "mean_abs", -1)}),
+      ElementsAre(2, -1, -1, 2, -1));
+  EXPECT_THAT(
+      CausesOf({found("ExplodingTensor", 31, "inf_count", 30), found("LossNotDecreasing", 30, nan, 30)}),
+      ElementsAre(-1, -1))
       << "it says where; it is never folded";
-  EXPECT_THAT(CausesOf({found("Overtraining", 31, nan), found("LossNotDecreasing", 31, nan)}),
+  EXPECT_THAT(CausesOf({found("Overtraining", 31, nan, 31), found("LossNotDecreasing", 31, nan, 31)}),
               ElementsAre(-1, 0));
   EXPECT_THAT(CausesOf({fine}), ElementsAre(-1));
+  EXPECT_THAT(CausesOf({found("ExplodingTensor", 31, "nan_count", 31),
+                        found("LossNotDecreasing", 900, nan, 812), found("Overtraining", 1000, nan, 812)}),
+              ElementsAre(-1, -1, 1))
+      << "two episodes, two causes";
+  EXPECT_THAT(CausesOf({found("ExplodingTensor", 31, "nan_count", -1),
+                        found("LossNotDecreasing", 31, nan, -1), found("Overtraining", 32, nan, -1)}),
+              ElementsAre(-1, 0, -1))
+      << "not known: nothing is claimed but of one step";
+}
+
+/// Three tensors, each with a rule: what ExplodingTensor finds of the gradient and LossNotDecreasing of the
+/// loss, by the steps at which they are NaN. A third tensor is looked at by nobody.
+class EpisodeTest : public testing::Test {
+ protected:
+  enum { kAll = 0, kGradient = 1, kLoss = 2, kOther = 4, kNoGradient = 8 };
+  static constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  /// One step each: which of them are NaN, or missing.
+  std::vector<int64_t> Judge(const std::vector<int>& steps) {
+    for (const int nan : steps) AddStep(nan);
+    TDBG_EXPECT_OK(engine_->Finish(run_, JobEnd::kCompleted, 1));
+    return Since();
+  }
+  StepInfo& AddStep(int nan) {
+    last_loss_ /= 2;
+    std::map<TensorIndex, double> values = {{loss_, nan & kLoss ? kNan : last_loss_},
+                                            {other_, nan & kOther ? kNan : 1}};
+    if (!(nan & kNoGradient)) values[gradient_] = nan & kGradient ? kNan : 1;
+    return run_.Step(values);
+  }
+  std::vector<int64_t> Since() const {
+    std::vector<int64_t> since;
+    for (const RuleStatus& status : engine_->statuses()) since.push_back(status.nonfinite_since);
+    return since;
+  }
+
+  double last_loss_ = 1;  // it decreases: the rule has nothing else to find
+  MemorySource run_;
+  const TensorIndex gradient_ = run_.Tensor("gradient/a", "gradients");
+  const TensorIndex loss_ = run_.Tensor("loss", "losses");
+  const TensorIndex other_ = run_.Tensor("other", "others");
+  const std::unique_ptr<Engine> engine_ =
+      MakeEngine({Config("ExplodingTensor", {{"collection_names", "gradients"}}),
+                  Config("LossNotDecreasing", {{"interval", "1"}, {"num_steps", "1"}})});
+};
+
+TEST_F(EpisodeTest, ANanThatIsThereAtEveryStepIsOneEpisode) {
+  EXPECT_THAT(Judge({kAll, kGradient, kGradient, kGradient | kLoss, kLoss}), ElementsAre(1, 1));
+}
+TEST_F(EpisodeTest, ItGoesOnInTensorsThatNoRuleLooksAt) {
+  EXPECT_THAT(Judge({kAll, kGradient, kGradient | kOther, kOther, kLoss}), ElementsAre(1, 1));
+}
+TEST_F(EpisodeTest, AStepAtWhichTheTensorWasNotRecordedIsNoRecovery) {
+  EXPECT_THAT(Judge({kAll, kGradient, kNoGradient, kNoGradient, kNoGradient | kLoss}), ElementsAre(1, 1));
+}
+TEST_F(EpisodeTest, OnceAllAreFiniteAgainTheNextHasItsOwnCause) {
+  EXPECT_THAT(Judge({kAll, kGradient, kAll, kLoss}), ElementsAre(1, 3));
+  EXPECT_THAT(CausesOf(engine_->statuses()), ElementsAre(-1, -1));
+}
+TEST_F(EpisodeTest, AnEpisodeBeginsWhereNobodyFoundIt) {
+  EXPECT_THAT(Judge({kAll, kGradient, kAll, kOther, kOther, kOther | kLoss}), ElementsAre(1, 3));
+}
+TEST_F(EpisodeTest, ASkippedUpdateIsNoRecovery) {
+  AddStep(kLoss);
+  AddStep(kAll).skipped = true;
+  EXPECT_THAT(Judge({kGradient}), ElementsAre(0, 0));
+}
+TEST_F(EpisodeTest, NorIsItNonfinite) {
+  AddStep(kLoss);
+  AddStep(kAll);
+  AddStep(kOther).skipped = true;
+  EXPECT_THAT(Judge({kGradient}), ElementsAre(3, 0));
+}
+TEST_F(EpisodeTest, AnotherAttemptIsLookedAtAfresh) {
+  for (const int nan : {kAll + 0, kGradient + 0, kAll + 0, kLoss + 0}) AddStep(nan);
+  TDBG_EXPECT_OK(engine_->Advance(run_, 1));
+  EXPECT_THAT(Since(), ElementsAre(1, 3));
+  run_.DropSteps();
+  run_.base = 2;
+  ++run_.generation;
+  EXPECT_THAT(Judge({kAll, kGradient, kGradient, kLoss}), ElementsAre(1, 1));
+  run_.DropSteps();
+  run_.base = 0;
+  ++run_.generation;
+  EXPECT_THAT(Judge({kAll, kAll, kLoss, kAll, kGradient}), ElementsAre(4, 2));
 }
 
 TEST(EngineTest, NoVerdictComesOfAFileThatIsCutShortWhileItIsRead) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <memory>
@@ -24,6 +25,8 @@ class MemoryRows {
     zero64_.push_back(0);
     l1_.push_back(mean_abs * 4);
     mean_.push_back(mean_abs);
+    zero_double_.push_back(0);
+    zero_step_.push_back(0);
   }
   StepContext::RowSpan Span(const std::vector<TensorIndex>& tensor_of) {
     batch_.rows = tensor_.size();
@@ -35,6 +38,10 @@ class MemoryRows {
     batch_.pos_inf_count = batch_.neg_inf_count = batch_.zero_count = zero64_.data();
     batch_.mean = batch_.min = batch_.max = mean_.data();
     batch_.l1 = l1_.data();
+    batch_.variance = batch_.m3 = batch_.m4 = batch_.l2 = batch_.abs_min = batch_.abs_max =
+        zero_double_.data();
+    batch_.histogram_offset = zero64_.data();
+    batch_.step_first = batch_.step_last = zero_step_.data();
     StepContext::RowSpan span;
     span.batch = &batch_;
     span.end = static_cast<uint32_t>(tensor_.size());
@@ -46,7 +53,8 @@ class MemoryRows {
   std::vector<uint32_t> tensor_, zero32_;
   std::vector<uint16_t> zero16_;
   std::vector<uint64_t> count_, nan_, zero64_;
-  std::vector<double> l1_, mean_;
+  std::vector<double> l1_, mean_, zero_double_;
+  std::vector<int64_t> zero_step_;
   store::SummaryBatch batch_;
 };
 
@@ -61,12 +69,12 @@ class MemorySource : public StepSource {
     tensor_of_.push_back(static_cast<TensorIndex>(tensor_of_.size()));
     return tensor_of_.back();
   }
-  /// The next step: tensor -> mean of the absolute values.
+  /// The next step: tensor -> mean of the absolute values. NaN: all its elements are.
   StepInfo& Step(const std::map<TensorIndex, double>& values) {
     MemoryStep& step = steps_.emplace_back();
     step.info_.global_step = step.info_.mode_step = static_cast<int64_t>(steps_.size()) - 1;
     step.info_.mode = ModeKey::kTrain;
-    for (const auto& [tensor, value] : values) step.data_.Add(tensor, value);
+    for (const auto& [tensor, value] : values) step.data_.Add(tensor, value, std::isnan(value) ? 4 : 0);
     ++complete;
     return step.info_;
   }

@@ -69,6 +69,7 @@ rules::RuleStatus StatusOf(const Event& json) {
   status.steps_judged = IntOf(json, "steps_judged");
   status.steps_incomplete = IntOf(json, "steps_incomplete");
   status.output = TextOf(json, "output");
+  format::GetField(json, "nonfinite_since", &status.nonfinite_since);
   const auto findings = json.find("findings");
   if (findings == json.end() || !findings->is_array()) return status;
   for (const Event& item : *findings) {
@@ -155,6 +156,7 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, c
     findings.push_back(std::move(item));
   }
   json["findings"] = std::move(findings);
+  if (status.nonfinite_since >= 0) json["nonfinite_since"] = status.nonfinite_since;
   if (!status.output.empty()) json["output"] = status.output;
   return Dump(json);
 }
