@@ -25,7 +25,7 @@ help:
 	@echo 'make bench     the measurements of bench/'
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
 	@echo 'make fuzz      every fuzz target for SECONDS (60)'
-	@echo 'make check     includes, headers, leftovers, READMEs and links, versions, CI definitions, spelling, format'
+	@echo 'make check     includes, headers, imports and types of Python, leftovers, READMEs and links, versions, CI definitions, spelling, format'
 	@echo 'make docs      the documents, the Python and the C++ reference as pages: build/docs/site/index.html'
 	@echo 'make format    clang-format over everything'
 
@@ -118,7 +118,7 @@ fuzz:
 
 # All of them run, so that one go shows all faults. .venv has what they need (PyYAML, codespell).
 check: setup
-	@status=0; for tool in includes.py headers.py repo.py readmes.py version.py ci.py spelling.sh format.sh; do \
+	@status=0; for tool in includes.py headers.py python_imports.py python.sh repo.py readmes.py version.py ci.py spelling.sh format.sh; do \
 	  echo "check_$$tool"; case $$tool in *.py) $(PYTHON) tools/check_$$tool;; *) tools/check_$$tool;; esac || status=1; \
 	done; exit $$status
 

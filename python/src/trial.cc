@@ -72,6 +72,26 @@ tdbg::TensorFilter TensorFilterOf(const std::string& regex, const std::string& c
   return {.regex = regex, .collection = collection, .global_step = global_step, .steps = FilterOf(steps)};
 }
 
+/// The global step that a caller means by a step of `asked`'s mode, if it can be read: it is there, within
+/// bounds, and for smdebug's calls (kSaved) saved and complete. Otherwise kNotFound, without a reason: who wants
+/// one puts the questions one by one. So a value costs Python one call, where asking first costs four.
+tdbg::Result<int64_t> ReadableStep(const tdbg::Trial& trial, int64_t step, const tdbg::StepFilter& asked) {
+  const std::optional<int64_t> at = trial.global_step(asked.mode, step);
+  if (!at || *at < asked.begin || *at >= asked.end) return tdbg::NotFound("no such step");
+  if (asked.kind == StepKind::kSaved && trial.step_state(step, asked) != tdbg::StepState::kAvailable)
+    return tdbg::NotFound("not saved");
+  return *at;
+}
+
+/// The same, where something of that kind is kept of the tensor.
+tdbg::Result<int64_t> KeptStep(const tdbg::Trial& trial, const std::string& name, int64_t step,
+                               const tdbg::StepFilter& asked, const std::string& worker) {
+  TDBG_ASSIGN_OR_RETURN(const int64_t at, ReadableStep(trial, step, asked));
+  TDBG_ASSIGN_OR_RETURN(const bool kept, trial.is_kept(name, at, asked.kind, worker));
+  if (!kept) return tdbg::NotFound("nothing of that kind is kept");
+  return at;
+}
+
 nb::tuple HistogramOf(const tdbg::Histogram& histogram) {
   std::vector<double> lower, upper, middle;
   std::vector<uint64_t> count;
@@ -284,34 +304,48 @@ void BindTrial(nb::module_& m) {
           "name"_a, "global_step"_a, "kind"_a)
       .def(
           "mapped",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.slice(name, step, {}, worker); })));
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& worker) {
+            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<TensorValue> {
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, KeptStep(x, name, step, FilterOf(asked), worker));
+              return x.slice(name, at, {}, worker);
+            })));
           },
-          "name"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "worker"_a)
       .def(
           "shape",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-            return ValueOrThrow(t.With([&](Trial& x) { return x.shape(name, step, worker); }));
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<std::vector<int64_t>> {
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, KeptStep(x, name, step, FilterOf(asked), worker));
+              return x.shape(name, at, worker);
+            }));
           },
-          "name"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "worker"_a)
       .def(
           "saved_reductions",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& worker) {
             nb::list out;
             for (tdbg::Reduction& r :
-                 ValueOrThrow(t.With([&](Trial& x) { return x.saved_reductions(name, step, worker); })))
+                 ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<std::vector<tdbg::Reduction>> {
+                   TDBG_ASSIGN_OR_RETURN(const int64_t at, KeptStep(x, name, step, FilterOf(asked), worker));
+                   return x.saved_reductions(name, at, worker);
+                 })))
               out.append(nb::make_tuple(r.name, ArrayOf(std::move(r.value))));
             return out;
           },
-          "name"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "worker"_a)
       .def(
           "reduction",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& reduction,
-             const std::string& worker) {
-            return ArrayOf(
-                ValueOrThrow(t.With([&](Trial& x) { return x.reduction(name, step, reduction, worker); })));
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& reduction, const std::string& worker) {
+            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<TensorValue> {
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, KeptStep(x, name, step, FilterOf(asked), worker));
+              return x.reduction(name, at, reduction, worker);
+            })));
           },
-          "name"_a, "global_step"_a, "reduction"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "reduction"_a, "worker"_a)
       .def(
           "frame",
           [](PyTrial& t, const std::string& regex, const std::string& collection,
@@ -333,10 +367,14 @@ void BindTrial(nb::module_& m) {
           "regex"_a, "collection"_a, "names"_a, "filter"_a, "fields"_a, "worker"_a)
       .def(
           "value",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) { return x.value(name, step, worker); })));
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& worker) {
+            return ArrayOf(ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<TensorValue> {
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, KeptStep(x, name, step, FilterOf(asked), worker));
+              return x.value(name, at, worker);
+            })));
           },
-          "name"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "worker"_a)
       .def(
           "final_value",
           [](PyTrial& t, const std::string& name, const std::string& worker) {
@@ -345,19 +383,26 @@ void BindTrial(nb::module_& m) {
           "name"_a, "worker"_a)
       .def(
           "summary",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-            return ValueOrThrow(t.With([&](Trial& x) { return x.summary(name, step, worker); }));
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<Summary> {
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, ReadableStep(x, step, FilterOf(asked)));
+              return x.summary(name, at, worker);
+            }));
           },
-          "name"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "worker"_a)
       .def(
           "statistic",
-          [](PyTrial& t, const std::string& name, const std::string& id, int64_t step,
-             const std::string& worker) {
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& id, const std::string& worker) {
             const tdbg::StatisticValue value =
-                ValueOrThrow(t.With([&](Trial& x) { return x.statistic(name, id, step, worker); }));
+                ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<tdbg::StatisticValue> {
+                  TDBG_ASSIGN_OR_RETURN(const int64_t at, ReadableStep(x, step, FilterOf(asked)));
+                  return x.statistic(name, id, at, worker);
+                }));
             return nb::make_tuple(value.values, value.elements, value.samples);
           },
-          "name"_a, "statistic"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "statistic"_a, "worker"_a)
       .def(
           "statistics",
           [](PyTrial& t, const std::string& name) {
@@ -372,27 +417,36 @@ void BindTrial(nb::module_& m) {
           "name"_a, "worker"_a)
       .def(
           "histogram",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-            return HistogramOf(
-                ValueOrThrow(t.With([&](Trial& x) { return x.histogram(name, step, worker); })));
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& worker) {
+            return HistogramOf(ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<tdbg::Histogram> {
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, ReadableStep(x, step, FilterOf(asked)));
+              return x.histogram(name, at, worker);
+            })));
           },
-          "name"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "worker"_a)
       .def(
           "quantile",
-          [](PyTrial& t, const std::string& name, int64_t step, double q, const std::string& worker) {
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked, double q,
+             const std::string& worker) {
             return ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<double> {
-              TDBG_ASSIGN_OR_RETURN(const Summary summary, x.summary(name, step, worker));
-              TDBG_ASSIGN_OR_RETURN(const tdbg::Histogram histogram, x.histogram(name, step, worker));
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, ReadableStep(x, step, FilterOf(asked)));
+              TDBG_ASSIGN_OR_RETURN(const Summary summary, x.summary(name, at, worker));
+              TDBG_ASSIGN_OR_RETURN(const tdbg::Histogram histogram, x.histogram(name, at, worker));
               return tdbg::Quantile(summary, histogram, q);
             }));
           },
-          "name"_a, "global_step"_a, "q"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "q"_a, "worker"_a)
       .def(
           "scalar",
-          [](PyTrial& t, const std::string& name, int64_t step, const std::string& worker) {
-            return ValueOrThrow(t.With([&](Trial& x) { return x.scalar(name, step, worker); }));
+          [](PyTrial& t, const std::string& name, int64_t step, const FilterArgs& asked,
+             const std::string& worker) {
+            return ValueOrThrow(t.With([&](Trial& x) -> tdbg::Result<double> {
+              TDBG_ASSIGN_OR_RETURN(const int64_t at, ReadableStep(x, step, FilterOf(asked)));
+              return x.scalar(name, at, worker);
+            }));
           },
-          "name"_a, "global_step"_a, "worker"_a)
+          "name"_a, "step"_a, "asked"_a, "worker"_a)
       .def(
           "series",
           [](PyTrial& t, const std::string& name, const std::string& field, const std::string& worker) {
@@ -412,10 +466,10 @@ void BindTrial(nb::module_& m) {
       // None: no step yet. Python's own loop around it is what lets ctrl-C in.
       .def(
           "next",
-          [](PyCursor& c, int64_t timeout_millis) -> nb::object {
+          [](PyCursor& c, int64_t timeout_millis) -> std::optional<StepInfo> {
             auto next = c.trial->With([&](Trial&) { return c.cursor.Next(timeout_millis); });
-            if (!next.ok() && next.status().code() == tdbg::Code::kUnavailable) return nb::none();
-            return nb::cast(ValueOrThrow(std::move(next)));
+            if (!next.ok() && next.status().code() == tdbg::Code::kUnavailable) return std::nullopt;
+            return ValueOrThrow(std::move(next));
           },
           "timeout_millis"_a);
 

@@ -7,10 +7,17 @@ import sys
 
 from .words import printable
 
-_hooks = []
+TYPE_CHECKING = False  # as typing's, which would cost an import in each training
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_hooks: list[Callable[..., Any]] = []
 
 
-def on_checkpoint(function):
+def on_checkpoint(function: _Function) -> _Function:
     """Registers `function()`: called between two steps, on the training's thread, when an action `checkpoint_stop`
     was asked for. What it raises is logged and changes nothing. Usable as a decorator; every worker calls its own.
 
@@ -31,7 +38,7 @@ def on_checkpoint(function):
     return function
 
 
-def _takes_model(hook) -> bool:
+def _takes_model(hook: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(hook).parameters.values()
     except (TypeError, ValueError):     # a builtin that does not say
@@ -39,7 +46,7 @@ def _takes_model(hook) -> bool:
     return any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty for p in parameters)
 
 
-def save(model=None) -> str:
+def save(model: object = None) -> str:
     """Calls what was registered. "" or why there is no checkpoint."""
     if not _hooks:
         return "the script registered no tdbg.on_checkpoint"

@@ -6,6 +6,8 @@ from enum import Enum
 
 
 class ModeKeys(Enum):
+    """What a step is part of."""
+
     TRAIN = 1
     EVAL = 2
     PREDICT = 3
@@ -14,13 +16,3 @@ class ModeKeys(Enum):
 
 ALLOWED_MODES = list(ModeKeys)
 ALLOWED_MODE_NAMES = [mode.name for mode in ModeKeys]
-
-
-def str_to_mode_keys(name: str) -> ModeKeys:
-    """"TRAIN" or "train" -> ModeKeys.TRAIN. SMDebugValueError names the accepted ones."""
-    try:
-        return ModeKeys[name.strip().upper()]
-    except (KeyError, AttributeError):
-        from .exceptions import SMDebugValueError
-
-        raise SMDebugValueError(f"no mode {name!r}: one of {', '.join(ALLOWED_MODE_NAMES)}") from None

@@ -12,8 +12,11 @@ from .errors import InvalidArgumentError, UnimplementedError
 _COPIES = {"s3": "aws s3 sync", "gs": "gcloud storage rsync -r"}
 
 
-def local_directory(path) -> str:
-    """The directory that a path or a file:// URL means.
+def local_directory(path: object) -> str:
+    """The directory that a path or a file:// URL means. Looks at no disk.
+
+    >>> local_directory("file:///data/my%20run"), local_directory(" runs/a ")
+    ('/data/my run', 'runs/a')
 
     :raises UnimplementedError: another kind of URL; the message says how to get at the run
     :raises InvalidArgumentError: a file URL of another machine, or without a path
@@ -25,8 +28,8 @@ def local_directory(path) -> str:
     if scheme.lower() != "file":
         copy = _COPIES.get(scheme.lower())
         how = f"{copy} {path} DIRECTORY" if copy else "copy it to a directory of this machine"
-        raise UnimplementedError(f"{path}: runs are read from directories and file:// URLs; for this one: {how}, and open "
-                                 "the directory (again after another copy, while the training goes on)")
+        raise UnimplementedError(f"{path}: runs are read from directories and file:// URLs; for this one: {how}, and "
+                                 "open the directory (again after another copy, while the training goes on)")
     host, slash, below = rest.partition("/")
     if host not in ("", "localhost") or not slash:
         raise InvalidArgumentError(f"{path}: a file URL is file:///absolute/path")

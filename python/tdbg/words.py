@@ -15,7 +15,8 @@ def printable(text: object) -> str:
     text = str(text)
     if text.isprintable() and text.isascii():
         return text
-    return "".join(c if (c.isprintable() or c.isspace() and c > "\xa0" and c not in "\u2028\u2029") and c not in _DRAWN_AS_NOTHING
+    return "".join(c if (c.isprintable() or c.isspace() and c > "\xa0" and c not in "\u2028\u2029")
+                   and c not in _DRAWN_AS_NOTHING
                    else f"\\x{ord(c):02x}" if c < "\x80"
                    else f"\\u{ord(c):04x}" if c < "\U00010000" else f"\\U{ord(c):08x}" for c in text)
 
@@ -30,8 +31,8 @@ def on_the_screen(logger: logging.Logger) -> None:
     if logger.handlers or logging.getLogger().handlers:
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("[%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(filename)s:%(lineno)d] "
-                                           "%(message)s", "%Y-%m-%d %H:%M:%S"))
+    line = "[%(asctime)s.%(msecs)03d %(process)d %(levelname)s %(filename)s:%(lineno)d] %(message)s"
+    handler.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S"))
     logger.addHandler(handler)
     level = os.environ.get("SMDEBUG_LOG_LEVEL", "info").strip().lower()
     levels = {"debug": logging.DEBUG, "warning": logging.WARNING, "error": logging.ERROR, "critical": logging.CRITICAL,

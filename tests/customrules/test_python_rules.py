@@ -1,7 +1,6 @@
 """Rules in Python: what they find, what they break, what is refused before training."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys

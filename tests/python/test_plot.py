@@ -14,8 +14,9 @@ pytest.importorskip("tdbg._trial", reason="the extension modules are not built")
 import tdbg  # noqa: E402
 from matplotlib import pyplot  # noqa: E402
 from matplotlib.colors import to_rgb  # noqa: E402
-from tdbg import errors, plot  # noqa: E402
+from tdbg import errors  # noqa: E402
 from tdbg._capture import Run  # noqa: E402
+from tdbg.reading import plot  # noqa: E402
 
 PLAN = """{"kind": "tdbg.plan", "major": 1, "minor": 0, "collections": [
   {"name": "weights", "kinds": ["weight"], "keep": true, "raw": {"train": {"interval": 2}}},

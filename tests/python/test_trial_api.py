@@ -314,7 +314,7 @@ def test_waiting_and_refreshing_leave_a_trial_as_they_found_it(path):
 
 
 def test_a_trial_waits_for_its_run_and_says_so(path, caplog, monkeypatch):
-    monkeypatch.setattr(tdbg.trial, "_SAY_SECONDS", 0.2)
+    monkeypatch.setattr("tdbg.compat.trial._SAY_SECONDS", 0.2)
     caplog.set_level(logging.INFO, "smdebug")
 
     def later():
@@ -345,7 +345,7 @@ def test_a_trial_gives_up_after_its_timeout_or_when_the_job_has_ended(path):
 
 
 def test_a_requeued_job_is_seen_by_a_trial_that_had_loaded_all_steps(path, monkeypatch):
-    monkeypatch.setattr(tdbg.trial, "_AFTER_THE_END_SECONDS", 0)
+    monkeypatch.setattr("tdbg.reading.trial._AFTER_THE_END_SECONDS", 0)
     Worker(path, EVERY_STEP).steps(2).end()
     trial = create_trial(path)
     assert trial.steps() == [0, 1] and trial.loaded_all_steps

@@ -37,7 +37,7 @@ from .checkpoint_state import (
 from .collection import Collection, CollectionKeys, CollectionManager
 from .reduction_config import ReductionConfig
 from .save_config import SaveConfig
-from .singleton import set_hook
+from .singleton import ProcessHook, set_hook
 
 CONFIG_FILE_PATH_ENV_STR = "SMDEBUG_CONFIG_FILE_PATH"
 DEFAULT_SAGEMAKER_CONFIG = "/opt/ml/input/config/debughookconfig.json"
@@ -50,7 +50,7 @@ logger = logging.getLogger("smdebug")
 _FILLED_BY_CALLS = {"scalars", CollectionKeys.SM_METRICS}     # by save_scalar
 
 
-class BaseHook:
+class BaseHook(ProcessHook):
     """Saves what it is told to in a run directory. Constructing one makes it the process's hook.
 
     :param out_dir: the run directory, `~` expanded. Under `tdbg run` the launcher's run is used, and `out_dir` becomes

@@ -9,6 +9,10 @@ from ..exceptions import SMDebugTypeError
 _hook = None
 
 
+class ProcessHook:
+    """What can be the process's hook: BaseHook derives from it, and this module need not know BaseHook."""
+
+
 def opted_out() -> bool:
     """USE_SMDEBUG=0 (or false, off, no, n, f): nothing is to be captured."""
     return os.environ.get("USE_SMDEBUG", "").strip().lower() in ("0", "false", "off", "no", "n", "f")
@@ -20,9 +24,7 @@ def current():
 
 def set_hook(hook):
     global _hook
-    from .base import BaseHook
-
-    if not isinstance(hook, BaseHook):
+    if not isinstance(hook, ProcessHook):
         raise SMDebugTypeError(f"set_hook({hook!r}): a hook is accepted")
     _hook = hook
 

@@ -4,6 +4,8 @@ Standard input is a socket: questions come and answers go as JSON objects, one a
 standard output and error, which tdbg keeps.
 """
 
+from __future__ import annotations
+
 import collections
 import fcntl
 import json
@@ -11,6 +13,13 @@ import os
 import sys
 import threading
 import traceback
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tdbg.rules.view import JudgedTrial
+
+#: One object of the conversation.
+Message = dict[str, Any]
 
 _HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PACKAGE = os.path.join(_HOME, "tdbg") + os.sep
@@ -21,17 +30,17 @@ class Socket:
     """Whole lines in, whole lines out. A thread reads, so that steps that wait are known, and so that a rule that
     computes for ever ends when tdbg is gone."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._fd = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 64)
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
-        self._lines = collections.deque()
+        self._lines: collections.deque[Message] = collections.deque()
         self._news = threading.Condition()
         self._closed = False
         self._idle = False
         threading.Thread(target=self._read, daemon=True).start()
 
-    def _read(self):
+    def _read(self) -> None:
         rest = b""
         while True:
             try:
@@ -48,7 +57,7 @@ class Socket:
             if not got:
                 return
 
-    def next(self):
+    def next(self) -> Message | None:
         """The next message, None at the end."""
         with self._news:
             self._idle = True
@@ -57,18 +66,19 @@ class Socket:
             self._idle = False
             return self._lines.popleft() if self._lines else None
 
-    def waiting(self):
+    def waiting(self) -> list[Message]:
         """Messages that have come and were not taken yet."""
         with self._news:
             return list(self._lines)
 
-    def answer(self, message):
+    def answer(self, message: Message) -> None:
+        """Says it."""
         data = (json.dumps(message) + "\n").encode()
         while data:
             data = data[os.write(self._fd, data):]
 
 
-def words(error, at):
+def words(error: BaseException, at: str) -> str:
     """An exception as a StatusDetails: what and where, innermost frames kept, ours left out."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_PACKAGE)]
     lines = []
@@ -86,18 +96,18 @@ def words(error, at):
 class Judge:
     """One rule over one run."""
 
-    def __init__(self, message):
+    def __init__(self, message: Message) -> None:
         from tdbg import _trial
         from tdbg.rules import load, view
 
         self._view = view
-        cls = load.load(message["file"], message["class"])
+        cls: Any = load.load(message["file"], message["class"])
         self._native = load.is_native(cls)
-        self.trial = view.JudgedTrial(_trial.open(message["run"], message["attempt"], 0),
-                                      "any" if self._native else "saved")
-        self.raw = self.trial._raw
+        judged = view.JudgedTrial if self._native else view.SmdebugJudgedTrial
+        self.trial: JudgedTrial = judged(_trial.open(message["run"], message["attempt"], 0))
+        self.raw = self.trial.view
         self.raw.refresh()
-        self._step = None
+        self._step: view.Step | None = None
         parameters = dict(message["parameters"])
         others = _other_trials(parameters)
         if self._native:
@@ -107,10 +117,15 @@ class Judge:
         else:
             self._rule = _smdebug_rule(cls, self.trial, others, parameters)
 
-    def lost(self, message):
+    def lost(self, message: Message) -> None:
+        """A worker was declared lost: from that step on it is not there."""
         self.raw.lost[message["worker"]] = message["from_step"]
 
-    def step(self, message, waiting):
+    def step(self, message: Message, waiting: list[Message]) -> Message:
+        """The answer about one step.
+
+        :param waiting: messages that have come behind it
+        """
         step = message["step"]
         if step > self.raw._newest or not self._complete(step):
             self.raw.refresh()
@@ -121,34 +136,35 @@ class Judge:
         self._step = self._view.Step(self.trial, self._frames, message)
         return self._said(self._rule.judge(self._step))
 
-    def end(self):
+    def end(self) -> Message:
+        """The answer at the end of the run."""
         self.raw.refresh()
         self.raw.ended = True
         if self._native and self._step is not None:
             return self._said(self._rule.at_end(self._step))
         return {"judged": "not_due"}
 
-    def _said(self, said):
+    def _said(self, said: object) -> Message:
         from tdbg.rules.rule import findings_of
 
         judged, findings = findings_of(said)
-        if judged == "judged" and not findings and self._step.incomplete:
+        if judged == "judged" and not findings and self._step is not None and self._step.incomplete:
             judged = "incomplete"
         return {"judged": judged, "findings": [finding._message() for finding in findings]}
 
-    def _complete(self, step):
+    def _complete(self, step: int) -> bool:
         info = self.raw._whole.step(step)
         return info is not None and info.complete
 
-    def _smdebug_step(self, step):
-        from tdbg import exceptions
+    def _smdebug_step(self, step: int) -> Message:
+        from tdbg import errors
+        from tdbg.compat.exceptions import RuleEvaluationConditionMet
 
         try:
             self._rule.invoke(step)
-        except (exceptions.TensorUnavailableForStep, exceptions.StepUnavailable, exceptions.TensorUnavailable,
-                exceptions.NoMoreData):
+        except (errors.TensorUnavailableForStep, errors.StepUnavailable, errors.TensorUnavailable, errors.NoMoreData):
             return {"judged": "not_due"}
-        except exceptions.RuleEvaluationConditionMet:
+        except RuleEvaluationConditionMet:
             return {"judged": "judged", "findings": [{}]}
         return {"judged": "judged", "findings": []}
 
@@ -157,22 +173,23 @@ class Judge:
 _NOT_THE_RULES = ("rule_to_invoke", "start_step", "end_step", "base_trial", "source_s3_uri")
 
 
-def _other_trials(parameters):
+def _other_trials(parameters: dict[str, str]) -> list[Any]:
     """Takes other_trials (paths, by commas) and SageMaker's other_trial_0, _1, ... out of the parameters, opened."""
     paths = [p.strip() for p in parameters.pop("other_trials", "").split(",") if p.strip()]
     numbered = [key for key in parameters if key.startswith("other_trial_") and key[12:].isdigit()]
     paths += [parameters.pop(key) for key in sorted(numbered, key=lambda key: int(key[12:]))]
     if not paths:
         return []
-    from tdbg.trial import create_trial
+    from tdbg.compat.trial import create_trial
 
     return [create_trial(path, timeout=60) for path in paths]
 
 
-def _smdebug_rule(cls, trial, others, parameters):
+def _smdebug_rule(cls: Any, trial: Any, others: list[Any], parameters: dict[str, str]) -> Any:
     import inspect
 
-    keywords = {key: value for key, value in parameters.items() if key not in (*_NOT_THE_RULES, "action_json")}
+    keywords: dict[str, Any] = {key: value for key, value in parameters.items()
+                                if key not in (*_NOT_THE_RULES, "action_json")}
     takes = inspect.signature(cls.__init__).parameters
     anything = any(p.kind == p.VAR_KEYWORD for p in takes.values())
     if "other_trials" in takes or (others and anything):
@@ -185,12 +202,13 @@ def _smdebug_rule(cls, trial, others, parameters):
     return rule
 
 
-def main():
+def main() -> None:
+    """Answers until the questions end."""
     socket = Socket()
     sys.path[0] = _HOME  # and not this folder, whose modules have common names
     from tdbg.rules.load import Refused
 
-    judge = None
+    judge: Any = None  # a Judge, from "judge" on
     at = "while it started"
     try:
         while (message := socket.next()) is not None:

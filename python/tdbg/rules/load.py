@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 import types
+from typing import Any
 
 from .rule import Rule, describe
 
@@ -16,17 +17,17 @@ class Refused(Exception):
     """The file, the class or its parameters cannot be used. The text is for the user."""
 
 
-def _smdebug_is_ours():
+def _smdebug_is_ours() -> bool:
     try:
         from smdebug.rules.rule import Rule as Theirs
     except ImportError:
         return False
-    from ..rule import Rule as Ours
+    from ..compat.rule import Rule as Ours
     return Theirs is Ours
 
 
-def provide_smdebug():
-    """Makes `from smdebug.rules.rule import Rule` mean tdbg.rule, whose trials are ours.
+def provide_smdebug() -> None:
+    """Makes `from smdebug.rules.rule import Rule` mean tdbg.compat.rule, whose trials are ours.
 
     The package `smdebug` that comes with tdbg is that same code. Where it is not installed, or where Amazon's is,
     these modules stand for the part of it that rules import.
@@ -35,9 +36,12 @@ def provide_smdebug():
         return
     for name in [n for n in sys.modules if n == "smdebug" or n.startswith("smdebug.")]:
         del sys.modules[name]
-    from .. import collection, exceptions, modes, rule, trial
+    from .. import modes
+    from ..compat import exceptions, rule, trial
+    from ..hook.collection import Collection
+    from ..reading import trial as reading
 
-    def module(name, package=False, **members):
+    def module(name: str, package: bool = False, **members: Any) -> None:
         made = types.ModuleType(name)
         made.__dict__.update(members)
         if package:
@@ -47,7 +51,8 @@ def provide_smdebug():
         if parent:
             setattr(sys.modules[parent], child, made)
 
-    rules = {name: getattr(rule, name) for name in ("Rule", "invoke_rule", "RequiredTensors", "RequiredTensorsForTrial")}
+    names = ("Rule", "invoke_rule", "RequiredTensors", "RequiredTensorsForTrial")
+    rules = {name: getattr(rule, name) for name in names}
     module("smdebug", True, modes=modes.ModeKeys)
     module("smdebug.rules", True, **rules)
     module("smdebug.rules.rule", Rule=rule.Rule)
@@ -59,15 +64,16 @@ def provide_smdebug():
     module("smdebug.trials.utils", create_trial=trial.create_trial)
     module("smdebug.trials.trial", Trial=trial.Trial)
     module("smdebug.analysis", True)
-    module("smdebug.analysis.utils", no_refresh=trial.no_refresh, refresh=trial.refresh)
+    module("smdebug.analysis.utils", no_refresh=reading.no_refresh, refresh=reading.refresh)
     module("smdebug.core", True)
     module("smdebug.core.modes", ModeKeys=modes.ModeKeys)
-    module("smdebug.core.collection", Collection=collection.Collection)
+    module("smdebug.core.collection", Collection=Collection)
     module("smdebug.core.logger", get_logger=lambda *args: __import__("logging").getLogger("smdebug"))
-    sys.modules["smdebug.exceptions"] = sys.modules["smdebug"].exceptions = exceptions
+    sys.modules["smdebug.exceptions"] = exceptions
+    vars(sys.modules["smdebug"])["exceptions"] = exceptions
 
 
-def _where(error, file):
+def _where(error: BaseException, file: str) -> str:
     """"file:line" of an error: where Python found a fault in the text, or the last line of the file on the way."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
@@ -75,13 +81,18 @@ def _where(error, file):
     return f"{file}:{lines[-1]}" if lines else file
 
 
-def load(file, class_name):
-    """The class. :raises Refused"""
+def load(file: str, class_name: str) -> type:
+    """The class of that name in the file, which is executed.
+
+    :raises Refused: says what is wrong, with file and line
+    """
     provide_smdebug()
     folder, name = os.path.split(file)
     sys.path.insert(0, folder)
     module_name = os.path.splitext(name)[0]
     spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise Refused(f"{file} is no file of Python's")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
@@ -103,18 +114,20 @@ def load(file, class_name):
     return found
 
 
-def is_rule(found):
+def is_rule(found: type) -> bool:
+    """A tdbg.Rule, or one written for smdebug."""
     return is_native(found) or callable(getattr(found, "invoke_at_step", None))
 
 
-def is_native(found):
+def is_native(found: type) -> bool:
+    """A tdbg.Rule."""
     return issubclass(found, Rule)
 
 
 _GIVEN_BY_US = ("self", "base_trial", "other_trials", "action_str")
 
 
-def _smdebug_parameters(cls):
+def _smdebug_parameters(cls: Any) -> tuple[list[dict[str, Any]], bool]:
     """(parameters, takes any) of a constructor: texts, as smdebug hands them over."""
     constructor = cls.__init__
     try:
@@ -122,7 +135,8 @@ def _smdebug_parameters(cls):
         where = f"{code.co_filename}:{code.co_firstlineno}"
     except AttributeError:
         where = ""
-    described, anything = [], False
+    described: list[dict[str, Any]] = []
+    anything = False
     for name, p in inspect.signature(constructor).parameters.items():
         if p.kind == p.VAR_KEYWORD:
             anything = True
@@ -134,7 +148,7 @@ def _smdebug_parameters(cls):
     return described, anything
 
 
-def description(cls, parameters) -> dict:
+def description(cls: Any, parameters: dict[str, str]) -> dict[str, Any]:
     """The answer to a describe message. What is wrong with `parameters` is said by the launcher, which checks them."""
     text = inspect.getdoc(cls) or ""
     summary, _, page = ("" if text == inspect.getdoc(Rule) else text).partition("\n")   # getdoc looks at bases, too
@@ -154,8 +168,7 @@ def description(cls, parameters) -> dict:
     try:
         needs = made._needs()
     except Exception as error:
-        file = inspect.getsourcefile(cls)
-        raise Refused(f"{_where(error, file)}: {type(error).__name__}: {error}") from error
+        raise Refused(f"{_where(error, inspect.getsourcefile(cls) or '')}: {type(error).__name__}: {error}") from error
     return {"info": info, "needs": {"collections": list(needs.collections), "tensor_regex": list(needs.tensor_regex),
                                     "raw": needs.raw, "interval": needs.every,
                                     "histograms": needs.histograms}}

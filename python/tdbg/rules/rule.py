@@ -8,9 +8,14 @@ import inspect
 import math
 import textwrap
 import typing
+from collections.abc import Iterable
+from typing import Any
 
-_TYPES = {float: "float", int: "int", bool: "bool", str: "string", list[str]: "string"}
-_REQUIRED = object()
+if typing.TYPE_CHECKING:
+    from .view import Step
+
+_TYPES: dict[Any, str] = {float: "float", int: "int", bool: "bool", str: "string", list[str]: "string"}
+_REQUIRED: Any = object()
 
 
 @dataclasses.dataclass
@@ -25,14 +30,14 @@ class Finding:
     worker: str = ""
     text: str = ""  #: one sentence for a person
 
-    def _message(self):
+    def _message(self) -> dict[str, Any]:
         message = dataclasses.asdict(self)
         for key in ("value", "threshold"):
             message[key] = _number(message[key])
         return {key: value if key in ("value", "threshold") else str(value) for key, value in message.items()}
 
 
-def _number(value):
+def _number(value: float) -> float | str:
     value = float(value)
     if math.isnan(value):
         return "NaN"
@@ -40,14 +45,16 @@ def _number(value):
 
 
 class Needs(typing.NamedTuple):
-    collections: tuple = ()
-    tensor_regex: tuple = ()
+    """What `needs(...)` returns."""
+
+    collections: tuple[str, ...] = ()
+    tensor_regex: tuple[str, ...] = ()
     raw: bool = False
     every: int = 0
     histograms: bool = False
 
 
-def needs(*collections: str, tensor_regex=(), raw: bool = False, every: int | None = None,
+def needs(*collections: str, tensor_regex: str | Iterable[str] = (), raw: bool = False, every: int | None = None,
           histograms: bool = False) -> Needs:
     """What must be captured for a rule.
 
@@ -56,6 +63,10 @@ def needs(*collections: str, tensor_regex=(), raw: bool = False, every: int | No
     :param raw: it reads values of these, too
     :param every: the values, every so many steps of the mode (default 500)
     :param histograms: it reads a histogram of these at every step; without it there is one at every tenth or so
+    :raises ValueError: `every` without `raw`, or below 1
+
+    >>> needs("gradients", raw=True, every=100)
+    Needs(collections=('gradients',), tensor_regex=(), raw=True, every=100, histograms=False)
     """
     if isinstance(tensor_regex, str):
         tensor_regex = (tensor_regex,)
@@ -65,15 +76,18 @@ def needs(*collections: str, tensor_regex=(), raw: bool = False, every: int | No
 
 
 class Parameter(typing.NamedTuple):
-    default: object
+    """What `parameter(...)` says of one."""
+
+    default: Any
     help: str
     unit: str
     minimum: float | None
     maximum: float | None
-    choices: tuple
+    choices: tuple[str, ...]
 
 
-def parameter(default=_REQUIRED, *, help="", unit="", minimum=None, maximum=None, choices=()):  # noqa: A002
+def parameter(default: Any = _REQUIRED, *, help: str = "", unit: str = "", minimum: float | None = None,
+              maximum: float | None = None, choices: Iterable[str] = ()) -> Any:
     """The value of an annotated class attribute that users may set: `threshold: float = tdbg.parameter(1e-6)`.
 
     :param default: none: it must be given
@@ -83,15 +97,16 @@ def parameter(default=_REQUIRED, *, help="", unit="", minimum=None, maximum=None
     return Parameter(default, help, unit, minimum, maximum, tuple(choices))
 
 
-def _lines(cls):
+def _lines(cls: type) -> tuple[str, dict[str, int]]:
     """Line of each annotated attribute, and the file. What cannot be found is left out."""
     try:
         source, first = inspect.getsourcelines(cls)
         file = inspect.getsourcefile(cls)
-        body = ast.parse(textwrap.dedent("".join(source))).body[0].body
+        of_class: Any = ast.parse(textwrap.dedent("".join(source))).body[0]
+        body = of_class.body
     except (OSError, TypeError, SyntaxError, IndexError, AttributeError):
         return "", {}
-    return file, {node.target.id: first + node.lineno - 1 for node in body
+    return file or "", {node.target.id: first + node.lineno - 1 for node in body
                   if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
 
 
@@ -104,12 +119,12 @@ class Rule:
     :cvar needs: what must be captured: `tdbg.needs(...)`, or a method that returns it and may look at parameters
     """
 
-    needs = Needs()
+    needs: typing.ClassVar[Any] = Needs()
 
-    def setup(self):
+    def setup(self) -> None:
         """Called once, before the first step, with the parameters set."""
 
-    def judge(self, step):
+    def judge(self, step: Step) -> Any:
         """Looks at one step.
 
         :param step: tdbg.rules.view.Step: its statistics, values and numbers, and `step.trial` up to it
@@ -118,20 +133,20 @@ class Rule:
         """
         raise NotImplementedError(f"{type(self).__name__} has no method judge(self, step)")
 
-    def at_end(self, step):
+    def at_end(self, step: Step) -> Any:
         """Once, after the last step. Returns what judge() does."""
         return NotImplemented
 
     @classmethod
-    def parameters(cls) -> dict:
+    def parameters(cls) -> dict[str, tuple[Any, Parameter, str]]:
         """Name -> (type, Parameter, "file:line"), base classes' first."""
-        found = {}
+        found: dict[str, tuple[Any, Parameter, str]] = {}
         for base in reversed(cls.__mro__):
             if not (isinstance(base, type) and issubclass(base, Rule)) or base is Rule:
                 continue
             file, lines = _lines(base)
             hints = typing.get_type_hints(base)
-            for name in base.__dict__.get("__annotations__", {}):
+            for name in inspect.get_annotations(base):
                 if name.startswith("_") or typing.get_origin(hints[name]) is typing.ClassVar:
                     continue
                 given = base.__dict__.get(name, _REQUIRED)
@@ -145,7 +160,7 @@ class Rule:
         return found
 
     @classmethod
-    def _make(cls, texts):
+    def _make(cls, texts: dict[str, str]) -> Rule:
         """An instance with its parameters set from the texts of a configuration, which were checked before."""
         self = cls.__new__(cls)
         for name, (kind, given, _) in cls.parameters().items():
@@ -164,7 +179,7 @@ class Rule:
         return found
 
 
-def _parse(kind, text):
+def _parse(kind: Any, text: str) -> Any:
     if kind is bool:
         return text.strip().lower() in ("true", "1")
     if kind is list[str]:
@@ -172,12 +187,13 @@ def _parse(kind, text):
     return kind(text)
 
 
-def describe(cls) -> list:
+def describe(cls: type[Rule]) -> list[dict[str, Any]]:
     """Parameters of a rule class as the launcher wants them."""
     described = []
     for name, (kind, given, where) in cls.parameters().items():
-        item = {"name": name, "type": _TYPES[kind], "required": given.default is _REQUIRED, "unit": given.unit,
-                "help": given.help, "choices": list(given.choices), "declared_at": where}
+        item: dict[str, Any] = {"name": name, "type": _TYPES[kind], "required": given.default is _REQUIRED,
+                                "unit": given.unit, "help": given.help, "choices": list(given.choices),
+                                "declared_at": where}
         if given.default not in (_REQUIRED, None):
             item["default"] = ",".join(given.default) if kind is list[str] else str(given.default)
         for key in ("minimum", "maximum"):
@@ -187,8 +203,12 @@ def describe(cls) -> list:
     return described
 
 
-def findings_of(said) -> tuple[str, list]:
-    """What judge() returned, as an answer: (judged, findings)."""
+def findings_of(said: Any) -> tuple[str, list[Finding]]:
+    """What judge() returned, as an answer: (judged, findings).
+
+    >>> findings_of("the loss is NaN")[1][0].text, findings_of(NotImplemented)
+    ('the loss is NaN', ('not_due', []))
+    """
     if said is NotImplemented:
         return "not_due", []
     if said is None or said is False:

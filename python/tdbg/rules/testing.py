@@ -6,23 +6,27 @@ import json
 import os
 import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
 class Verdict(NamedTuple):
+    """What the program said of a run."""
+
     status: str  #: "IssuesFound", "NoIssuesFound", "Error", "Stopped", "InProgress"
     details: str
     steps_judged: int
-    findings: list  #: dicts: global_step, tensor, worker, measure, value, comparison, threshold, text
+    findings: list[dict[str, Any]]  #: keys: global_step, tensor, worker, measure, value, comparison, threshold, text
 
 
 _KINDS = {"gradients": "gradient", "weights": "weight", "biases": "bias", "losses": "loss", "outputs": "output"}
 
 
-def write_run(directory, tensors, raw_every=1):
-    """Writes a run as a training would.
+def write_run(directory: str | os.PathLike[str], tensors: Mapping[str, Mapping[str, Sequence[Any]]],
+              raw_every: int = 1) -> str:
+    """Writes a run as a training would; its directory.
 
     :param directory: must not exist
     :param tensors: collection -> name -> one array per TRAIN step; None: absent at that step
@@ -38,28 +42,29 @@ def write_run(directory, tensors, raw_every=1):
     series = []
     for collection, members in tensors.items():
         for name, values in members.items():
-            values = [None if v is None else np.ascontiguousarray(v) for v in values]
-            first = next(v for v in values if v is not None)
+            arrays = [None if v is None else np.ascontiguousarray(v) for v in values]
+            first = next(v for v in arrays if v is not None)
             series.append((run.define(name, name, _KINDS.get(collection, collection), "", first.dtype.name,
-                                      list(first.shape)), values))
-    for step in range(max(len(values) for _, values in series)):
+                                      list(first.shape)), arrays))
+    for step in range(max(len(arrays) for _, arrays in series)):
         run.begin_step(1)
-        for ident, values in series:
-            if step < len(values) and values[step] is not None:
-                run.put_array(ident, values[step])
+        for ident, arrays in series:
+            array = arrays[step] if step < len(arrays) else None
+            if array is not None:
+                run.put_array(ident, array)
         run.end_step()
     run.end("completed")
     return str(directory)
 
 
-def check(directory, rule, **parameters) -> Verdict:
+def check(directory: str | os.PathLike[str], rule: str, **parameters: object) -> Verdict:
     """Judges a run with `tdbg check --rule-file`.
 
     :param rule: "FILE.py:CLASS" or "FILE.so:CLASS"
     :param parameters: the rule's; also limit_seconds, limit_memory
     :raises ValueError: tdbg refused the rule; its words
     """
-    from tdbg.__main__ import program
+    from tdbg.program import program
 
     words = [program(), "check", str(directory), "--json", "--rule-file", rule]
     words += [f"{key}={value}" for key, value in parameters.items()]

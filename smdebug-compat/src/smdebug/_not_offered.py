@@ -1,7 +1,7 @@
 """Names of smdebug's that tdbg does not offer. They can be imported, as many scripts do without ever using them; whoever
 uses one is told, in a sentence, that it is not there and what is instead."""
 
-from tdbg.exceptions import SMDebugNotImplementedError
+from tdbg.compat.exceptions import SMDebugNotImplementedError
 
 INSIDE = "it is a part of smdebug's inside; docs/migrating-from-smdebug.md says what to use"
 PROFILER = "tdbg does not profile; use the framework's own profiler (torch.profiler, tf.profiler)"

@@ -1,2 +1,1 @@
-from tdbg.exceptions import *  # noqa: F403
-from tdbg.exceptions import ModeKeys  # noqa: F401
+from tdbg.compat.exceptions import *  # noqa: F403

@@ -3,17 +3,16 @@
 Runs on the backend that KERAS_BACKEND names; test_backends.py runs it on the others.
 """
 
-import json
 
 import keras
 import numpy as np
 import pytest
-from keras import layers, ops
+from keras import ops
 
 import tdbg
 from tdbg.modes import ModeKeys as modes
 
-from .trainings import CLASSES, SGD, Watch, compiled, convolutional, data, dense, digest, fresh, images
+from .trainings import Watch, compiled, convolutional, data, dense, digest, fresh, images
 
 BACKEND = keras.backend.backend()
 RAW = {"collections": {c: {"save_interval": 1} for c in ("weights", "biases", "gradients", "losses", "metrics")}}

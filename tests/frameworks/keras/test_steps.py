@@ -4,13 +4,13 @@ second `fit`, two models, exceptions."""
 import keras
 import numpy as np
 import pytest
-from keras import layers, ops
+from keras import layers
 
 import tdbg
 from tdbg.modes import ModeKeys as modes
 
 from .test_fit import BACKEND, EVERYTHING, RAW, check_values, fit, names_of, recorded
-from .trainings import SGD, Watch, compiled, data, dense, digest, fresh, remembering
+from .trainings import SGD, Watch, compiled, data, dense, digest, fresh
 
 tensorflow_only = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's own")
 
@@ -19,7 +19,7 @@ def test_several_batches_per_call_are_steps_of_their_own(tmp_path):
     if BACKEND == "torch":
         pytest.skip("Keras has no steps_per_execution on torch")
     watch = Watch()
-    singly = fit(watch=watch, epochs=1, batch_size=8, validate=False)[1]
+    fit(watch=watch, epochs=1, batch_size=8, validate=False)
     (_, state), trial = recorded(lambda: fit(epochs=1, batch_size=8, validate=False, steps_per_execution=3), tmp_path / "run")
     assert trial.steps() == list(range(8)), "8 batches in calls of 3, 3 and 2"
     fresh()

@@ -152,7 +152,7 @@ def test_every_dtype_is_recorded_as_it_is(tmp_path):
         for t, value in zip(values, given):
             passed.append(operation.record(value, slots[t][0]).shape)
             operation.record(value[1, 2], slots[t][1])
-        return operation.record(given[0], capture.batch())
+        return operation.record(given[0], capture.batch())  # noqa: F821 - deleted below
 
     given = list(values.values())
     step(given)                 # no step is open: nothing of this is recorded

@@ -12,7 +12,7 @@ import pytest
 
 import tdbg
 
-from .test_fit import BACKEND, RAW, check_values, fit, recorded
+from .test_fit import BACKEND, check_values, fit, recorded
 from .trainings import Watch
 
 pytestmark = pytest.mark.skipif(BACKEND != "torch", reason="PyTorch's own")

@@ -1,4 +1,4 @@
-from tdbg.exceptions import SMDebugError, SMDebugTypeError, SMDebugValueError
+from tdbg.compat.exceptions import SMDebugError, SMDebugTypeError, SMDebugValueError
 from tdbg.hook.collection import CollectionManager
 
 from .collection import ALLOWED_PARAMS, Collection

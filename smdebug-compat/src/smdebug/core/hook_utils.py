@@ -1,6 +1,6 @@
 import os
 
-from tdbg.exceptions import SMDebugRuntimeError
+from tdbg.compat.exceptions import SMDebugRuntimeError
 
 from .access_layer.utils import check_dir_exists
 from .logger import get_logger

@@ -3,7 +3,7 @@
 import json
 import os
 
-from tdbg.exceptions import SMDebugValueError
+from tdbg.compat.exceptions import SMDebugValueError
 from tdbg.hook import ReductionConfig, SaveConfig, SaveConfigMode
 from tdbg.hook.text import parse_bool
 from tdbg.modes import ModeKeys

@@ -1,4 +1,4 @@
-from tdbg.event_files import FileReader
+from tdbg.compat.event_files import FileReader
 
 from .._not_offered import not_offered
 

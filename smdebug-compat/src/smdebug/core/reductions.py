@@ -1,5 +1,5 @@
 import numpy as np
-from tdbg.exceptions import SMDebugValueError
+from tdbg.compat.exceptions import SMDebugValueError
 from tdbg.hook.reduction_config import (
     ALLOWED_NORMS,
     ALLOWED_REDUCTIONS,

@@ -9,8 +9,8 @@ import socket
 from enum import Enum
 from pathlib import Path
 
-from tdbg.event_files import make_numpy_array as _array_of
-from tdbg.exceptions import IndexReaderException, SMDebugNotImplementedError, SMDebugRuntimeError, SMDebugValueError
+from tdbg.compat.event_files import make_numpy_array as _array_of
+from tdbg.compat.exceptions import IndexReaderException, SMDebugNotImplementedError, SMDebugRuntimeError, SMDebugValueError
 
 from .._not_offered import INSIDE, PROFILER, NotOffered
 from .config_constants import (

@@ -1,4 +1,4 @@
-from tdbg.event_files import FileWriter
+from tdbg.compat.event_files import FileWriter
 from tdbg.modes import ModeKeys
 
 from .._not_offered import not_offered

@@ -1,5 +1,5 @@
 import numpy as np
-from tdbg.exceptions import SMDebugError
+from tdbg.compat.exceptions import SMDebugError
 
 from ..core.reduction_config import ALLOWED_NORMS, ALLOWED_REDUCTIONS
 from ..core.reductions import get_numpy_reduction

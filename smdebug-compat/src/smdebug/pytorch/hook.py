@@ -1,4 +1,4 @@
-from tdbg.exceptions import SMDebugError
+from tdbg.compat.exceptions import SMDebugError
 from tdbg.hook.collection import DEFAULT_PYTORCH_COLLECTIONS, CollectionKeys, CollectionManager
 from tdbg.hook.singleton import set_hook
 from tdbg.hook.torch import Hook

@@ -1,1 +1,1 @@
-from tdbg.rule import RequiredTensors, RequiredTensorsForTrial, Rule, invoke_rule
+from tdbg.compat.rule import RequiredTensors, RequiredTensorsForTrial, Rule, invoke_rule

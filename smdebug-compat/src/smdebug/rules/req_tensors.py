@@ -1,1 +1,1 @@
-from tdbg.rule import RequiredTensors, RequiredTensorsForTrial
+from tdbg.compat.rule import RequiredTensors, RequiredTensorsForTrial

@@ -1,1 +1,1 @@
-from tdbg.rule import Rule
+from tdbg.compat.rule import Rule

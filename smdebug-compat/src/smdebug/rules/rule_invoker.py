@@ -1,1 +1,1 @@
-from tdbg.rule import invoke_rule
+from tdbg.compat.rule import invoke_rule

@@ -4,7 +4,7 @@ import json
 from enum import Enum
 from importlib import metadata as _metadata
 
-from tdbg.exceptions import SMDebugError
+from tdbg.compat.exceptions import SMDebugError
 
 from .._not_offered import INSIDE, not_offered
 

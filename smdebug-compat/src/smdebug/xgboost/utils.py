@@ -7,7 +7,7 @@ import warnings
 
 import xgboost as xgb
 from tdbg.adaptors.xgboost.trees import columns
-from tdbg.exceptions import SMDebugError
+from tdbg.compat.exceptions import SMDebugError
 
 CSV, LIBSVM = "csv", "libsvm"
 _TYPES = {"csv": CSV, "text/csv": CSV, "libsvm": LIBSVM, "text/libsvm": LIBSVM, "text/x-libsvm": LIBSVM}

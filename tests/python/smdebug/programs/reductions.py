@@ -1,7 +1,7 @@
 from common import OUT, Net, batch, tell
 import numpy as np
 import torch
-from smdebug.pytorch import Hook, ReductionConfig, SaveConfig, create_trial, modes
+from smdebug.pytorch import Hook, ReductionConfig, SaveConfig, create_trial
 from smdebug.exceptions import TensorUnavailableForStep
 
 torch.manual_seed(3)

@@ -1,4 +1,4 @@
-from common import OUT, Net, batch, tell
+from common import OUT, Net, tell
 import numpy as np
 import torch
 from smdebug.exceptions import NoMoreData, RuleEvaluationConditionMet, TensorUnavailable

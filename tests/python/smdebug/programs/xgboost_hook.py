@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import xgboost
-from smdebug import SaveConfig, modes
+from smdebug import SaveConfig
 from smdebug.trials import create_trial
 from smdebug.xgboost import Hook, get_hook
 

@@ -1,7 +1,7 @@
 import os
 import time
 
-from tdbg.exceptions import SMDebugNotImplementedError
+from tdbg.compat.exceptions import SMDebugNotImplementedError
 from tdbg.hook.locations import END_OF_JOB_FILENAME
 from tdbg.hook.locations import has_training_ended as _has_ended
 from tdbg.hook.locations import training_has_ended as _end

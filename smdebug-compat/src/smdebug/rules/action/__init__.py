@@ -1,1 +1,1 @@
-from tdbg.rule import Actions
+from tdbg.compat.rule import Actions

@@ -1,4 +1,4 @@
-from tdbg.rule import Actions
+from tdbg.compat.rule import Actions
 
 from .message_action import MessageAction
 from .stop_training_action import StopTrainingAction

@@ -1,0 +1,217 @@
+# Made by tools/stubs.py with nanobind 3.1.0. Change python/src, and make it again.
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import numpy
+from numpy.typing import NDArray
+
+
+class Error(RuntimeError):
+    pass
+
+def fingerprint(pointer: int, bytes: int) -> int:
+    """
+    Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.
+    """
+
+class TensorReader:
+    """Reads tensors of a framework through DLPack's exchange table."""
+
+    def __init__(self, tensor_type: type, parameter_type: type) -> None: ...
+
+    def batch(self, tensor: object) -> tuple[int, int] | None:
+        """
+        (length of the first axis, fingerprint), or None: no host tensor in C order.
+        """
+
+    def number(self, tensor: object) -> NumberCopy | None:
+        """A NumberCopy of a host tensor of no axes and floating point, or None."""
+
+class NumberCopy:
+    """The value that a tensor of one element had."""
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def address(self) -> int:
+        """Of its bytes. Good as long as the object lives."""
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def bytes(self) -> bytes: ...
+
+class ParameterBatch:
+    """Where an optimizer's parameters and their gradients are."""
+
+    def __init__(self, reader: TensorReader, parameters: list, weight_ids: object, gradient_ids: object) -> None: ...
+
+    ODD: Final[int] = ...
+    """(arg: object, /) -> int"""
+
+    MOVED: Final[int] = ...
+    """(arg: object, /) -> int"""
+
+    def gather(self, parameters: list) -> int: ...
+
+    def absent(self) -> list[int]: ...
+
+    @property
+    def ids(self) -> list[int]: ...
+
+    @property
+    def addresses(self) -> list[int]: ...
+
+class TensorMark:
+    """What is known of the tensor at one place of a model."""
+
+    def __init__(self, turn: int) -> None: ...
+
+    def expect(self, reader: TensorReader, tensor: object, id: int) -> bool:
+        """
+        Tensors like this one are recorded as `id`. False: it cannot be read here.
+        """
+
+    def forget(self) -> bool:
+        """
+        What comes next counts as changed. Was anything seen since the last time?
+        """
+
+def look_again(reader: TensorReader, marks: list, tensors: list, call: int, every: int) -> tuple:
+    """
+    (ids, addresses, is each unchanged?; positions of what needs another way)
+    """
+
+class TensorSlot:
+    """A name whose tensors arrive one by one, such as a module's output."""
+
+    def __init__(self, reader: TensorReader) -> None: ...
+
+    def remember(self, id: int, tensor: object) -> None: ...
+
+    def match(self, tensor: object) -> int | None:
+        """The id under which put_tensor would record it, or None."""
+
+class GraphCapture:
+    """Numbers of the operations that record tensors of TensorFlow's graphs."""
+
+    def __init__(self, run: Run) -> None: ...
+
+    @staticmethod
+    def install(library: str) -> str:
+        """
+        Registers the operation, once; why that cannot be done, or an empty text.
+        """
+
+    OPERATION: Final[str] = ...
+    """(arg: object, /) -> str"""
+
+    def tensor(self, name: str, short_name: str, kind: str, module_kind: str, variable_shape: bool, unit_axis: int, collections: Sequence[str], sub: int = 0) -> int: ...
+
+    def number(self, series: int) -> int: ...
+
+    def batch(self) -> int: ...
+
+    def begin(self) -> None:
+        """Operations put into the run's open step, until `end`."""
+
+    def end(self) -> tuple[int | None, str, list[int]] | None:
+        """
+        (fingerprint, name of the dtype, shape) of the step's batch, or None. The fingerprint of an empty one is None.
+        """
+
+def hook_defaults(framework: str) -> str:
+    """A hook of smdebug with nothing configured, as JSON."""
+
+def parse_hook(text: str, source: str, framework: str) -> tuple[str, list[str]]:
+    """
+    smdebug's configuration file: (the hook as JSON, warnings). ValueError where it is no JSON.
+    """
+
+def hook_plan(hook_json: str, plan_json: str = '') -> str:
+    """
+    What a hook saves, on top of a plan (none: nothing of its own): plan.json's text.
+    """
+
+class Run:
+    @staticmethod
+    def open(directory: str = '', plan_json: str = '', rank: int = 0, world_size: int = 1, attempt: int = -1, step_base: int = 0, adaptor: str = '', command: Sequence[str] = [], sibling_if_locked: bool = True, among_other_files: bool = False, mode_step_bases: Sequence[tuple[int, int]] = [], first_sibling: int = 1) -> Run: ...
+
+    NOT_WANTED: Final[int] = ...
+    """(arg: object, /) -> int"""
+
+    @property
+    def directory(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def global_step(self) -> int: ...
+
+    def share_threads(self, threads: int) -> None: ...
+
+    def mode_step(self, mode: int) -> int: ...
+
+    def plan(self) -> str: ...
+
+    def wants(self, name: str, kind: str, module_kind: str = '', element_count: int = 0, collections: Sequence[str] = []) -> bool: ...
+
+    def define(self, name: str, short_name: str, kind: str, module_kind: str, dtype: str, shape: Sequence[int], variable_shape: bool = False, unit_axis: int = -1, aliases: Sequence[str] = [], collections: Sequence[str] = [], always: bool = False, whole_shape: Sequence[int] = [], part_begin: Sequence[int] = []) -> int: ...
+
+    def define_scalar(self, name: str, collection: str = '') -> int: ...
+
+    def begin_step(self, mode: int) -> bool: ...
+
+    def due(self, id: int) -> bool: ...
+
+    def put_many(self, ids: object, ptrs: object, sub: int = 0, point: int = 0, unchanged: object | None = None) -> None:
+        """
+        `unchanged`: one truth value for each id; tdbg/run.h says what it promises.
+        """
+
+    def put_batch(self, batch: ParameterBatch, ids: object, ptrs: object, sub: int = 0, point: int = 0) -> None: ...
+
+    def put_tensor(self, slot: TensorSlot, tensor: object, sub: int = 0) -> bool: ...
+
+    def put_ptr(self, id: int, ptr: int, dtype: str | int, shape: Sequence[int], strides: Sequence[int], sub: int = 0, point: int = 0) -> None: ...
+
+    def put_array(self, id: int, array: Annotated[NDArray, dict(writable=False)], sub: int = 0, point: int = 0) -> None: ...
+
+    def put_summaries(self, ids: object, summaries: Annotated[NDArray[numpy.float64], dict(shape=(None, 15), order='C', device='cpu', writable=False)], sub: int = 0, point: int = 0) -> None: ...
+
+    def statistics(self, id: int, unit_axis: int, rank: int) -> list: ...
+
+    def put_statistic(self, id: int, statistic: str, elements: int, samples: int, values: Sequence[float], sub: int = 0, point: int = 0) -> None: ...
+
+    def put_scalars(self, ids: object, values: Sequence[float], sub: int = 0) -> None: ...
+
+    def put_context(self, topic: str, json: str) -> None: ...
+
+    def end_step(self, skipped: bool = False) -> int: ...
+
+    def cancel_step(self) -> None:
+        """
+        The open step is none after all, where nothing was put in it; its number is the next one's.
+        """
+
+    def begin_end(self) -> None: ...
+
+    def end(self, reason: str, message: str = '') -> None: ...
+
+    def take_request(self) -> str | None:
+        """
+        The next request that is due at this step, as JSON (docs/format.md, the control file), or None.
+        """
+
+    def count_loss(self, cause: str, tensors: int, detail: str = '') -> None: ...
+
+    def losses(self) -> list: ...
+
+    def counters(self) -> dict: ...
+
+    def abandon(self) -> None: ...
+
+__version__: str
