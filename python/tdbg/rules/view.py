@@ -7,7 +7,7 @@ extension's trial stands in tdbg.Trial and answers as if the judged step were th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -166,6 +166,8 @@ for _call in OF_A_STEP:
 class JudgedTrial(Trial):
     """The run as a rule sees it: a tdbg.Trial that ends at the judged step."""
 
+    # Rules of either kind may lie in one file and catch either's exceptions; smdebug's are tdbg.errors', too.
+    _raises: ClassVar[Raises] = compat.RAISES
     _kind_of_steps = "any"
 
     def __init__(self, raw: _trial.Trial) -> None:
@@ -198,7 +200,7 @@ class JudgedTrial(Trial):
 
 
 class SmdebugJudgedTrial(JudgedTrial, compat.Trial):
-    """The same for a rule written for smdebug: its steps and exceptions."""
+    """The same for a rule written for smdebug: it sees the steps that a SaveConfig made due."""
 
     _kind_of_steps = "saved"
 

@@ -1,6 +1,6 @@
+from tdbg.compat.trial import Tensor
 from tdbg.modes import ModeKeys
-from tdbg.steps import StepState
-from tdbg.tensor import Tensor
+from tdbg.reading.steps import StepState
 
 from .._not_offered import not_offered
 

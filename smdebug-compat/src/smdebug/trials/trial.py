@@ -1,5 +1,5 @@
-from tdbg.trial import Trial
-from tdbg.trial import create_trial as _open
+from tdbg.compat.trial import Trial
+from tdbg.compat.trial import create_trial as _open
 
 
 class LocalTrial(Trial):
