@@ -172,32 +172,23 @@ bool ParameterBatch::IsTwinOf(const Expected& parameter, const dltensor& gradien
 int ParameterBatch::Gather(nb::list parameters) {
   const size_t n = expected_.size();
   if (parameters.size() != n) return kMoved;
-  int absent = 0;
+  absent_.clear();
   for (size_t i = 0; i < n; ++i) {
     const nb::handle parameter = parameters[i];
     dltensor view;
     if (!reader_->View(parameter, &view) || AddressOf(view) != expected_[i].data) return kMoved;
-    addresses_[i] = expected_[i].data;
-    addresses_[n + i] = nullptr;
-    if (!want_gradients_) continue;
+    addresses_[i] = addresses_[n + i] = nullptr;
     const nb::object gradient = reader_->Gradient(parameter);
     if (gradient.is_none()) {
-      ++absent;
+      absent_.push_back(static_cast<uint32_t>(i));
       continue;
     }
+    addresses_[i] = expected_[i].data;
+    if (!want_gradients_) continue;
     if (!reader_->View(gradient, &view) || !IsTwinOf(expected_[i], view)) return kOdd;
     addresses_[n + i] = AddressOf(view);
   }
-  return absent;
-}
-
-std::vector<uint32_t> ParameterBatch::absent() const {
-  std::vector<uint32_t> positions;
-  const size_t n = expected_.size();
-  for (size_t i = 0; want_gradients_ && i < n; ++i) {
-    if (addresses_[n + i] == nullptr) positions.push_back(static_cast<uint32_t>(i));
-  }
-  return positions;
+  return static_cast<int>(absent_.size());
 }
 
 void ParameterBatch::Put(Run* run, const std::vector<uint32_t>& more_ids,

@@ -71,13 +71,14 @@ class ParameterBatch {
   ParameterBatch(const TensorReader* reader, nanobind::list parameters,
                  const std::vector<uint32_t>& weight_ids, const std::vector<uint32_t>& gradient_ids);
 
-  /// Looks at the same `parameters` again: how many have no gradient, or kOdd or kMoved. The addresses are
-  /// good until the tensors change.
+  /// Looks at the same `parameters` again: how many have no gradient, or kOdd or kMoved. Those are not in the
+  /// batch: no optimizer changes them, and whether they are to be looked at is their caller's business. The
+  /// addresses are good until the tensors change.
   int Gather(nanobind::list parameters);
 
   const std::vector<uint32_t>& ids() const { return ids_; }
   const std::vector<const void*>& addresses() const { return addresses_; }  ///< null: absent
-  std::vector<uint32_t> absent() const;  ///< positions of the parameters without a gradient
+  const std::vector<uint32_t>& absent() const { return absent_; }  ///< positions of those without a gradient
 
   /// Run::PutMany of what was gathered and of `more`.
   void Put(Run* run, const std::vector<uint32_t>& more_ids, const std::vector<uint64_t>& more_addresses,
@@ -98,6 +99,7 @@ class ParameterBatch {
   bool want_gradients_ = false;
   std::vector<uint32_t> ids_;  // of the weights, then of the gradients
   std::vector<const void*> addresses_;
+  std::vector<uint32_t> absent_;
 };
 
 /// A name whose tensors arrive one by one (a module's output). Remembers the id for the dtype and rank it saw

@@ -8,6 +8,7 @@
 #include "capture/recorder.h"
 #include "plan/groups.h"
 #include "stats/floating_point_mode.h"
+#include "tensor/magnitude.h"
 
 namespace tdbg::capture {
 namespace {
@@ -150,7 +151,7 @@ void Recorder::AddHistogram(std::span<const HistogramBucket> histogram, format::
   row->histogram_bytes = static_cast<uint32_t>(bytes->size() - before);
 }
 
-void Recorder::FillOne(Id id, const TensorView& view, Place place) {
+void Recorder::FillOne(Id id, const TensorView& view, Place place, bool remember) {
   Adding adding(this, 1);
   rows_.emplace_back();
   const auto fill = [&](bool histogram) {
@@ -165,8 +166,14 @@ void Recorder::FillOne(Id id, const TensorView& view, Place place) {
   };
   fill(HistogramDue(tensors_[id], view.element_count()));
   if (FinishRow(&rows_.back())) fill(true);
+  if (remember) RememberRow(id, rows_.back());
   adding.Done();
   FlushRowsIfMany();
+}
+
+void Recorder::FillMagnitudes(Id id, const TensorView& view, Place place, bool remember) {
+  const std::vector<double> magnitudes = Magnitudes(view);
+  FillOne(id, {magnitudes.data(), DType::kFloat64, view.shape, {}}, place, remember);
 }
 
 void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place,
@@ -272,17 +279,18 @@ bool SameStatistics(format::SummaryRow a, const format::SummaryRow& b) {
 /// The rows from `first_row` on, of work_[begin, end), may be asked for again.
 void Recorder::RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row) {
   if (!remembers_) return;
-  for (size_t k = begin; k < end; ++k) {
-    const format::SummaryRow& row = rows_[first_row + (k - begin)];
-    const auto histogram = histograms_.begin() + row.histogram_offset;
-    LastRow& last = *LastOf(ids[work_[k]]);
-    // Whoever looks again now and then, to be sure, finds the same numbers to the last bit. Its
-    // histogram then stays good for the steps at which one is due.
-    const bool keep = row.histogram_bytes == 0 && SameStatistics(row, last.row);
-    last.row = row;
-    last.holds = true;
-    if (!keep) last.histogram.assign(histogram, histogram + row.histogram_bytes);
-  }
+  for (size_t k = begin; k < end; ++k) RememberRow(ids[work_[k]], rows_[first_row + (k - begin)]);
+}
+
+void Recorder::RememberRow(Id id, const format::SummaryRow& row) {
+  const auto histogram = histograms_.begin() + row.histogram_offset;
+  LastRow& last = *LastOf(id);
+  // Whoever looks again now and then, to be sure, finds the same numbers to the last bit. Its
+  // histogram then stays good for the steps at which one is due.
+  const bool keep = row.histogram_bytes == 0 && SameStatistics(row, last.row);
+  last.row = row;
+  last.holds = true;
+  if (!keep) last.histogram.assign(histogram, histogram + row.histogram_bytes);
 }
 
 void Recorder::AddPieces(Id id, const TensorView& view, size_t row, bool histogram) {

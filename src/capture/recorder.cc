@@ -5,6 +5,7 @@
 
 #include "capture/lane.h"
 #include "plan/groups.h"
+#include "tensor/magnitude.h"
 
 namespace tdbg::capture {
 namespace {
@@ -82,7 +83,7 @@ Place Recorder::Settle(Place place) const {
 
 bool Recorder::WantsSummary(Id id, DType dtype) {
   const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
-  return (tensors_[id].summary_groups & due) != 0 && HasStatisticsOrTold(id, dtype);
+  return (tensors_[id].summary_groups & due) != 0 && (IsComplex(dtype) || HasStatisticsOrTold(id, dtype));
 }
 
 /// Counts a type without statistics once per tensor, not at every step. Of text nobody misses any.
@@ -102,7 +103,11 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
   const Place place = Settle(place_given);
   if (WantsSummary(id, view.dtype)) {
     Announce(&tensors_[id]);
-    FillOne(id, view, place);
+    if (IsComplex(view.dtype)) {
+      FillMagnitudes(id, view, place, /*remember=*/false);
+    } else {
+      FillOne(id, view, place);
+    }
   }
   if (unit_statistics_ != nullptr) Derive(id, view, place);
   if (RawDue(tensors_[id])) {
@@ -183,7 +188,11 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     }
     if (WantsSummary(id, tensors_[id].dtype)) {
       Announce(&tensors_[id]);
-      if (!remembers_ || !unchanged[i] || !RepeatRow(id, place, /*readable=*/true)) {
+      if (remembers_ && unchanged[i] && RepeatRow(id, place, /*readable=*/true)) {
+        // said again
+      } else if (const Tensor& t = tensors_[id]; IsComplex(t.dtype)) {
+        FillMagnitudes(id, {data[i], t.dtype, t.details->shape, {}}, place, remembers_);
+      } else {
         work_.push_back(static_cast<uint32_t>(i));
         bytes += tensors_[id].bytes;
       }

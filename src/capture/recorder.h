@@ -172,11 +172,15 @@ class Recorder {
   bool FinishRow(format::SummaryRow* row);
   static void AddHistogram(std::span<const HistogramBucket> histogram, format::SummaryRow* row,
                            std::vector<uint8_t>* bytes);
-  void FillOne(Id id, const TensorView& view, Place place);
+  /// `remember`: the row may be asked for again.
+  void FillOne(Id id, const TensorView& view, Place place, bool remember = false);
+  /// Of complex numbers: their statistics are those of |x|. \pre IsComplex(view.dtype)
+  void FillMagnitudes(Id id, const TensorView& view, Place place, bool remember);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
   bool RepeatRow(Id id, Place place, bool readable);
   LastRow* LastOf(Id id);
   void RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row);
+  void RememberRow(Id id, const format::SummaryRow& row);
   bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
   /// \pre The view is contiguous.
   void AddPieces(Id id, const TensorView& view, size_t row, bool histogram);

@@ -14,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::SizeIs;
 
 TEST_F(RecorderTest, AFewRowsReachTheSinkInOneCallAndBecomeVisibleTogether) {
   Start(plan::Plan::Default());
@@ -223,14 +224,50 @@ TEST_F(RecorderTest, OfTextNobodyMissesStatistics) {
 
 TEST_F(RecorderTest, ATypeWithoutStatisticsIsCountedOnce) {
   Start(PlanWithRaw("weights", 1));
-  const auto w = Define("w", "weight", {2}, DType::kComplex64);
-  const float values[4] = {};
+  const auto w = Define("w", "weight", {2}, DType::kFloat8E5M2);
+  const uint8_t values[2] = {};
   const void* data[] = {values};
   const Recorder::Id ids[] = {w};
   for (int i = 0; i < 3; ++i) Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
   EXPECT_THAT(sink_.losses, ElementsAre(format::LossCause::kUnsupported));
   EXPECT_THAT(sink_.summaries, IsEmpty());
   EXPECT_EQ(sink_.raws.size(), 3u);
+}
+
+TEST_F(RecorderTest, StatisticsOfComplexNumbersAreThoseOfTheirMagnitudes) {
+  plan::Plan plan = PlanWithRaw("weights", 1);
+  plan.histograms_every = 1;
+  Start(plan);
+  const auto w = Define("w", "weight", {300}, DType::kComplex64);
+  const auto y = Define("y", "weight", {2}, DType::kComplex128);
+  std::vector<float> values;
+  for (int i = 0; i < 300; ++i) values.insert(values.end(), {3, i == 7 ? HUGE_VALF : -4.0f});
+  const double other[] = {0, 0, 0, -2};
+  const void* data[] = {values.data()};
+  const Recorder::Id ids[] = {w};
+  const uint8_t no[] = {0}, yes[] = {1};
+  const int64_t shape[] = {2};
+  Step(ModeKey::kTrain, [&] {
+    recorder_->PutMany(ids, data, {}, no);
+    recorder_->Put(y, {other, DType::kComplex128, shape, {}}, {});
+  });
+  Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {.sub = 1}, yes); });
+  EXPECT_THAT(sink_.losses, IsEmpty());
+  ASSERT_EQ(sink_.summaries.size(), 3u);
+  const format::SummaryRow& row = sink_.summaries[0];
+  EXPECT_EQ(row.count, 300u);
+  EXPECT_EQ(row.pos_inf_count, 1u);
+  EXPECT_EQ(row.min, 5);
+  EXPECT_EQ(row.max, 5);
+  EXPECT_EQ(row.l1, 5 * 299);
+  EXPECT_THAT(sink_.histogram_of[0], ElementsAre(HistogramBucket{BucketOf(5.0), 299}));
+  EXPECT_EQ(sink_.summaries[1].zero_count, 1u);
+  EXPECT_EQ(sink_.summaries[1].mean, 1);
+  EXPECT_EQ(recorder_->counters().repeats, 1u);
+  EXPECT_EQ(sink_.summaries[2].mean, 5);
+  EXPECT_THAT(sink_.raw_bytes, SizeIs(3)) << "the numbers themselves, as they are";
+  EXPECT_THAT(sink_.raw_bytes[0], SizeIs(300 * 8));
+  EXPECT_NE(sink_.defs[0].ToJson().find(R"("statistics_of":"magnitude")"), std::string::npos);
 }
 
 TEST_F(RecorderTest, HistogramsBelongToTheirRows) {

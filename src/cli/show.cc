@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "tensor/magnitude.h"
 #include "trial/elements.h"
 #include "trial/mode_name.h"
 
@@ -122,8 +123,9 @@ Result<std::vector<int64_t>> ShowCommand::StepsOf(Trial& trial, const TensorInfo
 }
 
 void ShowCommand::PrintHead(const TensorInfo& info, const Terminal& terminal) const {
-  Print("{}  {} [{}]  {}\n", Paint(terminal, Colour::kBold, Printable(info.name)),
+  Print("{}  {} [{}]{}  {}\n", Paint(terminal, Colour::kBold, Printable(info.name)),
         info.dtype == DType::kInvalid ? "no values," : DTypeName(info.dtype), fmt::join(info.shape, ", "),
+        IsComplex(info.dtype) && !raw_ ? ", statistics of |x|" : "",
         Printable(fmt::format("{}", fmt::join(info.collections, ","))));
 }
 
@@ -215,6 +217,7 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   if (json_) {
     Json document = {
         {"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"shape", info.shape}, {"steps", list}};
+    if (IsComplex(info.dtype)) document["statistics_of"] = "magnitude";
     if (at_end.ok()) document["end"] = final_json;
     PrintJson(document);
     return kExitOk;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "format/json_fields.h"
+#include "tensor/magnitude.h"
 
 namespace tdbg::format {
 
@@ -16,6 +17,7 @@ std::string TensorDef::ToJson() const {
   if (!collections.empty()) json["collections"] = collections;
   if (!aliases.empty()) json["aliases"] = aliases;
   if (variable_shape) json["variable_shape"] = true;
+  if (IsComplex(dtype)) json["statistics_of"] = "magnitude";
   if (unit_axis >= 0) json["unit_axis"] = unit_axis;
   if (!whole_shape.empty()) {
     json["whole_shape"] = whole_shape;

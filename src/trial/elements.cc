@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/bytes.h"
+#include "tensor/magnitude.h"
 
 namespace tdbg {
 namespace {
@@ -42,7 +43,7 @@ void StoreAs(double value, std::byte* to) {
 }  // namespace
 
 std::optional<double> OnlyElement(const Summary& s, DType dtype) {
-  if (s.count != 1) return std::nullopt;
+  if (s.count != 1 || IsComplex(dtype)) return std::nullopt;  // statistics of |x| do not say x
   if (s.nan_count) return std::numeric_limits<double>::quiet_NaN();
   if (s.pos_inf_count) return std::numeric_limits<double>::infinity();
   if (s.neg_inf_count) return -std::numeric_limits<double>::infinity();

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "tdbg/trial.h"
+#include "tensor/magnitude.h"
 #include "trial/elements.h"
 #include "trial/impl.h"
 #include "trial/value_finder.h"
@@ -77,6 +78,11 @@ double Product(const TensorValue& value, bool absolute) {
   return product;
 }
 
+/// Statistics of complex numbers are those of |x|: of x itself they say its norms, and nothing else.
+bool IsOfMagnitudes(std::string_view name) {
+  return (name.starts_with("abs_") && name != "abs_prod") || name == "l1" || name == "l2";
+}
+
 /// The collections' reductions that are due at this step, each once, in the order in which the plan names
 /// them.
 std::vector<std::string> NamesFor(const ValueFinder::Impl& impl, const TensorInfo& info,
@@ -89,6 +95,7 @@ std::vector<std::string> NamesFor(const ValueFinder::Impl& impl, const TensorInf
     if (!std::binary_search(info.collections.begin(), info.collections.end(), c.name)) continue;
     for (const std::string& configured : c.reductions) {
       std::string name = ReductionName(configured);
+      if (IsComplex(info.dtype) && !IsOfMagnitudes(name)) continue;
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
     }
   }
@@ -143,6 +150,11 @@ Result<TensorValue> Trial::reduction(std::string_view name, int64_t global_step,
   TDBG_ASSIGN_OR_RETURN(std::vector<Reduction> saved, saved_reductions(name, global_step, worker));
   for (Reduction& r : saved) {
     if (r.name == reduction) return std::move(r.value);
+  }
+  TDBG_ASSIGN_OR_RETURN(const TensorInfo info, tensor(name));
+  if (IsComplex(info.dtype) && !IsOfMagnitudes(reduction)) {
+    return Unimplemented("'" + info.name + "' is complex, and its statistics are those of |x|: they have no " +
+                         std::string(reduction));
   }
   if (product) {
     TDBG_ASSIGN_OR_RETURN(const TensorValue raw, value(name, global_step, worker));

@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+import tdbg
 import torch
 from torch import nn
 
@@ -65,6 +66,72 @@ def test_complex_and_half_parameters(watch):
     run = session.made[0]
     assert run.spec("ParameterDict_h")["dtype"] == "bfloat16" and run.spec("ParameterDict_c")["dtype"] == "complex64"
     assert run.steps[0]["ParameterDict_s"] == 2 and run.steps[0]["ParameterDict_c"][0] == 1
+
+
+class Spectral(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(20, 20, dtype=torch.complex64))
+        self.gain = nn.Parameter(torch.tensor(3 - 4j, dtype=torch.complex128))
+        self.frozen = nn.Parameter(torch.randn(4, dtype=torch.complex64), requires_grad=False)
+        self.register_buffer("rotation", torch.polar(torch.ones(300), torch.arange(300.0)))
+
+    def forward(self, x):
+        return (x.to(torch.complex64) @ self.weight * self.gain).abs().square()
+
+
+def train_spectral(steps=2):
+    torch.manual_seed(3)
+    model, seen = Spectral(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(3, 20)).mean().backward()
+        seen.append({**{k: v.detach().clone().numpy() for k, v in model.state_dict().items()},
+                     "gradient/Spectral_weight": model.weight.grad.clone().numpy()})
+        optimizer.step()
+    return seen
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_statistics_of_complex_parameters_are_those_of_their_magnitudes(tmp_path, raw):
+    config = {"rules": [], "collections": {name: {"save_interval": 1} for name in ("weights", "gradients")} if raw else {}}
+    with tdbg.attach(dir=str(tmp_path / "run"), config=config):
+        seen = train_spectral()
+    trial = tdbg.open(str(tmp_path / "run"))
+    assert trial.losses() == []
+    for step, values in enumerate(seen):
+        for name, value in values.items():
+            row, sizes = trial[name].summary(step), np.abs(value.astype(np.complex128))
+            assert (row.count, row.zero_count, row.nan_count) == (value.size, (value == 0).sum(), 0), name
+            for field, expected in (("min", sizes.min()), ("max", sizes.max()), ("mean", sizes.mean()),
+                                    ("variance", sizes.var()), ("l2", np.sqrt((sizes ** 2).sum()))):
+                assert getattr(row, field) == pytest.approx(expected, rel=1e-6, abs=1e-12), (name, field)
+            assert trial[name].reduction_value(step, "l2") == pytest.approx(np.sqrt((sizes ** 2).sum()))
+            assert trial[name].reduction_value(step, "mean", abs=True) == pytest.approx(sizes.mean())
+            kept = raw and name != "rotation"
+            assert trial[name].dtype == str(value.dtype)
+            if kept:
+                assert np.array_equal(trial[name].value(step), value), name
+                assert trial[name].reduction_value(step, "mean") == pytest.approx(value.mean()), "of x, not of |x|"
+            else:
+                for ask in (lambda: trial[name].value(step), lambda: trial[name].reduction_value(step, "mean")):
+                    with pytest.raises(tdbg.exceptions.TensorUnavailableForStep):
+                        ask()
+    assert trial["weight"].histogram(0).count.sum() == 400
+
+
+def test_statistics_of_complex_parameters_on_a_device(watch):
+    session = watch(force_lane=True)
+    seen = train_spectral()
+    session.finish("completed")
+    run = session.made[0]
+    assert run.lost == []
+    for step, values in zip(run.steps, seen, strict=True):
+        row, sizes = step.summaries["Spectral_weight", 0, 0], np.abs(values["weight"].astype(np.complex128))
+        assert np.allclose(row[[0, 4, 5, 6, 7, 8]], [400, 0, sizes.min(), sizes.max(), sizes.mean(), sizes.var()])
+        assert np.array_equal(step["Spectral_gain"], values["gain"]), "small ones travel as they are"
+        assert np.array_equal(step["Spectral_frozen"], values["frozen"])
 
 
 def test_lazy_modules(watch):

@@ -13,7 +13,7 @@ import tdbg
 import torch
 from torch import nn
 
-from tdbg.adaptors.torch import untrained
+from tdbg.adaptors.torch import params, untrained
 
 STEPS = 4
 
@@ -74,6 +74,86 @@ def test_of_what_did_not_change_the_statistics_are_said_again_without_a_look(tmp
             assert np.array_equal(found, first)
 
 
+class Beside(torch.Tensor):
+    """Lies in memory like any other, and only torch can tell."""
+
+
+def all_in(model):
+    """An optimizer of everything, frozen or not, as scripts make it."""
+    return torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+
+
+def test_what_an_optimizer_has_and_cannot_change_is_looked_at_once(tmp_path):
+    """It has no gradient. Counted are the looks: each is a pass over the memory."""
+    model = Net(frozen=100)
+    model.unused = nn.Linear(3, 3)                # may be trained, and no loss reaches it
+    with tdbg.attach(dir=str(tmp_path / "run"), config={"rules": []}) as attached:
+        train(model, optimizer=all_in(model))
+        run = attached._session.run
+    assert run.counters()["repeats"] == 4 * (STEPS - 1)
+    trial = tdbg.open(str(tmp_path / "run"))
+    for name in ("frozen.weight", "unused.bias"):
+        assert trial[name].steps() == [0, 1, 2, 3]
+        assert trial[name].summary(3).max == dict(model.named_parameters())[name].max().item()
+    assert trial.losses() == []
+
+
+@pytest.mark.parametrize("way", ["read in C", "read by torch", "of a subclass", "gradients not wanted"])
+def test_frozen_in_an_optimizer_or_not_the_rows_are_the_same(watch, monkeypatch, way):
+    if way == "read by torch":
+        for module in (params, untrained):
+            monkeypatch.setattr(module, "READER", None)
+    runs = []
+    for whole in (False, True):
+        torch.manual_seed(4)
+        session = watch(**({"kinds": ("weight", "bias", "buffer", "loss")} if way == "gradients not wanted" else {}))
+        model = Net()
+        if way == "of a subclass":
+            model.frozen.weight = nn.Parameter(torch.ones(3, 4).as_subclass(Beside), requires_grad=False)
+        seen = train(model, 6, lambda n: in_place(model.frozen.weight) if n == 3 else None,
+                     all_in(model) if whole else torch.optim.AdamW(
+                         [p for p in model.parameters() if p.requires_grad], lr=0.1, weight_decay=0.1))
+        session.finish("completed")
+        runs.append(session.made[0])
+        assert session.made[0].said["Net_frozen.weight"] == [False, True, True, False, True, True]
+        for step, values in zip(session.made[0].steps, seen, strict=True):
+            assert np.array_equal(step["Net_frozen.weight"], values["frozen.weight"])
+    beside, inside = runs
+    assert inside.twice == [] and inside.lost == []
+    for a, b in zip(beside.steps, inside.steps, strict=True):
+        assert a.values.keys() == b.values.keys()
+        assert all(np.array_equal(a.values[key], b.values[key]) for key in a.values)
+    # The gradients that an optimizer lacks are named whether gradients are recorded or not.
+    assert inside.contexts["gradients_absent"] == [(0, {"optimizer": "AdamW", "names": ["Net_frozen.weight", "Net_frozen.bias"]})]
+
+
+def test_weights_that_have_a_gradient_now_and_then(watch):
+    """Experts that are chosen by turns."""
+    session = watch()
+    model = nn.ModuleList([nn.Linear(3, 2, bias=False), nn.Linear(3, 2, bias=False)])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    seen = []
+    for n in (0, 0, 1, 0, 1, 1):
+        optimizer.zero_grad()
+        model[n](torch.ones(2, 3)).sum().backward()
+        seen.append([m.weight.detach().clone().numpy() for m in model])
+        optimizer.step()
+    run = session.made[0]
+    for step, values in zip(run.steps, seen, strict=True):
+        for n, value in enumerate(values):
+            assert np.array_equal(step[f"ModuleList_{n}.weight"], value)
+    assert run.said["ModuleList_1.weight"] == [False, True, False], "at rest in steps 0, 1 and, changed meanwhile, in 3"
+
+
+def test_in_an_optimizer_and_on_a_device_nothing_is_computed_again(watch):
+    session = watch(force_lane=True)
+    model = Net(frozen=40)
+    train(model, optimizer=all_in(model))
+    session.finish("completed")
+    run = session.made[0]
+    assert [("Net_frozen.weight", 0, 0) in s.summaries for s in run.steps] == [True] * STEPS and run.lost == []
+
+
 def in_place(weight):
     with torch.no_grad():
         weight[1] += 1
@@ -101,10 +181,6 @@ def test_a_change_is_seen_at_its_step(watch, change, size):
     assert run.said["Net_frozen.weight"] == [False, True, False, True]
     assert run.said["Net_frozen.bias"] == [False, True, True, True]
     assert np.array_equal(run.steps[2]["Net_frozen.weight"], seen[2]["frozen.weight"])
-
-
-class Beside(torch.Tensor):
-    """Lies in memory like any other, and only torch can tell."""
 
 
 def test_what_reads_tensors_makes_no_difference(watch, monkeypatch):
@@ -262,7 +338,7 @@ def test_weights_that_come_into_an_optimizer_and_leave_it(watch):
     run = session.made[0]
     for step, values in zip(run.steps, seen, strict=True):
         assert np.array_equal(step["Net_frozen.weight"], values["frozen.weight"])
-    assert len(run.said["Net_frozen.weight"]) == 1, "from step 1 on it is the optimizer's"
+    assert run.said["Net_frozen.weight"] == [False, True], "in step 1 it has no gradient yet"
 
 
 def test_one_made_in_inference_mode_has_no_version(watch):

@@ -27,8 +27,9 @@ SMALL = 16                 # tensors up to this size travel as values (losses), 
 FIELDS = ("count nan pos_inf neg_inf zero min max mean variance m3 m4 l1 l2 abs_min abs_max").split()
 
 
-def summarize(tensor):
-    """The 15 numbers of one tensor as a vector on its device (include/tdbg/summary.h says what they mean)."""
+def summarize(tensor: torch.Tensor) -> torch.Tensor:
+    """The 15 numbers of one tensor as a vector on its device (include/tdbg/summary.h says what they mean); of a complex one those
+    of |x|."""
     wide = torch.float32 if tensor.device.type == "mps" else torch.float64
     flat = tensor.detach().reshape(-1)
     chunks = flat.split(CHUNK) if flat.numel() else ()
@@ -38,7 +39,7 @@ def summarize(tensor):
     low, high, abs_low, abs_high = inf, -inf, inf, zero
 
     for chunk in chunks:
-        x = chunk.to(wide)
+        x = _numbers_of(chunk, wide)
         ok = torch.isfinite(x)
         nan_count = nan_count + torch.isnan(x).sum()
         pos_inf = pos_inf + (x == float("inf")).sum()
@@ -55,7 +56,7 @@ def summarize(tensor):
     mean = total / finite
     m2 = m3 = m4 = zero
     for chunk in chunks:
-        x = chunk.to(wide)
+        x = _numbers_of(chunk, wide)
         d = torch.where(torch.isfinite(x), x - mean, zero)
         s = d * d
         m2, m3, m4 = m2 + s.sum(), m3 + (s * d).sum(), m4 + (s * s).sum()
@@ -64,6 +65,26 @@ def summarize(tensor):
                        abs_low, abs_high])
     # Nothing finite: every double says NaN, the counts stay.
     return torch.where((finite == 0) & (torch.arange(15, device=tensor.device) >= 5), float("nan"), row)
+
+
+def _numbers_of(chunk: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+    if not chunk.is_complex():
+        return chunk.to(wide)
+    # In the wide type: of two finite parts of complex64 |x| may be too large for a float32.
+    return chunk.to(torch.complex128).abs() if wide is torch.float64 else chunk.abs()
+
+
+def _packed(tensor: torch.Tensor) -> torch.Tensor:
+    """All values as a vector of numbers, which `_unpacked` makes a host tensor of again."""
+    tensor = tensor.detach()
+    flat = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return flat.reshape(-1).to(torch.float32 if tensor.device.type == "mps" else torch.float64)
+
+
+def _unpacked(numbers: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    if dtype.is_complex:
+        numbers = torch.view_as_complex(numbers.reshape(-1, 2))
+    return numbers.to(dtype).reshape(shape)
 
 
 def _floor(threshold, dtype):
@@ -190,8 +211,7 @@ class Lane:
         step = self._step
         for ident, tensor in zip(ids, tensors):
             if tensor.numel() <= SMALL:
-                where = step.pack(tensor.detach().reshape(-1).to(
-                    torch.float32 if tensor.device.type == "mps" else torch.float64))
+                where = step.pack(_packed(tensor))
                 step.calls.append(("small", ident, where, tensor.dtype, tuple(tensor.shape), sub, point))
             elif self._raw_due:
                 host = self._to_host(tensor)
@@ -276,7 +296,7 @@ class Lane:
                 self._last.pop(call[1], None)
             elif kind == "small":
                 _, ident, where, dtype, shape, sub, point = call
-                value = self._numbers(step, where).to(dtype).reshape(shape)
+                value = _unpacked(self._numbers(step, where), dtype, shape)
                 run.put_ptr(ident, value.data_ptr(), dtype_name(dtype), list(shape), list(value.stride()), sub, point)
             elif kind == "raw":
                 _, ident, host, sub, point = call

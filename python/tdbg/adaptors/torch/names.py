@@ -150,7 +150,7 @@ class Root:
         return [(tensor, named) for _, table, _, tensor, named in self.tensors() if table == "_parameters"]
 
     def buffers(self):
-        """[(buffer, NamedParameter)] of those of floating point; kind "buffer"."""
+        """[(buffer, NamedParameter)] of those of floating point, complex ones too; kind "buffer"."""
         return [(tensor, named) for _, table, _, tensor, named in self.tensors() if table == "_buffers"]
 
     def tensors(self):
@@ -194,7 +194,7 @@ def _own_tensors(module):
         if parameter is not None:
             yield "_parameters", own, parameter
     for own, buffer in module._buffers.items():
-        if buffer is not None and buffer.is_floating_point():
+        if buffer is not None and (buffer.is_floating_point() or buffer.is_complex()):
             yield "_buffers", own, buffer
 
 

@@ -5,6 +5,9 @@ C-level maps over lists (`.grad`, contiguity, dtype and data_ptr of 1,200 parame
 cached from step to step but the list of parameters: zero_grad(set_to_none) reallocates every gradient, and
 `p.data = ...`, `.to()` move a parameter's memory under the same object. What is not plain host memory in C order goes
 one by one (`put_odd`), or to the device lane.
+
+A parameter without a gradient is changed by no optimizer. Whether anybody else has changed it is what `untrained.py` knows, which
+says its last row again where nobody has: frozen weights in an optimizer cost no pass over their memory.
 """
 
 import inspect
@@ -125,7 +128,8 @@ class OptimizerTensors:
         self.nested = 0                   # calls of step() inside its own or another optimizer's
         self.total_bytes = 0
         self.named = []
-        self.mask = self.absent = None    # which gradients were there when one was not
+        self._resting_at = None           # positions in `fast` and in `odd` of those without a gradient
+        self._resting, self._absent = [], []        # and these: their places, their names
         self.state_ids = {}
 
     def times(self, step):
@@ -177,7 +181,8 @@ class OptimizerTensors:
         define = self.session.define
         self.fast, self.fast_named = [], []
         self.fast_ids, self.grad_ids = [], []
-        self.odd = []                        # (parameter, weight id, gradient id, name)
+        self.odd = []                        # (parameter, weight id, gradient id, NamedParameter)
+        self._resting_at = None
         on_device = False
         for parameter, named in zip(self.params, self.named):
             tensor = local(parameter)
@@ -197,7 +202,7 @@ class OptimizerTensors:
                 self.fast_ids.append(weight)
                 self.grad_ids.append(gradient)
             else:
-                self.odd.append((parameter, weight, gradient, named.name))
+                self.odd.append((parameter, weight, gradient, named))
                 on_device |= self.session.on_device(tensor)
         self.dtypes = list(map(_dtype, self.fast))
         self.ptrs = list(map(_data_ptr, self.fast))
@@ -226,19 +231,23 @@ class OptimizerTensors:
             absent = self.batch.gather(self.fast)
             if absent >= 0:
                 port.put_batch(self.batch, losses[0], losses[1], sub, 0)
-                return [self.fast_named[i].name for i in self.batch.absent()] if absent else []
+                return self._put_resting(self.batch.absent(), [], sub) if absent else []
         ptrs = list(map(_data_ptr, self.fast))
         if ptrs != self.ptrs:
             # Somebody moved a parameter's memory: it may have another device, dtype, shape or strides now.
             self._define()
             ptrs = self.ptrs
-        if self.want_grads or self.odd:
-            grads = list(map(_grad, self.fast))
+        grads = list(map(_grad, self.fast))
+        resting = [n for n, g in enumerate(grads) if g is None]
+        if resting:
+            ptrs = ptrs.copy()
+            for n in resting:
+                ptrs[n] = 0
+        grad_ptrs = [0] * len(ptrs)
+        if self.want_grads:
             if unscale is not None:
                 grads = [None if g is None else g / unscale for g in grads]
-            grad_ptrs, absent = self._pointers(grads, sub, 0)
-        else:
-            grads, grad_ptrs, absent = (), [0] * len(ptrs), []
+            grad_ptrs = self._pointers(grads, sub, 0)
         loss_ids, loss_ptrs, _ = losses
         if self.want_weights:
             port.put_many(loss_ids + self.both_ids, loss_ptrs + ptrs + grad_ptrs, sub, 0)
@@ -246,39 +255,44 @@ class OptimizerTensors:
             port.put_many(loss_ids + self.grad_ids, loss_ptrs + grad_ptrs, sub, 0)
         elif loss_ids:
             port.put_many(loss_ids, loss_ptrs, sub, 0)
-        if self.odd:
-            absent = absent + self._capture_odd(sub, unscale)
-        return absent
+        resting_odd = self._capture_odd(sub, unscale) if self.odd else []
+        return self._put_resting(resting, resting_odd, sub) if resting or resting_odd else []
+
+    def _put_resting(self, fast: list[int], odd: list[int], sub: int) -> list[str]:
+        """Weights of the parameters at these positions, which have no gradient. Returns their names."""
+        if self._resting_at != (fast, odd):
+            self._resting_at = fast, odd
+            given = [(self.fast[n], self.fast_named[n], self.fast_ids[n]) for n in fast]
+            given += [(parameter, named, weight) for parameter, weight, _, named in (self.odd[n] for n in odd)]
+            self._absent = [named.name for _, named, _ in given]
+            self._resting = self.session.untrained.slots_of([(p, named) for p, named, ident in given if ident != NOT_WANTED])
+        self.session.untrained.put(self._resting, sub)
+        return self._absent
 
     def capture_gradients(self, sub, point):
         """The gradients alone, at a point of the step (before clipping)."""
         grads = list(map(_grad, self.fast))
-        pointers, _ = self._pointers(grads, sub, point)
-        self.session.port.put_many(self.grad_ids, pointers, sub, point)
-        for parameter, _, gradient, name in self.odd:
+        self.session.port.put_many(self.grad_ids, self._pointers(grads, sub, point), sub, point)
+        for parameter, _, gradient, named in self.odd:
             if parameter.grad is not None and gradient != NOT_WANTED:
-                put_odd(self.session, gradient, parameter.grad, sub, point, "gradient/" + name)
+                put_odd(self.session, gradient, parameter.grad, sub, point, "gradient/" + named.name)
 
-    def _pointers(self, grads, sub, point):
-        """(pointers, names without gradient). 0 where there is none or where it was put one by one."""
+    def _pointers(self, grads: list, sub: int, point: int) -> list[int]:
+        """0 where there is none or where it was put one by one."""
         try:
             if all(map(_is_contiguous, grads)) and list(map(_dtype, grads)) == self.dtypes:
-                return list(map(_data_ptr, grads)), []
+                return list(map(_data_ptr, grads))
         except (TypeError, RuntimeError):
             pass  # a None, or a tensor without storage (sparse)
         mask = [g is not None for g in grads]
-        if mask != self.mask:
-            self.mask = mask
-            self.absent = [n.name for n, m in zip(self.fast_named, mask) if not m]
         try:
             present = list(compress(grads, mask))
             if all(map(_is_contiguous, present)) and list(map(_dtype, present)) == list(compress(self.dtypes, mask)):
                 pointers = iter(list(map(_data_ptr, present)))
-                return [next(pointers) if m else 0 for m in mask], self.absent
+                return [next(pointers) if m else 0 for m in mask]
         except RuntimeError:
             pass
-        return [self._pointer(*row, sub, point) for row in
-                zip(grads, self.fast_named, self.dtypes, self.grad_ids)], self.absent
+        return [self._pointer(*row, sub, point) for row in zip(grads, self.fast_named, self.dtypes, self.grad_ids)]
 
     def _pointer(self, gradient, named, dtype, ident, sub, point):
         if gradient is None or ident == NOT_WANTED:
@@ -291,18 +305,19 @@ class OptimizerTensors:
             put_odd(self.session, ident, gradient, sub, point, "gradient/" + named.name)
         return 0
 
-    def _capture_odd(self, sub, unscale):
-        absent = []
-        for parameter, weight, gradient, name in self.odd:
-            if weight != NOT_WANTED:
-                put_odd(self.session, weight, parameter, sub, 0, name)
+    def _capture_odd(self, sub: int, unscale: torch.Tensor | None) -> list[int]:
+        """Returns the positions of those without a gradient, which are still to be put."""
+        resting = []
+        for n, (parameter, weight, gradient, named) in enumerate(self.odd):
             grad = parameter.grad
             if grad is None:
-                absent.append(name)
-            elif gradient != NOT_WANTED:
-                put_odd(self.session, gradient, grad if unscale is None else grad / unscale, sub, 0,
-                        "gradient/" + name)
-        return absent
+                resting.append(n)
+                continue
+            if weight != NOT_WANTED:
+                put_odd(self.session, weight, parameter, sub, 0, named.name)
+            if gradient != NOT_WANTED:
+                put_odd(self.session, gradient, grad if unscale is None else grad / unscale, sub, 0, "gradient/" + named.name)
+        return resting
 
     def capture_weights(self, taken: set[int] = frozenset()):
         """The weights alone: the record at the end of a run. `taken`: id()s of parameters that another optimizer has, too,
@@ -314,9 +329,9 @@ class OptimizerTensors:
         if self.want_weights:
             rest = [n for n, p in enumerate(self.fast) if id(p) not in taken]
             self.session.port.put_many([self.fast_ids[n] for n in rest], [ptrs[n] for n in rest], 0, 0)
-        for parameter, weight, _, name in self.odd:
+        for parameter, weight, _, named in self.odd:
             if weight != NOT_WANTED and id(parameter) not in taken:
-                put_odd(self.session, weight, parameter, 0, 0, name)
+                put_odd(self.session, weight, parameter, 0, 0, named.name)
 
     def capture_state(self, optimizer):
         """Optimizer state (kind `optimizer`), where the plan wants it: optimizer/<parameter>/<key>."""

@@ -168,7 +168,8 @@ class Session(Watch):
             for d in shape:
                 size *= d
             self._sizes[ident] = size
-            if self._derives and (statistics := self.run.statistics(ident, unit_axis, len(shape))):
+            # Counts and sums of complex numbers there are none: the run says so of those that it reads.
+            if self._derives and not dtype.is_complex and (statistics := self.run.statistics(ident, unit_axis, len(shape))):
                 self._derived[ident] = statistics
         return ident
 

@@ -1,4 +1,5 @@
-"""What no optimizer changes, at every step all the same: frozen weights, a teacher's, and buffers (running averages).
+"""What no optimizer changes, at every step all the same: frozen weights, a teacher's, buffers (running averages), and of an
+optimizer's own parameters those that have no gradient at this step.
 
 A tensor whose memory, version and mark are what they were has its last row again (Run.put_many's `unchanged`): nothing
 reads it. torch counts a version up with every change in place, but not with one through `.data` or NumPy, as hand-written
@@ -33,7 +34,8 @@ LOOK_EVERY = 64
 
 
 class _Slot:
-    """A place in a model where such a tensor is. Holds no tensor: a model that the script drops must be freed."""
+    """A place where such a tensor is: in a table of a module, or (no `table`) the parameter `owner` itself. Holds no tensor: a
+    model that the script drops must be freed."""
 
     __slots__ = ("owner", "table", "key", "named", "id", "spec", "plain", "varies", "seen", "turn", "mark")
 
@@ -46,7 +48,9 @@ class _Slot:
 
     def whole(self) -> torch.Tensor | None:
         owner = self.owner()
-        return None if owner is None else owner.__dict__[self.table].get(self.key)
+        if owner is None or not self.table:
+            return owner
+        return owner.__dict__[self.table].get(self.key)
 
 
 def lies_flat(tensor: torch.Tensor) -> bool:
@@ -76,6 +80,7 @@ class Untrained:
     def __init__(self, session) -> None:
         self.session = session
         self._slots: dict[tuple, _Slot] = {}
+        self._resting: dict[int, _Slot] = {}        # by id() of a parameter that an optimizer has
         self._key: tuple = ()
         self._step = -1                 # in which they were last put
         self._calls = 0
@@ -95,6 +100,19 @@ class Untrained:
         """The record at the end of a run, of what is in no optimizer's."""
         taken = {id(p) for entry in self.session.optimizers.with_tensors() for p in entry.params}
         self._put([slot for slot in self._slots.values() if id(slot.whole()) not in taken], 0, at_end=True)
+
+    def slots_of(self, parameters: list[tuple[torch.nn.Parameter, NamedParameter]]) -> list[_Slot]:
+        """For `put`. Of a parameter that had one before the same, which knows what was seen of it."""
+        slots = []
+        for parameter, named in parameters:
+            slot = self._resting.get(id(parameter))
+            if slot is None or slot.owner() is not parameter or slot.named.name != named.name:
+                slot = self._resting[id(parameter)] = _Slot(weakref.ref(parameter), "", "", named, len(self._resting))
+            slots.append(slot)
+        return slots
+
+    def put(self, slots: list[_Slot], sub: int) -> None:
+        self._put(slots, sub)
 
     # Which there are ----------------------------------------------------------------------------------------
 
@@ -138,8 +156,7 @@ class Untrained:
         if not tensor.numel() or is_emptied(tensor):
             slot.spec = None        # what it was says nothing of what it will be
             return NOT_WANTED
-        module = slot.owner()
-        if named.kind == "buffer" and is_constant(tensor, module, slot.key):
+        if named.kind == "buffer" and is_constant(tensor, slot.owner(), slot.key):
             return NOT_WANTED
         return session.define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype, tensor.shape,
                               slot.varies, named.unit_axis, named.aliases,
@@ -150,8 +167,7 @@ class Untrained:
     def _put(self, slots: list[_Slot], sub: int, at_end: bool = False) -> None:
         tensors: list[Any] = []
         for slot in slots:
-            owner = slot.owner()
-            tensor = None if owner is None else owner.__dict__[slot.table].get(slot.key)
+            tensor = slot.whole()
             tensors.append(tensor if type(tensor) in _PLAIN else local(tensor))
         others = self._put_plain(slots, tensors, sub, at_end)
         if not others:
