@@ -101,6 +101,11 @@ class Clock:
         """Is a TRAIN step open that an optimizer stepped in, and another one is expected to?"""
         return self.mode == TRAIN and bool(self.stepped) and (self.by_call or self._somebody_is_due())
 
+    def may_step(self, optimizer: int) -> bool:
+        """Is it known, not gone, and has it not stepped in the open step?"""
+        rhythm = self._rhythms.get(optimizer)
+        return rhythm is not None and not rhythm.over and optimizer not in self.stepped
+
     def training_goes_on(self) -> None:
         """A training forward begins. Where only optimizers stepped that the previous step did not have, another training
         has taken over, and nobody waits for the earlier one's. The first step ends here where every optimizer that is known

@@ -59,6 +59,19 @@ def test_statistics_of_the_weights_before_the_update(watch):
         assert step.scalars["context/batch_size", 0] == 2
 
 
+def test_small_tensors_of_the_type_that_travels_are_those_before_the_update(watch):
+    session = watch(force_lane=True)
+    model = nn.Linear(2, 2).double()
+    optimizer, weights = torch.optim.SGD(model.parameters(), lr=0.1), []
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 2, dtype=torch.float64)).sum().backward()
+        weights.append(model.weight.detach().clone().numpy())
+        optimizer.step()
+    for step, weight in zip(session.made[0].steps, weights, strict=True):
+        assert np.array_equal(step["Linear_weight"], weight)
+
+
 def test_raw_values_where_they_are_due(watch):
     plan = {"collections": [{"name": "weights", "keep": True, "raw": {"train": {"interval": 2}}}]}
     session = watch(force_lane=True, plan=plan)

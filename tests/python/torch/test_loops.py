@@ -498,33 +498,6 @@ def test_fastais_optimizers_step_through_a_class_of_their_own(watch, monkeypatch
     assert Optimizer.__dict__["step"] is plain
 
 
-def averaged(early):
-    """An average of the weights, which is evaluated in the model's place; made before the optimizer, or after it."""
-    model = net()
-    average = copy.deepcopy(model).eval() if early else None
-    optimizer, seen = sgd(model), []
-    average = average or copy.deepcopy(model).eval()
-    for n in range(3):
-        seen.append((TRAIN, {MSE + "_0": update(optimizer, F.mse_loss(model(batch(n)), torch.ones(4, 2)))}))
-        with torch.no_grad():
-            for mine, theirs in zip(average.parameters(), model.parameters()):
-                mine.lerp_(theirs, 0.5)
-            average(batch(n))                        # for nothing but its result
-            for k in range(2):
-                seen.append((EVAL, {MSE + "_0": F.mse_loss(average(batch(k)), torch.ones(4, 2)).item()}))
-    return seen, weights(model, average)
-
-
-@pytest.mark.parametrize("early", [True, False])
-def test_an_average_of_the_model_is_evaluated(watch, early):
-    bare = averaged(early)
-    session = watch()
-    seen, left = averaged(early)
-    session.finish("completed")
-    assert (seen, left) == bare
-    compare(session.made[0], seen)
-
-
 @pytest.mark.parametrize("give", [lambda y, loss: loss, lambda y, loss: (y, loss), lambda y, loss: {"logits": y, "loss": loss}])
 def test_a_loss_that_no_function_of_torch_computed_is_what_the_evaluated_model_returned(watch, give):
     class Own(Net):

@@ -1,9 +1,10 @@
 """Loops in which a step is easily cut in two, given twice or missed: as in test_loops.py, each says what it did."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from test_loops import MSE, OWN, RAW, Net, batch, net, repeats_under_watch, sgd, update, weights
+from test_loops import MSE, OWN, RAW, Net, batch, found_in, net, repeats_under_watch, sgd, update, weights
 from torch import nn
 
 from tdbg.adaptors.steps import EVAL, TRAIN
@@ -70,28 +71,33 @@ def test_steps_modes_and_losses_are_the_loops_own(watch, loop, kinds):
     repeats_under_watch(watch, loop, kinds)
 
 
-def test_an_evaluation_between_micro_steps_costs_none_of_their_losses(watch):
-    """Where outputs are recorded it cuts the step in two; what is put down of the second half is of all micro-steps."""
-    session, model = watch(kinds=RAW), net()
-    optimizer, losses = sgd(model), []
+@pytest.mark.parametrize("kinds", [RAW[:4], RAW], ids=["", "with outputs"])
+def test_an_evaluation_between_micro_steps_is_a_step_of_its_own(watch, kinds):
+    """Where outputs are recorded the TRAIN step is open by then, and the evaluation comes after it, with its outputs."""
+    session, model = watch(kinds=kinds), net()
+    optimizer, losses, outputs = sgd(model), [], []
     for n in range(2):
         for micro in range(3):
             loss = F.mse_loss(model(batch(3 * n + micro)), ONES)
             loss.backward()
             losses.append(loss.item())
             if micro == 1:
-                evaluated(model, 10)
+                evaluation = evaluated(model, 10)[1]
+                outputs.append(model(batch(10)).detach().numpy())
         optimizer.step()
         optimizer.zero_grad()
     run = session.made[0]
     assert run.twice == [] and run.lost == []
-    stepped = [s for s in run.train if ("Net_head.weight", 0, 0) in s.values]
-    assert len(stepped) == 2
-    for n, step in enumerate(stepped):
+    assert [s.mode for s in run.steps] == ([TRAIN, EVAL] if "output" in kinds else [EVAL, TRAIN]) * 2
+    assert [found_in(s) for s in run.eval][-1] == evaluation
+    for n, step in enumerate(run.train):
         found = {sub: v.item() for (name, sub, _), v in step.values.items() if name == MSE + "_0"}
         assert [found[k + 1] for k in range(3)] == losses[3 * n:3 * n + 3]
         assert found[0] == torch.tensor(losses[3 * n:3 * n + 3]).mean().item()
-        assert ("head_output_0", 3, 0) in step.values, "the micro-step's loss and its outputs have the same place"
+        assert step.scalars["context/batch_size", 0] == 4
+        if "output" in kinds:
+            assert [("head_output_0", k, 0) in step.values for k in range(5)] == [True, False, True, True, False]
+            assert np.array_equal(run.eval[n]["head_output_0"], outputs[n])
 
 
 def test_final_weights_of_two_optimizers_that_share_them_are_put_once(watch):

@@ -122,7 +122,11 @@ class Context:
                                 "threads": torch.get_num_threads()})
 
     def saw_batch(self, args, kwargs):
-        self._batch = self.batch_of(args, kwargs) or self._batch
+        self.take_batch(self.batch_of(args, kwargs))
+
+    def take_batch(self, batch: tuple | None) -> None:
+        """Of `batch_of`: that of the training forward that ran last."""
+        self._batch = batch or self._batch
 
     def batch_of(self, args, kwargs):
         """(size, mark) of what a model is called with; None where that is no tensor."""

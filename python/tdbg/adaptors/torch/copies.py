@@ -25,7 +25,7 @@ from ..patches import Patches
 
 _HOOKS = (("_forward_hooks", ("_forward_hooks_with_kwargs", "_forward_hooks_always_called")),
           ("_forward_pre_hooks", ("_forward_pre_hooks_with_kwargs",)))
-_COPY = getattr(copy.copy, "__code__", None)
+_COPY, _DEEPCOPY = (getattr(function, "__code__", None) for function in (copy.copy, copy.deepcopy))
 _patches, _holders = Patches(), weakref.WeakSet()
 _lock, _unseen = threading.Lock(), {}
 
@@ -77,8 +77,8 @@ def _without_hooks(original):
         if type(state) is dict:
             plain = _plain(state)
             for holder in list(_holders) if plain is not state else ():
-                if hasattr(holder, "copied"):
-                    holder.copied = True
+                if hasattr(holder, "was_copied"):
+                    holder.was_copied(module, deeply=sys._getframe(1).f_code is _DEEPCOPY)
             state = plain
         elif type(state) is tuple and state and type(state[0]) is dict:      # of a class with __slots__
             state = (_plain(state[0]), *state[1:])

@@ -78,12 +78,13 @@ def _packed(tensor: torch.Tensor) -> torch.Tensor:
     """All values as a vector of numbers, which `_unpacked` makes a host tensor of again."""
     tensor = tensor.detach()
     flat = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-    return flat.reshape(-1).to(torch.float32 if tensor.device.type == "mps" else torch.float64)
+    # A copy in any case: the step's numbers go to the host when the optimizer has changed the tensor already.
+    return flat.reshape(-1).to(torch.float32 if tensor.device.type == "mps" else torch.float64, copy=True)
 
 
 def _unpacked(numbers: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     if dtype.is_complex:
-        numbers = torch.view_as_complex(numbers.reshape(-1, 2))
+        numbers = torch.view_as_complex(numbers.clone().reshape(-1, 2))     # pairs that lie anywhere
     return numbers.to(dtype).reshape(shape)
 
 
@@ -230,8 +231,7 @@ class Lane:
                                        sub, point))
 
     def put_device_scalar(self, ident, tensor, sub=0):
-        self._step.calls.append(("scalar", ident, self._step.pack(tensor.detach().reshape(-1)[:1].to(
-            torch.float32 if tensor.device.type == "mps" else torch.float64)), sub))
+        self._step.calls.append(("scalar", ident, self._step.pack(_packed(tensor.reshape(-1)[:1])), sub))
 
     def _to_host(self, tensor):
         tensor = tensor.detach()

@@ -82,7 +82,7 @@ class ForwardSteps:
         session = self.session
         self.close()
         mode = session.mode_wanted or mode_of(module)
-        session.evaluating = mode != TRAIN
+        session.evaluations.evaluating = mode != TRAIN
         self._counts.clear()
         due = session.clock.forward(mode)
         session.modules.arm(due)

@@ -33,7 +33,7 @@ def _watch_evaluation(original, session):
         @functools.wraps(own)
         def prediction_step(*a, **k):
             result = own(*a, **k)
-            if session.listening and session.evaluating:
+            if session.listening and session.evaluations.evaluating:
                 session.guarded("a Trainer's evaluation", session.losses.of_evaluation, result[0], False)
             return result
 

@@ -10,6 +10,7 @@ host memory as such (a tensor of it, cold, takes 20 us to make), all else as a t
 not waited for.
 """
 
+import collections
 import weakref
 
 import torch
@@ -18,6 +19,7 @@ from tdbg import _capture
 
 from ..numbering import BACKWARD, Numbering, numbered
 from ..steps import EVAL, TRAIN
+from .graph import owners
 from .params import NOT_WANTED, READER, dtype_name
 
 FUNCTIONS = {
@@ -60,7 +62,12 @@ class Losses:
         self._labelled = {}               # name of a loss -> does the plan want its labels?
         self._as_tensor = None            # backward_loss: a loss of its own, or a series beside others
         self._last, self._version = lambda: None, 0   # what was copied last, at which version
-        self._scaled = None               # (result of GradScaler.scale, copy of its argument, scale)
+        self._scaled = None               # (result of GradScaler.scale, copy of its argument, scale, its argument)
+        self._owners: dict[int, set[int] | None] = {}       # by micro-step: the optimizers that its backward reached, where asked
+        self._differentiated: list[weakref.ref] = []        # by the last backward, until that is asked
+        self.left: list = []              # what led to optimizers that are still to step in this step
+        self._left_owners: dict[int, set[int] | None] = {}
+        self._left_steps = 0              # micro-steps
         self.muted = False                # inside a library's own loss function, which reports by itself
 
     # What the patched functions report ----------------------------------------------------------------------
@@ -70,7 +77,7 @@ class Losses:
         `labels`: what it was compared with, if those are classes."""
         session = self.session
         self.seen += 1
-        evaluating = session.evaluating
+        evaluating = session.evaluations.evaluating
         # An evaluation with gradients may turn out to be training: it is idle only if both are.
         if session.idle[TRAIN] and (not evaluating or session.idle[EVAL]):
             return
@@ -80,7 +87,7 @@ class Losses:
             return
         if value.requires_grad:
             # What can be differentiated is not of an evaluation without gradients that ran before it (a teacher, rollouts).
-            evaluating = evaluating and session.evaluation_differentiates
+            evaluating = evaluating and session.evaluations.differentiates
             if not evaluating and session.idle[TRAIN]:
                 return
         elif not evaluating:    # a metric, or an evaluation whose author forgot model.eval()
@@ -117,16 +124,21 @@ class Losses:
         """GradScaler.scale(argument) gave `result`."""
         if isinstance(argument, torch.Tensor) and argument.numel() == 1:
             # Weakly: a loss that is dropped instead of trained on takes its graph with it.
-            self._scaled = (weakref.ref(result), argument.detach().clone(), scale)
+            self._scaled = (weakref.ref(result), argument.detach().clone(), scale, weakref.ref(argument))
 
     def backward(self, tensors):
         """backward() is about to run on `tensors`. Counts a micro-step and keeps the value, unscaled."""
         scaled, self._scaled = self._scaled, None
+        if self.micro:
+            self._find_owners()
         self.micro += 1
         self.passes += 1
         if self.session.idle[TRAIN]:
             return
         tensors = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+        # What GradScaler returned is gone by the time anybody asks; its argument leads to the same.
+        self._differentiated = [scaled[3] if scaled is not None and t is scaled[0]() else weakref.ref(t)
+                                for t in tensors if isinstance(t, torch.Tensor)]
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor) or tensor.numel() != 1 or _is_wrapped(tensor):
                 continue
@@ -159,17 +171,67 @@ class Losses:
         self._last, self._version = weakref.ref(value), version   # weakly: it holds the graph
         pending.append((name, copy, micro))
 
-    def evaluation_was_training(self):
-        """backward() follows a forward in evaluation mode: its losses are training's (fine-tuning in eval mode)."""
-        self.train.extend(self.eval)
-        self.eval.clear()
-
     def take_eval(self):
         """Those of the evaluation that ends, for `put_eval` in its step."""
         pending, self.eval = self.eval, []
         return pending
 
+    # Whose they are -----------------------------------------------------------------------------------------
+
+    def _find_owners(self) -> None:
+        """Of the last backward, before it is forgotten: which optimizers did it reach? Only where several could be meant."""
+        tensors, self._differentiated = [t for ref in self._differentiated if (t := ref()) is not None], []
+        if tensors and (owner_of := self.session.optimizers.owners_to_be()):
+            self._owners[self.micro - 1] = owners(tensors, owner_of)
+
+    def _forget_left(self) -> None:
+        self.left, self._left_owners, self._left_steps = [], {}, 0
+
+    def led_to(self, owner: int) -> int:
+        """An optimizer is about to step. Losses that led to another one, of several that step after all backwards, are put aside
+        for it. Returns the number of micro-steps that led to this one: accumulation, if more than one."""
+        if self.left:                      # put aside, and now it may be their turn
+            count = self._left_steps
+            self.train = [*self.left, *((name, value, step + count) for name, value, step in self.train)]
+            self._owners = {**self._left_owners, **{n + count: found for n, found in self._owners.items()}}
+            self.micro += count
+            self._forget_left()
+        if self.micro > 1:
+            self._find_owners()
+            self._put_aside(owner)
+        self._owners = {}
+        return self.micro
+
+    def _put_aside(self, owner: int) -> None:
+        """A backward leads to the optimizer that, of those that it reaches, the fewest reach: through a critic an actor is trained."""
+        stepped = self.session.clock.stepped
+        reached = {n: found - stepped for n, found in sorted(self._owners.items()) if found}
+        often = collections.Counter(o for found in reached.values() for o in found)
+        others = [n for n, found in reached.items() if found and min(found, key=lambda o: (often[o], o != owner)) != owner]
+        if not others:
+            return
+        place = {n: k for k, n in enumerate(others)}
+        mine = {n: k for k, n in enumerate(n for n in range(self.micro) if n not in place)}
+        self.left = [(name, value, place[step]) for name, value, step in self.train if step in place]
+        self._left_owners, self._left_steps = {k: self._owners[n] for n, k in place.items()}, len(others)
+        self.train = [(name, value, mine[step]) for name, value, step in self.train if step in mine]
+        self.micro = len(mine)
+
     # Recording ----------------------------------------------------------------------------------------------
+
+    def put_left(self) -> None:
+        """The step is over without the optimizer that they were to lead to."""
+        if not self.left:
+            return
+        train, micro = self.train, self.micro           # of the step that comes: an optimizer is about to step again
+        self.train, self.micro = self.left, 1
+        self._forget_left()
+        ids, pointers, keep = self.flush_train()
+        self.train, self.micro = train, micro
+        if ids:
+            self.session.port.put_many(ids, pointers, 0, 0)
+        self.session.context.flush()
+        del keep                     # the values lived until here
 
     def flush_train(self, owner=None, repeated=0):
         """Records the losses that led to this optimizer step, at its place in the step. Those at the step's own
@@ -222,7 +284,7 @@ class Losses:
     def step_ended(self):
         """A TRAIN step: what is numbered within it begins anew."""
         self.numbering.new_step()
-        # Not all of them where an evaluation, or another optimizer, ended the step between two micro-steps.
+        # Not all of them where another optimizer ended the step between two micro-steps.
         self.passes, self._last_sub = self.micro, 0
 
     def _as_usual(self, pending, owner):
@@ -265,6 +327,8 @@ class Losses:
     def discard(self):
         """The step is not due."""
         self.train.clear()
+        self._owners = {}
+        self._forget_left()
         self.micro = 0
 
     def _id(self, full, value):

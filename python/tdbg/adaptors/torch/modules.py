@@ -18,6 +18,7 @@ import sys
 import weakref
 
 import torch
+from torch.nn.modules import module as nn_module
 
 from tdbg import _capture
 
@@ -168,6 +169,7 @@ class Entries:
         self._ahead = {}               # id(root's entry) -> its children that are hooked until it is entered itself
         self.twins = weakref.WeakSet() # copies of roots that nothing trains
         self.copied, self._searches = True, 0
+        self._fresh, self._looks = 0, None      # copies that were made since a training forward; the hook that looks for them
         self._fired = weakref.WeakSet()
         self._depth = 0
         self._descents = 0
@@ -223,13 +225,52 @@ class Entries:
         """Averaged copies of a model (EMA), which are evaluated in its place: of the same class, with the same parameters. At the
         end of the first step, and of one in which a root was copied."""
         self.copied, self._searches = False, self._searches + 1
-        roots = [root.module for root in self.session.names.roots if root.module is not None]
+        roots = self._roots()
         inside = {id(m) for root in roots for m in root.modules()}
-        shapes = {type(root): [(name, p.shape) for name, p in root.named_parameters()] for root in roots}
-        for module in self.session.names.living(set(shapes)):
-            if id(module) not in inside and [(n, p.shape) for n, p in module.named_parameters()] == shapes[type(module)]:
-                if self._hook(module):
-                    self.twins.add(module)
+        for module in self.session.names.living({type(root) for root in roots}):
+            if id(module) not in inside and self._is_twin(module, roots) and self._hook(module):
+                self.twins.add(module)
+
+    def _roots(self) -> list[torch.nn.Module]:
+        return [root.module for root in self.session.names.roots if root.module is not None]
+
+    @staticmethod
+    def _is_twin(module: torch.nn.Module, roots: list[torch.nn.Module]) -> bool:
+        def shapes(of: torch.nn.Module) -> list:
+            return [(name, p.shape) for name, p in of.named_parameters()]
+        return any(type(root) is type(module) and root is not module and shapes(root) == shapes(module) for root in roots)
+
+    # A copy that is made and evaluated at once is over before the step ends. Nothing says which object a copy has become, so from
+    # a deepcopy of a root until its next training forward every module that is called is looked at (1 us each): no hook lies in
+    # the copy before it is called in the model's place.
+
+    def was_copied(self, module: torch.nn.Module, deeply: bool) -> None:
+        self.copied = True
+        if not deeply or has_compiled() or not any(root is module for root in self._roots()):
+            return
+        self._fresh += 1
+        if self._looks is None:
+            self._looks = nn_module.register_module_forward_pre_hook(self._called)
+
+    def _called(self, module: torch.nn.Module, args: tuple) -> None:
+        try:
+            if self._depth or id(module) in self._handles and self._handles[id(module)][0]() is module:
+                return
+            if _is_compiling() or _is_tracing() or not self._is_twin(module, self._roots()):
+                return
+            self._fresh -= 1
+            if self._fresh <= 0:
+                self._look_no_more()
+            self._hook(module)
+            self.twins.add(module)
+            self.entered(module, args, {})      # its own hooks were gathered before there were any
+        except Exception as error:
+            self.session.guard.failed("a copy of a model", error)
+
+    def _look_no_more(self) -> None:
+        looks, self._looks, self._fresh = self._looks, None, 0
+        if looks is not None:
+            looks.remove()
 
     def _entered_first(self, module):
         """A root that is called: its children are parts of its forward. One that stands for a model inside of it, as a loss that
@@ -274,6 +315,7 @@ class Entries:
                     self._hook(child)
 
     def remove(self):
+        self._look_no_more()
         for ref, handles in self._handles.values():
             for handle in handles:
                 handle.remove()
@@ -287,6 +329,8 @@ class Entries:
     def entered(self, module, args, kwargs):
         try:
             self._depth += 1
+            if self._looks is not None and module.training and module not in self.twins:
+                self._look_no_more()
             if module not in self._fired:
                 self._entered_first(module)
             if self._depth == 1 and in_backward() == -1:
@@ -302,6 +346,31 @@ class Entries:
                 self.session.forward_ended(output)
         except Exception as error:
             self.session.guard.failed("end of the root's forward", error)
+
+
+class Kept:
+    """Copies of what modules gave or took, of a forward whose step is not there yet.
+
+    :param total: [bytes of all such copies]
+    :param most: that there may be
+    """
+
+    def __init__(self, total: list[int], most: int) -> None:
+        self.rows: list[tuple[_ModuleHook, str, torch.Tensor]] = []
+        self.left_out = self._bytes = 0
+        self._total, self._most = total, most
+
+    def add(self, hook: _ModuleHook, what: str, tensor: torch.Tensor) -> None:
+        size = tensor.numel() * tensor.element_size()
+        if self._total[0] + size > self._most:
+            self.left_out += 1
+            return
+        self._bytes += size
+        self._total[0] += size
+        self.rows.append((hook, what, tensor.detach().clone()))
+
+    def __del__(self) -> None:
+        self._total[0] -= self._bytes
 
 
 class ModuleTensors:
@@ -320,6 +389,7 @@ class ModuleTensors:
         self._place, self.sub = None, 0
         self.settled = False             # `_place` is `session.place()`, and nothing happens that could change it
         self.put_tensor = None
+        self.kept: Kept | None = None    # where what modules give goes instead of into the open step
         self._said = False
 
     def install(self, names):
@@ -392,7 +462,7 @@ class ModuleTensors:
     def settle(self):
         """A root's forward begins. Until it ends (or `unsettle` is called) its modules run in one place."""
         self.put_tensor = getattr(self.session.port, "put_tensor", None)
-        self.settled = bool(self.armed) and self.put_tensor is not None
+        self.settled = bool(self.armed) and self.put_tensor is not None and self.kept is None
         if self.settled:
             self._look()
 
@@ -406,8 +476,20 @@ class ModuleTensors:
             self._place, self.sub = place, self.session.sub()
             self.counts.clear()
 
+    def put_kept(self, kept: Kept, due: bool) -> None:
+        """The step is there that it belongs to."""
+        rows, kept.rows = kept.rows, []
+        for hook, what, tensor in rows if due else ():
+            self._put(hook, what, tensor)
+        if kept.left_out and due:
+            self.session.lost("unsupported", kept.left_out, "outputs of forwards in evaluation mode: more than wait for their step")
+
     def _put(self, hook, what, value):
         session = self.session
+        if self.kept is not None:
+            for tensor in _tensors(value, functools.partial(session.unread, hook.keys[what])):
+                self.kept.add(hook, what, tensor)
+            return
         self._look()
         sub, key, slots = self.sub, hook.keys[what], hook.slots[what]
         put_tensor = getattr(session.port, "put_tensor", None)

@@ -207,7 +207,7 @@ class Optimizers:
     def prepare(self, entry, optimizer):
         if entry.ignored:
             return False
-        self.session.close_evaluation()
+        self.session.evaluations.close()
         if entry.shape_key is None and self.session.explicit:
             params = [p for g in optimizer.param_groups for p in g["params"]]
             self.session.names.resolve(params, search=False)
@@ -234,13 +234,13 @@ class Optimizers:
             due = self.session.clock.train()
         else:
             due = self.session.clock.about_to_step(entry.serial)
-        if self.session.held:
-            self.session.evaluations_between()
+        if self.session.evaluations.held:
+            self.session.evaluations.between_optimizers()
         if not due:
             self.session.losses.discard()
             self.session.context.discard()
             return
-        micro = self.session.losses.micro
+        micro = self.session.losses.led_to(entry.serial)
         repeated = entry.times(self.session.steps_closed)
         losses = self.session.losses.flush_train(entry.serial, repeated)
         sub = repeated + 1 if repeated else 0
@@ -289,6 +289,22 @@ class Optimizers:
                 for g in o.param_groups for p in g["params"])
         known = (p for root in self.session.names.roots for p, _ in root.parameters() if p.requires_grad)
         return not any(id(p) not in stepped for source in (made, known) for p in source)
+
+    def owners_to_be(self) -> dict[int, set[int]]:
+        """By id() of a parameter: the optimizers that may step in the open step and have not. Empty where there are no two."""
+        if len(self.entries) < 2:
+            return {}
+        found: dict[int, set[int]] = {}
+        clock, serials = self.session.clock, set()
+        for entry in self.entries.values():
+            optimizer = entry.ref()
+            if optimizer is None or entry.ignored or not clock.may_step(entry.serial):
+                continue
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    found.setdefault(id(parameter), set()).add(entry.serial)
+                    serials.add(entry.serial)
+        return found if len(serials) > 1 else {}
 
     def covered(self, serial, stepped):
         """Have the optimizers that stepped updated all that this one could? (One inside another, one that replaced another.)"""

@@ -21,15 +21,15 @@ from . import scaler as _scaler
 from .by_hand import patch_fastai
 from .context import Context
 from .cuda import Final, Lane
+from .evaluations import Evaluations, evaluates
 from .forward import ForwardSteps
 from .modules import Entries, ModuleTensors, has_compiled
-from .names import Names, is_wrapper, unwrap
+from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .params import NOT_WANTED, Unread, dtype_name
 from .untrained import Untrained
 
 BEFORE_CLIP = 2
-MAX_HELD = 4096
 
 
 class Session(Watch):
@@ -57,17 +57,11 @@ class Session(Watch):
         self.clock = Clock(self._begin, self._end, self.optimizers.covered)
         self.untrained = Untrained(self)
         self.forward = None            # where the plan says step_by: forward
-        self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
-        self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
-        self.evaluation_differentiates = False       # and its losses may be trained on
-        self._batch_beside = None
-        self._beside = False           # it ran in the middle of a training iteration
-        self.held = []                # evaluations that ran while a TRAIN step was open: (mode, losses, batch)
-        self._inferring = False
+        self.mode_wanted = None        # what the script said of steps to come
+        self.evaluations = Evaluations(self)
         self._forward = None           # mode of the root's forward that runs
         self._undifferentiated = None  # weak: what the last training forward gave, until backward
-        self._arm_after = None         # were modules armed before an evaluation beside the training?
-        self._trained = set()          # id()s of what was called to train in the open step, where outputs are recorded
+        self.trained = set()           # id()s of what was called to train in the open step, where outputs are recorded
         self.needs_device_lane = force_lane
         self._sizes = {}
         self.compiled_before = False   # something was, when the watch began
@@ -255,17 +249,19 @@ class Session(Watch):
 
     def _end(self, mode, skipped):
         self.modules.unsettle()
+        if mode == TRAIN:
+            self.losses.put_left()
         self.port.end_step(skipped)
         self.steps_closed += 1
         self._look_ahead()
         self.modules.arm(False)
         if mode == TRAIN:
             self._undifferentiated = None
-            self._trained.clear()
+            self.trained.clear()
             self.losses.step_ended()
             self.entries.step_ended()
-            if self.held:
-                self._put_held()
+            if self.evaluations.held:
+                self.evaluations.put_held()
         request = self.run.take_request()
         if request is not None and (until := obey(self.run, request)):
             self._more_until = until
@@ -282,63 +278,6 @@ class Session(Watch):
     def place(self):
         return self.steps_closed, self.clock.mode, self.losses.passes
 
-    # Evaluations --------------------------------------------------------------------------------------------
-
-    def _runs_beside(self):
-        """Is an evaluation that begins now a part of the training iteration (a teacher, a target network)? It is between a
-        training forward and its backward or inside a closure, and may be between the steps of two optimizers of one step."""
-        if self.mode_wanted is not None:
-            return False
-        if self.clock.waits() or self.optimizers.runs_closure:
-            return True
-        return self._undifferentiated is not None and self._undifferentiated() is not None
-
-    def close_evaluation(self):
-        """The evaluation that ran last is over: it is a step, unless it was nothing but a part of the training."""
-        if not self.evaluating or self.forward is not None:
-            return
-        self.evaluating = False
-        beside, self._beside = self._beside, False
-        if beside:
-            self._close_beside()
-            return
-        losses = self.losses.take_eval()
-        self._put_evaluation(self._kind_of_evaluation(losses), losses, None)
-
-    def _close_beside(self):
-        losses, batch, self._batch_beside = self.losses.take_eval(), self._batch_beside or (), None
-        if self.clock.mode != TRAIN:
-            if losses:
-                self._put_evaluation(self._kind_of_evaluation(losses), losses, batch)
-        elif losses or self.clock.waits():
-            self.held.append((self._kind_of_evaluation(losses), losses, batch))
-            if len(self.held) >= MAX_HELD:       # no iteration evaluates so often: it is over
-                self.clock.close()
-
-    def evaluations_between(self):
-        """An optimizer is about to step. Of what ran between two optimizers of the open step only what had a loss was an
-        evaluation; where the optimizer opened a step of its own, nothing is held any more."""
-        self.held = [held for held in self.held if held[1]]
-
-    def _put_held(self):
-        held, self.held = self.held, []
-        for kind, losses, batch in held:
-            self._put_evaluation(kind, losses, batch)
-
-    def _put_evaluation(self, kind, losses, batch):
-        if (self.clock.due if self.clock.evaluates else self.clock.evaluate(kind)):
-            self.losses.put_eval(losses)
-            self.context.add_batch(batch)
-            self.context.flush()
-        self.context.discard()
-        self.clock.close()
-
-    def _kind_of_evaluation(self, losses):
-        """EVAL, or PREDICT where the script said so, or computed no loss in torch's inference mode."""
-        if self._mode_said in (EVAL, PREDICT):
-            return self._mode_said
-        return PREDICT if self._inferring and not losses else EVAL
-
     # Events: forward and backward ---------------------------------------------------------------------------
 
     def forward_begins(self, module, args, kwargs):
@@ -352,57 +291,37 @@ class Session(Watch):
             return
         self.forwards += 1
         self.optimizers.left_by_exception()
-        self.close_evaluation()
-        grad = torch.is_grad_enabled()
-        if not module.training or is_wrapper(module) and not unwrap(module).training:     # a wrapper (DeepSpeed's) may stay in training mode
-            self._evaluation_begins(module, args, kwargs, grad, twin)
-        elif grad:
+        evaluation = evaluates(module)
+        self.evaluations.close(next_evaluates=evaluation)
+        if evaluation:
+            self._forward = EVAL
+            self.evaluations.begins(module, args, kwargs, twin)
+        elif torch.is_grad_enabled():
             self._forward = TRAIN
             self.clock.training_goes_on()
             if not self.idle[TRAIN]:
                 self.context.saw_batch(args, kwargs)
             if self.modules.active:
                 self.modules.arm(self.clock.train())
-                self._trained.add(id(module))
+                self.trained.add(id(module))
         else:
             self.modules.arm(False)
-
-    def _evaluation_begins(self, module, args, kwargs, grad, twin):
-        self._forward, self.evaluating = EVAL, True
-        self._inferring, self._mode_said = torch.is_inference_mode_enabled(), self.mode_wanted
-        self._beside = twin or self._runs_beside()
-        self.evaluation_differentiates = grad and not self._beside
-        if self._beside:
-            if not self.idle[EVAL]:
-                self._batch_beside = self.context.batch_of(args, kwargs)
-            if self.modules.active and self.clock.mode == TRAIN:
-                # What it gives belongs to the TRAIN step; of what trains in it, to no step.
-                self._arm_after = bool(self.modules.armed)
-                self.modules.arm(self._arm_after and id(module) not in self._trained)
-            return
-        if not self.idle[EVAL]:
-            self.context.saw_batch(args, kwargs)
-        if self.modules.active:       # whether a loss will follow is not known yet
-            self.modules.arm(self.clock.evaluate(PREDICT if self.mode_wanted == PREDICT else EVAL))
 
     def forward_ended(self, output):
         if self.run is None:
             return
         self.modules.forward_ended()
         mode, self._forward = self._forward, None
-        if mode is None:
-            return
-        value = output if type(output) is torch.Tensor else first(torch.Tensor, (output,))
         if mode == TRAIN:
+            value = output if type(output) is torch.Tensor else first(torch.Tensor, (output,))
             self._undifferentiated = None if value is None else weakref.ref(value)
             self.losses.of_training(output)
-        elif self.evaluation_differentiates and value is not None and not value.requires_grad:
-            self.evaluation_differentiates = False        # a frozen model
-        if mode == EVAL and not self.losses.eval and not self._beside:
-            self.losses.of_evaluation(output)
-        if self._arm_after is not None:
-            self.modules.arm(self._arm_after)
-            self._arm_after = None
+        elif mode is not None:
+            self.evaluations.ended(output)
+
+    def awaits_backward(self) -> bool:
+        """Does what a training forward gave live, and backward was not called since?"""
+        return self._undifferentiated is not None and self._undifferentiated() is not None
 
     def before_backward(self, tensors):
         self.modules.unsettle()
@@ -418,12 +337,7 @@ class Session(Watch):
             return
         self.optimizers.left_by_exception()
         self._undifferentiated = None
-        if self.evaluating and self.evaluation_differentiates:
-            self.evaluating = False
-            self.losses.evaluation_was_training()
-            if self.clock.evaluates:
-                self.clock.close()
-        self.close_evaluation()
+        self.evaluations.differentiated(tensors)
         self.losses.backward(tensors)
 
     def step_ends(self):
@@ -431,7 +345,7 @@ class Session(Watch):
         if not self.ensure_open() or self.forward is not None or self.elsewhere(trains=True):
             return
         self.optimizers.left_by_exception()
-        self.close_evaluation()
+        self.evaluations.close()
         self.optimizers.step_ends()
         self.clock.said()
 
@@ -474,7 +388,7 @@ class Session(Watch):
             self.lost("unsupported", 1, self.what_was_seen())
         if self.forward is not None:
             self.forward.close()
-        self.close_evaluation()
+        self.evaluations.close()
         self.clock.close()
         if self.port is not self.run:
             self.port.drain(wait=True)

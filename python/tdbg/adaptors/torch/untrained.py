@@ -107,7 +107,8 @@ class Untrained:
         for parameter, named in parameters:
             slot = self._resting.get(id(parameter))
             if slot is None or slot.owner() is not parameter or slot.named.name != named.name:
-                slot = self._resting[id(parameter)] = _Slot(weakref.ref(parameter), "", "", named, len(self._resting))
+                turn = (self._calls - 1 - len(self._resting)) % LOOK_EVERY      # all have been looked at just now
+                slot = self._resting[id(parameter)] = _Slot(weakref.ref(parameter), "", "", named, turn)
             slots.append(slot)
         return slots
 

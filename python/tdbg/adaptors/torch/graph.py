@@ -1,0 +1,57 @@
+"""What a value was computed from: torch's graph, walked from a loss. Costs 1 us a node, so only where nothing else can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+
+MAX_NODES = 10_000      # of one walk, 10 ms
+
+
+class TooLarge(Exception):
+    """There are more nodes than a walk takes."""
+
+
+def _nodes(tensors: torch.Tensor | Iterable[torch.Tensor]) -> Iterator[Any]:
+    """Every node behind `tensors`, once. Raises TooLarge behind MAX_NODES."""
+    given = (tensors,) if isinstance(tensors, torch.Tensor) else tensors
+    todo = [t.grad_fn for t in given if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+    seen = set(todo)            # holds them: a node that nobody holds has another identity the next time
+    while todo:
+        node = todo.pop()
+        yield node
+        for behind, _ in node.next_functions:
+            if behind is not None and behind not in seen:
+                seen.add(behind)
+                todo.append(behind)
+        if len(seen) > MAX_NODES:
+            raise TooLarge
+
+
+def reaches(tensors: torch.Tensor | Iterable[torch.Tensor], node: Any) -> bool:
+    """Would a backward of `tensors` come to `node`? True also where that takes too long to find out."""
+    if node is None:
+        return False
+    try:
+        return any(found is node for found in _nodes(tensors))
+    except TooLarge:
+        return True
+
+
+def owners(tensors: torch.Tensor | Iterable[torch.Tensor], owner_of: dict[int, set[int]]) -> set[int] | None:
+    """Whose parameters a backward of `tensors` gives gradients. `owner_of`: by id() of a parameter. None: that takes too long
+    to find out."""
+    every = set().union(*owner_of.values())
+    found: set[int] = set()
+    try:
+        for node in _nodes(tensors):
+            leaf = getattr(node, "variable", None)
+            if leaf is not None:
+                found |= owner_of.get(id(leaf), set())
+                if found == every:
+                    break
+    except TooLarge:
+        return None
+    return found
