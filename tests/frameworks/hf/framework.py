@@ -58,6 +58,29 @@ def result(steps, *models):
     return b"".join(t.tobytes() for t in tensors) + torch.get_rng_state().numpy().tobytes()
 
 
+class Partly:
+    """Layers of which two are frozen, and running averages; `found` has what each step should find."""
+
+    def make(self):
+        self.still, self.moved = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+        self.norm, self.head = nn.BatchNorm1d(3), nn.Linear(3, 2)
+        self.still.requires_grad_(False)
+        self.moved.requires_grad_(False)
+        self.found = {f"Net_{name}": [] for name in ("still.weight", "moved.weight", "norm.running_mean", "norm.running_var")}
+
+    def loss(self, x):
+        return self.head(self.norm(self.moved(self.still(x)))).pow(2).mean()
+
+    def find(self):
+        for name, arrays in self.found.items():
+            arrays.append(copy(self.state_dict()[name.removeprefix("Net_")]))
+
+    def change(self):
+        with torch.no_grad():
+            self.moved.weight.add_(1)
+            self.norm.running_var[1] = float("inf")
+
+
 class _Torch(Framework):
     adaptor = "torch"
     model_class = nn.Module
@@ -137,6 +160,33 @@ class HfTrainer(_Torch):
         recorded.append(Step("EVAL", dict(model.seen)))
         return Trained(recorded, result(recorded, model), weights("Net", model))
 
+    def train_untrained(self):
+        class Net(Partly, nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.make()
+
+            def forward(self, x):
+                return {"loss": self.loss(x)}
+
+        class Watching(transformers.TrainerCallback):
+            def on_pre_optimizer_step(self, arguments, state, control, **others):
+                model.find()
+
+            def on_step_end(self, arguments, state, control, **others):
+                if state.global_step == 2:
+                    model.change()
+
+        transformers.set_seed(13)
+        model = Net()
+        with tempfile.TemporaryDirectory() as folder:
+            transformers.Trainer(
+                model=model, train_dataset=[{"x": x} for x in torch.randn(16, 3)], callbacks=[Watching()],
+                args=transformers.TrainingArguments(
+                    output_dir=folder, max_steps=STEPS, per_device_train_batch_size=4, report_to=[], save_strategy="no",
+                    logging_strategy="no", use_cpu=True, disable_tqdm=True, seed=13, remove_unused_columns=False)).train()
+        return model.found
+
     def train_two(self):
         """A student and its teacher, which nobody trains: the steps are the student's."""
         torch.manual_seed(12)
@@ -199,6 +249,30 @@ class Lightning(_Torch):
         trainer.fit(model, batches(steps))
         trainer.validate(model, batches(1), verbose=False)
         return Trained(recorded, result(recorded, model), weights("Net", model))
+
+    def train_untrained(self):
+        class Net(Partly, lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.make()
+
+            def training_step(self, batch, index):
+                return self.loss(batch[0])
+
+            def on_before_optimizer_step(self, optimizer):
+                self.find()
+
+            def on_train_batch_end(self, outputs, batch, index):
+                if index == 1:
+                    self.change()
+
+            def configure_optimizers(self):
+                return torch.optim.AdamW(self.parameters(), lr=0.1)       # of the frozen ones, too
+
+        torch.manual_seed(13)
+        model = Net()
+        quiet_trainer().fit(model, batches(STEPS))
+        return model.found
 
     def train_two(self):
         """A generator and a discriminator, stepped by hand: one step is a step of both."""

@@ -75,12 +75,12 @@ if __name__ == "__main__":
 """
 
 
-def train(folder, *arguments, watched=True, plan=None):
-    """Runs the two ranks in `folder`; gloo aborts a rank now and then on a busy machine, so up to three times."""
+def train(folder, *arguments, watched=True, plan=None, source=TRAINING, launcher=()):
+    """Runs the two ranks in `folder`, by themselves or under `launcher`; gloo aborts a rank now and then on a busy machine, so up to three times."""
     for attempt in range(3):
         work = folder / str(attempt)
         work.mkdir(parents=True)
-        (work / "train.py").write_text(TRAINING)
+        (work / "train.py").write_text(source)
         env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k not in ("RANK", "WORLD_SIZE")}
         env["TDBG_STRICT"] = "1"
         if watched:
@@ -89,7 +89,7 @@ def train(folder, *arguments, watched=True, plan=None):
             if plan is not None:
                 (work / "run").mkdir()
                 (work / "run" / "plan.json").write_text(json.dumps(plan))
-        done = subprocess.run([sys.executable, "train.py", *arguments], cwd=work, env=env, capture_output=True, text=True,
+        done = subprocess.run([sys.executable, *launcher, "train.py", *arguments], cwd=work, env=env, capture_output=True, text=True,
                               timeout=180)
         if "terminate called without an active exception" not in done.stderr:
             break
