@@ -8,39 +8,19 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "stats/half-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace tdbg::stats::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using D32 = hn::ScalableTag<float>;
-using DU32 = hn::RebindToUnsigned<D32>;
-using V32 = hn::Vec<D32>;
-using VU32 = hn::Vec<DU32>;
 
 // Plain loops: inside this namespace the compiler vectorises them for the target at hand.
 template <typename In, typename Out>
 HWY_INLINE void Convert(const void* in, size_t n, Out* HWY_RESTRICT out) {
   const In* HWY_RESTRICT from = static_cast<const In*>(in);
   for (size_t i = 0; i < n; ++i) out[i] = static_cast<Out>(from[i]);
-}
-
-// Highway 1.0.3 promotes float16 without regard to infinity and NaN where the processor cannot
-// (65536 for infinity), so the bits are moved here, and the same way on every target.
-HWY_INLINE V32 WidenF16(const uint16_t* from) {
-  const D32 d;
-  const DU32 du;
-  const hn::RebindToSigned<D32> di;
-  const hn::Rebind<uint16_t, D32> half;
-  const VU32 bits = hn::PromoteTo(du, hn::LoadU(half, from));
-  const VU32 magnitude = hn::And(bits, hn::Set(du, 0x7fff));
-  const VU32 sign = hn::ShiftLeft<16>(hn::Xor(bits, magnitude));
-  const VU32 rebias = hn::Set(du, 112u << 23);
-  const VU32 shifted = hn::Add(hn::ShiftLeft<13>(magnitude), rebias);
-  const VU32 non_finite = hn::Add(shifted, rebias);
-  const V32 subnormal = hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), hn::Set(d, 0x1p-24f));
-  VU32 r = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7bff)), non_finite, shifted);
-  r = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x400)), hn::BitCast(du, subnormal), r);
-  return hn::BitCast(d, hn::Or(r, sign));
 }
 
 HWY_INLINE void ConvertF16(const void* in, size_t n, float* out) {

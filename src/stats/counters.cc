@@ -94,7 +94,7 @@ uint16_t WindowBase(float abs_max) {
   // bucket given to headroom is one taken from the small values.
   const int top = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21) + 4;
   return static_cast<uint16_t>(
-      std::clamp<int>(top - PairCounter::kWindow, PairCounter::kSmallestBase, PairCounter::kLargestBase));
+      std::clamp<int>(top - PairCounter::kWindow + 1, PairCounter::kSmallestBase, PairCounter::kLargestBase));
 }
 
 void Fold(PairCounter* pairs, FloatCounter* counter) {
@@ -116,15 +116,15 @@ void Fold(PairCounter* pairs, FloatCounter* counter) {
       std::memset(a, 0, 128 * sizeof *a);
       std::memset(b, 0, 128 * sizeof *b);
       const int place = high & 63;
-      if (place != 0 && place != 63) counter->folded[(high >> 6) * 1024 + pairs->base + place] += row;
+      if (place != 63) counter->folded[(high >> 6) * 1024 + pairs->base + place] += row;
     }
   }
   for (int i = 0; i < 128; ++i) low[i] = partial[i];
   for (int i = 0; i < 128; ++i) {
     const int place = i & 63;
-    if (place != 0 && place != 63) counter->folded[(i >> 6) * 1024 + pairs->base + place] += low[i];
+    if (place != 63) counter->folded[(i >> 6) * 1024 + pairs->base + place] += low[i];
   }
-  counter->WillFold(pairs->base + 1, pairs->base + 63);
+  counter->WillFold(pairs->base, pairs->base + PairCounter::kWindow);
   pairs->elements = 0;
 }
 

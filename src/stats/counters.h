@@ -60,17 +60,17 @@ void CountDoubles(const double* x, size_t n, bool with_subnormals, DoubleCounter
 
 /// Large float tensors: two elements per increment.
 ///
-/// A 7-bit id is a sign and a place in a window of 62 buckets (15.5 octaves); ids 0 and 63 of
-/// either sign mean "not in the window" (zeros, NaN, too small, too large) and their counts are
-/// thrown away. The ids of two elements make one 14-bit index:
+/// A 7-bit id is a sign and a place in a window of 63 buckets (15.75 octaves); id 63 of either sign
+/// means "not in the window" (zeros, NaN, too small, too large) and its count is thrown away. The ids
+/// of two elements make one 14-bit index:
 ///
 ///   13       7 6        0
-///   | id of b | id of a |      id = | sign | 6 bits: clamp(cell - base, 0, 63) |
+///   | id of b | id of a |      id = | sign | 6 bits: min(cell - base, unsigned, 63) |
 struct PairCounter {
   static constexpr int kIndices = 16384;
-  static constexpr int kWindow = 62;
-  static constexpr uint16_t kSmallestBase = FloatCounter::kFirstNormal - 1;
-  static constexpr uint16_t kLargestBase = FloatCounter::kFirstNonFinite - 63;
+  static constexpr int kWindow = 63;
+  static constexpr uint16_t kSmallestBase = FloatCounter::kFirstNormal;
+  static constexpr uint16_t kLargestBase = FloatCounter::kFirstNonFinite - kWindow;
   static constexpr size_t kPending = 1024;
 
   using Cell = uint32_t;  // of 16 bits they are no faster: one store per cycle is the limit, not the cache
@@ -88,7 +88,7 @@ struct PairCounter {
   void CountPending(size_t from);
 };
 
-/// The `base` of a window near whose top `abs_max` is.
+/// The `base`, the first cell, of a window near whose top `abs_max` is.
 uint16_t WindowBase(float abs_max);
 /// Moves all counts to `counter` and leaves `pairs` empty.
 void Fold(PairCounter* pairs, FloatCounter* counter);

@@ -6,6 +6,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stats/exact_kernels.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -92,6 +93,87 @@ void ExactF64Kernel(const double* x, size_t n, double pivot, double scale, Parti
   Exact(x, n, pivot, scale, out);
 }
 
+// Zeros and the smallest of the others, of a stretch that holds some zeros.
+HWY_INLINE void LookPastZeros(const double* HWY_RESTRICT x, size_t n, V64* abs_min, V64* zeros) {
+  const D64 d;
+  const V64 one = hn::Set(d, 1.0);
+  const V64 infinity = hn::Set(d, std::numeric_limits<double>::infinity());
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const V64 a = hn::Abs(hn::LoadU(d, x + i));
+    const auto is_zero = hn::Eq(a, hn::Zero(d));
+    *zeros = hn::Add(*zeros, hn::IfThenElseZero(is_zero, one));
+    *abs_min = hn::Min(*abs_min, hn::IfThenElse(is_zero, infinity, a));
+  }
+}
+
+// Half of Exact's instructions ask about what is rarely there. Here NaN and infinities show in the sum of |x|
+// alone, and zeros in the smallest |x| of a stretch, which is then looked at again while it is in the cache.
+bool FastF64Kernel(const double* HWY_RESTRICT x, size_t n, double pivot, Partial* out) {
+  constexpr size_t kStretch = 1024;
+  constexpr size_t kAhead = 8192;  // bytes, as in kernels.cc
+  const D64 d;
+  const size_t lanes = hn::Lanes(d);
+  const V64 infinity = hn::Set(d, std::numeric_limits<double>::infinity());
+  const V64 zero = hn::Zero(d);
+  const V64 v_pivot = hn::Set(d, pivot);
+  V64 s1 = zero, s2 = zero, s3a = zero, s3b = zero, s4a = zero, s4b = zero, l1 = zero, zeros = zero;
+  V64 v_min = infinity, v_max = hn::Neg(infinity), abs_min = infinity;
+  const size_t done = n - n % (2 * lanes);
+  for (size_t from = 0; from < done;) {
+    const size_t to = HWY_MIN(from + kStretch, done);
+    V64 smallest = infinity;
+    for (size_t i = from; i < to; i += 2 * lanes) {
+      for (size_t j = 0; j < 2 * lanes * sizeof *x; j += 64)
+        hwy::Prefetch(reinterpret_cast<const char*>(x + i) + kAhead + j);
+      const V64 a = hn::LoadU(d, x + i);
+      const V64 b = hn::LoadU(d, x + i + lanes);
+      const V64 abs_a = hn::Abs(a);
+      const V64 abs_b = hn::Abs(b);
+      v_min = hn::Min(v_min, hn::Min(a, b));
+      v_max = hn::Max(v_max, hn::Max(a, b));
+      smallest = hn::Min(smallest, hn::Min(abs_a, abs_b));
+      l1 = hn::Add(l1, hn::Add(abs_a, abs_b));
+      const V64 da = hn::Sub(a, v_pivot);
+      const V64 db = hn::Sub(b, v_pivot);
+      const V64 qa = hn::Mul(da, da);
+      const V64 qb = hn::Mul(db, db);
+      s1 = hn::Add(s1, hn::Add(da, db));
+      s2 = hn::Add(s2, hn::Add(qa, qb));
+      s3a = hn::MulAdd(qa, da, s3a);
+      s3b = hn::MulAdd(qb, db, s3b);
+      s4a = hn::MulAdd(qa, qa, s4a);
+      s4b = hn::MulAdd(qb, qb, s4b);
+    }
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Eq(smallest, zero)))) {
+      abs_min = hn::Min(abs_min, smallest);
+    } else {
+      LookPastZeros(x + from, to - from, &abs_min, &zeros);
+    }
+    from = to;
+  }
+  const double sum = hn::GetLane(hn::SumOfLanes(d, l1));
+  if (!(sum <= std::numeric_limits<double>::max())) return false;
+  Partial rest;
+  if (done != n) {
+    Exact(x + done, n - done, pivot, 1.0, &rest);
+    if (rest.nan + rest.pos_inf + rest.neg_inf != 0) return false;
+  }
+  const double most = hn::GetLane(hn::MaxOfLanes(d, v_max));
+  const double least = hn::GetLane(hn::MinOfLanes(d, v_min));
+  const double smallest = hn::GetLane(hn::MinOfLanes(d, abs_min));
+  out->zero += rest.zero + static_cast<uint64_t>(hn::GetLane(hn::SumOfLanes(d, zeros)));
+  out->min = HWY_MIN(out->min, HWY_MIN(rest.min, least));
+  out->max = HWY_MAX(out->max, HWY_MAX(rest.max, most));
+  out->abs_min_nonzero = HWY_MIN(out->abs_min_nonzero, HWY_MIN(rest.abs_min_nonzero, smallest));
+  out->abs_max = HWY_MAX(out->abs_max, HWY_MAX(rest.abs_max, HWY_MAX(most, -least)));
+  out->s1 += hn::GetLane(hn::SumOfLanes(d, s1)) + rest.s1;
+  out->s2 += hn::GetLane(hn::SumOfLanes(d, s2)) + rest.s2;
+  out->s3 += hn::GetLane(hn::SumOfLanes(d, hn::Add(s3a, s3b))) + rest.s3;
+  out->s4 += hn::GetLane(hn::SumOfLanes(d, hn::Add(s4a, s4b))) + rest.s4;
+  out->l1 += sum + rest.l1;
+  return true;
+}
+
 }  // namespace tdbg::stats::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -100,12 +182,16 @@ namespace tdbg::stats {
 
 HWY_EXPORT(ExactF32Kernel);
 HWY_EXPORT(ExactF64Kernel);
+HWY_EXPORT(FastF64Kernel);
 
 void ExactF32(const float* x, size_t n, double pivot, Partial* out) {
   HWY_DYNAMIC_DISPATCH(ExactF32Kernel)(x, n, pivot, out);
 }
 void ExactF64(const double* x, size_t n, double pivot, double scale, Partial* out) {
   HWY_DYNAMIC_DISPATCH(ExactF64Kernel)(x, n, pivot, scale, out);
+}
+bool FastF64(const double* x, size_t n, double pivot, Partial* out) {
+  return HWY_DYNAMIC_DISPATCH(FastF64Kernel)(x, n, pivot, out);
 }
 
 }  // namespace tdbg::stats

@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stats/kernels.cc"
@@ -15,22 +16,17 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "stats/loaders-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace tdbg::stats::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Finite values, sums in float.
 
-using D64 = hn::ScalableTag<double>;
-using D32 = hn::ScalableTag<float>;
-using DU32 = hn::RebindToUnsigned<D32>;
 using DI32 = hn::RebindToSigned<D32>;
-using DU16 = hn::ScalableTag<uint16_t>;
 using DU8 = hn::ScalableTag<uint8_t>;
 using V64 = hn::Vec<D64>;
-using V32 = hn::Vec<D32>;
-using VU32 = hn::Vec<DU32>;
-using VU16 = hn::Vec<DU16>;
 
 // Hardware prefetchers stop at the end of a 4 KiB page, and the counters' stores keep the loads from
 // running ahead by themselves: two pages ahead doubles the speed with the histogram and adds a third
@@ -40,76 +36,6 @@ constexpr size_t kAhead = 8192;
 struct Sums {
   V32 s1, s2, s3a, s3b, s4a, s4b, l1;
 };
-
-// Extremes by integer comparison of the raw bits, in lanes as wide as the element: of bfloat16 one
-// vector holds twice as many as its float32 form would. As signed integers the non-negative floats
-// ascend, so their maximum is right whenever there is one; as unsigned integers the negative ones are
-// on top, the most negative highest. What is missing when all have one sign, abs_min supplies.
-template <class DU>
-struct Extremes {
-  hn::Vec<DU> abs_min;  ///< of |bits| - 1: a zero wraps around to the largest
-  hn::Vec<DU> signed_max;
-  hn::Vec<DU> unsigned_max;
-  hn::Vec<DU> nonzero;  ///< count per lane
-
-  HWY_INLINE void Reset() {
-    const DU du;
-    abs_min = hn::Set(du, hwy::LimitsMax<hn::TFromD<DU>>());
-    nonzero = hn::Zero(du);
-    ResetMaxima();
-  }
-  HWY_INLINE void ResetMaxima() {
-    const DU du;
-    signed_max = hn::Set(du, SignBit());
-    unsigned_max = hn::Zero(du);
-  }
-  static constexpr hn::TFromD<DU> SignBit() {
-    return static_cast<hn::TFromD<DU>>(hn::TFromD<DU>{1} << (sizeof(hn::TFromD<DU>) * 8 - 1));
-  }
-  /// Everything but abs_min, for which |bits| - 1 is returned: the caller has other uses for it. So with
-  /// |bits|, `magnitude`. kCountZeros: else `nonzero` is left alone.
-  template <bool kCountZeros>
-  HWY_INLINE hn::Vec<DU> Look(hn::Vec<DU> bits, hn::Vec<DU>* magnitude) {
-    const DU du;
-    const hn::RebindToSigned<DU> di;
-    const auto one = hn::Set(du, 1);
-    *magnitude = hn::AndNot(hn::Set(du, SignBit()), bits);
-    signed_max = hn::BitCast(du, hn::Max(hn::BitCast(di, signed_max), hn::BitCast(di, bits)));
-    unsigned_max = hn::Max(unsigned_max, bits);
-    if constexpr (kCountZeros) nonzero = hn::Add(nonzero, hn::Min(*magnitude, one));
-    return hn::Sub(*magnitude, one);
-  }
-  HWY_INLINE void AbsorbMaxima(const Extremes& o) {
-    const hn::RebindToSigned<DU> di;
-    const DU du;
-    signed_max = hn::BitCast(du, hn::Max(hn::BitCast(di, signed_max), hn::BitCast(di, o.signed_max)));
-    unsigned_max = hn::Max(unsigned_max, o.unsigned_max);
-  }
-};
-
-// The same of all lanes together. Magnitudes are raw bits without the sign; -1 stands for "none".
-struct Reduced {
-  int64_t abs_min_nonzero;
-  int64_t largest_positive;  ///< or zero; -1 if every element has its sign bit set
-  int64_t largest_negative;  ///< magnitude; -1 if no element has its sign bit set
-  int64_t abs_max() const { return HWY_MAX(largest_positive, largest_negative); }
-};
-
-template <class DU>
-HWY_INLINE Reduced Reduce(const Extremes<DU>& e) {
-  using T = hn::TFromD<DU>;
-  const DU du;
-  const hn::RebindToSigned<DU> di;
-  constexpr int64_t kSign = static_cast<int64_t>(Extremes<DU>::SignBit());
-  Reduced r;
-  const T abs_min = hn::GetLane(hn::MinOfLanes(du, e.abs_min));
-  r.abs_min_nonzero = abs_min == hwy::LimitsMax<T>() ? -1 : int64_t{abs_min} + 1;
-  r.largest_positive = hn::GetLane(hn::MaxOfLanes(di, hn::BitCast(di, e.signed_max)));
-  if (r.largest_positive < 0) r.largest_positive = -1;
-  r.largest_negative = int64_t{hn::GetLane(hn::MaxOfLanes(du, e.unsigned_max))} - kSign;
-  if (r.largest_negative < 0) r.largest_negative = -1;
-  return r;
-}
 
 template <class DU>
 HWY_INLINE uint64_t SumLanes(hn::Vec<DU> v) {
@@ -121,66 +47,7 @@ HWY_INLINE uint64_t SumLanes(hn::Vec<DU> v) {
   return sum;
 }
 
-// Two vectors of float32, and their upper halves as one vector of 16-bit lanes, in whatever order is
-// cheapest: nothing here depends on it.
-struct Two {
-  V32 a, b;
-  VU16 top;
-  V32 abs_a, abs_b;  // Look's
-};
-
-struct LoadF32 {
-  using Word = float;
-  using Lane = DU32;
-  static constexpr int kCellShift = 21;
-  static HWY_INLINE Two Load(const float* at) {
-    const D32 d;
-    const DU32 du;
-    Two r;
-    r.a = hn::LoadU(d, at);
-    r.b = hn::LoadU(d, at + hn::Lanes(d));
-    const VU32 low = hn::ShiftRight<16>(hn::BitCast(du, r.b));
-    r.top = hn::BitCast(DU16(), hn::OrAnd(low, hn::BitCast(du, r.a), hn::Set(du, 0xffff0000u)));
-    return r;
-  }
-  template <bool kCountZeros>
-  static HWY_INLINE VU32 Look(Two& x, Extremes<Lane>& e) {
-    VU32 abs_a, abs_b;
-    const VU32 a = e.Look<kCountZeros>(hn::BitCast(DU32(), x.a), &abs_a);
-    const VU32 b = e.Look<kCountZeros>(hn::BitCast(DU32(), x.b), &abs_b);
-    x.abs_a = hn::BitCast(D32(), abs_a);
-    x.abs_b = hn::BitCast(D32(), abs_b);
-    return hn::Min(a, b);
-  }
-  static HWY_INLINE V32 One(const float* at) { return hn::LoadU(D32(), at); }
-};
-
-struct LoadBF16 {
-  using Word = uint16_t;
-  using Lane = DU16;
-  static constexpr int kCellShift = 5;
-  static HWY_INLINE Two Load(const uint16_t* at) {
-    const D32 d;
-    const DU32 du;
-    Two r;
-    r.top = hn::LoadU(DU16(), at);
-    r.a = hn::BitCast(d, hn::And(hn::BitCast(du, r.top), hn::Set(du, 0xffff0000u)));
-    r.b = hn::BitCast(d, hn::ShiftLeft<16>(hn::BitCast(du, r.top)));
-    return r;
-  }
-  template <bool kCountZeros>
-  static HWY_INLINE VU16 Look(Two& x, Extremes<Lane>& e) {
-    VU16 magnitude;
-    const VU16 r = e.Look<kCountZeros>(x.top, &magnitude);
-    x.abs_a = hn::Abs(x.a);
-    x.abs_b = hn::Abs(x.b);
-    return r;
-  }
-  static HWY_INLINE V32 One(const uint16_t* at) {
-    const hn::Rebind<uint16_t, D32> half;
-    return hn::BitCast(D32(), hn::ShiftLeft<16>(hn::PromoteTo(DU32(), hn::LoadU(half, at))));
-  }
-};
+constexpr int kCellShift = 21;  // of a float32
 
 // Few enough accumulators to stay in registers: with two of everything g++ 12 kept one on the stack,
 // and its way through memory in every iteration was the longest chain of the whole loop. Adding pairs
@@ -206,93 +73,142 @@ HWY_INLINE V64 AddWidened(V64 sum, V32 v) {
   return hn::Add(sum, hn::PromoteTo(d, hn::UpperHalf(half, v)));
 }
 
-HWY_INLINE VU16 WindowId(VU16 top, VU16 base) {
+// Of everything outside the window, zeros among it: 63. What is below it wraps around.
+HWY_INLINE VU16 WindowPlace(VU16 top, VU16 base) {
   const DU16 d;
-  const VU16 magnitude = hn::And(top, hn::Set(d, 0x7fff));
-  const VU16 place = hn::Min(hn::SaturatedSub(hn::ShiftRight<5>(magnitude), base), hn::Set(d, 63));
-  return hn::Or(place, hn::ShiftRight<9>(hn::Xor(top, magnitude)));
+  const VU16 cell = hn::ShiftRight<5>(hn::And(top, hn::Set(d, 0x7fff)));
+  return hn::Min(hn::Sub(cell, base), hn::Set(d, PairCounter::kWindow));
+}
+
+// PairCounter's.
+HWY_INLINE VU16 WindowId(VU16 top, VU16 base) {
+  return hn::OrAnd(WindowPlace(top, base), hn::ShiftRight<9>(top), hn::Set(DU16(), 0x40));
+}
+
+// Whether this instruction set can be one that SliceCounter is for.
+constexpr bool kMayHaveSlices = HWY_TARGET == HWY_AVX3;
+
+// SliceCounter's, of two vectors' elements, in any order.
+HWY_INLINE hn::Vec<DU8> SliceIds(VU16 place_a, VU16 place_b, VU16 top_a, VU16 top_b) {
+  const DU8 d8;
+#if HWY_TARGET == HWY_AVX3
+  const hn::Vec<DU8> places{_mm512_packus_epi16(place_a.raw, place_b.raw)};
+  const hn::Vec<DU8> signs{_mm512_packs_epi16(top_a.raw, top_b.raw)};
+#else
+  const DU16 d16;
+  const auto places = hn::BitCast(d8, hn::Or(place_a, hn::ShiftLeft<8>(place_b)));
+  const auto signs =
+      hn::BitCast(d8, hn::IfVecThenElse(hn::Set(d16, 0xff00), top_b, hn::ShiftRight<8>(top_a)));
+#endif
+  return hn::OrAnd(places, signs, hn::Set(d8, 0x80));
 }
 
 // 32 iterations of a loop of four vectors are 64 additions per accumulator whatever the width: the error
 // bound is the same for every instruction set.
 constexpr size_t kIterations = 32;
 
-// Elements that the window has no id for: those whose magnitude's bits are in [first, end). They are gathered
-// without asking, vector by vector, and counted one by one at the end: real gradients have one in a hundred
-// below any window, somewhere in every second iteration, and a branch there cost more than all the rest.
-template <class Loader>
-struct Gathered {
-  using Word = typename Loader::Word;
-  static constexpr size_t kMost = kIterations * 4 * hn::MaxLanes(D32());
-  HWY_ALIGN uint32_t found[kMost + hn::MaxLanes(DU32())];
-  size_t count = 0;
-
-  HWY_INLINE void Add(const Word* x, size_t n, uint32_t first, uint32_t end) {
-    const DU32 du;
-    const VU32 v_first = hn::Set(du, first);
-    const VU32 width = hn::Set(du, end - first);
-    for (size_t i = 0; i < n; i += hn::Lanes(du)) {
-      const V32 v = Loader::One(x + i);
-      const auto wanted = hn::Lt(hn::Sub(hn::BitCast(du, hn::Abs(v)), v_first), width);
-      // Not CompressStore: where its one instruction writes to memory, AMD's processors take its microcode.
-      hn::StoreU(hn::Compress(hn::BitCast(du, v), wanted), du, found + count);
-      count += hn::CountTrue(du, wanted);
-    }
-  }
-  HWY_INLINE void Count(FloatCounter* outside) const {
-    for (size_t j = 0; j < count; ++j) outside->Add(found[j], j);
-    outside->outside_count += count;
-  }
-};
-
-// Of a block of at most kIterations iterations. Rare.
-template <class Loader>
-HWY_NOINLINE void CountRange(const typename Loader::Word* x, size_t n, uint32_t first, uint32_t end,
-                             FloatCounter* outside) {
-  Gathered<Loader> gathered;
-  gathered.Add(x, n, first, end);
-  gathered.Count(outside);
+// Bit i: lane i.
+template <class DU>
+HWY_INLINE uint64_t MaskBits(DU du, hn::Mask<DU> mask) {
+  constexpr size_t kLanes = hn::MaxLanes(DU());
+  // Of exactly the size that is stored: it then never sees memory.
+  std::conditional_t<
+      kLanes <= 8, uint8_t,
+      std::conditional_t<kLanes == 16, uint16_t, std::conditional_t<kLanes == 32, uint32_t, uint64_t>>>
+      bits = 0;
+  hn::StoreMaskBits(du, mask, reinterpret_cast<uint8_t*>(&bits));
+  return bits;
 }
 
-// Of the listed iterations of a block. Returns how many there were.
+// Counts one by one what the window has no id for: of the `n` listed iterations of a block, elements whose
+// magnitude is in [first, end) as lanes. Real gradients have one in a hundred below any window, in every
+// second iteration one or two. A loop over as many as there are would guess wrong in each of them, which took
+// as long as all other counting; compressed into a list, a whole vector was stored for the one element in it,
+// and with AVX2, which cannot compress, that took four fifths of all time. So there is one loop over all bits
+// of all masks, that goes on to the next mask without a branch.
 template <class Loader>
-HWY_NOINLINE size_t CountBelow(const typename Loader::Word* x, const uint8_t* listed, size_t n, size_t step,
-                               uint32_t first_in, FloatCounter* outside) {
-  Gathered<Loader> gathered;
-  for (size_t k = 0; k < n; ++k) gathered.Add(x + listed[k] * step, step, 1, first_in);
-  gathered.Count(outside);
-  return gathered.count;
+HWY_NOINLINE void CountOneByOne(const typename Loader::Word* x, const uint8_t* listed, size_t n,
+                                uint32_t first, uint32_t end, FloatCounter* outside) {
+  using Lane = typename Loader::Lane;
+  using T = hn::TFromD<Lane>;
+  const Lane lane;
+  const auto v_first = hn::Set(lane, static_cast<T>(first));
+  const auto width = hn::Set(lane, static_cast<T>(end - first));
+  const size_t step = 4 * hn::Lanes(D32());
+  uint64_t masks[kIterations + 1];
+  const typename Loader::Word* starts[kIterations + 1];
+  size_t used = 0, count = 0;
+  for (size_t k = 0; k < n; ++k) {
+    const typename Loader::Word* start = x + listed[k] * step;
+    uint64_t mask = 0;
+    for (size_t j = 0; j < step; j += hn::Lanes(lane)) {
+      const auto bits = hn::LoadU(lane, reinterpret_cast<const T*>(start + j));
+      const auto wanted = hn::Lt(hn::Sub(Extremes<Lane>::Magnitude(bits), v_first), width);
+      mask |= MaskBits(lane, wanted) << j;
+    }
+    masks[used] = mask;
+    starts[used] = start;
+    used += mask != 0 ? 1 : 0;
+    count += static_cast<size_t>(std::popcount(mask));
+  }
+  masks[used] = 0;
+  uint64_t mask = masks[0];
+  for (size_t k = 0, i = 0; i < count; ++i) {
+    outside->Add(Loader::BitsOf(starts[k][std::countr_zero(mask)]), i);
+    mask &= mask - 1;
+    const uint64_t next = mask == 0 ? 1 : 0;
+    k += next;
+    mask |= masks[k] & (uint64_t{0} - next);
+  }
+  outside->outside_count += count;
+}
+
+// What is above the window. Rare.
+template <class Loader>
+void CountAbove(const typename Loader::Word* x, size_t iterations, uint32_t first_out,
+                FloatCounter* outside) {
+  uint8_t all[kIterations];
+  for (size_t i = 0; i < iterations; ++i) all[i] = static_cast<uint8_t>(i);
+  CountOneByOne<Loader>(x, all, iterations, Loader::LaneOf(first_out), Loader::kFirstNonFinite, outside);
+}
+
+// What is below it.
+template <class Loader>
+void CountBelow(const typename Loader::Word* x, const uint8_t* listed, size_t n, uint32_t first_in,
+                FloatCounter* outside) {
+  CountOneByOne<Loader>(x, listed, n, 1, Loader::LaneOf(first_in), outside);
 }
 
 // What becomes of a block's ids.
 enum class Ids { kNone, kPairs, kPairsCountingPrevious, kSlices };
 
-// Returns how many elements, zeros left out, lie below the window.
-template <Ids kIds, class Loader>
-HWY_INLINE size_t Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
-                        PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
-                        Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
+// Returns whether there was a zero, where none was expected.
+template <Ids kIds, bool kExpectZeros, class Loader>
+HWY_INLINE bool Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
+                      PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
+                      Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
   constexpr bool kSlices = kIds == Ids::kSlices;
   constexpr bool kCountPrevious = kIds == Ids::kPairsCountingPrevious;
   constexpr bool kPairs = kIds == Ids::kPairs || kCountPrevious;
+  constexpr Zeros kZeros = !kExpectZeros ? Zeros::kNotExpected : kSlices ? Zeros::kExpected : Zeros::kCounted;
+  using Lane = typename Loader::Lane;
   const D32 d;
   const DU16 du16;
+  const Lane lane;
   const size_t step = 4 * hn::Lanes(d);
   const size_t indices = hn::Lanes(du16);
   const V32 zero = hn::Zero(d);
   Sums s{zero, zero, zero, zero, zero, zero, zero};
-  using Lane = typename Loader::Lane;
   uint32_t first_in = 0;
-  hn::Vec<Lane> below = hn::Zero(Lane());
+  hn::Vec<Lane> below = hn::Zero(lane);
   VU16 base = hn::Zero(du16);
   uint16_t* write = nullptr;
   const uint16_t* previous = nullptr;
   if constexpr (kPairs || kSlices) {
     const uint16_t window = kPairs ? pairs->base : slices->base;
     base = hn::Set(du16, window);
-    first_in = uint32_t{window} + 1;
-    below = hn::Set(Lane(), static_cast<hn::TFromD<Lane>>((first_in << Loader::kCellShift) - 1));
-    first_in <<= LoadF32::kCellShift;
+    first_in = uint32_t{window} << kCellShift;
+    below = hn::Set(lane, static_cast<hn::TFromD<Lane>>(Loader::LaneOf(first_in) - (kExpectZeros ? 1 : 0)));
   }
   if constexpr (kPairs) {
     write = pairs->indices[pairs->current ^ 1];
@@ -300,16 +216,21 @@ HWY_INLINE size_t Block(const typename Loader::Word* HWY_RESTRICT x, size_t iter
   }
   uint8_t listed[kIterations];  // iterations that have an element below the window
   size_t with_below = 0;
+  hn::Vec<Lane> block_min = hn::Set(lane, hwy::LimitsMax<hn::TFromD<Lane>>());
   for (size_t i = 0; i < iterations; ++i) {
     const typename Loader::Word* at = x + i * step;
     for (size_t j = 0; j < step * sizeof(*x); j += 64)
       hwy::Prefetch(reinterpret_cast<const char*>(at) + kAhead + j);
-    VU16 ids = base;
-    hn::Vec<Lane> smallest = below;
+    VU16 first = base, first_top = base;  // ids or places
+    hn::Vec<Lane> smallest = block_min;
     {
       Two two = Loader::Load(at);
-      if constexpr (kPairs || kSlices) ids = WindowId(two.top, base);
-      smallest = Loader::template Look<!kSlices>(two, e);
+      if constexpr (kPairs) first = WindowId(two.top, base);
+      if constexpr (kSlices) {
+        first = WindowPlace(two.top, base);
+        first_top = two.top;
+      }
+      smallest = Loader::template Look<kZeros>(two, e);
       AddMoments(two, scale, pivot, s);
     }
     if constexpr (kCountPrevious) {
@@ -329,41 +250,50 @@ HWY_INLINE size_t Block(const typename Loader::Word* HWY_RESTRICT x, size_t iter
     {
       Two two = Loader::Load(at + step / 2);
       if constexpr (kPairs) {
-        ids = hn::Or(ids, hn::ShiftLeft<7>(WindowId(two.top, base)));
+        const VU16 ids = hn::Or(first, hn::ShiftLeft<7>(WindowId(two.top, base)));
         hn::StoreU(ids, du16, write + i * indices);
       }
       if constexpr (kSlices) {
-        ids = hn::Or(ids, hn::ShiftLeft<8>(WindowId(two.top, base)));
-        hn::StoreU(hn::BitCast(DU8(), ids), DU8(), slices->ids + i * step);
+        hn::StoreU(SliceIds(first, WindowPlace(two.top, base), first_top, two.top), DU8(),
+                   slices->ids + i * step);
       }
-      smallest = hn::Min(smallest, Loader::template Look<!kSlices>(two, e));
+      smallest = hn::Min(smallest, Loader::template Look<kZeros>(two, e));
       AddMoments(two, scale, pivot, s);
     }
-    e.abs_min = hn::Min(e.abs_min, smallest);
+    block_min = hn::Min(block_min, smallest);
     if constexpr (kPairs || kSlices) {
       // Asked once per block it cost a second look at every fourth block of normal values, 15 % of all time.
       listed[with_below] = static_cast<uint8_t>(i);
-      with_below += hn::AllFalse(Lane(), hn::Lt(smallest, below)) ? 0 : 1;
+      with_below += hn::AllFalse(lane, hn::Lt(smallest, below)) ? 0 : 1;
     }
   }
-  const size_t below_window =
-      with_below == 0 ? 0 : CountBelow<Loader>(x, listed, with_below, step, first_in, outside);
+  if (with_below != 0) CountBelow<Loader>(x, listed, with_below, first_in, outside);
   total[0] = AddWidened(total[0], s.s1);
   total[1] = AddWidened(total[1], s.s2);
   total[2] = AddWidened(total[2], hn::Add(s.s3a, s.s3b));
   total[3] = AddWidened(total[3], hn::Add(s.s4a, s.s4b));
   total[4] = AddWidened(total[4], s.l1);
-  return below_window;
+  if constexpr (kExpectZeros) {
+    e.abs_min = hn::Min(e.abs_min, block_min);
+    return false;
+  }
+  if (HWY_LIKELY(hn::AllFalse(lane, hn::Eq(block_min, hn::Zero(lane))))) {
+    e.abs_min = hn::Min(e.abs_min, hn::Sub(block_min, hn::Set(lane, 1)));
+    return false;
+  }
+  e.CountZeros(reinterpret_cast<const hn::TFromD<Lane>*>(x), iterations * step);
+  return true;
 }
 
 template <Ids kIds, class Loader>
 size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, float scale,
-            PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
+            bool expect_zeros, PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out,
+            bool* all_finite) {
   constexpr bool kPairs = kIds == Ids::kPairs;
   constexpr bool kSlices = kIds == Ids::kSlices;
+  using Lane = typename Loader::Lane;
   const D32 d;
   const D64 d64;
-  using Lane = typename Loader::Lane;
   const size_t step = 4 * hn::Lanes(d);
   const size_t indices = 2 * hn::Lanes(d);
   static_assert(hn::MaxLanes(D32()) * 2 * kIterations <= PairCounter::kPending);
@@ -375,55 +305,62 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
   Extremes<Lane> whole = e;
   V64 total[5] = {hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64)};
 
-  // Of place 0, which zeros and what lies below the window share.
-  const uint64_t lowest = kSlices ? slices->CountedLowest() : 0;
-  uint64_t below_window = 0;
+  // Place 63, too, is that of zeros and of what lies outside the window.
+  const uint64_t out_of_window = kSlices ? slices->CountedOutside() : 0;
+  const uint64_t outside_before = kSlices ? outside->outside_count : 0;
+  if (kPairs) expect_zeros = true;
+  size_t zeros_counted = 0;  // elements among which they were
   const size_t done = n - n % step;
   for (size_t i = 0; i < done;) {
     const size_t iterations = HWY_MIN(kIterations, (done - i) / step);
+    const size_t elements = iterations * step;
     if constexpr (kPairs) {
       const size_t made = iterations * indices;
       if (pairs->pending >= made) {
-        Block<Ids::kPairsCountingPrevious, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices,
-                                                   outside, e, total);
+        Block<Ids::kPairsCountingPrevious, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices,
+                                                         outside, e, total);
         pairs->CountPending(made);
       } else {
         pairs->CountPending(0);
-        Block<Ids::kPairs, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
+        Block<Ids::kPairs, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e,
+                                         total);
       }
       pairs->current ^= 1;
       pairs->pending = static_cast<uint32_t>(made);
     } else {
-      below_window +=
-          Block<kIds, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
-      if constexpr (kSlices) slices->Count(iterations * step);
+      if (expect_zeros) {
+        Block<kIds, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
+      } else {
+        expect_zeros =
+            Block<kIds, false, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
+      }
+      if constexpr (kSlices) slices->Count(elements);
     }
+    if (expect_zeros) zeros_counted += elements;
     if constexpr (kPairs || kSlices) {
       const uint32_t window = kPairs ? pairs->base : slices->base;
-      const uint32_t first_out = (window + 1 + PairCounter::kWindow) << LoadF32::kCellShift;
-      if (HWY_UNLIKELY(Reduce(e).abs_max() >= first_out >> (LoadF32::kCellShift - Loader::kCellShift))) {
-        CountRange<Loader>(x + i, iterations * step, first_out, 0x7f800000u, outside);
+      const uint32_t first_out = (window + PairCounter::kWindow) << kCellShift;
+      if (HWY_UNLIKELY(Reduce(e).abs_max() >= Loader::LaneOf(first_out))) {
+        CountAbove<Loader>(x + i, iterations, first_out, outside);
       }
       whole.AbsorbMaxima(e);
       e.ResetMaxima();
     }
-    i += iterations * step;
+    i += elements;
   }
   if constexpr (kPairs) pairs->elements += done;
   whole.AbsorbMaxima(e);
   whole.abs_min = e.abs_min;
 
   const Reduced r = Reduce(whole);
-  *all_finite = r.abs_max() < int64_t{1020} << Loader::kCellShift;
+  *all_finite = r.abs_max() < Loader::kFirstNonFinite;
   if (!*all_finite || done == 0) return done;
   const auto as_double = [](int64_t magnitude) {
-    const uint32_t bits = static_cast<uint32_t>(magnitude) << (21 - Loader::kCellShift);
-    float f;
-    std::memcpy(&f, &bits, sizeof f);
-    return static_cast<double>(f);
+    return static_cast<double>(Loader::ValueOf(static_cast<uint32_t>(magnitude)));
   };
   const uint64_t zeros =
-      kSlices ? slices->CountedLowest() - lowest - below_window : done - SumLanes<Lane>(e.nonzero);
+      kSlices ? slices->CountedOutside() - out_of_window - (outside->outside_count - outside_before)
+              : zeros_counted - SumLanes<Lane>(e.nonzero);
   const double abs_min = zeros != 0 || r.abs_min_nonzero < 0 ? 0.0 : as_double(r.abs_min_nonzero);
   out->zero += zeros;
   out->abs_max = HWY_MAX(out->abs_max, as_double(r.abs_max()));
@@ -442,48 +379,59 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
 
 template <class Loader>
 HWY_INLINE size_t FastInto(const typename Loader::Word* x, size_t n, float pivot, float scale,
-                           PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out,
-                           bool* all_finite) {
-  const auto fast = slices != nullptr  ? Fast<Ids::kSlices, Loader>
-                    : pairs != nullptr ? Fast<Ids::kPairs, Loader>
-                                       : Fast<Ids::kNone, Loader>;
-  return fast(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
+                           bool expect_zeros, PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
+                           Partial* out, bool* all_finite) {
+  auto fast = pairs != nullptr ? Fast<Ids::kPairs, Loader> : Fast<Ids::kNone, Loader>;
+  if constexpr (kMayHaveSlices) {
+    if (slices != nullptr) fast = Fast<Ids::kSlices, Loader>;
+  }
+  return fast(x, n, pivot, scale, expect_zeros, pairs, slices, outside, out, all_finite);
 }
 
-size_t FastF32Kernel(const float* x, size_t n, float pivot, float scale, PairCounter* pairs,
-                     SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
-  return FastInto<LoadF32>(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
+size_t FastF32Kernel(const float* x, size_t n, float pivot, float scale, bool expect_zeros,
+                     PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out,
+                     bool* all_finite) {
+  return FastInto<LoadF32>(x, n, pivot, scale, expect_zeros, pairs, slices, outside, out, all_finite);
 }
 
-size_t FastBF16Kernel(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
-                      SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
-  return FastInto<LoadBF16>(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
+size_t FastBF16Kernel(const uint16_t* x, size_t n, float pivot, float scale, bool expect_zeros,
+                      PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out,
+                      bool* all_finite) {
+  return FastInto<LoadBF16>(x, n, pivot, scale, expect_zeros, pairs, slices, outside, out, all_finite);
 }
 
-// The largest bits without the sign, of float32 (DU32) or bfloat16 (DU16).
-template <class DU>
-HWY_INLINE uint32_t LargestMagnitude(DU du, const void* data, size_t n) {
-  using T = hn::TFromD<DU>;
-  const auto* x = static_cast<const T*>(data);
-  const size_t lanes = hn::Lanes(du);
+size_t FastF16Kernel(const uint16_t* x, size_t n, float pivot, float scale, bool expect_zeros,
+                     PairCounter* pairs, SliceCounter* slices, FloatCounter* outside, Partial* out,
+                     bool* all_finite) {
+  return FastInto<LoadF16>(x, n, pivot, scale, expect_zeros, pairs, slices, outside, out, all_finite);
+}
+
+template <class Loader>
+HWY_INLINE float LargestMagnitude(const typename Loader::Word* x, size_t n) {
+  using Lane = typename Loader::Lane;
+  using T = hn::TFromD<Lane>;
+  const Lane lane;
+  const size_t lanes = hn::Lanes(lane);
+  const auto* bits = reinterpret_cast<const T*>(x);
   const T magnitude = hwy::LimitsMax<T>() >> 1;
-  auto most = hn::Zero(du);
+  auto most = hn::Zero(lane);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     hwy::Prefetch(reinterpret_cast<const char*>(x + i) + kAhead);
-    most = hn::Max(most, hn::And(hn::LoadU(du, x + i), hn::Set(du, magnitude)));
+    most = hn::Max(most, Extremes<Lane>::Magnitude(hn::LoadU(lane, bits + i)));
   }
-  T r = hn::GetLane(hn::MaxOfLanes(du, most));
+  T r = hn::GetLane(hn::MaxOfLanes(lane, most));
   for (; i < n; ++i) {
-    T bits;
-    std::memcpy(&bits, x + i, sizeof bits);
-    r = HWY_MAX(r, static_cast<T>(bits & magnitude));
+    T one;
+    std::memcpy(&one, x + i, sizeof one);
+    r = HWY_MAX(r, static_cast<T>(one & magnitude));
   }
-  return r;
+  return Loader::ValueOf(r);
 }
 
-uint32_t AbsMaxF32Kernel(const float* x, size_t n) { return LargestMagnitude(DU32(), x, n); }
-uint32_t AbsMaxBF16Kernel(const uint16_t* x, size_t n) { return LargestMagnitude(DU16(), x, n) << 16; }
+float AbsMaxF32Kernel(const float* x, size_t n) { return LargestMagnitude<LoadF32>(x, n); }
+float AbsMaxBF16Kernel(const uint16_t* x, size_t n) { return LargestMagnitude<LoadBF16>(x, n); }
+float AbsMaxF16Kernel(const uint16_t* x, size_t n) { return LargestMagnitude<LoadF16>(x, n); }
 
 void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCounter* outside) {
   const D32 d;
@@ -492,8 +440,8 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
   const size_t lanes = hn::Lanes(d);
   const size_t step = 4 * lanes;
   const VU16 base = hn::Set(DU16(), slices->base);
-  const uint32_t first_in = (uint32_t{slices->base} + 1) << LoadF32::kCellShift;
-  const uint32_t first_out = first_in + (uint32_t{PairCounter::kWindow} << LoadF32::kCellShift);
+  const uint32_t first_in = uint32_t{slices->base} << kCellShift;
+  const uint32_t first_out = first_in + (uint32_t{PairCounter::kWindow} << kCellShift);
   const VU32 v_first_in = hn::Set(du, first_in - 1);
   const auto last_in = hn::Set(di, static_cast<int32_t>(first_out - 2));
   const VU32 one = hn::Set(du, 1);
@@ -505,7 +453,7 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
   for (size_t i = 0; i < n; i += step) {
     const float* at = x + i;
     if (at == block + kIterations * step) {
-      if (with_below != 0) CountBelow<LoadF32>(block, listed, with_below, step, first_in, outside);
+      if (with_below != 0) CountBelow<LoadF32>(block, listed, with_below, first_in, outside);
       block = at;
       with_below = 0;
     }
@@ -514,8 +462,9 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
       at = tail;
     }
     const Two two[2] = {LoadF32::Load(at), LoadF32::Load(at + 2 * lanes)};
-    const VU16 ids = hn::Or(WindowId(two[0].top, base), hn::ShiftLeft<8>(WindowId(two[1].top, base)));
-    hn::StoreU(hn::BitCast(DU8(), ids), DU8(), slices->ids + made);
+    const auto ids =
+        SliceIds(WindowPlace(two[0].top, base), WindowPlace(two[1].top, base), two[0].top, two[1].top);
+    hn::StoreU(ids, DU8(), slices->ids + made);
     // Less one, so that a zero is larger than anything.
     VU32 smallest = hn::Set(du, ~uint32_t{0});
     auto largest = hn::Zero(di);
@@ -527,13 +476,14 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
     }
     const bool below = !hn::AllFalse(du, hn::Lt(smallest, v_first_in));
     if (HWY_UNLIKELY(at == tail)) {
-      if (below) CountRange<LoadF32>(at, step, 1, first_in, outside);
+      const uint8_t itself = 0;
+      if (below) CountBelow<LoadF32>(at, &itself, 1, first_in, outside);
     } else {
       listed[with_below] = static_cast<uint8_t>((i - static_cast<size_t>(block - x)) / step);
       with_below += below ? 1 : 0;
     }
     if (HWY_UNLIKELY(!hn::AllFalse(di, hn::Gt(largest, last_in)))) {
-      CountRange<LoadF32>(at, step, first_out, 0x7f800000u, outside);
+      CountAbove<LoadF32>(at, 1, first_out, outside);
     }
     made += step;
     if (made == SliceCounter::kMost) {
@@ -541,7 +491,7 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
       made = 0;
     }
   }
-  if (with_below != 0) CountBelow<LoadF32>(block, listed, with_below, step, first_in, outside);
+  if (with_below != 0) CountBelow<LoadF32>(block, listed, with_below, first_in, outside);
   if (made != 0) slices->Count(made);
 }
 
@@ -553,24 +503,30 @@ namespace tdbg::stats {
 
 HWY_EXPORT(FastF32Kernel);
 HWY_EXPORT(FastBF16Kernel);
+HWY_EXPORT(FastF16Kernel);
 HWY_EXPORT(AbsMaxF32Kernel);
 HWY_EXPORT(AbsMaxBF16Kernel);
+HWY_EXPORT(AbsMaxF16Kernel);
 HWY_EXPORT(CountInWindowKernel);
 
-size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, SliceCounter* slices,
-               FloatCounter* outside, Partial* out, bool* all_finite) {
-  return HWY_DYNAMIC_DISPATCH(FastF32Kernel)(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
+size_t FastF32(const float* x, size_t n, float pivot, float scale, bool expect_zeros, PairCounter* pairs,
+               SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
+  return HWY_DYNAMIC_DISPATCH(FastF32Kernel)(x, n, pivot, scale, expect_zeros, pairs, slices, outside, out,
+                                             all_finite);
 }
-size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
+size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, bool expect_zeros, PairCounter* pairs,
                 SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
-  return HWY_DYNAMIC_DISPATCH(FastBF16Kernel)(x, n, pivot, scale, pairs, slices, outside, out, all_finite);
+  return HWY_DYNAMIC_DISPATCH(FastBF16Kernel)(x, n, pivot, scale, expect_zeros, pairs, slices, outside, out,
+                                              all_finite);
 }
-float AbsMax(const float* x, size_t n) {
-  return std::bit_cast<float>(HWY_DYNAMIC_DISPATCH(AbsMaxF32Kernel)(x, n));
+size_t FastF16(const uint16_t* x, size_t n, float pivot, float scale, bool expect_zeros, PairCounter* pairs,
+               SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite) {
+  return HWY_DYNAMIC_DISPATCH(FastF16Kernel)(x, n, pivot, scale, expect_zeros, pairs, slices, outside, out,
+                                             all_finite);
 }
-float AbsMax(const uint16_t* x, size_t n) {
-  return std::bit_cast<float>(HWY_DYNAMIC_DISPATCH(AbsMaxBF16Kernel)(x, n));
-}
+float AbsMaxF32(const float* x, size_t n) { return HWY_DYNAMIC_DISPATCH(AbsMaxF32Kernel)(x, n); }
+float AbsMaxBF16(const uint16_t* x, size_t n) { return HWY_DYNAMIC_DISPATCH(AbsMaxBF16Kernel)(x, n); }
+float AbsMaxF16(const uint16_t* x, size_t n) { return HWY_DYNAMIC_DISPATCH(AbsMaxF16Kernel)(x, n); }
 void CountInWindow(const float* x, size_t n, SliceCounter* slices, FloatCounter* outside) {
   HWY_DYNAMIC_DISPATCH(CountInWindowKernel)(x, n, slices, outside);
 }

@@ -34,25 +34,35 @@ inline constexpr size_t kSuperBlock = 16384;
 /// What is gathered or converted at a time.
 inline constexpr size_t kChunk = 2048;
 
-/// The element of the largest magnitude, without its sign: NaN if there is one, of the second form bfloat16.
-float AbsMax(const float* x, size_t n);
-float AbsMax(const uint16_t* x, size_t n);
+/// The element of the largest magnitude, without its sign: NaN if there is one. The 16-bit types as their
+/// bits.
+float AbsMaxF32(const float* x, size_t n);
+float AbsMaxBF16(const uint16_t* x, size_t n);
+float AbsMaxF16(const uint16_t* x, size_t n);
 
 /// Any values, sums in double; non-finite ones are counted and left out.
 void ExactF32(const float* x, size_t n, double pivot, Partial* out);
 /// Sums are of x * scale; extrema stay in x's own unit. `pivot` is in the scaled unit.
 void ExactF64(const double* x, size_t n, double pivot, double scale, Partial* out);
 
+/// The same of x that are finite, with a scale of 1, in half the time.
+/// \return false: something is not finite, or |x| add up to more than a double holds; `out` is unchanged.
+bool FastF64(const double* x, size_t n, double pivot, Partial* out);
+
 /// Sums in float32, flushed to double after 64 additions per lane. If `pairs` or `slices` (one of them) is
 /// not null the block is counted there, except for what lies outside its window, which goes to `outside`.
+///
+/// `expect_zeros` is about time alone: it costs an eighth, and a zero that was not expected as much once.
 ///
 /// \pre x * scale and pivot * scale are far from overflow, scale is a power of two.
 /// \return elements looked at: n less a remainder shorter than one iteration. With a non-finite
 /// element among them, *all_finite is false and `out` is unchanged (the counters are right).
-size_t FastF32(const float* x, size_t n, float pivot, float scale, PairCounter* pairs, SliceCounter* slices,
-               FloatCounter* outside, Partial* out, bool* all_finite);
-size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, PairCounter* pairs,
+size_t FastF32(const float* x, size_t n, float pivot, float scale, bool expect_zeros, PairCounter* pairs,
+               SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite);
+size_t FastBF16(const uint16_t* x, size_t n, float pivot, float scale, bool expect_zeros, PairCounter* pairs,
                 SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite);
+size_t FastF16(const uint16_t* x, size_t n, float pivot, float scale, bool expect_zeros, PairCounter* pairs,
+               SliceCounter* slices, FloatCounter* outside, Partial* out, bool* all_finite);
 /// The counting alone, of any values.
 void CountInWindow(const float* x, size_t n, SliceCounter* slices, FloatCounter* outside);
 

@@ -23,11 +23,14 @@ namespace tdbg::stats {
 #if TDBG_SLICES
 namespace {
 
-#define TDBG_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vpopcntdq,gfni")))
+bool g_allowed = true;
+
+#define TDBG_TARGET \
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,avx512vpopcntdq,gfni,popcnt")))
 #define TDBG_INLINE TDBG_TARGET __attribute__((always_inline)) inline
 
 struct Planes {
-  __m512i p[7];
+  __m512i p[7];  // the last: the sign
 };
 
 // Bit j of 512 ids. The order of the ids within a plane is of no interest, only that all planes have the
@@ -61,7 +64,7 @@ TDBG_INLINE Planes Slice(const uint8_t* ids) {
     out.p[0 + odd] = _mm512_shuffle_i64x2(b[0 + odd], b[4 + odd], 0x88);
     out.p[2 + odd] = _mm512_shuffle_i64x2(b[0 + odd], b[4 + odd], 0xdd);
     out.p[4 + odd] = _mm512_shuffle_i64x2(b[2 + odd], b[6 + odd], 0x88);
-    if (odd == 0) out.p[6] = _mm512_shuffle_i64x2(b[2], b[6], 0xdd);
+    if (odd == 1) out.p[6] = _mm512_shuffle_i64x2(b[3], b[7], 0xdd);  // bit 7
   }
   return out;
 }
@@ -78,7 +81,7 @@ TDBG_INLINE Quarters QuartersOf(__m512i high, __m512i low) {
 
 template <int kBlocks>
 struct Quartered {
-  Quarters high[kBlocks], middle[kBlocks], low[kBlocks];  // bits 5 and 4 of an id, 3 and 2, 1 and 0
+  Quarters middle[kBlocks], low[kBlocks];  // bits 3 and 2 of an id, 1 and 0
 };
 
 // How many of an id, in each eighth of the blocks.
@@ -105,45 +108,77 @@ TDBG_INLINE void Octave(const __m512i (&group)[kBlocks], const Quartered<kBlocks
   _mm512_store_si512(lanes, sum);
 }
 
-// 16 ids. Most tensors leave some of the eight groups empty: those far below the largest value, or of one
-// sign.
-template <int kBlocks, int kHigh>
-TDBG_INLINE void Group(const __m512i (&sign)[kBlocks], const Quartered<kBlocks>& ids, int number,
-                       SliceCounter* counter) {
-  __m512i group[kBlocks];
-  __m512i any = _mm512_setzero_si512();
-  for (int b = 0; b < kBlocks; ++b) {
-    group[b] = _mm512_and_si512(sign[b], ids.high[b].q[kHigh]);
-    any = _mm512_or_si512(any, group[b]);
-  }
-  if (_mm512_test_epi64_mask(any, any) == 0) return;
-  counter->used = static_cast<uint8_t>(counter->used | 1u << (number / 2));
-  uint64_t(*lanes)[8] = counter->lanes + 4 * number;
+// 16 ids. Many tensors leave some groups empty: those far below the largest value, or of one sign.
+template <int kBlocks>
+TDBG_INLINE bool Group(const __m512i (&group)[kBlocks], const Quartered<kBlocks>& ids, uint64_t (*lanes)[8]) {
+  __m512i any = group[0];
+  for (int b = 1; b < kBlocks; ++b) any = _mm512_or_si512(any, group[b]);
+  if (_mm512_test_epi64_mask(any, any) == 0) return false;
   Octave<kBlocks, 0>(group, ids, lanes[0]);
   Octave<kBlocks, 1>(group, ids, lanes[1]);
   Octave<kBlocks, 2>(group, ids, lanes[2]);
   Octave<kBlocks, 3>(group, ids, lanes[3]);
+  return true;
 }
 
-template <int kBlocks>
-TDBG_TARGET void CountBlocks(const uint8_t* bytes, SliceCounter* counter) {
+// Those of `bytes` that are in one half of the window; the other half's are left out.
+template <int kBlocks, bool kLower>
+TDBG_TARGET void CountHalf(const uint8_t* bytes, SliceCounter* counter) {
   Quartered<kBlocks> ids;
-  __m512i negative[kBlocks];
+  // By the bits: sign and 4.
+  __m512i groups[4][kBlocks];
   for (int b = 0; b < kBlocks; ++b) {
     const Planes planes = Slice(bytes + SliceCounter::kBlock * static_cast<size_t>(b));
-    ids.high[b] = QuartersOf(planes.p[5], planes.p[4]);
     ids.middle[b] = QuartersOf(planes.p[3], planes.p[2]);
     ids.low[b] = QuartersOf(planes.p[1], planes.p[0]);
-    negative[b] = planes.p[6];
+    const Quarters quarters = QuartersOf(planes.p[6], planes.p[4]);
+    for (int q = 0; q < 4; ++q) {
+      groups[q][b] = kLower ? _mm512_andnot_si512(planes.p[5], quarters.q[q])
+                            : _mm512_and_si512(planes.p[5], quarters.q[q]);
+    }
   }
-  const __m512i ones = _mm512_set1_epi64(-1);
-  for (int s = 0; s < 2; ++s) {
-    __m512i sign[kBlocks];
-    for (int b = 0; b < kBlocks; ++b) sign[b] = s != 0 ? negative[b] : _mm512_xor_si512(negative[b], ones);
-    Group<kBlocks, 0>(sign, ids, 4 * s, counter);
-    Group<kBlocks, 1>(sign, ids, 4 * s + 1, counter);
-    Group<kBlocks, 2>(sign, ids, 4 * s + 2, counter);
-    Group<kBlocks, 3>(sign, ids, 4 * s + 3, counter);
+  for (int sign = 0; sign < 2; ++sign) {
+    const int half = 2 * sign + (kLower ? 0 : 1);
+    uint64_t(*lanes)[8] = counter->lanes + 8 * half;
+    bool any = Group<kBlocks>(groups[2 * sign], ids, lanes);
+    any |= Group<kBlocks>(groups[2 * sign + 1], ids, lanes + 4);
+    counter->used = static_cast<uint8_t>(counter->used | (any ? 1u : 0u) << half);
+  }
+}
+
+// Appends the ids of the lower half to those that wait.
+TDBG_TARGET void GatherLow(const uint8_t* ids, size_t n, SliceCounter* counter) {
+  const __m512i upper = _mm512_set1_epi8(0x20);
+  uint8_t* to = counter->low + counter->low_count;
+  for (size_t i = 0; i < n; i += 64) {
+    const __m512i bytes = _mm512_loadu_si512(ids + i);
+    const __mmask64 is_low = _mm512_testn_epi8_mask(bytes, upper);
+    // Not straight to memory: AMD's processors take their microcode for that.
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(is_low, bytes));
+    to += __builtin_popcountll(is_low);
+  }
+  counter->low_count = static_cast<uint32_t>(to - counter->low);
+}
+
+// With this many or fewer, adding them one by one is quicker.
+constexpr uint32_t kFewLow = 64;
+
+// Counts those that wait.
+void FlushLow(SliceCounter* counter, uint64_t* folded) {
+  uint32_t left = counter->low_count;
+  counter->low_count = 0;
+  if (left <= kFewLow) {
+    for (uint32_t i = 0; i < left; ++i) {
+      const uint8_t id = counter->low[i];
+      ++folded[(id >> 7) * 1024 + counter->base + (id & 63)];
+    }
+    return;
+  }
+  std::memset(counter->low + left, 63, SliceCounter::kLow - left);
+  if (left > SliceCounter::kBlock) {
+    CountHalf<2, true>(counter->low, counter);
+  } else {
+    CountHalf<1, true>(counter->low, counter);
   }
 }
 
@@ -170,11 +205,11 @@ TDBG_INLINE __m512i TakeSums(uint64_t (*lanes)[8]) {
                           _mm512_shuffle_i64x2(four[0], four[1], 0xdd));
 }
 
-// Moves the counts of 32 ids, but for those thrown away, to `counts`.
+// Moves the counts of 32 ids, but for the one thrown away, to `counts`.
 TDBG_TARGET void TakeHalf(uint64_t (*lanes)[8], bool lower, uint64_t* counts) {
-  // Id 0 is the lowest 16 bits, id 63 the highest.
-  const __m512i kept = lower ? _mm512_set_epi64(-1, -1, -1, -1, -1, -1, -1, ~int64_t{0xffff})
-                             : _mm512_set_epi64(0x0000ffffffffffff, -1, -1, -1, -1, -1, -1, -1);
+  // The last id is the highest 16 bits.
+  const __m512i kept =
+      lower ? _mm512_set1_epi64(-1) : _mm512_set_epi64(0x0000ffffffffffff, -1, -1, -1, -1, -1, -1, -1);
   alignas(64) uint16_t sums[32];
   _mm512_store_si512(sums, _mm512_and_si512(TakeSums(lanes), kept));
   for (int i = 0; i < 32; i += 8) {
@@ -187,34 +222,49 @@ TDBG_TARGET void TakeHalf(uint64_t (*lanes)[8], bool lower, uint64_t* counts) {
 
 void SliceCounter::Count(size_t n) {
   const size_t blocks = (n + kBlock - 1) / kBlock;
-  // With an id that is thrown away, of the group that is least often empty.
-  std::memset(ids + n, 63, blocks * kBlock - n);
+  // With an id of the lower half, of which the first look takes no notice and the second is not shown these.
+  std::memset(ids + n, 0, blocks * kBlock - n);
   counted += static_cast<uint32_t>(n);
-  // Two at a time: their 24 masks stay in registers. Of four they were loaded again for each id, which took
+  // Two at a time: their masks stay in registers. Of four they were loaded again for each id, which took
   // 1.3 times as long.
   size_t b = 0;
-  for (; b + 2 <= blocks; b += 2) CountBlocks<2>(ids + b * kBlock, this);
-  if (b < blocks) CountBlocks<1>(ids + b * kBlock, this);
+  for (; b + 2 <= blocks; b += 2) CountHalf<2, false>(ids + b * kBlock, this);
+  if (b < blocks) CountHalf<1, false>(ids + b * kBlock, this);
+  GatherLow(ids, n, this);
+  size_t done = 0;
+  for (; low_count - done >= kLow; done += kLow) CountHalf<2, true>(low + done, this);
+  if (done != 0) {
+    low_count -= static_cast<uint32_t>(done);
+    std::memmove(low, low + done, low_count);
+  }
 }
 
 bool HaveSliceCounter() {
   static const bool have = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+                           __builtin_cpu_supports("avx512vbmi2") &&
                            __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
-  // Highway's list, so that who switches AVX-512 off there (a test) switches this off as well.
-  return have && (hwy::SupportedTargets() & HWY_AVX3) != 0;
+  // Highway's list, so that who switches AVX-512 off there switches this off as well.
+  return have && g_allowed && (hwy::SupportedTargets() & HWY_AVX3) != 0;
 }
+void AllowSliceCounter(bool allow) { g_allowed = allow; }
 
 #else
 
 void SliceCounter::Count(size_t) {}
 bool HaveSliceCounter() { return false; }
+void AllowSliceCounter(bool) {}
+static void FlushLow(SliceCounter*, uint64_t*) {}
 static void TakeHalf(uint64_t (*)[8], bool, uint64_t*) {}
 
 #endif
 
 void Fold(SliceCounter* slices, FloatCounter* counter) {
-  if (slices->used == 0) return;
+  if (slices->low_count != 0) {
+    FlushLow(slices, counter->folded);
+  } else if (slices->used == 0) {
+    return;
+  }
   for (int half = 0; half < 4; ++half) {
     if ((slices->used >> half & 1) == 0) continue;
     const bool lower = half % 2 == 0;
@@ -223,7 +273,7 @@ void Fold(SliceCounter* slices, FloatCounter* counter) {
   }
   slices->used = 0;
   slices->counted = 0;
-  counter->WillFold(slices->base + 1, slices->base + 63);
+  counter->WillFold(slices->base, slices->base + PairCounter::kWindow);
 }
 
 }  // namespace tdbg::stats

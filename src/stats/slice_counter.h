@@ -1,6 +1,6 @@
 // Counting 7-bit ids without counters in memory: 512 of them are turned into seven 512-bit planes (plane j
 // holds bit j of every id), an id's members are the AND of the planes or their complements, and a population
-// count says how many there are. All 128 ids together cost about as much as 70 increments of a counter.
+// count says how many there are. 64 ids together cost about as much as 35 increments of a counter.
 #pragma once
 
 #include <cstddef>
@@ -10,36 +10,47 @@
 
 namespace tdbg::stats {
 
-/// An id is that of PairCounter: a sign and a place in a window of buckets. Ids 0, 63, 64 and 127 are
-/// counted and thrown away.
+/// An id is a sign and a place in a window of 63 buckets, in a byte of its own:
+///
+///   7      6   5      0
+///   | sign | 0 | place |      place 63: not in the window, counted and thrown away
+///
+/// The lower half of the window (places below 32: less than 2^-8 of the largest value) is rarely met. Its ids
+/// are gathered until there are enough for a count of their own, so that every block pays for one half only.
 struct SliceCounter {
   static constexpr size_t kBlock = 512;
   static constexpr size_t kMost = 4 * kBlock;
+  /// Low ids that are counted together.
+  static constexpr size_t kLow = 2 * kBlock;
   /// The counts are 16 bits wide: with so many counted, and at most a third of it more, it must be folded.
   static constexpr uint32_t kFoldAfter = 48 << 10;
 
-  /// Of four ids each, the lowest in the lowest 16 bits; to be added up over the eight. Empty between
-  /// tensors.
+  /// Of four ids each, the lowest in the lowest 16 bits; to be added up over the eight. First those of the
+  /// positive sign. Empty between tensors.
   alignas(64) uint64_t lanes[32][8];
-  alignas(64) uint8_t ids[kMost];  ///< filled by the caller
-  uint32_t counted;                ///< since the last fold
-  uint16_t base;                   ///< WindowBase's
-  uint8_t used;                    ///< bit h: some of ids 32h..32h+31 were counted
+  alignas(64) uint8_t ids[kMost];              ///< filled by the caller
+  alignas(64) uint8_t low[kLow + kMost + 64];  ///< ids of the lower half that wait
+  uint32_t low_count;
+  uint32_t counted;  ///< since the last fold
+  uint16_t base;     ///< WindowBase's
+  uint8_t used;      ///< bit h: some of lanes 8h..8h+7 were counted
 
-  /// Counts the first `n` of `ids`. \pre n <= kMost, counted + n < 65536. Overwrites up to kBlock ids behind
-  /// them.
+  /// Counts the first `n` of `ids`. \pre n <= kMost, n % 64 == 0, counted + n < 65536. Overwrites up to
+  /// kBlock ids behind them.
   void Count(size_t n);
-  /// How many of ids 0 and 64 it holds: of zeros, and of what is below the window.
-  uint64_t CountedLowest() const {
+  /// How many ids were not in the window: zeros, and what is below or above it. Since the last fold.
+  uint64_t CountedOutside() const {
     uint64_t sum = 0;
-    for (int i = 0; i < 8; ++i) sum += (lanes[0][i] & 0xffff) + (lanes[16][i] & 0xffff);
+    for (int i = 0; i < 8; ++i) sum += (lanes[15][i] >> 48) + (lanes[31][i] >> 48);
     return sum;
   }
 };
 
-/// Whether this processor has the instructions (AVX-512 with VBMI, VPOPCNTDQ and GFNI: Intel since 2019, AMD
-/// since 2022). Elsewhere Count must not be called.
+/// Whether this processor has the instructions (AVX-512 with VBMI, VBMI2, VPOPCNTDQ and GFNI: Intel since
+/// 2019, AMD since 2022) and nobody said no. Elsewhere Count must not be called.
 bool HaveSliceCounter();
+/// Lets a test or a benchmark do without.
+void AllowSliceCounter(bool allow);
 
 /// Moves all counts to `counter` and leaves `slices` empty.
 void Fold(SliceCounter* slices, FloatCounter* counter);

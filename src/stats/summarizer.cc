@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "stats/counters.h"
@@ -100,6 +101,25 @@ struct Summarizer::Scratch {
 
 namespace {
 
+// The element types that the fast kernel reads as they are.
+struct Float32 {
+  using Word = float;
+  static constexpr auto kFast = FastF32;
+  static constexpr auto kAbsMax = AbsMaxF32;
+};
+struct BFloat16 {
+  using Word = uint16_t;
+  static constexpr auto kFast = FastBF16;
+  static constexpr auto kAbsMax = AbsMaxBF16;
+  static constexpr Source kSource = Source::kBF16;
+};
+struct Float16 {
+  using Word = uint16_t;
+  static constexpr auto kFast = FastF16;
+  static constexpr auto kAbsMax = AbsMaxF16;
+  static constexpr Source kSource = Source::kF16;
+};
+
 // One tensor's way through the kernels. `Tables` is Summarizer::Scratch, which has no name out here.
 template <class Tables>
 class Pass {
@@ -116,9 +136,11 @@ class Pass {
   void Dense(DType dtype, const std::byte* data, size_t n) {
     switch (dtype) {
       case DType::kFloat32:
-        return Floats<float, FastF32>(reinterpret_cast<const float*>(data), n);
+        return Floats<Float32>(reinterpret_cast<const float*>(data), n);
       case DType::kBFloat16:
-        return Floats<uint16_t, FastBF16>(reinterpret_cast<const uint16_t*>(data), n);
+        return Floats<BFloat16>(reinterpret_cast<const uint16_t*>(data), n);
+      case DType::kFloat16:
+        return Floats<Float16>(reinterpret_cast<const uint16_t*>(data), n);
       case DType::kFloat64:
         return Doubles(reinterpret_cast<const double*>(data), n);
       case DType::kBool:
@@ -131,8 +153,6 @@ class Pass {
         return ViaFloat(Source::kU16, data, n, 2);
       case DType::kInt16:
         return ViaFloat(Source::kI16, data, n, 2);
-      case DType::kFloat16:
-        return ViaFloat(Source::kF16, data, n, 2);
       case DType::kUInt32:
         return ViaDouble(WideSource::kU32, data, n, 4);
       case DType::kInt32:
@@ -180,7 +200,7 @@ class Pass {
     for (size_t i = 0; i < n; i += kChunk) {
       const size_t m = std::min(kChunk, n - i);
       ToFloat(source, data + i * item_size, m, t_->as_float);
-      Floats<float, FastF32>(t_->as_float, m);
+      Floats<Float32>(t_->as_float, m);
     }
   }
 
@@ -197,9 +217,13 @@ class Pass {
     while (n != 0) {
       const size_t m = std::min(have_pivot_ ? kSuperBlock : kChunk, n);
       if (!have_pivot_) pivot_ = FirstFiniteOr(x, m, 0.0) * wide_scale_;
+      const auto sum = [&](double pivot, Partial* out) {
+        if (wide_scale_ == 1.0 && FastF64(x, m, pivot, out)) return;
+        ExactF64(x, m, pivot, wide_scale_, out);
+      };
       Partial p;
-      ExactF64(x, m, pivot_, wide_scale_, &p);
-      Settle(&p, m, 0x1p26, [&](double pivot, Partial* again) { ExactF64(x, m, pivot, wide_scale_, again); });
+      sum(pivot_, &p);
+      Settle(&p, m, 0x1p26, sum);
       if (histogram_) CountDoubles(x, m, p.abs_min_nonzero < 0x1p-1022, &t_->doubles);
       counted_ += m;
       x += m;
@@ -223,27 +247,27 @@ class Pass {
     if (finite != 0) pivot_ = MeanOf(*p, pivot_, finite, wide_scale_);
   }
 
-  const float* Widened(const float* x, size_t) { return x; }
-  const float* Widened(const uint16_t* x, size_t n) {
-    ToFloat(Source::kBF16, x, n, t_->as_float);
-    return t_->as_float;
+  template <class Type>
+  const float* Widened(const typename Type::Word* x, size_t n) {
+    if constexpr (std::is_same_v<typename Type::Word, float>) {
+      return x;
+    } else {
+      ToFloat(Type::kSource, x, n, t_->as_float);
+      return t_->as_float;
+    }
   }
 
-  template <typename Word>
-  using FastKernel = size_t (*)(const Word*, size_t, float, float, PairCounter*, SliceCounter*, FloatCounter*,
-                                Partial*, bool*);
-
-  template <typename Word, FastKernel<Word> kFast>
-  void Floats(const Word* x, size_t n) {
-    if (!have_pivot_ && n > kChunk) Scout(x, std::min(n, kSuperBlock));
+  template <class Type>
+  void Floats(const typename Type::Word* x, size_t n) {
+    if (!have_pivot_ && n > kChunk) Scout<Type>(x, std::min(n, kSuperBlock));
     while (n != 0) {
       SetScale();
       const bool exact = !have_pivot_ || !have_scale_ || met_nonfinite_;
       const size_t m = std::min(exact ? kChunk : kSuperBlock, n);
       if (exact) {
-        ExactFloats(Widened(x, m), m, histogram_);
+        ExactFloats(Widened<Type>(x, m), m, histogram_);
       } else {
-        FastFloats<Word, kFast>(x, m);
+        FastFloats<Type>(x, m);
       }
       counted_ += m;
       x += m;
@@ -254,19 +278,19 @@ class Pass {
   // Enough of a look ahead over the first block to begin with the fast kernel, which then looks at how good
   // the pivot and the scale were: a few elements, or all of them where those are zeros. Not if one is not
   // finite.
-  template <typename Word>
-  void Scout(const Word* x, size_t n) {
+  template <class Type>
+  void Scout(const typename Type::Word* x, size_t n) {
     std::array<float, 9> sample;
     float largest = 0;
     for (size_t i = 0; i < sample.size(); ++i) {
-      sample[i] = *Widened(x + i * (n - 1) / (sample.size() - 1), 1);
+      sample[i] = *Widened<Type>(x + i * (n - 1) / (sample.size() - 1), 1);
       if (!std::isfinite(sample[i])) return;
       largest = std::max(largest, std::fabs(sample[i]));
     }
     // The largest of all is rarely more than 8 times the largest of a few; where it is, those above the
     // window are counted one by one. A scale is a power of two and rounds nothing, so that it need not be a
     // good one.
-    const float abs_max = largest != 0 ? 8 * largest : AbsMax(x, n);
+    const float abs_max = largest != 0 ? 8 * largest : Type::kAbsMax(x, n);
     if (!std::isfinite(abs_max)) return;
     scale_for_ = abs_max;
     SetScale();
@@ -318,26 +342,28 @@ class Pass {
     SetWindow(abs_max);
   }
 
-  template <typename Word, FastKernel<Word> kFast>
-  void FastFloats(const Word* x, size_t m) {
+  template <class Type>
+  void FastFloats(const typename Type::Word* x, size_t m) {
     const bool window = (use_slices_ || use_pairs_) && have_window_ && plain_blocks_ == 0;
     if (plain_blocks_ > 0) --plain_blocks_;
     t_->floats.outside_count = 0;
     auto pivot = static_cast<float>(pivot_);
     Partial p;
     bool all_finite = true;
-    const size_t done = kFast(x, m, pivot, scale_, window && use_pairs_ ? &t_->pairs : nullptr,
-                              window && use_slices_ ? &t_->slices : nullptr, &t_->floats, &p, &all_finite);
+    const size_t done =
+        Type::kFast(x, m, pivot, scale_, expect_zeros_, window && use_pairs_ ? &t_->pairs : nullptr,
+                    window && use_slices_ ? &t_->slices : nullptr, &t_->floats, &p, &all_finite);
+    expect_zeros_ = p.zero != 0;
     if (histogram_) {
-      if (!window) CountChunks(x, done, !(p.abs_min_nonzero >= 0x1p-126) || !all_finite);
-      CountChunks(x + done, m - done, true);
+      if (!window) CountChunks<Type>(x, done, !(p.abs_min_nonzero >= 0x1p-126) || !all_finite);
+      CountChunks<Type>(x + done, m - done, true);
       if (window) ReviewWindow(done, p.abs_max);
     }
     const bool in_range = p.abs_max == 0 || (p.abs_max < 0x1p100 && p.abs_max > 0x1p-64);
     if (!all_finite || !in_range) {
       for (size_t i = 0; i < m; i += kChunk) {
         const size_t k = std::min(kChunk, m - i);
-        ExactFloats(Widened(x + i, k), k, false);
+        ExactFloats(Widened<Type>(x + i, k), k, false);
       }
       met_nonfinite_ = met_nonfinite_ || !all_finite;
       return;
@@ -349,10 +375,10 @@ class Pass {
       SetScale();
       pivot = static_cast<float>(MeanOf(p, pivot, static_cast<double>(done), 1.0));
       p = Partial();
-      kFast(x, m, pivot, scale_, nullptr, nullptr, nullptr, &p, &all_finite);
+      Type::kFast(x, m, pivot, scale_, expect_zeros_, nullptr, nullptr, nullptr, &p, &all_finite);
     }
     if (done != m) {
-      const float* tail = Widened(x + done, m - done);
+      const float* tail = Widened<Type>(x + done, m - done);
       ExactF32(tail, m - done, pivot, &p);
     }
     totals_.Add(p, m, pivot);
@@ -361,11 +387,11 @@ class Pass {
     if (done != 0) scale_for_ = p.abs_max;
   }
 
-  template <typename Word>
-  void CountChunks(const Word* x, size_t n, bool with_subnormals) {
+  template <class Type>
+  void CountChunks(const typename Type::Word* x, size_t n, bool with_subnormals) {
     for (size_t i = 0; i < n; i += kChunk) {
       const size_t k = std::min(kChunk, n - i);
-      CountFloats(Widened(x + i, k), k, with_subnormals, &t_->floats);
+      CountFloats(Widened<Type>(x + i, k), k, with_subnormals, &t_->floats);
     }
   }
 
@@ -400,6 +426,7 @@ class Pass {
   bool have_scale_ = false;
   bool have_window_ = false;
   bool met_nonfinite_ = false;
+  bool expect_zeros_ = false;  // the block before had some
   int plain_blocks_ = 0;
   int blocks_since_fold_ = 0;
   uint64_t counted_ = 0;

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <algorithm>
 #include <bit>
@@ -16,24 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "stats/variants.h"
 #include "tdbg/summary.h"
 
 namespace tdbg {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-// Runs a test once per instruction set that this machine has.
-inline void OnEveryTarget(const std::function<void(const std::string&)>& test) {
-  const int64_t supported = hwy::SupportedTargets() & HWY_TARGETS & ~int64_t{HWY_SCALAR};
-  for (int64_t left = supported; left != 0; left &= left - 1) {
-    const int64_t target = left & -left;
-    hwy::DisableTargets(~target);
-    test(hwy::TargetName(target));
-    if (testing::Test::HasFatalFailure()) break;
-  }
-  hwy::DisableTargets(0);
-}
 
 struct Expected {
   Summary s;
@@ -182,8 +170,34 @@ struct Typed<uint64_t> {
   static constexpr DType kType = DType::kUInt64;
 };
 
+inline double FromHalf(uint16_t h) {
+  const int exponent = (h >> 10) & 31;
+  const int mantissa = h & 1023;
+  double v = 0;
+  if (exponent == 31) {
+    v = mantissa != 0 ? kNaN : kInf;
+  } else if (exponent == 0) {
+    v = std::ldexp(mantissa, -24);
+  } else {
+    v = std::ldexp(1024 + mantissa, exponent - 25);
+  }
+  return (h >> 15) != 0 ? -v : v;
+}
+
+inline double FromBFloat(uint16_t b) { return std::bit_cast<float>(uint32_t{b} << 16); }
+
 class SummarizerTest : public testing::Test {
  protected:
+  // Runs a test once with each copy of the kernels that this machine can run. A Summarizer keeps the one that
+  // it was made with.
+  void OnEveryTarget(const std::function<void(const std::string&)>& test) {
+    stats::WithEachKernelVariant([&](const std::string& variant) {
+      summarizer_ = Summarizer();
+      if (!HasFatalFailure()) test(variant);
+    });
+    summarizer_ = Summarizer();
+  }
+
   Summary Of(const TensorView& view, Histogram* h = nullptr) {
     Summary s;
     const Status status = summarizer_.Summarize(view, &s, h);

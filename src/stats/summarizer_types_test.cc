@@ -59,22 +59,6 @@ TEST_F(SummarizerTest, IntegersOfEveryWidthAndTheirExtremes) {
   }
 }
 
-double FromHalf(uint16_t h) {
-  const int exponent = (h >> 10) & 31;
-  const int mantissa = h & 1023;
-  double v = 0;
-  if (exponent == 31) {
-    v = mantissa != 0 ? kNaN : kInf;
-  } else if (exponent == 0) {
-    v = std::ldexp(mantissa, -24);
-  } else {
-    v = std::ldexp(1024 + mantissa, exponent - 25);
-  }
-  return (h >> 15) != 0 ? -v : v;
-}
-
-double FromBFloat(uint16_t b) { return std::bit_cast<float>(uint32_t{b} << 16); }
-
 TEST_F(SummarizerTest, EveryHalfAndEveryBFloatPattern) {
   std::vector<uint16_t> x(65536);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <bit>
 #include <cmath>
@@ -15,6 +14,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "stats/variants.h"
+
 namespace tdbg::stats {
 namespace {
 
@@ -23,17 +24,11 @@ using testing::ElementsAre;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Runs a test once per instruction set that this machine has.
 void OnEveryTarget(const std::function<void()>& test) {
-  const int64_t supported = hwy::SupportedTargets() & HWY_TARGETS & ~int64_t{HWY_SCALAR};
-  for (int64_t left = supported; left != 0; left &= left - 1) {
-    const int64_t target = left & -left;
-    hwy::DisableTargets(~target);
-    SCOPED_TRACE(hwy::TargetName(target));
+  WithEachKernelVariant([&](const std::string& variant) {
+    SCOPED_TRACE(variant);
     test();
-    if (testing::Test::HasFatalFailure()) break;
-  }
-  hwy::DisableTargets(0);
+  });
 }
 
 Statistic Of(const char* id) { return *Statistic::FromId(id); }
