@@ -2,7 +2,6 @@
 a type checker is told is what there is."""
 
 import ast
-import dataclasses
 import doctest
 import importlib
 import pathlib
@@ -18,7 +17,7 @@ import tdbg  # noqa: E402
 from tdbg import ModeKeys, _trial, create_trial, errors  # noqa: E402
 from tdbg._capture import Run  # noqa: E402
 from tdbg.compat.exceptions import SMDebugError  # noqa: E402
-from tdbg.reading.summary import Summary  # noqa: E402
+from tdbg.reading.summary import Column, Summary  # noqa: E402
 from tdbg.reading.tensor import Tensor  # noqa: E402
 from tdbg.rules import view  # noqa: E402
 
@@ -172,7 +171,7 @@ def test_a_traceback_shows_one_reason(run):
 def test_the_fields_of_a_summary_are_the_columns_that_are_stored():
     reported = [name for name in vars(_trial.Summary) if not name.startswith("_")]
     assert reported[:len(Summary.FIELDS)] == list(Summary.FIELDS)
-    assert reported == [field.name for field in dataclasses.fields(Summary) if not field.name.startswith("_")]
+    assert reported == [name for name, field in vars(Summary).items() if isinstance(field, Column)]
     hints = set(view.Statistics.__annotations__) - {"tensor", "worker"}
     assert hints == {*Summary.FIELDS, "mean_abs", "std", "nonfinite_count", "value"} == set(view._COLUMNS)
 

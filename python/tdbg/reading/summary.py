@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..words import counted
@@ -34,29 +34,29 @@ class Histogram(NamedTuple):
         return f"<tdbg.Histogram: {elements} in {buckets}{span}>"
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class _Stored:
-    """What is stored of each row, in the order of the file's columns (docs/format.md)."""
+class Column(property):
+    """A field of the library's summary, read when it is asked for. `stored`: it is a column of the run's files."""
 
-    count: int  #: elements: the product of the shape
-    nan_count: int
-    pos_inf_count: int
-    neg_inf_count: int
-    zero_count: int  #: exact zeros, of either sign
-    min: float
-    max: float
-    mean: float
-    variance: float  #: that unit squared; divides by n, not by n - 1
-    m3: float  #: mean of (x - mean) ** 3
-    m4: float  #: mean of (x - mean) ** 4
-    l1: float  #: sum of |x|
-    l2: float  #: square root of the sum of x * x
-    abs_min: float
-    abs_max: float
+    stored = True
+
+    def __init__(self, name: str, doc: str) -> None:
+        super().__init__(attrgetter(f"_raw.{name}"))
+        self.__doc__ = doc  # which a subclass of property takes from its class otherwise
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Summary(_Stored):
+class _Computed(Column):
+    stored = False
+
+
+def _stored(name: str, doc: str) -> Any:
+    return Column(name, doc)
+
+
+def _computed(name: str, doc: str) -> Any:
+    return _Computed(name, doc)
+
+
+class Summary:
     """Statistics of one tensor at one step. Counts cover every element, everything else the finite ones: NaN where
     there are none. Sizes are in the tensor's own unit.
 
@@ -67,19 +67,38 @@ class Summary(_Stored):
     (-1.5, 3.0, 0.75)
     """
 
-    mean_abs: float  #: mean of |x|
-    finite_count: int  #: elements that are neither NaN nor infinite
-    numpy_mean: float  #: as NumPy says it of all elements: NaN where one is NaN
-    numpy_min: float
-    numpy_max: float
-    _quantile: Callable[[float], float]
+    __slots__ = ("_quantile", "_raw")
+
+    # What is stored, in the order of the file's columns (docs/format.md). FIELDS are these names.
+    count: int = _stored("count", "Elements: the product of the shape.")
+    nan_count: int = _stored("nan_count", "Elements that are NaN.")
+    pos_inf_count: int = _stored("pos_inf_count", "Elements that are +infinity.")
+    neg_inf_count: int = _stored("neg_inf_count", "Elements that are -infinity.")
+    zero_count: int = _stored("zero_count", "Exact zeros, of either sign.")
+    min: float = _stored("min", "The least finite element.")
+    max: float = _stored("max", "The greatest finite element.")
+    mean: float = _stored("mean", "Of the finite elements.")
+    variance: float = _stored("variance", "That unit squared; divides by n, not by n - 1.")
+    m3: float = _stored("m3", "Mean of (x - mean) ** 3.")
+    m4: float = _stored("m4", "Mean of (x - mean) ** 4.")
+    l1: float = _stored("l1", "Sum of |x|.")
+    l2: float = _stored("l2", "Square root of the sum of x * x.")
+    abs_min: float = _stored("abs_min", "The least |x|.")
+    abs_max: float = _stored("abs_max", "The greatest |x|.")
+
+    mean_abs: float = _computed("mean_abs", "Mean of |x|.")
+    finite_count: int = _computed("finite_count", "Elements that are neither NaN nor infinite.")
+    numpy_mean: float = _computed("numpy_mean", "As NumPy says it of all elements: NaN where one is NaN.")
+    numpy_min: float = _computed("numpy_min", "The same of the minimum.")
+    numpy_max: float = _computed("numpy_max", "The same of the maximum.")
 
     #: Names of what is stored, in the order of the file's columns.
-    FIELDS: ClassVar[tuple[str, ...]] = tuple(field.name for field in dataclasses.fields(_Stored))
+    FIELDS: ClassVar[tuple[str, ...]] = tuple(name for name, field in vars().items()
+                                              if isinstance(field, Column) and field.stored)
 
-    @classmethod
-    def _of(cls, raw: _trial.Summary, quantile: Callable[[float], float]) -> Summary:
-        return cls(**{name: getattr(raw, name) for name in _NAMES}, _quantile=quantile)
+    def __init__(self, raw: _trial.Summary, quantile: Callable[[float], float]) -> None:
+        self._raw = raw
+        self._quantile = quantile
 
     @property
     def std(self) -> float:
@@ -111,6 +130,3 @@ class Summary(_Stored):
     def __repr__(self) -> str:
         return (f"Summary(count={self.count}, mean={self.mean:.6g}, std={self.std:.6g}, min={self.min:.6g}, "
                 f"max={self.max:.6g}, nan={self.nan_count}, inf={self.pos_inf_count + self.neg_inf_count})")
-
-
-_NAMES = tuple(field.name for field in dataclasses.fields(Summary) if not field.name.startswith("_"))

@@ -250,15 +250,15 @@ class Tensor:
         >>> trial.tensor("conv1.weight").summary(0)
         Summary(count=6, mean=0.25, std=0.853913, min=-1, max=1.5, nan=0, inf=0)
         """
-        return Summary._of(self._of_a_step(self._raw.summary, step_num, mode, worker),
-                           lambda q: self._of_a_step(self._raw.quantile, step_num, mode, worker, q))
+        return Summary(self._of_a_step(self._raw.summary, step_num, mode, worker),
+                       lambda q: self._of_a_step(self._raw.quantile, step_num, mode, worker, q))
 
     def final_summary(self, worker: str | None = None) -> Summary:
         """Statistics of final_value(), without quantiles."""
         def no_histogram(q: float) -> float:
             raise NotFoundError("quantiles of final values are computed from final_value()")
 
-        return Summary._of(self._raw.final_summary(self.name, worker or ""), no_histogram)
+        return Summary(self._raw.final_summary(self.name, worker or ""), no_histogram)
 
     def statistics(self) -> list[str]:
         """Ids of the derived statistics that the run keeps of this tensor: "count_above(0)"."""
@@ -296,7 +296,7 @@ class Tensor:
     def _at_once(self, call: Callable[..., Any], step_num: int, mode: Mode, worker: str | None, *more: Any) -> Any:
         """What the library's `call` says of a step, in one call: it looks for itself whether the step can be read.
         None: it has no answer, and whoever asks finds out why, question by question."""
-        which = self._trial._filter(mode, None)
+        which = self._trial._readable_steps(mode)
         try:
             return call(self.name, int(step_num), which, *more, worker or "")
         except TdbgError:

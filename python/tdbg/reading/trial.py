@@ -61,6 +61,7 @@ class Trial:
         self._known = KnownCollections()
         self._announced = False  # that all steps are there
         self._looked_at = 0.0
+        self._of_any_mode = self._filter(ModeKeys.GLOBAL, None)
         self.dynamic_refresh = dynamic_refresh
         self.range_steps = range_steps
 
@@ -272,6 +273,10 @@ class Trial:
 
     def _filter(self, mode: Mode, kind: str | None, incomplete: bool = False) -> StepFilter:
         return step_filter(mode, kind or self._kind, incomplete, *self._range)
+
+    def _readable_steps(self, mode: Mode) -> StepFilter:
+        """Those that a value may be asked of: made once, as it would cost as much as the answer."""
+        return self._of_any_mode if mode is ModeKeys.GLOBAL else self._filter(mode, None)
 
     def _find(self, step_num: int, mode: ModeKeys) -> int | None:
         """The global step, if the step is there: complete or not, of whatever kind."""
