@@ -28,6 +28,10 @@ class CheckRepoTest(unittest.TestCase):
         found = self.complaints("fine\npip install --index" + "-url x\n// TO" + "DO: later\n")
         self.assertEqual([line.split(": ")[0] for line in found], ["a.cc:2", "a.cc:3"])
 
+    def test_algorithms_that_clang_refuses_are_found(self):
+        self.assertEqual(len(self.complaints("  std::stable_" + "sort(a, b);\n  std::ranges::inplace_" + "merge(c);\n")), 2)
+        self.assertEqual(self.complaints("  base::StableSort(&a, less);\n"), [])
+
     def test_sizes_are_bounded(self):
         self.assertEqual(len(self.complaints("x" * (check_repo.MAX_BYTES + 1), "a.bin")), 1)
         self.assertEqual(len(self.complaints("x\n" * check_repo.MAX_CODE_LINES)), 1)

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "base/stable_sort.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
@@ -94,7 +95,7 @@ void PrintRules(const Report& report, const Terminal& terminal) {
   const std::vector<int> causes = rules::CausesOf(report.rules);
   std::vector<size_t> order(report.rules.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+  base::StableSort(&order, [&](size_t a, size_t b) {
     const auto key = [&](size_t i) { return std::pair(Rank(report.rules[i]), causes[i] >= 0); };
     return key(a) < key(b);
   });

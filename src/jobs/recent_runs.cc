@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/stable_sort.h"
 #include "base/text.h"
 #include "format/json_fields.h"
 #include "jobs/run_directory.h"
@@ -75,7 +76,9 @@ std::vector<RecentRun> RecentRuns(base::FileSystem& files) {
     if (run.run_directory.starts_with('/') && IsRunDirectory(run.run_directory, files))
       runs.push_back(std::move(run));
   }
-  std::ranges::stable_sort(runs, {}, &RecentRun::started_wall_nanos);
+  base::StableSort(&runs, [](const RecentRun& a, const RecentRun& b) {
+    return a.started_wall_nanos < b.started_wall_nanos;
+  });
   return runs;
 }
 

@@ -104,7 +104,7 @@ Plan MakePlan(std::mt19937& random) {
 class Worker {
  public:
   Worker(const std::string& attempt_directory, const Plan& plan, const Start& start, int64_t rank)
-      : plan_(plan), rank_(rank) {
+      : rank_(rank) {
     store::WriterOptions options;
     options.worker.worker = "worker_" + std::to_string(rank);
     options.worker.rank = rank;
@@ -161,7 +161,6 @@ class Worker {
     defs_.push_back(def);
   }
 
-  const Plan& plan_;
   const int64_t rank_;
   std::unique_ptr<store::WorkerWriter> writer_;
   std::vector<format::TensorDef> defs_;
