@@ -73,8 +73,8 @@ tdbg::TensorFilter TensorFilterOf(const std::string& regex, const std::string& c
 }
 
 /// The global step that a caller means by a step of `asked`'s mode, if it can be read: it is there, within
-/// bounds, and for smdebug's calls (kSaved) saved and complete. Otherwise kNotFound, without a reason: who wants
-/// one puts the questions one by one. So a value costs Python one call, where asking first costs four.
+/// bounds, and for smdebug's calls (kSaved) saved and complete. Otherwise kNotFound, without a reason: who
+/// wants one puts the questions one by one. So a value costs Python one call, where asking first costs four.
 tdbg::Result<int64_t> ReadableStep(const tdbg::Trial& trial, int64_t step, const tdbg::StepFilter& asked) {
   const std::optional<int64_t> at = trial.global_step(asked.mode, step);
   if (!at || *at < asked.begin || *at >= asked.end) return tdbg::NotFound("no such step");

@@ -153,7 +153,8 @@ Result<TensorValue> Trial::reduction(std::string_view name, int64_t global_step,
   }
   TDBG_ASSIGN_OR_RETURN(const TensorInfo info, tensor(name));
   if (IsComplex(info.dtype) && !IsOfMagnitudes(reduction)) {
-    return Unimplemented("'" + info.name + "' is complex, and its statistics are those of |x|: they have no " +
+    return Unimplemented("'" + info.name +
+                         "' is complex, and its statistics are those of |x|: they have no " +
                          std::string(reduction));
   }
   if (product) {
