@@ -4,8 +4,11 @@ a type checker is told is what there is."""
 import ast
 import doctest
 import importlib
+import os
 import pathlib
 import pkgutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -174,6 +177,15 @@ def test_the_fields_of_a_summary_are_the_columns_that_are_stored():
     assert reported == [name for name, field in vars(Summary).items() if isinstance(field, Column)]
     hints = set(view.Statistics.__annotations__) - {"tensor", "worker"}
     assert hints == {*Summary.FIELDS, "mean_abs", "std", "nonfinite_count", "value"} == set(view._COLUMNS)
+
+
+def test_reading_loads_neither_the_capturing_side_nor_what_only_pictures_need():
+    code = ("import sys, tdbg.reading.trial, tdbg.compat.trial, tdbg.rules.view\n"
+            "print([name for name in sys.modules if name.startswith(('tdbg._capture', 'tdbg.adaptors', 'matplotlib', 'pandas'))])")
+    home = str(pathlib.Path(tdbg.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": home})
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_type_checker_is_told_of_the_names_that_there_are():

@@ -6,12 +6,15 @@ their values; texts as arrays of type "U".
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-#: Any shape, any type of element.
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    #: Any shape, any type of element.
+    Array = np.ndarray[Any, np.dtype[Any]]
+else:
+    Array = np.ndarray  # NumPy 1.21, the first one for Python 3.10, takes no types
 
 _ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
