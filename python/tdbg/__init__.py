@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from .errors import TdbgError as TdbgError
     from .modes import ModeKeys as ModeKeys
     from .reading.cursor import Cursor as Cursor
+    from .reading.refreshing import no_refresh as no_refresh
+    from .reading.refreshing import refresh as refresh
     from .reading.steps import StepState as StepState
     from .reading.tensor import Tensor as Tensor
     from .reading.trial import Trial as Trial
-    from .reading.trial import no_refresh as no_refresh
     from .reading.trial import open as open
-    from .reading.trial import refresh as refresh
     from .rules import Finding as Finding
     from .rules import Rule as Rule
     from .rules import needs as needs
@@ -50,12 +50,12 @@ _WHERE = {
     "TdbgError": ".errors",
     "ModeKeys": ".modes",
     "Cursor": ".reading.cursor",
+    "no_refresh": ".reading.refreshing",
+    "refresh": ".reading.refreshing",
     "StepState": ".reading.steps",
     "Tensor": ".reading.tensor",
     "Trial": ".reading.trial",
-    "no_refresh": ".reading.trial",
     "open": ".reading.trial",
-    "refresh": ".reading.trial",
     "Finding": ".rules",
     "Rule": ".rules",
     "needs": ".rules",

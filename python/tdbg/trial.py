@@ -2,10 +2,11 @@
 
 from .compat.trial import create_trial
 from .reading.cursor import Cursor
+from .reading.refreshing import no_refresh, refresh
 from .reading.steps import Step, StepState
 from .reading.summary import Histogram, Summary
 from .reading.tensor import Tensor
-from .reading.trial import Trial, no_refresh, open, refresh
+from .reading.trial import Trial, open
 
 __all__ = ["open", "create_trial", "Trial", "Tensor", "Cursor", "Step", "StepState", "Summary", "Histogram", "refresh",
            "no_refresh"]

@@ -108,6 +108,15 @@ def test_a_rules_view_costs_one_call_too_and_ends_at_its_step(run):
     assert set(QUESTIONS) | {"quantile", "statistic"} == set(view.OF_A_STEP)
 
 
+def test_a_rules_view_lets_no_question_about_a_step_pass_unseen():
+    tree = ast.parse((ROOT / "python" / "tdbg" / "_trial.pyi").read_text())
+    trial = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Trial")
+    about_steps = {method.name for method in trial.body if isinstance(method, ast.FunctionDef)
+                   and {"step", "global_step", "mode_step", "filter", "asked"} & {a.arg for a in method.args.args}}
+    assert {"value", "mapped", "statistic", "step_workers", "steps", "frame", "global_step"} <= about_steps
+    assert about_steps - set(vars(view.UpTo)) == set()
+
+
 def _told(ask):
     try:
         return repr(ask())

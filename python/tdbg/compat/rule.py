@@ -176,6 +176,13 @@ class Actions:
 class Rule(ABC):
     """A condition that is looked at step by step.
 
+    >>> class Grows(Rule):
+    ...     def invoke_at_step(self, step):
+    ...         return self.base_trial.tensor("conv1.weight").value(step).max() > 5
+    >>> invoke_rule(Grows(trial), raise_eval_cond=True)
+    Traceback (most recent call last):
+    tdbg.compat.exceptions.RuleEvaluationConditionMet: Evaluation of the rule Grows at step 2 resulted in ...
+
     :param base_trial: the trial that is judged
     :param action_str: see Actions
     :param other_trials: further trials that the rule compares with

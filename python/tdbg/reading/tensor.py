@@ -111,7 +111,11 @@ class Tensor:
         return self._raw.tensor_steps(self.name, self._trial._filter(mode, kind, show_incomplete_steps), worker or "")
 
     def prev_steps(self, step: int, n: int | None = None, mode: Mode = ModeKeys.GLOBAL) -> list[int]:
-        """The last `n` of its steps up to and including `step`; all of them without `n`."""
+        """The last `n` of its steps up to and including `step`; all of them without `n`.
+
+        >>> trial.tensor("conv1.weight").prev_steps(2, 2)
+        [1, 2]
+        """
         before = [s for s in self.steps(mode=mode) if s <= step]
         return before[-n:] if n else before
 
@@ -119,6 +123,9 @@ class Tensor:
         """Names of those that have it at this step, sorted.
 
         :raises TensorUnavailableForStep: the step is not there
+
+        >>> trial.tensor("conv1.weight").workers(0)
+        ['worker_0']
         """
         raises = self._trial._raises
         try:
@@ -277,7 +284,11 @@ class Tensor:
 
     def histogram(self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> Histogram:
         """Of the elements at one step. Not every step has one: `steps(kind="histogram")` are those that do; at others a
-        NotFoundError names them."""
+        NotFoundError names them.
+
+        >>> trial.tensor("conv1.weight").histogram(0)
+        <tdbg.Histogram: 5 elements in 5 buckets from -1.25 to 1.75>
+        """
         return Histogram(*self._of_a_step(self._raw.histogram, step_num, mode, worker))
 
     def series(self, field: str = "value", worker: str | None = None) -> tuple[Array, Array]:

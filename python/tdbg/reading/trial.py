@@ -12,8 +12,7 @@ import math
 import re
 import time
 from collections.abc import Iterable, Iterator, KeysView, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from .. import _trial
 from ..errors import DeadlineExceededError, NotFoundError, TdbgError
@@ -27,6 +26,7 @@ from .cursor import SLICE_MILLIS, Cursor, slices
 from .frame import Frame
 from .plot import Plots
 from .raises import OWN, Raises
+from .refreshing import refresh
 from .steps import Kind, Mode, Step, StepFilter, StepState, mode_of, step_filter
 from .tensor import Tensor, said
 
@@ -209,7 +209,11 @@ class Trial:
         return None if info is None else Step._of(info)
 
     def modes(self) -> KeysView[ModeKeys]:
-        """Modes seen, without GLOBAL: the keys of a dict, as in smdebug."""
+        """Modes seen, without GLOBAL: the keys of a dict, as in smdebug.
+
+        >>> list(trial.modes())
+        [<ModeKeys.TRAIN: 1>]
+        """
         self._look()
         return dict.fromkeys(ModeKeys(mode) for mode in self._raw.modes()).keys()
 
@@ -222,7 +226,11 @@ class Trial:
         return self.mode_modestep(global_step)[1]
 
     def mode_modestep(self, global_step: int) -> tuple[ModeKeys, int] | tuple[None, None]:
-        """(mode, its own step); (None, None) for a step that is not there."""
+        """(mode, its own step); (None, None) for a step that is not there.
+
+        >>> trial.mode_modestep(1), trial.mode_modestep(99)
+        ((<ModeKeys.TRAIN: 1>, 1), (None, None))
+        """
         info = self._raw.step(global_step)
         if info is None:
             self._look()
@@ -241,7 +249,11 @@ class Trial:
         return step
 
     def has_passed_step(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> StepState:
-        """Whether a step can be read, may still come, or never will."""
+        """Whether a step can be read, may still come, or never will.
+
+        >>> trial.has_passed_step(1), trial.has_passed_step(99)
+        (<StepState.AVAILABLE: 1>, <StepState.UNAVAILABLE: 0>)
+        """
         self._look()
         return self._state(step, mode_of(mode))
 
@@ -253,6 +265,11 @@ class Trial:
         :raises StepUnavailable: it was not saved, or a later step is complete without it
         :raises NoMoreData: the training has ended before it
         :raises DeadlineExceededError: the time has passed
+
+        >>> trial.wait_for_steps([0, 1])
+        >>> trial.wait_for_steps([99])
+        Traceback (most recent call last):
+        tdbg.errors.NoMoreData: step 99 will not come: the training has ended, its last step is 2
         """
         mode = mode_of(mode)
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -382,7 +399,11 @@ class Trial:
         return self.tensor(name)
 
     def collections(self) -> dict[str, Collection]:
-        """Name -> what was to be saved of which tensors. What a caller adds to one holds for this trial."""
+        """Name -> what was to be saved of which tensors. What a caller adds to one holds for this trial.
+
+        >>> {name: sorted(one.tensor_names) for name, one in trial.collections().items()}
+        {'gradients': ['gradient/Net_conv1.weight']}
+        """
         self._look()
         return self._known.update(self._raw.collections())
 
@@ -498,39 +519,6 @@ class Trial:
             patterns = [self._regex_of(r) for r in regex]
             return "|".join(f"(?:{pattern})" for pattern in patterns) if patterns else "(?!)"
         raise self._raises.bad_type(f"regex: a string or a list of them, not {type(regex).__name__}")
-
-
-_Trials = TypeVar("_Trials", bound=Trial | Sequence[Trial])
-
-
-@contextmanager
-def _refreshing(trials: _Trials, on: bool) -> Iterator[_Trials]:
-    with ExitStack() as stack:
-        every: Iterable[Any] = trials if isinstance(trials, (list, tuple)) else [trials]
-        for trial in every:
-            stack.callback(setattr, trial, "dynamic_refresh", trial.dynamic_refresh)
-            trial.dynamic_refresh = on
-        yield trials
-
-
-def refresh(trials: _Trials) -> AbstractContextManager[_Trials]:
-    """with refresh(trial): calls look for new data. Afterwards, or after an exception, as before. May be nested.
-
-    :param trials: a trial, or a list of them
-
-    >>> with refresh(trial) as watched:
-    ...     watched.dynamic_refresh, watched.steps()
-    (True, [0, 1, 2])
-    """
-    return _refreshing(trials, True)
-
-
-def no_refresh(trials: _Trials) -> AbstractContextManager[_Trials]:
-    """with no_refresh(trial): a view that does not move. Afterwards, or after an exception, as before. May be nested.
-
-    :param trials: a trial, or a list of them
-    """
-    return _refreshing(trials, False)
 
 
 def open(path: object, wait: float | bool | None = None, attempt: int | None = None) -> Trial:

@@ -39,7 +39,7 @@ def provide_smdebug() -> None:
     from .. import modes
     from ..compat import exceptions, rule, trial
     from ..hook.collection import Collection
-    from ..reading import trial as reading
+    from ..reading import refreshing
 
     def module(name: str, package: bool = False, **members: Any) -> None:
         made = types.ModuleType(name)
@@ -64,7 +64,7 @@ def provide_smdebug() -> None:
     module("smdebug.trials.utils", create_trial=trial.create_trial)
     module("smdebug.trials.trial", Trial=trial.Trial)
     module("smdebug.analysis", True)
-    module("smdebug.analysis.utils", no_refresh=reading.no_refresh, refresh=reading.refresh)
+    module("smdebug.analysis.utils", no_refresh=refreshing.no_refresh, refresh=refreshing.refresh)
     module("smdebug.core", True)
     module("smdebug.core.modes", ModeKeys=modes.ModeKeys)
     module("smdebug.core.collection", Collection=Collection)

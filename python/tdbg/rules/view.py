@@ -105,6 +105,9 @@ class UpTo:
                 return int(StepState.NOT_YET_AVAILABLE.value)
         return state
 
+    def step_workers(self, step: int) -> list[str]:
+        return self._whole.step_workers(self._allow(step))
+
     def missing_workers(self, step: int) -> list[str]:
         return self._whole.missing_workers(self._allow(step))
 
