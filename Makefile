@@ -10,7 +10,7 @@ export PATH := $(abspath $(VENV)/bin):$(PATH)
 WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help setup build wheel wheels install demo test test-frameworks bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
+.PHONY: help setup build wheel wheels install demo test test-frameworks test-programs refresh-programs bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -22,6 +22,8 @@ help:
 	@echo 'make demo      a training that is stopped by a rule, and its healthy twin'
 	@echo 'make test      C++ and Python tests; the last line counts them'
 	@echo 'make test-frameworks  the tests of each framework that has an environment of its own (tools/frameworks)'
+	@echo 'make test-programs    programs that people train with (tests/programs): bare and watched, all of them'
+	@echo 'make refresh-programs the latest versions of what those need, written into tools/frameworks/programs.txt'
 	@echo 'make bench     the measurements of bench/'
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
 	@echo 'make fuzz      every fuzz target for SECONDS (60)'
@@ -81,12 +83,24 @@ test-frameworks: wheel
 	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory test-framework-$$name; done; \
 	  $(PYTHON) tools/summarize_tests.py $(FRAMEWORKS:%=build/pytest-%.xml)
 
+# Whose environment also runs programs; hf a few, with every change.
+PROGRAMS_hf := tests/programs
+PROGRAMS_programs := tests/programs
+
+test-programs: wheel
+	@rm -f build/pytest-programs.xml
+	@$(MAKE) --no-print-directory test-framework-programs
+	@$(PYTHON) tools/summarize_tests.py build/pytest-programs.xml
+
+refresh-programs:
+	tools/refresh_framework.sh programs
+
 test-framework-%: wheel
 	@tools/setup_framework.sh $*
 	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/tdbg-*.whl
 	-@home=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
 	  TDBG_HOME=$$home TDBG_BIN=$$home/tdbg/bin/tdbg TDBG_CLI=$$home/tdbg/bin/tdbg PATH=$(abspath .venv-$*/bin):$$PATH \
-	  .venv-$*/bin/python $(PYTEST) tests/frameworks/$* --junitxml=build/pytest-$*.xml
+	  .venv-$*/bin/python $(PYTEST) $(wildcard tests/frameworks/$*) $(PROGRAMS_$*) --junitxml=build/pytest-$*.xml
 
 bench: install
 	@test -x bench/run.sh || { echo 'bench/run.sh is missing' >&2; exit 1; }

@@ -5,6 +5,8 @@
 #
 #   tools/setup_framework.sh NAME...      names: the files of tools/frameworks
 #
+# A NAME.txt that was made from a NAME.in (tools/refresh_framework.sh) lists every package: nothing else is looked for.
+#
 # Environment: TDBG_PYTHON as in tools/setup.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,6 +25,12 @@ for name in "$@"; do
   [[ -f $venv/.complete && $(<"$venv/.complete") == "$stamp" ]] && continue
   printf 'setup: creating %s (%s)\n' "$venv" "$(grep -v '^#' "$wanted" | xargs)"
   "$python" -m venv "$venv"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$wanted" "${tests_want[@]}"
+  install=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+  if [[ -f tools/frameworks/$name.in ]]; then
+    "${install[@]}" --no-deps -r "$wanted"
+    "${install[@]}" "${tests_want[@]}"
+  else
+    "${install[@]}" -r "$wanted" "${tests_want[@]}"
+  fi
   printf '%s\n' "$stamp" >"$venv/.complete"
 done

@@ -68,7 +68,8 @@ class RecordingRun:
             self.ids[key] = len(self.specs)
             self.specs.append(dict(name=name, short_name=short_name, kind=kind, module_kind=module_kind, dtype=dtype,
                                    shape=tuple(shape), variable_shape=variable_shape, unit_axis=unit_axis,
-                                   aliases=list(aliases), collections=list(collections)))
+                                   aliases=list(aliases), collections=list(collections),
+                                   whole_shape=list(whole_shape), part_begin=list(part_begin)))
         return self.ids[key]
 
     def spec(self, name):

@@ -440,8 +440,9 @@ def test_the_children_of_a_root_that_is_called_are_left_alone(watch):
     assert session.made and not model.inner._forward_pre_hooks and not model.head._forward_pre_hooks
 
 
-def test_an_evaluation_inside_of_a_wrapper_that_stays_in_training_mode(watch):
-    """sentence-transformers trains a loss that holds the model, and evaluates the model."""
+@pytest.mark.parametrize("directly", [True, False])
+def test_an_evaluation_inside_of_a_loss_that_stays_in_training_mode(watch, directly):
+    """sentence-transformers trains a loss that holds the model, and evaluates the model; its Trainer through the loss, too."""
     class Trainable(nn.Module):
         def __init__(self):
             super().__init__()
@@ -456,7 +457,7 @@ def test_an_evaluation_inside_of_a_wrapper_that_stays_in_training_mode(watch):
         update(optimizer, whole(batch(n)))
         whole.model.eval()
         with torch.no_grad():
-            evaluated = F.mse_loss(whole.model(batch(9)), torch.ones(4, 2)).item()
+            evaluated = (F.mse_loss(whole.model(batch(9)), torch.ones(4, 2)) if directly else whole(batch(9))).item()
         whole.model.train()
     session.finish("completed")
     run = session.made[0]

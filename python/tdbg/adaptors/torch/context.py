@@ -160,7 +160,7 @@ class Context:
 
     def membership(self, entry, optimizer, outside):
         named = dict(zip(map(id, entry.params), entry.named))
-        self._groups[entry.serial] = [[named[id(p)].name for p in g["params"]] for g in optimizer.param_groups]
+        self._groups[entry.serial] = [[name for p in g["params"] for name in self._names_of(entry, p, named)] for g in entry.groups(optimizer)]
         self._options(entry, optimizer, force=True)
         of = self.session.names.named
         out = [(p, of(p)) for p in outside]
@@ -169,10 +169,16 @@ class Context:
             "frozen": [n.name for p, n in out if n and not p.requires_grad]
                       + [n.name for p, n in zip(entry.params, entry.named) if not p.requires_grad]})
 
+    @staticmethod
+    def _names_of(entry, parameter, named):
+        pieces = entry.pieces.get(id(parameter))
+        return [named[id(parameter)].name] if pieces is None else [piece.named.name for piece in pieces]
+
     def _options(self, entry, optimizer, force=False):
-        if not force and _same_objects(optimizer.param_groups, entry.options):
+        groups = entry.groups(optimizer)
+        if not force and _same_objects(groups, entry.options):
             return
-        options = [tuple((k, v) for k, v in g.items() if k not in NOT_OPTIONS) for g in optimizer.param_groups]
+        options = [tuple((k, v) for k, v in g.items() if k not in NOT_OPTIONS) for g in groups]
         try:
             same = not force and options == entry.options
         except Exception:   # a tensor of several elements among the options has no truth value
@@ -189,7 +195,7 @@ class Context:
         if not self.enabled:
             return
         self._options(entry, optimizer)
-        groups = optimizer.param_groups
+        groups = entry.groups(optimizer)
         if len(entry.lr_ids) != len(groups):
             entry.lr_ids = [self.id(f"context/lr/{entry.label}/{number}") for number in range(len(groups))]
             entry.step_id = self.id(f"context/optimizer_step/{entry.label}")

@@ -21,7 +21,6 @@ from ..steps import EVAL, PREDICT, TRAIN
 from ..structure import first
 from .graph import reaches
 from .modules import Kept
-from .names import is_wrapper, unwrap
 
 MAX_HELD = 4096
 MAX_UNDECIDED = 8           # whoever keeps the graphs of more forwards differentiates none of them
@@ -52,11 +51,6 @@ class Evaluation:
 
     def may_train(self) -> bool:
         return self.output is not None and self.output() is not None
-
-
-def evaluates(module: torch.nn.Module) -> bool:
-    """A wrapper (DeepSpeed's) may stay in training mode."""
-    return not module.training or is_wrapper(module) and not unwrap(module).training
 
 
 class Evaluations:

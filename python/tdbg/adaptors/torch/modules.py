@@ -28,7 +28,7 @@ from ..structure import every
 from . import copies
 from .dynamo import run_uncompiled
 from .losses import in_backward
-from .names import module_kind, output_unit_axis
+from .names import module_kind, output_unit_axis, unwrap
 from .params import NOT_WANTED, READER, dtype_name
 
 _Tensor = torch.Tensor
@@ -171,6 +171,7 @@ class Entries:
         self.copied, self._searches = True, 0
         self._fresh, self._looks = 0, None      # copies that were made since a training forward; the hook that looks for them
         self._fired = weakref.WeakSet()
+        self._inner = weakref.WeakKeyDictionary()      # module -> weakly, the model that it stands for
         self._depth = 0
         self._descents = 0
         self._complete = False         # every root has been entered, or nothing is left to hook
@@ -277,11 +278,20 @@ class Entries:
         is a module does, keeps that one's entry: evaluations call it directly."""
         self._fired.add(module)
         inner = _stands_for(module)
+        if inner is not None:
+            self._inner[module] = weakref.ref(inner)
         for ref in self._ahead.pop(id(module), ()):
             child = ref()
             known = self._handles.pop(id(child), None) if child is not None and child is not inner else None
             for handle in known[1] if known is not None else ():
                 handle.remove()
+
+    def evaluates(self, module):
+        """Is it, or the model that it wraps or stands for, in evaluation mode? DeepSpeed's engine and a loss that holds the model may
+        stay in training mode."""
+        inner = self._inner.get(module)
+        inner = unwrap(module) if inner is None else inner()
+        return not module.training or inner is not None and not inner.training
 
     def _hook(self, module):
         """True if it was not hooked before."""

@@ -198,7 +198,7 @@ def _own_tensors(module):
             yield "_buffers", own, buffer
 
 
-def _live_modules():
+def live_modules():
     # type() and not isinstance(): lazy proxies answer __class__ by importing or raising.
     Module = torch.nn.Module
     return [o for o in gc.get_objects() if issubclass(type(o), Module) and "_parameters" in o.__dict__]
@@ -210,7 +210,7 @@ def discover(parameters, modules=None):
     A parameter reachable from several trees (a module held by its loss as well) goes to the tree that owns most of
     the list, and among those to the smallest.
     """
-    modules = _live_modules() if modules is None else modules
+    modules = live_modules() if modules is None else modules
     owners, parents = {}, {}
     for module in modules:
         for parameter in module._parameters.values():

@@ -10,7 +10,7 @@ import weakref
 import torch
 
 from ..steps import TRAIN
-from . import huggingface
+from . import deepspeed, huggingface
 from . import scaler as _scaler
 from .by_hand import HandWritten, living_optimizers
 from .dynamo import breaks_graph
@@ -57,6 +57,7 @@ class Optimizers:
         self._departed = []            # of optimizers that died since the last one was made, if small
         self.scaler = None             # the GradScaler whose step() is running
         self._inside = None            # the optimizer that is stepping
+        self.turn = None               # of a step that is made group by group (deepspeed.py)
         self._closures = 0             # closures running inside its step()
         self._serial = 0
         self.stepped = 0               # steps of all of them
@@ -112,6 +113,7 @@ class Optimizers:
         if entry is not None and entry.ref() is optimizer:
             return entry
         huggingface.patch(self.session)
+        deepspeed.patch(self.session)
         base = type(optimizer).__name__
         used = self._labels.get(base, 0)
         self._labels[base] = used + 1
@@ -151,6 +153,9 @@ class Optimizers:
         if not self.session.ensure_open():
             return None
         entry = self.entry_of(optimizer)
+        if self.turn is not None:
+            self._before_turn(entry, optimizer)
+            return None
         if self._is_nested(entry, optimizer):
             entry.nested += 1
             if self._inside is not entry:
@@ -185,6 +190,16 @@ class Optimizers:
         if "closure" in kwargs:
             return args, {**kwargs, "closure": given}
         return (args[0], given, *args[2:]), kwargs
+
+    def _before_turn(self, entry, optimizer):
+        """One group of several steps, by itself: all are one step, and only now this one's gradients are there."""
+        self._inside, entry.nested = entry, 0
+        entry.whole = self.turn.groups
+        if self.turn.is_first:
+            entry.steps += 1
+            self._capture(entry, optimizer)
+        elif self.session.forward is None and self.session.clock.due and entry.serial in self.session.clock.begun:
+            entry.capture_pieces(optimizer)
 
     def _is_nested(self, entry, optimizer):
         """An optimizer inside another's step (Lookahead), or a subclass's step() that calls its parent's."""
@@ -245,6 +260,9 @@ class Optimizers:
         losses = self.session.losses.flush_train(entry.serial, repeated)
         sub = repeated + 1 if repeated else 0
         absent = entry.capture(sub, unscale, losses)
+        if entry.flat:
+            entry.capture_own(sub)
+            absent = absent + entry.capture_pieces(optimizer, sub)
         if not repeated:
             self.session.untrained.capture(sub)
             if self.session.state_wanted:
@@ -266,6 +284,9 @@ class Optimizers:
             if entry.nested:
                 entry.nested -= 1
                 return
+            if self.turn is not None and not self.turn.is_last:
+                self._inside = None
+                return
             self._stepped(entry, entry.skipped)
         except Exception as error:
             self.session.guard.failed("after an optimizer step", error)
@@ -282,11 +303,10 @@ class Optimizers:
     def _nobody_left(self, entry):
         """Before the first step has closed: has every trainable parameter we know of been stepped?"""
         serials = self.session.clock.stepped | {entry.serial}
-        stepped = {id(p) for e in self.entries.values() if e.serial in serials for p in e.params}
+        stepped = {id(p) for e in self.entries.values() if e.serial in serials for p in e.members()}
         watched = () if self.session.explicit else self.entries.values()
         # Frozen or not: a discriminator may be just while it is the generator's turn.
-        made = (p for e in watched if (o := e.ref()) is not None
-                for g in o.param_groups for p in g["params"])
+        made = (p for e in watched if (o := e.ref()) is not None for g in e.groups(o) for p in g["params"])
         known = (p for root in self.session.names.roots for p, _ in root.parameters() if p.requires_grad)
         return not any(id(p) not in stepped for source in (made, known) for p in source)
 

@@ -18,6 +18,7 @@ import torch
 
 from tdbg import _capture
 
+from . import deepspeed
 from .shards import part_of
 
 _Tensor = torch.Tensor
@@ -117,6 +118,8 @@ class OptimizerTensors:
     def __init__(self, session, serial, label):
         self.session, self.serial, self.label = session, serial, label
         self.params = []
+        self.whole = None                 # all groups, where it steps with one at a time (a deepspeed.Turn's)
+        self.pieces = {}                  # id() of a flat partition -> the parameters in it (deepspeed.py)
         self.shape_key = None
         self.ref = lambda: None           # weak reference to the optimizer
         self.steps = 0
@@ -151,9 +154,15 @@ class OptimizerTensors:
 
     # Membership ---------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _key(optimizer):
-        groups = optimizer.param_groups
+    def groups(self, optimizer):
+        return self.whole or optimizer.param_groups
+
+    def members(self):
+        """Every parameter that it updates, under whatever object."""
+        return [*self.params, *(piece.parameter for pieces in self.pieces.values() for piece in pieces)]
+
+    def _key(self, optimizer):
+        groups = self.groups(optimizer)
         return tuple((len(g["params"]), id(g["params"][0]), id(g["params"][-1])) if g["params"] else ()
                      for g in groups)
 
@@ -166,9 +175,10 @@ class OptimizerTensors:
 
     def _build(self, optimizer):
         session, seen = self.session, set()
-        self.params = [p for g in optimizer.param_groups for p in g["params"]
+        self.params = [p for g in self.groups(optimizer) for p in g["params"]
                        if id(p) not in seen and not seen.add(id(p))]
         self.named = session.names.resolve(self.params)
+        self.pieces = deepspeed.pieces_of(self.params, session.names)
         self.total_bytes = sum(local(p).numel() * local(p).element_size() for p in self.params)
         session.entries.follow(session.names)
         self._define()
@@ -183,8 +193,13 @@ class OptimizerTensors:
         self.fast_ids, self.grad_ids = [], []
         self.odd = []                        # (parameter, weight id, gradient id, NamedParameter)
         self._resting_at = None
+        self.flat = []                       # (partition, [(piece, gradient id)])
+        self.own = []                        # (parameter of a piece, weight id, name)
         on_device = False
         for parameter, named in zip(self.params, self.named):
+            if id(parameter) in self.pieces:
+                on_device |= self._define_pieces(parameter)
+                continue
             tensor = local(parameter)
             if self.session.unread(named.name, tensor):
                 continue
@@ -218,7 +233,47 @@ class OptimizerTensors:
         if on_device:
             self.session.needs_device_lane = True
 
+    def _define_pieces(self, partition):
+        """Weights are the model's own; gradients lie in the partition's. True if those are on a device."""
+        define, pieces = self.session.define, []
+        for piece in self.pieces[id(partition)]:
+            parameter, named = piece.parameter, piece.named
+            if self.session.unread(named.name, parameter):
+                continue
+            weight = define(named.name, named.short_name, named.kind, named.module_kind, parameter.dtype, parameter.shape, False,
+                            named.unit_axis, named.aliases)
+            shape, part = piece.layout()
+            gradient = define("gradient/" + named.name, "gradient/" + named.short_name, "gradient", named.module_kind,
+                              partition.dtype, shape, False, named.unit_axis if piece.is_whole else -1,
+                              ["gradient/" + a for a in named.aliases], **part)
+            pieces.append((piece, gradient))
+            if weight != NOT_WANTED:
+                self.own.append((parameter, weight, named.name))
+        self.flat.append((partition, pieces))
+        return any(map(self.session.on_device, (partition, *(parameter for parameter, _, _ in self.own))))
+
     # One step -----------------------------------------------------------------------------------------------
+
+    def capture_own(self, sub=0, taken=frozenset()):
+        """Weights of what lies in partitions, as the model has them."""
+        for parameter, weight, name in self.own:
+            if id(parameter) not in taken:
+                put_odd(self.session, weight, parameter, sub, 0, name)
+
+    def capture_pieces(self, optimizer, sub=0):
+        """Gradients of the partitions whose turn it is. Returns the names of parameters without one."""
+        now = {id(p) for g in optimizer.param_groups for p in g["params"]}
+        absent = []
+        for partition, pieces in self.flat:
+            if id(partition) not in now:
+                continue
+            if partition.grad is None:
+                absent += [piece.named.name for piece, _ in pieces]
+                continue
+            for piece, ident in pieces:
+                if ident != NOT_WANTED:
+                    put_odd(self.session, ident, piece.of(partition.grad), sub, 0, "gradient/" + piece.named.name)
+        return absent
 
     def capture(self, sub=0, unscale=None, losses=([], [], [])):
         """Weights and gradients as they are now. Returns the names of parameters without a gradient.
@@ -332,6 +387,7 @@ class OptimizerTensors:
         for parameter, weight, _, named in self.odd:
             if weight != NOT_WANTED and id(parameter) not in taken:
                 put_odd(self.session, weight, parameter, 0, 0, named.name)
+        self.capture_own(taken=taken)
 
     def capture_state(self, optimizer):
         """Optimizer state (kind `optimizer`), where the plan wants it: optimizer/<parameter>/<key>."""
@@ -340,15 +396,23 @@ class OptimizerTensors:
             for key, value in (state.get(parameter) or {}).items():
                 if not isinstance(value, _Tensor):
                     continue
-                name = f"optimizer/{named.name}/{key}"
-                tensor = local(value)
-                ident = self.state_ids.get(name)
-                if ident is None:
-                    ident = self.state_ids[name] = session.define(
-                        name, f"optimizer/{named.short_name}/{key}", "optimizer", "", tensor.dtype, tensor.shape,
-                        **part_of(value))
-                if ident != NOT_WANTED:
-                    put_odd(session, ident, value, 0, 0, name)
+                for owner, tensor, part in self._parts_of_state(parameter, named, value):
+                    name = f"optimizer/{owner.name}/{key}"
+                    ident = self.state_ids.get(name)
+                    if ident is None:
+                        ident = self.state_ids[name] = session.define(
+                            name, f"optimizer/{owner.short_name}/{key}", "optimizer", "", tensor.dtype, tensor.shape, **part)
+                    if ident != NOT_WANTED:
+                        put_odd(session, ident, tensor, 0, 0, name)
+
+    def _parts_of_state(self, parameter, named, value):
+        """[(whose it is, what is here of it, Run.define's arguments of a part)]"""
+        pieces = self.pieces.get(id(parameter))
+        if pieces is None:
+            return [(named, local(value), part_of(value))]
+        if value.numel() != parameter.numel():      # a number, of all of them
+            return [(piece.named, value, {}) for piece in pieces]
+        return [(piece.named, piece.of(value), piece.layout()[1]) for piece in pieces]
 
 
 def session_members(session):
@@ -356,6 +420,6 @@ def session_members(session):
     members = set()
     for entry in session.optimizers.entries.values():
         optimizer = None if entry.params else entry.ref()
-        params = entry.params if optimizer is None else [p for g in optimizer.param_groups for p in g["params"]]
+        params = entry.members() if optimizer is None else [p for g in optimizer.param_groups for p in g["params"]]
         members.update(map(id, params))
     return members

@@ -21,7 +21,7 @@ from . import scaler as _scaler
 from .by_hand import patch_fastai
 from .context import Context
 from .cuda import Final, Lane
-from .evaluations import Evaluations, evaluates
+from .evaluations import Evaluations
 from .forward import ForwardSteps
 from .modules import Entries, ModuleTensors, has_compiled
 from .names import Names, is_wrapper
@@ -291,7 +291,7 @@ class Session(Watch):
             return
         self.forwards += 1
         self.optimizers.left_by_exception()
-        evaluation = evaluates(module)
+        evaluation = self.entries.evaluates(module)
         self.evaluations.close(next_evaluates=evaluation)
         if evaluation:
             self._forward = EVAL
@@ -397,7 +397,7 @@ class Session(Watch):
             taken: set[int] = set()
             for entry in self.optimizers.with_tensors():
                 entry.capture_weights(taken)
-                taken.update(map(id, entry.params))
+                taken.update(map(id, entry.members()))
             self.untrained.capture_end()
 
     def disarm(self):

@@ -98,7 +98,7 @@ class Untrained:
 
     def capture_end(self) -> None:
         """The record at the end of a run, of what is in no optimizer's."""
-        taken = {id(p) for entry in self.session.optimizers.with_tensors() for p in entry.params}
+        taken = {id(p) for entry in self.session.optimizers.with_tensors() for p in entry.members()}
         self._put([slot for slot in self._slots.values() if id(slot.whole()) not in taken], 0, at_end=True)
 
     def slots_of(self, parameters: list[tuple[torch.nn.Parameter, NamedParameter]]) -> list[_Slot]:
