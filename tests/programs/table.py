@@ -46,7 +46,7 @@ ALL = [
     trainer("accumulated", HF, evaluated=CROSS_ENTROPY),
     trainer("smoothed", HF, evaluated=BACKWARD),
     trainer("checkpointed", evaluated=CROSS_ENTROPY),
-    trainer("compiled", evaluated=BACKWARD),
+    trainer("compiled", evaluated=CROSS_ENTROPY),
     trainer("adafactor"),
     Program("trl_sft", ("FOLDER",), exact=False, evaluated=BACKWARD, roots=("GPT2LMHeadModel",)),
     Program("trl_dpo", ("FOLDER",), exact=False, evaluated=BACKWARD, roots=("GPT2LMHeadModel",)),
@@ -64,12 +64,12 @@ ALL = [
     Program("sentence_transformers_ranking", ("FOLDER",), evaluated=BACKWARD, exact=False, roots=("MultipleNegativesRankingLoss",)),
     Program("skorch_net", train=CROSS_ENTROPY, evaluated=CROSS_ENTROPY, roots=("Net",)),
     Program("ignite_engine", train=CROSS_ENTROPY, evaluated=CROSS_ENTROPY, exact=False, roots=("Sequential",)),
-    Program("darts_nbeats", ("FOLDER",), train="MSELoss_output_0"),
+    Program("darts_nbeats", ("FOLDER",), train="MSELoss_output_0", roots=("_NBEATSModule",)),
     Program("deepspeed_zero", ("0",), train=CROSS_ENTROPY, evaluated=CROSS_ENTROPY, roots=("Net",)),
     Program("deepspeed_zero", ("1",), train=CROSS_ENTROPY, evaluated=CROSS_ENTROPY, roots=("Net",)),
     Program("optuna_study", train=CROSS_ENTROPY, evaluated=CROSS_ENTROPY, roots=("Sequential",)),
 ]
 
 #: sklearn_search.py: what it is told, and the metric that its boosters minimize. Each fit is a run of its own.
-SEARCHES = {"xgboost": "validation_0-logloss", "lightgbm": "valid_0-binary_logloss"}
+SEARCHES = {"xgboost": "validation_0-logloss", "lightgbm": "training-binary_logloss"}
 FITS = 5       # two depths, two folds, and the best one once more

@@ -88,6 +88,34 @@ def test_label_smoothing_has_an_evaluation_loss(watched, tmp_path):
     assert "backward_loss" in run.tensor_names(collection="losses")
 
 
+def test_a_trainers_own_loss_goes_before_one_that_the_model_returns(watched, tmp_path):
+    """DPO's is none of the model's, which gives one all the same."""
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(8, 3)
+
+        def forward(self, input_ids, labels):
+            logits = self.fc(input_ids.float())
+            return {"loss": (logits - 100).abs().mean(), "logits": logits}
+
+    class Own(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, **others):
+            outputs = model(**inputs)
+            loss = outputs["logits"].square().mean()
+            return (loss, outputs) if return_outputs else loss
+
+    watching = Watching()
+    torch.manual_seed(1)
+    base = trainer(Net(), tmp_path / "out", watching, gradient_accumulation_steps=1)
+    watching.on_pre_optimizer_step = lambda *args, **others: None
+    job = Own(model=base.model, args=base.args, train_dataset=texts(64), eval_dataset=texts(16, seed=1), callbacks=[watching])
+    _, run = watched(job.train, **EVERYTHING)
+    np.testing.assert_allclose(series(run, "backward_loss", "TRAIN"), watching.of("loss"), rtol=1e-5)
+    losses = series(run, "backward_loss", "EVAL")
+    np.testing.assert_allclose([np.mean(losses[:2]), np.mean(losses[2:])], watching.of("eval_loss"), rtol=1e-6)
+
+
 def test_a_loss_is_a_mean_whatever_is_accumulated(watched, tmp_path):
     """The Trainer has it as a sum over the micro-batch divided by all micro-batches' tokens."""
     net, means = model(), []

@@ -27,5 +27,5 @@ model = NBEATSModel(input_chunk_length=8, output_chunk_length=4, num_stacks=2, n
                     batch_size=16, random_state=3, work_dir=sys.argv[1],
                     pl_trainer_kwargs=dict(accelerator="cpu", callbacks=[Saying()], logger=False, enable_progress_bar=False,
                                            enable_model_summary=False, enable_checkpointing=False))
-model.fit(series[:40], val_series=series[40:], verbose=False)
+model.fit(series[:40], val_series=series[10:50], verbose=False)
 model.predict(4)

@@ -29,8 +29,10 @@ deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False      # else it is
 deepspeed.init_distributed("gloo")
 model = Net()
 stage = int(sys.argv[1])
+groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
+          {"params": [p for p in model.parameters() if p.dim() == 1], "weight_decay": 0.0}]
 engine, optimizer, _, _ = deepspeed.initialize(
-    model=model, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2),
+    model=model, optimizer=torch.optim.AdamW(groups, lr=1e-2),
     config={"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0,
             "zero_optimization": {"stage": stage}, "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False, "steps_per_print": 1000})

@@ -15,9 +15,11 @@ def numbers(completions, **others):
     return [float(sum(word in language.WORDS for word in text.split())) for text in completions]
 
 
+folder = sys.argv[1]
+language.model().save_pretrained(folder + "/start")        # read twice: what trains, and what it is compared with
 trainer = GRPOTrainer(
-    model=language.model(), processing_class=language.tokenizer(), reward_funcs=numbers,
+    model=folder + "/start", processing_class=language.tokenizer(), reward_funcs=numbers,
     train_dataset=Dataset.from_list([{"prompt": asked} for asked, _, _ in language.texts(24)]), callbacks=[language.Saying()],
-    args=GRPOConfig(output_dir=sys.argv[1], num_generations=4, max_completion_length=8, bf16=False, beta=0.1,
-                    gradient_checkpointing=False, **language.ARGUMENTS))
+    args=GRPOConfig(output_dir=folder, num_generations=4, max_completion_length=8, bf16=False, beta=0.1,
+                    model_init_kwargs={"dtype": "float32"}, gradient_checkpointing=False, **language.ARGUMENTS))
 trainer.train()

@@ -108,10 +108,13 @@ class Losses:
     def of_evaluation(self, value, by_model=True):
         """A loss that an evaluation gave, and no loss function did: one that a compiled model returned, or (`by_model` is
         False) that a trainer computed by itself. It has the name of what is trained on where that has no other."""
-        if self.eval or self._as_tensor is False or self.session.idle[EVAL] or (by_model and self._model_gives_loss is False):
+        if self._as_tensor is False or self.session.idle[EVAL] or (by_model and self._model_gives_loss is False):
+            return
+        if self.eval and (by_model or any(name != BACKWARD for name, _, _ in self.eval)):
             return
         loss = _loss_in(value)
         if loss is not None and not loss.requires_grad:
+            self.eval.clear()       # the trainer knows better than the model what it trains on (DPO's is none of the model's)
             self._keep(self.eval, BACKWARD, loss)
 
     def _wants_labels(self, name):
