@@ -320,10 +320,10 @@ class Optimizers:
             optimizer = entry.ref()
             if optimizer is None or entry.ignored or not clock.may_step(entry.serial):
                 continue
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    found.setdefault(id(parameter), set()).add(entry.serial)
-                    serials.add(entry.serial)
+            params = entry.members() if entry.pieces else [p for g in optimizer.param_groups for p in g["params"]]
+            for parameter in params:
+                found.setdefault(id(parameter), set()).add(entry.serial)
+                serials.add(entry.serial)
         return found if len(serials) > 1 else {}
 
     def covered(self, serial, stepped):
