@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-#: Environments (.venv-NAME; "" is .venv itself) in which a change to the repository runs programs. All others: make test-programs.
+#: Environments (.venv-NAME; "" is .venv itself). All but the last run programs with every change; that one with make test-programs.
 MAIN, HF, PROGRAMS = "", "hf", "programs"
 
 BACKWARD = "backward_loss"
