@@ -94,10 +94,10 @@ void ExpectGolden(const std::string& worker, const json& expected, bool crashed_
   ASSERT_EQ(complex.size(), 1u);
   EXPECT_EQ(complex[0].sub, (format::SubKey{2, format::Point::kAfterClip}));
   EXPECT_EQ(complex[0].dtype, DType::kComplex64);
-  EXPECT_EQ(Hex(reader.ReadRaw(complex[0])->bytes), expected["complex_hex"]["0"]);
+  EXPECT_EQ(json(Hex(reader.ReadRaw(complex[0])->bytes)), expected["complex_hex"]["0"]);
   const auto half = reader.RawsOf(IdOf(reader, "half"));
   ASSERT_EQ(half.size(), 1u);
-  EXPECT_EQ(Hex(reader.ReadRaw(half[0])->bytes), expected["half_hex"]["2"]);
+  EXPECT_EQ(json(Hex(reader.ReadRaw(half[0])->bytes)), expected["half_hex"]["2"]);
   const auto lr = reader.ScalarsOf(IdOf(reader, "lr"));
   ASSERT_EQ(lr.size(), 2u);
   for (const auto& point : lr) EXPECT_EQ(point.value, expected["lr"][std::to_string(point.global_step)]);

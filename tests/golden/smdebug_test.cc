@@ -78,7 +78,7 @@ TEST_P(SmdebugGolden, ReadsBackAsSmdebugReadsIt) {
   TDBG_ASSERT_OK(opened);
   const Trial& trial = **opened;
   EXPECT_EQ(trial.state(), RunState::kEnded);
-  EXPECT_EQ(trial.name(), expected["path_basename"]);
+  EXPECT_EQ(Json(trial.name()), expected["path_basename"]);
   EXPECT_EQ(Json(trial.steps()), expected["steps"]);
   EXPECT_EQ(Json(trial.workers()), expected["workers"]);
   EXPECT_THAT(trial.damage(), testing::IsEmpty());
