@@ -26,6 +26,8 @@ class Tree:
     def __init__(self, root):
         self.root = root
         self.targets = set(re.findall(r"^([a-z][\w-]*)(?:-%)?:(?!=)", (root / "Makefile").read_text(), re.MULTILINE))
+        checks = re.search(r"^check:.*\n\t@status=0; for tool in ([^;]+);", (root / "Makefile").read_text(), re.MULTILINE)
+        self.checks = {f"tools/check_{tool}" for tool in checks[1].split()} if checks else set()
         wheels = (root / "tools" / "wheels.sh").read_text()
         self.pythons = re.search(r"^for version in ([\d. ]+); do try", wheels, re.MULTILINE)[1].split()
 
@@ -93,8 +95,8 @@ def compare(tree, github, gitlab):
 
 
 def hooks(tree, document):
-    """'file: what' for hooks that name what is not there, or would fetch something."""
-    found = []
+    """'file: what' for hooks that name what is not there, would fetch something, or are not those of `make check`."""
+    found, entries = [], set()
     for repository in document["repos"]:
         if repository["repo"] != "local":
             found.append(f"{HOOKS}: {repository['repo']} would be fetched")
@@ -103,6 +105,9 @@ def hooks(tree, document):
             if hook["language"] != "system":
                 found.append(f"{HOOKS}: {hook['id']}: language {hook['language']} would be fetched")
             found += tree.complaints(f"{HOOKS}: {hook['id']}", hook["entry"])
+            entries.add(hook["entry"].split()[-1])
+    found += [f"{HOOKS}: no hook runs {check}, as make check does" for check in sorted(tree.checks - entries)]
+    found += [f"{HOOKS}: make check does not run {entry}" for entry in sorted(entries - tree.checks)]
     return found
 
 

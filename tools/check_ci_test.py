@@ -29,7 +29,7 @@ pythons:
   parallel: {matrix: [{PYTHON: ["3.10", "3.11"]}]}
   script: [tools/wheels.sh --try $PYTHON]
 """
-HOOKS = "repos: [{repo: local, hooks: [{id: a, entry: tools/wheels.sh, language: system}]}]"
+HOOKS = "repos: [{repo: local, hooks: [{id: a, entry: tools/check_a.py, language: system}]}]"
 
 
 @pytest.fixture
@@ -40,8 +40,9 @@ def tree(tmp_path):
     (tmp_path / "tools/wheels.sh").write_text(
         "#!/bin/sh\n#   tools/wheels.sh [--try 3.X]\n\nfor version in 3.10 3.11; do try $version; done\n")
     (tmp_path / "tools/odd.py").write_text("")
-    (tmp_path / "Makefile").write_text("check:\ntest-framework-%: x\nVAR := 1\n")
-    for name in (".ci/run", "tools/wheels.sh"):
+    (tmp_path / "tools/check_a.py").write_text("")
+    (tmp_path / "Makefile").write_text("check: setup\n\t@status=0; for tool in a.py; do x; done\ntest-framework-%: x\nVAR := 1\n")
+    for name in (".ci/run", "tools/wheels.sh", "tools/check_a.py"):
         (tmp_path / name).chmod(0o755)
     return check_ci.Tree(tmp_path)
 
@@ -84,5 +85,13 @@ def test_forges_that_differ_are_found(tree):
 
 def test_hooks_that_would_fetch_something_are_found(tree):
     for changed in (HOOKS.replace("local", "https://forge.example/x"), HOOKS.replace("system", "python"),
-                    HOOKS.replace("wheels.sh", "none.sh")):
-        assert len(check_ci.hooks(tree, yaml.safe_load(changed))) == 1
+                    HOOKS.replace("tools/check_a.py", "tools/none.sh")):
+        assert check_ci.hooks(tree, yaml.safe_load(changed))
+
+
+def test_hooks_are_the_checks_of_make_check(tree):
+    tree.checks = {"tools/check_a.py", "tools/check_b.py"}
+    assert check_ci.hooks(tree, yaml.safe_load(HOOKS)) == [
+        ".pre-commit-config.yaml: no hook runs tools/check_b.py, as make check does"]
+    tree.checks = set()
+    assert check_ci.hooks(tree, yaml.safe_load(HOOKS)) == [".pre-commit-config.yaml: make check does not run tools/check_a.py"]
