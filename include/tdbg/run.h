@@ -125,7 +125,7 @@ class Run {
   /// Opens the next step of `mode`. True if anything is due in it; where false, gathering tensors is a waste
   /// (Put would ignore them). Cost where nothing is due: a few instructions, whatever the model.
   bool BeginStep(ModeKey mode);
-  /// Of the open step: is this tensor due (statistics or raw)?
+  /// Is anything of this tensor (statistics or raw bytes) due in the open step?
   bool Due(Id id) const;
   /// Statistics and, where due, the raw bytes. Outside an open step it belongs to the next one.
   void Put(Id id, const TensorView& view, Place place = {});
@@ -153,8 +153,8 @@ class Run {
   /// \param skipped  the optimizer's update was skipped (AMP).
   /// Returns the global step that was closed (-1 if none was open).
   int64_t EndStep(bool skipped = false);
-  /// The open step is none after all (what was to be recorded failed): its number is the next one's. Where
-  /// something was put in it, it is one, and this is EndStep.
+  /// Takes the open step back, because what was to be recorded failed: the next step gets its number. If
+  /// something was already put into it, the step stays, and this is EndStep.
   void CancelStep();
   int64_t global_step() const;  ///< of the open step, or of the last closed one; -1 before the first
   int64_t mode_step(ModeKey mode) const;

@@ -214,7 +214,7 @@ class Trial {
   std::vector<std::string> workers() const;  ///< of the latest attempt, sorted
   int64_t world_size() const;                ///< workers the latest attempt was started with; 0: none yet
   std::vector<ModeKey> modes() const;        ///< seen, without kGlobal
-  /// Of the latest attempt's workers that train no more, sorted by name.
+  /// How those workers of the latest attempt ended that train no more; sorted by name.
   std::vector<WorkerEnd> worker_ends() const;
   std::vector<LossInfo> losses() const;
   std::vector<std::string> damage() const;  ///< one line each
@@ -252,7 +252,7 @@ class Trial {
   Result<TensorInfo> tensor(std::string_view name) const;
   Result<std::vector<int64_t>> tensor_steps(std::string_view name, StepKind kind = StepKind::kAny,
                                             ModeKey mode = ModeKey::kGlobal) const;
-  /// Of all workers, or of one.
+  /// Global steps at which the tensor is kept, by any worker or by the one that is named.
   Result<std::vector<int64_t>> tensor_steps(std::string_view name, const StepFilter& filter,
                                             std::string_view worker = {}) const;
   /// Something of that kind is kept of it at this step. A lookup, not a list.
@@ -284,8 +284,8 @@ class Trial {
   Result<TensorValue> reduction(std::string_view name, int64_t global_step, std::string_view reduction,
                                 std::string_view worker = {}) const;
   Result<Summary> summary(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
-  /// kNotFound where there is none, with the reason: not kept of it, not at this step (StepKind::kHistogram
-  /// says at which), or shed.
+  /// \error kNotFound  says why there is none: this tensor never has one, this step is not due (the steps of
+  /// StepKind::kHistogram are), or it was shed
   Result<Histogram> histogram(std::string_view name, int64_t global_step, std::string_view worker = {}) const;
   /// A derived statistic of the tensor (tdbg/statistic.h), as it was computed while training.
   /// \error kInvalidArgument  not in the catalogue; kNotFound  not kept (says what is); kDataLoss

@@ -27,7 +27,7 @@ class Action {
  public:
   virtual ~Action() = default;
   virtual std::string name() const = 0;  ///< "stop", "exec", "webhook", "email", "sms", "capture", ...
-  /// It speaks to the running job, and is left out where that has ended.
+  /// True: the action speaks to the running job, and is skipped once the job has ended.
   virtual bool needs_job() const { return false; }
   /// Bounded in time; called from the watcher's action thread, never from its judging loop.
   virtual Status Perform(const Notice& notice) = 0;

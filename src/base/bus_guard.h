@@ -17,7 +17,7 @@ class ReadOnlyMapping;
 /// somebody sends, reach the handler that was there before, or kill as they would have.
 class GuardedStretch {
  public:
-  /// With 64 of them in a process, a further one is not guarded.
+  /// A process has room for 64 of these; the 65th mapping and later ones are not guarded.
   GuardedStretch(std::byte* data, size_t bytes);
   ~GuardedStretch();
   GuardedStretch(const GuardedStretch&) = delete;
@@ -36,7 +36,7 @@ class GuardedStretch {
 /// would kill first. A system call.
 void ArmBusGuard();
 
-/// The same for mappings that are read, in programs of ours: SurviveTornMappings.
+/// The same for mappings that are only read. For our own programs, which call SurviveTornMappings.
 void GuardReads(const ReadOnlyMapping* mapping);
 void NoLongerGuardReads(const ReadOnlyMapping* mapping);
 

@@ -7,8 +7,8 @@
 
 namespace tdbg::base {
 
-/// Of the exception that is being handled: kResourceExhausted where memory or a thread was not to be had,
-/// else kInternal. Needs no memory where there is none.
+/// The exception that is being handled, as a status: kResourceExhausted if memory or a thread could not be
+/// had, otherwise kInternal. Allocates nothing when memory has run out.
 Status StatusOfException() noexcept;
 
 /// What `body` returns, a Status or a Result, or as one what it threw. For threads of ours above all: an

@@ -19,7 +19,7 @@ struct Spot {
   int at() const { return directory.ok() ? directory.get() : AT_FDCWD; }
 };
 
-/// The directory below which no link is followed. Empty: there is none.
+/// The directory below which no link is followed. An empty root: links are followed everywhere.
 struct Ground {
   std::string root;
   /// \param create  make the directories on the way
@@ -28,7 +28,7 @@ struct Ground {
 
 /// O_NOFOLLOW and O_CLOEXEC are added. \error the errno, with a sentence for ELOOP
 Result<UniqueFd> OpenAt(const Spot& spot, int flags, const char* what, const std::string& path);
-/// The same for a descriptor that is held for long in a process that is somebody else's.
+/// The same for a descriptor that stays open for long in a training process, which may close it.
 Result<LastingFd> OpenLastingAt(const Spot& spot, int flags, const char* what, const std::string& path);
 /// A root as Ground wants it.
 std::string WithoutSlash(std::string path);

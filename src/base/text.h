@@ -28,7 +28,7 @@ std::optional<std::string> Nearest(std::string_view name, std::span<const std::s
 bool IsValidName(std::string_view text);
 /// Invalid bytes become U+FFFD.
 std::string ToValidUtf8(std::string_view text);
-/// Appends a code point; one that is none becomes U+FFFD.
+/// Appends a code point; an invalid one becomes U+FFFD.
 void AppendUtf8(char32_t c, std::string* out);
 /// "/key" as a JSON pointer spells it ('~' and '/' escaped, RFC 6901).
 std::string JsonPointerStep(std::string_view key);

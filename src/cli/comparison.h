@@ -41,7 +41,7 @@ struct Comparison {
     bool empty() const { return tensors.empty() && workers.empty() && steps.empty(); }
   };
   Part only_a, only_b;  ///< what the other does not have and never will
-  /// What the other has and this one, still being recorded, has not come to: no difference so far.
+  /// What the other run has and this one, still being recorded, has not reached: not a difference so far.
   Part to_come_a, to_come_b;
   std::vector<Declared> shapes;                   ///< declared dtype or shape differ
   int64_t steps = 0, values = 0, statistics = 0;  ///< compared

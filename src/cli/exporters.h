@@ -21,7 +21,7 @@ struct ExportOutcome {
   std::string text;  ///< "120 scalars, 4 histograms", or what went wrong
 };
 Json ExportFields(const ExportOutcome& outcome, int64_t attempt);
-/// Of the attempt's exports, as far as they have ended.
+/// What became of the attempt's exports that have ended.
 std::vector<ExportOutcome> ReadExports(const std::string& run_directory, int64_t attempt);
 
 /// What `tdbg export RUN` has to be given for each output that the configuration asks for: ["--to",

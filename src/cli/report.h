@@ -51,7 +51,7 @@ struct Report {
 /// \param statuses  of a watcher that has just ended; empty: what the run's events say.
 Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses);
 
-/// Its training or its launcher lives.
+/// True while the run's training or its launcher lives.
 bool IsAlive(const Report& report);
 /// "running", "stopped by VanishingGradient", "failed (exit code 137, SIGKILL)", ...: state and ending in a
 /// few words.

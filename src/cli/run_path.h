@@ -27,8 +27,8 @@ struct NamedRun {
   std::string path;
   std::string name;  ///< as it can be typed as RUN
 };
-/// Those of ListRuns under ./tdbg-runs and those that this user started from here with --dir elsewhere, ours
-/// from the oldest on.
+/// Runs under ./tdbg-runs (ListRuns), and those that this user started from this directory with --dir
+/// elsewhere. Runs that tdbg wrote stand from the oldest on.
 std::vector<NamedRun> RunsOfHere();
 /// What a run that ListRuns found is called: its path from `root` on.
 std::string RunName(const std::string& path, const std::string& root);

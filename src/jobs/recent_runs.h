@@ -25,7 +25,7 @@ std::string RecentRunsPath();
 /// quietly.
 void RememberRun(const RecentRun& run, base::FileSystem& files = base::LocalFileSystem());
 
-/// Those that still are runs, the one started last at the end. A line that is none of ours is skipped.
+/// The recorded runs that still exist, the one started last at the end. Lines of another form are skipped.
 std::vector<RecentRun> RecentRuns(base::FileSystem& files = base::LocalFileSystem());
 
 }  // namespace tdbg::jobs

@@ -71,8 +71,8 @@ bool LauncherAlive(const std::string& run_directory, base::FileSystem& files = b
 /// Seals what the attempt's dead workers left in their journals. Goes on after a failure; returns the first.
 Status SealAttempt(const std::string& run_directory, int64_t attempt,
                    base::FileSystem& files = base::LocalFileSystem());
-/// The same for all other attempts of the run: what a job restarted inside itself, and what was killed
-/// together with its launcher. What may not be written is left quietly.
+/// The same for all other attempts of the run: starts that the job made itself, and those that were killed
+/// together with their launcher. Attempts that may not be written to are left alone without a word.
 Status SealOtherAttempts(const std::string& run_directory, int64_t attempt,
                          base::FileSystem& files = base::LocalFileSystem());
 

@@ -44,13 +44,13 @@ struct RuleConfig {
   /// A rule that hits again so soon (the job's next attempt) does not send the same webhook, mail or command
   /// again. Nothing: the run's, else five minutes.
   std::optional<int64_t> action_cooldown_seconds;
-  /// Nobody asked for it by name: a run that holds nothing for it is no error.
+  /// The rule was not asked for by name: a run that holds nothing for it is not an error.
   bool optional = false;
   /// Instead of the values the rule would have kept by itself; beside what the user's own collections keep.
   std::vector<CollectionConfig> collections_to_save;
   std::string where;  ///< "debug.yaml:12", "--rule", for messages
-  /// Of a rule of a file, which runs in a process of its own: seconds for one step, seconds until it is ready
-  /// for its first one, and its private memory.
+  /// Limits of a rule from a file, which runs in a process of its own: seconds for a step, seconds until it
+  /// is ready for its first step, bytes of private memory.
   std::optional<int64_t> limit_seconds, limit_start_seconds;
   std::optional<uint64_t> limit_memory;
 };
@@ -110,8 +110,8 @@ struct Need {
   std::vector<std::string> raw_collections = {};
   int64_t raw_max_elements = -1;
   std::optional<Schedule> raw_schedule = {};
-  /// Of these collections' tensors, and of what `tensor_regex` finds if `histograms_of_regex`: a histogram
-  /// with each of the statistics of a mode's first `histogram_steps` steps that have some (-1: of all).
+  /// Tensors of these collections, and those that `tensor_regex` finds if `histograms_of_regex` is set, need
+  /// a histogram with each row of statistics in the first `histogram_steps` steps of a mode (-1: in all).
   std::vector<std::string> histogram_collections = {};
   bool histograms_of_regex = false;
   int64_t histogram_steps = -1;

@@ -51,8 +51,8 @@ struct HookConfig {
   std::vector<HookCollection> collections = {};  ///< its framework's first, with their own patterns
 };
 
-/// Of a framework, with smdebug's patterns: the collections that exist without being asked for, those saved
-/// without being asked for (PyTorch: losses), and how often (500 steps; XGBoost 10).
+/// What smdebug's hook of a framework does without being configured: which collections exist (with smdebug's
+/// patterns), which of them are saved (PyTorch: losses), and how often (500 steps; XGBoost 10).
 /// \error kInvalidArgument  no such framework
 Result<HookConfig> DefaultHook(const std::string& framework);
 

@@ -58,8 +58,8 @@ inline constexpr int64_t kHistogramsEvery = 10;
 
 struct Plan {
   int64_t summaries_every = 1;  ///< in steps of the mode; 0: off
-  /// Of tensors with 256 elements or more, in steps of the mode; 0: none. In between, of a tensor whose
-  /// numbers leave their recent range (src/capture/recent_range.h).
+  /// Interval in steps of the mode, for tensors with 256 elements or more; 0: none. Between these steps a
+  /// tensor gets one when its numbers leave their recent range (src/capture/recent_range.h).
   int64_t histograms_every = kHistogramsEvery;
   bool context = true;
   std::string step_by = "optimizer";   ///< or "forward" (smdebug's), or "call" (tdbg.step())

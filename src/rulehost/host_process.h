@@ -48,7 +48,7 @@ class HostProcess {
   void Tell(const nlohmann::json& message);
   /// Replies in the order of the questions, the first question's first. After one with a status, nothing.
   std::optional<Reply> Take();
-  /// The same, waiting for it: for a process that is asked once.
+  /// Waits for the reply: for a process that is asked only once.
   Reply Wait();
   /// Ends the child now. Its output stays.
   void End();
@@ -81,7 +81,7 @@ class HostProcess {
   int64_t deadline_nanos_ = 0;  // of the first of waiting_
   bool ending_ = false, broken_ = false;
 
-  // Of the process's thread.
+  // Used by `thread_` only.
   base::UniqueFd socket_, output_end_;
   std::string received_;
 

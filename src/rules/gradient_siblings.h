@@ -19,7 +19,7 @@ class GradientSiblings {
  public:
   /// Looks at tensors that are new since the last call.
   void Update(const StepContext& step, const Selector& gradients);
-  /// The weight's gradient; -1: `tensor` is no bias, or there is none.
+  /// The gradient of the weight beside a bias; -1: `tensor` is no bias, or no such weight has a gradient.
   int64_t WeightOf(TensorIndex tensor) const { return weight_of_[tensor]; }
 
  private:

@@ -37,8 +37,8 @@ inline ParameterSpec NumberParameter(std::string name, std::string type, std::st
   return spec;
 }
 
-/// Of rules that judge a trend or a change. Without a default in the spec: whether it was given matters for
-/// what is kept sparsely.
+/// For rules that judge a trend or a change. It has no default here, because values that are kept sparsely
+/// are compared differently where an interval was given.
 inline ParameterSpec IntervalParameter(std::string help) {
   return NumberParameter("interval", "int", "", 1, "steps", std::move(help));
 }

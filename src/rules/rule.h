@@ -163,24 +163,24 @@ class Rule {
     (void)stall;
     (void)findings;
   }
-  /// Its parameters ask for the job to be stopped at a finding, whatever the configuration says.
+  /// True: the rule's parameters ask to stop the job at a finding, whatever the configuration says.
   virtual bool StopsJob() const { return false; }
   /// Asked now and then while the run grows, and at its end. Nothing: no document, or none that is new.
   virtual std::optional<Report> MakeReport() { return std::nullopt; }
   /// From its from_step on, steps are shown without this worker. For rules that look at the run themselves.
   virtual void OnWorkerLost(const LostWorker& worker) { (void)worker; }
-  /// Of a rule that judges in another process, so that nobody waits for it: the next answer to an Invoke or
-  /// AtEnd that said kPending, in the order of those calls; nothing while there is none. It bounds its own
-  /// time: there comes an answer to everything, or an error that ends the rule.
+  /// For a rule that judges in another process: the next answer to a call of Invoke or AtEnd that returned
+  /// kPending, in the order of those calls; nothing while the answer has not come. The rule bounds its own
+  /// time: every such call gets an answer, or an error that ends the rule.
   virtual std::optional<Answer> TakeAnswer() { return std::nullopt; }
   /// `answered` is called, from any thread, when TakeAnswer has something new.
   virtual void OnAnswer(std::function<void()> answered) { (void)answered; }
   /// Was the last answer's error the clock's? `rule` is left for the engine to fill in.
   virtual std::optional<TimeLimitReached> ReachedTimeLimit() const { return std::nullopt; }
-  /// It did so when the run was watched. If that was the same rule with no more time than now, it ends there
-  /// in the same words.
+  /// Tells a replay that the rule ran into its limit when the run was watched. The same rule with no more
+  /// time than it had then ends at that step, in the same words.
   virtual void OnTimeLimitReached(const TimeLimitReached& reached) { (void)reached; }
-  /// It has ended, and is not asked again: a process of its own may go.
+  /// The rule has ended and is not called again: it may end a process of its own.
   virtual void Ended() {}
   /// What the rule wrote to its standard streams, the last few kilobytes; for whoever debugs it.
   virtual std::string Output() const { return {}; }
@@ -195,7 +195,7 @@ using RuleFactory = std::function<Result<std::unique_ptr<Rule>>(const Parameters
 class RuleRegistry {
  public:
   virtual ~RuleRegistry() = default;
-  /// Of a configuration, which may name a rule of the user's own; this registry knows none.
+  /// As Find and Make, for a configuration that may name a user's own rule; this registry has none of those.
   virtual Result<const RuleInfo*> FindFor(const plan::RuleConfig& config) const { return Find(config.rule); }
   virtual Result<std::unique_ptr<Rule>> MakeFor(const plan::RuleConfig& config) const {
     return Make(config.rule, config.parameters);

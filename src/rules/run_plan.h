@@ -23,7 +23,7 @@ class RunPlan {
   bool KeepsEveryStep(const TensorInfo& tensor) const;
   /// The user's own configuration says at which steps values of this tensor are kept.
   bool UserSavesValuesOf(const TensorInfo& tensor) const;
-  /// Its value at this step was kept because another rule asked, and for no other reason.
+  /// True if the tensor's value at this step was kept only because another rule asked for it.
   bool OnlyOthersAskedFor(TensorIndex index, const TensorInfo& tensor, const StepInfo& step) const;
 
  private:

@@ -36,7 +36,7 @@ class Selector {
     if (step.tensor_count() != mask_.size()) Extend(step);
   }
   bool contains(TensorIndex tensor) const { return mask_[tensor] != 0; }
-  /// By TensorIndex, 0 or 1: for loops over columns.
+  /// contains() as bytes, 0 or 1, indexed by TensorIndex: for loops over columns.
   const uint8_t* mask() const { return mask_.data(); }
   bool found_any() const { return found_any_; }
 
@@ -54,7 +54,7 @@ class Selector {
   bool found_any_ = false;
 };
 
-/// Of rules that have no tensors of their own to look at. \error kInvalidArgument  neither parameter is given
+/// For rules without default tensors to look at. \error kInvalidArgument  neither parameter is given
 Result<Selector> RequiredSelector(const Parameters& parameters);
 
 }  // namespace tdbg::rules

@@ -39,7 +39,7 @@ struct Place {
 /// else)
 Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const base::Clock& clock);
 
-/// Leaves word beside the worker's files of how it ended, for whoever comes into the same attempt.
+/// Writes ended.json: how the worker ended, for the next one that is started in the same attempt.
 void LeaveWord(const Place& place, std::string_view reason, base::FileSystem& files);
 
 /// The journal needs memory-mapped writes that survive this process. Network file systems and FUSE promise

@@ -32,7 +32,7 @@ class Run;
 struct RowRange {
   uint32_t batch = 0, begin = 0, end = 0;
 };
-/// The same, where their steps do not descend: a step's rows are found in it by bisection.
+/// A range of rows in the order of their steps, so that a step's rows are found by bisection.
 struct RowStretch {
   RowRange rows;
   int64_t first_step = 0, last_step = 0;
@@ -55,7 +55,7 @@ struct WorkerSlot {
 
   /// The raw value at `ref`, verified, as the trial hands it out.
   Result<TensorValue> ReadRaw(const store::RawRef& ref) const;
-  /// Neither read nor verified, where a segment holds it.
+  /// The same, but a value in a segment is neither read nor verified.
   Result<TensorValue> MapRaw(const store::RawRef& ref) const;
 
   // Where steps' rows lie; brought up to date when first asked for after a change. Hardly more than one
@@ -119,7 +119,7 @@ struct Trial::Impl {
   std::vector<std::unique_ptr<WorkerSlot>> slots;
   std::vector<TrialAccess::Worker> workers;
   TensorTable tensors;
-  /// Nobody writes and some rank of the latest attempt was never seen, but the launcher is there: it may
+  /// No worker writes, but the launcher lives and a rank of the latest attempt was never seen: it may still
   /// come.
   bool awaited = false;
   bool modes_seen[5] = {};
@@ -191,7 +191,7 @@ struct Trial::Impl {
   static bool Saves(const plan::CollectionPlan& collection);
   /// Reductions of the collection were asked for by name, and are due at this step.
   static bool ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step);
-  /// The same of a tensor's collections, at a step of the overlay.
+  /// Whether a collection of the tensor has reductions (or shapes) due at this step of the overlay.
   bool SavesReductionsOf(const TensorInfo& info, int64_t global_step, bool shape = false) const;
   // steps.cc
   int64_t LastCompleteStep() const { return complete_count == 0 ? -1 : GlobalStepAt(complete_count - 1); }
@@ -237,7 +237,7 @@ struct Trial::Impl {
   std::vector<std::string> Damage() const;
 
   std::optional<size_t> FindStep(int64_t global_step) const;
-  /// The position of the first step behind `global_step`; step_count where there is none.
+  /// The position of the first step after `global_step`; step_count if there is none.
   size_t FirstBehind(int64_t global_step) const;
   const AttemptSlot* AttemptOf(int64_t number) const;
   /// The attempts with data the overlay shows, each with the half-open range of global steps it answers for.

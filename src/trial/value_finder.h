@@ -181,7 +181,7 @@ class ValueFinder {
   /// at the run's end, else those of `global_step`.
   std::vector<FoundRow> PartRows(const std::vector<WorkerSlot*>& workers, bool final,
                                  int64_t global_step) const;
-  /// The same of raw values, put together.
+  /// The whole tensor's value, put together from all parts.
   /// \error kNotFound  a part is missing; kDataLoss
   Result<TensorValue> WholeValue(const std::vector<WorkerSlot*>& workers, bool final,
                                  int64_t global_step) const;
@@ -192,7 +192,7 @@ class ValueFinder {
 
   /// Steps of the overlay at which something that `filter` asks for is kept, by the filter's own numbers.
   std::vector<int64_t> Steps(const StepFilter& filter) const;
-  /// The same as a question, answered at the first one found.
+  /// Whether Steps() would find any; stops at the first.
   bool HasStep(const StepFilter& filter) const;
   /// Something of that kind is kept of it by this worker at this step.
   bool Keeps(const WorkerSlot& slot, int64_t global_step, StepKind kind) const;

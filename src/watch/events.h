@@ -25,10 +25,10 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
 struct Decisions {
   std::vector<rules::LostWorker> lost;
   std::vector<rules::Stall> stalls;
-  /// Of rules that no later watcher judged again.
+  /// Time limits that rules reached, except where a later watcher judged the rule again.
   std::vector<rules::TimeLimitReached> time_limits;
   bool stalls_were_watched = false;  ///< a rule that waits for stalls was watching: there were no others
-  /// Of the job's last ending; nothing while it runs or where nobody launched it.
+  /// How the job ended last; nothing while it runs, or if nobody launched it.
   std::optional<rules::JobEnd> end = {};
   int64_t end_wall_nanos = 0;  ///< of `end`
 };

@@ -11,7 +11,7 @@
 
 namespace tdbg::store {
 
-/// Whose values lie where in a commit's stretch of rows. Immutable.
+/// Which tensor each row of a commit belongs to, in order. Immutable.
 class Layout {
  public:
   explicit Layout(std::vector<format::IndexRow> rows);

@@ -30,9 +30,9 @@ class Places {
  public:
   virtual ~Places() = default;
   virtual void AppendOf(PlaceKind kind, uint32_t tensor, std::vector<Spot>* out) = 0;
-  /// Those of one step.
+  /// The same for one step.
   virtual void AppendAt(PlaceKind kind, uint32_t tensor, int64_t global_step, std::vector<Spot>* out) = 0;
-  /// Those of one step, of all tensors: with the reader's id of each.
+  /// Places of all tensors at one step, each with the reader's id of its tensor.
   virtual void AppendAllAt(PlaceKind kind, int64_t global_step,
                            std::vector<std::pair<uint32_t, Spot>>* out) = 0;
   /// How many AppendOf appends.

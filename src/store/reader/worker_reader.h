@@ -173,19 +173,19 @@ class WorkerReader {
     format::SubKey sub;
     double value = 0;
   };
-  /// Those of one step, by tensor, without a list of other steps'. Valid until the next call.
+  /// Scalars of one step, by tensor, without making a list of other steps. Valid until the next call.
   virtual std::span<const TensorScalar> ScalarsAt(int64_t global_step) const = 0;
 
   virtual std::span<const RawRef> RawsOf(format::TensorId tensor) const = 0;  ///< in step order
-  /// Of these, at least those of steps at which there is no row of the tensor's: nearly always none, and then
-  /// without a list of the others.
+  /// At least those raw values at whose steps the tensor has no row. There are hardly ever any, and then no
+  /// list of all raw values is made.
   virtual std::span<const RawRef> LoneRawsOf(format::TensorId tensor) const { return RawsOf(tensor); }
   /// Those of one step. Valid until the next call.
   virtual std::span<const RawRef> RawsAt(format::TensorId tensor, int64_t global_step) const;
   /// Reads and verifies. \error kDataLoss  the checksum does not match (the damage is recorded).
   virtual Result<RawValue> ReadRaw(const RawRef& ref) = 0;
-  /// The same without a look at the bytes where they lie in a mapped file: they are neither read nor verified
-  /// here, so that a part of a large value costs the pages that are touched.
+  /// The same without reading or verifying bytes that lie in a mapped file, so that a part of a large value
+  /// costs only the pages that the caller touches.
   virtual Result<RawValue> MapRaw(const RawRef& ref) { return ReadRaw(ref); }
   virtual std::span<const int64_t> ShapeOf(const RawRef& ref) const = 0;
 

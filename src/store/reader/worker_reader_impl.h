@@ -22,7 +22,7 @@ namespace tdbg::store {
 
 inline constexpr uint32_t kJournalSource = ~uint32_t{0};
 
-/// A list that grows from two sides of the same story: what segments say, then what the journal says.
+/// A list of what sealed segments hold, followed by what only the journal has yet (the tail).
 template <typename T>
 struct SealedTailList {
   std::vector<T> items;

@@ -36,7 +36,7 @@ struct Ring {
   uint64_t Contiguous(uint64_t position) const { return bytes - position % bytes; }
   uint64_t committed() const { return header->committed_pos.load(std::memory_order_acquire); }
   uint64_t sealed() const { return header->sealed_pos.load(std::memory_order_acquire); }
-  /// Of one of the header's fields: for ourselves, and for those who read.
+  /// Sets a field of the header, in our own copy and in the one that readers see.
   template <typename T>
   void Set(std::atomic<T> format::JournalHeader::* field, T value) const {
     if (shared != nullptr) (shared->*field).store(value, std::memory_order_release);
@@ -65,8 +65,8 @@ struct Ring {
 /// What a new journal's header says. `own` is set up anew; `mapping_bytes`: the file's.
 void NewHeader(format::JournalHeader* own, uint64_t mapping_bytes, uint64_t writer_id, uint64_t next_sequence,
                std::span<const format::Loss> losses_so_far);
-/// The same for the next journal of a writer that goes on: its counters and its heartbeat stay. Everything up
-/// to the last commit is in a segment, or counted.
+/// The header of the next journal of the same writer, which keeps counters and heartbeat. Everything up to
+/// the last commit is in a segment or counted as lost.
 void RenewHeader(format::JournalHeader* own, uint64_t mapping_bytes);
 
 /// The non-zero counters.

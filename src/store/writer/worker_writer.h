@@ -27,7 +27,7 @@ enum class WhenFull : uint8_t {
   kBlock = 1,    ///< training waits for the drain, for as long as it makes progress; nothing is dropped
 };
 
-/// Of the JSON that says how a worker ended.
+/// The longest JSON of an end record (how the worker ended).
 constexpr uint64_t kMaxEndBytes = 2048;
 
 struct WriterOptions {

@@ -30,7 +30,7 @@ class Rows {
   /// The rows of one tensor at steps [begin, end), prepared, in batches of their own: 170 bytes for each of
   /// its rows, where Prepare needs as much for every other tensor's of those steps.
   store::WorkerReader::PreparedRows Series(format::TensorId tensor, int64_t begin, int64_t end);
-  /// Of the value itself, counted again. \error kNotFound  only reductions were saved
+  /// Counted from the saved value. \error kNotFound  only reductions were saved
   Result<Histogram> HistogramOf(store::WorkerReader::RowRef row);
 
  private:

@@ -61,7 +61,7 @@ class StepFiles {
   StepFiles(StepFiles&&) noexcept;
   StepFiles& operator=(StepFiles&&) noexcept;
 
-  /// Of the records and shapes that follow. \pre mode_step >= 0
+  /// The moment of the records and shapes that follow. \pre mode_step >= 0
   void SetMoment(const Moment& moment);
 
   /// One tensor, in the nearest type that smdebug's reader knows (docs/smdebug.md): every value stays equal,

@@ -5,12 +5,12 @@
 
 namespace tdbg::rules {
 
-/// Of one gradient of one worker.
+/// Follows one gradient of one worker: for how many steps in a row it has been below the threshold.
 ///
-/// One step says nothing: a loss that a batch leaves at zero, advantages that are all equal, a layer that was
-/// dropped. And a gradient that starts at zero by design (the first matrix of a LoRA pair, a block whose
-/// residual scale starts at zero) grows as its counterpart does, while a learning rate warms up slowly: as
-/// long as it grows it is waited for. One that was above once has no such excuse.
+/// One such step says nothing: a batch may leave the loss at zero, advantages may be all equal, a layer may
+/// be dropped. A gradient that starts at zero by design (the first matrix of a LoRA pair, a block whose
+/// residual scale starts at zero) grows as its counterpart does, slowly while the learning rate warms up: as
+/// long as it grows it is waited for. A gradient that was above the threshold once is not.
 class Streak {
  public:
   void Above(int64_t global_step) {
@@ -18,13 +18,13 @@ class Streak {
     ever_above_ = true;
     above_at_ = global_step;
   }
-  /// It is below at this step. True if it has vanished: for `patience` steps, and not growing.
+  /// To be called where the gradient is below. True if it has vanished: `patience` such steps, not growing.
   bool Below(int64_t position, int64_t global_step, double value, int64_t patience);
 
   bool open() const { return open_; }
   bool ever_above() const { return ever_above_; }
   bool only_zeros() const { return only_zeros_; }
-  /// It grows, by what was seen of it; for the end of a run.
+  /// Whether it was growing as far as it was seen; asked at the end of a run.
   bool rising() const;
   int64_t above_at() const { return above_at_; }      ///< the last step at which it was above; -1: none
   int64_t first_step() const { return first_step_; }  ///< of the streak; global
