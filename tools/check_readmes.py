@@ -113,6 +113,12 @@ def missing_citations(name, text, read):
     return found
 
 
+def suites_not_named(text, folders):
+    """'tests/README.md: what' for folders of tests that its text does not name."""
+    named = set(WORD.findall(text))
+    return [f"tests/README.md: {folder} is not mentioned" for folder in sorted(folders) if folder not in named]
+
+
 def missing_holders(name, text, read):
     """'name: what' for files that a *Held by* names and that are not there, and for tests that are not in them."""
     found = []
@@ -158,6 +164,8 @@ def main():
         if name.startswith("tools/docs/"):
             continue  # names pages that it makes, which `make docs` checks
         found += missing_citations(name, (ROOT / name).read_text(), _read)
+    suites = {pathlib.PurePath(name).parts[1] for name in files if name.startswith("tests/") and name.count("/") > 1}
+    found += suites_not_named((ROOT / "tests" / "README.md").read_text(), suites)
     for line in found:
         print(line)
     return 1 if found else 0

@@ -53,6 +53,10 @@ class CheckReadmesTest(unittest.TestCase):
         self.assertEqual(self.citations("tests/x/test_a.py", 'page = "x.md"\nread(\'y.md\')\n'), [])
         self.assertEqual(self.citations("tests/x/test_a.py", '"""docs/c.md"""\n'), ["tests/x/test_a.py: cites docs/c.md, which is not there"])
 
+    def test_every_suite_is_in_the_readme_of_the_tests(self):
+        self.assertEqual(check_readmes.suites_not_named("| `kill` | ...\n| `cli`, `x/` |", {"kill", "cli", "golden"}),
+                         ["tests/README.md: golden is not mentioned"])
+
     def test_tests_that_hold_a_promise_are_there(self):
         there = {"tests/a_test.cc": "TEST(A, Holds)", "src/a.h": ""}
         text = ("A promise of `tests/none.py`.\n\n*Held by* `tests/a_test.cc` (`Holds`,\n`Broke`), `src/a.h`,\n`src/b.h`.\n\n"
