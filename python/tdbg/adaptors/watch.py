@@ -52,8 +52,8 @@ class Watch:
         return self.state is not OFF
 
     def elsewhere(self, trains=False):
-        """Are we in another thread than the training? It moves to this one where its own is over and, with `trains`
-        (this is one that trains), where its own only evaluated."""
+        """True in any thread but the training's. The training moves to the calling thread if its own has ended, or, with
+        `trains` (the caller is in a step that trains), if its own thread only evaluated."""
         return self._thread is not None and threading.get_ident() != self._thread and not self._moves_here(trains)
 
     def _moves_here(self, trains):
@@ -64,7 +64,7 @@ class Watch:
             return True
 
     def trains_elsewhere(self):
-        """As `elsewhere`, of a step that trains: one that is not seen is counted."""
+        """`elsewhere` for a step that trains: if it is not recorded here, it is counted as lost."""
         if not self.elsewhere(trains=True):
             return False
         self.lost("unsupported", 1, "steps of a training in another thread than the one that is recorded")

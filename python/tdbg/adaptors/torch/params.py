@@ -70,8 +70,8 @@ def _unreadable(tensor):
 
 
 class Unread:
-    """Asked with (name, tensor): is there no reading of it? Counted once for a name: it will be so in every step, and is no
-    failure of ours.
+    """Called with (name, tensor): True if the tensor's values cannot be read. Counted once for a name, because it holds for
+    every step, and as `unsupported`, because it is no failure of ours.
 
     :param lost: Run.count_loss, or what takes the same arguments
     """
