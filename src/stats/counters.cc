@@ -89,12 +89,12 @@ void PairCounter::CountPending(size_t from) {
   pending = 0;
 }
 
-uint16_t WindowBase(float abs_max) {
+uint16_t WindowBase(float abs_max, int buckets) {
   // One octave of headroom: later blocks rarely exceed the first one's largest by more, and every
   // bucket given to headroom is one taken from the small values.
   const int top = static_cast<int>(std::bit_cast<uint32_t>(abs_max) >> 21) + 4;
-  return static_cast<uint16_t>(
-      std::clamp<int>(top - PairCounter::kWindow + 1, PairCounter::kSmallestBase, PairCounter::kLargestBase));
+  return static_cast<uint16_t>(std::clamp<int>(top - buckets + 1, FloatCounter::kFirstNormal,
+                                               FloatCounter::kFirstNonFinite - buckets));
 }
 
 void Fold(PairCounter* pairs, FloatCounter* counter) {

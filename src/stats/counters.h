@@ -69,8 +69,6 @@ void CountDoubles(const double* x, size_t n, bool with_subnormals, DoubleCounter
 struct PairCounter {
   static constexpr int kIndices = 16384;
   static constexpr int kWindow = 63;
-  static constexpr uint16_t kSmallestBase = FloatCounter::kFirstNormal;
-  static constexpr uint16_t kLargestBase = FloatCounter::kFirstNonFinite - kWindow;
   static constexpr size_t kPending = 1024;
 
   using Cell = uint32_t;  // of 16 bits they are no faster: one store per cycle is the limit, not the cache
@@ -88,8 +86,8 @@ struct PairCounter {
   void CountPending(size_t from);
 };
 
-/// The `base`, the first cell, of a window near whose top `abs_max` is.
-uint16_t WindowBase(float abs_max);
+/// The `base`, the first cell, of a window of `buckets` near whose top `abs_max` is.
+uint16_t WindowBase(float abs_max, int buckets);
 /// Moves all counts to `counter` and leaves `pairs` empty.
 void Fold(PairCounter* pairs, FloatCounter* counter);
 

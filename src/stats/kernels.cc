@@ -73,16 +73,17 @@ HWY_INLINE V64 AddWidened(V64 sum, V32 v) {
   return hn::Add(sum, hn::PromoteTo(d, hn::UpperHalf(half, v)));
 }
 
-// Of everything outside the window, zeros among it: 63. What is below it wraps around.
+// Of everything outside the window, zeros among it: kWindow. What is below it wraps around.
+template <class Counter>
 HWY_INLINE VU16 WindowPlace(VU16 top, VU16 base) {
   const DU16 d;
   const VU16 cell = hn::ShiftRight<5>(hn::And(top, hn::Set(d, 0x7fff)));
-  return hn::Min(hn::Sub(cell, base), hn::Set(d, PairCounter::kWindow));
+  return hn::Min(hn::Sub(cell, base), hn::Set(d, Counter::kWindow));
 }
 
 // PairCounter's.
 HWY_INLINE VU16 WindowId(VU16 top, VU16 base) {
-  return hn::OrAnd(WindowPlace(top, base), hn::ShiftRight<9>(top), hn::Set(DU16(), 0x40));
+  return hn::OrAnd(WindowPlace<PairCounter>(top, base), hn::ShiftRight<9>(top), hn::Set(DU16(), 0x40));
 }
 
 // Whether this instruction set can be one that SliceCounter is for.
@@ -227,7 +228,7 @@ HWY_INLINE bool Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
       Two two = Loader::Load(at);
       if constexpr (kPairs) first = WindowId(two.top, base);
       if constexpr (kSlices) {
-        first = WindowPlace(two.top, base);
+        first = WindowPlace<SliceCounter>(two.top, base);
         first_top = two.top;
       }
       smallest = Loader::template Look<kZeros>(two, e);
@@ -254,7 +255,7 @@ HWY_INLINE bool Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
         hn::StoreU(ids, du16, write + i * indices);
       }
       if constexpr (kSlices) {
-        hn::StoreU(SliceIds(first, WindowPlace(two.top, base), first_top, two.top), DU8(),
+        hn::StoreU(SliceIds(first, WindowPlace<SliceCounter>(two.top, base), first_top, two.top), DU8(),
                    slices->ids + i * step);
       }
       smallest = hn::Min(smallest, Loader::template Look<kZeros>(two, e));
@@ -305,7 +306,7 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
   Extremes<Lane> whole = e;
   V64 total[5] = {hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64), hn::Zero(d64)};
 
-  // Place 63, too, is that of zeros and of what lies outside the window.
+  // The last place is that of zeros and of what lies outside the window.
   const uint64_t out_of_window = kSlices ? slices->CountedOutside() : 0;
   const uint64_t outside_before = kSlices ? outside->outside_count : 0;
   if (kPairs) expect_zeros = true;
@@ -338,8 +339,8 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
     }
     if (expect_zeros) zeros_counted += elements;
     if constexpr (kPairs || kSlices) {
-      const uint32_t window = kPairs ? pairs->base : slices->base;
-      const uint32_t first_out = (window + PairCounter::kWindow) << kCellShift;
+      const uint32_t end = kPairs ? pairs->base + PairCounter::kWindow : slices->base + SliceCounter::kWindow;
+      const uint32_t first_out = end << kCellShift;
       if (HWY_UNLIKELY(Reduce(e).abs_max() >= Loader::LaneOf(first_out))) {
         CountAbove<Loader>(x + i, iterations, first_out, outside);
       }
@@ -441,7 +442,7 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
   const size_t step = 4 * lanes;
   const VU16 base = hn::Set(DU16(), slices->base);
   const uint32_t first_in = uint32_t{slices->base} << kCellShift;
-  const uint32_t first_out = first_in + (uint32_t{PairCounter::kWindow} << kCellShift);
+  const uint32_t first_out = first_in + (uint32_t{SliceCounter::kWindow} << kCellShift);
   const VU32 v_first_in = hn::Set(du, first_in - 1);
   const auto last_in = hn::Set(di, static_cast<int32_t>(first_out - 2));
   const VU32 one = hn::Set(du, 1);
@@ -462,8 +463,8 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
       at = tail;
     }
     const Two two[2] = {LoadF32::Load(at), LoadF32::Load(at + 2 * lanes)};
-    const auto ids =
-        SliceIds(WindowPlace(two[0].top, base), WindowPlace(two[1].top, base), two[0].top, two[1].top);
+    const auto ids = SliceIds(WindowPlace<SliceCounter>(two[0].top, base),
+                              WindowPlace<SliceCounter>(two[1].top, base), two[0].top, two[1].top);
     hn::StoreU(ids, DU8(), slices->ids + made);
     // Less one, so that a zero is larger than anything.
     VU32 smallest = hn::Set(du, ~uint32_t{0});

@@ -10,6 +10,7 @@
 #include <hwy/targets.h>
 
 #include <cstring>
+#include <utility>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -30,7 +31,7 @@ bool g_allowed = true;
 #define TDBG_INLINE TDBG_TARGET __attribute__((always_inline)) inline
 
 struct Planes {
-  __m512i p[7];  // the last: the sign
+  __m512i p[8];
 };
 
 // Bit j of 512 ids. The order of the ids within a plane is of no interest, only that all planes have the
@@ -64,7 +65,7 @@ TDBG_INLINE Planes Slice(const uint8_t* ids) {
     out.p[0 + odd] = _mm512_shuffle_i64x2(b[0 + odd], b[4 + odd], 0x88);
     out.p[2 + odd] = _mm512_shuffle_i64x2(b[0 + odd], b[4 + odd], 0xdd);
     out.p[4 + odd] = _mm512_shuffle_i64x2(b[2 + odd], b[6 + odd], 0x88);
-    if (odd == 1) out.p[6] = _mm512_shuffle_i64x2(b[3], b[7], 0xdd);  // bit 7
+    out.p[6 + odd] = _mm512_shuffle_i64x2(b[2 + odd], b[6 + odd], 0xdd);
   }
   return out;
 }
@@ -121,9 +122,9 @@ TDBG_INLINE bool Group(const __m512i (&group)[kBlocks], const Quartered<kBlocks>
   return true;
 }
 
-// Those of `bytes` that are in one half of the window; the other half's are left out.
+// Those of `bytes` that are in one of the upper two quarters of the window; others are left out.
 template <int kBlocks, bool kLower>
-TDBG_TARGET void CountHalf(const uint8_t* bytes, SliceCounter* counter) {
+TDBG_TARGET void CountQuarter(const uint8_t* bytes, SliceCounter* counter) {
   Quartered<kBlocks> ids;
   // By the bits: sign and 4.
   __m512i groups[4][kBlocks];
@@ -131,10 +132,11 @@ TDBG_TARGET void CountHalf(const uint8_t* bytes, SliceCounter* counter) {
     const Planes planes = Slice(bytes + SliceCounter::kBlock * static_cast<size_t>(b));
     ids.middle[b] = QuartersOf(planes.p[3], planes.p[2]);
     ids.low[b] = QuartersOf(planes.p[1], planes.p[0]);
-    const Quarters quarters = QuartersOf(planes.p[6], planes.p[4]);
+    const Quarters quarters = QuartersOf(planes.p[7], planes.p[4]);
+    // Bit 6 and, or and not, bit 5.
+    constexpr int kWhich = kLower ? 0x20 : 0x80;
     for (int q = 0; q < 4; ++q) {
-      groups[q][b] = kLower ? _mm512_andnot_si512(planes.p[5], quarters.q[q])
-                            : _mm512_and_si512(planes.p[5], quarters.q[q]);
+      groups[q][b] = _mm512_ternarylogic_epi64(planes.p[6], planes.p[5], quarters.q[q], kWhich);
     }
   }
   for (int sign = 0; sign < 2; ++sign) {
@@ -146,18 +148,29 @@ TDBG_TARGET void CountHalf(const uint8_t* bytes, SliceCounter* counter) {
   }
 }
 
-// Appends the ids of the lower half to those that wait.
-TDBG_TARGET void GatherLow(const uint8_t* ids, size_t n, SliceCounter* counter) {
-  const __m512i upper = _mm512_set1_epi8(0x20);
-  uint8_t* to = counter->low + counter->low_count;
+// Appends to `to` those of `n` ids that lie below the upper quarter (kMask 0x60) or half (0x40) of the
+// window. Returns its new end. Up to 63 bytes behind it are overwritten.
+template <int kMask>
+TDBG_TARGET uint8_t* Gather(const uint8_t* ids, size_t n, uint8_t* to) {
+  const __m512i mask = _mm512_set1_epi8(kMask);
   for (size_t i = 0; i < n; i += 64) {
     const __m512i bytes = _mm512_loadu_si512(ids + i);
-    const __mmask64 is_low = _mm512_testn_epi8_mask(bytes, upper);
+    const __mmask64 wanted = _mm512_cmpneq_epi8_mask(_mm512_and_si512(bytes, mask), mask);
     // Not straight to memory: AMD's processors take their microcode for that.
-    _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(is_low, bytes));
-    to += __builtin_popcountll(is_low);
+    _mm512_storeu_si512(to, _mm512_maskz_compress_epi8(wanted, bytes));
+    to += __builtin_popcountll(wanted);
   }
-  counter->low_count = static_cast<uint32_t>(to - counter->low);
+  return to;
+}
+
+// Of gathered ids, whose number is rounded up to whole blocks with ids of the upper quarter.
+template <int kBlocks>
+void CountLow(const uint8_t* ids, SliceCounter* counter) {
+  CountQuarter<kBlocks, true>(ids, counter);
+  uint8_t deep[kBlocks * SliceCounter::kBlock + 64];
+  const uint8_t* const end = Gather<0x40>(ids, kBlocks * SliceCounter::kBlock, deep);
+  for (const uint8_t* id = deep; id != end; ++id) ++counter->deep[*id >> 7][*id & 63];
+  if (end != deep) counter->any_deep = true;
 }
 
 // With this many or fewer, adding them one by one is quicker.
@@ -165,20 +178,20 @@ constexpr uint32_t kFewLow = 64;
 
 // Counts those that wait.
 void FlushLow(SliceCounter* counter, uint64_t* folded) {
-  uint32_t left = counter->low_count;
+  const uint32_t left = counter->low_count;
   counter->low_count = 0;
   if (left <= kFewLow) {
     for (uint32_t i = 0; i < left; ++i) {
       const uint8_t id = counter->low[i];
-      ++folded[(id >> 7) * 1024 + counter->base + (id & 63)];
+      ++folded[(id >> 7) * 1024 + counter->base + (id & 127)];
     }
     return;
   }
-  std::memset(counter->low + left, 63, SliceCounter::kLow - left);
+  std::memset(counter->low + left, SliceCounter::kWindow, SliceCounter::kLow - left);
   if (left > SliceCounter::kBlock) {
-    CountHalf<2, true>(counter->low, counter);
+    CountLow<2>(counter->low, counter);
   } else {
-    CountHalf<1, true>(counter->low, counter);
+    CountLow<1>(counter->low, counter);
   }
 }
 
@@ -222,17 +235,17 @@ TDBG_TARGET void TakeHalf(uint64_t (*lanes)[8], bool lower, uint64_t* counts) {
 
 void SliceCounter::Count(size_t n) {
   const size_t blocks = (n + kBlock - 1) / kBlock;
-  // With an id of the lower half, of which the first look takes no notice and the second is not shown these.
+  // With an id of the lowest quarter, of which the first look takes no notice; the second is not shown these.
   std::memset(ids + n, 0, blocks * kBlock - n);
   counted += static_cast<uint32_t>(n);
   // Two at a time: their masks stay in registers. Of four they were loaded again for each id, which took
   // 1.3 times as long.
   size_t b = 0;
-  for (; b + 2 <= blocks; b += 2) CountHalf<2, false>(ids + b * kBlock, this);
-  if (b < blocks) CountHalf<1, false>(ids + b * kBlock, this);
-  GatherLow(ids, n, this);
+  for (; b + 2 <= blocks; b += 2) CountQuarter<2, false>(ids + b * kBlock, this);
+  if (b < blocks) CountQuarter<1, false>(ids + b * kBlock, this);
+  low_count = static_cast<uint32_t>(Gather<0x60>(ids, n, low + low_count) - low);
   size_t done = 0;
-  for (; low_count - done >= kLow; done += kLow) CountHalf<2, true>(low + done, this);
+  for (; low_count - done >= kLow; done += kLow) CountLow<2>(low + done, this);
   if (done != 0) {
     low_count -= static_cast<uint32_t>(done);
     std::memmove(low, low + done, low_count);
@@ -260,20 +273,23 @@ static void TakeHalf(uint64_t (*)[8], bool, uint64_t*) {}
 #endif
 
 void Fold(SliceCounter* slices, FloatCounter* counter) {
-  if (slices->low_count != 0) {
-    FlushLow(slices, counter->folded);
-  } else if (slices->used == 0) {
-    return;
-  }
+  if (slices->counted == 0) return;
+  if (slices->low_count != 0) FlushLow(slices, counter->folded);
   for (int half = 0; half < 4; ++half) {
     if ((slices->used >> half & 1) == 0) continue;
     const bool lower = half % 2 == 0;
     TakeHalf(slices->lanes + 8 * half, lower,
-             counter->folded + half / 2 * 1024 + slices->base + (lower ? 0 : 32));
+             counter->folded + half / 2 * 1024 + slices->base + (lower ? 64 : 96));
   }
+  for (int sign = 0; slices->any_deep && sign < 2; ++sign) {
+    for (int i = 0; i < 64; ++i) {
+      counter->folded[sign * 1024 + slices->base + i] += std::exchange(slices->deep[sign][i], 0);
+    }
+  }
+  slices->any_deep = false;
   slices->used = 0;
   slices->counted = 0;
-  counter->WillFold(slices->base, slices->base + PairCounter::kWindow);
+  counter->WillFold(slices->base, slices->base + SliceCounter::kWindow);
 }
 
 }  // namespace tdbg::stats

@@ -10,30 +10,35 @@
 
 namespace tdbg::stats {
 
-/// An id is a sign and a place in a window of 63 buckets, in a byte of its own:
+/// An id is a sign and a place in a window of 127 buckets (31.75 octaves), in a byte of its own:
 ///
-///   7      6   5      0
-///   | sign | 0 | place |      place 63: not in the window, counted and thrown away
+///   7      6     0
+///   | sign | place |      place 127: not in the window, counted and thrown away
 ///
-/// The lower half of the window (places below 32: less than 2^-8 of the largest value) is rarely met. Its ids
-/// are gathered until there are enough for a count of their own, so that every block pays for one half only.
+/// Most elements are in the window's upper quarter, within 2^-8 of the largest value. Ids of the one below
+/// are gathered until there are enough for a count of their own, so that every block pays for one quarter
+/// only. What is deeper, one in a hundred of real gradients and next to nothing of anything else, is counted
+/// one by one.
 struct SliceCounter {
+  static constexpr int kWindow = 127;
   static constexpr size_t kBlock = 512;
   static constexpr size_t kMost = 4 * kBlock;
-  /// Low ids that are counted together.
+  /// Gathered ids that are counted together.
   static constexpr size_t kLow = 2 * kBlock;
   /// The counts are 16 bits wide: with so many counted, and at most a third of it more, it must be folded.
   static constexpr uint32_t kFoldAfter = 48 << 10;
 
   /// Of four ids each, the lowest in the lowest 16 bits; to be added up over the eight. First those of the
-  /// positive sign. Empty between tensors.
+  /// positive sign; the upper half of the window. Empty between tensors.
   alignas(64) uint64_t lanes[32][8];
   alignas(64) uint8_t ids[kMost];              ///< filled by the caller
-  alignas(64) uint8_t low[kLow + kMost + 64];  ///< ids of the lower half that wait
+  alignas(64) uint8_t low[kLow + kMost + 64];  ///< ids below the upper quarter that wait
+  uint32_t deep[2][64];                        ///< [sign][place]: the lower half of the window
   uint32_t low_count;
   uint32_t counted;  ///< since the last fold
   uint16_t base;     ///< WindowBase's
   uint8_t used;      ///< bit h: some of lanes 8h..8h+7 were counted
+  bool any_deep;
 
   /// Counts the first `n` of `ids`. \pre n <= kMost, n % 64 == 0, counted + n < 65536. Overwrites up to
   /// kBlock ids behind them.

@@ -327,8 +327,13 @@ class Pass {
 
   void SetWindow(double abs_max) {
     if (have_window_) return;
+    MoveWindow(abs_max);
+  }
+
+  void MoveWindow(double abs_max) {
     have_window_ = true;
-    t_->slices.base = t_->pairs.base = WindowBase(static_cast<float>(abs_max));
+    t_->slices.base = WindowBase(static_cast<float>(abs_max), SliceCounter::kWindow);
+    t_->pairs.base = WindowBase(static_cast<float>(abs_max), PairCounter::kWindow);
   }
 
   // For the next block, if there is one: of a small tensor this would be a tenth of the work.
@@ -407,7 +412,7 @@ class Pass {
     if (blocks_since_fold_ < (use_slices_ ? 2 : 8) || !std::isfinite(abs_max) || abs_max == 0) return;
     if (use_slices_) Fold(&t_->slices, &t_->floats);
     if (use_pairs_) Fold(&t_->pairs, &t_->floats);
-    t_->slices.base = t_->pairs.base = WindowBase(static_cast<float>(abs_max));
+    MoveWindow(abs_max);
     blocks_since_fold_ = 0;
     plain_blocks_ = 0;
   }
