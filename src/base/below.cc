@@ -33,7 +33,7 @@ std::vector<std::string> PartsBelow(const std::string& root, const std::string& 
 
 Result<UniqueFd> Enter(int directory, const std::string& name, const std::string& path) {
   // The flags of a look, not of a reader: a directory that may be entered and not listed will do.
-  UniqueFd fd(::openat(directory, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd fd = OpenFdAt(directory, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (fd.ok()) return fd;
   const int error = errno;
   struct stat info;
@@ -56,7 +56,7 @@ Status SpotError(int error_number, const std::string& what, const std::string& p
 }
 
 Result<UniqueFd> OpenAt(const Spot& spot, int flags, const char* what, const std::string& path) {
-  UniqueFd fd(::openat(spot.at(), spot.name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, spot.file_mode));
+  UniqueFd fd = OpenFdAt(spot.at(), spot.name.c_str(), flags | O_NOFOLLOW, spot.file_mode);
   if (!fd.ok()) return SpotError(errno, what, path);
   return fd;
 }
@@ -71,7 +71,7 @@ Result<Spot> Ground::Find(const std::string& path, bool create) const {
   Spot spot;
   spot.name = path;
   if (root.empty()) return spot;
-  UniqueFd directory(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd directory = OpenFd(root.c_str(), O_PATH | O_DIRECTORY);
   if (!directory.ok()) return PathError(errno, "cannot enter", root);
   struct stat info;
   if (::fstat(directory.get(), &info) != 0) return PathError(errno, "cannot look at", root);

@@ -143,7 +143,7 @@ Result<std::unique_ptr<FileLock>> LockLocal(const Ground& ground, const std::str
 }
 
 bool IsLockedLocal(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd fd = OpenFd(path.c_str(), O_RDONLY | O_NONBLOCK);
   if (!fd.ok()) return false;
   // Shared, so that two probes do not take each other for the holder.
   while (::flock(fd.get(), LOCK_SH | LOCK_NB) != 0) {

@@ -343,6 +343,21 @@ TEST_F(FileTest, ABusErrorThatSomebodySendsStillKills) {
       DiedByBusError, "");
 }
 
+TEST_F(FileTest, WhatIsOpenedForAMomentIsNoStandardStream) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
+    const UniqueFd a = OpenFd("/", O_RDONLY | O_DIRECTORY), b = OpenFd("/dev/null", O_WRONLY);
+    const bool above = a.get() > 2 && b.get() > 2 && (::fcntl(b.get(), F_GETFD) & FD_CLOEXEC) != 0;
+    const bool free = ::fcntl(0, F_GETFD) < 0 && ::fcntl(1, F_GETFD) < 0 && ::fcntl(2, F_GETFD) < 0;
+    const bool refused = !OpenFd("/not/there", O_RDONLY).ok() && errno == ENOENT;
+    ::_exit(above && free && refused ? 0 : 1);
+  }
+  int status = 1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(FileTest, ADescriptorThatIsSomebodyElsesByNowIsNeitherUsedNorClosed) {
   LastingFd ours = LastingFd::Open((scratch_ / "ours").c_str(), O_RDWR | O_CREAT);
   ASSERT_TRUE(ours.Mine());

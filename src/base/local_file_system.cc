@@ -42,9 +42,11 @@ class LocalFiles : public FileSystem {
   }
 
   Result<std::vector<DirEntry>> List(const std::string& path) override {
-    const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()),
+    UniqueFd fd = OpenFd(path.c_str(), O_RDONLY | O_DIRECTORY);
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(fd.ok() ? ::fdopendir(fd.get()) : nullptr,
                                                         [](DIR* d) { return ::closedir(d); });
     if (!directory) return PathError(errno, "cannot list", path);
+    (void)fd.release();  // the directory's
     std::vector<DirEntry> entries;
     while (true) {
       errno = 0;
@@ -75,7 +77,7 @@ class LocalFiles : public FileSystem {
   Result<std::string> ReadFile(const std::string& path, uint64_t max_bytes) override {
     // O_NONBLOCK: anybody may put a pipe where a file of a run should be, and opening it would wait for a
     // writer for ever.
-    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const UniqueFd fd = OpenFd(path.c_str(), O_RDONLY | O_NONBLOCK);
     if (!fd.ok()) return PathError(errno, "cannot open", path);
     struct stat info;
     if (::fstat(fd.get(), &info) != 0) return PathError(errno, "cannot stat", path);

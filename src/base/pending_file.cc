@@ -44,7 +44,7 @@ class LocalPending : public PendingFile {
   static void SyncDirectoryOf(const std::string& path) {
     const size_t slash = path.rfind('/');
     const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const UniqueFd fd = OpenFd(directory.c_str(), O_RDONLY | O_DIRECTORY);
     if (fd.ok()) (void)::fsync(fd.get());
   }
 

@@ -30,6 +30,21 @@ int LowestLasting() {
 
 }  // namespace
 
+UniqueFd OpenFd(const char* path, int flags, mode_t mode) { return OpenFdAt(AT_FDCWD, path, flags, mode); }
+
+UniqueFd OpenFdAt(int directory, const char* path, int flags, mode_t mode) {
+  int fd;
+  do {
+    fd = ::openat(directory, path, flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0 || fd > STDERR_FILENO) return UniqueFd(fd);
+  const int moved = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  const int error = errno;
+  ::close(fd);
+  errno = error;
+  return UniqueFd(moved);
+}
+
 LastingFd LastingFd::Open(const char* path, int flags, mode_t mode) {
   return OpenAt(AT_FDCWD, path, flags, mode);
 }

@@ -38,6 +38,12 @@ class UniqueFd {
   int fd_ = -1;
 };
 
+/// As open(2) and openat(2), with O_CLOEXEC, and never 0, 1 or 2. In a process that is somebody else's those
+/// are free where it was started without them, and for an instant where a script closes them to open its own:
+/// what we sync for a second would be its standard stream. Not ok() and errno where it fails.
+UniqueFd OpenFd(const char* path, int flags, mode_t mode = 0666);
+UniqueFd OpenFdAt(int directory, const char* path, int flags, mode_t mode = 0666);
+
 /// A descriptor that is held for long in a process that is somebody else's. A script may close descriptors
 /// that are not its own (`os.closerange(3, 256)`, a daemoniser), and what it opens next may get our number:
 /// then nothing of ours may be written to it, and closing it is not ours either.

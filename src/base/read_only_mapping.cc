@@ -11,7 +11,7 @@
 namespace tdbg::base {
 
 Result<std::shared_ptr<const ReadOnlyMapping>> ReadOnlyMapping::Open(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const UniqueFd fd = OpenFd(path.c_str(), O_RDONLY | O_NONBLOCK);
   if (!fd.ok()) return PathError(errno, "cannot open", path);
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return PathError(errno, "cannot stat", path);

@@ -13,12 +13,11 @@ namespace tdbg::store {
 namespace {
 
 Status SyncFile(const std::string& path) {
-  const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::UniqueFd fd = base::OpenFd(path.c_str(), O_RDONLY);
   if (!fd.ok()) return OkStatus();  // deleted meanwhile: nothing to keep
   const int error = ::fdatasync(fd.get()) != 0 ? errno : 0;
   const size_t slash = path.rfind('/');
-  const base::UniqueFd directory(
-      ::open(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const base::UniqueFd directory = base::OpenFd(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY);
   if (directory.ok()) (void)::fsync(directory.get());  // the name; not every file system can
   return error == 0 ? OkStatus() : base::PathError(error, "cannot sync", path);
 }

@@ -14,11 +14,12 @@
 #include "store/writer/worker_writer_fixture.h"
 
 namespace {
-std::atomic<int> sync_millis{0}, syncs{0};
+std::atomic<int> sync_millis{0}, syncs{0}, lowest_synced{1 << 20};
 }
 
 // Instead of libc's: how long a disk takes is what no interface of ours says.
 extern "C" int fdatasync(int fd) {
+  lowest_synced = std::min(lowest_synced.load(), fd);
   ::usleep(static_cast<useconds_t>(sync_millis.load()) * 1000);
   const int result = ::fsync(fd);
   ++syncs;
@@ -142,6 +143,29 @@ TEST_F(WorkerWriterTest, StepsThatDamageHidesAreCountedWhereverTheyLay) {
     EXPECT_LE(loss.first_step, 4);
     EXPECT_GE(loss.last_step, 8);
   }
+}
+
+// Of a job that was started without them the numbers are free, and where a script opens its own it must get
+// them.
+TEST_F(WorkerWriterTest, WhatIsSyncedForASecondIsNoStandardStream) {
+  int kept[3];
+  for (int fd = 0; fd < 3; ++fd) {
+    kept[fd] = ::fcntl(fd, F_DUPFD_CLOEXEC, 100);
+    ::close(fd);
+  }
+  lowest_synced = 1 << 20;
+  Open();
+  Define(0, "w");
+  Commit(0);
+  writer_->End("{}", 5'000'000'000);
+  writer_.reset();
+  for (int fd = 0; fd < 3; ++fd) {
+    if (kept[fd] < 0) continue;
+    ::dup2(kept[fd], fd);
+    ::close(kept[fd]);
+  }
+  EXPECT_GT(lowest_synced, 2);
+  EXPECT_LT(lowest_synced, 1 << 20) << "something was synced";
 }
 
 TEST_F(WorkerWriterTest, AFullDiskDoesNotStopTheHeartbeat) {
