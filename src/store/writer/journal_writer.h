@@ -17,6 +17,11 @@
 
 namespace tdbg::store {
 
+/// What the end takes, its commit included, as if both were one record.
+constexpr uint64_t EndPayloadBytes(uint64_t json_bytes) {
+  return json_bytes + format::RecordBytes(sizeof(format::Commit));
+}
+
 /// See WorkerWriter for what the calls promise; this is their implementation without threads and files.
 ///
 ///   filled:  |<------------ raw ------------>|<-- rows, defs -->|<--- commits --->|<-- end -->|
