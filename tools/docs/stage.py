@@ -77,8 +77,9 @@ def python_page():
         for name in section:
             lines += [f"::: {names[name]}.{name}", ""]
     for title, module in (("What attach returns", "tdbg.adaptors.attached"),
-                          ("Statistics and histograms", "tdbg.reading.summary"), ("Frames", "tdbg.reading.frame"), ("Plots", "tdbg.reading.plot"),
-                          ("All errors", "tdbg.errors"), ("smdebug's exceptions", "tdbg.compat.exceptions"), ("Testing a rule", "tdbg.rules.testing")):
+                          ("Statistics and histograms", "tdbg.reading.summary"), ("Frames", "tdbg.reading.frame"),
+                          ("Plots", "tdbg.reading.plot"), ("All errors", "tdbg.errors"),
+                          ("smdebug's exceptions", "tdbg.compat.exceptions"), ("Testing a rule", "tdbg.rules.testing")):
         lines += [f"## {title}", "", f"::: {module}", "    options:", "      show_root_heading: false", ""]
     return "\n".join(lines)
 

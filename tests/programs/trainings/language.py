@@ -12,7 +12,7 @@ import said
 
 torch.set_num_threads(1)
 
-WORDS = "zero one two three four five six seven eight nine".split()
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 VOCABULARY = ["<pad>", "<end>", "<unknown>", "count", "from", "to", "up", "down", ":", *WORDS]
 TEMPLATE = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
 
