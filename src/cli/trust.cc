@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pwd.h>
-#include <stdlib.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,21 +16,12 @@
 #include "base/sha256.h"
 #include "base/text.h"
 #include "cli/run_path.h"
+#include "jobs/state_directory.h"
 
 namespace tdbg::cli {
 namespace {
 
 constexpr size_t kKeyBytes = 32;
-
-std::string StateDirectory() {
-  if (const char* state = ::getenv("XDG_STATE_HOME"); state && *state == '/') return state;
-  const char* home = ::getenv("HOME");
-  if (!home || *home != '/') {
-    const passwd* const entry = ::getpwuid(::geteuid());
-    home = entry != nullptr ? entry->pw_dir : nullptr;
-  }
-  return home && *home == '/' ? base::JoinPath(home, ".local/state") : std::string();
-}
 
 std::string ReadKey(const std::string& path) {
   const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -46,8 +35,8 @@ std::string ReadKey(const std::string& path) {
 
 // Empty where the user has no home.
 std::string PathOfKey() {
-  const std::string state = StateDirectory();
-  return state.empty() ? "" : base::JoinPath(state, "tdbg/key");
+  const std::string state = jobs::StateDirectory();
+  return state.empty() ? "" : base::JoinPath(state, "key");
 }
 
 // Made whole under another name and linked: of two that make it at once one wins, and the other uses the

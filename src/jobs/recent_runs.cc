@@ -1,48 +1,67 @@
 #include "jobs/recent_runs.h"
 
-#include <stdlib.h>
-
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <span>
 
 #include "base/stable_sort.h"
 #include "base/text.h"
 #include "format/json_fields.h"
 #include "jobs/run_directory.h"
+#include "jobs/state_directory.h"
 
 namespace tdbg::jobs {
 namespace {
 
 constexpr size_t kMaxLines = 500;
 constexpr uint64_t kMaxBytes = 4u << 20;
+// Trimming reads and writes 4 MiB at most; whoever holds the lock for longer is stopped, or its disk is.
+constexpr int kLockAttempts = 50;
 
-std::string AbsoluteVariable(const char* name) {
-  const char* const value = ::getenv(name);
-  return value != nullptr && value[0] == '/' ? value : "";
+// The last kMaxBytes of it: whatever has become of the file, what it says last is what is asked for.
+std::string Tail(base::FileSystem& files, bool* cut) {
+  *cut = false;
+  const auto file = files.OpenReadable(RecentRunsPath());
+  if (!file.ok()) return "";
+  const auto size = (*file)->Size();
+  if (!size.ok()) return "";
+  *cut = *size > kMaxBytes;
+  std::string text(std::min(*size, kMaxBytes), '\0');
+  const auto got = (*file)->ReadAt(*size - text.size(), std::as_writable_bytes(std::span(text)));
+  text.resize(got.ok() ? *got : 0);
+  if (*cut) text.erase(0, std::min(text.find('\n'), text.size() - 1) + 1);
+  return text;
 }
 
-std::vector<std::string> Lines(base::FileSystem& files) {
+std::vector<std::string> Lines(const std::string& text) {
   std::vector<std::string> lines;
-  const auto text = files.ReadFile(RecentRunsPath(), kMaxBytes);
-  if (!text.ok()) return lines;
-  for (size_t begin = 0; begin < text->size();) {
-    const size_t end = std::min(text->find('\n', begin), text->size());
-    if (end > begin) lines.push_back(text->substr(begin, end - begin));
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
   return lines;
 }
 
+// The newer half, by number and by size: half, so that not every start trims.
+std::string NewerHalf(const std::vector<std::string>& lines) {
+  size_t first = lines.size() - std::min(lines.size(), kMaxLines / 2);
+  uint64_t bytes = 0;
+  for (size_t i = lines.size(); i > first; --i) {
+    bytes += lines[i - 1].size() + 1;
+    if (bytes > kMaxBytes / 2) first = i;
+  }
+  std::string kept;
+  for (size_t i = first; i < lines.size(); ++i) kept += lines[i] + "\n";
+  return kept;
+}
+
 }  // namespace
 
 std::string RecentRunsPath() {
-  std::string state = AbsoluteVariable("XDG_STATE_HOME");
-  if (state.empty()) {
-    const std::string home = AbsoluteVariable("HOME");
-    if (home.empty()) return "";
-    state = base::JoinPath(home, ".local/state");
-  }
-  return base::JoinPath(state, "tdbg/recent-runs.jsonl");
+  const std::string state = StateDirectory();
+  return state.empty() ? "" : base::JoinPath(state, "recent-runs.jsonl");
 }
 
 void RememberRun(const RecentRun& run, base::FileSystem& files) {
@@ -52,19 +71,31 @@ void RememberRun(const RecentRun& run, base::FileSystem& files) {
   const format::Json json = {{"run", run.run_directory},
                              {"from", run.working_directory},
                              {"started_wall_nanos", run.started_wall_nanos}};
-  (void)files.AppendLine(path, format::DumpJson(json));
-  const std::vector<std::string> lines = Lines(files);
-  if (lines.size() <= kMaxLines) return;
-  // A line that another process appends at this moment may be lost; the file is only a hint.
-  std::string kept;
-  for (size_t i = lines.size() - kMaxLines / 2; i < lines.size(); ++i) kept += lines[i] + "\n";
-  (void)files.WriteFileAtomic(path, kept);
+  // Held for the appending, too: a line that comes between a trimmer's reading and its rename would be lost.
+  std::unique_ptr<base::FileLock> lock;
+  for (int attempt = 0; attempt < kLockAttempts && lock == nullptr; ++attempt) {
+    auto taken = files.Lock(path + ".lock");
+    if (!taken.ok() && taken.status().code() != Code::kFailedPrecondition) break;
+    if (taken.ok()) lock = *std::move(taken);
+  }
+  const std::string line = format::DumpJson(json);
+  bool cut = false;
+  const std::string text = Tail(files, &cut);
+  if (lock != nullptr) {  // in a home without locks nobody trims
+    std::vector<std::string> lines = Lines(text);
+    lines.push_back(line);
+    const bool trim = cut || lines.size() > kMaxLines;
+    if (trim && files.WriteFileAtomic(path, NewerHalf(lines)).ok()) return;
+  }
+  // Somebody's editor, or a full disk, may have left a last line without its end.
+  (void)files.AppendLine(path, text.empty() || text.ends_with('\n') ? line : "\n" + line);
 }
 
 std::vector<RecentRun> RecentRuns(base::FileSystem& files) {
   std::vector<RecentRun> runs;
   if (RecentRunsPath().empty()) return runs;
-  for (const std::string& line : Lines(files)) {
+  bool cut = false;
+  for (const std::string& line : Lines(Tail(files, &cut))) {
     const auto json = format::ParseJsonObject(line, "recent-runs.jsonl");
     if (!json.ok()) continue;
     RecentRun run;

@@ -17,12 +17,11 @@ struct RecentRun {
   int64_t started_wall_nanos = 0;
 };
 
-/// $XDG_STATE_HOME/tdbg/recent-runs.jsonl, by default ~/.local/state/tdbg/recent-runs.jsonl. Empty: neither
-/// variable is set to an absolute path.
+/// recent-runs.jsonl in the user's state directory (state_directory.h). Empty: there is none.
 std::string RecentRunsPath();
 
-/// Appends one line; beyond some 500 of them the older half is dropped. What cannot be written is left
-/// quietly.
+/// Appends one line; beyond some 500 of them, or 4 MiB, the older half is dropped. Of several that do so at
+/// once none loses a line: they wait for each other, at most 2 s. What cannot be written is left quietly.
 void RememberRun(const RecentRun& run, base::FileSystem& files = base::LocalFileSystem());
 
 /// The recorded runs that still exist, the one started last at the end. Lines of another form are skipped.

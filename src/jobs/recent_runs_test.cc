@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -66,6 +68,47 @@ TEST_F(RecentRunsTest, OddLinesAreSkippedAndTheFileStaysSmall) {
   RememberRun({a, "/", 700});
   EXPECT_THAT(Paths(), ElementsAre(a));
   EXPECT_LT(std::filesystem::file_size(RecentRunsPath()), 501 * 100u);
+}
+
+TEST_F(RecentRunsTest, AFileThatGrewBeyondItsLimitIsTrimmedAndTheNewestAreKept) {
+  const std::string a = MakeRun("a"), b = MakeRun("b");
+  RememberRun({a, "/", 1});
+  std::ofstream file(RecentRunsPath(), std::ios::app);
+  for (int i = 0; i < 100; ++i) file << std::string(50'000, 'x') << "\n";  // an editor's, a crashed disk's
+  file.close();
+  RememberRun({b, "/", 2});
+  EXPECT_LT(std::filesystem::file_size(RecentRunsPath()), 3u << 20);
+  EXPECT_THAT(Paths(), ElementsAre(b)) << "what came before it is older than what was kept";
+  RememberRun({a, "/", 3});
+  EXPECT_THAT(Paths(), ElementsAre(b, a));
+  std::ofstream(RecentRunsPath()) << std::string(6u << 20, 'x');  // not even a line
+  RememberRun({a, "/", 4});
+  RememberRun({b, "/", 5});
+  EXPECT_THAT(Paths(), ElementsAre(a, b));
+}
+
+TEST_F(RecentRunsTest, OfTwoWritersAtOnceNoneLosesALine) {
+  constexpr int kWriters = 4, kRuns = 60;
+  std::vector<std::string> mine;
+  for (int n = 0; n < kWriters * kRuns; ++n) mine.push_back(MakeRun("run-" + std::to_string(n)));
+  RememberRun({"/not/there", "/", 0});
+  std::ofstream(RecentRunsPath(), std::ios::app) << [] {
+    std::string lines;
+    for (int n = 0; n < 470; ++n) lines += "{}\n";
+    return lines;
+  }();
+  std::vector<pid_t> writers;
+  for (int w = 0; w < kWriters; ++w) {
+    writers.push_back(::fork());
+    if (writers.back() != 0) continue;
+    for (int n = 0; n < kRuns; ++n) {
+      const int run = w * kRuns + n;
+      RememberRun({mine[static_cast<size_t>(run)], "/", 1000 + run});
+    }
+    ::_exit(0);
+  }
+  for (const pid_t writer : writers) ::waitpid(writer, nullptr, 0);
+  EXPECT_THAT(Paths(), testing::UnorderedElementsAreArray(mine)) << "trimmed once meanwhile";
 }
 
 TEST_F(RecentRunsTest, WithoutAPlaceForItNothingIsRemembered) {
