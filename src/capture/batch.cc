@@ -130,8 +130,12 @@ bool Recorder::FinishRow(format::SummaryRow* row) {
   const bool due = row->histogram_bytes != 0;
   if (!due) row->flags |= format::kRowHistogramNotDue;
   // The histogram of a whole needs all parts, and other workers do not see this one: there only steps decide.
-  if (recent_.empty() || (t.histogram_groups & plan::kHistogramGroup) == 0 || t.part) return false;
-  return recent_[row->tensor].Leaves(*row, histogram_span_) && !due;
+  if (plan_.plan().histograms_every <= plan_.plan().summaries_every) return false;
+  if ((t.histogram_groups & plan::kHistogramGroup) == 0 || t.part) return false;
+  const auto mode = static_cast<size_t>(mode_);
+  std::vector<RecentRange>& recent = recent_[mode];
+  if (recent.size() < tensors_.size()) recent.resize(tensors_.size());
+  return recent[row->tensor].Leaves(*row, histogram_spans_[mode]) && !due;
 }
 
 void Recorder::FillRow(Lane* lane, Id id, const TensorView& view, Place place, bool histogram,

@@ -52,7 +52,6 @@ Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   const Id id = def.id;
   if (tensor.details == nullptr) tensor.details = NewDetails();
   tensors_.push_back(std::move(tensor));
-  if (plan_.plan().histograms_every > plan_.plan().summaries_every) recent_.resize(tensors_.size());
   tensors_.back().unannounced = std::make_unique<format::TensorDef>(std::move(def));
   // A run of smdebug's knows no tensor of which nothing was ever saved.
   if (plan_.plan().empty_steps) Announce(&tensors_.back());

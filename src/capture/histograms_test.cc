@@ -82,6 +82,20 @@ TEST_F(HistogramsTest, ATensorThatComesLateHasOneAtOnce) {
   EXPECT_THAT(StepsWithHistogram(), ElementsAre(0, 7)) << "rows of the steps 3 and 10";
 }
 
+TEST_F(HistogramsTest, AnEvaluationDoesNotMakeWhatIsTrainedNews) {
+  Start(PlanWithHistograms(10));
+  const auto w = Define("w", "weight", {300});
+  const std::vector<float> values(300, 1.0f), others(300, 50.0f);
+  const auto steps = [&](ModeKey mode, int count, const std::vector<float>& put) {
+    for (int i = 0; i < count; ++i) Step(mode, [&] { PutFloats(w, put); });
+  };
+  steps(ModeKey::kTrain, 15, values);
+  steps(ModeKey::kEval, 25, others);
+  steps(ModeKey::kTrain, 10, values);
+  EXPECT_THAT(StepsWithHistogram(), ElementsAre(0, 10, 15 + 0, 15 + 10, 15 + 20, 25 + 20))
+      << "each mode's at its own steps 0, 10 and 20";
+}
+
 // Another rank sees another part of it, and would leave its range at another step: no step would have the
 // whole.
 TEST_F(HistogramsTest, OfAPartOnlyTheStepDecides) {

@@ -47,7 +47,7 @@ bool Recorder::BeginStep(ModeKey mode) {
   const int64_t mode_step = mode == ModeKey::kGlobal ? step_ : mode_steps_[static_cast<int>(mode)];
   due_ = options_.inert ? 0 : plan_.DueGroups(static_cast<int>(mode), mode_step);
   if (step_ < more_end_ && !options_.inert) due_ |= plan::kMoreGroup;
-  if ((due_ & plan::kHistogramGroup) != 0) ++histogram_span_;
+  if ((due_ & plan::kHistogramGroup) != 0) ++histogram_spans_[static_cast<size_t>(mode)];
   if (!(due_ & kSummaryGroup)) {  // put between the steps, and statistics are not due here
     rows_.clear();
     histograms_.clear();

@@ -205,7 +205,9 @@ class Recorder {
   // scattered.
   std::pmr::monotonic_buffer_resource definitions_memory_{128u << 10};
   std::vector<Tensor> tensors_;
-  std::vector<RecentRange> recent_;  // by id, where histograms are rarer than statistics
+  // By mode, then by id, where histograms are rarer than statistics. The interval counts a mode's own steps:
+  // by those of all modes, each tensor of the training would be news after an evaluation of two spans.
+  std::vector<RecentRange> recent_[plan::kModes];
   std::pmr::unordered_map<std::string_view, std::pmr::vector<Id>> ids_by_name_{&definitions_memory_};
   std::unordered_map<std::string, std::string> context_;  // topic -> what was last written
 
@@ -214,8 +216,8 @@ class Recorder {
   int64_t step_;                      // the open one, else the next one
   int64_t mode_steps_[plan::kModes];  // the open one of its mode, else the next one
   uint64_t due_ = 0;
-  uint32_t histogram_span_ = 0;                // counts the steps at which histograms are due
-  std::vector<std::string> more_collections_;  // CaptureMore's, until this step
+  uint32_t histogram_spans_[plan::kModes] = {};  // by mode: the steps at which histograms were due
+  std::vector<std::string> more_collections_;    // CaptureMore's, until this step
   int64_t more_end_ = -1;
   bool more_raw_ = false;
   bool recorded_ = false;  // the sink holds something that the step's end must make visible
