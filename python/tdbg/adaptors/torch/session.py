@@ -21,9 +21,10 @@ from . import scaler as _scaler
 from .by_hand import patch_fastai
 from .context import Context
 from .cuda import Final, Lane
+from .entries import Entries
 from .evaluations import Evaluations
 from .forward import ForwardSteps
-from .modules import Entries, ModuleTensors, has_compiled
+from .modules import ModuleTensors, has_compiled
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .params import NOT_WANTED, Unread, dtype_name
