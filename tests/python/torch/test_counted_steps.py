@@ -100,6 +100,31 @@ def test_outputs_that_wait_for_their_step_take_so_much_memory_and_no_more(watch,
     assert ("head_output_0", 0, 0) in run.steps[-1].values, "and in every step the first one's are there"
 
 
+@KINDS
+def test_a_model_that_trains_itself_in_its_forward(watch, kinds):
+    class Own(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net()
+            self.optimizer = [sgd(self.net)]
+
+        def forward(self, x):
+            loss = F.mse_loss(self.net(x), ONES)
+            loss.backward()
+            self.optimizer[0].step()
+            self.optimizer[0].zero_grad()
+            return loss.detach()
+
+    session, losses = watch(kinds=kinds), []
+    model = Own().eval()
+    for n in range(3):
+        losses.append(model(batch(n)).item())
+    session.finish("completed")
+    run = session.made[0]
+    assert len(run.train) == 3 and run.lost == []
+    assert [found_in(s)[MSE + "_0"] for s in run.train] == losses
+
+
 def two(ahead):
     """Two models and optimizers; `ahead`: both backwards, then both steps. The second loss reaches the first model, too."""
     first, second = net(), net(ins=2, outs=2, seed=1)

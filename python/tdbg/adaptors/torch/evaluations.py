@@ -104,6 +104,8 @@ class Evaluations:
     def ended(self, output: Any) -> None:
         """The root's forward is over."""
         session, current = self.session, self._current
+        if current is None:
+            return                  # backward or an optimizer's step inside the forward has said what it is
         if current.beside:
             session.modules.kept = None
         value = output if type(output) is torch.Tensor else first(torch.Tensor, (output,))
