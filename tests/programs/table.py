@@ -71,5 +71,5 @@ ALL = [
 ]
 
 #: sklearn_search.py: what it is told, and the metric that its boosters minimize. Each fit is a run of its own.
-SEARCHES = {"xgboost": "validation_0-logloss", "lightgbm": "training-binary_logloss"}
+SEARCHES = {"xgboost": "logloss", "lightgbm": "binary_logloss"}
 FITS = 5       # two depths, two folds, and the best one once more
