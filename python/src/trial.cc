@@ -17,6 +17,7 @@
 #include "arrays.h"
 #include "errors.h"
 #include "event_files.h"
+#include "format/columns.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -119,7 +120,19 @@ const char* StateName(tdbg::RunState state) {
   return "unknown";
 }
 
+/// ((name, dtype, statistic), ...) of a run's summaries, in the format's order; statistic is "" where the
+/// column only says whose row it is.
+nb::tuple SummaryColumns() {
+  nb::list columns;
+  for (const tdbg::format::Column& column : tdbg::format::kSummaryColumns) {
+    columns.append(nb::make_tuple(column.name, tdbg::DTypeName(column.dtype),
+                                  column.is_statistic ? column.says : std::string_view()));
+  }
+  return nb::tuple(columns);
+}
+
 void BindRecords(nb::module_& m) {
+  m.def("summary_columns", &SummaryColumns);
   nb::class_<StepInfo>(m, "StepInfo")
       .def_ro("global_step", &StepInfo::global_step)
       .def_prop_ro("mode", [](const StepInfo& s) { return static_cast<int>(s.mode); })
@@ -130,26 +143,14 @@ void BindRecords(nb::module_& m) {
       .def_ro("skipped", &StepInfo::skipped)
       .def_ro("complete", &StepInfo::complete);
   nb::class_<Summary>(m, "Summary")
-      .def_ro("count", &Summary::count)
-      .def_ro("nan_count", &Summary::nan_count)
-      .def_ro("pos_inf_count", &Summary::pos_inf_count)
-      .def_ro("neg_inf_count", &Summary::neg_inf_count)
-      .def_ro("zero_count", &Summary::zero_count)
-      .def_ro("min", &Summary::min)
-      .def_ro("max", &Summary::max)
-      .def_ro("mean", &Summary::mean)
-      .def_ro("variance", &Summary::variance)
-      .def_ro("m3", &Summary::m3)
-      .def_ro("m4", &Summary::m4)
-      .def_ro("l1", &Summary::l1)
-      .def_ro("l2", &Summary::l2)
-      .def_ro("abs_min", &Summary::abs_min)
-      .def_ro("abs_max", &Summary::abs_max)
-      .def_prop_ro("mean_abs", &Summary::mean_abs)
-      .def_prop_ro("finite_count", &Summary::finite_count)
-      .def_prop_ro("numpy_mean", &tdbg::NumpyMean)
-      .def_prop_ro("numpy_min", &tdbg::NumpyMin)
-      .def_prop_ro("numpy_max", &tdbg::NumpyMax);
+#define TDBG_COLUMN(name, ...) .def_ro(#name, &Summary::name)
+      TDBG_STATISTICS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+          .def_prop_ro("mean_abs", &Summary::mean_abs)
+          .def_prop_ro("finite_count", &Summary::finite_count)
+          .def_prop_ro("numpy_mean", &tdbg::NumpyMean)
+          .def_prop_ro("numpy_min", &tdbg::NumpyMin)
+          .def_prop_ro("numpy_max", &tdbg::NumpyMax);
   nb::class_<tdbg::WorkerEnd>(m, "WorkerEnd")
       .def_ro("worker", &tdbg::WorkerEnd::worker)
       .def_ro("reason", &tdbg::WorkerEnd::reason)

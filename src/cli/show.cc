@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <type_traits>
 
 #include "base/text.h"
 #include "cli/arguments.h"
@@ -14,6 +15,7 @@
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "format/columns.h"
 #include "tensor/magnitude.h"
 #include "trial/elements.h"
 #include "trial/mode_name.h"
@@ -28,22 +30,19 @@ constexpr int64_t kEdgeItems = 3;
 std::string Number(double value) { return fmt::format("{:.6g}", value); }
 
 Json SummaryJson(const Summary& s) {
-  return {{"count", s.count},
-          {"nan_count", s.nan_count},
-          {"pos_inf_count", s.pos_inf_count},
-          {"neg_inf_count", s.neg_inf_count},
-          {"zero_count", s.zero_count},
-          {"min", JsonOf(s.min)},
-          {"max", JsonOf(s.max)},
-          {"mean", JsonOf(s.mean)},
-          {"variance", JsonOf(s.variance)},
-          {"m3", JsonOf(s.m3)},
-          {"m4", JsonOf(s.m4)},
-          {"l1", JsonOf(s.l1)},
-          {"l2", JsonOf(s.l2)},
-          {"abs_min", JsonOf(s.abs_min)},
-          {"abs_max", JsonOf(s.abs_max)},
-          {"mean_abs", JsonOf(s.mean_abs())}};
+  const auto json = []<typename T>(T number) -> Json {
+    if constexpr (std::is_floating_point_v<T>) {
+      return JsonOf(number);
+    } else {
+      return number;
+    }
+  };
+  Json out;
+#define TDBG_COLUMN(name, ...) out[#name] = json(s.name);
+  TDBG_STATISTICS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+  out["mean_abs"] = JsonOf(s.mean_abs());
+  return out;
 }
 
 std::vector<std::string> SummaryCells(std::string step, std::string mode, const Summary& s) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "format/columns.h"
 #include "format/json_fields.h"
 #include "tensor/magnitude.h"
 
@@ -69,41 +70,13 @@ SummaryRow ToRow(TensorId tensor, SubKey sub, const Summary& s) {
   row.tensor = tensor;
   row.sub = sub.sub;
   row.point = static_cast<uint16_t>(sub.point);
-  row.count = s.count;
-  row.nan_count = s.nan_count;
-  row.pos_inf_count = s.pos_inf_count;
-  row.neg_inf_count = s.neg_inf_count;
-  row.zero_count = s.zero_count;
-  row.min = s.min;
-  row.max = s.max;
-  row.mean = s.mean;
-  row.variance = s.variance;
-  row.m3 = s.m3;
-  row.m4 = s.m4;
-  row.l1 = s.l1;
-  row.l2 = s.l2;
-  row.abs_min = s.abs_min;
-  row.abs_max = s.abs_max;
+  ForEachStatistic([](auto& to, auto from) { to = from; }, row, s);
   return row;
 }
 
 Summary FromRow(const SummaryRow& row) {
   Summary s;
-  s.count = row.count;
-  s.nan_count = row.nan_count;
-  s.pos_inf_count = row.pos_inf_count;
-  s.neg_inf_count = row.neg_inf_count;
-  s.zero_count = row.zero_count;
-  s.min = row.min;
-  s.max = row.max;
-  s.mean = row.mean;
-  s.variance = row.variance;
-  s.m3 = row.m3;
-  s.m4 = row.m4;
-  s.l1 = row.l1;
-  s.l2 = row.l2;
-  s.abs_min = row.abs_min;
-  s.abs_max = row.abs_max;
+  ForEachStatistic([](auto& to, auto from) { to = from; }, s, row);
   return s;
 }
 

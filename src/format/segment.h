@@ -3,16 +3,8 @@
 //   u64 header length | JSON header (padded with spaces so that data start 64-aligned) | data
 //
 // Keys without '@' are ours, keys with '@' are raw tensors (format/keys.h):
-//   step/{global,mode_step,wall_nanos,monotonic_nanos: I64; mode: U16;
-//         flags,shed,summary_rows,scalar_rows,raw_tensors: U32}                          one per commit, in
-//         order:
-//                                          the next summary_rows rows of summary/ and scalar_rows of scalar/
-//                                          are its
-//   summary/{tensor: U32; step_first,step_last: I64; level: U32; sub,point: U16; flags: U32; count,nan_count,
-//            pos_inf_count,neg_inf_count,zero_count: U64; min ... abs_max: F64; histogram_offset: U64;
-//            histogram_bytes: U32}                                                        one per summary
-//   summary/histogram: U8                                                                 all of them,
-//   concatenated scalar/{tensor: U32; step: I64; sub,point: U16; value: F64}
+//   step/, summary/, scalar/   columns (format/columns.h): one row per commit, summary and scalar, in order
+//   summary/histogram: U8      the histograms, concatenated
 // Metadata (all strings): "tdbg" = JSON object {format:{major,minor}, kind:"segment", run, attempt, worker,
 // first_sequence, last_sequence, writer_id, tensors:[TensorDef...] (all of the worker so far), context:[...],
 // acks:[...], end:{...}|absent, losses:[Loss as objects, cumulative],

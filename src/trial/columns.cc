@@ -4,13 +4,12 @@ namespace tdbg::columns {
 
 std::string Names(uint64_t columns) {
   std::string names;
-  const auto add = [&names](const char* name) {
+  const auto add = [&names](std::string_view name) {
     if (!names.empty()) names += ", ";
     names += name;
   };
-  for (int c = 0; c < static_cast<int>(store::SummaryColumn::kCount); ++c) {
-    const auto column = static_cast<store::SummaryColumn>(c);
-    if ((columns & Bit(column)) != 0) add(store::ColumnName(column));
+  for (size_t c = 0; c < format::kSummaryColumns.size(); ++c) {
+    if ((columns & Bit(static_cast<format::SummaryColumn>(c))) != 0) add(format::kSummaryColumns[c].name);
   }
   if ((columns & kMeanAbs) != 0) add("mean_abs");
   return names;

@@ -4,22 +4,22 @@
 #include <cstdint>
 #include <string>
 
-#include "store/reader/columns.h"
+#include "format/columns.h"
 #include "store/reader/worker_reader.h"
 
 namespace tdbg::columns {
 
-constexpr uint64_t Bit(store::SummaryColumn column) { return store::ColumnBit(column); }
+constexpr uint64_t Bit(format::SummaryColumn column) { return format::ColumnBit(column); }
 
-inline constexpr uint64_t kCount = Bit(store::SummaryColumn::k_count);
-inline constexpr uint64_t kZeroCount = Bit(store::SummaryColumn::k_zero_count);
-inline constexpr uint64_t kMean = Bit(store::SummaryColumn::k_mean);
-inline constexpr uint64_t kVariance = Bit(store::SummaryColumn::k_variance);
+inline constexpr uint64_t kCount = Bit(format::SummaryColumn::k_count);
+inline constexpr uint64_t kZeroCount = Bit(format::SummaryColumn::k_zero_count);
+inline constexpr uint64_t kMean = Bit(format::SummaryColumn::k_mean);
+inline constexpr uint64_t kVariance = Bit(format::SummaryColumn::k_variance);
 /// Whether all elements are finite.
-inline constexpr uint64_t kFinite = Bit(store::SummaryColumn::k_nan_count) |
-                                    Bit(store::SummaryColumn::k_pos_inf_count) |
-                                    Bit(store::SummaryColumn::k_neg_inf_count);
-/// MeanAbs(); it may be known where neither l1 nor count is.
+inline constexpr uint64_t kFinite = Bit(format::SummaryColumn::k_nan_count) |
+                                    Bit(format::SummaryColumn::k_pos_inf_count) |
+                                    Bit(format::SummaryColumn::k_neg_inf_count);
+/// The mean absolute value; it may be known where neither l1 nor count is.
 inline constexpr uint64_t kMeanAbs = store::kMeanAbsUnknown;
 
 /// "zero_count, mean_abs"

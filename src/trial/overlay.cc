@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "store/reader/columns.h"
+#include "format/columns.h"
 #include "trial/impl.h"
 
 namespace tdbg {
@@ -238,8 +238,8 @@ void WorkerSlot::BringRowsUpToDate() {
     if (rows_batches <= rows_settled) settled_ascend = stretches_ascend;
     const store::SummaryBatch& batch = batches[rows_batches];
     reader->Prepare(static_cast<uint32_t>(rows_batches), 0, static_cast<uint32_t>(batch.rows),
-                    store::kKeyColumns);
-    if ((batch.damaged & store::kKeyColumns) != 0) continue;  // no row can be told from its neighbour
+                    format::kKeyColumns);
+    if ((batch.damaged & format::kKeyColumns) != 0) continue;  // no row can be told from its neighbour
     const int64_t* const steps = batch.step_last;
     const uint16_t* const points = batch.point;
     const auto count = static_cast<uint32_t>(batch.rows);

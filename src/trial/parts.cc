@@ -58,9 +58,7 @@ bool PartsTaken::whole() const {
 }
 
 void MergedRows::Clear() {
-#define TDBG_COLUMN(name, type) name.clear();
-  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+  format::ForEachSummaryColumn([](format::SummaryColumn, auto& column) { column.clear(); }, *this);
   tensor_of.clear();
   sources.clear();
 }
@@ -68,40 +66,24 @@ void MergedRows::Clear() {
 void MergedRows::Add(TensorIndex of, const store::SummaryBatch& like, uint32_t like_row,
                      const Summary& summary, bool histograms, uint32_t flags_of_all,
                      std::vector<Source> from) {
-  tensor.push_back(static_cast<uint32_t>(tensor_of.size()));
+  format::ForEachSummaryColumn(
+      [like_row](format::SummaryColumn, auto& column, const auto* row) { column.push_back(row[like_row]); },
+      *this, like);
+  format::ForEachStatistic([](auto& column, auto number) { column.back() = number; }, *this, summary);
+  tensor.back() = static_cast<uint32_t>(tensor_of.size());
   tensor_of.push_back(of);
-  step_first.push_back(like.step_first[like_row]);
-  step_last.push_back(like.step_last[like_row]);
-  level.push_back(like.level[like_row]);
-  sub.push_back(like.sub[like_row]);
-  point.push_back(like.point[like_row]);
-  flags.push_back(flags_of_all);
-  count.push_back(summary.count);
-  nan_count.push_back(summary.nan_count);
-  pos_inf_count.push_back(summary.pos_inf_count);
-  neg_inf_count.push_back(summary.neg_inf_count);
-  zero_count.push_back(summary.zero_count);
-  min.push_back(summary.min);
-  max.push_back(summary.max);
-  mean.push_back(summary.mean);
-  variance.push_back(summary.variance);
-  m3.push_back(summary.m3);
-  m4.push_back(summary.m4);
-  l1.push_back(summary.l1);
-  l2.push_back(summary.l2);
-  abs_min.push_back(summary.abs_min);
-  abs_max.push_back(summary.abs_max);
-  histogram_offset.push_back(0);
-  histogram_bytes.push_back(histograms ? 1 : 0);  // there is one: TrialAccess::HistogramOf merges it
+  flags.back() = flags_of_all;
+  histogram_offset.back() = 0;
+  histogram_bytes.back() = histograms ? 1 : 0;  // there is one: TrialAccess::HistogramOf merges it
   sources.push_back(std::move(from));
 }
 
 void MergedRows::PointAtColumns() {
   batch = {};
   batch.rows = tensor.size();
-#define TDBG_COLUMN(name, type) batch.name = name.data();
-  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+  format::ForEachSummaryColumn(
+      [](format::SummaryColumn, auto& pointer, const auto& column) { pointer = column.data(); }, batch,
+      *this);
 }
 
 Result<TensorValue> Assemble(const std::vector<std::pair<const format::TensorDef*, TensorValue>>& parts) {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "format/columns.h"
 #include "format/records.h"
-#include "store/reader/columns.h"
 #include "store/reader/worker_reader.h"
 #include "tdbg/status.h"
 #include "tdbg/summary.h"
@@ -31,8 +31,11 @@ class PartsTaken {
   uint64_t elements_ = 0;
 };
 
+template <typename T>
+using ColumnItems = std::vector<T>;
+
 /// The numbers of a step's parts, merged: a batch like those that a reader has.
-struct MergedRows {
+struct MergedRows : format::SummaryColumns<ColumnItems> {
   struct Source {
     WorkerIndex worker;
     store::WorkerReader::RowRef row;
@@ -41,11 +44,8 @@ struct MergedRows {
   std::vector<TensorIndex> tensor_of;
   std::vector<std::vector<Source>> sources;  ///< by row
 
-#define TDBG_COLUMN(name, type) std::vector<type> name;
-  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
-
   void Clear();
+  /// A row like `like_row`, but for what is given.
   void Add(TensorIndex of, const store::SummaryBatch& like, uint32_t like_row, const Summary& summary,
            bool histograms, uint32_t flags_of_all, std::vector<Source> from);
   void PointAtColumns();

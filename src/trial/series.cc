@@ -8,7 +8,7 @@
 
 #include "base/stable_sort.h"
 #include "base/text.h"
-#include "store/reader/columns.h"
+#include "format/columns.h"
 #include "tdbg/trial.h"
 #include "trial/columns.h"
 #include "trial/elements.h"
@@ -18,9 +18,9 @@
 namespace tdbg {
 namespace {
 
-using store::ColumnBit;
+using format::ColumnBit;
+using format::SummaryColumn;
 using store::SummaryBatch;
-using store::SummaryColumn;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr uint64_t kCounts = ColumnBit(SummaryColumn::k_count) | ColumnBit(SummaryColumn::k_nan_count) |
@@ -40,39 +40,21 @@ uint64_t FiniteCount(const SummaryBatch& b, size_t i) {
   return b.count[i] - b.nan_count[i] - b.pos_inf_count[i] - b.neg_inf_count[i];
 }
 
-#define TDBG_PLAIN_FIELD(field)                                                              \
-  Field {                                                                                    \
-    #field, [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.field[i]); }, \
-        ColumnBit(SummaryColumn::k_##field)                                                  \
-  }
-#define TDBG_NUMBER_FIELD(field)                                                             \
-  Field {                                                                                    \
-    #field, [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.field[i]); }, \
-        ColumnBit(SummaryColumn::k_##field), true                                            \
-  }
+constexpr bool IsOfANumber(std::string_view name) { return name == "min" || name == "max" || name == "mean"; }
+
 constexpr auto kFields = std::to_array<Field>({
-    TDBG_PLAIN_FIELD(count),
-    TDBG_PLAIN_FIELD(nan_count),
-    TDBG_PLAIN_FIELD(pos_inf_count),
-    TDBG_PLAIN_FIELD(neg_inf_count),
-    TDBG_PLAIN_FIELD(zero_count),
-    TDBG_NUMBER_FIELD(min),
-    TDBG_NUMBER_FIELD(max),
-    TDBG_NUMBER_FIELD(mean),
-    TDBG_PLAIN_FIELD(variance),
-    TDBG_PLAIN_FIELD(m3),
-    TDBG_PLAIN_FIELD(m4),
-    TDBG_PLAIN_FIELD(l1),
-    TDBG_PLAIN_FIELD(l2),
-    TDBG_PLAIN_FIELD(abs_min),
-    TDBG_PLAIN_FIELD(abs_max),
-    {"mean_abs",
-     [](const SummaryBatch& b, size_t i) {
-       if (b.mean_abs != nullptr && !std::isnan(b.mean_abs[i])) return b.mean_abs[i];
-       const uint64_t n = FiniteCount(b, i);
-       return n ? b.l1[i] / static_cast<double>(n) : kNaN;
-     },
-     kCounts | ColumnBit(SummaryColumn::k_l1)},
+#define TDBG_COLUMN(name, ...)                                                            \
+  {#name, [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.name[i]); }, \
+   ColumnBit(SummaryColumn::k_##name), IsOfANumber(#name)},
+    TDBG_STATISTICS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+        {"mean_abs",
+         [](const SummaryBatch& b, size_t i) {
+           if (b.mean_abs != nullptr && !std::isnan(b.mean_abs[i])) return b.mean_abs[i];
+           const uint64_t n = FiniteCount(b, i);
+           return n ? b.l1[i] / static_cast<double>(n) : kNaN;
+         },
+         kCounts | ColumnBit(SummaryColumn::k_l1)},
     {"std", [](const SummaryBatch& b, size_t i) { return std::sqrt(b.variance[i]); },
      ColumnBit(SummaryColumn::k_variance)},
     {"nonfinite_count",
@@ -82,8 +64,6 @@ constexpr auto kFields = std::to_array<Field>({
      [](const SummaryBatch& b, size_t i) { return OnlyElement(b.at(i), DType::kFloat64).value_or(kNaN); },
      kCounts | ColumnBit(SummaryColumn::k_min), true},
 });
-#undef TDBG_PLAIN_FIELD
-#undef TDBG_NUMBER_FIELD
 
 Result<const Field*> FieldOf(std::string_view name) {
   const auto* const f =
@@ -127,21 +107,7 @@ constexpr int kRawsLast = -(1 << 22);
 SummaryBatch BatchOf(const Summary& s) {
   SummaryBatch b;
   b.rows = 1;
-  b.count = &s.count;
-  b.nan_count = &s.nan_count;
-  b.pos_inf_count = &s.pos_inf_count;
-  b.neg_inf_count = &s.neg_inf_count;
-  b.zero_count = &s.zero_count;
-  b.min = &s.min;
-  b.max = &s.max;
-  b.mean = &s.mean;
-  b.variance = &s.variance;
-  b.m3 = &s.m3;
-  b.m4 = &s.m4;
-  b.l1 = &s.l1;
-  b.l2 = &s.l2;
-  b.abs_min = &s.abs_min;
-  b.abs_max = &s.abs_max;
+  format::ForEachStatistic([](auto& pointer, const auto& number) { pointer = &number; }, b, s);
   return b;
 }
 
@@ -332,7 +298,7 @@ class SeriesCollector {
       for (size_t i = begin; i < end; ++i) {
         const Place& place = places_[i];
         if (place.batch == nullptr || place.preference != first.preference) continue;
-        if ((place.batch->damaged & ~store::kKeyColumns) != 0) continue;
+        if ((place.batch->damaged & ~format::kKeyColumns) != 0) continue;
         const Summary part = place.batch->at(place.row);
         if (!taken.Take(DefOf(place), part.count)) continue;
         whole = any ? Merge(whole, part) : part;

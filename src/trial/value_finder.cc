@@ -1,6 +1,6 @@
 #include "trial/value_finder.h"
 
-#include "store/reader/columns.h"
+#include "format/columns.h"
 
 namespace tdbg {
 
@@ -109,7 +109,7 @@ std::vector<ValueFinder::FoundRow> ValueFinder::PartRows(const std::vector<Worke
   std::vector<FoundRow> out;
   for (const WorkerSlot* slot : workers) {
     const auto row = final ? FinalRowOf(*slot) : RowOf(*slot, global_step);
-    if (!row || !IsPart(row->def()) || (row->Damaged() & ~store::kKeyColumns) != 0) continue;
+    if (!row || !IsPart(row->def()) || (row->Damaged() & ~format::kKeyColumns) != 0) continue;
     if (taken.Take(row->def(), row->batch->count[row->ref.row])) out.push_back(*row);
   }
   if (!taken.whole()) out.clear();

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "store/reader/columns.h"
+#include "format/columns.h"
 #include "tdbg/trial.h"
 #include "trial/columns.h"
 #include "trial/elements.h"
@@ -20,9 +20,6 @@ std::string Listed(const std::vector<int64_t>& steps) {
   if (steps.size() > shown) text += " ... " + std::to_string(steps.back());
   return text;
 }
-
-using store::ColumnBit;
-using store::SummaryColumn;
 
 }  // namespace
 
@@ -170,10 +167,7 @@ Result<TensorValue> Trial::final_value(std::string_view name, std::string_view w
 namespace {
 
 // The numbers of a summary, without what only says whose row it is.
-constexpr uint64_t kNumbers =
-    ((ColumnBit(SummaryColumn::kCount) - 1) | columns::kMeanAbs) &
-    ~(store::kKeyColumns | ColumnBit(SummaryColumn::k_flags) | ColumnBit(SummaryColumn::k_histogram_offset) |
-      ColumnBit(SummaryColumn::k_histogram_bytes));
+constexpr uint64_t kNumbers = format::kStatisticColumns | columns::kMeanAbs;
 
 Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& name) {
   const uint64_t unknown = row.Unknown(), damaged = row.Damaged();
@@ -188,9 +182,9 @@ Result<Summary> SummaryOf(const ValueFinder::FoundRow& row, const std::string& n
                     (known.empty() ? "nothing" : known));
   }
   std::string columns;
-  for (int c = 0; c < static_cast<int>(SummaryColumn::kCount); ++c) {
-    const auto column = static_cast<SummaryColumn>(c);
-    if ((damaged & ColumnBit(column)) != 0) columns += std::string(" ") + store::ColumnName(column);
+  for (size_t c = 0; c < format::kSummaryColumns.size(); ++c) {
+    if ((damaged & format::ColumnBit(static_cast<format::SummaryColumn>(c))) != 0)
+      columns.append(" ").append(format::kSummaryColumns[c].name);
   }
   return DataLoss("the summaries of '" + name + "' are damaged in:" + columns);
 }

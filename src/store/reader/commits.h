@@ -7,31 +7,25 @@
 #include <span>
 
 #include "base/index_iterator.h"
+#include "format/columns.h"
 #include "format/records.h"
 
 namespace tdbg::store {
 
 /// A segment's step table. Borrows the file's bytes; columns that are null are not known and read as 0.
 struct CommitColumns {
-  std::span<const int64_t> global_step;  ///< as many as there are commits
-  const int64_t *mode_step = nullptr, *wall_nanos = nullptr, *monotonic_nanos = nullptr;
-  const uint16_t* mode = nullptr;
-  const uint32_t *flags = nullptr, *shed = nullptr, *summary_rows = nullptr, *scalar_rows = nullptr,
-                 *raw_tensors = nullptr;
+  size_t rows = 0;
+#define TDBG_COLUMN(name, type, need, field, says) const type* field = nullptr;
+  TDBG_STEP_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
 
-  size_t size() const { return global_step.size(); }
+  size_t size() const { return rows; }
+  std::span<const int64_t> steps() const { return {global_step, rows}; }
   format::Commit at(size_t i) const {
     format::Commit commit;
-    commit.global_step = global_step[i];
-    commit.mode_step = mode_step[i];
-    commit.mode = mode[i];
-    commit.flags = flags[i];
-    commit.wall_nanos = wall_nanos ? wall_nanos[i] : 0;
-    commit.monotonic_nanos = monotonic_nanos ? monotonic_nanos[i] : 0;
-    commit.shed = shed ? shed[i] : 0;
-    commit.summary_rows = summary_rows ? summary_rows[i] : 0;
-    commit.scalar_rows = scalar_rows ? scalar_rows[i] : 0;
-    commit.raw_tensors = raw_tensors ? raw_tensors[i] : 0;
+#define TDBG_COLUMN(name, type, need, field, says) commit.field = field != nullptr ? field[i] : 0;
+    TDBG_STEP_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
     return commit;
   }
 };

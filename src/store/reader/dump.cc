@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
@@ -10,6 +11,7 @@
 #include "base/hash.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "format/columns.h"
 #include "format/journal.h"
 #include "format/json_fields.h"
 #include "format/run_files.h"
@@ -33,42 +35,40 @@ Json Embedded(std::string_view text) {
 
 Json DumpDefinition(std::string_view text) { return Embedded(text); }
 
-Json DumpRow(const format::SummaryRow& row) {
-  return {{"tensor", row.tensor},
-          {"sub", row.sub},
-          {"point", row.point},
-          {"count", row.count},
-          {"nan_count", row.nan_count},
-          {"pos_inf_count", row.pos_inf_count},
-          {"neg_inf_count", row.neg_inf_count},
-          {"zero_count", row.zero_count},
-          {"min", Number(row.min)},
-          {"max", Number(row.max)},
-          {"mean", Number(row.mean)},
-          {"variance", Number(row.variance)},
-          {"m3", Number(row.m3)},
-          {"m4", Number(row.m4)},
-          {"l1", Number(row.l1)},
-          {"l2", Number(row.l2)},
-          {"abs_min", Number(row.abs_min)},
-          {"abs_max", Number(row.abs_max)},
-          {"histogram_offset", row.histogram_offset},
-          {"histogram_bytes", row.histogram_bytes},
-          {"level", row.level},
-          {"flags", row.flags}};
+Json ValueAt(const std::byte* at, DType dtype) {
+  switch (dtype) {
+    case DType::kUInt8:
+      return base::Load<uint8_t>(at);
+    case DType::kUInt16:
+      return base::Load<uint16_t>(at);
+    case DType::kUInt32:
+      return base::Load<uint32_t>(at);
+    case DType::kUInt64:
+      return base::Load<uint64_t>(at);
+    case DType::kInt64:
+      return base::Load<int64_t>(at);
+    case DType::kFloat64:
+      return Number(base::Load<double>(at));
+    default:
+      return nullptr;
+  }
 }
 
-Json DumpCommit(const format::Commit& c) {
-  return {{"global_step", c.global_step},
-          {"mode_step", c.mode_step},
-          {"wall_nanos", c.wall_nanos},
-          {"monotonic_nanos", c.monotonic_nanos},
-          {"flags", c.flags},
-          {"mode", c.mode},
-          {"summary_rows", c.summary_rows},
-          {"scalar_rows", c.scalar_rows},
-          {"raw_tensors", c.raw_tensors},
-          {"shed", c.shed}};
+/// The first `count` rows of a record: the fields that columns are made of, as they lie.
+Json DumpRows(std::span<const format::Column> columns, std::span<const std::byte> rows, size_t row_bytes,
+              size_t count) {
+  std::map<uint16_t, const format::Column*> fields;
+  for (const format::Column& column : columns) {
+    if (!column.field.empty()) fields[column.field_offset] = &column;
+  }
+  Json out = Json::array();
+  for (size_t i = 0; i < count; ++i) {
+    Json row;
+    for (const auto& [offset, column] : fields)
+      row[std::string(column->field)] = ValueAt(rows.data() + i * row_bytes + offset, column->field_dtype);
+    out.push_back(std::move(row));
+  }
+  return out;
 }
 
 const char* TypeName(uint16_t type) {
@@ -91,22 +91,15 @@ Json DumpPayload(const format::RecordHeader& header, std::span<const std::byte> 
     case format::RecordType::kSummaries: {
       const auto view = format::DecodeSummaries(payload);
       if (!view.ok()) return view.status().message();
-      Json rows = Json::array();
-      for (size_t i = 0; i < shown(view->row_count); ++i) {
-        rows.push_back(
-            DumpRow(base::Load<format::SummaryRow>(view->rows.data() + i * sizeof(format::SummaryRow))));
-      }
-      return {{"rows", view->row_count}, {"histogram_bytes", view->histograms.size()}, {"row", rows}};
+      return {{"rows", view->row_count},
+              {"histogram_bytes", view->histograms.size()},
+              {"row", DumpRows(format::kSummaryColumns, view->rows, sizeof(format::SummaryRow),
+                               shown(view->row_count))}};
     }
     case format::RecordType::kScalars: {
-      Json rows = Json::array();
       const size_t count = payload.size() / sizeof(format::ScalarRow);
-      for (size_t i = 0; i < shown(count); ++i) {
-        const auto row = base::Load<format::ScalarRow>(payload.data() + i * sizeof(format::ScalarRow));
-        rows.push_back(
-            {{"tensor", row.tensor}, {"sub", row.sub}, {"point", row.point}, {"value", Number(row.value)}});
-      }
-      return {{"rows", count}, {"row", rows}};
+      return {{"rows", count},
+              {"row", DumpRows(format::kScalarColumns, payload, sizeof(format::ScalarRow), shown(count))}};
     }
     case format::RecordType::kRaw: {
       if (payload.size() < format::kRawDataOffset) return "raw header is short";
@@ -122,7 +115,7 @@ Json DumpPayload(const format::RecordHeader& header, std::span<const std::byte> 
     }
     case format::RecordType::kCommit:
       if (payload.size() < sizeof(format::Commit)) return "commit is short";
-      return DumpCommit(base::Load<format::Commit>(payload.data()));
+      return DumpRows(format::kStepColumns, payload, sizeof(format::Commit), 1).front();
     default:
       return nullptr;
   }
@@ -196,26 +189,16 @@ Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows) {
 }
 
 Json ColumnValues(const format::SegmentEntry& entry, std::span<const std::byte> bytes, int64_t max_rows) {
-  const auto list = [&]<typename T>(T) {
-    Json out = Json::array();
-    size_t n = bytes.size() / sizeof(T);
+  for (const DType dtype :
+       {DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64, DType::kInt64, DType::kFloat64}) {
+    if (format::SegmentDType(dtype) != entry.dtype) continue;
+    const size_t item = ItemSize(dtype);
+    size_t n = bytes.size() / item;
     if (max_rows >= 0) n = std::min(n, static_cast<size_t>(max_rows));
-    for (size_t i = 0; i < n; ++i) {
-      const T value = base::Load<T>(bytes.data() + i * sizeof(T));
-      if constexpr (std::is_floating_point_v<T>) {
-        out.push_back(Number(value));
-      } else {
-        out.push_back(value);
-      }
-    }
+    Json out = Json::array();
+    for (size_t i = 0; i < n; ++i) out.push_back(ValueAt(bytes.data() + i * item, dtype));
     return out;
-  };
-  if (entry.dtype == "U8") return list(uint8_t{});
-  if (entry.dtype == "U16") return list(uint16_t{});
-  if (entry.dtype == "U32") return list(uint32_t{});
-  if (entry.dtype == "U64") return list(uint64_t{});
-  if (entry.dtype == "I64") return list(int64_t{});
-  if (entry.dtype == "F64") return list(double{});
+  }
   return nullptr;
 }
 
@@ -297,7 +280,7 @@ Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows) {
       const std::string hash = base::Hex64(base::Hash64(bytes));
       if ((*checksums)[entry.key] != hash) item["damage"] = "checksum: the bytes give " + hash;
     }
-    const bool column = entry.key.find('@') == std::string::npos && entry.key != "summary/histogram" &&
+    const bool column = entry.key.find('@') == std::string::npos && entry.key != format::kHistogramsKey &&
                         entry.key != format::kIndexKey;
     if (entry.key == format::kIndexKey) item["index"] = DumpIndex(file, max_rows);
     if (column) item["values"] = ColumnValues(entry, bytes, max_rows);

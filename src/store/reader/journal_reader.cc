@@ -16,6 +16,7 @@ namespace {
 using format::JournalHeader;
 using format::RecordHeader;
 using format::RecordType;
+using format::SummaryColumn;
 
 constexpr uint64_t kWindowBytes = 1u << 20;
 constexpr uint64_t kHeaderBytes = sizeof(RecordHeader);
@@ -283,36 +284,16 @@ class JournalReader::Parser {
     // Column by column they would grow five times each for the usual batch, which is one record.
     if (const size_t rows = c.tensor.size() + view.row_count; rows > c.tensor.capacity()) {
       const size_t room = std::max(rows, 2 * c.tensor.capacity());
-#define TDBG_COLUMN(name, type) c.name.reserve(room);
-      TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+      format::ForEachSummaryColumn([room](SummaryColumn, auto& column) { column.reserve(room); }, c);
     }
     for (uint32_t i = 0; i < view.row_count; ++i) {
       const auto row = base::Load<format::SummaryRow>(view.rows.data() + i * sizeof(format::SummaryRow));
-      c.tensor.push_back(row.tensor);
-      c.step_first.push_back(header.global_step);
-      c.step_last.push_back(header.global_step);
-      c.level.push_back(row.level);
-      c.sub.push_back(row.sub);
-      c.point.push_back(row.point);
-      c.flags.push_back(row.flags);
-      c.count.push_back(row.count);
-      c.nan_count.push_back(row.nan_count);
-      c.pos_inf_count.push_back(row.pos_inf_count);
-      c.neg_inf_count.push_back(row.neg_inf_count);
-      c.zero_count.push_back(row.zero_count);
-      c.min.push_back(row.min);
-      c.max.push_back(row.max);
-      c.mean.push_back(row.mean);
-      c.variance.push_back(row.variance);
-      c.m3.push_back(row.m3);
-      c.m4.push_back(row.m4);
-      c.l1.push_back(row.l1);
-      c.l2.push_back(row.l2);
-      c.abs_min.push_back(row.abs_min);
-      c.abs_max.push_back(row.abs_max);
-      c.histogram_offset.push_back(histogram_base + row.histogram_offset);
-      c.histogram_bytes.push_back(row.histogram_bytes);
+#define TDBG_OF_ROW(name, ...) c.name.push_back(row.name);
+#define TDBG_OF_RECORD(name, ...) c.name.push_back(header.global_step);
+      TDBG_SUMMARY_LIST(TDBG_OF_ROW, TDBG_OF_RECORD, TDBG_OF_ROW)
+#undef TDBG_OF_RECORD
+#undef TDBG_OF_ROW
+      c.histogram_offset.back() += histogram_base;
     }
     const auto* const first = reinterpret_cast<const uint8_t*>(view.histograms.data());
     c.histograms.insert(c.histograms.end(), first, first + view.histograms.size());
@@ -377,13 +358,11 @@ class JournalReader::Parser {
     const auto& steps = delta_->columns.step_first;
     while (foreign_rows < steps.size() && steps[foreign_rows] != step) ++foreign_rows;
     if (foreign_rows != begin.rows) {
-      const auto erase = [&](auto& column) {
+      const auto erase = [&](SummaryColumn, auto& column) {
         column.erase(column.begin() + static_cast<ptrdiff_t>(begin.rows),
                      column.begin() + static_cast<ptrdiff_t>(foreign_rows));
       };
-#define TDBG_COLUMN(name, type) erase(delta_->columns.name);
-      TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+      format::ForEachSummaryColumn(erase, delta_->columns);
     }
     const auto foreign_scalar = [step](const JournalDelta::Scalar& s) { return s.point.global_step != step; };
     auto& scalars = delta_->scalars;
@@ -400,9 +379,8 @@ class JournalReader::Parser {
   void DropUncommitted() {
     const JournalDelta::CommitEnd end =
         delta_->commits.empty() ? JournalDelta::CommitEnd{} : delta_->commits.back();
-#define TDBG_COLUMN(name, type) delta_->columns.name.resize(end.rows);
-    TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+    const auto cut = [&](SummaryColumn, auto& column) { column.resize(end.rows); };
+    format::ForEachSummaryColumn(cut, delta_->columns);
     delta_->scalars.resize(end.scalars);
     delta_->raws.resize(end.raws);
   }

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "format/columns.h"
 #include "format/journal.h"
 #include "format/records.h"
-#include "store/reader/columns.h"
 #include "store/reader/worker_reader.h"
 #include "tdbg/status.h"
 
@@ -28,10 +28,9 @@ struct JournalSnapshot {
 
 /// Committed records of a stretch of the journal, in order. Tensor ids are the writer's.
 struct JournalDelta {
-  struct Columns {
-#define TDBG_COLUMN(name, type) std::vector<type> name;
-    TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+  template <typename T>
+  using Column = std::vector<T>;
+  struct Columns : format::SummaryColumns<Column> {
     std::vector<uint8_t> histograms;
   };
   /// One commit and, as ends into the lists below, what it made visible.

@@ -8,6 +8,9 @@
 #include "store/reader/segment_reader.h"
 
 namespace tdbg::store {
+
+using format::SummaryColumn;
+
 namespace {
 
 constexpr size_t kMergedAt = 256;
@@ -56,9 +59,7 @@ void LiveTail::Append(JournalDelta delta, std::span<const uint32_t> id_map, std:
         &delta, &End::rows, c.tensor.size(),
         [&](uint64_t i) { return c.tensor[i] != SegmentReader::kUnknownTensor; },
         [&](uint64_t from, uint64_t to) {
-#define TDBG_COLUMN(name, type) c.name[to] = c.name[from];
-          TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+          format::ForEachSummaryColumn([=](SummaryColumn, auto& column) { column[to] = column[from]; }, c);
         });
     Compact(
         &delta, &End::scalars, delta.scalars.size(),
@@ -87,9 +88,7 @@ bool LiveTail::Merge() {
     histograms += it->delta.columns.histograms.size();
   }
   to.commits.reserve(commits);
-#define TDBG_COLUMN(name, type) to.columns.name.reserve(rows);
-  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+  format::ForEachSummaryColumn([rows](SummaryColumn, auto& column) { column.reserve(rows); }, to.columns);
   to.columns.histograms.reserve(histograms);
   to.scalars.reserve(scalars);
   to.raws.reserve(raws);
@@ -107,9 +106,9 @@ bool LiveTail::Merge() {
     const uint64_t histogram_base = to.columns.histograms.size(), shape_base = to.shapes.size();
     const size_t row_base = to.columns.tensor.size(), raw_base = to.raws.size();
     uint64_t add_rows = 0;
-#define TDBG_COLUMN(name, type) add_rows = take(&to.columns.name, from.columns.name, front.rows, end.rows);
-    TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+    format::ForEachSummaryColumn(
+        [&](SummaryColumn, auto& list, const auto& of) { add_rows = take(&list, of, front.rows, end.rows); },
+        to.columns, from.columns);
     for (size_t i = row_base; i < to.columns.tensor.size(); ++i)
       to.columns.histogram_offset[i] += histogram_base;
     take(&to.columns.histograms, from.columns.histograms, 0, from.columns.histograms.size());
@@ -167,9 +166,9 @@ SummaryBatch LiveTail::View(const LiveBatch& batch) {
   const uint64_t front = batch.front().rows;
   const uint64_t end = batch.delta.commits.empty() ? 0 : batch.delta.commits.back().rows;
   view.rows = end - front;
-#define TDBG_COLUMN(name, type) view.name = c.name.data() + front;
-  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+  format::ForEachSummaryColumn(
+      [front](SummaryColumn, auto& pointer, const auto& column) { pointer = column.data() + front; }, view,
+      c);
   view.histograms = c.histograms;
   return view;
 }

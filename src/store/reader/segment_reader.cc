@@ -8,16 +8,14 @@
 #include "format/json_fields.h"
 
 namespace tdbg::store {
-namespace {
 
-template <typename T>
-constexpr DType DTypeOf() {
-  if constexpr (std::is_same_v<T, uint16_t>) return DType::kUInt16;
-  if constexpr (std::is_same_v<T, uint32_t>) return DType::kUInt32;
-  if constexpr (std::is_same_v<T, uint64_t>) return DType::kUInt64;
-  if constexpr (std::is_same_v<T, int64_t>) return DType::kInt64;
-  if constexpr (std::is_same_v<T, double>) return DType::kFloat64;
-}
+using format::ColumnBit;
+using format::ColumnOf;
+using format::DTypeOf;
+using format::kKeyColumns;
+using format::SummaryColumn;
+
+namespace {
 
 // Of the types that columns have.
 DType ColumnDType(std::string_view safetensors_name) {
@@ -39,15 +37,6 @@ std::optional<uint64_t> BytesOf(DType dtype, std::span<const int64_t> shape) {
 }
 
 }  // namespace
-
-const char* ColumnName(SummaryColumn column) {
-  static constexpr const char* kNames[] = {
-#define TDBG_COLUMN(name, type) #name,
-      TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
-  };
-  return kNames[static_cast<int>(column)];
-}
 
 Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& path, const KnownTensors& known,
                                                            std::vector<Damage>* damage) {
@@ -123,28 +112,22 @@ Status SegmentReader::OpenHeader(const KnownTensors& known) {
 }
 
 Status SegmentReader::DecodeSteps(std::vector<Damage>* damage) {
+  if (FindColumn("step/global") == nullptr) return DataLoss("step table is missing");
   const uint64_t rows = RowsOfColumn("step/global");
   if (rows == 0) return OkStatus();
-  const auto column = [&]<typename T>(const char* key, T) {
-    return static_cast<const T*>(Verified(key, DTypeOf<T>(), rows, damage));
+  CommitColumns commits;
+  bool readable = true;
+  const auto take = [&]<typename T>(const format::Column& column, const T** to) {
+    *to = static_cast<const T*>(Verified(column, DTypeOf<T>(), rows, damage));
+    readable &= *to != nullptr || column.need != format::ColumnNeed::kKey;
   };
-  const int64_t* const global = column("step/global", int64_t());
-  const int64_t* const mode_step = column("step/mode_step", int64_t());
-  const uint16_t* const mode = column("step/mode", uint16_t());
-  const uint32_t* const flags = column("step/flags", uint32_t());
-  if (!global || !mode_step || !mode || !flags) return DataLoss("step table is damaged");
-  // What follows is told beside a step and not used to find one: without it the steps are still worth having.
-  const auto counts = [&](const char* key) { return FindColumn(key) ? column(key, uint32_t()) : nullptr; };
-  commits_ = {.global_step = {global, rows},
-              .mode_step = mode_step,
-              .wall_nanos = column("step/wall_nanos", int64_t()),
-              .monotonic_nanos = column("step/monotonic_nanos", int64_t()),
-              .mode = mode,
-              .flags = flags,
-              .shed = column("step/shed", uint32_t()),
-              .summary_rows = counts("step/summary_rows"),
-              .scalar_rows = counts("step/scalar_rows"),
-              .raw_tensors = counts("step/raw_tensors")};
+  const format::Column* column = format::kStepColumns.data();
+#define TDBG_COLUMN(name, type, need, field, says) take(*column++, &commits.field);
+  TDBG_STEP_COLUMNS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+  if (!readable) return DataLoss("step table is damaged");
+  commits.rows = rows;
+  commits_ = commits;
   return OkStatus();
 }
 
@@ -187,55 +170,63 @@ bool SegmentReader::Verify(Column& column, std::vector<Damage>* damage) {
   return column.trust == Trust::kGood;
 }
 
-const void* SegmentReader::Laid(std::string_view key, DType dtype, uint64_t rows,
+const void* SegmentReader::Laid(const format::Column& stored, DType dtype, uint64_t rows,
                                 std::vector<Damage>* damage) {
-  const Column* const column = FindColumn(key);
+  const Column* const column = FindColumn(stored.key);
   if (column == nullptr) {
-    Report(damage, std::string(key) + ": missing", 0);
+    if (stored.need != format::ColumnNeed::kOptional)
+      Report(damage, std::string(stored.key) + ": missing", 0);
     return nullptr;
   }
   const std::span<const std::byte> bytes = BytesAt(column->begin, column->bytes);
   const size_t item = ItemSize(dtype);
   const bool fits = column->dtype == dtype && bytes.size() / item == rows && bytes.size() % item == 0 &&
                     reinterpret_cast<uintptr_t>(bytes.data()) % item == 0;
-  if (!fits) Report(damage, std::string(key) + ": type or length", bytes.size());
+  if (!fits) Report(damage, std::string(stored.key) + ": type or length", bytes.size());
   return fits ? bytes.data() : nullptr;
 }
 
-const void* SegmentReader::Verified(std::string_view key, DType dtype, uint64_t rows,
+const void* SegmentReader::Verified(const format::Column& stored, DType dtype, uint64_t rows,
                                     std::vector<Damage>* damage) {
-  const void* const laid = Laid(key, dtype, rows, damage);
-  return laid != nullptr && Verify(*FindColumn(key), damage) ? laid : nullptr;
+  const void* const laid = Laid(stored, dtype, rows, damage);
+  return laid != nullptr && Verify(*FindColumn(stored.key), damage) ? laid : nullptr;
 }
 
-const void* SegmentReader::Fallback(bool is_double) {
-  if (is_double) {
+template <typename T>
+const T* SegmentReader::Fallback() {
+  if constexpr (std::is_same_v<T, double>) {
     nan_fallback_.resize(summaries_.rows, std::numeric_limits<double>::quiet_NaN());
     return nan_fallback_.data();
+  } else {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    zero_fallback_.resize(summaries_.rows, 0);
+    return reinterpret_cast<const T*>(zero_fallback_.data());
   }
-  zero_fallback_.resize(summaries_.rows, 0);
-  return zero_fallback_.data();
 }
 
 const SummaryBatch& SegmentReader::Summaries(std::vector<Damage>* damage) {
   if (laid_) return summaries_;
   laid_ = true;
+  // Columns are there even where they are empty.
   const uint64_t rows = RowsOfColumn("summary/tensor");
+  if (FindColumn("summary/tensor") == nullptr) Report(damage, "summary/tensor: missing", 0);
   if (rows > std::numeric_limits<uint32_t>::max()) {
     Report(damage, "summary/tensor: more rows than can be indexed", 0);
     return summaries_;
   }
   if (rows == 0) return summaries_;
   summaries_.rows = rows;
-#define TDBG_COLUMN(name, type)                                                                      \
-  summaries_.name = static_cast<const type*>(Laid("summary/" #name, DTypeOf<type>(), rows, damage)); \
-  if (!summaries_.name) {                                                                            \
-    summaries_.damaged |= ColumnBit(SummaryColumn::k_##name);                                        \
-    summaries_.name = static_cast<const type*>(Fallback(std::is_same_v<type, double>));              \
-  }
-  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
-  if (const Column* const column = FindColumn("summary/histogram")) {
+  const auto lay = [&]<typename T>(SummaryColumn which, const T*& column) {
+    column = static_cast<const T*>(Laid(ColumnOf(which), DTypeOf<T>(), rows, damage));
+    if (column != nullptr) return;
+    column = Fallback<T>();
+    // One that may be missing, and is, has nothing to verify.
+    const bool is_missing = FindColumn(ColumnOf(which).key) == nullptr;
+    const bool is_damage = !is_missing || ColumnOf(which).need != format::ColumnNeed::kOptional;
+    (is_damage ? summaries_.damaged : settled_) |= ColumnBit(which);
+  };
+  format::ForEachSummaryColumn(lay, summaries_);
+  if (const Column* const column = FindColumn(format::kHistogramsKey)) {
     const std::span<const std::byte> bytes = BytesAt(column->begin, column->bytes);
     summaries_.histograms = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
   }
@@ -248,14 +239,12 @@ bool SegmentReader::Settle(uint64_t columns, std::vector<Damage>* damage) {
   const uint64_t missing = columns & ~settled_ & ~summaries_.damaged;
   settled_ |= columns;
   if (summaries_.rows == 0) return true;
-#define TDBG_COLUMN(name, type)                                                         \
-  if ((missing & ColumnBit(SummaryColumn::k_##name)) != 0 &&                            \
-      !Verify(*FindColumn("summary/" #name), damage)) {                                 \
-    summaries_.damaged |= ColumnBit(SummaryColumn::k_##name);                           \
-    summaries_.name = static_cast<const type*>(Fallback(std::is_same_v<type, double>)); \
-  }
-  TDBG_SUMMARY_COLUMNS(TDBG_COLUMN)
-#undef TDBG_COLUMN
+  const auto verify = [&]<typename T>(SummaryColumn which, const T*& column) {
+    if ((missing & ColumnBit(which)) == 0 || Verify(*FindColumn(ColumnOf(which).key), damage)) return;
+    summaries_.damaged |= ColumnBit(which);
+    column = Fallback<T>();
+  };
+  format::ForEachSummaryColumn(verify, summaries_);
   constexpr uint64_t kTensor = ColumnBit(SummaryColumn::k_tensor);
   if ((missing & kTensor) != 0 && (summaries_.damaged & kTensor) == 0) MapTensorColumn(damage);
   return true;
@@ -273,7 +262,7 @@ void SegmentReader::MapTensorColumn(std::vector<Damage>* damage) {
     Report(damage, "summary/tensor: rows of a tensor that is not defined",
            summaries_.rows * sizeof(uint32_t));
     summaries_.damaged |= ColumnBit(SummaryColumn::k_tensor);
-    summaries_.tensor = static_cast<const uint32_t*>(Fallback(false));
+    summaries_.tensor = Fallback<uint32_t>();
     return;
   }
   if (identity) return;
@@ -291,7 +280,7 @@ Result<Histogram> SegmentReader::HistogramOf(uint32_t row, std::vector<Damage>* 
   if ((batch.damaged & kNeeded) != 0)
     return DataLoss("where the histograms lie is damaged, in " + file_name_);
   if (batch.histogram_bytes[row] == 0) return NotFound("no histogram was kept");
-  Column* const column = FindColumn("summary/histogram");
+  Column* const column = FindColumn(format::kHistogramsKey);
   if (column == nullptr || !Verify(*column, damage))
     return DataLoss("the histograms are damaged, in " + file_name_);
   const uint64_t offset = batch.histogram_offset[row], bytes = batch.histogram_bytes[row];
@@ -307,7 +296,7 @@ Places& SegmentReader::PlacesOf(PlaceKind kind, std::span<const format::TensorDe
                                 std::vector<Damage>* damage) {
   if (index_) {
     if (!indexed_) {
-      indexed_ = std::make_unique<IndexedPlaces>(*index_, commits_.global_step, id_map_, pool_);
+      indexed_ = std::make_unique<IndexedPlaces>(*index_, commits_.steps(), id_map_, pool_);
       const bool defined = std::all_of(
           index_->layout_rows.begin(), index_->layout_rows.end(), [&](const format::IndexRow& row) {
             return row.tensor < id_map_.size() && id_map_[row.tensor] != kUnknownTensor;
@@ -338,14 +327,16 @@ void SegmentReader::ListSummaries(ListedPlaces* list, std::vector<Damage>* damag
 
 void SegmentReader::ListScalars(ListedPlaces* list, std::vector<Damage>* damage) {
   const uint64_t rows = RowsOfColumn("scalar/tensor");
+  if (FindColumn("scalar/tensor") == nullptr) Report(damage, "scalar/tensor: missing", 0);
   if (rows == 0 || rows > std::numeric_limits<uint32_t>::max()) return;
-  const auto column = [&]<typename T>(const char* key, T) {
-    return static_cast<const T*>(Verified(key, DTypeOf<T>(), rows, damage));
+  const auto column = [&]<typename T>(format::ScalarColumn which, T) {
+    return static_cast<const T*>(Verified(ColumnOf(which), DTypeOf<T>(), rows, damage));
   };
-  const uint32_t* const tensor = column("scalar/tensor", uint32_t());
-  const int64_t* const step = column("scalar/step", int64_t());
-  const uint16_t* const sub = column("scalar/sub", uint16_t());
-  const uint16_t* const point = column("scalar/point", uint16_t());
+  using enum format::ScalarColumn;
+  const uint32_t* const tensor = column(k_tensor, uint32_t());
+  const int64_t* const step = column(k_step, int64_t());
+  const uint16_t* const sub = column(k_sub, uint16_t());
+  const uint16_t* const point = column(k_point, uint16_t());
   if (!tensor || !step || !sub || !point) return;
   for (uint32_t i = 0; i < rows; ++i) {
     const uint32_t id = tensor[i] < id_map_.size() ? id_map_[tensor[i]] : kUnknownTensor;
@@ -383,7 +374,7 @@ void SegmentReader::ListRaws(ListedPlaces* list, std::span<const format::TensorD
     int64_t commit = raw.commit;
     if (commit < 0 || static_cast<size_t>(commit) >= commits_.size()) {
       const bool outside = key->sub.point == format::Point::kEnd;
-      const std::span<const int64_t> steps = commits_.global_step;
+      const std::span<const int64_t> steps = commits_.steps();
       auto at =
           static_cast<size_t>(std::lower_bound(steps.begin(), steps.end(), key->global_step) - steps.begin());
       while (at + 1 < steps.size() && steps[at + 1] == key->global_step &&
@@ -436,8 +427,8 @@ void SegmentReader::AppendScalarsAt(int64_t global_step, std::vector<WorkerReade
 const double* SegmentReader::ScalarValues(std::vector<Damage>* damage) {
   if (!scalars_laid_) {
     scalars_laid_ = true;
-    scalar_values_ = static_cast<const double*>(
-        Verified("scalar/value", DType::kFloat64, RowsOfColumn("scalar/tensor"), damage));
+    scalar_values_ = static_cast<const double*>(Verified(
+        ColumnOf(format::ScalarColumn::k_value), DType::kFloat64, RowsOfColumn("scalar/tensor"), damage));
   }
   return scalar_values_;
 }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "format/columns.h"
 #include "format/records.h"
 #include "format/segment_index.h"
-#include "store/reader/columns.h"
 #include "store/reader/commits.h"
 #include "store/reader/layouts.h"
 #include "store/reader/places.h"
@@ -51,7 +51,7 @@ class SegmentReader {
 
   /// The columns where they lie; not verified before Settle. first_commit is the caller's business.
   const SummaryBatch& Summaries(std::vector<Damage>* damage);
-  /// Verifies these columns of the summaries (bits of SummaryBatch::damaged): damaged ones then say so. False
+  /// Verifies these columns of the summaries (of format::ColumnBit): damaged ones then say so. False
   /// where they had been before.
   bool Settle(uint64_t columns, std::vector<Damage>* damage);
   Result<Histogram> HistogramOf(uint32_t row, std::vector<Damage>* damage);
@@ -108,12 +108,15 @@ class SegmentReader {
   Column* FindColumn(std::string_view key);
   std::span<const std::byte> BytesAt(uint64_t begin, uint64_t bytes) const;
   bool Verify(Column& column, std::vector<Damage>* damage);
-  /// The column's first byte if it has `rows` elements of `dtype` and is aligned; not verified.
-  const void* Laid(std::string_view key, DType dtype, uint64_t rows, std::vector<Damage>* damage);
+  /// The column's first byte if it has `rows` elements of `dtype` and is aligned; not verified. Null, without
+  /// a word, for one that is not there and may be missing.
+  const void* Laid(const format::Column& stored, DType dtype, uint64_t rows, std::vector<Damage>* damage);
   /// The same, verified.
-  const void* Verified(std::string_view key, DType dtype, uint64_t rows, std::vector<Damage>* damage);
+  const void* Verified(const format::Column& stored, DType dtype, uint64_t rows, std::vector<Damage>* damage);
   uint64_t RowsOfColumn(std::string_view key);
-  const void* Fallback(bool is_double);
+  /// A column that is not there: NaN or 0 in each row.
+  template <typename T>
+  const T* Fallback();
   const double* ScalarValues(std::vector<Damage>* damage);  ///< verified, or null
   void MapTensorColumn(std::vector<Damage>* damage);
   Places& PlacesOf(PlaceKind kind, std::span<const format::TensorDef> tensors, std::vector<Damage>* damage);

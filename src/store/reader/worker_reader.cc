@@ -12,21 +12,7 @@ namespace tdbg::store {
 
 Summary SummaryBatch::at(size_t row) const {
   Summary s;
-  s.count = count[row];
-  s.nan_count = nan_count[row];
-  s.pos_inf_count = pos_inf_count[row];
-  s.neg_inf_count = neg_inf_count[row];
-  s.zero_count = zero_count[row];
-  s.min = min[row];
-  s.max = max[row];
-  s.mean = mean[row];
-  s.variance = variance[row];
-  s.m3 = m3[row];
-  s.m4 = m4[row];
-  s.l1 = l1[row];
-  s.l2 = l2[row];
-  s.abs_min = abs_min[row];
-  s.abs_max = abs_max[row];
+  format::ForEachStatistic([row](auto& number, const auto* column) { number = column[row]; }, s, *this);
   return s;
 }
 

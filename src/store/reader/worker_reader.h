@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "format/columns.h"
 #include "format/journal.h"
 #include "format/records.h"
 #include "format/run_files.h"
@@ -49,30 +50,27 @@ struct RawValue {
   std::vector<int64_t> shape;
 };
 
-/// A run of summary rows of one source, as columns. Valid while the reader lives. `at(i)` gathers one row.
-struct SummaryBatch {
+/// Bits of SummaryBatch::unknown beyond the columns'.
+inline constexpr uint64_t kMeanAbsUnknown = uint64_t{1} << 60;
+inline constexpr uint64_t kUnreadable = uint64_t{1} << 61;    ///< damaged: the reader's damage() says how
+inline constexpr uint64_t kNoStatistics = uint64_t{1} << 62;  ///< a type that has none (text, complex)
+static_assert(format::ColumnBit(format::SummaryColumn::kCount) <= kMeanAbsUnknown);
+
+template <typename T>
+using ColumnPointer = const T*;
+
+/// A run of summary rows of one source, as columns (format/columns.h): `batch.mean[i]`. Valid while the
+/// reader lives. `at(i)` gathers one row.
+struct SummaryBatch : format::SummaryColumns<ColumnPointer> {
   int64_t first_commit = 0;  ///< rows lie in commit order; this batch starts with rows of that commit
   size_t rows = 0;
-  const uint32_t* tensor = nullptr;
-  const int64_t* step_first = nullptr;
-  const int64_t* step_last = nullptr;
-  const uint32_t* level = nullptr;
-  const uint16_t* sub = nullptr;
-  const uint16_t* point = nullptr;
-  const uint32_t* flags = nullptr;
-  const uint64_t *count = nullptr, *nan_count = nullptr, *pos_inf_count = nullptr, *neg_inf_count = nullptr,
-                 *zero_count = nullptr;
-  const double *min = nullptr, *max = nullptr, *mean = nullptr, *variance = nullptr, *m3 = nullptr,
-               *m4 = nullptr, *l1 = nullptr, *l2 = nullptr, *abs_min = nullptr, *abs_max = nullptr;
-  const uint64_t* histogram_offset = nullptr;
-  const uint32_t* histogram_bytes = nullptr;
   std::span<const uint8_t> histograms;  ///< not verified yet: read them through WorkerReader::HistogramOf
-  /// Bit n: column n (store/reader/columns.h) is damaged; it then reads as NaN or 0. Rows of such a batch are
-  /// no evidence: answer kDataLoss, or leave them out and say so. Settled by WorkerReader::Prepare.
+  /// Of format::ColumnBit: these columns are damaged, and read as NaN or 0. Rows of such a batch are no
+  /// evidence: answer kDataLoss, or leave them out and say so. Settled by WorkerReader::Prepare.
   uint64_t damaged = 0;
-  /// Of storage that keeps values or single numbers instead of summaries (smdebug's): by row, bit n: column n
-  /// is not known and reads as NaN or 0; kNoStatistics and kUnreadable (columns.h) speak of the row. Settled
-  /// by WorkerReader::Prepare. Null: everything is known.
+  /// Of storage that keeps values or single numbers instead of summaries (smdebug's): by row, of
+  /// format::ColumnBit: these are not known and read as NaN or 0; kNoStatistics and kUnreadable speak of the
+  /// row. Settled by WorkerReader::Prepare. Null: everything is known.
   const uint64_t* unknown = nullptr;
   /// By row: the mean absolute value where it is known although l1 or count is not, else NaN. Null: l1 /
   /// count.

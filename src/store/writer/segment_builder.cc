@@ -190,133 +190,6 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
   }
 }
 
-void SegmentBuilder::LayColumns() {
-  Content& c = *content_;
-  const uint64_t n_steps = c.commits.size();
-  const uint64_t bytes = n_steps * (4 * 8 + 5 * 4 + 2) + c.summary_rows * (18 * 8 + 4 * 4 + 2 * 2) +
-                         c.scalar_rows * (2 * 8 + 4 + 2 * 2) + c.histogram_bytes + 64 * 8;
-  c.columns.resize(bytes);
-  uint64_t at = 0;
-
-  const auto piece = [&](const char* key, DType dtype, uint64_t count) {
-    const uint64_t item = ItemSize(dtype);
-    at = base::AlignUp(at, 8);
-    std::byte* const to = c.columns.data() + at;
-    at += count * item;
-    Piece& p = c.pieces.emplace_back();
-    p.entry.key = key;
-    p.entry.dtype = format::SegmentDType(dtype);
-    p.entry.shape = {static_cast<int64_t>(count)};
-    p.dtype = dtype;
-    p.item_bytes = item;
-    p.bytes = {to, count * item};
-    return to;
-  };
-  // A column of one field of the commits.
-  const auto step_column = [&]<typename T>(const char* key, DType dtype, T format::Commit::* field) {
-    std::byte* to = piece(key, dtype, n_steps);
-    for (const format::Commit& commit : c.commits) {
-      base::Store(to, commit.*field);
-      to += sizeof(T);
-    }
-  };
-  step_column("step/global", DType::kInt64, &format::Commit::global_step);
-  step_column("step/mode_step", DType::kInt64, &format::Commit::mode_step);
-  step_column("step/wall_nanos", DType::kInt64, &format::Commit::wall_nanos);
-  step_column("step/monotonic_nanos", DType::kInt64, &format::Commit::monotonic_nanos);
-  step_column("step/mode", DType::kUInt16, &format::Commit::mode);
-  step_column("step/flags", DType::kUInt32, &format::Commit::flags);
-  step_column("step/shed", DType::kUInt32, &format::Commit::shed);
-  step_column("step/summary_rows", DType::kUInt32, &format::Commit::summary_rows);
-  step_column("step/scalar_rows", DType::kUInt32, &format::Commit::scalar_rows);
-  step_column("step/raw_tensors", DType::kUInt32, &format::Commit::raw_tensors);
-
-  const auto summary_column = [&]<typename T>(const char* key, DType dtype, size_t offset, T) {
-    std::byte* to = piece(key, dtype, c.summary_rows);
-    for (const Content::Summaries& record : c.summaries) {
-      const std::byte* from = record.view.rows.data() + offset;
-      for (uint32_t i = 0; i < record.view.row_count; ++i) {
-        std::memcpy(to, from, sizeof(T));
-        to += sizeof(T);
-        from += sizeof(format::SummaryRow);
-      }
-    }
-  };
-  const auto summary_step_column = [&](const char* key) {
-    std::byte* to = piece(key, DType::kInt64, c.summary_rows);
-    for (const Content::Summaries& record : c.summaries) {
-      for (uint32_t i = 0; i < record.view.row_count; ++i, to += 8) base::Store(to, record.step);
-    }
-  };
-#define TDBG_COLUMN(field, dtype)                                               \
-  summary_column("summary/" #field, dtype, offsetof(format::SummaryRow, field), \
-                 decltype(format::SummaryRow::field)())
-  TDBG_COLUMN(tensor, DType::kUInt32);
-  summary_step_column("summary/step_first");
-  summary_step_column("summary/step_last");
-  TDBG_COLUMN(level, DType::kUInt32);
-  TDBG_COLUMN(sub, DType::kUInt16);
-  TDBG_COLUMN(point, DType::kUInt16);
-  TDBG_COLUMN(flags, DType::kUInt32);
-  TDBG_COLUMN(count, DType::kUInt64);
-  TDBG_COLUMN(nan_count, DType::kUInt64);
-  TDBG_COLUMN(pos_inf_count, DType::kUInt64);
-  TDBG_COLUMN(neg_inf_count, DType::kUInt64);
-  TDBG_COLUMN(zero_count, DType::kUInt64);
-  TDBG_COLUMN(min, DType::kFloat64);
-  TDBG_COLUMN(max, DType::kFloat64);
-  TDBG_COLUMN(mean, DType::kFloat64);
-  TDBG_COLUMN(variance, DType::kFloat64);
-  TDBG_COLUMN(m3, DType::kFloat64);
-  TDBG_COLUMN(m4, DType::kFloat64);
-  TDBG_COLUMN(l1, DType::kFloat64);
-  TDBG_COLUMN(l2, DType::kFloat64);
-  TDBG_COLUMN(abs_min, DType::kFloat64);
-  TDBG_COLUMN(abs_max, DType::kFloat64);
-  TDBG_COLUMN(histogram_bytes, DType::kUInt32);
-#undef TDBG_COLUMN
-  {
-    // In the journal offsets count from the record's histograms, here from the segment's.
-    std::byte* to = piece("summary/histogram_offset", DType::kUInt64, c.summary_rows);
-    uint64_t base_offset = 0;
-    for (const Content::Summaries& record : c.summaries) {
-      for (uint32_t i = 0; i < record.view.row_count; ++i, to += 8) {
-        const std::byte* row = record.view.rows.data() + i * sizeof(format::SummaryRow);
-        const auto offset = base::Load<uint32_t>(row + offsetof(format::SummaryRow, histogram_offset));
-        const auto length = base::Load<uint32_t>(row + offsetof(format::SummaryRow, histogram_bytes));
-        base::Store<uint64_t>(to, length == 0 ? 0 : base_offset + offset);
-      }
-      base_offset += record.view.histograms.size();
-    }
-    to = piece("summary/histogram", DType::kUInt8, c.histogram_bytes);
-    for (const Content::Summaries& record : c.summaries) {
-      if (record.view.histograms.empty()) continue;
-      std::memcpy(to, record.view.histograms.data(), record.view.histograms.size());
-      to += record.view.histograms.size();
-    }
-  }
-
-  const auto scalar_column = [&]<typename T>(const char* key, DType dtype, size_t offset, T) {
-    std::byte* to = piece(key, dtype, c.scalar_rows);
-    for (const Content::Scalars& record : c.scalars) {
-      for (size_t i = 0; i < record.count(); ++i, to += sizeof(T)) {
-        std::memcpy(to, record.rows.data() + i * sizeof(format::ScalarRow) + offset, sizeof(T));
-      }
-    }
-  };
-  scalar_column("scalar/tensor", DType::kUInt32, offsetof(format::ScalarRow, tensor), uint32_t());
-  {
-    std::byte* to = piece("scalar/step", DType::kInt64, c.scalar_rows);
-    for (const Content::Scalars& record : c.scalars) {
-      for (size_t i = 0; i < record.count(); ++i, to += 8) base::Store(to, record.step);
-    }
-  }
-  scalar_column("scalar/sub", DType::kUInt16, offsetof(format::ScalarRow, sub), uint16_t());
-  scalar_column("scalar/point", DType::kUInt16, offsetof(format::ScalarRow, point), uint16_t());
-  scalar_column("scalar/value", DType::kFloat64, offsetof(format::ScalarRow, value), double());
-  for (Piece& p : c.pieces) p.hash = base::Hash64(p.bytes);
-}
-
 void SegmentBuilder::LayRaws(const TensorTable& tensors, SealResult* result) {
   Content& c = *content_;
   std::unordered_map<std::string, size_t> seen;
@@ -500,7 +373,7 @@ Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos
     if (hooks.check) TDBG_RETURN_IF_ERROR(hooks.check());
     return result;
   }
-  LayColumns();
+  TDBG_RETURN_IF_ERROR(LayColumns());
   LayRaws(*tensors, &result);
   // Descending item size: every entry then starts at a multiple of its own item, without fillers.
   base::StableSort(&c.pieces, [](const Piece& a, const Piece& b) { return a.item_bytes > b.item_bytes; });

@@ -77,7 +77,8 @@ class SegmentBuilder {
                bool verify, uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result);
   /// Closes the open step with what there is of it; what its commit counts beyond that is lost.
   void CloseStep(format::Commit commit, SealResult* result);
-  void LayColumns();
+  /// \error kInternal  a column has other rows than were counted; nothing was written beyond it
+  Status LayColumns();
   void LayRaws(const TensorTable& tensors, SealResult* result);
   /// Appends the index, the last of the pieces; all others have their places.
   void LayIndex(std::string_view meta, const TensorTable& tensors, uint64_t begin);

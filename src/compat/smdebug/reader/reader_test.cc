@@ -13,7 +13,6 @@
 #include "compat/smdebug/reader/names.h"
 #include "compat/smdebug/reader/run.h"
 #include "compat/smdebug/reader/testing.h"
-#include "store/reader/columns.h"
 
 namespace tdbg::compat::smdebug {
 namespace {
@@ -321,14 +320,14 @@ TEST_F(SmdebugReader, SaysWhatSavedReductionsDoNot) {
   const store::SummaryBatch& batch = reader->summaries()[0];
   EXPECT_EQ(batch.mean[0], 2);
   EXPECT_EQ(batch.mean_abs[0], 3);
-  const auto bit = [](store::SummaryColumn column) { return store::ColumnBit(column); };
-  EXPECT_EQ(batch.unknown[0] & bit(store::SummaryColumn::k_mean), 0u);
-  EXPECT_EQ(batch.unknown[0] & bit(store::SummaryColumn::k_nan_count), 0u);
+  const auto bit = [](format::SummaryColumn column) { return format::ColumnBit(column); };
+  EXPECT_EQ(batch.unknown[0] & bit(format::SummaryColumn::k_mean), 0u);
+  EXPECT_EQ(batch.unknown[0] & bit(format::SummaryColumn::k_nan_count), 0u);
   EXPECT_EQ(batch.unknown[0] & store::kMeanAbsUnknown, 0u);
   for (const auto column :
-       {store::SummaryColumn::k_count, store::SummaryColumn::k_zero_count, store::SummaryColumn::k_min,
-        store::SummaryColumn::k_variance, store::SummaryColumn::k_l1}) {
-    EXPECT_NE(batch.unknown[0] & bit(column), 0u) << store::ColumnName(column);
+       {format::SummaryColumn::k_count, format::SummaryColumn::k_zero_count, format::SummaryColumn::k_min,
+        format::SummaryColumn::k_variance, format::SummaryColumn::k_l1}) {
+    EXPECT_NE(batch.unknown[0] & bit(column), 0u) << format::ColumnOf(column).name;
   }
   const auto series = reader->Series(0, 0, 1, store::WorkerReader::kAllColumns);
   ASSERT_THAT(series.rows, SizeIs(1));
@@ -344,8 +343,8 @@ TEST_F(SmdebugReader, AReductionThatIsNaNIsOneNaNAtLeast) {
   reader->Prepare(0, 0, 1);
   const store::SummaryBatch& batch = reader->summaries()[0];
   EXPECT_EQ(batch.nan_count[0], 1u);
-  EXPECT_EQ(batch.unknown[0] & store::ColumnBit(store::SummaryColumn::k_nan_count), 0u);
-  EXPECT_NE(batch.unknown[0] & store::ColumnBit(store::SummaryColumn::k_mean), 0u);
+  EXPECT_EQ(batch.unknown[0] & format::ColumnBit(format::SummaryColumn::k_nan_count), 0u);
+  EXPECT_NE(batch.unknown[0] & format::ColumnBit(format::SummaryColumn::k_mean), 0u);
 }
 
 TEST(SmdebugCollections, WhatAFileMayHold) {

@@ -3,13 +3,14 @@
 #include <cmath>
 
 #include "base/bytes.h"
-#include "store/reader/columns.h"
+#include "format/columns.h"
+#include "store/reader/worker_reader.h"
 
 namespace tdbg::compat::smdebug {
 namespace {
 
-using store::ColumnBit;
-using store::SummaryColumn;
+using format::ColumnBit;
+using format::SummaryColumn;
 
 }  // namespace
 
@@ -42,10 +43,7 @@ void SavedNumbers::Add(const Operation& operation, const store::RawValue& value,
 }
 
 uint64_t SavedNumbers::ToSummary(Summary* summary, double* mean_abs) const {
-  uint64_t unknown = (uint64_t{1} << static_cast<int>(SummaryColumn::kCount)) - 1;
-  unknown &= ~(store::kKeyColumns | ColumnBit(SummaryColumn::k_flags) |
-               ColumnBit(SummaryColumn::k_histogram_offset) | ColumnBit(SummaryColumn::k_histogram_bytes));
-  unknown |= store::kMeanAbsUnknown;
+  uint64_t unknown = format::kStatisticColumns | store::kMeanAbsUnknown;
   const auto known = [&unknown](SummaryColumn column) { unknown &= ~ColumnBit(column); };
 
   std::optional<uint64_t> count;

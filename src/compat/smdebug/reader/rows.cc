@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "compat/smdebug/reader/reductions.h"
-#include "store/reader/columns.h"
+#include "format/columns.h"
 
 namespace tdbg::compat::smdebug {
 namespace {
@@ -22,6 +22,8 @@ struct Constants {
   std::array<uint64_t, kMostRows> zeros{};
   std::array<double, kMostRows> nans{};
   std::array<uint64_t, kMostRows> unprepared{};
+  const uint64_t* Of(const uint64_t*) const { return zeros.data(); }
+  const double* Of(const double*) const { return nans.data(); }
   Constants() {
     nans.fill(std::numeric_limits<double>::quiet_NaN());
     unprepared.fill(~uint64_t{0});
@@ -38,8 +40,13 @@ struct Rows::Batch {
   std::vector<uint32_t> tensor, raw, file_commit;  // raw: entry, or kNone; file_commit: of the row's step
   std::vector<int64_t> step;
   // Allocated by the first Prepare.
-  std::vector<uint64_t> count, nan_count, pos_inf_count, neg_inf_count, zero_count, unknown;
-  std::vector<double> min, max, mean, variance, m3, m4, l1, l2, abs_min, abs_max, mean_abs;
+  struct {
+#define TDBG_COLUMN(name, type, ...) std::vector<type> name;
+    TDBG_STATISTICS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+  } statistics;
+  std::vector<double> mean_abs;
+  std::vector<uint64_t> unknown;
   std::vector<uint32_t> histogram_bytes;
   std::vector<uint8_t> prepared;
 
@@ -54,29 +61,14 @@ struct Rows::Batch {
     batch.sub = batch.point = reinterpret_cast<const uint16_t*>(same.zeros.data());
     batch.histogram_offset = same.zeros.data();
     if (prepared.empty()) {
-      batch.count = batch.nan_count = batch.pos_inf_count = batch.neg_inf_count = batch.zero_count =
-          same.zeros.data();
-      batch.min = batch.max = batch.mean = batch.variance = batch.m3 = batch.m4 = batch.l1 = batch.l2 =
-          batch.abs_min = batch.abs_max = batch.mean_abs = same.nans.data();
+      format::ForEachStatistic([&same](auto& column) { column = same.Of(column); }, batch);
+      batch.mean_abs = same.nans.data();
       batch.histogram_bytes = reinterpret_cast<const uint32_t*>(same.zeros.data());
       batch.unknown = same.unprepared.data();
       return batch;
     }
-    batch.count = count.data();
-    batch.nan_count = nan_count.data();
-    batch.pos_inf_count = pos_inf_count.data();
-    batch.neg_inf_count = neg_inf_count.data();
-    batch.zero_count = zero_count.data();
-    batch.min = min.data();
-    batch.max = max.data();
-    batch.mean = mean.data();
-    batch.variance = variance.data();
-    batch.m3 = m3.data();
-    batch.m4 = m4.data();
-    batch.l1 = l1.data();
-    batch.l2 = l2.data();
-    batch.abs_min = abs_min.data();
-    batch.abs_max = abs_max.data();
+    format::ForEachStatistic([](auto& pointer, const auto& column) { pointer = column.data(); }, batch,
+                             statistics);
     batch.mean_abs = mean_abs.data();
     batch.histogram_bytes = histogram_bytes.data();
     batch.unknown = unknown.data();
@@ -86,32 +78,16 @@ struct Rows::Batch {
   /// What there is already stays.
   void Allocate() {
     const size_t n = tensor.size();
-    for (auto* column : {&count, &nan_count, &pos_inf_count, &neg_inf_count, &zero_count})
-      column->resize(n, 0);
+    format::ForEachStatistic([n](auto& column, auto missing) { column.resize(n, missing); }, statistics,
+                             Summary());
+    mean_abs.resize(n, Summary::kNaN);
     unknown.resize(n, ~uint64_t{0});
-    for (auto* column : {&min, &max, &mean, &variance, &m3, &m4, &l1, &l2, &abs_min, &abs_max, &mean_abs}) {
-      column->resize(n, Summary::kNaN);
-    }
     histogram_bytes.resize(n, 0);
     prepared.resize(n, 0);
   }
 
   void Set(size_t i, const Summary& s) {
-    count[i] = s.count;
-    nan_count[i] = s.nan_count;
-    pos_inf_count[i] = s.pos_inf_count;
-    neg_inf_count[i] = s.neg_inf_count;
-    zero_count[i] = s.zero_count;
-    min[i] = s.min;
-    max[i] = s.max;
-    mean[i] = s.mean;
-    variance[i] = s.variance;
-    m3[i] = s.m3;
-    m4[i] = s.m4;
-    l1[i] = s.l1;
-    l2[i] = s.l2;
-    abs_min[i] = s.abs_min;
-    abs_max[i] = s.abs_max;
+    format::ForEachStatistic([i](auto& column, auto number) { column[i] = number; }, statistics, s);
   }
 };
 

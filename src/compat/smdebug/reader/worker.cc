@@ -7,7 +7,6 @@
 #include "compat/smdebug/reader/names.h"
 #include "compat/smdebug/reader/record_reader.h"
 #include "compat/smdebug/reader/rows.h"
-#include "store/reader/columns.h"
 
 namespace tdbg::compat::smdebug {
 namespace {
@@ -57,7 +56,7 @@ class SmdebugWorker final : public store::WorkerReader {
   std::span<const store::SummaryBatch> summaries() const override { return rows_.batches(); }
   using WorkerReader::Prepare;
   void Prepare(uint32_t batch, uint32_t begin, uint32_t end, uint64_t columns) const override {
-    if ((columns & ~store::kKeyColumns) != 0) rows_.Prepare(batch, begin, end);
+    if ((columns & ~format::kKeyColumns) != 0) rows_.Prepare(batch, begin, end);
   }
   std::span<const RowRef> RowsOf(format::TensorId tensor) const override { return rows_.Of(tensor); }
   PreparedRows Series(format::TensorId tensor, int64_t begin, int64_t end, uint64_t) const override {
