@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Fails on an #include that is not one of the arrows between rooms.
+"""Fails on an #include that is not one of the arrows between rooms, and on a name of a room that is none.
 
 The arrows are the tdbg_room(... DEPS ...) lines of CMakeLists.txt, so there is one list and not two. Linking
 alone would not notice: a header-only use of a forbidden room links, and a static library is found through
-somebody else's dependency.
+somebody else's dependency. Nor would the includes: a header of an allowed room brings those of its own arrows
+along, and a room that says `store::` knows how things are stored, whoever included it.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import re
 import sys
 
 ROOM = re.compile(r"^\s*tdbg_room\(\s*(\S+)\s+DEPS\b([^)]*)\)", re.MULTILINE)
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 SOURCES = {".h", ".cc", ".inc"}
 
@@ -59,6 +61,22 @@ def includes_of(text):
             yield number, match.group(1), match.group(2)
 
 
+def namespaces_of(rooms):
+    """{namespace: rooms whose names are in it}: `store` is both of store/writer and of store/reader."""
+    found = {}
+    for room in rooms:
+        found.setdefault("::".join(room.split("/")[:-1]) or room, set()).add(room)
+    return found
+
+
+def names_of(text, namespaces):
+    """(line number, namespace) of each name of one of these namespaces; what is between quotation marks is none."""
+    pattern = re.compile(rf"(?<![\w:])(?:tdbg::)?({'|'.join(sorted(namespaces, key=len, reverse=True))})::")
+    for number, line in enumerate(text.splitlines(), 1):
+        for namespace in sorted(set(pattern.findall(STRING.sub('""', line)))):
+            yield number, namespace
+
+
 def complaint_in_room(room, kind, what, rooms):
     for prefix, allowed in THIRD_PARTY.items():
         if what.startswith(prefix):
@@ -91,6 +109,7 @@ def check(root):
     """All complaints about the tree under `root`, as 'path:line: what'."""
     root = pathlib.Path(root)
     rooms = read_rooms((root / "CMakeLists.txt").read_text())
+    namespaces = namespaces_of(rooms)
     complaints = []
 
     def walk(folder):
@@ -113,10 +132,14 @@ def check(root):
         own = rooms
         if is_test(path) and room in TEST_ONLY:
             own = {**rooms, room: rooms[room] | TEST_ONLY[room]}
-        for number, kind, what in includes_of(path.read_text()):
+        text = path.read_text()
+        for number, kind, what in includes_of(text):
             why = complaint_in_room(room, kind, what, own)
             if why:
                 complain(path, number, why)
+        for number, namespace in names_of(text, namespaces):
+            if not namespaces[namespace] & (own[room] | {room}):
+                complain(path, number, f"{room} may not name {namespace}::; its arrows are {', '.join(sorted(own[room]))}")
     for path in walk("include"):
         for number, kind, what in includes_of(path.read_text()):
             why = complaint_in_public_header(kind, what)

@@ -50,6 +50,17 @@ class CheckIncludesTest(unittest.TestCase):
         self.assertEqual(len(found), 1)
         self.assertTrue(found[0].startswith("src/base/a.cc:2: base may not include tensor"), found)
 
+    def test_a_name_of_a_room_without_an_arrow_is_found_with_its_line(self):
+        found = self.complaints("src/base/a.cc", 'int a;\nconst tdbg::store::SummaryBatch& batch = *span.batch;\n')
+        self.assertEqual(found, ["src/base/a.cc:2: base may not name store::; its arrows are "])
+        self.assertEqual(len(self.complaints("src/base/a.cc", "tensor::Strided x; store::A y;\n")), 2)
+
+    def test_names_of_ones_own_and_along_an_arrow_and_words_that_are_none_pass(self):
+        text = "store::A a; base::B b; restore::C c; other::store::D d;\nauto e = \"store::E\"; ptr->tensor;\n"
+        self.assertEqual(self.complaints("src/store/writer/a.cc", text), [])
+        self.assertEqual(self.complaints("src/cli/a.cc", "store::A a;\n"), [])
+        self.assertEqual(self.complaints("src/base/a.cc", 'auto e = "store::E \\" store::F"; restore::C c;\n'), [])
+
     def test_reader_and_writer_meet_only_in_format(self):
         self.assertEqual(len(self.complaints("src/store/reader/a.h", '#include "store/writer/b.h"\n')), 1)
 

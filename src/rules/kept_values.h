@@ -90,7 +90,7 @@ bool ForEachKeptValue(const StepContext& step, const Selector& inspected, Wanted
   }
   step.ForEachRow([&](const StepContext::Row& row) {
     if (row.count() != 1 || row.sub != SubKey{} || !inspected.contains(row.tensor)) return;
-    if (!columns::IsKnown(*row.batch, row.ref.row, ~uint64_t{0})) return;
+    if (!row.Knows(~uint64_t{0})) return;
     const DType dtype = step.tensor(row.tensor).dtype;
     const auto element = OnlyElement(row.summary(), dtype);
     if (element && wanted(row.tensor, row.worker))

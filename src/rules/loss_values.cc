@@ -30,13 +30,12 @@ const std::vector<LossValue>& LossReader::Read(const StepContext& step) {
   selector_.Update(step);
   if (!selector_.found_any()) return values_;
   const uint8_t* const inspected = selector_.mask();
-  for (const StepContext::RowSpan& span : step.rows()) {
-    const store::SummaryBatch& batch = *span.batch;
-    for (uint32_t i = span.begin; i < span.end; ++i) {
-      const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
-      if (!inspected[tensor] || batch.point[i] != 0 || columns::IsEmpty(batch, i)) continue;
-      const bool finite = (batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) == 0;
-      Add(tensor, span.worker, {batch.sub[i], Point::kNone}, finite ? batch.mean[i] : NumpyMean(batch.at(i)));
+  for (const Rows rows : step.rows()) {
+    for (uint32_t i = rows.begin(); i < rows.end(); ++i) {
+      const TensorIndex tensor = rows.tensor(i);
+      if (!inspected[tensor] || rows.point(i) != Point::kNone || rows.is_empty(i)) continue;
+      Add(tensor, rows.worker(), {rows.sub(i), Point::kNone},
+          rows.is_finite(i) ? rows.mean(i) : NumpyMean(rows.summary(i)));
     }
   }
   for (const StepContext::Scalar& scalar : step.scalars()) {

@@ -27,9 +27,7 @@ void NonfiniteEpisodes::See(const StepContext& step) {
     }
   };
   step.ForEachRow([&](const StepContext::Row& row) {
-    const store::SummaryBatch& batch = *row.batch;
-    const uint32_t i = row.ref.row;
-    see(row.worker, row.tensor, batch.nan_count[i] + batch.pos_inf_count[i] + batch.neg_inf_count[i] == 0);
+    see(row.worker, row.tensor, row.nonfinite_count() == 0);
   });
   for (const StepContext::Scalar& scalar : step.scalars())
     see(scalar.worker, scalar.tensor, std::isfinite(scalar.value));

@@ -136,11 +136,10 @@ class Rule {
   virtual void Enter(const RuleEnvironment& environment) { (void)environment; }
   /// What must be captured for it. Called before training.
   virtual plan::Need Needs() const = 0;
-  /// The numbers of a row it reads, as bits of store::SummaryBatch::unknown. In a directory of smdebug's with
-  /// saved reductions not all are known: rows without one of these are not among StepContext::rows(), and
-  /// where a tensor of Needs() has such a row the step is incomplete. Whoever names columns::kFinite looks at
-  /// that first: a row that is known not to be finite is shown whatever else of it is unknown. By default all
-  /// of a row.
+  /// The numbers of a row it reads (trial/columns.h). In a directory of smdebug's with saved reductions not
+  /// all are known: rows without one of these are not among StepContext::rows(), and where a tensor of
+  /// Needs() has such a row the step is incomplete. Whoever names columns::kFinite looks at that first: a row
+  /// that is known not to be finite is shown whatever else of it is unknown. By default all of a row.
   virtual uint64_t Columns() const { return ~uint64_t{0}; }
   /// How the run was meant to be kept, before the first Invoke. Not called where the run does not say: a
   /// directory of smdebug's has no plan of ours. `plan` outlives the rule.

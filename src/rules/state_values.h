@@ -25,20 +25,19 @@ class StateValues {
 
   const Selector& inspected() const { return inspected_; }
 
-  /// Calls f(tensor, worker, batch, row) for every row.
+  /// Calls f(tensor, const Rows&, row) for every row.
   template <typename F>
   void ForEach(const StepContext& step, F&& f) {
     inspected_.Update(step);
     gradients_.Update(step);
     const uint8_t* const inspected = inspected_.mask();
     const uint8_t* const gradient = gradients_.mask();
-    for (const StepContext::RowSpan& span : step.rows()) {
-      const store::SummaryBatch& batch = *span.batch;
-      for (uint32_t i = span.begin; i < span.end; ++i) {
-        const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
-        if (!inspected[tensor] || batch.point[i] != 0) continue;
-        if (gradient[tensor] && (step.skipped() || batch.sub[i] != 0)) continue;
-        f(tensor, span.worker, batch, i);
+    for (const Rows rows : step.rows()) {
+      for (uint32_t i = rows.begin(); i < rows.end(); ++i) {
+        const TensorIndex tensor = rows.tensor(i);
+        if (!inspected[tensor] || rows.point(i) != Point::kNone) continue;
+        if (gradient[tensor] && (step.skipped() || rows.sub(i) != 0)) continue;
+        f(tensor, rows, i);
       }
     }
   }

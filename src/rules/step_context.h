@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rules/rows.h"
 #include "tdbg/trial.h"
 #include "trial/access.h"
 
@@ -24,8 +25,7 @@ class RunPlan;  // run_plan.h
 /// and pointers must not be kept.
 class StepContext {
  public:
-  using Row = TrialAccess::Row;
-  using RowSpan = TrialAccess::RowSpan;
+  using Row = rules::Row;
   using Scalar = TrialAccess::Scalar;
   using HiddenRow = TrialAccess::HiddenRow;
 
@@ -57,7 +57,7 @@ class StepContext {
   virtual std::span<const HiddenRow> hidden_rows() const { return {}; }
 
   /// Every worker's statistics of this step, by rank: micro-steps and points included.
-  virtual std::span<const RowSpan> rows() const = 0;
+  virtual std::span<const Rows> rows() const = 0;
   /// Numeric series (user's metrics, XGBoost's losses, learning rates) of all workers.
   virtual std::span<const Scalar> scalars() const = 0;
   /// Workers that kept raw values at this step, by rank: none at most steps.
@@ -78,17 +78,8 @@ class StepContext {
   /// Calls f(const Row&) for every row.
   template <typename F>
   void ForEachRow(F&& f) const {
-    for (const RowSpan& span : rows()) {
-      Row row;
-      row.worker = span.worker;
-      row.batch = span.batch;
-      row.ref.batch = span.batch_index;
-      for (uint32_t i = span.begin; i < span.end; ++i) {
-        row.tensor = span.tensor_of[span.batch->tensor[i]];
-        row.sub = {span.batch->sub[i], static_cast<Point>(span.batch->point[i])};
-        row.ref.row = i;
-        f(static_cast<const Row&>(row));
-      }
+    for (const Rows& rows : this->rows()) {
+      for (uint32_t i = rows.begin(); i < rows.end(); ++i) f(static_cast<const Row&>(rows.at(i)));
     }
   }
 };

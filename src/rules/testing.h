@@ -10,52 +10,26 @@
 #include <vector>
 
 #include "rules/step_source.h"
+#include "trial/testing.h"
 
 namespace tdbg::rules {
 
-/// Columns of rows, as a segment has them.
+/// Rows of a step, as a segment has them.
 class MemoryRows {
  public:
   void Add(uint32_t tensor, double mean_abs, uint64_t nan_count = 0) {
-    tensor_.push_back(tensor);
-    zero16_.push_back(0);
-    zero32_.push_back(0);
-    count_.push_back(4);
-    nan_.push_back(nan_count);
-    zero64_.push_back(0);
-    l1_.push_back(mean_abs * 4);
-    mean_.push_back(mean_abs);
-    zero_double_.push_back(0);
-    zero_step_.push_back(0);
+    Summary summary;
+    summary.count = 4;
+    summary.nan_count = nan_count;
+    summary.l1 = mean_abs * 4;
+    summary.variance = summary.m3 = summary.m4 = summary.l2 = summary.abs_min = summary.abs_max = 0;
+    summary.mean = summary.min = summary.max = mean_abs;
+    batch_.Add(tensor, summary);
   }
-  StepContext::RowSpan Span(const std::vector<TensorIndex>& tensor_of) {
-    batch_.rows = tensor_.size();
-    batch_.tensor = tensor_.data();
-    batch_.sub = batch_.point = zero16_.data();
-    batch_.level = batch_.flags = batch_.histogram_bytes = zero32_.data();
-    batch_.count = count_.data();
-    batch_.nan_count = nan_.data();
-    batch_.pos_inf_count = batch_.neg_inf_count = batch_.zero_count = zero64_.data();
-    batch_.mean = batch_.min = batch_.max = mean_.data();
-    batch_.l1 = l1_.data();
-    batch_.variance = batch_.m3 = batch_.m4 = batch_.l2 = batch_.abs_min = batch_.abs_max =
-        zero_double_.data();
-    batch_.histogram_offset = zero64_.data();
-    batch_.step_first = batch_.step_last = zero_step_.data();
-    StepContext::RowSpan span;
-    span.batch = &batch_;
-    span.end = static_cast<uint32_t>(tensor_.size());
-    span.tensor_of = tensor_of;
-    return span;
-  }
+  Rows Span(const std::vector<TensorIndex>& tensor_of) { return Rows(batch_.Span(tensor_of)); }
 
  private:
-  std::vector<uint32_t> tensor_, zero32_;
-  std::vector<uint16_t> zero16_;
-  std::vector<uint64_t> count_, nan_, zero64_;
-  std::vector<double> l1_, mean_, zero_double_;
-  std::vector<int64_t> zero_step_;
-  store::SummaryBatch batch_;
+  MemoryBatch batch_;
 };
 
 /// A run of one worker whose tests are verbs: Tensor, Step, Lose.
@@ -101,7 +75,7 @@ class MemorySource : public StepSource {
   const StepContext& At(size_t position, const std::vector<LostWorker>&) override {
     MemoryStep& step = steps_[position];
     step.source_ = this;
-    step.spans_ = {step.data_.Span(tensor_of_)};
+    step.rows_ = {step.data_.Span(tensor_of_)};
     ++looked_at;
     return step;
   }
@@ -123,7 +97,7 @@ class MemorySource : public StepSource {
     size_t tensor_count() const override { return source_->tensors_.size(); }
     const TensorInfo& tensor(TensorIndex tensor) const override { return source_->tensors_[tensor]; }
     const std::string& worker_name(WorkerIndex) const override { return source_->worker_; }
-    std::span<const RowSpan> rows() const override { return spans_; }
+    std::span<const Rows> rows() const override { return rows_; }
     std::span<const Scalar> scalars() const override { return {}; }
     std::span<const WorkerIndex> raw_workers() const override { return {}; }
     Result<TensorValue> Raw(TensorIndex, WorkerIndex) const override { return NotFound("no raw values"); }
@@ -137,7 +111,7 @@ class MemorySource : public StepSource {
     StepInfo info_;
     bool incomplete_ = false;
     MemoryRows data_;
-    std::vector<RowSpan> spans_;
+    std::vector<Rows> rows_;
     const MemorySource* source_ = nullptr;
   };
 

@@ -51,9 +51,7 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
 std::span<const WorkerIndex> TrialSource::Step::raw_workers() const {
   raw_workers_.clear();
   for (const WorkerIndex worker : access_.workers_of_attempt(step_.attempt)) {
-    const bool kept = access_.reader(worker).commits().AnyAt(
-        step_.info.global_step, [](const format::Commit& commit) { return commit.raw_tensors != 0; });
-    if (kept && !Drops(worker)) raw_workers_.push_back(worker);
+    if (access_.KeptRawValues(position_, worker) && !Drops(worker)) raw_workers_.push_back(worker);
   }
   return raw_workers_;
 }
@@ -77,14 +75,10 @@ std::vector<StepContext::RawValue> TrialSource::Step::RawsOf(TensorIndex tensor)
 
 // A step's own counter says that something was shed, not what; the run's losses say what, with a range of
 // steps. Together they are exact enough never to call a step complete that is not.
-bool TrialSource::StatisticsShed(const TrialAccess::Step& step, std::span<const WorkerIndex> dropped) {
+bool TrialSource::StatisticsShed(size_t position, const TrialAccess::Step& step,
+                                 std::span<const WorkerIndex> dropped) {
   uint64_t shed = step.shed;
-  for (const WorkerIndex worker : dropped) {
-    (void)access_.reader(worker).commits().AnyAt(step.info.global_step, [&](const format::Commit& commit) {
-      shed -= (commit.flags & format::kCommitOutside) == 0 ? commit.shed : 0;
-      return false;
-    });
-  }
+  for (const WorkerIndex worker : dropped) shed -= access_.ShedBy(position, worker);
   if (shed == 0) return false;
   if (!losses_) losses_ = access_.trial().losses();
   const int64_t s = step.info.global_step;
@@ -103,7 +97,11 @@ void TrialSource::Step::ShowRowsThatKnow(uint64_t columns) const {
   uint64_t unreadable = 0;
   columns_ = columns;
   hidden_.clear();
-  rows_ = access_.RowSpansOf(position_, &unreadable, columns, &hidden_, dropped_);
+  rows_.clear();
+  for (const TrialAccess::RowSpan& span :
+       access_.RowSpansOf(position_, &unreadable, columns, &hidden_, dropped_)) {
+    rows_.emplace_back(span);
+  }
   incomplete_ = unreadable != 0 || shed_;
 }
 
@@ -120,7 +118,7 @@ const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker
     }
   }
   step_.scalars_read_ = false;
-  step_.shed_ = StatisticsShed(step_.step_, step_.dropped_);
+  step_.shed_ = StatisticsShed(position, step_.step_, step_.dropped_);
   step_.all_known_ = false;
   step_.columns_ = 0;
   step_.ShowRowsThatKnow(~uint64_t{0});

@@ -41,7 +41,7 @@ class TrialSource : public StepSource {
     void ShowRowsThatKnow(uint64_t columns) const override;
     void ShowValuesBy(const RunPlan* plan) const override { plan_ = plan; }
     std::span<const HiddenRow> hidden_rows() const override { return hidden_; }
-    std::span<const RowSpan> rows() const override { return rows_; }
+    std::span<const Rows> rows() const override { return rows_; }
     std::span<const Scalar> scalars() const override;
     std::span<const WorkerIndex> raw_workers() const override;
     Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const override;
@@ -50,7 +50,9 @@ class TrialSource : public StepSource {
     std::optional<TensorIndex> StatisticOf(TensorIndex tensor, std::string_view statistic_id) const override {
       return access_.StatisticOf(tensor, statistic_id);
     }
-    Result<Histogram> HistogramOf(const Row& row) const override { return access_.HistogramOf(row); }
+    Result<Histogram> HistogramOf(const Row& row) const override {
+      return access_.HistogramOf(row.in_trial());
+    }
 
    private:
     friend class TrialSource;
@@ -65,7 +67,7 @@ class TrialSource : public StepSource {
     mutable const RunPlan* plan_ = nullptr;
     mutable uint64_t columns_ = 0;
     mutable bool all_known_ = true;  // no row of the step lacks a column
-    mutable std::span<const RowSpan> rows_;
+    mutable std::vector<Rows> rows_;
     std::vector<WorkerIndex> dropped_;  // workers of the attempt that are lost at this step
     mutable std::vector<HiddenRow> hidden_;
     mutable std::vector<Scalar> scalars_;
@@ -73,7 +75,7 @@ class TrialSource : public StepSource {
     mutable std::vector<WorkerIndex> raw_workers_;
   };
 
-  bool StatisticsShed(const TrialAccess::Step& step, std::span<const WorkerIndex> dropped);
+  bool StatisticsShed(size_t position, const TrialAccess::Step& step, std::span<const WorkerIndex> dropped);
 
   TrialAccess access_;
   Step step_;

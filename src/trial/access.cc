@@ -45,10 +45,6 @@ int64_t TrialAccess::world_size(int64_t attempt) const {
   return slot ? std::max<int64_t>(slot->world_size, static_cast<int64_t>(slot->workers.size())) : 0;
 }
 
-const store::WorkerReader& TrialAccess::reader(WorkerIndex worker) const {
-  return *trial_->impl_->slots[worker]->reader;
-}
-
 size_t TrialAccess::tensor_count() const { return trial_->impl_->tensors.size(); }
 const TensorInfo& TrialAccess::tensor(TensorIndex tensor) const { return trial_->impl_->tensors.at(tensor); }
 std::optional<TensorIndex> TrialAccess::Find(std::string_view name) const {
@@ -67,8 +63,23 @@ std::optional<size_t> TrialAccess::FindStep(int64_t global_step) const {
 
 bool TrialAccess::CommittedBy(size_t step, WorkerIndex worker) const {
   const int64_t global_step = trial_->impl_->GlobalStepAt(step);
-  return reader(worker).commits().AnyAt(
+  return trial_->impl_->slots[worker]->reader->commits().AnyAt(
       global_step, [](const format::Commit& c) { return (c.flags & format::kCommitOutside) == 0; });
+}
+
+uint64_t TrialAccess::ShedBy(size_t step, WorkerIndex worker) const {
+  uint64_t shed = 0;
+  (void)trial_->impl_->slots[worker]->reader->commits().AnyAt(
+      trial_->impl_->GlobalStepAt(step), [&shed](const format::Commit& c) {
+        shed += (c.flags & format::kCommitOutside) == 0 ? c.shed : 0;
+        return false;
+      });
+  return shed;
+}
+
+bool TrialAccess::KeptRawValues(size_t step, WorkerIndex worker) const {
+  return trial_->impl_->slots[worker]->reader->commits().AnyAt(
+      trial_->impl_->GlobalStepAt(step), [](const format::Commit& c) { return c.raw_tensors != 0; });
 }
 
 std::vector<TrialAccess::Missing> TrialAccess::MissingWorkers(size_t step) const {

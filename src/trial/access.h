@@ -60,7 +60,6 @@ class TrialAccess {
   /// How many workers the attempt has, as far as its files say: 0 while no worker has written any. At least
   /// the ones seen.
   int64_t world_size(int64_t attempt) const;
-  const store::WorkerReader& reader(WorkerIndex worker) const;
 
   // ---- Tensors -------------------------------------------------------------------------------------------
 
@@ -102,6 +101,9 @@ class TrialAccess {
   size_t complete_count() const;
   std::optional<size_t> FindStep(int64_t global_step) const;
   bool CommittedBy(size_t step, WorkerIndex worker) const;
+  /// By the worker's commits of the step: what was lost in it; whether it kept raw values.
+  uint64_t ShedBy(size_t step, WorkerIndex worker) const;
+  bool KeptRawValues(size_t step, WorkerIndex worker) const;
   struct Missing {
     std::string name;  ///< "worker_3", or "rank 3" of one that was never seen
     int64_t rank = 0;
@@ -138,6 +140,17 @@ class TrialAccess {
     const store::SummaryBatch* batch = nullptr;
     uint32_t begin = 0, end = 0;
     std::span<const TensorIndex> tensor_of;  ///< by the batch's own tensor ids
+
+    Row row(uint32_t i) const {
+      Row out;
+      out.tensor = tensor_of[batch->tensor[i]];
+      out.worker = worker;
+      out.sub = {batch->sub[i], static_cast<Point>(batch->point[i])};
+      out.batch = batch;
+      out.ref.batch = batch_index;
+      out.ref.row = i;
+      return out;
+    }
   };
   /// A row that is there and does not know what was asked for: smdebug's saved reductions say only so much.
   struct HiddenRow {
@@ -232,16 +245,7 @@ class TrialAccess {
  private:
   template <typename F>
   static void Walk(const RowSpan& span, F& f) {
-    Row row;
-    row.worker = span.worker;
-    row.batch = span.batch;
-    row.ref.batch = span.batch_index;
-    for (uint32_t i = span.begin; i < span.end; ++i) {
-      row.tensor = span.tensor_of[span.batch->tensor[i]];
-      row.sub = {span.batch->sub[i], static_cast<Point>(span.batch->point[i])};
-      row.ref.row = i;
-      f(static_cast<const Row&>(row));
-    }
+    for (uint32_t i = span.begin; i < span.end; ++i) f(static_cast<const Row&>(span.row(i)));
   }
 
   const Trial* trial_;

@@ -28,14 +28,5 @@ std::string Names(uint64_t columns);
 inline bool IsKnown(const store::SummaryBatch& batch, uint32_t row, uint64_t columns) {
   return batch.unknown == nullptr || (batch.unknown[row] & columns) == 0;
 }
-/// Of no elements, as far as is known.
-inline bool IsEmpty(const store::SummaryBatch& batch, uint32_t row) {
-  return batch.count[row] == 0 && IsKnown(batch, row, kCount);
-}
-/// Of the finite elements, where there are only such.
-inline double MeanAbs(const store::SummaryBatch& batch, uint32_t row) {
-  return batch.mean_abs != nullptr ? batch.mean_abs[row]
-                                   : batch.l1[row] / static_cast<double>(batch.count[row]);
-}
 
 }  // namespace tdbg::columns

@@ -19,13 +19,12 @@ class AllZero : public Rule {
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool judged = false;
-    values_.ForEach(
-        step, [&](TensorIndex tensor, WorkerIndex worker, const store::SummaryBatch& batch, uint32_t i) {
-          // Of no elements, none is zero and none is not.
-          if (batch.count[i] == 0) return;
-          judged = true;
-          Judge(step, tensor, worker, batch.zero_count[i], batch.count[i], batch.sub[i], findings);
-        });
+    values_.ForEach(step, [&](TensorIndex tensor, const Rows& rows, uint32_t i) {
+      // Of no elements, none is zero and none is not.
+      if (rows.count(i) == 0) return;
+      judged = true;
+      Judge(step, tensor, rows.worker(), rows.zero_count(i), rows.count(i), rows.sub(i), findings);
+    });
     values_.ForEachScalar(step, [&](const StepContext::Scalar& scalar) {
       judged = true;
       Judge(step, scalar.tensor, scalar.worker, scalar.value == 0, 1, scalar.sub.sub, findings);

@@ -22,7 +22,7 @@ class ExplodingTensor : public Rule {
     selector_.Update(step);
     Classify(step);
     bool judged = false;
-    for (const StepContext::RowSpan& span : step.rows()) judged |= JudgeSpan(step, span, findings);
+    for (const Rows rows : step.rows()) judged |= JudgeRows(step, rows, findings);
     judged |= JudgeScalars(step, findings);
     if (!findings->empty()) return Judged::kJudged;
     if (step.statistics_incomplete()) return Judged::kIncomplete;
@@ -49,24 +49,22 @@ class ExplodingTensor : public Rule {
     }
   }
 
-  bool JudgeSpan(const StepContext& step, const StepContext::RowSpan& span,
-                 std::vector<Finding>* findings) const {
-    const store::SummaryBatch& batch = *span.batch;
+  bool JudgeRows(const StepContext& step, const Rows rows, std::vector<Finding>* findings) const {
     const uint8_t* const inspected = selector_.mask();
     bool judged = false;
-    for (uint32_t i = span.begin; i < span.end; ++i) {
-      const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
+    for (uint32_t i = rows.begin(); i < rows.end(); ++i) {
+      const TensorIndex tensor = rows.tensor(i);
       if (!inspected[tensor]) continue;
       // The step's own value. Of losses the micro-steps too: under accumulation there is no other.
-      if (batch.point[i] != 0 || (batch.sub[i] != 0 && kinds_[tensor] != kLoss)) continue;
+      if (rows.point(i) != Point::kNone || (rows.sub(i) != 0 && kinds_[tensor] != kLoss)) continue;
       // Overflow is how AMP finds its scale; the update was not made.
       if (kinds_[tensor] == kGradient && step.skipped()) continue;
       judged = true;
-      const uint64_t infinite = batch.pos_inf_count[i] + batch.neg_inf_count[i];
-      if (batch.nan_count[i] != 0) {
-        Add(step, tensor, span.worker, "nan_count", batch.nan_count[i], batch.count[i], findings);
+      const uint64_t infinite = rows.pos_inf_count(i) + rows.neg_inf_count(i);
+      if (rows.nan_count(i) != 0) {
+        Add(step, tensor, rows.worker(), "nan_count", rows.nan_count(i), rows.count(i), findings);
       } else if (infinite != 0 && !only_nan_) {
-        Add(step, tensor, span.worker, "inf_count", infinite, batch.count[i], findings);
+        Add(step, tensor, rows.worker(), "inf_count", infinite, rows.count(i), findings);
       }
     }
     return judged;

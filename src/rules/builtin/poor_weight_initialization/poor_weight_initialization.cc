@@ -133,17 +133,15 @@ class PoorWeightInitialization : public Rule {
   bool CompareVariances(const StepContext& step, std::vector<Finding>* findings) {
     // Layers see the same data within one worker and one micro-step.
     std::map<std::pair<WorkerIndex, uint16_t>, Extremes> extremes;
-    inputs_.ForEach(
-        step, [&](TensorIndex tensor, WorkerIndex worker, const store::SummaryBatch& batch, uint32_t i) {
-          if (batch.count[i] == 0) return;
-          if ((batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) != 0) return;
-          const double variance = batch.variance[i];
-          const auto [at, first] =
-              extremes.try_emplace({worker, batch.sub[i]}, Extremes{variance, variance, tensor, tensor});
-          Extremes& seen = at->second;
-          if (variance < seen.low) seen.low = variance, seen.lowest = tensor;
-          if (variance > seen.high) seen.high = variance, seen.highest = tensor;
-        });
+    inputs_.ForEach(step, [&](TensorIndex tensor, const Rows& rows, uint32_t i) {
+      if (rows.count(i) == 0 || !rows.is_finite(i)) return;
+      const double variance = rows.variance(i);
+      const auto [at, first] =
+          extremes.try_emplace({rows.worker(), rows.sub(i)}, Extremes{variance, variance, tensor, tensor});
+      Extremes& seen = at->second;
+      if (variance < seen.low) seen.low = variance, seen.lowest = tensor;
+      if (variance > seen.high) seen.high = variance, seen.highest = tensor;
+    });
     for (const auto& [key, seen] : extremes) {
       const double ratio = seen.high / seen.low;  // all zero: NaN, which is above nothing
       if (!(ratio > limits_.variance_ratio)) continue;
@@ -200,10 +198,10 @@ class PoorWeightInitialization : public Rule {
     std::map<WorkerIndex, double> largest;
     step.ForEachRow([&](const StepContext::Row& row) {
       if (!gradients_.contains(row.tensor) || row.sub != SubKey{} || row.nonfinite_count() != 0) return;
-      const uint64_t elements = row.count() - row.batch->zero_count[row.ref.row];
+      const uint64_t elements = row.count() - row.zero_count();
       // A gradient that is all zero is VanishingGradient's; a bias' may be so by mathematics.
       if (elements == 0 || siblings_.WeightOf(row.tensor) >= 0) return;
-      const double size = row.batch->l1[row.ref.row] / static_cast<double>(elements);
+      const double size = row.l1() / static_cast<double>(elements);
       sizes.push_back({row.worker, row.tensor, size});
       double& most = largest[row.worker];
       most = std::max(most, size);

@@ -27,14 +27,12 @@ class TensorVariance : public Rule {
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool judged = false;
-    values_.ForEach(
-        step, [&](TensorIndex tensor, WorkerIndex worker, const store::SummaryBatch& batch, uint32_t i) {
-          // NumPy's variance is NaN then, and NaN is neither above nor below.
-          if ((batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) != 0) return;
-          if (columns::IsEmpty(batch, i)) return;
-          judged = true;
-          Judge(step, tensor, worker, batch.variance[i], batch.count[i], batch.sub[i], findings);
-        });
+    values_.ForEach(step, [&](TensorIndex tensor, const Rows& rows, uint32_t i) {
+      // NumPy's variance is NaN then, and NaN is neither above nor below.
+      if (!rows.is_finite(i) || rows.is_empty(i)) return;
+      judged = true;
+      Judge(step, tensor, rows.worker(), rows.variance(i), rows.count(i), rows.sub(i), findings);
+    });
     values_.ForEachScalar(step, [&](const StepContext::Scalar& scalar) {
       if (!std::isfinite(scalar.value)) return;
       judged = true;

@@ -35,7 +35,7 @@ class VanishingGradient : public Rule {
     siblings_.Update(step, selector_);
     small_.clear();
     bool judged = false;
-    for (const StepContext::RowSpan& span : step.rows()) judged |= LookAt(step, span);
+    for (const Rows rows : step.rows()) judged |= LookAt(step, rows);
     for (const Small& small : small_) Judge(step, small, findings);
     if (!findings->empty()) return Judged::kJudged;
     if (step.statistics_incomplete()) return Judged::kIncomplete;
@@ -95,26 +95,24 @@ class VanishingGradient : public Rule {
   };
 
   // Columns and not rows: this loop is what replaying a rule costs.
-  bool LookAt(const StepContext& step, const StepContext::RowSpan& span) {
-    const store::SummaryBatch& batch = *span.batch;
+  bool LookAt(const StepContext& step, const Rows rows) {
     const uint8_t* const inspected = selector_.mask();
-    Followed& followed = followed_[span.worker];
+    Followed& followed = followed_[rows.worker()];
     followed.streaks.resize(step.tensor_count());
     bool judged = false;
-    for (uint32_t i = span.begin; i < span.end; ++i) {
-      const TensorIndex tensor = span.tensor_of[batch.tensor[i]];
-      if (!inspected[tensor] || (batch.sub[i] | batch.point[i]) != 0) continue;
+    for (uint32_t i = rows.begin(); i < rows.end(); ++i) {
+      const TensorIndex tensor = rows.tensor(i);
+      if (!inspected[tensor] || rows.sub(i) != 0 || rows.point(i) != Point::kNone) continue;
       // ExplodingTensor's business; here the mean of what is left would only mislead.
-      if ((batch.nan_count[i] | batch.pos_inf_count[i] | batch.neg_inf_count[i]) != 0) continue;
-      if (columns::IsEmpty(batch, i)) continue;
+      if (!rows.is_finite(i) || rows.is_empty(i)) continue;
       judged = true;
-      const double mean_abs = columns::MeanAbs(batch, i);
+      const double mean_abs = rows.mean_abs(i);
       // All zero is a hit even where somebody set the threshold to 0.
       if (mean_abs >= threshold_ && mean_abs != 0) {
         followed.streaks[tensor].Above(step.global_step());
         followed.any_above = true;
       } else {
-        small_.push_back({tensor, span.worker, mean_abs});
+        small_.push_back({tensor, rows.worker(), mean_abs});
       }
     }
     return judged;

@@ -1,0 +1,78 @@
+// Statistics of one step as rules read them: by index, whatever they are stored in.
+#pragma once
+
+#include <cstdint>
+
+#include "tdbg/summary.h"
+#include "trial/access.h"
+#include "trial/columns.h"
+
+namespace tdbg::rules {
+
+/// One row: the statistics of one tensor by one worker. Valid as long as the StepContext that showed it.
+class Row {
+ public:
+  explicit Row(const TrialAccess::Row& row)
+      : tensor(row.tensor), worker(row.worker), sub(row.sub), row_(row) {}
+
+  TensorIndex tensor;
+  WorkerIndex worker;
+  SubKey sub;
+
+  Summary summary() const { return row_.summary(); }
+#define TDBG_COLUMN(name, type, ...) \
+  type name() const { return row_.batch->name[row_.ref.row]; }
+  TDBG_STATISTICS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+  uint64_t nonfinite_count() const { return row_.nonfinite_count(); }
+  bool has_histogram() const { return row_.has_histogram(); }
+  bool histogram_shed() const { return row_.histogram_shed(); }
+  bool Knows(uint64_t columns) const { return columns::IsKnown(*row_.batch, row_.ref.row, columns); }
+
+  const TrialAccess::Row& in_trial() const { return row_; }
+
+ private:
+  TrialAccess::Row row_;
+};
+
+/// Rows [begin(), end()) of one worker, column by column: what a rule walks that has a million of them to
+/// look at. A copy is as cheap as a pointer to it, and in a loop it is faster. Valid as long as the
+/// StepContext that showed them.
+class Rows {
+ public:
+  explicit Rows(const TrialAccess::RowSpan& span) : span_(span) {}
+
+  WorkerIndex worker() const { return span_.worker; }
+  uint32_t begin() const { return span_.begin; }
+  uint32_t end() const { return span_.end; }
+
+  TensorIndex tensor(uint32_t row) const { return span_.tensor_of[span_.batch->tensor[row]]; }
+  uint16_t sub(uint32_t row) const { return span_.batch->sub[row]; }
+  Point point(uint32_t row) const { return static_cast<Point>(span_.batch->point[row]); }
+  /// Each statistic by its name: count(row), mean(row), ... It reads as NaN or 0 where it is not known, which
+  /// a rule need not ask where its Columns() name it.
+#define TDBG_COLUMN(name, type, ...) \
+  type name(uint32_t row) const { return span_.batch->name[row]; }
+  TDBG_STATISTICS(TDBG_COLUMN)
+#undef TDBG_COLUMN
+  bool is_finite(uint32_t row) const {
+    return (nan_count(row) | pos_inf_count(row) | neg_inf_count(row)) == 0;
+  }
+  /// Of no elements, as far as is known.
+  bool is_empty(uint32_t row) const {
+    return count(row) == 0 && columns::IsKnown(*span_.batch, row, columns::kCount);
+  }
+  /// Of the finite elements, where there are only such.
+  double mean_abs(uint32_t row) const {
+    return span_.batch->mean_abs != nullptr ? span_.batch->mean_abs[row]
+                                            : l1(row) / static_cast<double>(count(row));
+  }
+  Summary summary(uint32_t row) const { return span_.batch->at(row); }
+
+  Row at(uint32_t row) const { return Row(span_.row(row)); }
+
+ private:
+  TrialAccess::RowSpan span_;
+};
+
+}  // namespace tdbg::rules
