@@ -13,7 +13,7 @@ namespace tdbg::rulehost {
 
 /// To the engine an ordinary rule; it hands on step numbers and never waits. Its process starts with the
 /// first step, when the run that it opens is there.
-class CustomRule : public rules::Rule {
+class CustomRule : public rules::AsyncRule {
  public:
   /// \param code  tells what is run, wherever its file lies
   CustomRule(HostOptions host, nlohmann::json first, plan::Need needs, std::string code)

@@ -42,6 +42,7 @@ struct Engine::Impl {
     plan::RuleConfig config;
     std::unique_ptr<RunPlan> plan;  // which the rule borrows; none where the run has none
     std::unique_ptr<Rule> rule;
+    AsyncRule* async = nullptr;  // the same, if it judges in another process
     int64_t start_step = 0;
     int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
     bool done = false;
@@ -55,6 +56,10 @@ struct Engine::Impl {
 
     bool Sees(int64_t global_step) const {
       return !done && global_step >= start_step && global_step < end_step;
+    }
+    void Use(std::unique_ptr<Rule> made) {
+      rule = std::move(made);
+      async = dynamic_cast<AsyncRule*>(rule.get());
     }
   };
 
@@ -93,11 +98,13 @@ struct Engine::Impl {
   Result<std::unique_ptr<Rule>> MakeRule(const plan::RuleConfig& config) {
     TDBG_ASSIGN_OR_RETURN(std::unique_ptr<Rule> rule, registry->MakeFor(config));
     rule->Enter(environment);
-    rule->OnAnswer([this] { Answered(); });
-    for (const LostWorker& worker : lost) rule->OnWorkerLost(worker);
-    TDBG_ASSIGN_OR_RETURN(const RuleInfo* const info, registry->FindFor(config));
-    for (const TimeLimitReached& reached : declared_limits) {
-      if (reached.rule == NameOf(config, *info)) rule->OnTimeLimitReached(reached);
+    if (auto* const async = dynamic_cast<AsyncRule*>(rule.get())) {
+      async->OnAnswer([this] { Answered(); });
+      for (const LostWorker& worker : lost) async->OnWorkerLost(worker);
+      TDBG_ASSIGN_OR_RETURN(const RuleInfo* const info, registry->FindFor(config));
+      for (const TimeLimitReached& reached : declared_limits) {
+        if (reached.rule == NameOf(config, *info)) async->OnTimeLimitReached(reached);
+      }
     }
     return rule;
   }
@@ -114,7 +121,8 @@ struct Engine::Impl {
           fmt::format("rule {}: parameter end_step: {} is not behind start_step {}: no step would be judged",
                       info->class_name, running.end_step, running.start_step));
     }
-    TDBG_ASSIGN_OR_RETURN(running.rule, MakeRule(config));
+    TDBG_ASSIGN_OR_RETURN(std::unique_ptr<Rule> rule, MakeRule(config));
+    running.Use(std::move(rule));
     const plan::Need need = running.rule->Needs();
     TDBG_ASSIGN_OR_RETURN(running.needed, Selector::Make(need.collections, need.tensor_regex));
     RuleStatus status;
@@ -133,9 +141,11 @@ struct Engine::Impl {
   void Settle(size_t i, RuleState state, std::string details, int64_t wall_nanos) {
     rules[i].done = true;
     rules[i].owed = 0;
-    rules[i].rule->Ended();
     rules[i].ended_at = judging_step;
-    statuses[i].output = rules[i].rule->Output();
+    if (AsyncRule* const async = rules[i].async) {
+      async->Ended();
+      statuses[i].output = async->Output();
+    }
     statuses[i].state = state;
     statuses[i].details = CutDetails(std::move(details));
     statuses[i].last_modified_wall_nanos = wall_nanos;
@@ -150,7 +160,7 @@ struct Engine::Impl {
       // It was made of the same strings before, so it can be made again.
       auto fresh = MakeRule(rules[i].config);
       if (!fresh.ok()) continue;
-      rules[i].rule = *std::move(fresh);
+      rules[i].Use(*std::move(fresh));
       if (rules[i].plan) rules[i].rule->OnPlan(*rules[i].plan);
       rules[i].owed = 0;
       rules[i].asked = false;
@@ -218,10 +228,12 @@ struct Engine::Impl {
     }
     // It may have looked at zeros that nobody recorded.
     if (const auto torn = base::TornMapping()) judged = DataLoss(*torn);
-    if (judged.ok() && *judged == Judged::kPending) {
+    if (judged.ok() && *judged == Judged::kPending && rules[i].async != nullptr) {
       ++rules[i].owed;
       return false;
     }
+    if (judged.ok() && *judged == Judged::kPending)
+      judged = Internal("it owes an answer that nobody can take");
     if (judged.ok() && findings.empty() && context && NeededSomethingHidden(i, *context)) {
       judged = Judged::kIncomplete;
     }
@@ -269,11 +281,11 @@ struct Engine::Impl {
     }
     for (size_t i = 0; i < rules.size(); ++i) {
       while (rules[i].owed > 0) {
-        std::optional<Answer> answer = rules[i].rule->TakeAnswer();
+        std::optional<Answer> answer = rules[i].async->TakeAnswer();
         if (!answer) break;
         --rules[i].owed;
         if (!answer->judged.ok()) {
-          if (auto reached = rules[i].rule->ReachedTimeLimit()) {
+          if (auto reached = rules[i].async->ReachedTimeLimit()) {
             reached->rule = statuses[i].name;
             found_limits.push_back(*std::move(reached));
           }
@@ -459,7 +471,7 @@ Result<std::vector<size_t>> Engine::Finish(Trial& trial, JobEnd end, int64_t wal
 
 void Engine::DeclareLost(LostWorker worker) {
   for (auto& running : impl_->rules) {
-    if (!running.done) running.rule->OnWorkerLost(worker);
+    if (!running.done && running.async != nullptr) running.async->OnWorkerLost(worker);
   }
   impl_->lost.push_back(std::move(worker));
 }
@@ -468,7 +480,8 @@ void Engine::DeclareStalled(const Stall& stall) { impl_->stalls.push_back(stall)
 
 void Engine::DeclareTimeLimit(const TimeLimitReached& reached) {
   for (size_t i = 0; i < impl_->rules.size(); ++i) {
-    if (impl_->statuses[i].name == reached.rule) impl_->rules[i].rule->OnTimeLimitReached(reached);
+    AsyncRule* const async = impl_->rules[i].async;
+    if (async != nullptr && impl_->statuses[i].name == reached.rule) async->OnTimeLimitReached(reached);
   }
   impl_->declared_limits.push_back(reached);
 }

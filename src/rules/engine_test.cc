@@ -388,6 +388,30 @@ TEST(EngineTest, ABrokenRuleIsItsOwnErrorOnly) {
   EXPECT_THAT(engine->statuses()[1].details, HasSubstr("a histogram cannot be read"));
 }
 
+// It hands steps over to nobody: its answers would be waited for until the end of time.
+class OwingRule : public BrokenRule {
+ public:
+  OwingRule() : BrokenRule(false) {}
+  Result<Judged> Invoke(const StepContext&, std::vector<Finding>*) override { return Judged::kPending; }
+};
+
+TEST(EngineTest, OnlyAnAsyncRuleMayAnswerLater) {
+  RuleRegistry registry;
+  RuleInfo info;
+  info.class_name = "Owing";
+  info.snake_name = "owing";
+  registry.Add(info, [](const Parameters&) -> Result<std::unique_ptr<Rule>> {
+    return std::unique_ptr<Rule>(std::make_unique<OwingRule>());
+  });
+  MemorySource run;
+  run.Step({});
+  const auto engine = MakeEngine({Config("owing")}, registry);
+  EXPECT_THAT(*engine->Advance(run, 1), ElementsAre(0));
+  EXPECT_FALSE(engine->owed_answers());
+  EXPECT_EQ(engine->statuses()[0].state, RuleState::kError);
+  EXPECT_THAT(engine->statuses()[0].details, HasSubstr("owes an answer"));
+}
+
 TEST(EngineTest, TwoRulesOfOneClassNeedTwoNames) {
   const auto same = Engine::Create({Config("VanishingGradient"), Config("vanishing_gradient")});
   ASSERT_FALSE(same.ok());

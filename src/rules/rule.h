@@ -119,10 +119,10 @@ enum class Judged : uint8_t {
   kNotDue = 0,  ///< nothing to judge here (cadence, other mode, inputs absent)
   kJudged = 1,
   kIncomplete = 2,  ///< its input was shed or damaged: never a clean verdict
-  kPending = 3,     ///< handed over; Rule::TakeAnswer will say
+  kPending = 3,     ///< handed over; AsyncRule::TakeAnswer will say
 };
 
-/// What a rule that judges elsewhere says of one step that it was handed.
+/// What an AsyncRule says of one step that it was handed.
 struct Answer {
   int64_t global_step = 0;
   Result<Judged> judged = Judged::kNotDue;  ///< an error ends the rule
@@ -166,27 +166,33 @@ class Rule {
   virtual bool StopsJob() const { return false; }
   /// Asked now and then while the run grows, and at its end. Nothing: no document, or none that is new.
   virtual std::optional<Report> MakeReport() { return std::nullopt; }
-  /// From its from_step on, steps are shown without this worker. For rules that look at the run themselves.
-  virtual void OnWorkerLost(const LostWorker& worker) { (void)worker; }
-  /// For a rule that judges in another process: the next answer to a call of Invoke or AtEnd that returned
-  /// kPending, in the order of those calls; nothing while the answer has not come. The rule bounds its own
-  /// time: every such call gets an answer, or an error that ends the rule.
-  virtual std::optional<Answer> TakeAnswer() { return std::nullopt; }
-  /// `answered` is called, from any thread, when TakeAnswer has something new.
-  virtual void OnAnswer(std::function<void()> answered) { (void)answered; }
-  /// Was the last answer's error the clock's? `rule` is left for the engine to fill in.
-  virtual std::optional<TimeLimitReached> ReachedTimeLimit() const { return std::nullopt; }
-  /// Tells a replay that the rule ran into its limit when the run was watched. The same rule with no more
-  /// time than it had then ends at that step, in the same words.
-  virtual void OnTimeLimitReached(const TimeLimitReached& reached) { (void)reached; }
-  /// The rule has ended and is not called again: it may end a process of its own.
-  virtual void Ended() {}
-  /// What the rule wrote to its standard streams, the last few kilobytes; for whoever debugs it.
-  virtual std::string Output() const { return {}; }
   /// For a rule that ends without a finding: what it left out, and why, or which of its inputs it judged.
   virtual std::string Remarks() const { return {}; }
   /// For a rule never judged: what it would have needed, as a sentence (docs/semantics.md, "Never judged").
   virtual std::string WouldHaveNeeded() const = 0;
+};
+
+/// A rule that judges in another process, so that nobody waits for it: Invoke and AtEnd say kPending, and the
+/// verdict comes later. It sees the run with its own eyes.
+class AsyncRule : public Rule {
+ public:
+  /// `answered` is called, from any thread, when TakeAnswer has something new.
+  virtual void OnAnswer(std::function<void()> answered) = 0;
+  /// The next answer to a call of Invoke or AtEnd that returned kPending, in the order of those calls; nothing
+  /// while the answer has not come. The rule bounds its own time: every such call gets an answer, or an error
+  /// that ends the rule.
+  virtual std::optional<Answer> TakeAnswer() = 0;
+  /// Was the last answer's error the clock's? `rule` is left for the engine to fill in.
+  virtual std::optional<TimeLimitReached> ReachedTimeLimit() const = 0;
+  /// Tells a replay that the rule ran into its limit when the run was watched. The same rule with no more
+  /// time than it had then ends at that step, in the same words.
+  virtual void OnTimeLimitReached(const TimeLimitReached& reached) = 0;
+  /// From its from_step on, steps are shown without this worker.
+  virtual void OnWorkerLost(const LostWorker& worker) = 0;
+  /// The rule has ended and is not called again: it may end its process.
+  virtual void Ended() = 0;
+  /// What it wrote to its standard streams, the last few kilobytes; for whoever debugs it.
+  virtual std::string Output() const = 0;
 };
 
 using RuleFactory = std::function<Result<std::unique_ptr<Rule>>(const Parameters&)>;
