@@ -2,6 +2,8 @@
 from collections.abc import Sequence
 
 
+def summary_columns() -> tuple: ...
+
 class StepInfo:
     @property
     def global_step(self) -> int: ...
