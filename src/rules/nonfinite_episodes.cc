@@ -26,9 +26,8 @@ void NonfiniteEpisodes::See(const StepContext& step) {
       finite.push_back(key);
     }
   };
-  step.ForEachRow([&](const StepContext::Row& row) {
-    see(row.worker, row.tensor, row.nonfinite_count() == 0);
-  });
+  step.ForEachRow(
+      [&](const StepContext::Row& row) { see(row.worker, row.tensor, row.nonfinite_count() == 0); });
   for (const StepContext::Scalar& scalar : step.scalars())
     see(scalar.worker, scalar.tensor, std::isfinite(scalar.value));
   for (const uint64_t key : finite) tensors_.erase(key);

@@ -178,9 +178,9 @@ class AsyncRule : public Rule {
  public:
   /// `answered` is called, from any thread, when TakeAnswer has something new.
   virtual void OnAnswer(std::function<void()> answered) = 0;
-  /// The next answer to a call of Invoke or AtEnd that returned kPending, in the order of those calls; nothing
-  /// while the answer has not come. The rule bounds its own time: every such call gets an answer, or an error
-  /// that ends the rule.
+  /// The next answer to a call of Invoke or AtEnd that returned kPending, in the order of those calls;
+  /// nothing while the answer has not come. The rule bounds its own time: every such call gets an answer, or
+  /// an error that ends the rule.
   virtual std::optional<Answer> TakeAnswer() = 0;
   /// Was the last answer's error the clock's? `rule` is left for the engine to fill in.
   virtual std::optional<TimeLimitReached> ReachedTimeLimit() const = 0;
