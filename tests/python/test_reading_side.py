@@ -184,8 +184,7 @@ def test_the_fields_of_a_summary_are_the_columns_that_are_stored():
     reported = [name for name in vars(_trial.Summary) if not name.startswith("_")]
     assert reported[:len(Summary.FIELDS)] == list(Summary.FIELDS)
     assert reported == [name for name, field in vars(Summary).items() if isinstance(field, Column)]
-    if hasattr(_trial, "summary_columns"):  # the format's own list, where the extension tells it
-        assert [name for name, _, says in _trial.summary_columns() if says] == list(Summary.FIELDS)
+    assert [name for name, _, says in _trial.summary_columns() if says] == list(Summary.FIELDS)
     hints = set(view.Statistics.__annotations__) - {"tensor", "worker"}
     assert hints == {*Summary.FIELDS, "mean_abs", "std", "nonfinite_count", "value"} == set(view._COLUMNS)
 
