@@ -1,10 +1,12 @@
 """smdebug's names, kinds and aliases, whatever the model went through."""
 
 import copy
+import time
 
 import torch
 from torch import nn
 
+from tdbg.adaptors.torch import names as tdbg_names
 from tdbg.adaptors.torch.names import discover, output_unit_axis, strip
 
 
@@ -157,3 +159,12 @@ def test_model_is_freed_when_the_script_drops_it(watch):
     del model
     gc.collect()
     assert ref() is None
+
+
+def test_what_a_search_waits_for_a_busy_machine_is_not_its_own_time(monkeypatch):
+    """A second model in the process went unseen where 0.2 s of searching had taken two."""
+    names = tdbg_names.Names()
+    names._search_seconds_left = 0.05
+    monkeypatch.setattr(tdbg_names, "discover", lambda parameters: time.sleep(0.2) or [])
+    names.resolve([torch.nn.Parameter(torch.ones(1))])
+    assert names._search_seconds_left > 0

@@ -286,10 +286,10 @@ class Names:
         self._refresh()
         missing = [p for p in parameters if id(p) not in self._by_id]
         if missing and search and self._search_seconds_left > 0:
-            began = time.monotonic()
+            began = time.thread_time()
             for top in discover(missing):
                 self.add_root(top)
-            self._search_seconds_left -= time.monotonic() - began
+            self._search_seconds_left -= time.thread_time() - began
             self._refresh()
         return [self._by_id.get(id(p)) or self._loose_name(p) for p in parameters]
 
@@ -297,9 +297,9 @@ class Names:
         """The modules that there are of exactly these classes, while there is time to search."""
         if self._search_seconds_left <= 0:
             return []
-        began = time.monotonic()
+        began = time.thread_time()
         found = [o for o in gc.get_objects() if type(o) in kinds and "_parameters" in o.__dict__]
-        self._search_seconds_left -= time.monotonic() - began
+        self._search_seconds_left -= time.thread_time() - began
         return found
 
     def _refresh(self):
