@@ -55,10 +55,12 @@ class DumpCommand : public Command {
     options.json = json_;
     options.max_rows = rows_;
     const bool events = IsEventFile(file_);
-    TDBG_ASSIGN_OR_RETURN(std::string text,
-                          events ? DumpEvents(file_, json_, rows_) : store::Dump(file_, options));
+    std::vector<std::string> damage;
+    TDBG_ASSIGN_OR_RETURN(std::string text, events ? DumpEvents(file_, json_, rows_, &damage)
+                                                   : store::Dump(file_, options, &damage));
     if (events || json_) text = base::PrintableJson(text);
     Print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+    TDBG_RETURN_IF_ERROR(CouldNotRead(damage, "file"));
     return kExitOk;
   }
 

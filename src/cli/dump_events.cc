@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -41,9 +42,14 @@ Json TensorOf(const tfevents::TensorProto& tensor, int64_t max_elements) {
   return out;
 }
 
-Json ValueOf(const tfevents::Bytes& message, int64_t max_elements) {
+using Damaged = std::function<void(const Status& what)>;
+
+Json ValueOf(const tfevents::Bytes& message, int64_t max_elements, const Damaged& damaged) {
   const auto value = tfevents::DecodeSummaryValue(message);
-  if (!value.ok()) return {{"damaged", value.status().message()}};
+  if (!value.ok()) {
+    damaged(value.status());
+    return {{"damaged", value.status().message()}};
+  }
   Json out = {{"tag", base::ToValidUtf8(value->tag)}};
   for (const auto& [name, content] : value->plugins) {
     out["plugins"][base::ToValidUtf8(name)] = base::ToValidUtf8(content);
@@ -53,6 +59,7 @@ Json ValueOf(const tfevents::Bytes& message, int64_t max_elements) {
     const auto tensor = tfevents::DecodeTensor(value->message);
     out["tensor"] =
         tensor.ok() ? TensorOf(*tensor, max_elements) : Json{{"damaged", tensor.status().message()}};
+    if (!tensor.ok()) damaged(tensor.status());
   }
   if (value->kind == tfevents::ValueKind::kHistogram) {
     const auto h = tfevents::DecodeHistogramProto(value->message);
@@ -66,6 +73,7 @@ Json ValueOf(const tfevents::Bytes& message, int64_t max_elements) {
       for (const double count : h->counts) out["histogram"]["bucket"].push_back(JsonOf(count));
     } else {
       out["histogram"] = {{"damaged", h.status().message()}};
+      damaged(h.status());
     }
   }
   if (value->kind == tfevents::ValueKind::kOther) out["other"] = "image, audio or an old histogram";
@@ -85,7 +93,8 @@ bool IsEventFile(const std::string& path) {
   return tfevents::EncodeRecordHeader(length) == head;
 }
 
-Result<std::string> DumpEvents(const std::string& path, bool json, int64_t max_elements) {
+Result<std::string> DumpEvents(const std::string& path, bool json, int64_t max_elements,
+                               std::vector<std::string>* places) {
   TDBG_ASSIGN_OR_RETURN(const auto mapping, base::ReadOnlyMapping::Open(path));
   Json records = Json::array();
   Json damage;
@@ -94,21 +103,26 @@ Result<std::string> DumpEvents(const std::string& path, bool json, int64_t max_e
     const auto record = tfevents::DecodeRecord(left);
     if (!record.ok()) {
       damage = {{"offset", at}, {"what", record.status().message()}};
+      places->push_back(fmt::format("offset {}: {}", at, record.status().message()));
       break;
     }
     Json item = {
         {"offset", at},
         {"bytes", record->bytes},
         {"footer", record->footer == tfevents::Footer::kSmdebug ? "smdebug's constant" : "checksum"}};
+    const Damaged damaged = [&](const Status& what) {
+      places->push_back(fmt::format("record at {}: {}", at, what.message()));
+    };
     const auto event = tfevents::DecodeEvent(record->payload);
     if (event.ok()) {
       item["wall_time"] = JsonOf(event->wall_time);
       item["step"] = event->step;
       if (!event->file_version.empty()) item["file_version"] = base::ToValidUtf8(event->file_version);
       for (const tfevents::Bytes& value : event->values)
-        item["values"].push_back(ValueOf(value, max_elements));
+        item["values"].push_back(ValueOf(value, max_elements, damaged));
     } else {
       item["damaged"] = event.status().message();
+      damaged(event.status());
     }
     records.push_back(std::move(item));
     at += record->bytes;

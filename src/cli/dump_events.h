@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tdbg/status.h"
 
@@ -12,7 +13,8 @@ namespace tdbg::cli {
 bool IsEventFile(const std::string& path);
 
 /// Each record with its place, its footer's kind, and what it holds; of a tensor at most `max_elements` (-1:
-/// all). What is damaged ends the list and is said. \error kNotFound
-Result<std::string> DumpEvents(const std::string& path, bool json, int64_t max_elements);
+/// all). What is damaged ends the list and is said, and gets a line in `damage`. \error kNotFound
+Result<std::string> DumpEvents(const std::string& path, bool json, int64_t max_elements,
+                               std::vector<std::string>* damage);
 
 }  // namespace tdbg::cli

@@ -62,6 +62,8 @@ class LsCommand : public Command {
     Table table({"RUN", "STATE", "ATTEMPTS", "STEPS", "SIZE", "FINDINGS"});
     for (const size_t column : {2, 3, 4}) table.AlignRight(column);
     Json list = Json::array();
+    std::vector<std::string> damage;
+    Status unreadable;  // for another reason than damage
     for (const auto& [path, name] : runs) {
       // A run that cannot be read is listed as such: one bad directory must not hide the others.
       const auto report = [&]() -> Result<Report> {
@@ -71,10 +73,15 @@ class LsCommand : public Command {
         return MakeReport(*trial, {});
       }();
       if (!report.ok()) {
+        if (report.status().code() == Code::kDataLoss)
+          damage.push_back(name + ": " + report.status().message());
+        else if (unreadable.ok())
+          unreadable = Status(report.status()).Annotate(Printable(name));
         list.push_back({{"run", jobs::AbsolutePath(path)}, {"error", report.status().message()}});
         table.Add({Printable(name), "unreadable", "", "", "", Printable(report.status().message())});
         continue;
       }
+      for (const std::string& place : report->damage) damage.push_back(name + ": " + place);
       list.push_back(ReportToJson(*report));
       table.Add({Printable(name), StateWords(*report), std::to_string(report->attempts.size()),
                  std::to_string(report->steps), base::FormatBytes(report->bytes), Findings(*report)});
@@ -87,6 +94,8 @@ class LsCommand : public Command {
     } else {
       Print("{}", table.Format(terminal));
     }
+    TDBG_RETURN_IF_ERROR(CouldNotRead(damage, "runs"));
+    TDBG_RETURN_IF_ERROR(unreadable);
     return kExitOk;
   }
 

@@ -94,10 +94,10 @@ std::vector<NamedRun> RunsOfHere() {
   return runs;
 }
 
-Status CouldNotRead(const std::vector<std::string>& damage) {
+Status CouldNotRead(const std::vector<std::string>& damage, std::string_view of) {
   constexpr size_t kMostNamed = 3;
   if (damage.empty()) return OkStatus();
-  std::string text = base::Counted(damage.size(), "place") + " of the run could not be read";
+  std::string text = fmt::format("{} of the {} could not be read", base::Counted(damage.size(), "place"), of);
   for (size_t i = 0; i < std::min(damage.size(), kMostNamed); ++i)
     text += (i == 0 ? ": " : "; ") + Printable(damage[i]);
   if (damage.size() > kMostNamed) text += fmt::format("; and {} more", damage.size() - kMostNamed);

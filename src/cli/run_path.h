@@ -17,9 +17,10 @@ namespace tdbg::cli {
 Result<std::string> ResolveRun(const std::string& text);
 /// ResolveRun, then opened and read once.
 Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt = -1);
-/// What a trial's damage() is to who asked for an answer. \error kDataLoss  there is some: counts and
-/// names it
-Status CouldNotRead(const std::vector<std::string>& damage);
+/// What a trial's damage() is to who asked for an answer. Every command that reads returns this once it has
+/// printed what could be read. \param of  "run", "file": what the places are in
+/// \error kDataLoss  there is some: counts and names it
+Status CouldNotRead(const std::vector<std::string>& damage, std::string_view of = "run");
 /// The runs in `root`: ours, those in its folders too, from the oldest on, then smdebug's by name; or `root`,
 /// if it is one.
 std::vector<std::string> ListRuns(const std::string& root);

@@ -100,7 +100,9 @@ class WatchCommand : public Command {
     else
       Print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
     const int code = ExitCodeOfVerdicts(statuses);
-    return code == kExitOk && lost_rules ? kExitNotJudged : code;
+    if (code != kExitOk) return code;
+    TDBG_RETURN_IF_ERROR(CouldNotRead(watcher->damage()));
+    return lost_rules ? kExitNotJudged : kExitOk;
   }
 
  private:

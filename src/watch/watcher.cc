@@ -460,6 +460,10 @@ std::vector<rules::RuleStatus> Watcher::statuses() const {
   return impl_->snapshot;
 }
 
+std::vector<std::string> Watcher::damage() const {
+  return impl_->trial == nullptr ? std::vector<std::string>() : impl_->trial->damage();
+}
+
 std::string Watcher::stopped_by() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->stopped_by;

@@ -66,6 +66,8 @@ class Watcher {
   void JobEnded(rules::JobEnd end);
   /// Final statuses after Follow returned; a snapshot before.
   std::vector<rules::RuleStatus> statuses() const;
+  /// What of the run could not be read: its verdicts are about the rest. \pre Follow returned
+  std::vector<std::string> damage() const;
   /// Was the job stopped because a rule asked for it? Which one?
   std::string stopped_by() const;
 

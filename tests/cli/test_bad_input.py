@@ -4,13 +4,14 @@ import fcntl
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
 
-USAGE, NOT_FOUND, DAMAGED, REFUSED, UNSUPPORTED = 2, 4, 5, 6, 7
+USAGE, NOT_FOUND, DAMAGED, REFUSED, UNSUPPORTED, NOT_JUDGED = 2, 4, 5, 6, 7, 8
 
 BAD_FLAGS = [
     # arguments, what the message must hold
@@ -206,6 +207,34 @@ def test_a_damaged_segment_is_named_and_costs_only_itself(tdbg, golden, damage):
     assert "damaged" in tdbg("status", golden).stdout
     assert tdbg("tensors", golden).returncode in (NOT_FOUND, DAMAGED)
     assert tdbg("steps", golden).returncode == DAMAGED
+
+
+def test_every_command_that_reads_says_by_5_that_something_is_damaged(tdbg, golden):
+    whole = golden.parent / "whole"
+    shutil.copytree(golden, whole)
+    commands = [["status", "RUN"], ["tensors", "RUN"], ["steps", "RUN"], ["ls", golden.parent],
+                ["diff", "RUN", "RUN"], ["export", "RUN", "out.csv", "--to", "csv", "--force"]]
+    for command in commands:
+        done = tdbg(*[whole if word == "RUN" else word for word in command])
+        assert done.returncode == 0, (command, done.stderr)
+    assert tdbg("dump", segment_of(golden)).returncode == 0
+    data = bytearray(segment_of(golden).read_bytes())
+    for i in range(len(data) // 2, len(data), 64):
+        data[i] ^= 0xFF
+    segment_of(golden).write_bytes(data)
+    commands.append(["dump", segment_of(golden)])
+    for command in commands:
+        done = tdbg(*[golden if word == "RUN" else word for word in command])
+        assert done.returncode == DAMAGED and done.stderr.startswith("tdbg: "), (command, done)
+    rule = ["--rule", "all_zero", "collection_names=gradients"]
+    judged = [tdbg(command, golden, *rule).returncode for command in ("check", "watch")]
+    assert judged in ([DAMAGED] * 2, [NOT_JUDGED] * 2), judged
+
+
+def test_a_file_that_is_damaged_is_dumped_as_far_as_it_goes(tdbg, golden):
+    (tdbg.directory / "events.jsonl").write_text('{"kind": "a"}\n{"kind": "b"}\n{"ki')
+    done = tdbg("dump", "events.jsonl")
+    assert done.returncode == DAMAGED and '{"kind":"b"}' in done.stdout and '{"ki' in done.stderr, done
 
 
 def test_unknown_tensors_and_steps_say_what_there_is(tdbg, golden):

@@ -175,7 +175,7 @@ def test_ls_lists_the_unreadable_beside_the_others(tdbg, golden):
     bad = golden.parent / "bad"
     bad.mkdir()
     (bad / "run.json").write_text('{"format": {"major": 99, "minor": 0}, "kind": "run", "id": "x"}')
-    entries = {e["run"].rsplit("/", 1)[1]: e for e in tdbg.json("ls", ".")}
+    entries = {e["run"].rsplit("/", 1)[1]: e for e in tdbg.json("ls", ".", code=7)}
     assert "error" in entries["bad"] and entries["golden"]["steps"]["all"] == 3
     assert tdbg.json("ls") == []
 

@@ -35,6 +35,9 @@ Json Embedded(std::string_view text) {
 
 Json DumpDefinition(std::string_view text) { return Embedded(text); }
 
+/// What is not to be believed, each with its place.
+using Places = std::vector<std::string>;
+
 Json ValueAt(const std::byte* at, DType dtype) {
   switch (dtype) {
     case DType::kUInt8:
@@ -121,7 +124,7 @@ Json DumpPayload(const format::RecordHeader& header, std::span<const std::byte> 
   }
 }
 
-Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows) {
+Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows, Places* damage) {
   using format::JournalHeader;
   TDBG_RETURN_IF_ERROR(
       format::CheckJournalHeader(file.first(std::min<size_t>(file.size(), 4096)), file.size()));
@@ -167,6 +170,7 @@ Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows) {
     const Status valid = format::CheckRecordHeader(record, position, available);
     if (!valid.ok()) {
       records.push_back({{"position", position}, {"damage", valid.message()}});
+      damage->push_back("position " + std::to_string(position) + ": " + valid.message());
       break;
     }
     const std::span<const std::byte> payload(at + sizeof(record), record.payload_bytes);
@@ -179,8 +183,10 @@ Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows) {
               {"payload_hash", base::Hex64(record.payload_hash)},
               {"prefix_hash", base::Hex64(record.prefix_hash)},
               {"header_hash", base::Hex64(record.header_hash)}};
-    if (const Status intact = format::CheckPayload(record, payload); !intact.ok())
+    if (const Status intact = format::CheckPayload(record, payload); !intact.ok()) {
       item["damage"] = intact.message();
+      damage->push_back("record " + std::to_string(record.sequence) + ": " + intact.message());
+    }
     item["payload"] = DumpPayload(record, payload, max_rows);
     records.push_back(std::move(item));
     position += format::RecordBytes(record.payload_bytes);
@@ -202,9 +208,12 @@ Json ColumnValues(const format::SegmentEntry& entry, std::span<const std::byte> 
   return nullptr;
 }
 
-Json DumpIndex(std::span<const std::byte> file, int64_t max_rows) {
+Json DumpIndex(std::span<const std::byte> file, int64_t max_rows, Places* damage) {
   const auto decoded = format::DecodeSegmentIndex(file);
-  if (!decoded.ok()) return Json{{"damage", decoded.status().message()}};
+  if (!decoded.ok()) {
+    damage->push_back("the index: " + decoded.status().message());
+    return Json{{"damage", decoded.status().message()}};
+  }
   const format::SegmentIndex& index = *decoded;
   const auto footer =
       base::Load<format::IndexFooter>(file.data() + file.size() - sizeof(format::IndexFooter));
@@ -254,6 +263,10 @@ Json DumpIndex(std::span<const std::byte> file, int64_t max_rows) {
   out["definitions"] =
       list(index.definition_ends.size(), [&](size_t i) { return Embedded(index.Definition(i)); });
   out["meta"] = Embedded(index.meta);
+  for (size_t i = 0; i < index.raws.size(); i += format::kIndexBlockRows) {
+    if (!index.Intact(i))
+      damage->push_back("the index: block " + std::to_string(i / format::kIndexBlockRows) + ": hash");
+  }
   out["raw_table"] = list(index.raws.size(), [&](size_t i) {
     Json row{{"begin", index.raws[i].begin}, {"hash", base::Hex64(index.raws[i].hash)}};
     if (i % format::kIndexBlockRows == 0) {
@@ -265,8 +278,9 @@ Json DumpIndex(std::span<const std::byte> file, int64_t max_rows) {
   return out;
 }
 
-Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows) {
+Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows, Places* damage) {
   TDBG_ASSIGN_OR_RETURN(const format::SegmentHeader header, format::DecodeSegmentHeader(file, file.size()));
+  if (!header.hash_ok) damage->push_back("the header does not match its hash");
   const Json meta = header.tdbg_json.empty() ? Json::object() : Embedded(header.tdbg_json);
   const auto checksums = meta.find("checksums");
   Json entries = Json::array();
@@ -278,11 +292,14 @@ Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows) {
               {"data_offsets", {entry.begin, entry.end}}};
     if (checksums != meta.end() && checksums->contains(entry.key)) {
       const std::string hash = base::Hex64(base::Hash64(bytes));
-      if ((*checksums)[entry.key] != hash) item["damage"] = "checksum: the bytes give " + hash;
+      if ((*checksums)[entry.key] != hash) {
+        item["damage"] = "checksum: the bytes give " + hash;
+        damage->push_back(entry.key + ": checksum");
+      }
     }
     const bool column = entry.key.find('@') == std::string::npos && entry.key != format::kHistogramsKey &&
                         entry.key != format::kIndexKey;
-    if (entry.key == format::kIndexKey) item["index"] = DumpIndex(file, max_rows);
+    if (entry.key == format::kIndexKey) item["index"] = DumpIndex(file, max_rows, damage);
     if (column) item["values"] = ColumnValues(entry, bytes, max_rows);
     entries.push_back(std::move(item));
   }
@@ -290,6 +307,12 @@ Result<Json> DumpSegment(std::span<const std::byte> file, int64_t max_rows) {
   out["tdbg"] = meta;
   out["entries"] = std::move(entries);
   return out;
+}
+
+// Of a file of such lines.
+Json Line(std::string_view text, Places* damage) {
+  if (!format::IsJson(text)) damage->push_back("no JSON: " + std::string(text.substr(0, 40)));
+  return Embedded(text);
 }
 
 // Scalars and lists of scalars on one line, everything else below its key.
@@ -326,7 +349,10 @@ void AppendText(const Json& value, const std::string& indent, std::string* out) 
 
 }  // namespace
 
-Result<std::string> Dump(const std::string& path, const DumpOptions& options) {
+Result<std::string> Dump(const std::string& path, const DumpOptions& options,
+                         std::vector<std::string>* damage) {
+  Places unasked;
+  if (damage == nullptr) damage = &unasked;
   TDBG_ASSIGN_OR_RETURN(const auto mapping, base::ReadOnlyMapping::Open(path));
   const std::span<const std::byte> file = mapping->bytes();
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
@@ -335,7 +361,7 @@ Result<std::string> Dump(const std::string& path, const DumpOptions& options) {
   };
   Json document;
   if (starts_with(format::kJournalMagic)) {
-    auto journal = DumpJournal(file, options.max_rows);
+    auto journal = DumpJournal(file, options.max_rows, damage);
     if (!journal.ok()) return journal.status().Annotate(path);
     document = std::move(*journal);
   } else if (starts_with(format::kControlMagic)) {
@@ -343,7 +369,7 @@ Result<std::string> Dump(const std::string& path, const DumpOptions& options) {
     if (file.size() >= format::kControlPageBytes) {
       document["generation"] = base::Load<uint64_t>(file.data() + format::kControlGenerationOffset);
       for (const std::string& request : base::SplitList(text.substr(format::kControlPageBytes), '\n')) {
-        document["requests"].push_back(Embedded(request));
+        document["requests"].push_back(Line(request, damage));
       }
     }
   } else if (!text.empty() && text.front() == '{') {
@@ -351,10 +377,10 @@ Result<std::string> Dump(const std::string& path, const DumpOptions& options) {
       document = Embedded(text);
     } else {  // events.jsonl: one object a line
       document = Json::array();
-      for (const std::string& event : base::SplitList(text, '\n')) document.push_back(Embedded(event));
+      for (const std::string& event : base::SplitList(text, '\n')) document.push_back(Line(event, damage));
     }
   } else {
-    auto segment = DumpSegment(file, options.max_rows);
+    auto segment = DumpSegment(file, options.max_rows, damage);
     if (!segment.ok() && !path.ends_with(".safetensors")) {
       return Status(
           segment.status().code(),

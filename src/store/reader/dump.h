@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "tdbg/status.h"
 
@@ -14,7 +15,9 @@ struct DumpOptions {
 
 /// The file's kind is told from its first bytes: a segment, a journal, a control file, or JSON, which is
 /// repeated. Damaged parts are shown as such, and what can still be read is.
+/// \param damage  if given, gets a line for each such part
 /// \error kNotFound, kDataLoss (none of these)
-Result<std::string> Dump(const std::string& path, const DumpOptions& options = {});
+Result<std::string> Dump(const std::string& path, const DumpOptions& options = {},
+                         std::vector<std::string>* damage = nullptr);
 
 }  // namespace tdbg::store
