@@ -159,6 +159,14 @@ int64_t GoOn(store::WorkerWriter& writer, const std::string& directory, int64_t 
   ::_exit(92);
 }
 
+/// The same, and the end in good order; the number of steps goes into the file `directory`-steps.
+void GoOnToTheEnd(std::unique_ptr<store::WorkerWriter> writer, const std::string& directory, int64_t step) {
+  step = GoOn(*writer, directory, step);
+  writer->End(R"({"reason":"completed"})", 10'000'000'000);
+  base::Spill(directory + "-steps", std::to_string(step));
+  writer->Close();
+}
+
 struct Outcome {
   std::set<int64_t> kept;
   size_t with_value = 0;
@@ -233,11 +241,7 @@ TEST_P(MeddledJournal, HarmsNoTrainingAndIsCounted) {
       std::this_thread::sleep_for(100ms);
       deed.act(directory + "/journal");
     }
-    step = GoOn(**writer, directory, step);
-    (*writer)->End(R"({"reason":"completed"})", 10'000'000'000);
-    base::Spill(directory + "-steps", std::to_string(step));
-    (*writer)->Close();
-    writer->reset();
+    GoOnToTheEnd(std::move(*writer), directory, step);
   });
   ASSERT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
   ASSERT_EQ(WEXITSTATUS(status), 0);
@@ -299,11 +303,7 @@ TEST_P(MeddledSteps, AreEachKeptOrCountedOnce) {
       std::this_thread::sleep_for(50us);
     }
     doer.join();
-    step = GoOn(**writer, directory, step);
-    (*writer)->End(R"({"reason":"completed"})", 10'000'000'000);
-    base::Spill(directory + "-steps", std::to_string(step));
-    (*writer)->Close();
-    writer->reset();
+    GoOnToTheEnd(std::move(*writer), directory, step);
   });
   ASSERT_TRUE(WIFEXITED(status)) << "killed by " << WTERMSIG(status);
   ASSERT_EQ(WEXITSTATUS(status), 0);
@@ -369,11 +369,7 @@ TEST(Meddling, ClosedDescriptorsCostNothingAndTheScriptsFilesAreItsOwn) {
     if (::write(now[1], "!", 1) != 1 || ::waitpid(other, &refused, 0) != other || refused != 0) ::_exit(96);
     auto reader = store::WorkerReader::Open(directory);
     if (!reader.ok() || !(*reader)->Refresh().ok() || !(*reader)->alive()) ::_exit(97);
-    step = GoOn(**writer, directory, step);
-    (*writer)->End(R"({"reason":"completed"})", 10'000'000'000);
-    base::Spill(directory + "-steps", std::to_string(step));
-    (*writer)->Close();
-    writer->reset();
+    GoOnToTheEnd(std::move(*writer), directory, step);
     for (const int fd : taken) {
       struct stat info{}, there{};
       if (::fstat(fd, &info) != 0 || ::stat(mine.c_str(), &there) != 0 || info.st_ino != there.st_ino)

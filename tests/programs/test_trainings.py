@@ -100,6 +100,10 @@ def test_a_step_is_an_update(outcome):
     assert len(outcome.run.steps(mode="TRAIN", kind="any")) == outcome.said("steps")[-1]
 
 
+def assert_agree(program, recorded, said):
+    np.testing.assert_allclose(recorded, said, rtol=0 if program.exact else 2e-6, atol=0 if program.exact else 2e-7)
+
+
 def test_losses_are_those_that_it_says(outcome):
     program, said = outcome.program, outcome.said("loss")
     if not program.train:
@@ -107,7 +111,7 @@ def test_losses_are_those_that_it_says(outcome):
         return
     recorded = outcome.series(program.train, "TRAIN")
     assert len(recorded) == len(said)
-    np.testing.assert_allclose(recorded, said, rtol=0 if program.exact else 2e-6, atol=0 if program.exact else 2e-7)
+    assert_agree(program, recorded, said)
 
 
 def test_evaluations_are_those_that_it_says(outcome):
@@ -119,7 +123,7 @@ def test_evaluations_are_those_that_it_says(outcome):
     assert recorded and len(recorded) % len(said) == 0
     # Of several batches the program says the mean.
     recorded = np.reshape(recorded, (len(said), -1)).mean(axis=1)
-    np.testing.assert_allclose(recorded, said, rtol=0 if program.exact else 2e-6, atol=0 if program.exact else 2e-7)
+    assert_agree(program, recorded, said)
 
 
 def test_nothing_is_lost(outcome):

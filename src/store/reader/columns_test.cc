@@ -43,7 +43,7 @@ TEST(MissingColumn, CostsWhatTheListSaysAndNoMore) {
     worker.End();
   }
   std::filesystem::remove(directory + "/journal");
-  const std::string path = std::filesystem::directory_iterator(directory + "/segments")->path().string();
+  const std::string path = SegmentsOf(directory).front();
   const std::string whole = WithoutIndex(base::Slurp(path));
   const auto check = [&](const std::string& segment, std::vector<Damage>* damage, uint64_t* damaged) {
     base::Spill(path, segment);

@@ -248,6 +248,17 @@ inline Checked CheckEverything(WorkerReader& reader, const WorkerFixture::Option
   return out;
 }
 
+/// Paths of the published segments of a worker, in order.
+inline std::vector<std::string> SegmentsOf(const std::string& directory) {
+  std::vector<std::string> out;
+  if (!std::filesystem::exists(directory + "/segments")) return out;
+  for (const auto& entry : std::filesystem::directory_iterator(directory + "/segments")) {
+    if (entry.path().filename().string()[0] != '.') out.push_back(entry.path().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 /// The same segment as a writer of format 1.0 would have left it: without an index.
 inline std::string WithoutIndex(const std::string& segment) {
   const auto header = format::DecodeSegmentHeader(std::as_bytes(std::span(segment)), segment.size());

@@ -32,16 +32,6 @@ std::vector<int64_t> UpTo(int64_t end) {
   return steps;
 }
 
-std::vector<std::string> SegmentsOf(const std::string& directory) {
-  std::vector<std::string> out;
-  if (!std::filesystem::exists(directory + "/segments")) return out;
-  for (const auto& entry : std::filesystem::directory_iterator(directory + "/segments")) {
-    if (entry.path().filename().string()[0] != '.') out.push_back(entry.path().string());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 class WorkerReaderTest : public testing::Test {
  protected:
   base::ScratchDirectory scratch_;

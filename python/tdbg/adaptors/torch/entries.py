@@ -235,9 +235,9 @@ class Entries:
             return                     # traced hooks are silent: not entered says nothing, and new ones recompile
         self._descents += 1
         pending = [ref() for ref, _ in list(self._handles.values())]
-        # Inside a wrapper that was entered, a compiled model's own hooks stay silent.
-        entered = {id(root.module) for root in self.session.names.roots if root.entry in self._fired}
-        entered |= {id(part) for whole in self._fired for part in whole.modules()}
+        # What lies inside of a module that was entered is a part of its forward, as a wrapper's model is, whose own hooks stay
+        # silent where it is compiled.
+        entered = {id(part) for whole in self._fired for part in whole.modules()}
         pending = [m for m in pending if m is not None and id(m) not in entered and m not in self.twins]
         self._complete = not pending
         for module in pending:
