@@ -37,17 +37,10 @@ ROOMS = {
 }
 
 # Imports that break a rule above, each with the reason for which it may stay for now: (importer, imported).
-EXCEPTIONS = {
-    ("adaptors.keras", "adaptors.tensorflow"): "Keras' TensorFlow backend and a tape of one's own share the graph's operation; "
-                                               "the circle goes when adaptors get a base of their own",
-}
+EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 # Private names that another room imports, each with the reason for which it may for now.
-PRIVATE = {
-    ("hook.torch", "adaptors.torch.modules._tensors"): "public, or a method, once adaptors have a base of their own",
-    ("hook.torch", "adaptors.torch.session._rank"): "the same",
-    ("hook.mxnet", "adaptors.mxnet.session._rank"): "the same",
-}
+PRIVATE: dict[tuple[str, str], str] = {}
 
 # The extension modules. Their names begin with _ since users have tdbg's own; any room may import what it is built on.
 EXTENSIONS = {"_capture", "_trial"}

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "fingerprint.h"
+#include "forecast.h"
 #include "graph_capture.h"
 #include "plan/hook_config.h"
 #include "tdbg/run.h"
@@ -40,6 +41,7 @@ using tdbg::StepPoint;
 using tdbg::TensorSpec;
 using tdbg::TensorView;
 using tdbg::python::Fingerprint;
+using tdbg::python::Forecast;
 using tdbg::python::LookAgain;
 using tdbg::python::NumberCopy;
 using tdbg::python::ParameterBatch;
@@ -378,6 +380,30 @@ NB_MODULE(_capture, m) {
         "smdebug's configuration file: (the hook as JSON, warnings). ValueError where it is no JSON.");
   m.def("hook_plan", &HookPlan, "hook_json"_a, "plan_json"_a = "",
         "What a hook saves, on top of a plan (none: nothing of its own): plan.json's text.");
+  nb::class_<Forecast>(
+      m, "Forecast",
+      "What will be due in a step, before the run has begun it, by a plan (plan.json's text). It may "
+      "say yes where the run says no, never the other way round.")
+      .def(
+          "__init__",
+          [](Forecast* self, const std::string& plan_json) {
+            new (self) Forecast(ValueOrThrow(Forecast::FromPlan(plan_json)));
+          },
+          "plan_json"_a)
+      .def_rw("more", &Forecast::more, "A request for more detail holds: everything may be due.")
+      .def_prop_ro("always", &Forecast::always, "Statistics are taken in every step of every mode.")
+      .def(
+          "due",
+          [](const Forecast& f, int mode, int64_t step) {
+            return f.Due(static_cast<int>(ModeOf(mode)), step);
+          },
+          "mode"_a, "mode_step"_a, "Is anything due in this step of this mode?")
+      .def(
+          "raw_due",
+          [](const Forecast& f, int mode, int64_t step) {
+            return f.RawDue(static_cast<int>(ModeOf(mode)), step);
+          },
+          "mode"_a, "mode_step"_a, "Are raw values of any collection?");
   nb::class_<Run>(m, "Run")
       .def_static("open", &Open, "directory"_a = "", "plan_json"_a = "", "rank"_a = 0, "world_size"_a = 1,
                   "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",

@@ -135,6 +135,30 @@ def hook_plan(hook_json: str, plan_json: str = '') -> str:
     What a hook saves, on top of a plan (none: nothing of its own): plan.json's text.
     """
 
+class Forecast:
+    """
+    What will be due in a step, before the run has begun it, by a plan (plan.json's text). It may say yes where the run says no, never the other way round.
+    """
+
+    def __init__(self, plan_json: str) -> None: ...
+
+    @property
+    def more(self) -> bool:
+        """A request for more detail holds: everything may be due."""
+
+    @more.setter
+    def more(self, arg: bool, /) -> None: ...
+
+    @property
+    def always(self) -> bool:
+        """Statistics are taken in every step of every mode."""
+
+    def due(self, mode: int, mode_step: int) -> bool:
+        """Is anything due in this step of this mode?"""
+
+    def raw_due(self, mode: int, mode_step: int) -> bool:
+        """Are raw values of any collection?"""
+
 class Run:
     @staticmethod
     def open(directory: str = '', plan_json: str = '', rank: int = 0, world_size: int = 1, attempt: int = -1, step_base: int = 0, adaptor: str = '', command: Sequence[str] = [], sibling_if_locked: bool = True, among_other_files: bool = False, mode_step_bases: Sequence[tuple[int, int]] = [], first_sibling: int = 1) -> Run: ...

@@ -43,6 +43,13 @@ def later_syntax(source):
     return found
 
 
+def test_it_waits_for_every_framework_that_has_an_adaptor():
+    from tdbg.adaptors import FRAMEWORKS
+    said = next(ast.literal_eval(node.value) for node in ast.parse(SOURCE.read_text()).body
+                if isinstance(node, ast.Assign) and node.targets[0].id == "_FRAMEWORKS")
+    assert sorted(said) == sorted(FRAMEWORKS)
+
+
 def test_its_syntax_is_also_that_of_2_7():
     assert SOURCE.read_text().isascii(), "2.7 wants an encoding named before it reads anything else"
     assert later_syntax(SOURCE.read_text()) == []

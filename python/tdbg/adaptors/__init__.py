@@ -1,17 +1,26 @@
 """Adaptors: one folder per framework. `arm` is the launcher's way in, `attach` the script's."""
 
 import importlib
+import os
 import sys
 
 from .attached import step_ends
 
-FRAMEWORKS = ("torch", "xgboost", "lightgbm", "keras", "tensorflow", "mxnet")     # those with a folder here
+#: Those with a folder here.
+FRAMEWORKS = tuple(sorted(entry.name for entry in os.scandir(os.path.dirname(os.path.abspath(__file__)))
+                          if os.path.isfile(os.path.join(entry.path, "attach.py"))))
 
 
 def arm(framework):
     """Called when `framework` has just been imported under `tdbg run`. Unknown ones are left alone."""
     if framework in FRAMEWORKS:
-        importlib.import_module(f"{__name__}.{framework}").arm()
+        adaptor(framework).arm()
+
+
+def adaptor(framework):
+    """The adaptor of one of FRAMEWORKS (framework.py says what it has), imported, and the framework with it. How one that has no
+    session of its own gets at another's."""
+    return importlib.import_module(f"{__name__}.{framework}")
 
 
 def attach(model=None, config=None, dir=None, framework="torch", **options):
@@ -34,8 +43,7 @@ def attach(model=None, config=None, dir=None, framework="torch", **options):
     """
     if framework not in FRAMEWORKS:
         raise ValueError(f"no adaptor for {framework!r}; there are: {', '.join(FRAMEWORKS)}")
-    module = importlib.import_module(f"{__name__}.{framework}")
-    return module.attach(model=model, config=config, dir=dir, **options)
+    return adaptor(framework).attach(model=model, config=config, dir=dir, **options)
 
 
 def step():

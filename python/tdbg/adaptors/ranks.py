@@ -1,16 +1,29 @@
 """Which of how many workers a process is, as its environment says."""
 
+from __future__ import annotations
+
 import json
 import os
 
+#: Of whoever launches workers in the way of torchrun.
+LAUNCHER = ("RANK", "WORLD_SIZE")
 
-def of_tensorflow():
+
+def of_environment(*names: tuple[str, str]) -> tuple[int, int] | None:
+    """(rank, world size) by the first of these pairs of variables that is set; None: no pair is, or it has no numbers."""
+    for rank, size in names or (LAUNCHER,):
+        if rank in os.environ and size in os.environ:
+            try:
+                return int(os.environ[rank]), int(os.environ[size])
+            except ValueError:
+                return None
+    return None
+
+
+def of_tensorflow() -> tuple[int, int]:
     """(rank, world size) of whoever set RANK and WORLD_SIZE, else of a worker of TensorFlow's (TF_CONFIG)."""
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        try:
-            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        except ValueError:
-            pass
+    if (said := of_environment()) is not None:
+        return said
     try:
         cluster = json.loads(os.environ["TF_CONFIG"])
         workers = cluster["cluster"].get("chief", []) + cluster["cluster"]["worker"]

@@ -22,7 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-TRAIN, EVAL, PREDICT, GLOBAL = 1, 2, 3, 4
+from ..modes import ModeKeys
+
+# As a run's files number them: what _capture takes.
+TRAIN, EVAL, PREDICT, GLOBAL = (mode.value for mode in (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT, ModeKeys.GLOBAL))
 PATIENCE = 16       # steps that are held open for an optimizer of which nothing is known, or not heard any more
 
 

@@ -18,7 +18,7 @@ import mxnet
 from mxnet.gluon import Block
 from mxnet.ndarray import NDArray
 
-from ..adaptors.mxnet import arrays
+from ..adaptors.mxnet import arrays, ranks
 from ..adaptors.mxnet.attach import stand_down
 from ..adaptors.mxnet.blocks import (
     NOT_WANTED,
@@ -30,7 +30,6 @@ from ..adaptors.mxnet.blocks import (
     parameter_unit_axis,
     tree,
 )
-from ..adaptors.mxnet.session import _rank
 from .base import BaseHook
 from .collection import Collection
 from .watcher import Watcher
@@ -217,7 +216,7 @@ class Hook(BaseHook):
         return arrays.values(value) if isinstance(value, NDArray) else value
 
     def _rank(self):
-        return _rank()
+        return ranks.of_process()
 
     def _adaptor(self):
         return f"mxnet {mxnet.__version__}, smdebug hook"

@@ -17,14 +17,13 @@ import weakref
 
 import torch
 
-from ..adaptors.torch import copies
+from ..adaptors.torch import copies, ranks
 from ..adaptors.torch.attach import stand_down
 from ..adaptors.torch.forward import RootTensors
 from ..adaptors.torch.losses import in_backward
-from ..adaptors.torch.modules import _tensors
+from ..adaptors.torch.modules import plain_tensors
 from ..adaptors.torch.names import NamedParameter, module_kind, output_unit_axis, parameter_kind, parameter_unit_axis
 from ..adaptors.torch.params import NOT_WANTED, Unread, dtype_name
-from ..adaptors.torch.session import _rank
 from ..exceptions import SMDebugError, SMDebugTypeError
 from .base import BaseHook
 from .collection import Collection
@@ -285,7 +284,7 @@ class Hook(BaseHook):
     def _write(self, name, what, values):
         key = (name, what)
         number = self._numbers.get(key, 0)
-        for tensor in _tensors(values, functools.partial(self._unread, f"{name}_{what}")):
+        for tensor in plain_tensors(values, functools.partial(self._unread, f"{name}_{what}")):
             spec = (name, what, number, tensor.dtype, tensor.dim())
             ident = self._ids.get(spec)
             if ident is None:
@@ -349,7 +348,7 @@ class Hook(BaseHook):
     # ----------------------------------------------------------------------------------------------------------
 
     def _rank(self):
-        return _rank()
+        return ranks.of_process()
 
     def _adaptor(self):
         return f"torch {torch.__version__}, smdebug hook"

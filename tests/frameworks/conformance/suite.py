@@ -133,6 +133,16 @@ class Conformance:
         assert set(self.framework.default) <= names
         assert self.framework.version()
 
+    def test_the_adaptor_provides_what_one_must(self):
+        if not self.framework.python:
+            return
+        from tdbg.adaptors import adaptor
+        from tdbg.adaptors.attached import Attached
+        from tdbg.adaptors.framework import Adaptor, Framework, LoopFramework
+        assert isinstance(adaptor(self.framework.adaptor), Adaptor)
+        with self.framework.attached(self.directory, self.config()) as run:
+            assert isinstance(run._session, LoopFramework if isinstance(run, Attached) else Framework)
+
     def test_names_are_the_specified_ones(self):
         _, trial = self.recorded(self.framework.train)
         for collection, names in self.framework.names.items():

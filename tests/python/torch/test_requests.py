@@ -64,4 +64,13 @@ def test_what_is_no_function_is_refused(hooks):
 def test_a_request_for_more_detail_opens_steps_in_which_nothing_else_is_due(watch):
     session = watch(plan={"summaries_every": 0})
     train(3, {"id": "1", "action": "capture", "collections": ["gradients"], "steps": 100}, session)
-    assert session._more_until > 0 and session._forecast.more
+    assert session._more_until > 0 and session.forecast.more
+
+
+def test_more_detail_is_gathered_of_a_device_too(watch):
+    session = watch(plan={"summaries_every": 0}, force_lane=True)
+    train(6, {"id": "1", "action": "capture", "collections": ["gradients"], "steps": 100}, session)
+    session.finish("completed")
+    steps = session.made[0].steps
+    assert not steps[1].values, "nothing is due, and nobody has asked yet"
+    assert "gradient/Linear_weight" in {name for name, _, _ in steps[-1].values}

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..guard import is_the_trainings_own, say
 from ..requests import obey
+from ..session import NOT_WANTED
+from ..steps import TRAIN
 from .sample import SEED, choose
 
-TRAIN = 1
-NOT_WANTED = 0xFFFFFFFF
 #: smdebug's `losses` are the metrics whose names do not end in these.
 NOT_A_LOSS = ("auc", "map")
 TREE_COLUMNS = ("Tree", "Node", "ID", "Feature", "Split", "Yes", "No", "Missing", "Gain", "Cover", "Category")

@@ -5,6 +5,6 @@ outputs), collect.py (what a step is asked for while it is traced), values.py (f
 session.py (steps and the run), names.py. Knows nothing about rules, files and how statistics are computed.
 """
 
-from .attach import arm, attach
+from .attach import arm, attach, stand_down, watching
 
-__all__ = ["arm", "attach"]
+__all__ = ["arm", "attach", "stand_down", "watching"]

@@ -126,7 +126,7 @@ class Collector:
 
     def number(self, name, tensor):
         """One number of the training context."""
-        if self.session.context_wanted and name not in self._into:
+        if self.session.context.enabled and name not in self._into:
             self._into[name] = tensor
 
     # What the patched functions report --------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Collector:
         whole = tensors and (self.replicas == 1 or len(tensors[0].shape) > 0)
         if whole and self.replicas > 1:
             self._rows, self._merged[BATCH] = tensors[0].shape[0], ROWS
-        if whole and self.session.context_wanted:
+        if whole and self.session.context.enabled:
             self.tensors[BATCH] = tensors[0]
         self._several("inputs", tensors, "input", ["model_input"])
         self._several("labels", [t for t in tree(y) if self.backend.is_tensor(t)], "label")
@@ -220,7 +220,7 @@ class Collector:
         if session.state_wanted:
             for variable in optimizer.variables:
                 self.add(variable.path + ":0", backend.read(variable), "optimizer")
-        if session.context_wanted:
+        if session.context.enabled:
             label = optimizer.name
             rate = getattr(inner, "learning_rate", None)
             if rate is not None:

@@ -493,13 +493,13 @@ class Watched:
         if self._due and last:
             if self._losses:
                 session.values.put([(session.values.known("loss"), np.float32(np.mean(self._losses)).reshape(()))])
-                session.values.number("context/micro_steps", self._micro_steps)
+                session.context.add("context/micro_steps", self._micro_steps)
             if self._mode == TRAIN and self._absent is not None:
-                session.values.number("context/gradients_absent", len(self._absent))
+                session.context.add("context/gradients_absent", len(self._absent))
                 if self._absent:
-                    session.topic("gradients_absent", {"names": self._absent})
+                    session.context.topic("gradients_absent", {"names": self._absent})
             if self._skipped:
-                session.values.number("context/skipped", 1)
+                session.context.add("context/skipped", 1)
         if last:
             self._losses.clear()
             if self._mode == TRAIN:     # an evaluation's last step takes the metrics of the whole, too
@@ -507,7 +507,7 @@ class Watched:
 
     def _context(self, key, array):
         if key != collect.BATCH:
-            self._session.values.number(key, array)
+            self._session.context.add(key, array)
             return
         mark = None
         if array.flags.c_contiguous and array.size:
@@ -517,13 +517,13 @@ class Watched:
 
     def _batch(self, mark, dtype, shape):
         values = self._session.values
-        values.number("context/batch_size", shape[0] if shape else 1)
+        self._session.context.add("context/batch_size", shape[0] if shape else 1)
         if mark is not None:
-            values.number("context/batch_fingerprint", mark)
+            self._session.context.add("context/batch_fingerprint", mark)
         kind = dtype, shape
         if kind != self._batch_kind:
             self._batch_kind = kind
-            self._session.topic("batch", {"dtype": dtype, "shape": shape})
+            self._session.context.topic("batch", {"dtype": dtype, "shape": shape})
 
     def _before_first(self, model, arguments):
         """Options as they are before the first step."""
@@ -542,12 +542,12 @@ class Watched:
         """What does not change: which weights are frozen, the optimizers' options."""
         session = self._session
         session.trained(model)
-        session.topic("parameters", {"frozen": [entry.name for entry, _, _ in self._untrained], "in_no_optimizer": []})
+        session.context.topic("parameters", {"frozen": [entry.name for entry, _, _ in self._untrained], "in_no_optimizer": []})
         for optimizer in self._optimizers:
             if optimizer is not getattr(model, "optimizer", None) and session.backend.name != "jax":
                 self._options[optimizer.name] = _options(optimizer)
         for name, options in self._options.items():
-            session.topic(f"optimizer/{name}", options)
+            session.context.topic(f"optimizer/{name}", options)
 
     def _look(self, model, arguments):
         raw_due = self._session.forecast.raw_due(self._mode, self._session.next_step(self._mode))

@@ -168,7 +168,7 @@ class Loops:
         session, found = self._session, {}
         for key, array in arrays.items():
             if key.startswith("context/"):
-                session.values.number(key, array)
+                session.context.add(key, array)
             elif key not in (collect.ITERATION, collect.FINITE):
                 name, _, repeated = key.partition(collect.AGAIN)
                 found.setdefault(int(repeated) + 1 if repeated else 0, []).append((session.values.known(name), np.asarray(array)))
@@ -178,4 +178,4 @@ class Loops:
             session.values.put(pairs, sub)
         for model in session.trained_models():
             session.untrained.put(session.untrained.look(model, None, True))
-        session.values.number("context/gradients_absent", absent)
+        session.context.add("context/gradients_absent", absent)

@@ -5,19 +5,17 @@ accumulated gradients the batches of an update are its micro-steps.
 """
 
 import gc
-import json
 import platform
 import weakref
 
 import keras
 import numpy as np
 
-from ..forecast import Forecast
 from ..guard import say
 from ..patches import Patches
 from ..ranks import of_tensorflow
-from ..requests import obey
-from ..watch import OFF, OPEN, Watch
+from ..session import LoopSession
+from ..watch import OFF, OPEN
 from . import backends, collect, patching
 from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
@@ -30,7 +28,7 @@ KEPT_BYTES = 64 << 20
 SEARCHES = 20
 
 
-class Session(Watch):
+class Session(LoopSession):
     """Threads: events of other threads than the one that opened the run are ignored."""
 
     accepts = keras.Model, "a keras.Model"
@@ -40,16 +38,12 @@ class Session(Watch):
         self.values = None
         self.backend = backends.make(keras.backend.backend())
         self.names = Names()
-        self.context_wanted = self.state_wanted = self.layers_wanted = False
+        self.state_wanted = self.layers_wanted = False
         self.layer_patches = Patches()
         self.on_disarm = []            # what else is replaced for this watch
         self.on_step_end = []          # called before a step is closed
         self._only = []                # the models that the script named
         self._trained = []             # (reference, strong reference or None) of models whose weights are recorded at the end
-        self._mode = None              # of the open step
-        self._topics = {}
-        self._said = set()
-        self._more_until = 0
         self.loops = Loops(self)
         self.untrained = Untrained(self)
         self._learned = 0
@@ -93,15 +87,14 @@ class Session(Watch):
         return self.backend.name == "jax" and self.backend.processes()[1] > 1
 
     def _opened(self):
+        super()._opened()
         self.values = Values(self.run)
-        self.context_wanted = bool(self.plan.get("context", True))
-        self.forecast = Forecast(self.plan)
         self.every_step = int(self.plan.get("summaries_every", 1)) == 1
         self.state_wanted = self.run.wants("optimizer/x", "optimizer", "", 0)
         if self.run.wants("layer/outputs", "output", "", 0) or self.run.wants("layer/inputs", "input", "", 0):
             self.watch_all_layers()
-        self.topic("versions", {"keras": keras.__version__, self.backend.name: self.backend.version,
-                                "python": platform.python_version()})
+        self.context.topic("versions", {"keras": keras.__version__, self.backend.name: self.backend.version,
+                                        "python": platform.python_version()})
 
     # What is wanted -------------------------------------------------------------------------------------------
 
@@ -158,48 +151,21 @@ class Session(Watch):
 
     # Steps ------------------------------------------------------------------------------------------------------
 
-    def next_step(self, mode):
-        """Number of the next step of this mode."""
-        return self.run.mode_step(mode) + 1
-
     def begin(self, mode):
-        """Opens a step. True if anything is due in it."""
+        """Opens a step, and closes what is open. True if anything is due in it."""
         self.close_step()
-        self._mode = mode
-        return self.run.begin_step(mode)
-
-    def cancel_step(self):
-        """There was no batch for the open step: it is none."""
-        self._mode = None
-        self.run.cancel_step()
+        return self.begin_step(mode)
 
     def close_step(self, skipped=False):
-        if self._mode is None:
+        if self.open_mode is None:
             return
-        self.waiting.write()
-        self._mode = None
-        self.values.flush()
+        self.waiting.write()        # not before: what is written can no longer be taken back (cancel_step)
+        self.context.flush()
         for listener in self.on_step_end:
             listener()
         self.run.end_step(skipped)
-        request = self.run.take_request()
-        if request is not None:
-            self._more_until = max(self._more_until, obey(self.run, request))
-        self.forecast.more = self.run.global_step + 1 < self._more_until
-
-    @property
-    def open_mode(self):
-        return self._mode
-
-    def topic(self, name, value):
-        if self.context_wanted and self._topics.get(name) != value:
-            self._topics[name] = value
-            self.run.put_context(name, json.dumps(value, default=str))
-
-    def say_once(self, message):
-        if message not in self._said:
-            self._said.add(message)
-            say(message)
+        self.step_is_over()
+        self.take_request()
 
     def trained(self, model):
         """`model` is trained: its final weights are recorded at the end."""
@@ -239,16 +205,13 @@ class Session(Watch):
         array = np.array(self.backend.numpy(tensor) if self.backend.is_tensor(tensor) else tensor)
         entry = self.values.entry(name, "", "", name, -1, (collection,), True)
         if entry is None:
-            self.say_once(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
+            self.say_not_kept(name, collection)
         else:
-            self._soon(lambda: self.values.put([(entry, array)]))
+            self.soon(lambda: self.values.put([(entry, array)]))
 
     def record_scalar(self, name, value, collection):
-        number = float(value)
-        self._soon(lambda: self.values.number("scalar/" + name, number, collection))
-
-    def _soon(self, put):
-        put() if self._mode is not None else self.waiting.add(put)
+        number, ident = float(value), self.context.id("scalar/" + name, collection)
+        self.soon(lambda: self.context.number(ident, number))
 
     # The end ------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ class Tap:
         if key == collect.BATCH:
             slot = self._capture.batch()
         elif key.startswith("context/"):
-            slot = self._capture.number(self._session.values.series(key))
+            slot = self._capture.number(self._session.context.id(key))
         else:
             name, _, repeated = key.partition(collect.AGAIN)
             entry = self._session.values.known(name)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-NOT_WANTED = 0xFFFFFFFF
+from ..session import NOT_WANTED
 
 
 class Entry:
@@ -22,8 +22,6 @@ class Values:
     def __init__(self, run):
         self._run = run
         self._entries = {}      # name -> Entry, or None: not wanted
-        self._series = {}
-        self._numbers = ([], [])
 
     def entry(self, name, kind, module_kind="", short="", unit_axis=-1, collections=(), variable=False):
         """The Entry of `name`; None where the plan never wants it."""
@@ -80,24 +78,6 @@ class Values:
         entry.id = self._run.define(entry.name, entry.short, entry.kind, entry.module_kind, array.dtype.name,
                                     list(array.shape), entry.variable, axis, [], entry.collections)
         entry.dtype, entry.shape = array.dtype, array.shape
-
-    def number(self, name, value, collection=""):
-        """One number of the open step, handed over by `flush`."""
-        self._numbers[0].append(self.series(name, collection))
-        self._numbers[1].append(float(value))
-
-    def series(self, name, collection=""):
-        """Id of a series of numbers."""
-        ident = self._series.get(name)
-        if ident is None:
-            ident = self._series[name] = self._run.define_scalar(name, collection)
-        return ident
-
-    def flush(self, sub=0):
-        ids, numbers = self._numbers
-        if ids:
-            self._numbers = ([], [])
-            self._run.put_scalars(ids, numbers, sub)
 
     def due(self, names):
         """Is any of them due in the open step?"""

@@ -4,9 +4,9 @@ import weakref
 
 from mxnet.gluon import Block, loss, nn
 
+from ..session import NOT_WANTED
 from . import arrays
 
-NOT_WANTED = 0xFFFFFFFF
 #: Numbers k of `<block>_output_<k>` that the plan is asked about before a block is left alone.
 PROBES = 3
 

@@ -7,7 +7,6 @@ Topics: versions, batch, parameters (in no trainer, frozen), gradients_absent (n
 A trainer is called after its optimizer's class: SGD, Adam, SGD_1.
 """
 
-import json
 import platform
 
 import mxnet
@@ -16,6 +15,7 @@ from mxnet.ndarray import NDArray
 
 from tdbg import _capture
 
+from ..context import Context as BaseContext
 from . import arrays
 from .blocks import parameter_kind
 
@@ -27,48 +27,20 @@ def _plain(value):
     return value if isinstance(value, (int, float, str, bool)) or value is None else str(value)
 
 
-class Context:
+class Context(BaseContext):
     def __init__(self, session):
-        self.session = session
-        self.enabled = True
-        self._ids, self._topics = {}, {}
-        self._ready = ([], [])
+        super().__init__(session)
         self._batch = None
-        self._absent = None
-        self.norm = None          # what clip_global_norm returned for the next step
 
     # Numbers ------------------------------------------------------------------------------------------------
-
-    def id(self, name, collection=""):
-        ident = self._ids.get(name)
-        if ident is None:
-            ident = self._ids[name] = self.session.run.define_scalar(name, collection)
-        return ident
-
-    def add(self, name, value):
-        """One number for the open step, handed over by `flush`."""
-        if self.enabled:
-            self._ready[0].append(self.id(name))
-            self._ready[1].append(float(value))
 
     def series(self, name, value, sub):
         """A loss that is kept as a series beside the losses."""
         self.session.run.put_scalars([self.id(name)], [value], sub)
 
-    def flush(self):
-        ids, values = self._ready
-        if ids:
-            self._ready = ([], [])
-            self.session.run.put_scalars(ids, values, 0)
-
     def discard(self):
-        self.norm = self._batch = None
-        self._ready = ([], [])
-
-    def topic(self, name, value):
-        if self.enabled and self._topics.get(name) != value:
-            self._topics[name] = value
-            self.session.run.put_context(name, json.dumps(value))
+        super().discard()
+        self._batch = None
 
     # What is observed ---------------------------------------------------------------------------------------
 
@@ -122,10 +94,7 @@ class Context:
         self.add(f"context/gradient_divisor/{entry.label}", divisor)
         if micro_steps:
             self.add("context/micro_steps", micro_steps)
-        self.add("context/gradients_absent", len(absent))
-        if absent != self._absent:
-            self._absent = absent
-            self.topic("gradients_absent", {"optimizer": entry.label, "names": absent})
+        self.add_absent(entry.label, absent)
         scaler = getattr(trainer, "_amp_loss_scaler", None)
         if scaler is not None:
             self.add("context/loss_scale", scaler.loss_scale)

@@ -5,8 +5,6 @@ What is replaced: Block.__call__, Trainer.__init__, step and update, NDArray.bac
 gluon.utils.clip_global_norm; and where a script waits for MXNet: NDArray.asnumpy and wait_to_read, waitall.
 """
 
-import os
-import sys
 import threading
 import weakref
 
@@ -18,14 +16,13 @@ from mxnet.gluon import utils as gluon_utils
 from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
-from ..forecast import Forecast
 from ..guard import say
-from ..requests import obey
+from ..session import LoopSession
 from ..steps import EVAL, PREDICT, TRAIN, Clock
 from ..structure import MAX_DEPTH
-from ..watch import ARMED, OFF, OPEN, Watch
-from . import arrays
-from .blocks import NOT_WANTED, BlockTensors, Names, block_kind, is_loss, tree
+from ..watch import ARMED, OFF, OPEN
+from . import arrays, ranks
+from .blocks import BlockTensors, Names, block_kind, is_loss, tree
 from .context import Context
 from .graphs import Graphs
 from .losses import Losses
@@ -34,7 +31,7 @@ from .trainers import Trainers
 MAX_HELD = 4096
 
 
-class Session(Watch):
+class Session(LoopSession):
     """:param open_run, options: a Watch's
     :param explicit: only Trainers of the models handed over by `add_model` are watched.
     Threads: events of other threads than the one that opened the run are ignored.
@@ -43,12 +40,11 @@ class Session(Watch):
     accepts = Block, "a gluon.Block"
 
     def __init__(self, open_run, options=None, explicit=False):
-        super().__init__("mxnet", open_run, options)
+        super().__init__("mxnet", open_run, options, Context)
         self.explicit = explicit
         self.names = Names()
         self.blocks = BlockTensors(self)
         self.graphs = Graphs(self)
-        self.context = Context(self)
         self.losses = Losses(self)
         self.trainers = Trainers(self)
         self.clock = Clock(self._begin, self._end)
@@ -57,16 +53,12 @@ class Session(Watch):
         self.evaluating = False        # the last root forward was an evaluation's, and its step is not closed
         self._beside = False           # it ran between two Trainers of one step, perhaps as a part of it
         self._held = []                # evaluations that ran while a TRAIN step was open: (mode, losses)
-        self.mode_wanted = self._mode_said = None    # what the script said of steps to come; of the open evaluation
-        self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
+        self._mode_said = None         # `mode_wanted` as it was when the open evaluation began
         self._calls = threading.local()              # .stack: blocks that are being called with arrays, outermost first
         self._models = []                            # weak references: handed over by the script
         self._roots = weakref.WeakKeyDictionary()    # block -> (generation, does a Trainer we follow train some of it)
         self._owners = {}                            # id(parameter) -> weak reference to its block
         self._late = None                            # an error of the training's own, seen where it could not be raised
-        self._steps_closed = 0
-        self._more_until = 0                         # somebody asked for more detail, up to this step
-        self._own_ids = {}                           # of tensors that the script records
         self._later = []                             # (ready, put, arguments) of the last step, which the engine copies
         self._unsealed = None                        # of that step, closed by now: was it skipped?
 
@@ -203,16 +195,12 @@ class Session(Watch):
         return f"mxnet {mxnet.__version__}"
 
     def rank(self):
-        return _rank()
+        return ranks.of_process()
 
     def _opened(self):
-        self.context.enabled = bool(self.plan.get("context", True))
+        super()._opened()
         self.by_optimizer = self.plan.get("step_by", "optimizer") != "forward"
-        self.clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
-                               for c in self.plan.get("collections", []))
-        self._forecast = Forecast(self.plan)
-        self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT)}
-        self._look_ahead()
+        self.clip_wanted = self.keeps("gradients_before_clip")
         self.context.started()
 
     # Models -------------------------------------------------------------------------------------------------
@@ -359,7 +347,7 @@ class Session(Watch):
         return self.losses.passes + 1
 
     def place(self):
-        return self._steps_closed, self.clock.mode, self.sub()
+        return self.steps_closed, self.clock.mode, self.sub()
 
     def close_evaluation(self):
         if not self.evaluating:
@@ -398,24 +386,17 @@ class Session(Watch):
 
     # Steps --------------------------------------------------------------------------------------------------
 
-    def _look_ahead(self):
-        self._forecast.more = self.run.global_step + 1 < self._more_until
-        for mode, step in self._mode_steps.items():
-            self.idle[mode] = not self._forecast.due(mode, step + 1)
-
     def _begin(self, mode):
-        self._mode_steps[mode] += 1
         try:
             self.settle()
         except arrays.TrainingError as error:        # nothing may come out of a clock
             self._late = error.error
-        due = self.run.begin_step(mode)
+        due = self.begin_step(mode)
         self.waiting.write()
         return due
 
     def _end(self, mode, skipped):
-        self._steps_closed += 1
-        self._look_ahead()
+        self.step_is_over()
         self.blocks.armed = False
         if mode == TRAIN:
             self.losses.numbering.new_step()
@@ -457,10 +438,7 @@ class Session(Watch):
 
     def _seal(self, skipped):
         self.run.end_step(skipped)
-        request = self.run.take_request()
-        if request is not None and (until := obey(self.run, request)):
-            self._more_until = until
-            self._look_ahead()
+        self.take_request()
 
     def put_values(self, ident, array, sub=0, point=0):
         """A NumPy array, in the open step."""
@@ -471,24 +449,15 @@ class Session(Watch):
 
     def record_value(self, name, tensor, collection):
         array = arrays.values(tensor) if isinstance(tensor, NDArray) else np.array(tensor, order="C")
-        key = (name, array.dtype.str, array.ndim)
-        ident = self._own_ids.get(key)
-        if ident is None:
-            ident = self._own_ids[key] = self.run.define(name, name, "", "", array.dtype.name, list(array.shape), True, -1,
-                                                         [], [collection])
-            if ident == NOT_WANTED:
-                say(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
-        if ident != NOT_WANTED:
+        ident = self.own_id(name, collection, (name, array.dtype.str, array.ndim), lambda: self.run.define(
+            name, name, "", "", array.dtype.name, list(array.shape), True, -1, [], [collection]))
+        if ident is not None:
             self.soon(lambda: self.put_values(ident, array))
 
     def record_scalar(self, name, value, collection):
         number = float(value.asscalar() if isinstance(value, NDArray) else value)
         ident = self.context.id("scalar/" + name, collection)
         self.soon(lambda: self.run.put_scalars([ident], [number], 0))
-
-    def soon(self, put):
-        """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
-        put() if self.clock.mode is not None else self.waiting.add(put)
 
     # The end ------------------------------------------------------------------------------------------------
 
@@ -522,17 +491,3 @@ def _symbolic(args):
             break
         first = first[0]
     return isinstance(first, Symbol)
-
-
-def _rank():
-    """(rank, world size) of Horovod, else of whoever set RANK and WORLD_SIZE, else of a worker of MXNet's parameter server."""
-    horovod = sys.modules.get("horovod.mxnet")
-    try:
-        if horovod is not None:
-            return horovod.rank(), horovod.size()
-        for rank, size in (("RANK", "WORLD_SIZE"), ("DMLC_WORKER_ID", "DMLC_NUM_WORKER")):
-            if rank in os.environ and size in os.environ:
-                return int(os.environ[rank]), int(os.environ[size])
-    except ValueError:
-        pass
-    return 0, 1

@@ -3,6 +3,7 @@
 import os
 import sys
 
+from .. import adaptor
 from ..patches import Patches
 from . import sessions, tape
 
@@ -30,20 +31,17 @@ def stand_down(why):
     """Somebody else watches from here on: nothing is to be recorded twice."""
     if os.environ.get("TDBG_RUN") or "tdbg.adaptors.keras" in sys.modules:
         # Imported later, Keras would begin a watch, and arm this one again.
-        from ..keras.attach import stand_down as keras_stands_down
-        keras_stands_down(why)
+        adaptor("keras").stand_down(why)
     disarm()
 
 
 def _session():
     """The Keras adaptor's session; None when its watch is over."""
-    from ..keras.attach import watching
-    return watching()
+    return adaptor("keras").watching()
 
 
 def attach(model=None, config=None, dir=None, open_run=None, **options):
     """As tdbg.adaptors.keras.attach: Keras models, tapes and sessions are all watched."""
-    from .. import keras
-    attached = keras.attach(model=model, config=config, dir=dir, open_run=open_run, **options)
+    attached = adaptor("keras").attach(model=model, config=config, dir=dir, open_run=open_run, **options)
     arm()
     return attached

@@ -6,13 +6,13 @@ Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent 
 (class, groups, options). An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
-import json
 import platform
 
 import torch
 
 from tdbg import _capture
 
+from ..context import Context as BaseContext
 from ..structure import first
 from .params import READER
 
@@ -48,26 +48,14 @@ def _same_objects(groups, options):
     return len(groups) == len(options)
 
 
-class Context:
+class Context(BaseContext):
     def __init__(self, session):
-        self.session = session
-        self.enabled = True
-        self._ids = {}
-        self._topics = {}
-        self._waiting = []        # topics that came up before a step was open
-        self._ready = ([], [])    # ids, values of the open step
+        super().__init__(session)
+        self._waiting = []        # topics, until numbers are handed over: a step is open then
         self._batch = None
-        self._absent = None
         self._groups = {}
-        self.norm = None          # what clip_grad_norm_ returned for the next optimizer step
 
     # Scalars ------------------------------------------------------------------------------------------------
-
-    def id(self, name, collection=""):
-        ident = self._ids.get(name)
-        if ident is None:
-            ident = self._ids[name] = self.session.run.define_scalar(name, collection)
-        return ident
 
     def add(self, name, value):
         """One number for the open step, handed over by `flush`."""
@@ -91,12 +79,6 @@ class Context:
         else:
             self.number(self.id(name), value.item())
 
-    def number(self, ident, value):
-        """One of the open step's numbers, handed over by `flush`. `ident`: of `id`. `value`: a float."""
-        ids, values = self._ready
-        ids.append(ident)
-        values.append(value)
-
     def flush(self):
         for topic, text in self._waiting:
             self.session.port.put_context(topic, text)
@@ -106,14 +88,8 @@ class Context:
             self._ready = ([], [])
             self.session.port.put_scalars(ids, values, 0)
 
-    def discard(self):
-        self.norm = None
-        self._ready = ([], [])
-
-    def topic(self, name, value):
-        if self.enabled and self._topics.get(name) != value:
-            self._topics[name] = value
-            self._waiting.append((name, json.dumps(value)))
+    def put_topic(self, name, text):
+        self._waiting.append((name, text))
 
     # What is observed ---------------------------------------------------------------------------------------
 
@@ -208,10 +184,7 @@ class Context:
         self.number(entry.step_id, float(entry.steps))
         if micro_steps:
             self.add("context/micro_steps", micro_steps)
-        self.add("context/gradients_absent", len(absent))
-        if absent != self._absent:
-            self._absent = absent
-            self.topic("gradients_absent", {"optimizer": entry.label, "names": absent})
+        self.add_absent(entry.label, absent)
         if skipped:
             self.add("context/skipped", 1)
         if self.norm is not None:

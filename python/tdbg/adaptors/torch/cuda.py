@@ -17,7 +17,7 @@ import ctypes
 import numpy
 import torch
 
-from ..forecast import Forecast
+from ..steps import EVAL, GLOBAL, PREDICT, TRAIN
 from .params import dtype_name
 
 MAX_LAG = 32               # steps that may be under way; a step is visible at most this late
@@ -160,13 +160,16 @@ class _Step:
 
 
 class Lane:
-    """Stands in for a Run while values are on their way: the same calls, replayed in order."""
+    """Stands in for a Run while values are on their way: the same calls, replayed in order.
 
-    def __init__(self, run, plan, sizes, derived=None):
+    :param forecast: the session's, which knows of requests for more detail, too
+    """
+
+    def __init__(self, run, forecast, sizes, derived=None):
         self._run, self._sizes = run, sizes
         self._derived = derived if derived is not None else {}
-        self._forecast = Forecast(plan)
-        self._mode_steps = {mode: run.mode_step(mode) for mode in (1, 2, 3, 4)}
+        self._forecast = forecast
+        self._mode_steps = {mode: run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT, GLOBAL)}
         self._step = None
         self._queue = collections.deque()
         self._raw_due = False

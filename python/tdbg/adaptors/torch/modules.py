@@ -230,7 +230,7 @@ class ModuleTensors:
     def _put(self, hook, what, value):
         session = self.session
         if self.kept is not None:
-            for tensor in _tensors(value, functools.partial(session.unread, hook.keys[what])):
+            for tensor in plain_tensors(value, functools.partial(session.unread, hook.keys[what])):
                 self.kept.add(hook, what, tensor)
             return
         self._look()
@@ -241,7 +241,7 @@ class ModuleTensors:
             if number < len(slots) and put_tensor(slots[number], value, sub):
                 self.counts[key] = number + 1
                 return
-        for tensor in _tensors(value, functools.partial(session.unread, key)):
+        for tensor in plain_tensors(value, functools.partial(session.unread, key)):
             number = self.counts.get(key, 0)
             self.counts[key] = number + 1
             if put_tensor is None or number >= len(slots) or not put_tensor(slots[number], tensor, sub):
@@ -274,7 +274,7 @@ class ModuleTensors:
                                  list(tensor.stride()), sub, 0)
 
 
-def _tensors(value, unread):
+def plain_tensors(value, unread):
     """The plain tensors in what a module took or returned: nested tuples, lists, dicts (ModelOutput), in order.
     `unread`: called with (tensor, why) of what there is no reading of."""
     for tensor in every(torch.Tensor, value, cut=lambda: unread(None, "more than we look through")):

@@ -2,7 +2,6 @@
 forward, backward or step of an optimizer's model.
 """
 
-import os
 import threading
 import weakref
 
@@ -10,13 +9,12 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
-from ..forecast import Forecast
-from ..guard import say
-from ..requests import obey
-from ..steps import EVAL, PREDICT, TRAIN, Clock
+from ..session import LoopSession
+from ..steps import EVAL, TRAIN, Clock
 from ..structure import first
-from ..watch import OFF, OPEN, Watch
+from ..watch import OFF, OPEN
 from . import losses as _losses
+from . import ranks
 from . import scaler as _scaler
 from .by_hand import patch_fastai
 from .context import Context
@@ -33,7 +31,7 @@ from .untrained import Untrained
 BEFORE_CLIP = 2
 
 
-class Session(Watch):
+class Session(LoopSession):
     """:param open_run, options: a Watch's
     :param explicit: only optimizers of the models handed over by `add_model` are watched.
     :param force_lane: host tensors take the device lane (tests).
@@ -43,22 +41,19 @@ class Session(Watch):
     accepts = torch.nn.Module, "a torch.nn.Module"
 
     def __init__(self, open_run, options=None, explicit=False, force_lane=False):
-        super().__init__("torch", open_run, options)
+        super().__init__("torch", open_run, options, Context)
         self.explicit, self.force_lane = explicit, force_lane
         self.has_trained = False
         self.attached = False          # by the script, which says that it trains
         self.forwards = self.backwards = 0           # that were seen
-        self.port = None               # the run, or the lane in front of it
         self.names = Names()
         self.entries = Entries(self)
         self.modules = ModuleTensors(self)
-        self.context = Context(self)
         self.losses = _losses.Losses(self)
         self.optimizers = Optimizers(self)
         self.clock = Clock(self._begin, self._end, self.optimizers.covered)
         self.untrained = Untrained(self)
         self.forward = None            # where the plan says step_by: forward
-        self.mode_wanted = None        # what the script said of steps to come
         self.evaluations = Evaluations(self)
         self._forward = None           # mode of the root's forward that runs
         self._undifferentiated = None  # weak: what the last training forward gave, until backward
@@ -69,11 +64,7 @@ class Session(Watch):
         self._derived = {}             # id -> derived statistics that the plan wants of it
         self._derives = False          # the plan wants derived statistics of anything
         self._clip_wanted = self.buffers_wanted = False
-        self.idle = {TRAIN: False, EVAL: False, PREDICT: False}    # nothing will be due in the next step of this mode
-        self.steps_closed = 0
-        self._more_until = 0           # somebody asked for more detail, up to this step
         self.unread = Unread(self.lost)
-        self._own_ids = {}             # of tensors that the script records
         self.state_wanted = False
         self._handles = []
 
@@ -128,21 +119,16 @@ class Session(Watch):
         return f"torch {torch.__version__}"
 
     def rank(self):
-        return _rank()
+        return ranks.of_process()
 
     def may_open(self):
         return torch.utils.data.get_worker_info() is None
 
     def _opened(self):
-        self.port = self.run
+        super()._opened()
         self.run.share_threads(torch.get_num_threads())
-        self.context.enabled = bool(self.plan.get("context", True))
-        self._forecast = Forecast(self.plan)
-        self._mode_steps = {mode: self.run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT)}
-        self._look_ahead()
-        self._clip_wanted = any(c.get("name") == "gradients_before_clip" and c.get("keep")
-                                for c in self.plan.get("collections", []))
-        self.buffers_wanted = any(c.get("name") == "buffers" and c.get("keep") for c in self.plan.get("collections", []))
+        self._clip_wanted = self.keeps("gradients_before_clip")
+        self.buffers_wanted = self.keeps("buffers")
         self._derives = any(c.get("statistics") for c in self.plan.get("collections", []))
         self.state_wanted = self.run.wants("optimizer/x/exp_avg", "optimizer", "", 0)
         step_by = self.plan.get("step_by", "optimizer")
@@ -186,22 +172,14 @@ class Session(Watch):
 
     # The script's own values --------------------------------------------------------------------------------
 
-    def soon(self, put):
-        """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
-        put() if self.clock.mode is not None else self.waiting.add(put)
-
     def record_value(self, name, tensor, collection):
         value = torch.as_tensor(tensor).detach()
         if self.unread(name, value, meta(value)):       # somebody asked for it
             return
-        key = (name, value.dtype, value.dim())
-        ident = self._own_ids.get(key)
-        if ident is None:
-            ident = self._own_ids[key] = self.define(name, name, "", "", value.dtype, value.shape, True, -1, [], [collection])
-            if ident == NOT_WANTED:
-                say(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
-        if ident != NOT_WANTED:
-            if self.clock.mode is None:
+        ident = self.own_id(name, collection, (name, value.dtype, value.dim()), lambda: self.define(
+            name, name, "", "", value.dtype, value.shape, True, -1, [], [collection]))
+        if ident is not None:
+            if self.open_mode is None:
                 value = value.clone()      # it waits for a step, and the script may write into it meanwhile
             self.soon(lambda: self.put_value(ident, value))
 
@@ -229,19 +207,11 @@ class Session(Watch):
 
     # Steps --------------------------------------------------------------------------------------------------
 
-    def _look_ahead(self):
-        if self._forecast.always:
-            return
-        self._forecast.more = self.run.global_step + 1 < self._more_until
-        for mode, step in self._mode_steps.items():
-            self.idle[mode] = not self._forecast.due(mode, step + 1)
-
     def _begin(self, mode):
         self.modules.unsettle()
-        self._mode_steps[mode] += 1
         if self.needs_device_lane and self.port is self.run:
-            self.port = Lane(self.run, self.plan, self._sizes, self._derived)
-        due = self.port.begin_step(mode)
+            self.port = Lane(self.run, self.forecast, self._sizes, self._derived)
+        due = self.begin_step(mode)
         if mode == TRAIN:
             self.has_trained = True
         if self.waiting.puts:
@@ -253,8 +223,7 @@ class Session(Watch):
         if mode == TRAIN:
             self.losses.put_left()
         self.port.end_step(skipped)
-        self.steps_closed += 1
-        self._look_ahead()
+        self.step_is_over()
         self.modules.arm(False)
         if mode == TRAIN:
             self._undifferentiated = None
@@ -263,10 +232,7 @@ class Session(Watch):
             self.entries.step_ended()
             if self.evaluations.held:
                 self.evaluations.put_held()
-        request = self.run.take_request()
-        if request is not None and (until := obey(self.run, request)):
-            self._more_until = until
-            self._look_ahead()
+        self.take_request()
 
     def sub(self):
         """Sub-key of what happens now: 0 up to the first backward of a step, n + 1 after the n-th, whichever optimizer has
@@ -416,15 +382,3 @@ class Session(Watch):
 
 def meta(tensor):
     return "on the meta device" if tensor.is_meta else None
-
-
-def _rank():
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-        try:
-            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        except ValueError:
-            pass
-    return 0, 1

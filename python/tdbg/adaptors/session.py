@@ -1,0 +1,127 @@
+"""One training under watch, whatever its framework: steps and modes of the run, what will be due in them, what a watcher asks,
+and what the script records itself. An adaptor's Session is a LoopSession; framework.py says what it adds.
+
+A step goes: `begin_step`, what is due of it, `end_step`, `take_request`. An adaptor that cannot close a step in the run yet
+(its numbers are still being computed) says `step_is_over` at once and `end_step` later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .context import Context
+from .guard import say
+from .requests import obey
+from .steps import EVAL, PREDICT, TRAIN
+from .watch import Watch
+
+MODES = (TRAIN, EVAL, PREDICT)
+#: What Run.define says of a tensor that the plan never wants.
+NOT_WANTED = 0xFFFFFFFF
+
+
+class LoopSession(Watch):
+    """:param framework, open_run, options: a Watch's
+
+    :ivar port: where steps and values go: the run, or what stands in front of it
+    :ivar forecast: of the plan, once there is a run: asked before a step is begun
+    :ivar idle: mode -> nothing will be due in the next step of it
+    :ivar open_mode: of the step that is open in the port; None: none is
+    :ivar steps_closed: by this session
+    :ivar mode_wanted: what the script said of steps to come (AttachedLoop.set_mode)
+    """
+
+    def __init__(self, framework: str, open_run: Callable[..., Any], options: dict[str, Any] | None = None,
+                 context: Callable[[Any], Context] = Context) -> None:
+        super().__init__(framework, open_run, options)
+        self.port: Any = None
+        self.forecast: Any = None
+        self.idle = dict.fromkeys(MODES, False)
+        self.open_mode: int | None = None
+        self.steps_closed = 0
+        self.mode_wanted: int | None = None
+        self.context = context(self)
+        self._mode_steps: dict[int, int] = {}
+        self._more_until = 0        # somebody asked for more detail, up to this global step
+        self._own_ids: dict[Any, int] = {}      # of tensors that the script records
+        self._said: set[str] = set()
+
+    def _opened(self) -> None:
+        """The run is there. An adaptor calls this before its own work."""
+        from .._capture import Forecast
+        self.port = self.run
+        self.context.enabled = bool(self.plan.get("context", True))
+        self.forecast = Forecast(self.run.plan())
+        self._mode_steps = {mode: self.run.mode_step(mode) for mode in MODES}
+        self.look_ahead()
+
+    def keeps(self, collection: str) -> bool:
+        """Does the plan keep this collection?"""
+        return any(c.get("name") == collection and c.get("keep") for c in self.plan.get("collections", []))
+
+    def say_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            say(message)
+
+    # Steps --------------------------------------------------------------------------------------------------
+
+    def look_ahead(self) -> None:
+        """Foretells what the next steps take."""
+        if self._more_until:
+            self.forecast.more = self.run.global_step + 1 < self._more_until
+        if self.forecast.always:
+            return
+        for mode, step in self._mode_steps.items():
+            self.idle[mode] = not self.forecast.due(mode, step + 1)
+
+    def next_step(self, mode: int) -> int:
+        """Number of the next step of this mode."""
+        return self._mode_steps[mode] + 1
+
+    def begin_step(self, mode: int) -> bool:
+        """Opens a step. True if anything is due in it."""
+        self._mode_steps[mode] += 1
+        self.open_mode = mode
+        return self.port.begin_step(mode)
+
+    def cancel_step(self) -> None:
+        """The open step is none after all, unless something was put in it."""
+        mode, self.open_mode = self.open_mode, None
+        if mode is not None:
+            self.port.cancel_step()
+            self._mode_steps[mode] = self.run.mode_step(mode)
+
+    def step_is_over(self) -> None:
+        """Nothing that happens from here on belongs to the open step."""
+        self.open_mode = None
+        self.steps_closed += 1
+        self.look_ahead()
+
+    def take_request(self) -> None:
+        """What a watcher asks is carried out between two steps."""
+        request = self.run.take_request()
+        if request is not None and (until := obey(self.run, request)):
+            # The latest request holds, as in the run, which forgets an earlier one (Recorder::CaptureMore).
+            self._more_until = until
+            self.look_ahead()
+
+    # The script's own values --------------------------------------------------------------------------------
+
+    def soon(self, put: Callable[[], None]) -> None:
+        """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
+        put() if self.open_mode is not None else self.waiting.add(put)
+
+    def own_id(self, name: str, collection: str, key: tuple[Any, ...], define: Callable[[], int]) -> int | None:
+        """Id of a tensor that the script records, defined once for each `key` (its name, and what a definition is made of);
+        None where the plan does not keep the collection, which is said."""
+        ident = self._own_ids.get(key)
+        if ident is None:
+            ident = self._own_ids[key] = define()
+            if ident == NOT_WANTED:
+                self.say_not_kept(name, collection)
+        return None if ident == NOT_WANTED else ident
+
+    def say_not_kept(self, name: str, collection: str) -> None:
+        self.say_once(f"record: the plan does not keep the collection {collection!r}, so {name!r} is not recorded")
