@@ -10,7 +10,7 @@ export PATH := $(abspath $(VENV)/bin):$(PATH)
 WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help setup build wheel wheels install demo test test-frameworks test-programs refresh-programs bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
+.PHONY: help setup build wheel wheels install demo test test-frameworks test-programs test-gpu refresh-programs bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-frameworks  the tests of each framework that has an environment of its own (tools/frameworks)'
 	@echo 'make test-programs    programs that people train with (tests/programs): bare and watched, all of them'
 	@echo 'make refresh-programs the latest versions of what those need, written into tools/frameworks/programs.txt'
+	@echo 'make test-gpu  what needs a GPU (tests/gpu); counted as skipped where there is none'
 	@echo 'make bench     the measurements of bench/'
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
 	@echo 'make fuzz      every fuzz target for SECONDS (60)'
@@ -92,6 +93,11 @@ test-programs: wheel
 	@$(MAKE) --no-print-directory test-framework-programs
 	@$(PYTHON) tools/summarize_tests.py build/pytest-programs.xml
 
+test-gpu: build
+	@rm -f build/ctest-gpu.xml
+	-ctest --test-dir build -R '^gpu[.]' --output-on-failure --output-junit $(CURDIR)/build/ctest-gpu.xml
+	@$(PYTHON) tools/summarize_tests.py build/ctest-gpu.xml
+
 refresh-programs:
 	tools/refresh_framework.sh programs
 
@@ -132,7 +138,7 @@ fuzz:
 
 # All of them run, so that one go shows all faults. .venv has what they need (PyYAML, codespell).
 check: setup
-	@status=0; for tool in includes.py headers.py python_imports.py python.sh repo.py readmes.py version.py ci.py spelling.sh format.sh; do \
+	@status=0; for tool in includes.py headers.py python_imports.py python.sh repo.py readmes.py cuda_image.py version.py ci.py spelling.sh format.sh; do \
 	  echo "check_$$tool"; case $$tool in *.py) $(PYTHON) tools/check_$$tool;; *) tools/check_$$tool;; esac || status=1; \
 	done; exit $$status
 

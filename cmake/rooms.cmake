@@ -48,6 +48,10 @@ function(tdbg_room name)
       set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "-march=x86-64-v2;-O3")
     endif()
     target_link_libraries(${target} ${scope} hwy::hwy)
+  elseif(name STREQUAL "cuda")
+    set_source_files_properties(${dir}/image.cc PROPERTIES
+      COMPILE_DEFINITIONS "TDBG_CUDA_IMAGE=\"${dir}/image/kernels.fatbin\""
+      OBJECT_DEPENDS ${dir}/image/kernels.fatbin)
   elseif(name STREQUAL "compat/smdebug/reader")
     target_link_libraries(${target} ${scope} simdjson::simdjson)
   elseif(name STREQUAL "cli")

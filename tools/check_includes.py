@@ -15,7 +15,7 @@ import sys
 ROOM = re.compile(r"^\s*tdbg_room\(\s*(\S+)\s+DEPS\b([^)]*)\)", re.MULTILINE)
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
-SOURCES = {".h", ".cc", ".inc"}
+SOURCES = {".h", ".cc", ".inc", ".cu", ".cuh"}
 
 # What may be heavy, or clash with a copy inside a framework, stays in the rooms that need it: everything else is
 # loaded into somebody's training process.

@@ -44,7 +44,8 @@ void Slice(Derived* d) {
     d->outer_a_slice = 1;
     d->inner_a_slice = kChunk;
   } else {
-    const uint64_t width = std::min<uint64_t>(d->units, d->units_a_block) * std::max<uint64_t>(1, d->inner);
+    const uint64_t width =
+        std::clamp<uint64_t>(d->units, 1, d->units_a_block) * std::max<uint64_t>(1, d->inner);
     d->inner_a_slice = static_cast<uint32_t>(std::max<uint64_t>(1, d->inner));
     d->outer_a_slice = static_cast<uint32_t>(std::clamp<uint64_t>(kChunk / width, 1, kMost));
   }
