@@ -62,8 +62,10 @@ $(VENV)/.tdbg-installed: build/wheel.stamp
 demo: install
 	examples/demo.sh
 
-# Most of a test is a training process that starts. A file stays in one place: its fixtures are a training, too.
-PYTEST := -m pytest -q -n 2 --dist loadfile -p no:cacheprovider
+# Most of a test is a training process that starts. A file stays in one place: its fixtures are a training, too. Files
+# start in the order of their names: xdist would start those with the fewest tests last, and they are the longest
+# (keras/test_backends.py: four tests, 230 s, at the end of which one core was idle for 70 s).
+PYTEST := -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -p no:cacheprovider
 
 # What a user would have: the wheel, and the program in it.
 test: export TDBG_HOME = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
@@ -71,10 +73,10 @@ test: export TDBG_BIN = $(TDBG_HOME)/tdbg/bin/tdbg
 test: export TDBG_CLI = $(TDBG_HOME)/tdbg/bin/tdbg
 # Both suites run to their end whatever the first one says; the summary is the verdict and the last line.
 test: build install
-	@rm -f build/ctest.xml build/pytest.xml
+	@rm -f build/ctest.xml build/scenarios.xml build/pytest.xml
 	-ctest --test-dir build --output-on-failure -j2 --output-junit $(CURDIR)/build/ctest.xml
 	-$(PYTHON) $(PYTEST) tests tools --junitxml=build/pytest.xml
-	@$(PYTHON) tools/summarize_tests.py build/ctest.xml build/pytest.xml
+	@$(PYTHON) tools/summarize_tests.py build/ctest.xml build/scenarios.xml build/pytest.xml
 
 # One after the other, each in its .venv-NAME with the wheel installed; all run, whatever one says.
 FRAMEWORKS ?= $(foreach name,$(patsubst tools/frameworks/%.txt,%,$(wildcard tools/frameworks/*.txt)),\
@@ -115,14 +117,14 @@ bench: install
 sanitize:
 	@$(MAKE) --no-print-directory sanitize-address
 	@$(MAKE) --no-print-directory sanitize-thread
-	@$(PYTHON) tools/summarize_tests.py build-asan/ctest.xml build-tsan/ctest.xml
+	@$(PYTHON) tools/summarize_tests.py build-asan/ctest.xml build-asan/scenarios.xml build-tsan/ctest.xml build-tsan/scenarios.xml
 
 # The verdict is sanitize's: a failing test here must not keep the other sanitizer from running.
 sanitize-address: export UBSAN_OPTIONS = print_stacktrace=1
 sanitize-address: setup
 	@test -f build-asan/build.ninja || cmake -S . -B build-asan -G Ninja -DTDBG_SANITIZE=address
 	ninja -C build-asan -j $(JOBS)
-	@rm -f build-asan/ctest.xml
+	@rm -f build-asan/ctest.xml build-asan/scenarios.xml
 	-ctest --test-dir build-asan --output-on-failure -j2 --output-junit $(CURDIR)/build-asan/ctest.xml
 
 # Without the command line, which has one thread. Tests fork while threads run, which TSan would otherwise refuse.
@@ -130,7 +132,7 @@ sanitize-thread: export TSAN_OPTIONS = die_after_fork=0:halt_on_error=1
 sanitize-thread: setup
 	@test -f build-tsan/build.ninja || cmake -S . -B build-tsan -G Ninja -DTDBG_SANITIZE=thread -DTDBG_CLI=OFF
 	ninja -C build-tsan -j $(JOBS)
-	@rm -f build-tsan/ctest.xml
+	@rm -f build-tsan/ctest.xml build-tsan/scenarios.xml
 	-ctest --test-dir build-tsan --output-on-failure -j2 --output-junit $(CURDIR)/build-tsan/ctest.xml
 
 fuzz:
