@@ -131,12 +131,14 @@ class Run {
   void Put(Id id, const TensorView& view, Place place = {});
   /// The batched form: tensors of defined dtype and shape, C order, in host memory.
   /// \pre ids.size() == data.size(); data[i] null means "absent this step" and is skipped.
+  /// \return whether anything that it looked at (or said again) is NaN or infinite: known for free, of what
+  ///   has statistics at this step only.
   /// \param unchanged  empty, or one for each id. Not 0: its values are those of the last PutMany that said
   ///   of it whether it had changed. Its statistics are then said again without a look; raw bytes that are
   ///   due are put down as ever, derived statistics take their look, and so does a histogram that is due
   ///   where the last look made none. data[i] may be null then: no look, no bytes, and no histogram that
   ///   would need a look. What such a call found is remembered: 200 bytes a tensor, and its histogram.
-  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {},
+  bool PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {},
                std::span<const uint8_t> unchanged = {});
   /// Statistics computed elsewhere (a device). Histogram may be empty.
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,

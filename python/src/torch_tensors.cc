@@ -191,7 +191,7 @@ int ParameterBatch::Gather(nb::list parameters) {
   return static_cast<int>(absent_.size());
 }
 
-void ParameterBatch::Put(Run* run, const std::vector<uint32_t>& more_ids,
+bool ParameterBatch::Put(Run* run, const std::vector<uint32_t>& more_ids,
                          const std::vector<uint64_t>& more_addresses, Place place) const {
   if (more_ids.size() != more_addresses.size())
     throw nb::value_error("put_batch: as many addresses as ids, please");
@@ -200,7 +200,7 @@ void ParameterBatch::Put(Run* run, const std::vector<uint32_t>& more_ids,
   ids.insert(ids.end(), more_ids.begin(), more_ids.end());
   for (const uint64_t address : more_addresses) addresses.push_back(reinterpret_cast<const void*>(address));
   nb::gil_scoped_release unlocked;
-  run->PutMany(ids, addresses, place);
+  return run->PutMany(ids, addresses, place);
 }
 
 void TensorSlot::Remember(uint32_t id, nb::handle tensor) {

@@ -81,7 +81,7 @@ class ParameterBatch {
   const std::vector<uint32_t>& absent() const { return absent_; }  ///< positions of those without a gradient
 
   /// Run::PutMany of what was gathered and of `more`.
-  void Put(Run* run, const std::vector<uint32_t>& more_ids, const std::vector<uint64_t>& more_addresses,
+  bool Put(Run* run, const std::vector<uint32_t>& more_ids, const std::vector<uint64_t>& more_addresses,
            Place place) const;
 
  private:

@@ -12,12 +12,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "arrays.h"
 #include "errors.h"
 #include "event_files.h"
 #include "format/columns.h"
+#include "trial/access.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -461,6 +463,20 @@ void BindTrial(nb::module_& m) {
             return t.With([&](Trial& x) { return x.context(topic, step); });
           },
           "topic"_a, "global_step"_a)
+      .def(
+          "contexts",
+          [](PyTrial& t, const std::string& topic) {
+            return t.With([&](Trial& x) {
+              std::vector<std::tuple<std::string, int64_t, int64_t, std::string>> found;
+              const tdbg::TrialAccess access(x);
+              for (const auto& [worker, record] : access.ContextsOf(topic)) {
+                const auto& who = access.workers()[worker];
+                found.emplace_back(who.name, who.attempt, record->global_step, record->json);
+              }
+              return found;
+            });
+          },
+          "topic"_a, "Every record of the topic: (worker, attempt, global step, JSON).")
       .def("cursor", [](PyTrial& t) { return PyCursor{&t, t.trial->cursor()}; }, nb::keep_alive<0, 1>());
 
   nb::class_<PyCursor>(m, "Cursor")

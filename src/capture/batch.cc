@@ -125,6 +125,7 @@ bool Recorder::HistogramDue(const Tensor& t, int64_t elements) const {
 }
 
 bool Recorder::FinishRow(format::SummaryRow* row) {
+  nonfinite_ |= (row->nan_count | row->pos_inf_count | row->neg_inf_count) != 0;
   const Tensor& t = tensors_[row->tensor];
   if (!HasHistogram(t, static_cast<int64_t>(row->count))) return false;
   const bool due = row->histogram_bytes != 0;

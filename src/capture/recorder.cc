@@ -166,11 +166,12 @@ void Recorder::PutStatistic(Id id, const Statistic& statistic, const StatisticVa
   }
 }
 
-void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place_given,
+bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place_given,
                        std::span<const uint8_t> unchanged) {
   const Place place = Settle(place_given);
   const size_t n = std::min(ids.size(), data.size());
   work_.clear();
+  nonfinite_ = false;
   remembers_ = unchanged.size() == n && n != 0;
   uint64_t bytes = 0;
   bool raw = false;
@@ -202,7 +203,7 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
   }
   if (!work_.empty()) FillRows(ids, data, place, bytes);
   const bool derived = unit_statistics_ != nullptr;
-  if (!raw && !derived) return;
+  if (!raw && !derived) return nonfinite_;
   for (size_t i = 0; i < n; ++i) {
     if (ids[i] >= tensors_.size() || data[i] == nullptr) continue;
     const Tensor& t = tensors_[ids[i]];
@@ -214,6 +215,7 @@ void Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
       KeepForNextStep(ids[i], view, place);  // it must outlive the call
     }
   }
+  return nonfinite_;
 }
 
 void Recorder::PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,

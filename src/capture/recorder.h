@@ -52,7 +52,7 @@ class Recorder {
   bool BeginStep(ModeKey mode);
   bool Due(Id id) const;
   void Put(Id id, const TensorView& view, Place place);
-  void PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
+  bool PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
                std::span<const uint8_t> unchanged = {});
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place);
   std::vector<Statistic> Statistics(Id id) const;
@@ -220,6 +220,7 @@ class Recorder {
   std::vector<std::string> more_collections_;    // CaptureMore's, until this step
   int64_t more_end_ = -1;
   bool more_raw_ = false;
+  bool nonfinite_ = false;  // among the rows since this was last reset
   bool recorded_ = false;  // the sink holds something that the step's end must make visible
   bool uncommitted_defs_ = false;
 

@@ -144,6 +144,7 @@ class CheckCommand : public Command {
         watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
     SetAside(*trial, wanted, &statuses, &not_run);
+    const std::vector<watch::Origin> origins = watch::OriginsOf(*trial);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
     if (json_) {
@@ -152,11 +153,13 @@ class CheckCommand : public Command {
       PrintJson({{"run", path},
                  {"last_step", last_step},
                  {"rules", VerdictsToJson(statuses)},
+                 {"nan_origins", OriginsToJson(origins)},
                  {"not_run", aside},
                  {"left_out", left_out},
                  {"reports", written}});
     } else {
       const Terminal terminal = Terminal::Of(STDOUT_FILENO);
+      for (const std::string& line : OriginLines(origins)) Print("origin  {}\n", Wrapped(line, 8));
       Print("{}", FormatVerdicts(statuses, terminal));
       for (const std::string& report : written) Print("report  {}\n", Printable(report));
       Print("{}", FormatNotRun(not_run, ShellWord(DisplayPath(path)), terminal));

@@ -15,6 +15,7 @@
 namespace tdbg::cli {
 namespace {
 
+constexpr size_t kMostOriginsShown = 4;
 constexpr size_t kMostFailuresShown = 8;  // of hundreds of workers that one took down
 
 }  // namespace
@@ -53,6 +54,7 @@ Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses)
     }
   }
   report.rules = std::move(statuses);
+  report.origins = watch::OriginsOf(trial);
   const bool failed = Failed(report) || (!report.ending && report.state == RunState::kCrashed);
   for (WorkerEnd& end : trial.worker_ends()) {
     if (end.reason == "exception" || (failed && end.reason.empty()))
@@ -200,6 +202,30 @@ Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses) {
   return list;
 }
 
+Json OriginsToJson(const std::vector<watch::Origin>& origins) {
+  Json list = Json::array();
+  for (const watch::Origin& origin : origins) {
+    Json fields = Json::parse(watch::OriginFields(origin), nullptr, /*allow_exceptions=*/false);
+    if (fields.is_object()) list.push_back(std::move(fields));
+  }
+  return list;
+}
+
+std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins) {
+  bool several = false;
+  for (const watch::Origin& origin : origins) several |= origin.worker != origins.front().worker;
+  std::vector<std::string> lines;
+  for (const watch::Origin& origin : origins) {
+    if (lines.size() == kMostOriginsShown) {
+      lines.push_back(fmt::format("and {} more", origins.size() - kMostOriginsShown));
+      break;
+    }
+    lines.push_back(Printable(fmt::format("{}step {}: {}", several ? origin.worker + ", " : std::string(),
+                                          origin.global_step, origin.sentence)));
+  }
+  return lines;
+}
+
 Json ReportToJson(const Report& report) {
   Json json;
   json["run"] = report.path;
@@ -207,6 +233,7 @@ Json ReportToJson(const Report& report) {
   json["state"] = StateWords(report);
   json["alive"] = IsAlive(report);
   json["rules"] = VerdictsToJson(report.rules);
+  json["nan_origins"] = OriginsToJson(report.origins);
   if (report.ending) {
     json["job"] = {{"attempt", report.ending->attempt},
                    {"exit_code", report.ending->exit_code},

@@ -14,6 +14,7 @@
 #include "tdbg/status.h"
 #include "tdbg/trial.h"
 #include "watch/events.h"
+#include "watch/origins.h"
 
 namespace tdbg::cli {
 
@@ -44,6 +45,7 @@ struct Report {
   std::vector<std::string> damage;
   std::vector<ExportOutcome> exports;  ///< of the latest attempt, written while it trained
   std::vector<rules::RuleStatus> rules;
+  std::vector<watch::Origin> origins;         ///< of NaN and infinity, the first one first
   std::vector<watch::ActionOutcome> actions;  ///< taken about findings, in order
   std::string why_nothing;                    ///< set where nothing was captured
 };
@@ -72,6 +74,10 @@ Json ReportToJson(const Report& report);
 Json FindingToJson(const rules::Finding& finding);
 /// SageMaker's four fields first, then ours; which finding follows from which.
 Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses);
+/// Where NaN and infinity began: each record, with its attempt and worker.
+Json OriginsToJson(const std::vector<watch::Origin>& origins);
+/// "step 403: ..." of each origin, of the first few, with the worker where there are several.
+std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins);
 /// The end of `tdbg run`: what was found, judged, lost; what to look at next; where the run is.
 std::string FormatSummary(const Report& report, const Terminal& terminal);
 

@@ -123,6 +123,7 @@ void PrintLine(std::string_view label, const std::string& text) {
 }
 
 void PrintRun(const Report& report) {
+  for (const std::string& line : OriginLines(report.origins)) PrintLine("origin", line);
   for (const watch::ActionOutcome& action : report.actions) {
     PrintLine("action",
               fmt::format("{}{} for {} at step {}: {}", Printable(action.action),

@@ -28,12 +28,25 @@ std::string Headline(const Report& report, const Terminal& terminal) {
     const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
     const bool stopped =
         report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
+    // What is not finite is that origin's consequence, whoever found it.
+    if (!report.origins.empty() && report.origins.front().seen && rules::FoundNonfinite(rule) && !stopped) {
+      const watch::Origin& origin = report.origins.front();
+      return Paint(terminal, Colour::kRed,
+                   fmt::format("{}, at step {}", Printable(origin.title), origin.global_step)) +
+             state;
+    }
     std::string line = fmt::format("{} found an issue", Printable(rule.name));
     if (step >= 0) line += fmt::format(" at step {}", step);
     line += stopped ? " and stopped the training" : "";
     return Paint(terminal, Colour::kRed, line) + (stopped ? "" : state);
   }
   if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured") + state;
+  if (!report.origins.empty() && report.origins.front().seen) {  // found by no rule, as a NaN that was raised
+    const watch::Origin& origin = report.origins.front();
+    return Paint(terminal, Colour::kRed,
+                 fmt::format("{}, at step {}", Printable(origin.title), origin.global_step)) +
+           state;
+  }
   if (report.rules.empty()) return "no rule was watching" + state;
   bool judged = false;
   for (const rules::RuleStatus& rule : report.rules) {
@@ -56,8 +69,9 @@ std::string Indented(const std::string& text, const std::string& indent) {
 std::string FirstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // `cause`: the rule whose finding this one's follows from, or null.
-std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* cause, const Terminal& terminal,
-                      size_t name_columns) {
+// `explained`: an origin above says where what it found came from.
+std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* cause, bool explained,
+                      const Terminal& terminal, size_t name_columns) {
   if (cause != nullptr) {
     return fmt::format("  {:<{}}  {}, follows from what {} found: step {}  {}\n", Printable(rule.name),
                        name_columns, Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
@@ -78,10 +92,12 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
                         base::Counted(rule.steps_incomplete, "step"));
   }
   text += "\n";
+  const size_t most_shown = explained ? 1 : kMostTensorsShown;
   size_t shown = 0;
   for (const rules::Finding& finding : rule.findings) {
-    if (shown++ == kMostTensorsShown) {
-      text += fmt::format("{}and {} more\n", indent, rule.findings.size() - kMostTensorsShown);
+    if (shown++ == most_shown) {
+      text += fmt::format("{}and {} more{}\n", indent, rule.findings.size() - most_shown,
+                          explained ? " that follow from it" : "");
       break;
     }
     const std::string step = fmt::format("step {}  ", finding.global_step);
@@ -147,6 +163,7 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
     // Nothing was captured, so no rule judged anything: listing the rules would only bury the reason.
     text += Labelled("why", report.why_nothing);
   } else {
+    for (const std::string& line : OriginLines(report.origins)) text += Labelled("origin", line);
     const std::vector<int> causes = rules::CausesOf(report.rules);
     std::string nothing;
     for (size_t i = 0; i < report.rules.size(); ++i) {
@@ -157,7 +174,9 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
       }
       const rules::RuleStatus* const cause =
           causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
-      text += RuleLines(rule, cause, terminal, name_columns);
+      const bool explained =
+          !report.origins.empty() && report.origins.front().seen && rules::FoundNonfinite(rule);
+      text += RuleLines(rule, cause, explained, terminal, name_columns);
     }
     if (!nothing.empty()) text += Labelled("unused", "nothing to judge for " + nothing);
     std::string captured = report.steps == 0

@@ -261,9 +261,9 @@ void Run::Put(Id id, const TensorView& view, Place place) {
   impl_->Do([&] { impl_->recorder.Put(id, view, place); });
 }
 
-void Run::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
+bool Run::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
                   std::span<const uint8_t> unchanged) {
-  impl_->Do([&] { impl_->recorder.PutMany(ids, data, place, unchanged); });
+  return impl_->Locked(false, [&] { return impl_->recorder.PutMany(ids, data, place, unchanged); });
 }
 
 void Run::PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place) {

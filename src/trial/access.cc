@@ -1,8 +1,10 @@
 #include "trial/access.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
+#include "base/stable_sort.h"
 #include "trial/columns.h"
 #include "trial/elements.h"
 #include "trial/impl.h"
@@ -438,6 +440,27 @@ const format::ContextRecord* TrialAccess::ContextAt(std::string_view topic, int6
     }
   }
   return nullptr;
+}
+
+std::vector<TrialAccess::WorkersContext> TrialAccess::ContextsOf(std::string_view topic) const {
+  const Trial::Impl& impl = *trial_->impl_;
+  std::vector<WorkersContext> found;
+  const auto take = [&](const AttemptSlot& attempt, int64_t begin, int64_t end) {
+    for (const WorkerIndex worker : attempt.workers) {
+      for (const format::ContextRecord& record : impl.slots[worker]->reader->context()) {
+        if (record.topic == topic && record.global_step >= begin && record.global_step < end)
+          found.push_back({worker, &record});
+      }
+    }
+  };
+  for (const Trial::Impl::Range& range : impl.Ranges()) take(*range.attempt, range.begin, range.end);
+  // It failed before its first step was committed.
+  if (!impl.attempts.empty() && impl.attempts.back().steps.empty())
+    take(impl.attempts.back(), 0, std::numeric_limits<int64_t>::max());
+  base::StableSort(&found, [](const WorkersContext& a, const WorkersContext& b) {
+    return a.record->global_step < b.record->global_step;
+  });
+  return found;
 }
 
 Result<Selection> Selection::Make(std::string_view collection, std::string_view regex) {

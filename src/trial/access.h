@@ -240,6 +240,14 @@ class TrialAccess {
   /// Latest record of the topic that holds at this global step (overlay; lowest rank first).
   const format::ContextRecord* ContextAt(std::string_view topic, int64_t global_step) const;
 
+  struct WorkersContext {
+    WorkerIndex worker;
+    const format::ContextRecord* record;
+  };
+  /// Every record of the topic that the overlay shows, of every worker, by step and then by rank; those for a
+  /// step that was never committed, too, as one is that an exception ended.
+  std::vector<WorkersContext> ContextsOf(std::string_view topic) const;
+
   const Trial& trial() const { return *trial_; }
 
  private:

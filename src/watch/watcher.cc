@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "actions/action.h"
@@ -15,6 +17,7 @@
 #include "rulehost/registry.h"
 #include "trial/access.h"
 #include "watch/action_runner.h"
+#include "watch/origins.h"
 #include "watch/replay.h"
 #include "watch/report_files.h"
 #include "watch/requests.h"
@@ -71,6 +74,8 @@ struct Watcher::Impl {
   int64_t reported_millis = 0;
   bool report_failed = false;
   bool events_failed = false;
+  uint64_t origins_seen_at = ~uint64_t{0};  // TrialAccess::generation
+  std::set<std::tuple<int64_t, std::string, std::string>> origins_told;
 
   mutable std::mutex mutex;
   // Guarded by mutex.
@@ -224,7 +229,19 @@ struct Watcher::Impl {
     }
   }
 
+  // Once each, also where a later attempt repeats the step.
+  void TellOrigins() {
+    const TrialAccess access(*trial);
+    if (access.generation() == origins_seen_at) return;
+    origins_seen_at = access.generation();
+    for (const Origin& origin : OriginsOf(*trial)) {
+      if (!origins_told.insert({origin.attempt, origin.worker, origin.json}).second) continue;
+      Event("nan_origin", WallNow(), OriginFields(origin));
+    }
+  }
+
   Status Judge() {
+    TellOrigins();  // before the verdicts that follow from it
     const int64_t now = WallNow();
     TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Advance(*trial, now));
     Tell(changed, now, false);

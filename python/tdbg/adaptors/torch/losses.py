@@ -20,6 +20,7 @@ from tdbg import _capture
 from ..numbering import BACKWARD, Numbering, numbered
 from ..steps import EVAL, TRAIN
 from .graph import owners
+from .origin.watch import Origins
 from .params import NOT_WANTED, READER, dtype_name
 
 FUNCTIONS = {
@@ -68,6 +69,7 @@ class Losses:
         self.left: list = []              # what led to optimizers that are still to step in this step
         self._left_owners: dict[int, set[int] | None] = {}
         self._left_steps = 0              # micro-steps
+        self.origins = Origins(session)
         self.muted = False                # inside a library's own loss function, which reports by itself
 
     # What the patched functions report ----------------------------------------------------------------------
@@ -136,12 +138,16 @@ class Losses:
             self._find_owners()
         self.micro += 1
         self.passes += 1
-        if self.session.idle[TRAIN]:
-            return
         tensors = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
+        if self.session.idle[TRAIN]:
+            # Of what was scaled nobody says whether it overflowed only by that.
+            if READER is not None and scaled is None:
+                self._differentiate(tensors, [READER.number(t) for t in tensors if isinstance(t, torch.Tensor)])
+            return
         # What GradScaler returned is gone by the time anybody asks; its argument leads to the same.
         self._differentiated = [scaled[3] if scaled is not None and t is scaled[0]() else weakref.ref(t)
                                 for t in tensors if isinstance(t, torch.Tensor)]
+        differentiated, copies = tensors, []
         for tensor in tensors:
             if not isinstance(tensor, torch.Tensor) or tensor.numel() != 1 or _is_wrapped(tensor):
                 continue
@@ -149,12 +155,21 @@ class Losses:
                 tensor = scaled[1]
             elif scaled is not None and scaled[2] is not None:
                 tensor = tensor.detach() / scaled[2]      # divided by the number of micro-steps after scaling
-            self._keep(self.train, BACKWARD, tensor, self.micro - 1)
+            copies.append(self._keep(self.train, BACKWARD, tensor, self.micro - 1))
+        self._differentiate(differentiated, copies)
+
+    def _differentiate(self, tensors, copies):
+        """`copies` of those that are one number, as `_keep` made them: None where it made none."""
+        if all(map(_is_finite, copies)):
+            self.origins.finite_loss(tensors)
+        else:
+            self.origins.bad_loss(tensors)
 
     def _keep(self, pending, name, value, micro=0):
+        """The copy."""
         if len(pending) >= MAX_PENDING:
             self.session.lost("unsupported", 1, f"{name}: losses without an optimizer step")
-            return
+            return None
         try:
             version = value._version
         except RuntimeError:        # made in inference mode: such a tensor counts no writes
@@ -162,17 +177,18 @@ class Losses:
         # backward() is usually called on what a loss function has just returned: one copy serves both.
         if self._last() is value and pending and pending[-1][2] == micro and version == self._version >= 0:
             pending.append((name, pending[-1][1], micro))
-            return
+            return pending[-1][1]
         copy = None if READER is None or self.session.force_lane else READER.number(value)
         if copy is None:
             if self.session.unread(name, value):
-                return
+                return None
             if value.numel() > MAX_ELEMENTS:
                 self.session.lost("unsupported", 1, f"{name}: too large to copy")
-                return
+                return None
             copy = value.detach().clone()
         self._last, self._version = weakref.ref(value), version   # weakly: it holds the graph
         pending.append((name, copy, micro))
+        return copy
 
     def take_eval(self):
         """Those of the evaluation that ends, for `put_eval` in its step."""
@@ -367,6 +383,13 @@ class Losses:
         return batches
 
 
+def _is_finite(copy):
+    """False only of a number in host memory: a device is not waited for."""
+    if type(copy) is _capture.NumberCopy:
+        return copy.value - copy.value == 0.0
+    return copy is None or copy.device.type != "cpu" or copy.numel() != 1 or bool(torch.isfinite(copy))
+
+
 def _loss_in(output):
     """The loss among what a model returned: the only number, or the one called so; None where there is none."""
     if isinstance(output, dict):
@@ -404,6 +427,8 @@ def patch(patches, session):
                 result = original(*args, **kwargs)
                 if session.listening and not session.losses.muted:
                     try:
+                        if len(args) > 1 and type(args[1]) is torch.Tensor:
+                            session.losses.origins.compared_with(args[1])
                         session.losses.returned(name, result, labels=labels_of(args, kwargs) if classifies else None)
                     except Exception as error:
                         guard.failed("loss function", error)

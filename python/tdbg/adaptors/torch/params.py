@@ -285,7 +285,7 @@ class OptimizerTensors:
         if self.batch is not None and unscale is None and not self.odd and hasattr(port, "put_batch"):
             absent = self.batch.gather(self.fast)
             if absent >= 0:
-                port.put_batch(self.batch, losses[0], losses[1], sub, 0)
+                self._judge(port.put_batch(self.batch, losses[0], losses[1], sub, 0))
                 return self._put_resting(self.batch.absent(), [], sub) if absent else []
         ptrs = list(map(_data_ptr, self.fast))
         if ptrs != self.ptrs:
@@ -305,13 +305,20 @@ class OptimizerTensors:
             grad_ptrs = self._pointers(grads, sub, 0)
         loss_ids, loss_ptrs, _ = losses
         if self.want_weights:
-            port.put_many(loss_ids + self.both_ids, loss_ptrs + ptrs + grad_ptrs, sub, 0)
+            self._judge(port.put_many(loss_ids + self.both_ids, loss_ptrs + ptrs + grad_ptrs, sub, 0))
         elif self.want_grads:
-            port.put_many(loss_ids + self.grad_ids, loss_ptrs + grad_ptrs, sub, 0)
+            self._judge(port.put_many(loss_ids + self.grad_ids, loss_ptrs + grad_ptrs, sub, 0))
         elif loss_ids:
             port.put_many(loss_ids, loss_ptrs, sub, 0)
         resting_odd = self._capture_odd(sub, unscale) if self.odd else []
         return self._put_resting(resting, resting_odd, sub) if resting or resting_odd else []
+
+    def _judge(self, nonfinite: bool | None) -> None:
+        """What the recorder saw in weights and gradients. None: it has not looked yet (a device)."""
+        if nonfinite:
+            self.session.losses.origins.bad_batch(self.params, self.skipped)
+        elif nonfinite is not None:
+            self.session.losses.origins.fine()
 
     def _put_resting(self, fast: list[int], odd: list[int], sub: int) -> list[str]:
         """Weights of the parameters at these positions, which have no gradient. Returns their names."""

@@ -7,6 +7,8 @@ torch.amp.GradScaler("cpu").
 
 import torch
 
+from .params import READER
+
 
 def patch(patches, session):
     guard = session.guard
@@ -62,6 +64,22 @@ def patch(patches, session):
                 return result
             return clip
         return make
+
+    def watch_spread(original):
+        def clip_by(parameters, max_norm, total_norm, *args, **kwargs):
+            try:
+                number = READER.number(total_norm) if READER is not None and session.listening else None
+                if number is not None and number.value - number.value != 0.0:
+                    session.losses.origins.before_clipping(parameters)
+            except Exception as error:
+                guard.failed("before clipping", error)
+            return original(parameters, max_norm, total_norm, *args, **kwargs)
+        return clip_by
+
+    # Between a norm and what clip_grad_norm_ makes of it: one that is not finite makes all gradients so.
+    for name in ("_clip_grads_with_norm_", "clip_grads_with_norm_"):
+        if hasattr(utils.clip_grad, name):
+            patches.replace([utils.clip_grad], name, watch_spread)
 
     # Two names for one function each: replacing one leaves those who call the other unseen.
     patches.replace([utils.clip_grad, utils], "clip_grad_norm_", watch_clip(True))

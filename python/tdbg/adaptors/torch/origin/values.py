@@ -1,0 +1,131 @@
+"""What is in a tensor, as far as it matters for NaN and infinity. Looks in pieces, so that it needs 10 MiB and not the tensor's size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+PIECE = 1 << 20           # elements that are looked at at once
+MAX_BYTES = 4 << 30       # of all tensors of one walk: about four seconds on one core
+
+NAN, INF, FINITE = "nan", "inf", "finite"
+_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+@dataclass(frozen=True)
+class Values:
+    """Counts of elements; `low`, `high`: of the finite ones (0 where there are none)."""
+
+    count: int
+    nan: int = 0
+    posinf: int = 0
+    neginf: int = 0
+    zeros: int = 0
+    negative: int = 0         # finite ones
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def largest(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def inf(self) -> int:
+        return self.posinf + self.neginf
+
+
+class Budget:
+    """How much more may be looked at in one walk."""
+
+    def __init__(self, most: int = MAX_BYTES) -> None:
+        self.left = most
+        self.looked = self.bytes = 0
+
+    def take(self, size: int) -> bool:
+        if size > self.left:
+            return False
+        self.left -= size
+        self.looked += 1
+        self.bytes += size
+        return True
+
+
+def readable(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Its numbers as a plain strided tensor, without a copy of them; None where there are none to look at."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return None
+    tensor = tensor.detach()
+    tensor = getattr(tensor, "_local_tensor", tensor)       # a DTensor's part of this rank
+    if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
+        return None
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor._values()
+    elif tensor.layout in _SPARSE:
+        tensor = tensor.values()
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+        return None             # a subclass of somebody's: what its operations do nobody knows
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg()
+
+
+def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    if tensor.numel() <= PIECE:
+        yield tensor
+    elif tensor.is_contiguous():
+        yield from tensor.view(-1).split(PIECE)
+    else:
+        for part in tensor.unbind(0):
+            yield from _pieces(part)
+
+
+def _as_numbers(piece: torch.Tensor) -> torch.Tensor:
+    return piece.float() if piece.dtype.itemsize < 4 else piece
+
+
+def state_of(tensor: torch.Tensor, budget: Budget) -> str | None:
+    """NAN if it has one, else INF, else FINITE; None: it could not be looked at."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return FINITE
+    plain = readable(tensor)
+    if plain is None or not budget.take(plain.numel() * plain.element_size()):
+        return None
+    found = FINITE
+    for piece in _pieces(plain):
+        piece = _as_numbers(piece)
+        if bool(torch.isfinite(piece).all()):
+            continue
+        if bool(torch.isnan(piece).any()):
+            return NAN
+        found = INF
+    return found
+
+
+def values_of(tensor: torch.Tensor, budget: Budget) -> Values | None:
+    plain = readable(tensor)
+    if plain is None or not budget.take(plain.numel() * plain.element_size()):
+        return None
+    total = [0] * 6
+    low, high = float("inf"), -float("inf")
+    for piece in _pieces(plain):
+        piece = _as_numbers(piece)
+        if not piece.is_floating_point():
+            piece = piece.double()
+        finite = piece[torch.isfinite(piece)]
+        counts = (piece.numel(), torch.isnan(piece).sum(), (piece == float("inf")).sum(), (piece == -float("inf")).sum(),
+                  (finite == 0).sum(), (finite < 0).sum())
+        total = [a + int(b) for a, b in zip(total, counts)]
+        if finite.numel():
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+    return Values(*total, *((low, high) if low <= high else (0.0, 0.0)))
+
+
+def samples_with_nan(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """(how many, of how many) rows of the first axis have an element that is not finite; None where that says nothing."""
+    plain = readable(tensor)
+    if plain is None or plain.dim() < 2 or plain.numel() > 16 * PIECE or not plain.numel():
+        return None
+    bad = ~torch.isfinite(_as_numbers(plain)).flatten(1).all(1)
+    return int(bad.sum()), plain.shape[0]

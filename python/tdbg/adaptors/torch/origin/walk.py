@@ -1,0 +1,428 @@
+"""From a loss that is not finite down to where that began, through what the nodes of its graph kept. Nothing is computed again.
+
+A tensor that a node kept says which node made it: so the values of many edges of the graph are known, and the walk goes down through
+those that are not finite. Where it ends, an operation gave what is not finite out of finite inputs, or a parameter, buffer, input or
+label came in so. Edges of which nobody kept the values are gone through; then the birth is in one of several operations, and those
+that cannot have done it (operations.KEEPS, operations.bound) are left out. What stays ambiguous is said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from . import operations
+from .graph import CHECKPOINTED, Edge, Graph, Place, Places, Unseen, base_name, is_python, is_result, leaf_of, order_of, saved
+from .operations import Because
+from .values import FINITE, INF, NAN, Budget, Values, samples_with_nan, state_of, values_of
+
+OPERATION, PARAMETER, BUFFER, INPUT, LABEL, CONSTANT, UNSEEN = "operation", "parameter", "buffer", "input", "label", "constant", "unseen"
+
+
+class Outside(NamedTuple):
+    """Something that comes into the graph: `what` is BUFFER, INPUT or LABEL, `name` what it is called."""
+
+    what: str
+    name: str
+    tensor: torch.Tensor
+
+
+@dataclass
+class Birth:
+    """Where it began. `what`: one of the words above; UNSEEN says in `because` why that could not be told."""
+
+    what: str
+    place: Place = Place()
+    operation: str = ""                  # operations.short of the node
+    node: str = ""                       # autograd's name
+    said: str = ""                       # operations.words of the node
+    name: str = ""                       # of a parameter, buffer, input, label
+    because: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
+    became_nan: str = ""                 # where an infinity became NaN, in words
+    candidates: list[str] = field(default_factory=list)
+    nodes: int = 0
+    tensors: int = 0
+    bytes: int = 0
+
+    @property
+    def is_seen(self) -> bool:
+        return self.what != UNSEEN
+
+
+class _Source(NamedTuple):
+    state: str
+    node: Any                            # None: a tensor that came in
+    region: list[Any]                    # the nodes in one of which it began
+    tensor: torch.Tensor | None = None
+    name: str = ""                       # under which `node` kept it
+    leaf: bool = False
+
+
+class Walk:
+    """:param losses: what is differentiated; at least one of them is not finite.
+    :param parameter_name: of a leaf: its name, None for one that is nobody's
+    :param layer_of: of a leaf: the name of its layer
+    """
+
+    def __init__(self, losses: Iterable[torch.Tensor], parameter_name: Callable[[torch.Tensor], str | None],
+                 layer_of: Callable[[torch.Tensor], str], outside: Iterable[Outside] = (), budget: Budget | None = None) -> None:
+        self.budget = budget or Budget()
+        self.losses = [t for t in losses if t.grad_fn is not None]
+        self.graph = Graph(self.losses)
+        self.places = Places(self.graph, layer_of)
+        self.parameter_name = parameter_name
+        self.outside = list(outside)
+        self._known: dict[Edge, torch.Tensor] = {}
+        self._states: dict[Edge, str | None] = {}
+        self._given: dict[Any, dict[str, torch.Tensor]] = {}     # what a node kept, by its names
+        self._unseen: dict[Any, str] = {}
+        self._looked: dict[tuple, str | None] = {}
+        self._values: dict[int, Values | None] = {}
+        self._bounds: dict[Edge, float | None] = {}
+        self._read()
+
+    # What is known --------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        for loss in self.losses:
+            self._known[Edge(loss.grad_fn, loss.output_nr)] = loss
+        for node in self.graph.nodes:
+            leaf = leaf_of(node)
+            if leaf is not None:
+                self._known[Edge(node, 0)] = leaf
+                continue
+            given: dict[str, torch.Tensor] = {}
+            for name, tensor in saved(node):
+                if isinstance(tensor, Unseen):
+                    self._unseen[node] = tensor.why
+                    continue
+                given[name] = tensor
+                if tensor.grad_fn is not None:
+                    self._known.setdefault(Edge(tensor.grad_fn, tensor.output_nr), tensor)
+            self._given[node] = given
+
+    def _state_of(self, tensor: torch.Tensor) -> str | None:
+        try:
+            key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        except Exception:
+            return None
+        if key not in self._looked:
+            self._looked[key] = state_of(tensor, self.budget)
+        return self._looked[key]
+
+    def state(self, edge: Edge) -> str | None:
+        if edge not in self._states:
+            tensor = self._known.get(edge)
+            self._states[edge] = None if tensor is None else self._state_of(tensor)
+        return self._states[edge]
+
+    def _constants(self, node: Any) -> list[tuple[str, torch.Tensor]]:
+        """What it kept of inputs that need no gradient."""
+        if is_python(node):
+            return []               # may be intermediate results of its own
+        return [(name, t) for name, t in self._given.get(node, {}).items()
+                if t.grad_fn is None and not t.requires_grad and not is_result(name)
+                and (t.is_floating_point() or t.is_complex())]
+
+    def given_to(self, node: Any) -> dict[str, torch.Tensor]:
+        """All that is known of what it was given and gave."""
+        given = dict(self._given.get(node, {}))
+        for n, (behind, number) in enumerate(node.next_functions):
+            if behind is not None and (tensor := self._known.get(Edge(behind, number))) is not None:
+                given.setdefault(f"input {n}", tensor)
+        own = self._known.get(Edge(node, 0))
+        if own is not None:
+            given.setdefault("result", own)
+        return given
+
+    # Going down -----------------------------------------------------------------------------------------------------
+
+    def find(self) -> Birth:
+        try:
+            birth = self._birth(self._sources())
+        finally:
+            nodes, looked, size = len(self.graph.nodes), self.budget.looked, self.budget.bytes
+        birth.nodes, birth.tensors, birth.bytes = nodes, looked, size
+        return birth
+
+    def _sources(self) -> list[_Source]:
+        todo = [edge for edge in self.graph.roots if self.state(edge) in (NAN, INF)]
+        seen = set(todo)
+        sources: list[_Source] = []
+        while todo:
+            edge = todo.pop()
+            state = self.state(edge) or NAN
+            leaf = leaf_of(edge.node)
+            if leaf is not None:
+                sources.append(_Source(state, edge.node, [], leaf, leaf=True))
+                continue
+            region, bad, constants = self._around(edge.node)
+            # A NaN comes of a NaN where there is one beside infinities.
+            nan = [e for e in bad if self.state(e) == NAN] if state == NAN else []
+            for node, name, tensor in constants:
+                constant = self._state_of(tensor)
+                if constant == NAN or constant == INF and not nan:
+                    sources.append(_Source(constant, node, [], tensor, name))
+            for found in nan or bad:
+                if found not in seen:
+                    seen.add(found)
+                    todo.append(found)
+            if state == NAN and not nan and (bad or constants) and not any(self._state_of(t) == NAN for _, _, t in constants):
+                sources.append(_Source("became", edge.node, region))
+            elif not bad and not constants:
+                sources.append(_Source(state, edge.node, region))
+        return sources
+
+    def _around(self, node: Any) -> tuple[list[Any], list[Edge], list[tuple[Any, str, torch.Tensor]]]:
+        """(the node and those behind it through edges of which nothing is known, edges into them that are not finite, constants into
+        them that are not finite)"""
+        region, bad, constants = [node], [], []
+        todo, seen = [node], {node}
+        while todo:
+            current = todo.pop()
+            for name, tensor in self._constants(current):
+                if self._state_of(tensor) in (NAN, INF):
+                    constants.append((current, name, tensor))
+            for edge in self.graph.inputs(current):
+                state = self.state(edge)
+                if state in (NAN, INF):
+                    bad.append(edge)
+                elif state is None and edge.node not in seen:
+                    seen.add(edge.node)
+                    if leaf_of(edge.node) is None:
+                        region.append(edge.node)
+                        todo.append(edge.node)
+        return region, bad, constants
+
+    # What it means --------------------------------------------------------------------------------------------------
+
+    def _birth(self, sources: list[_Source]) -> Birth:
+        if not sources:
+            return Birth(UNSEEN, because="the loss was computed from nothing that has a gradient and is not finite")
+        nan = [s for s in sources if s.state == NAN]
+        if nan:
+            return self._of(min(nan, key=self._when))
+        became = [s for s in sources if s.state == "became"]
+        made = [s for s in sources if s.state == INF and not self._is_mask(s)]
+        if made:
+            birth = self._of(min(made, key=self._when))
+            if became and birth.is_seen:
+                at = min(became, key=self._when)
+                where = self.places.of(at.node).words()
+                birth.became_nan = f"the infinity became NaN in {operations.words(at.node)}" + (f", {where}" if where else "")
+            return birth
+        # Infinities that were put on purpose: what made a NaN of them is what went wrong.
+        if became:
+            return self._of(min(became, key=self._when)._replace(state=NAN))
+        return self._of(min(sources, key=self._when))
+
+    @staticmethod
+    def _when(source: _Source) -> tuple[int, int]:
+        """What came in counts before what was computed from it."""
+        if source.leaf:
+            return -1, 0
+        return order_of(source.node), 0 if source.tensor is not None else 1
+
+    def _is_mask(self, source: _Source) -> bool:
+        """-infinity that is there so that a softmax leaves something out."""
+        if source.leaf:
+            return False
+        if source.tensor is not None:
+            if base_name(source.node) not in operations.MASKS and "Attention" not in base_name(source.node):
+                return False
+            values = self._values_of(source.tensor)
+            return values is not None and not values.posinf
+        if base_name(source.node) not in operations.MASKS:
+            return False
+        own = self._known.get(Edge(source.node, 0))
+        values = self._values_of(own) if own is not None else None
+        return values is not None and not values.posinf and len([n for n in source.region if self._can(n)]) <= 1
+
+    def _values_of(self, tensor: torch.Tensor) -> Values | None:
+        if id(tensor) not in self._values:
+            self._values[id(tensor)] = values_of(tensor, self.budget)
+        return self._values[id(tensor)]
+
+    def _of(self, source: _Source) -> Birth:
+        if source.tensor is not None:
+            return self._came_in(source)
+        return self._computed(source)
+
+    def _came_in(self, source: _Source) -> Birth:
+        tensor = source.tensor
+        assert tensor is not None
+        values = self._values_of(tensor) or Values(tensor.numel())
+        bad = values.nan or values.inf
+        noun = "NaN" if values.nan else "infinite"
+        text = f"{bad:,} of its {values.count:,} elements {'is' if bad == 1 else 'are'} {noun}"
+        numbers = {"nan": values.nan, "inf": values.inf, "values": values.count}
+        if source.leaf:
+            name = self.parameter_name(tensor)
+            user = next(iter(self.graph.consumers.get(source.node, ())), source.node)
+            return Birth(PARAMETER, self.places.of(user), name=name or "a tensor that needs a gradient", because=text, numbers=numbers)
+        node = source.node
+        birth = Birth(CONSTANT, self.places.of(node), operations.short(node), node.name(), operations.words(node), because=text, numbers=numbers)
+        known = self._recognise(tensor)
+        if known is not None:
+            birth.what, birth.name = known.what, known.name
+        elif source.name == "target":
+            birth.what, birth.name = LABEL, "the labels"
+        if birth.what in (INPUT, LABEL, CONSTANT) and (rows := samples_with_nan(tensor)) is not None:
+            birth.because += f", in {rows[0]:,} of {rows[1]:,} samples"
+            numbers["samples"], numbers["of"] = rows
+        return birth
+
+    def _recognise(self, tensor: torch.Tensor) -> Outside | None:
+        """By its memory: what autograd kept is often a view."""
+        try:
+            where = tensor.untyped_storage().data_ptr()
+            return next((o for o in self.outside if o.tensor.untyped_storage().data_ptr() == where), None) if where else None
+        except Exception:
+            return None
+
+    def _computed(self, source: _Source) -> Birth:
+        state = source.state
+        candidates = [node for node in source.region if self._can(node)]
+        if len(candidates) > 1:
+            proven = [node for node in candidates if self._proof(node, self.state(Edge(node, 0)), source.region) is not None]
+            if len(proven) == 1:
+                candidates = proven
+            elif source.node in proven:
+                # The nearest to what is known not to be finite: what it was given says so.
+                candidates = [source.node]
+        if len({(operations.short(node), self.places.of(node)) for node in candidates}) == 1:
+            # One, or several that are the same to a reader: the nearest to what is known.
+            node = max(candidates, key=order_of)
+            return self._did(node, state, source.region, alone=len(candidates) == 1)
+        return self._unseen_in(source, candidates)
+
+    def _did(self, node: Any, state: str, region: list[Any], alone: bool = True) -> Birth:
+        """`state`: of what is known not to be finite, behind `node`. `alone`: no other can have done it."""
+        birth = Birth(OPERATION, self.places.of(node), operations.short(node), node.name(), operations.words(node))
+        if base_name(node) == "CompiledFunction":
+            return self._hidden(birth, "what happens inside a compiled region is not kept: run again with TORCH_COMPILE_DISABLE=1 and tdbg "
+                                       "names the operation")
+        if base_name(node) == "CheckpointFunction":
+            return self._hidden(birth, "a checkpointed segment keeps nothing of what it computes: run again without checkpointing and tdbg names "
+                                       "the operation")
+        own = self.state(Edge(node, 0)) or (state if base_name(node) in operations.PROVES_ALONE else None)
+        because = self._proof(node, own, region)
+        if because is None and not is_python(node) and self._takes_unkept(node):
+            return self._brought_in(birth)
+        if because is None:
+            because = operations.overflow(node, self.given_to(node), self.budget) if not is_python(node) and alone else None
+        if because is None:
+            because = Because("all that it was given is finite, and its result is not" if alone else
+                              "all that was given to it and to others like it beside it is finite, and their result is not", {})
+        birth.because, birth.numbers = because
+        return birth
+
+    @staticmethod
+    def _hidden(birth: Birth, why: str) -> Birth:
+        birth.what, birth.because = UNSEEN, f"it began in {birth.said}" + (f", {birth.place.words()}" if birth.place.words() else "") + f"; {why}"
+        return birth
+
+    def _brought_in(self, birth: Birth) -> Birth:
+        """By what needs no gradient and is not kept. Is something known that came in and is not finite?"""
+        bad = [o for o in self.outside if self._state_of(o.tensor) in (NAN, INF)]
+        if len(bad) == 1:
+            values = self._values_of(bad[0].tensor)
+            birth.what, birth.name = bad[0].what, bad[0].name
+            if values is not None:
+                n = values.nan or values.inf
+                birth.because = f"{n:,} of its {values.count:,} elements {'is' if n == 1 else 'are'} {'NaN' if values.nan else 'infinite'}"
+                birth.numbers = {"nan": values.nan, "inf": values.inf, "values": values.count}
+                if (rows := samples_with_nan(bad[0].tensor)) is not None:
+                    birth.because += f", in {rows[0]:,} of {rows[1]:,} samples"
+            return birth
+        birth.what = CONSTANT
+        birth.because = "what it was given with a gradient is finite; what it was given without one (a label, a mask, a number) is not kept"
+        return birth
+
+    def _unseen_in(self, source: _Source, candidates: list[Any]) -> Birth:
+        place = self._place_of_region(source.region)
+        names = list(dict.fromkeys(operations.short(node) for node in candidates))
+        why = {self._unseen[node] for node in source.region if node in self._unseen}
+        birth = Birth(UNSEEN, place, candidates=names[:8])
+        where = f" {place.words()}" if place.words() else ""
+        if CHECKPOINTED in why:
+            birth.because = (f"it began{where} in a checkpointed segment, which keeps nothing of what it computes: run again without checkpointing "
+                             "and tdbg names the operation")
+        elif why:
+            birth.because = f"it began{where}, where the values were not to be read ({', '.join(sorted(why))})"
+        elif names:
+            birth.because = f"it began{where} in one of these, between which no values are kept: {', '.join(names[:8])}"
+        else:
+            birth.because = f"it began{where}, in operations that give finite results as far as tdbg knows"
+        return birth
+
+    def _place_of_region(self, region: list[Any]) -> Place:
+        places = [self.places.of(node) for node in sorted(region, key=order_of)]
+        if len({*places}) == 1:
+            return places[0]
+        first, last = places[0], places[-1]
+        return Place(after=first.after or first.inside, before=last.before or last.inside)
+
+    # Who can have done it -------------------------------------------------------------------------------------------
+
+    def _takes_unkept(self, node: Any) -> bool:
+        return base_name(node) in operations.TAKES_CONSTANTS and any(behind is None for behind, _ in node.next_functions)
+
+    def _proof(self, node: Any, state: str | None, region: list[Any]) -> Because | None:
+        given = self.given_to(node)
+        for n, other in enumerate(region):
+            if base_name(other) == "MaskedFill" and "mask" in (kept := self._given.get(other, {})):
+                given[f"mask of {n}"] = kept["mask"]
+        if state is None:
+            return operations.proof(node, given, NAN) or operations.proof(node, given, INF)
+        return operations.proof(node, given, state)
+
+    def _can(self, node: Any) -> bool:
+        """May it give what is not finite, of inputs that are?"""
+        base = base_name(node)
+        if is_python(node):
+            return True
+        if base in operations.KEEPS:
+            if base in ("Softmax", "SafeSoftmax", "Mean"):
+                return self._proof(node, None, [node]) is not None or base == "Softmax" and self.state(Edge(node, 0)) == NAN
+            return self._takes_unkept(node) and not self._is_finite(node)
+        if self._takes_unkept(node):
+            return not self._is_finite(node)
+        most = self.bound(Edge(node, 0))
+        dtype = operations.dtype_of(node)
+        if base == "ToCopy" and dtype is not None:
+            given = [operations.dtype_of(edge.node, edge.number) for edge in self.graph.inputs(node)]
+            if all(g is not None and operations.limit_of(g) <= operations.limit_of(dtype) for g in given):
+                return False
+        return most is None or dtype is None or not most < operations.limit_of(dtype)
+
+    def _is_finite(self, node: Any) -> bool:
+        return self.state(Edge(node, 0)) == FINITE
+
+    def bound(self, edge: Edge, depth: int = 0) -> float | None:
+        if edge in self._bounds:
+            return self._bounds[edge]
+        self._bounds[edge] = None           # while it is found out
+        tensor = self._known.get(edge)
+        if tensor is not None and self.state(edge) == FINITE:
+            values = self._values_of(tensor)
+            most = None if values is None else values.largest
+        elif depth > 64 or leaf_of(edge.node) is not None:
+            most = None
+        else:
+            node = edge.node
+            inputs = [self.bound(e, depth + 1) for e in self.graph.inputs(node)]
+            given = {}
+            for name, constant in self._constants(node):
+                values = self._values_of(constant)
+                if values is None:
+                    inputs.append(None)
+                else:
+                    given[name] = values
+            most = operations.bound(node, inputs, given)
+        self._bounds[edge] = most
+        return most

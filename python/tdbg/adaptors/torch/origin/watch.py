@@ -1,0 +1,256 @@
+"""When the birth of a NaN is looked for, in one training, and how it gets into the run.
+
+While all is well that costs: a comparison of the loss, whose value was copied already; a reference to each tensor that the model was
+given; and what `backward.Holder` holds. A loss on a device is not waited for, so there nothing is looked for.
+
+    backward is called, the loss is not finite      the graph is still there: walk.Walk
+    an optimizer is about to step, and the recorder says that among weights and gradients something is not finite,
+    although the loss was                           backward.find
+    `clip_grad_norm_` is about to spread a norm that is not finite over all gradients      their states are looked at before it does
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from . import backward as _backward
+from .graph import TooLarge
+from .values import Budget, state_of
+from .walk import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, UNSEEN, Birth, Outside, Walk
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+TOPIC = "nan_origin"
+MOST_SEARCHES = 64        # of a run: a training that goes on through NaN is not searched at every step
+MOST_RECORDED = 16
+
+
+class Origins:
+    """What is known of where NaN and infinity began."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._holder = _backward.Holder(self._layer_of)
+        self._given: list[tuple[str, weakref.ref[torch.Tensor]]] = []
+        self._target: weakref.ref[torch.Tensor] | None = None
+        self._losses: list[weakref.ref[torch.Tensor]] = []
+        self._layers: dict[int, tuple[str, str]] = {}      # id() of a parameter -> its name, its layer's
+        self._in_episode = False        # a loss or a gradient was not finite, and none has been finite since
+        self._searches = 0
+        self._recorded: set[tuple[str, ...]] = set()
+        self._backwards = 0
+        self._fine_at = -1              # that number when weights and gradients of a step were last looked at and were finite
+        self._fruitless = self._wait = 0
+        self._before_clip: dict[int, str | None] | None = None
+
+    # What is remembered while all is well -----------------------------------------------------------------------------
+
+    def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A training forward was given these. Weakly: a batch is not kept alive."""
+        found = []
+        for n, value in enumerate(args):
+            if type(value) is torch.Tensor:
+                found.append(("the model's input" if not n else f"the model's input {n}", weakref.ref(value)))
+            elif isinstance(value, dict):
+                found += [(f"the model's input {key!r}", weakref.ref(v)) for key, v in value.items() if type(v) is torch.Tensor]
+            elif isinstance(value, (list, tuple)):
+                found += [(f"the model's input {n}[{k}]", weakref.ref(v)) for k, v in enumerate(value) if type(v) is torch.Tensor]
+        for key, value in kwargs.items():
+            if type(value) is torch.Tensor:
+                found.append((f"the model's input {key!r}", weakref.ref(value)))
+        self._given = found
+
+    def compared_with(self, target: torch.Tensor) -> None:
+        """A loss function was given this to compare with."""
+        self._target = weakref.ref(target)
+
+    def finite_loss(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        """backward is about to run on these, which are finite, or of which nobody can say without waiting for a device."""
+        self._in_episode = False
+        self._backwards += 1
+        first = tensors[0] if tensors else None
+        if first is not None and first.device.type == "cpu":
+            self._losses = [weakref.ref(t) for t in tensors]
+            self._holder.before_backward(first)
+
+    def fine(self) -> None:
+        """Weights and gradients of the open step are."""
+        self._fine_at = self._backwards
+        self._wait = self._fruitless = 0
+        self._holder.forget()
+        self._before_clip = None
+
+    # What is looked at once something is not ---------------------------------------------------------------------------
+
+    def bad_loss(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        """backward is about to run on these, of which one is not finite."""
+        self._holder.forget()
+        self._backwards += 1
+        if self._in_episode or self._searches >= MOST_SEARCHES:
+            return
+        self._in_episode = True
+        self._searches += 1
+        began = time.perf_counter()
+        with _Quietly():
+            budget = Budget()
+            noun = "NaN" if any(state_of(t, budget) == "nan" for t in tensors) else "infinite"
+            try:
+                birth = Walk(tensors, self._name_of, self._layer_of, self._outside(), budget).find()
+            except TooLarge:
+                birth = Birth(UNSEEN, because="the graph of the loss is too large to be looked at")
+        self._record(birth, "forward", noun, time.perf_counter() - began)
+
+    def before_clipping(self, parameters: Any) -> None:
+        """Their norm is not finite, and clipping by it makes all of them so."""
+        if self._in_episode or not isinstance(parameters, (list, tuple)):
+            return
+        with _Quietly():
+            budget = Budget()
+            self._before_clip = {id(p): state_of(p.grad, budget) for p in parameters if isinstance(p, torch.Tensor) and p.grad is not None}
+
+    def bad_batch(self, parameters: list[torch.Tensor], skipped: bool) -> None:
+        """An optimizer is about to step with these. Among them and their gradients something is not finite."""
+        clipped, self._before_clip = self._before_clip, None
+        if self._in_episode or skipped or self._searches >= MOST_SEARCHES:
+            self._holder.forget()
+            return
+        if self._wait:                # weights that hold an infinity for good
+            self._wait -= 1
+            self._holder.forget()
+            return
+        began = time.perf_counter()
+        with _Quietly():
+            found = _backward.states_of(parameters, lambda p: p.grad, Budget())
+            if found.bad and clipped is not None:
+                found = _backward.Gradients({i: s for i, s in clipped.items() if s not in (None, "finite")},
+                                            {i: 0.0 for i, s in clipped.items() if s == "finite"})
+            if not found.bad:
+                self._fruitless += 1
+                self._wait = min(1 << self._fruitless, 1 << 14)
+                self._holder.forget()
+                return
+            self._in_episode = True
+            self._searches += 1
+            losses = [t for ref in self._losses if (t := ref()) is not None]
+            birth = _backward.find(found, self._holder.held, losses, self._layer_of, _ranks())
+        self._holder.forget()
+        birth.numbers = {**birth.numbers, "gradients": len(found.bad), "of_gradients": len(found.bad) + len(found.finite)}
+        self._record(birth, "backward", "NaN" if "nan" in found.bad.values() else "infinite", time.perf_counter() - began)
+
+    # Names -----------------------------------------------------------------------------------------------------------
+
+    def _named(self, leaf: torch.Tensor) -> tuple[str, str]:
+        """(a parameter's name, its layer's)"""
+        known = self._layers.get(id(leaf))
+        if known is None:
+            for parameter, named in ((p, n) for root in self._session.names.roots for p, n in root.parameters()):
+                layer = named.short_name.rpartition(".")[0] or named.short_name
+                self._layers[id(parameter)] = named.name, layer
+            for entry in self._session.optimizers.entries.values():
+                for parameter, named in zip(entry.params, entry.named):
+                    self._layers.setdefault(id(parameter), (named.name, named.short_name.rpartition(".")[0] or named.short_name))
+            known = self._layers.setdefault(id(leaf), ("", ""))
+        return known
+
+    def _name_of(self, leaf: torch.Tensor) -> str | None:
+        return self._named(leaf)[0] or None
+
+    def _layer_of(self, leaf: torch.Tensor) -> str:
+        return self._named(leaf)[1]
+
+    def _outside(self) -> list[Outside]:
+        found = [Outside(INPUT, name, t) for name, ref in self._given if (t := ref()) is not None]
+        target = self._target() if self._target is not None else None
+        if target is not None:
+            found.append(Outside(LABEL, "the labels", target))
+        for root in self._session.names.roots:
+            found += [Outside(BUFFER, named.name, buffer) for buffer, named in root.buffers()]
+        self._layers.clear()            # id()s of parameters are those of now
+        return found
+
+    # What is written ---------------------------------------------------------------------------------------------------
+
+    def _record(self, birth: Birth, direction: str, noun: str, seconds: float) -> None:
+        session = self._session
+        cause = direction, birth.what, birth.node, birth.name, *birth.place
+        if cause in self._recorded or len(self._recorded) >= MOST_RECORDED:
+            return
+        self._recorded.add(cause)
+        history = self._history(birth.name) if birth.what == PARAMETER else {}
+        title = title_of(birth, direction, noun)
+        sentence = f"{title}: {birth.because}"
+        if birth.became_nan:
+            sentence += f"; {birth.became_nan}"
+        if history:
+            sentence += f"; {history['text']}"
+        record: dict[str, Any] = {
+            "title": title, "sentence": sentence, "direction": direction, "state": noun, "what": birth.what, "operation": birth.operation,
+            "node": birth.node, "inside": birth.place.inside, "after": birth.place.after, "before": birth.place.before, "name": birth.name,
+            "because": birth.because, "numbers": {k: _number(v) for k, v in birth.numbers.items()}, "became_nan": birth.became_nan,
+            "candidates": birth.candidates, "looked_at": {"nodes": birth.nodes, "tensors": birth.tensors, "bytes": birth.bytes,
+                                                          "millis": round(seconds * 1e3, 3)}}
+        if history:
+            record["update"] = history
+        session.context.origin(TOPIC, json.dumps(record))
+
+    def _history(self, name: str) -> dict[str, Any]:
+        """Of a parameter that is not finite: who made it so, as far as the steps before say."""
+        session = self._session
+        if not session.steps_closed or not session.has_trained:
+            return {"by": "initial", "text": "it was so before the first update: by its initialisation, or in what was loaded"}
+        if not any(named.name == name for entry in session.optimizers.entries.values() for named in entry.named):
+            return {"by": "unknown", "text": "no optimizer updates it, so what made it so could not be seen"}
+        if self._fine_at != self._backwards - max(1, session.losses.micro):
+            return {"by": "unknown", "text": "the step before was not looked at, so whether its gradient or its update made it so could not be seen"}
+        rates = sorted({float(group["lr"]) for entry in session.optimizers.entries.values() if (o := entry.ref()) is not None
+                        for group in o.param_groups if isinstance(group.get("lr"), (int, float))})
+        with_rate = f" with a learning rate of {' and '.join(f'{r:g}' for r in rates)}" if rates else ""
+        return {"by": "update", "learning_rates": rates,
+                "text": f"in the step before it was finite and its gradient was, too: the update{with_rate} made it so"}
+
+
+def title_of(birth: Birth, direction: str, noun: str) -> str:
+    place = birth.place.words()
+    where = f", {place}" if place else ""
+    whose = "the loss" if direction == "forward" else "gradients"
+    if birth.what == UNSEEN:
+        return f"{whose} became {noun}, and where that began could not be seen"
+    if birth.what == OPERATION:
+        return f"{whose} became {noun} in {birth.said}{where}"
+    if birth.what == PARAMETER:
+        return f"the loss is {noun} because the parameter {birth.name} is not finite"
+    if birth.what in (BUFFER, INPUT, LABEL):
+        what = f"the buffer {birth.name}" if birth.what == BUFFER else birth.name
+        return f"the loss is {noun} because {what} {'are' if birth.what == LABEL else 'is'} not finite"
+    assert birth.what == CONSTANT
+    return f"the loss became {noun} by what {birth.said} was given without a gradient{where}"
+
+
+def _number(value: Any) -> Any:
+    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
+
+
+def _ranks() -> int:
+    distributed = torch.distributed
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+class _Quietly:
+    """Looks without a trace: no graph, and past whatever mode the script has put around its own operations."""
+
+    def __enter__(self) -> None:
+        from torch.utils._python_dispatch import _disable_current_modes
+        self._parts: list[Any] = [torch.no_grad(), _disable_current_modes(), torch._C.DisableTorchFunction()]
+        for part in self._parts:
+            part.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for part in reversed(self._parts):
+            part.__exit__(*error)

@@ -1,0 +1,69 @@
+#include "watch/origins.h"
+
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "base/stable_sort.h"
+#include "format/events.h"
+#include "trial/access.h"
+
+namespace tdbg::watch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string TextOf(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+}  // namespace
+
+std::vector<Origin> OriginsOf(const Trial& trial) {
+  const TrialAccess access(trial);
+  struct Ranked {
+    Origin origin;
+    bool forward = false;
+  };
+  std::vector<Ranked> found;
+  for (const auto& [worker, record] : access.ContextsOf(kOriginTopic)) {
+    // Ours, but a run may come from anywhere.
+    const Json json = Json::parse(record->json, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) continue;
+    Ranked ranked;
+    Origin& origin = ranked.origin;
+    origin.attempt = access.workers()[worker].attempt;
+    origin.worker = access.workers()[worker].name;
+    origin.global_step = record->global_step;
+    origin.title = TextOf(json, "title");
+    origin.sentence = TextOf(json, "sentence");
+    origin.seen = TextOf(json, "what") != "unseen";
+    origin.json = record->json;
+    if (origin.sentence.empty()) continue;
+    ranked.forward = TextOf(json, "direction") == "forward";
+    found.push_back(std::move(ranked));
+  }
+  base::StableSort(&found, [](const Ranked& a, const Ranked& b) {
+    const auto key = [](const Ranked& r) {
+      return std::tuple(r.origin.attempt, r.origin.global_step, !r.origin.seen, !r.forward);
+    };
+    return key(a) < key(b);
+  });
+  std::vector<Origin> origins;
+  for (Ranked& ranked : found) origins.push_back(std::move(ranked.origin));
+  return origins;
+}
+
+std::string OriginFields(const Origin& origin) {
+  Json json;
+  json["attempt"] = origin.attempt;
+  json["worker"] = origin.worker;
+  json["global_step"] = origin.global_step;
+  const Json record = Json::parse(origin.json, nullptr, /*allow_exceptions=*/false);
+  for (const auto& [key, value] : record.items()) {
+    if (!json.contains(key) && key != "kind" && key != "wall_nanos" && key != "time") json[key] = value;
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tdbg::watch

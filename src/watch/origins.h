@@ -1,0 +1,32 @@
+// Where what is not finite began, as the training process found it (docs/nan-origin.md) and wrote into the run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tdbg/trial.h"
+
+namespace tdbg::watch {
+
+/// Topic of the context record.
+inline constexpr std::string_view kOriginTopic = "nan_origin";
+
+struct Origin {
+  int64_t attempt = 0;
+  std::string worker;
+  int64_t global_step = -1;
+  bool seen = false;      ///< else `sentence` says why it could not be
+  std::string title;      ///< "NaN born in log, between l2 and head"
+  std::string sentence;   ///< all of it, with the numbers
+  std::string json;       ///< the record: docs/format.md, "nan_origin"
+};
+
+/// Those of the attempts that the overlay shows, the first one first: by step; at one step those that were seen
+/// before those that were not, what happened forward before what happened backward, then by rank.
+std::vector<Origin> OriginsOf(const Trial& trial);
+
+/// The fields of the event.
+std::string OriginFields(const Origin& origin);
+
+}  // namespace tdbg::watch
