@@ -166,13 +166,14 @@ bool PutMany(Run& run, nb::handle ids_object, nb::handle ptrs_object, int sub, i
   if (!unchanged_object.is_none() && unchanged.size() != ids.size())
     throw nb::value_error("put_many: as many truth values as ids, please");
   nb::gil_scoped_release unlocked;
-  return run.PutMany(ids, {reinterpret_cast<const void* const*>(ptrs.data()), ptrs.size()}, PlaceOf(sub, point),
-                     unchanged);
+  return run.PutMany(ids, {reinterpret_cast<const void* const*>(ptrs.data()), ptrs.size()},
+                     PlaceOf(sub, point), unchanged);
 }
 
 bool PutBatch(Run& run, const ParameterBatch& batch, nb::handle more_ids, nb::handle more_addresses, int sub,
               int point) {
-  return batch.Put(&run, Integers<uint32_t>(more_ids), Integers<uint64_t>(more_addresses), PlaceOf(sub, point));
+  return batch.Put(&run, Integers<uint32_t>(more_ids), Integers<uint64_t>(more_addresses),
+                   PlaceOf(sub, point));
 }
 
 void PutPtr(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string, int>& dtype,
@@ -435,7 +436,8 @@ NB_MODULE(_capture, m) {
       .def(
           "due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
       .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0, "unchanged"_a = nb::none(),
-           "`unchanged`: one truth value for each id; tdbg/run.h says what it promises. Was anything that it looked at NaN or "
+           "`unchanged`: one truth value for each id; tdbg/run.h says what it promises. Was anything that it "
+           "looked at NaN or "
            "infinite?")
       .def("put_batch", &PutBatch, "batch"_a, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0)
       .def(

@@ -221,7 +221,7 @@ class Recorder {
   int64_t more_end_ = -1;
   bool more_raw_ = false;
   bool nonfinite_ = false;  // among the rows since this was last reset
-  bool recorded_ = false;  // the sink holds something that the step's end must make visible
+  bool recorded_ = false;   // the sink holds something that the step's end must make visible
   bool uncommitted_defs_ = false;
 
   std::vector<format::SummaryRow> rows_;

@@ -58,6 +58,25 @@ TEST_F(RecorderTest, ModesCountForThemselvesAndGlobalStepsCountAll) {
   EXPECT_EQ(recorder_->mode_step(ModeKey::kGlobal), 3);
 }
 
+TEST_F(RecorderTest, ABatchSaysWhetherAnythingInItIsNotFinite) {
+  Start(plan::Plan::Default());
+  const auto a = Define("a", "weight", {3}), b = Define("b", "gradient", {2});
+  const std::vector<float> finite = {1, 2, 3}, infinite = {1, INFINITY}, nan = {NAN, 0, 0}, fine = {0, -1};
+  const std::vector<Recorder::Id> ids = {a, b};
+  const auto put = [&](const std::vector<float>& x, const std::vector<float>& y) {
+    bool said = false;
+    Step(ModeKey::kTrain, [&] {
+      const std::vector<const void*> data = {x.data(), y.data()};
+      said = recorder_->PutMany(ids, data, {});
+    });
+    return said;
+  };
+  EXPECT_FALSE(put(finite, fine));
+  EXPECT_TRUE(put(finite, infinite));
+  EXPECT_TRUE(put(nan, fine));
+  EXPECT_FALSE(put(finite, fine));
+}
+
 TEST_F(RecorderTest, AContinuedTrainingCountsOn) {
   Start(plan::Plan::Default(), {.first_step = 100});
   Step(ModeKey::kTrain);

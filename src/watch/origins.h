@@ -1,4 +1,5 @@
-// Where what is not finite began, as the training process found it (docs/nan-origin.md) and wrote into the run.
+// Where what is not finite began, as the training process found it (docs/nan-origin.md) and wrote into the
+// run.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,14 @@ struct Origin {
   int64_t attempt = 0;
   std::string worker;
   int64_t global_step = -1;
-  bool seen = false;      ///< else `sentence` says why it could not be
-  std::string title;      ///< "NaN born in log, between l2 and head"
-  std::string sentence;   ///< all of it, with the numbers
-  std::string json;       ///< the record: docs/format.md, "nan_origin"
+  bool seen = false;     ///< else `sentence` says why it could not be
+  std::string title;     ///< "NaN born in log, between l2 and head"
+  std::string sentence;  ///< all of it, with the numbers
+  std::string json;      ///< the record: docs/format.md, "nan_origin"
 };
 
-/// Those of the attempts that the overlay shows, the first one first: by step; at one step those that were seen
-/// before those that were not, what happened forward before what happened backward, then by rank.
+/// Those of the attempts that the overlay shows, the first one first: by step; at one step those that were
+/// seen before those that were not, what happened forward before what happened backward, then by rank.
 std::vector<Origin> OriginsOf(const Trial& trial);
 
 /// The fields of the event.

@@ -154,3 +154,49 @@ def test_a_watcher_from_outside_stops_a_training(tdbg, script):
     assert watched.returncode == 1, watched.stderr
     assert job.wait(60) == 3
     assert tdbg.json("status", "r")["job"]["stopped_by"] == "outside"
+
+
+BORN = """
+import torch
+torch.manual_seed(0)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l1, self.head, self.steps = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1), 0
+    def forward(self, x):
+        self.steps += 1
+        h = torch.relu(self.l1(x))
+        return self.head(h * torch.log(h) if self.steps == 3 else h)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(5):
+    optimizer.zero_grad()
+    loss = model(torch.randn(16, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_nan_is_told_with_its_origin(tdbg, script):
+    (tdbg.directory / "born.py").write_text(BORN)
+    done = tdbg("run", "--dir", "born", "--", sys.executable, "born.py", timeout=120)
+    assert done.returncode == 0
+    assert "tdbg: the loss became NaN in log, between l1 and head, at step 2" in done.stderr
+    words = " ".join(done.stderr.split())
+    assert "values that it was given are 0; the infinity became NaN in mul, between l1 and head" in words
+    assert "more that follow from it" in done.stderr
+
+    (origin,) = tdbg.json("status", "born")["nan_origins"]
+    assert (origin["operation"], origin["after"], origin["before"], origin["global_step"]) == ("log", "l1", "head", 2)
+    assert origin["numbers"]["zeros"] > 0 and origin["worker"] == "worker_0"
+    events = [json.loads(line) for line in (tdbg.directory / "born" / "events.jsonl").read_text().splitlines()]
+    (event,) = [event for event in events if event["kind"] == "nan_origin"]
+    assert {key: event[key] for key in origin} == origin
+    again = tdbg("check", "born", "--json")
+    assert again.returncode == 1 and json.loads(again.stdout)["nan_origins"] == [origin]
+    assert "the loss became NaN in log" in tdbg("status", "born").stdout and "the loss became NaN in log" in tdbg("check", "born").stdout
+
+    import tdbg as package
+
+    (read,) = package.open(str(tdbg.directory / "born")).nan_origins()
+    assert (read.operation, read.after, read.before, read.global_step) == ("log", "l1", "head", 2) and read.sentence in str(read)

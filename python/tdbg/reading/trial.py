@@ -24,6 +24,7 @@ from .arrays import Array
 from .collection import KnownCollections
 from .cursor import SLICE_MILLIS, Cursor, slices
 from .frame import Frame
+from .origins import NanOrigin, origins_of
 from .plot import Plots
 from .raises import OWN, Raises
 from .refreshing import refresh
@@ -152,6 +153,16 @@ class Trial:
         """The structured context that holds at a step (None if there is none), decoded from JSON."""
         text = self._raw.context(topic, step)
         return None if text is None else json.loads(text)
+
+    def nan_origins(self) -> list[NanOrigin]:
+        """Where NaN and infinity began, the first one first: operation, layers, cause and numbers, or why it could not be seen
+        (docs/nan-origin.md). Of the attempts whose steps the run shows, of every worker. PyTorch only.
+
+        >>> trial.nan_origins()
+        []
+        """
+        self._look()
+        return origins_of(self._raw.contexts("nan_origin"))
 
     # ---- news
 

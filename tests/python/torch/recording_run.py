@@ -108,7 +108,8 @@ class RecordingRun:
         for ident, same in zip(ids, unchanged or ()):
             self.said.setdefault(self.specs[ident]["name"], []).append(same)
         if not self.copy:
-            return
+            return False
+        nonfinite = False
         for ident, ptr in zip(ids, ptrs):
             if ident == NOT_WANTED or not ptr:
                 continue
@@ -116,11 +117,14 @@ class RecordingRun:
             dtype = dtype_of(spec["dtype"])
             count = int(np.prod(spec["shape"], dtype=np.int64))
             data = ctypes.string_at(ptr, count * dtype.itemsize)
-            self._keep(spec["name"], sub, point, np.frombuffer(data, dtype).reshape(spec["shape"]).copy())
+            value = np.frombuffer(data, dtype).reshape(spec["shape"]).copy()
+            nonfinite |= spec["dtype"] != "bfloat16" and not np.isfinite(value).all()
+            self._keep(spec["name"], sub, point, value)
+        return nonfinite
 
     def put_batch(self, batch, ids, ptrs, sub=0, point=0):
         self.batches = getattr(self, "batches", 0) + 1
-        self.put_many(list(batch.ids) + list(ids), list(batch.addresses) + list(ptrs), sub, point)
+        return self.put_many(list(batch.ids) + list(ids), list(batch.addresses) + list(ptrs), sub, point)
 
     def put_tensor(self, slot, tensor, sub=0):
         ident = slot.match(tensor)

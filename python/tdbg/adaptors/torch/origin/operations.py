@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .graph import VIEWS, base_name, is_python
-from .values import INF, NAN, Budget, Values, readable, values_of
+from .values import INF, NAN, Budget, Values, pieces, readable, values_of
 
 #: Finite inputs give finite results, whatever they are (layer_norm's variance overflows at 1e19 only).
 KEEPS = VIEWS - {"ToCopy"} | {
@@ -96,7 +96,7 @@ def dtype_of(node: Any, result: int = 0) -> torch.dtype | None:
 
 def _count(tensor: torch.Tensor, condition: Callable[[torch.Tensor], torch.Tensor]) -> int:
     plain = readable(tensor)
-    return 0 if plain is None else int(condition(plain).sum())
+    return 0 if plain is None else sum(int(condition(piece).sum()) for piece in pieces(plain))
 
 
 def _tensor(given: dict[str, torch.Tensor], *names: str) -> torch.Tensor | None:
@@ -292,7 +292,9 @@ def overflow(node: Any, given: dict[str, torch.Tensor], budget: Budget, where: s
     dtype = dtype_of(node)
     if dtype is None or not dtype.is_floating_point:
         return None
-    largest = 0.0
+    limit, largest = limit_of(dtype), 0.0
+    if base_name(node) == "ToCopy":
+        return Because(f"it was given what is larger than {name_of(dtype)} holds ({number(limit)})", {"limit": limit, "dtype": name_of(dtype)})
     for name, tensor in given.items():
         if name.startswith(("mask", "result", "total_weight", "target")) or not tensor.is_floating_point():
             continue
@@ -302,7 +304,6 @@ def overflow(node: Any, given: dict[str, torch.Tensor], budget: Budget, where: s
         largest = max(largest, values.largest)
     if not largest:
         return None
-    limit = limit_of(dtype)
     return Because(f"its result is larger than {name_of(dtype)} holds ({number(limit)}); the largest value that it was given is {number(largest)}",
                    {"largest": largest, "limit": limit, "dtype": name_of(dtype)})
 

@@ -71,14 +71,15 @@ def readable(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor.resolve_neg()
 
 
-def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+def pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """All its elements, at most PIECE at once, as views."""
     if tensor.numel() <= PIECE:
         yield tensor
     elif tensor.is_contiguous():
         yield from tensor.view(-1).split(PIECE)
     else:
         for part in tensor.unbind(0):
-            yield from _pieces(part)
+            yield from pieces(part)
 
 
 def _as_numbers(piece: torch.Tensor) -> torch.Tensor:
@@ -93,7 +94,7 @@ def state_of(tensor: torch.Tensor, budget: Budget) -> str | None:
     if plain is None or not budget.take(plain.numel() * plain.element_size()):
         return None
     found = FINITE
-    for piece in _pieces(plain):
+    for piece in pieces(plain):
         piece = _as_numbers(piece)
         if bool(torch.isfinite(piece).all()):
             continue
@@ -109,7 +110,7 @@ def values_of(tensor: torch.Tensor, budget: Budget) -> Values | None:
         return None
     total = [0] * 6
     low, high = float("inf"), -float("inf")
-    for piece in _pieces(plain):
+    for piece in pieces(plain):
         piece = _as_numbers(piece)
         if not piece.is_floating_point():
             piece = piece.double()

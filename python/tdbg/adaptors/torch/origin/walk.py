@@ -74,7 +74,7 @@ class Walk:
         self.losses = [t for t in losses if t.grad_fn is not None]
         self.graph = Graph(self.losses)
         self.places = Places(self.graph, layer_of)
-        self.parameter_name = parameter_name
+        self.parameter_name, self.layer_of = parameter_name, layer_of
         self.outside = list(outside)
         self._known: dict[Edge, torch.Tensor] = {}
         self._states: dict[Edge, str | None] = {}
@@ -211,13 +211,17 @@ class Walk:
         if made:
             birth = self._of(min(made, key=self._when))
             if became and birth.is_seen:
-                at = min(became, key=self._when)
-                where = self.places.of(at.node).words()
-                birth.became_nan = f"the infinity became NaN in {operations.words(at.node)}" + (f", {where}" if where else "")
+                at = [n for n in min(became, key=self._when).region if any(self.state(e) == INF for e in self.graph.inputs(n))]
+                if len(at) == 1:
+                    where = self.places.of(at[0]).words()
+                    birth.became_nan = f"the infinity became NaN in {operations.words(at[0])}" + (f", {where}" if where else "")
             return birth
-        # Infinities that were put on purpose: what made a NaN of them is what went wrong.
+        # Infinities that were put on purpose: what made a NaN of them, or a loss, is what went wrong.
         if became:
             return self._of(min(became, key=self._when)._replace(state=NAN))
+        for node in self.graph.nodes:
+            if self.state(Edge(node, 0)) == INF and self._proof(node, INF, [node]) is not None:
+                return self._did(node, INF, [node])
         return self._of(min(sources, key=self._when))
 
     @staticmethod
@@ -236,11 +240,12 @@ class Walk:
                 return False
             values = self._values_of(source.tensor)
             return values is not None and not values.posinf
-        if base_name(source.node) not in operations.MASKS:
+        candidates = [n for n in source.region if self._can(n)]
+        if not candidates or any(base_name(n) not in operations.MASKS for n in candidates):
             return False
         own = self._known.get(Edge(source.node, 0))
         values = self._values_of(own) if own is not None else None
-        return values is not None and not values.posinf and len([n for n in source.region if self._can(n)]) <= 1
+        return values is not None and not values.posinf
 
     def _values_of(self, tensor: torch.Tensor) -> Values | None:
         if id(tensor) not in self._values:
@@ -262,8 +267,7 @@ class Walk:
         numbers = {"nan": values.nan, "inf": values.inf, "values": values.count}
         if source.leaf:
             name = self.parameter_name(tensor)
-            user = next(iter(self.graph.consumers.get(source.node, ())), source.node)
-            return Birth(PARAMETER, self.places.of(user), name=name or "a tensor that needs a gradient", because=text, numbers=numbers)
+            return Birth(PARAMETER, Place(inside=self.layer_of(tensor)), name=name or "a tensor that needs a gradient", because=text, numbers=numbers)
         node = source.node
         birth = Birth(CONSTANT, self.places.of(node), operations.short(node), node.name(), operations.words(node), because=text, numbers=numbers)
         known = self._recognise(tensor)

@@ -47,7 +47,7 @@ class Origins:
         self._recorded: set[tuple[str, ...]] = set()
         self._backwards = 0
         self._fine_at = -1              # that number when weights and gradients of a step were last looked at and were finite
-        self._fruitless = self._wait = 0
+        self._waits: dict[int, list[int]] = {}      # by optimizer: looks that found nothing; steps until the next
         self._before_clip: dict[int, str | None] | None = None
 
     # What is remembered while all is well -----------------------------------------------------------------------------
@@ -80,10 +80,11 @@ class Origins:
             self._losses = [weakref.ref(t) for t in tensors]
             self._holder.before_backward(first)
 
-    def fine(self) -> None:
-        """Weights and gradients of the open step are."""
+    def fine(self, serial: int) -> None:
+        """Weights and gradients of this optimizer are, in the open step."""
         self._fine_at = self._backwards
-        self._wait = self._fruitless = 0
+        if self._waits:
+            self._waits.pop(serial, None)
         self._holder.forget()
         self._before_clip = None
 
@@ -115,14 +116,15 @@ class Origins:
             budget = Budget()
             self._before_clip = {id(p): state_of(p.grad, budget) for p in parameters if isinstance(p, torch.Tensor) and p.grad is not None}
 
-    def bad_batch(self, parameters: list[torch.Tensor], skipped: bool) -> None:
+    def bad_batch(self, serial: int, parameters: list[torch.Tensor], skipped: bool) -> None:
         """An optimizer is about to step with these. Among them and their gradients something is not finite."""
+        wait = self._waits.setdefault(serial, [0, 0])
         clipped, self._before_clip = self._before_clip, None
         if self._in_episode or skipped or self._searches >= MOST_SEARCHES:
             self._holder.forget()
             return
-        if self._wait:                # weights that hold an infinity for good
-            self._wait -= 1
+        if wait[1]:                # weights that hold an infinity for good
+            wait[1] -= 1
             self._holder.forget()
             return
         began = time.perf_counter()
@@ -132,8 +134,8 @@ class Origins:
                 found = _backward.Gradients({i: s for i, s in clipped.items() if s not in (None, "finite")},
                                             {i: 0.0 for i, s in clipped.items() if s == "finite"})
             if not found.bad:
-                self._fruitless += 1
-                self._wait = min(1 << self._fruitless, 1 << 14)
+                wait[0] += 1
+                wait[1] = 1 << min(wait[0], 14)
                 self._holder.forget()
                 return
             self._in_episode = True
