@@ -128,7 +128,7 @@ TEST_P(NoMemory, ARowIsThereOrNotAndItsNeighboursAreRight) {
         const void* const data[] = {a.data(), b.data()};
         until_refused = n;
         try {
-          many ? recorder.PutMany(std::span(ids, 2), data, {}) : recorder.Put(ids[0], a.view(), {});
+          many ? (void)recorder.PutMany(std::span(ids, 2), data, {}) : recorder.Put(ids[0], a.view(), {});
         } catch (const std::bad_alloc&) {
           lost = many ? 2 : 1;
         }

@@ -20,7 +20,7 @@ struct Origin {
   bool seen = false;     ///< else `sentence` says why it could not be
   std::string title;     ///< "NaN born in log, between l2 and head"
   std::string sentence;  ///< all of it, with the numbers
-  std::string json;      ///< the record: docs/format.md, "nan_origin"
+  std::string json;      ///< the record: docs/format.md, "Where a NaN began"
 };
 
 /// Those of the attempts that the overlay shows, the first one first: by step; at one step those that were

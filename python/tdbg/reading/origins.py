@@ -10,8 +10,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class NanOrigin:
-    """Where a NaN or an infinity began. `what`: "operation", "parameter", "buffer", "input", "label", "constant" (something without a
-    gradient), or "unseen": then `because` says why it could not be seen."""
+    """Where a NaN or an infinity began. `what`: "operation", "parameter", "buffer", "input", "label", "constant"
+    (something without a gradient), or "unseen": then `because` says why it could not be seen."""
 
     global_step: int
     worker: str
@@ -54,6 +54,6 @@ def origins_of(records: Iterable[tuple[str, int, int, str]]) -> list[NanOrigin]:
             continue
         texts = {key: str(record.get(key, "")) for key in _TEXTS}
         numbers = record.get("numbers")
-        found.append(NanOrigin(global_step=step, worker=worker, attempt=attempt, numbers=numbers if isinstance(numbers, dict) else {},
-                               record=record, **texts))
+        found.append(NanOrigin(global_step=step, worker=worker, attempt=attempt, record=record,
+                               numbers=numbers if isinstance(numbers, dict) else {}, **texts))
     return sorted(found, key=lambda o: (o.attempt, o.global_step, o.what == "unseen", o.direction != "forward"))

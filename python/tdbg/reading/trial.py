@@ -155,8 +155,8 @@ class Trial:
         return None if text is None else json.loads(text)
 
     def nan_origins(self) -> list[NanOrigin]:
-        """Where NaN and infinity began, the first one first: operation, layers, cause and numbers, or why it could not be seen
-        (docs/nan-origin.md). Of the attempts whose steps the run shows, of every worker. PyTorch only.
+        """Where NaN and infinity began, the first one first: operation, layers, cause and numbers, or why that could
+        not be seen (docs/nan-origin.md). Of the attempts shown, of every worker. PyTorch only.
 
         >>> trial.nan_origins()
         []

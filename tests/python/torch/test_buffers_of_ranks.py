@@ -47,7 +47,7 @@ dist.init_process_group("gloo")
 torch.manual_seed(0)
 kept = [], []
 model = Replicated()
-wrapped = nn.parallel.DistributedDataParallel(model)
+wrapped = wrapped_first = nn.parallel.DistributedDataParallel(model)
 torch.manual_seed(dist.get_rank())
 training(model, wrapped, torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1), kept[0])
 torch.manual_seed(1)
@@ -56,7 +56,10 @@ mesh = init_device_mesh("cpu", (2,))
 fully_shard(model.frozen, mesh=mesh)
 fully_shard(model, mesh=mesh)
 torch.manual_seed(dist.get_rank())
-training(model, model, torch.optim.AdamW(model.parameters(), lr=0.1), kept[1])     # of the frozen ones, too
+training(model, model, alive := torch.optim.AdamW(model.parameters(), lr=0.1), kept[1])     # of the frozen ones, too
+x = torch.randn(8, 6)
+x[0, 0] = float("nan") if dist.get_rank() else 0.0
+wrapped_first(x).square().mean().backward()      # which the script does not step with
 with open(f"{sys.argv[1]}.{dist.get_rank()}", "wb") as file:
     pickle.dump(kept, file)
 dist.barrier()
@@ -97,3 +100,11 @@ def test_frozen_weights_are_whole_or_in_parts_as_the_others_are(trained):
             assert tensor.in_parts == (label == "Sharded") and tuple(tensor.shape) == value.shape
             np.testing.assert_array_equal(tensor.value(step, mode="TRAIN"), value, name)
             assert tensor.summary(step, mode="TRAIN").count == value.size
+
+
+def test_a_nan_of_one_rank_is_told_of_that_rank(trained):
+    """That came through a frozen layer, of which there is no graph."""
+    run, _ = trained
+    (origin,) = run.nan_origins()
+    assert (origin.worker, origin.what, origin.operation, origin.inside) == ("worker_1", "constant", "batch_norm", "norm")
+    assert "in 1 of 8 samples" in origin.sentence

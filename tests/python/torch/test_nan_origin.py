@@ -502,6 +502,21 @@ def test_freed_graph_is_said_to_be():
     assert dict(graph.saved(y.grad_fn)) == {"self": graph.Unseen(graph.FREED)}
 
 
+def test_what_is_left_out_again_is_no_cause():
+    """log(0), which `where` leaves out, beside a constant that nobody kept."""
+    x = torch.zeros(3, requires_grad=True)
+    y = torch.where(x > 0, torch.log(x * 1), x * 2)
+    found = birth((y + torch.full((3,), nan)).mul(1.0).sum())
+    assert found.operation != "log" and "log" not in found.because.split(":")[0]
+
+
+def test_running_statistics_that_a_nan_left_behind_are_no_cause():
+    norm, first = nn.BatchNorm1d(3), nn.Linear(3, 3)
+    norm(first(torch.full((4, 3), nan)))          # a batch that the script left out
+    found = birth(torch.log(norm(first(torch.randn(4, 3))) * 0).sum())
+    assert (found.what, found.operation) == (walk.OPERATION, "log")
+
+
 def test_checkpointed_segment_is_not_run_again():
     calls = []
 
@@ -534,3 +549,20 @@ def test_nothing_is_held_where_no_derivative_is_singular():
     for _ in range(20):
         holder.before_backward(F.cross_entropy(net(torch.randn(8, 4)), torch.zeros(8, dtype=torch.long)) / 4)
     assert holder.held == []
+
+
+def test_compiled_region_is_named(watch):
+    """By a compiler that makes no code: what lies in the region is as hidden."""
+    torch.manual_seed(0)
+    session = watch()
+    model = Net()
+    compiled = torch.compile(lambda h, factor, more: torch.log(h * factor + more), backend="aot_eager")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(3):
+        optimizer.zero_grad()
+        model.middle = lambda h, on, step=step: compiled(h, torch.tensor(float(step != 2)), torch.tensor(float(step != 2)))
+        loss = entropy(model(torch.randn(16, 6)), 0)
+        loss.backward()
+        optimizer.step()
+    ((_, record),) = session.made[0].contexts["nan_origin"]
+    assert record["what"] == "unseen" and "between l2 and head" in record["sentence"] and "TORCH_COMPILE_DISABLE=1" in record["sentence"]

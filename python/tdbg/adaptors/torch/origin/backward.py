@@ -40,6 +40,7 @@ class Risk(NamedTuple):
     place: Place
     below: frozenset[int]          # id() of the parameters that its gradient goes to
     order: int
+    nearest: frozenset[int]        # of those the ones of the layer before it, which its gradient comes to first
 
 
 class _Plan:
@@ -159,8 +160,15 @@ class Holder:
                 hops.append((at[parent_node], position))
                 at[behind] = len(hops)
             below = frozenset(id(leaf) for n in graph.below([node]) if (leaf := leaf_of(n)) is not None)
-            risks.append(Risk(at[node], type(node), names, base_name(node), node.name(), places.of(node), below, order_of(node)))
+            risks.append(Risk(at[node], type(node), names, base_name(node), node.name(), places.of(node), below, order_of(node),
+                              _nearest(graph, node, self._layer_of)))
         return _Plan(type(root), hops, risks)
+
+
+def _nearest(graph: Graph, node: Any, layer_of: Callable[[torch.Tensor], str]) -> frozenset[int]:
+    below = graph.below([node])
+    users = {user: named for user, leaves in graph.users().items() if user in below and (named := [leaf for leaf in leaves if layer_of(leaf)])}
+    return frozenset(map(id, users[max(users, key=order_of)])) if users else frozenset()
 
 
 def _worth_holding(node: Any) -> tuple[str, ...] | None:
@@ -216,7 +224,8 @@ def find(gradients: Gradients, held: list[list[tuple[Risk, Any, dict[str, torch.
     bad = frozenset(gradients.bad)
     for n, of_one in reversed([*enumerate(held)]):
         for risk, exponent, kept in sorted(of_one, key=lambda h: -h[0].order):
-            if not bad <= risk.below:
+            # What began nearer to the loss would be in layers that are not below it; what began farther away not in the nearest.
+            if not bad <= risk.below or risk.nearest and not bad & risk.nearest:
                 continue
             because = operations.derivative_proof(risk.base, exponent, kept)
             if because is not None:
@@ -241,7 +250,7 @@ def _by_structure(gradients: Gradients, losses: list[torch.Tensor], layer_of: Ca
     if not graph.nodes:
         return Birth(UNSEEN, because="nothing holds the loss any more, and with it went what lies between the layers")
     leaves = {id(leaf): node for node in graph.nodes if (leaf := leaf_of(node)) is not None}
-    bad = [leaves[i] for i in gradients.bad if i in leaves]
+    bad, bad_ids = [leaves[i] for i in gradients.bad if i in leaves], frozenset(gradients.bad)
     if len(bad) < len(gradients.bad):
         return Birth(UNSEEN, because="not all gradients that are not finite come from the last backward")
     # All that are not finite got it from these: the operations above each of them.
@@ -253,7 +262,7 @@ def _by_structure(gradients: Gradients, losses: list[torch.Tensor], layer_of: Ca
         if base_name(node) in operations.SINGULAR and not is_python(node):
             kept = {name: value for name, value in saved(node) if not isinstance(value, Unseen)}
             because = operations.derivative_proof(base_name(node), getattr(node, "_saved_exponent", None), kept)
-            if because is not None:
+            if because is not None and bad_ids & (_nearest(graph, node, layer_of) or bad_ids):
                 return _born(base_name(node), node.name(), places.of(node), because)
     # What is not finite behind an operation reaches all that it was computed from.
     fine = [leaves[i] for i in gradients.finite if i in leaves]
@@ -265,8 +274,9 @@ def _by_structure(gradients: Gradients, losses: list[torch.Tensor], layer_of: Ca
     where = place.inside or place.after
     said = f"it began in the backward, between {where} and the loss" if where else "it began in the backward"
     if reduced_over > 1:
-        return Birth(UNSEEN, place, because=f"the gradients are averaged over {reduced_over} ranks, and on this one nothing says where it began: see what "
-                                            "the others say", candidates=names[:8])
+        return Birth(UNSEEN, place, candidates=names[:8],
+                     because=f"the gradients are averaged over {reduced_over} ranks, and on this one nothing says where it began: see what the "
+                             "others say")
     customs = [n for n in candidates if is_python(n)]
     if len(candidates) == 1 and customs and largest < 1e18:
         name = operations.short(customs[0])

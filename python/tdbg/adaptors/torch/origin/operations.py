@@ -36,6 +36,14 @@ TAKES_CONSTANTS = {"Add", "Sub", "Rsub", "Where", "Maximum", "Minimum", "Cat", "
 #: What puts an infinity on purpose, so that a softmax leaves it out.
 MASKS = {"MaskedFill", "Where", "Add", "ConstantPadNd", "MaskedScatter", "Sub"}
 
+#: Behind these what is not finite may be gone: they leave elements out, or choose others.
+DROPS = {"Where", "MaskedFill", "MaskedScatter", "Index", "IndexSelect", "Gather", "Select", "Slice", "MaskedSelect", "Take", "TakeAlongDim", "NanToNum",
+         "Topk", "Sort", "Kthvalue", "Median", "Narrow", "Tril", "Triu", "IndexPut", "Scatter", "CopySlices", "Copy", "Split", "SplitWithSizes", "Unbind",
+         "Chunk", "MaxPool2DWithIndices", "Embedding"}
+#: And behind these an infinity.
+BOUNDS = _ONE | {"Clamp", "ClampMin", "ClampMax", "Hardtanh", "Atan", "Maximum", "Minimum", "Max", "Min", "Amax", "Amin", "Div", "Reciprocal", "Rsqrt",
+                 "Exp", "Relu", "Threshold", "Silu", "Gelu", "Elu", "Softplus", "LogSigmoid", "Hardswish", "Mish", "LeakyRelu", "Logsumexp"}
+
 _WORDS = {"Addmm": "a matrix product (addmm)", "Mm": "a matrix product (mm)", "Bmm": "a matrix product (bmm)", "Mv": "a matrix product (mv)",
           "Baddbmm": "a matrix product (baddbmm)", "Convolution": "convolution", "NativeBatchNorm": "batch_norm",
           "CudnnBatchNorm": "batch_norm", "NativeLayerNorm": "layer_norm", "NativeGroupNorm": "group_norm", "SafeSoftmax": "softmax",
@@ -132,8 +140,8 @@ def _log(shift: float) -> Callable[..., Because | None]:
     at = number(-shift) if shift else "0"
 
     def prove(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Because | None:
-        below, exactly = ("below_domain" if shift else "negative", f"below {at}" if shift else "negative", lambda x: x < -shift), (
-            "zeros" if not shift else "at_pole", at, lambda x: x == -shift)
+        below = "below_domain" if shift else "negative", f"below {at}" if shift else "negative", lambda x: x < -shift
+        exactly = "at_pole" if shift else "zeros", at, lambda x: x == -shift
         order = [below, exactly] if state == NAN else [exactly, below]
         return _where(given, ("self", "input 0"), order)
     return prove
@@ -279,8 +287,8 @@ def _nll(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Becaus
     kept = labels != ignored if ignored is not None else torch.ones_like(labels, dtype=torch.bool)
     picked = rows[kept].gather(1, labels[kept].unsqueeze(1))
     found = int(torch.isinf(picked).sum())
-    return Because(f"{found:,} of its {counted(labels.numel(), 'label')} {'names' if found == 1 else 'name'} a class whose probability is 0 (its logit is "
-                   "-infinity, or was masked)", {"labels_at_zero": found, "labels": labels.numel()}) if found else None
+    name = "names" if found == 1 else "name"
+    return Because(f"{found:,} of its {counted(labels.numel(), 'label')} {name} a class whose probability is 0 (its logit is -infinity, or was masked)", {"labels_at_zero": found, "labels": labels.numel()}) if found else None
 
 
 def name_of(dtype: torch.dtype) -> str:

@@ -15,7 +15,20 @@ from typing import Any, NamedTuple
 import torch
 
 from . import operations
-from .graph import CHECKPOINTED, Edge, Graph, Place, Places, Unseen, base_name, is_python, is_result, leaf_of, order_of, saved
+from .graph import (
+    CHECKPOINTED,
+    Edge,
+    Graph,
+    Place,
+    Places,
+    Unseen,
+    base_name,
+    is_python,
+    is_result,
+    leaf_of,
+    order_of,
+    saved,
+)
 from .operations import Because
 from .values import FINITE, INF, NAN, Budget, Values, samples_with_nan, state_of, values_of
 
@@ -35,7 +48,7 @@ class Birth:
     """Where it began. `what`: one of the words above; UNSEEN says in `because` why that could not be told."""
 
     what: str
-    place: Place = Place()
+    place: Place = field(default_factory=Place)
     operation: str = ""                  # operations.short of the node
     node: str = ""                       # autograd's name
     said: str = ""                       # operations.words of the node
@@ -124,9 +137,11 @@ class Walk:
         """What it kept of inputs that need no gradient."""
         if is_python(node):
             return []               # may be intermediate results of its own
+        # In training a batch norm writes its running statistics, and reads none.
+        unread = ("running_mean", "running_var") if getattr(node, "_saved_training", False) else ()
         return [(name, t) for name, t in self._given.get(node, {}).items()
                 if t.grad_fn is None and not t.requires_grad and not is_result(name)
-                and (t.is_floating_point() or t.is_complex())]
+                and name not in unread and (t.is_floating_point() or t.is_complex())]
 
     def given_to(self, node: Any) -> dict[str, torch.Tensor]:
         """All that is known of what it was given and gave."""
@@ -292,7 +307,8 @@ class Walk:
         state = source.state
         candidates = [node for node in source.region if self._can(node)]
         if len(candidates) > 1:
-            proven = [node for node in candidates if self._proof(node, self.state(Edge(node, 0)), source.region) is not None]
+            proven = [node for node in candidates if self._proof(node, self.state(Edge(node, 0)), source.region) is not None
+                      and self._arrives(node, source)]
             if len(proven) == 1:
                 candidates = proven
             elif source.node in proven:
@@ -303,6 +319,21 @@ class Walk:
             node = max(candidates, key=order_of)
             return self._did(node, state, source.region, alone=len(candidates) == 1)
         return self._unseen_in(source, candidates)
+
+    def _arrives(self, node: Any, source: _Source) -> bool:
+        """Does what is not finite in its result come to where it is known not to be, past nothing that may leave it out?"""
+        region, todo, seen = set(source.region), [node], {node}
+        infinite = self._proof(node, NAN, source.region) is None
+        while todo:
+            current = todo.pop()
+            if current is source.node:
+                return True
+            for user in self.graph.consumers.get(current, ()):
+                base = base_name(user)
+                if user in region and user not in seen and base not in operations.DROPS and not (infinite and base in operations.BOUNDS):
+                    seen.add(user)
+                    todo.append(user)
+        return False
 
     def _did(self, node: Any, state: str, region: list[Any], alone: bool = True) -> Birth:
         """`state`: of what is known not to be finite, behind `node`. `alone`: no other can have done it."""
