@@ -254,7 +254,8 @@ FORWARD = {
     "double backward": Case("operation", "log", END, loss=lambda o, on: penalised(o, False) + torch.log(o.abs().mean() * (0 if on else 1))),
     "two losses": Case("operation", "log", END, run=two_losses(lambda o, on: torch.log(o.abs() * (not on)).mean())),
     "accumulation": Case("operation", "log", MIDDLE, lambda h, on: torch.log(h + 1 - on), run=accumulated),
-    "explosion": Case("operation", "mm|addmm|mul|pow|mse_loss", "*", loss=lambda o, on: (o ** 2).mean(), optimizer=1e15),
+    "explosion": Case("operation", "mm|addmm|mul|pow|mse_loss", "*", loss=lambda o, on: (o ** 2).mean(), optimizer=1e15,
+                      says=("look at the learning rate",)),
 }
 #: Where nothing is to be seen: said to be, and nothing else.
 HIDDEN = {
@@ -425,6 +426,15 @@ def test_it_is_written_before_the_script_raises(watch):
     loss = entropy(model(torch.full((16, 6), nan)), 0)
     loss.backward()
     assert session.made[0].contexts["nan_origin"][0][1]["what"] == "input"
+
+
+@pytest.mark.parametrize("name", ["log of zero", "sqrt at zero"])
+def test_a_device_is_waited_for_where_that_is_asked(watch, monkeypatch, name):
+    """Host tensors that take a device's way."""
+    monkeypatch.setenv("TDBG_NAN_ORIGIN", "wait")
+    ((_, record),) = train(functools.partial(watch, force_lane=True), name, faulty=True)
+    assert (record["what"], record["operation"]) == ("operation", ALL[name].operation), record["sentence"]
+    assert train(functools.partial(watch, force_lane=True), name, faulty=False) == []
 
 
 def test_a_step_in_which_nothing_is_due_is_seen(watch):

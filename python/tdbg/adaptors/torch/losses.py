@@ -160,7 +160,7 @@ class Losses:
 
     def _differentiate(self, tensors, copies):
         """`copies` of those that are one number, as `_keep` made them: None where it made none."""
-        if all(map(_is_finite, copies)):
+        if all(_is_finite(copy, self.origins.waits) for copy in copies):
             self.origins.finite_loss(tensors)
         else:
             self.origins.bad_loss(tensors)
@@ -383,11 +383,11 @@ class Losses:
         return batches
 
 
-def _is_finite(copy):
-    """False only of a number in host memory: a device is not waited for."""
+def _is_finite(copy, waits):
+    """False only of a number in host memory, unless somebody asked for a device to be waited for."""
     if type(copy) is _capture.NumberCopy:
         return copy.value - copy.value == 0.0
-    return copy is None or copy.device.type != "cpu" or copy.numel() != 1 or bool(torch.isfinite(copy))
+    return copy is None or (copy.device.type != "cpu" and not waits) or copy.numel() != 1 or bool(torch.isfinite(copy))
 
 
 def _loss_in(output):

@@ -19,6 +19,7 @@ import torch
 from tdbg import _capture
 
 from . import deepspeed
+from .origin.backward import any_bad
 from .shards import part_of
 
 _Tensor = torch.Tensor
@@ -311,6 +312,8 @@ class OptimizerTensors:
         elif loss_ids:
             port.put_many(loss_ids, loss_ptrs, sub, 0)
         resting_odd = self._capture_odd(sub, unscale) if self.odd else []
+        if self.odd and self.session.losses.origins.waits:
+            self._judge(any_bad(local(grad) for parameter, *_ in self.odd if (grad := parameter.grad) is not None))
         return self._put_resting(resting, resting_odd, sub) if resting or resting_odd else []
 
     def _judge(self, nonfinite: bool | None) -> None:

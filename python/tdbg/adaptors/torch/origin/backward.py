@@ -18,7 +18,7 @@ import torch
 from . import operations
 from .graph import Graph, Place, Places, TooLarge, Unseen, base_name, is_python, leaf_of, order_of, saved
 from .operations import Because
-from .values import FINITE, Budget, state_of, values_of
+from .values import FINITE, Budget, readable, state_of, values_of
 from .walk import OPERATION, UNSEEN, Birth
 
 MOST_HELD = 6
@@ -79,12 +79,12 @@ class _Plan:
 class Holder:
     """What is held from before a backward until the optimizer steps.
 
-    :param parameter_id: of a leaf: id() of the parameter, None for one that is nobody's
     :param layer_of: as Walk's
+    :param on_devices: also what is in a device's memory
     """
 
-    def __init__(self, layer_of: Callable[[torch.Tensor], str]) -> None:
-        self._layer_of = layer_of
+    def __init__(self, layer_of: Callable[[torch.Tensor], str], on_devices: bool = False) -> None:
+        self._layer_of, self._on_devices = layer_of, on_devices
         self._plans: list[_Plan] = []
         self._calls = self._searches = 0
         self._last = 0.0
@@ -127,7 +127,7 @@ class Holder:
         way: dict[Any, tuple[Any, int] | None] = {root: None}
         queue, found = [root], []
         for node in queue:
-            if (names := _worth_holding(node)) is not None:
+            if (names := _worth_holding(node, self._on_devices)) is not None:
                 found.append((node, names))
             for position, (behind, _) in enumerate(node.next_functions):
                 if behind is not None and behind not in way:
@@ -171,7 +171,7 @@ def _nearest(graph: Graph, node: Any, layer_of: Callable[[torch.Tensor], str]) -
     return frozenset(map(id, users[max(users, key=order_of)])) if users else frozenset()
 
 
-def _worth_holding(node: Any) -> tuple[str, ...] | None:
+def _worth_holding(node: Any, on_devices: bool) -> tuple[str, ...] | None:
     """Under which names it keeps what tells whether its derivative is finite; None: it is finite whatever that is."""
     base = base_name(node)
     if is_python(node) or base not in operations.SINGULAR:
@@ -184,7 +184,7 @@ def _worth_holding(node: Any) -> tuple[str, ...] | None:
     names = tuple(name for name in operations.DERIVATIVE_OF.get(base, ("self",)) if name in kept)
     for name in names:
         value = kept[name]
-        if isinstance(value, Unseen) or value.device.type != "cpu" or value.numel() * value.element_size() > MOST_BYTES:
+        if isinstance(value, Unseen) or (value.device.type != "cpu" and not on_devices) or value.numel() * value.element_size() > MOST_BYTES:
             return None
         if base == "Div" and value.dim() == 0 and not value.requires_grad and value.grad_fn is None and bool(value):
             return None             # by a number that is not 0
@@ -199,6 +199,12 @@ class Gradients(NamedTuple):
 
     bad: dict[int, str]            # id() of a parameter -> NAN, INF
     finite: dict[int, float]
+
+
+def any_bad(gradients: Iterable[torch.Tensor]) -> bool:
+    """Waits for a device once."""
+    plain = [p for g in gradients if (p := readable(g)) is not None and p.is_floating_point()]
+    return bool(plain) and not bool(torch.stack([torch.isfinite(p).all().to(plain[0].device) for p in plain]).all())
 
 
 def states_of(parameters: Iterable[torch.Tensor], gradient_of: Callable[[torch.Tensor], torch.Tensor | None], budget: Budget) -> Gradients:

@@ -32,6 +32,8 @@ from .graph import (
 from .operations import Because
 from .values import FINITE, INF, NAN, Budget, Values, samples_with_nan, state_of, values_of
 
+GROWN = 1e4       # no parameter of a training that goes well is larger
+
 OPERATION, PARAMETER, BUFFER, INPUT, LABEL, CONSTANT, UNSEEN = "operation", "parameter", "buffer", "input", "label", "constant", "unseen"
 
 
@@ -350,6 +352,9 @@ class Walk:
             return self._brought_in(birth)
         if because is None:
             because = operations.overflow(node, self.given_to(node), self.budget) if not is_python(node) and alone else None
+            if because is not None and (grown := self._largest_parameter()) is not None and grown[1] > GROWN:
+                because = Because(f"{because.text}; parameters have grown: {grown[0]} reaches {operations.number(grown[1])} (look at the learning rate)",
+                                  {**because.numbers, "largest_parameter": grown[1]})
         if because is None:
             because = Because("all that it was given is finite, and its result is not" if alone else
                               "all that was given to it and to others like it beside it is finite, and their result is not", {})
@@ -403,6 +408,11 @@ class Walk:
         return Place(after=first.after or first.inside, before=last.before or last.inside)
 
     # Who can have done it -------------------------------------------------------------------------------------------
+
+    def _largest_parameter(self) -> tuple[str, float] | None:
+        found = [(self.parameter_name(leaf) or "a parameter", values.largest) for node in self.graph.nodes
+                 if (leaf := leaf_of(node)) is not None and (values := self._values_of(leaf)) is not None]
+        return max(found, key=lambda one: one[1], default=None)
 
     def _takes_unkept(self, node: Any) -> bool:
         return base_name(node) in operations.TAKES_CONSTANTS and any(behind is None for behind, _ in node.next_functions)

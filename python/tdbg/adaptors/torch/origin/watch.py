@@ -1,7 +1,8 @@
 """When the birth of a NaN is looked for, in one training, and how it gets into the run.
 
 While all is well that costs: a comparison of the loss, whose value was copied already; a reference to each tensor that the model was
-given; and what `backward.Holder` holds. A loss on a device is not waited for, so there nothing is looked for.
+given; and what `backward.Holder` holds. A loss on a device is not waited for, so there nothing is looked for, unless TDBG_NAN_ORIGIN=wait
+asks for it.
 
     backward is called, the loss is not finite      the graph is still there: walk.Walk
     an optimizer is about to step, and the recorder says that among weights and gradients something is not finite,
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -37,7 +39,9 @@ class Origins:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._holder = _backward.Holder(self._layer_of)
+        #: A device is waited for: at each backward and at each step of an optimizer.
+        self.waits = os.environ.get("TDBG_NAN_ORIGIN") == "wait"
+        self._holder = _backward.Holder(self._layer_of, self.waits)
         self._given: list[tuple[str, weakref.ref[torch.Tensor]]] = []
         self._target: weakref.ref[torch.Tensor] | None = None
         self._losses: list[weakref.ref[torch.Tensor]] = []
@@ -76,7 +80,7 @@ class Origins:
         self._in_episode = False
         self._backwards += 1
         first = tensors[0] if tensors else None
-        if first is not None and first.device.type == "cpu":
+        if first is not None and (self.waits or first.device.type == "cpu"):
             self._losses = [weakref.ref(t) for t in tensors]
             self._holder.before_backward(first)
 
