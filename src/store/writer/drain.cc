@@ -248,6 +248,12 @@ void Drain::Run() {
     } else if (pending_since_ < 0) {
       pending_since_ = now;
     }
+    // The end does not wait for as long as it may be until the next retry; what was refused may be possible
+    // by now.
+    if (!end_asked_ && handoff_->seal_all.load(std::memory_order_acquire)) {
+      end_asked_ = true;
+      retry_nanos_ = 0;
+    }
     if (WantsSeal(now)) {
       const bool sealed = SealOne();
       if (stop && !sealed && --last_attempts == 0) break;

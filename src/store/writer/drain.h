@@ -78,6 +78,7 @@ class Drain {
   uint64_t touched_pos_ = 0;
   uint64_t previous_committed_ = 0;
   uint64_t known_commits_ = 0;   // in segments, or told as lost
+  bool end_asked_ = false;       // the end's request to seal all was seen
   bool commits_hidden_ = false;  // damage was found, and with it there may be commits that nothing tells of
   int64_t sealed_step_ = -1;     // the last one
   int64_t undamaged_step_ = -1;  // the last one before that damage

@@ -120,6 +120,8 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   for (int round = 0; round < 3; ++round) {
     journal.AwaitJournal(std::min(timeout_nanos, kPatienceWithANewJournal));
     if (journal.CommitEnd(json, commit)) journal.SayEnded();
+    // What was refused before is tried again now: only a refusal of that is one to have little patience with.
+    handoff.drain_cause.store(0, std::memory_order_release);
     handoff.Urge();
     for (;;) {
       const uint32_t ticket = handoff.sealed.Ticket();
