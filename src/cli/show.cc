@@ -81,15 +81,19 @@ class ShowCommand : public Command {
       return InvalidArgument("show: --raw and --field exclude each other; leave one out");
     TDBG_ASSIGN_OR_RETURN(range_, ParseStepRange(steps_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
-    TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
-    const Result<int> shown = raw_ || info.kind == kStatisticKind ? ShowRaw(*trial, info)
-                              : !field_.empty()                   ? ShowField(*trial, info)
-                                                                  : ShowStatistics(*trial, info);
-    if (shown.ok()) TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
-    return shown;
+    const Result<int> shown = Show(*trial);
+    const Status whole = CouldNotRead(trial->damage());
+    if (whole.ok() || (!shown.ok() && shown.status().code() != Code::kNotFound)) return shown;
+    // What is not there may be what could not be read.
+    return shown.ok() ? whole : whole.Annotate(shown.status().message());
   }
 
  private:
+  Result<int> Show(Trial& trial) const {
+    TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial.tensor(tensor_));
+    if (raw_ || info.kind == kStatisticKind) return ShowRaw(trial, info);
+    return field_.empty() ? ShowStatistics(trial, info) : ShowField(trial, info);
+  }
   Result<std::vector<int64_t>> StepsOf(Trial& trial, const TensorInfo& info, StepKind kind) const;
   Result<int> ShowStatistics(Trial& trial, const TensorInfo& info) const;
   Result<int> ShowField(Trial& trial, const TensorInfo& info) const;

@@ -62,9 +62,9 @@ int Rank(const rules::RuleStatus& rule) {
     case rules::RuleState::kStopped:
       return 3;
     case rules::RuleState::kNoIssuesFound:
-      return 5;
+      return rules::HadNothing(rule) ? 6 : 5;
   }
-  return 5;
+  return 6;
 }
 
 /// A rule's outcome behind its name and state, on one line.
@@ -76,6 +76,7 @@ std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* caus
       text = fmt::format("{} at {}", base::Counted(rule.findings.size(), "tensor"), text);
     return cause == nullptr ? text : "follows from " + Printable(cause->name) + ", " + text;
   }
+  if (rules::HadNothing(rule)) return "nothing to judge";
   if (IsAbandoned(rule, report)) return "not judged to the run's end: " + JudgeIt(report);
   if (rule.state == rules::RuleState::kInProgress || rule.state == rules::RuleState::kNoIssuesFound) {
     std::string text = base::Counted(rule.steps_judged, "step") + " judged";
@@ -109,8 +110,11 @@ void PrintRules(const Report& report, const Terminal& terminal) {
         causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
     const std::string name = Printable(rule.name);
     const bool too_little = rules::HadTooLittle(rule);
-    const std::string state(too_little ? "not judged" : rules::RuleStateName(rule.state));
-    const Colour colour = too_little ? Colour::kYellow : ColourOf(rule.state);
+    const bool nothing = rules::HadNothing(rule);
+    const std::string state(too_little ? "not judged"
+                            : nothing  ? "unused"
+                                       : rules::RuleStateName(rule.state));
+    const Colour colour = too_little ? Colour::kYellow : nothing ? Colour::kNone : ColourOf(rule.state);
     Print("{}{}  {}{}  {}\n", name, std::string(static_cast<size_t>(name_columns - DisplayWidth(name)), ' '),
           Paint(terminal, colour, state), std::string(kStateColumns - state.size(), ' '),
           Fit(Outcome(rule, cause, report), std::max(20, kTextColumns - name_columns - kStateColumns - 4)));

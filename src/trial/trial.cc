@@ -1,5 +1,8 @@
 #include "tdbg/trial.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <set>
 
@@ -65,6 +68,11 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
   const int64_t deadline = NowNanos() + base::NanosOfMillis(options.wait_millis);
   RunKind kind = RunKindAt(impl->path);
   for (; kind == RunKind::kNone; kind = RunKindAt(impl->path)) {
+    // Before anybody waits for it: time lets nobody in.
+    if (::access(impl->path.c_str(), R_OK | X_OK) != 0 && errno == EACCES) {
+      return FailedPrecondition("no permission to read " + impl->path +
+                                "; runs are their owner's alone unless made with `tdbg run --shared`");
+    }
     if (options.wait_millis == 0) {
       if (!files.Exists(impl->path)) return NotFound("no run there: " + impl->path);
       return NotFound("not a run (no " + std::string(format::kRunFile) + "; " + WhatIsThere(impl->path) +

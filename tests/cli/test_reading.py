@@ -48,10 +48,14 @@ def test_status_begins_with_what_was_found_and_no_line_is_too_wide(tdbg):
              "check": tdbg("check", "r").stdout, "rules": tdbg.ok("rules").stdout}
     for name, text in texts.items():
         assert max(map(len, text.splitlines())) <= 100, (name, max(text.splitlines(), key=len))
-    states = [line.split()[1] for line in texts["status"].split("\n\n")[0].splitlines()]
+    said = {name: state for name, state in (line.split()[:2] for line in texts["status"].split("\n\n")[0].splitlines())}
+    states = list(said.values())
     rules = {rule["RuleConfigurationName"]: rule for rule in tdbg.json("status", "r")["rules"]}
-    assert len(states) == len(rules) and states[0] == "IssuesFound" and states[-1] == "NoIssuesFound"
+    assert len(states) == len(rules) and states[0] == "IssuesFound" and states[-1] == "unused"
     assert texts["status"].count("IssuesFound ") == states.count("IssuesFound") + states.count("NoIssuesFound")
+    # Who has seen nothing has not found that nothing is wrong.
+    assert {name for name, state in said.items() if state == "unused"} == {
+        name for name, rule in rules.items() if rule["StatusDetails"].startswith("Nothing to judge: ")}
     assert texts["verbose"].count("RuleEvaluationStatus") == len(rules) and "RuleEval" not in texts["status"]
     assert texts["status"].splitlines()[-1] == "details   tdbg status r --verbose"
 
