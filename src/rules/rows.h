@@ -35,9 +35,9 @@ class Row {
   TrialAccess::Row row_;
 };
 
-/// Rows [begin(), end()) of one worker, column by column: what a rule walks that has a million of them to
-/// look at. A copy is as cheap as a pointer to it, and in a loop it is faster. Valid as long as the
-/// StepContext that showed them.
+/// Rows [begin(), end()) of one worker, read column by column: for rules that look at a million rows. Pass it
+/// by value: a copy costs no more than a pointer, and loops over it are faster. Valid as long as the
+/// StepContext that it came from.
 class Rows {
  public:
   explicit Rows(const TrialAccess::RowSpan& span) : span_(span) {}
@@ -49,8 +49,8 @@ class Rows {
   TensorIndex tensor(uint32_t row) const { return span_.tensor_of[span_.batch->tensor[row]]; }
   uint16_t sub(uint32_t row) const { return span_.batch->sub[row]; }
   Point point(uint32_t row) const { return static_cast<Point>(span_.batch->point[row]); }
-  /// Each statistic by its name: count(row), mean(row), ... It reads as NaN or 0 where it is not known, which
-  /// a rule need not ask where its Columns() name it.
+  /// One accessor per statistic: count(row), mean(row), ... An unknown value reads as NaN or 0. A rule need
+  /// not check for that in columns that its Columns() lists: rows that lack one of those are not shown to it.
 #define TDBG_COLUMN(name, type, ...) \
   type name(uint32_t row) const { return span_.batch->name[row]; }
   TDBG_STATISTICS(TDBG_COLUMN)
@@ -58,11 +58,11 @@ class Rows {
   bool is_finite(uint32_t row) const {
     return (nan_count(row) | pos_inf_count(row) | neg_inf_count(row)) == 0;
   }
-  /// Of no elements, as far as is known.
+  /// Whether the tensor is known to have no elements.
   bool is_empty(uint32_t row) const {
     return count(row) == 0 && columns::IsKnown(*span_.batch, row, columns::kCount);
   }
-  /// Of the finite elements, where there are only such.
+  /// Mean of |x| over all elements. \pre is_finite(row)
   double mean_abs(uint32_t row) const {
     return span_.batch->mean_abs != nullptr ? span_.batch->mean_abs[row]
                                             : l1(row) / static_cast<double>(count(row));

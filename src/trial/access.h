@@ -1,4 +1,4 @@
-// What rules and watchers read without going through names: dense indices, columns, spans of rows.
+// How rules and watchers read a trial: by dense indices, columns and spans of rows, without looking up names.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class TrialAccess {
  public:
   explicit TrialAccess(const Trial& trial);
 
-  /// Raised by every Refresh that took in something.
+  /// Incremented by every Refresh that found something new.
   uint64_t generation() const;
   /// Raised when a later attempt took over steps that were already listed: whoever judged them starts afresh
   /// from `overlay_base()`, the lowest global step that changed hands.
@@ -48,7 +48,7 @@ class TrialAccess {
     int64_t attempt = 0;
     int64_t rank = 0;
     bool alive = false;           ///< its lock is held
-    bool ended = false;           ///< it said goodbye; neither: it died
+    bool ended = false;           ///< it ended properly; neither alive nor ended: it died
     int64_t last_step = -1;       ///< last committed global step
     int64_t last_seen_step = -1;  ///< heartbeat
     int64_t last_seen_wall_nanos = 0;
@@ -152,7 +152,7 @@ class TrialAccess {
       return out;
     }
   };
-  /// A row that is there and does not know what was asked for: smdebug's saved reductions say only so much.
+  /// A row that lacks columns that were asked for: smdebug's saved reductions have some statistics only.
   struct HiddenRow {
     TensorIndex tensor = 0;
     WorkerIndex worker = 0;
@@ -183,7 +183,7 @@ class TrialAccess {
   }
 
   /// One tensor's row; by default that of the lowest rank that has one and the step's own (sub 0, no point).
-  /// All of it is known: a row of which only some columns are is none.
+  /// Only rows with all columns known are returned.
   std::optional<Row> RowAt(TensorIndex tensor, size_t step, std::optional<WorkerIndex> worker = {},
                            SubKey sub = {}) const;
   /// \error kNotFound none was kept; kDataLoss damaged

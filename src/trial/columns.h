@@ -1,4 +1,4 @@
-// What of a row a rule reads (Rule::Columns): rows of saved reductions know some columns and not others.
+// The columns that a rule reads (Rule::Columns). A row made of saved reductions has some of them only.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// One element as bytes: how a tensor of one element is answered from its summary.
+// One element as bytes: the value of a one-element tensor, reconstructed from its summary.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace tdbg {
 
-/// The only element of a summarised tensor, exactly, or nothing: several elements, or an integer beyond 2^53.
+/// The exact value of a one-element tensor. Nothing if it has several elements, or is an integer beyond 2^53.
 std::optional<double> OnlyElement(const Summary& summary, DType dtype);
 /// The element in the tensor's own type. \pre the value came from OnlyElement of the same dtype
 TensorValue ElementValue(double value, DType dtype, std::vector<int64_t> shape);

@@ -58,11 +58,11 @@ struct WorkerSlot {
   /// The same, but a value in a segment is neither read nor verified.
   Result<TensorValue> MapRaw(const store::RawRef& ref) const;
 
-  // Where steps' rows lie; brought up to date when first asked for after a change. Hardly more than one
-  // stretch a batch: nothing is kept of a single step.
+  // Where the rows of steps are, updated on the first use after a change. Rarely more than one stretch per
+  // batch; nothing is stored per step.
   uint64_t rows_resealed = 0;
   size_t rows_batches = 0;
-  size_t rows_settled = 0;  ///< batches, from the first, of which what is below stays true
+  size_t rows_settled = 0;  ///< the first so many batches need no update of the members below
   bool settled_ascend = true;
   std::vector<RowStretch> stretches;
   bool stretches_ascend = true;  ///< each begins at or behind the last one's last step
@@ -138,8 +138,8 @@ struct Trial::Impl {
   int64_t overlay_base = 0;
 
   int64_t last_discovery_nanos = 0;
-  /// What the launcher said last of a job's end. Looked up while the latest attempt has no worker, or none
-  /// that writes and some that never came: who would say goodbye there?
+  /// What the launcher last recorded about the job's end. Looked up while the latest attempt has no worker,
+  /// or has none that writes and lacks some that never started: no worker would record the end there.
   struct JobEnded {
     int64_t attempt = 0;
     bool failed = false;
@@ -170,9 +170,9 @@ struct Trial::Impl {
   /// Takes in what the files say of the attempt as a whole. \post world_size, step_base
   Status DescribeAttempt(AttemptSlot& attempt);
   Status DiscoverWorkers(size_t attempt_index, bool* news);
-  /// Ranks of the attempt's world that no worker's files are there of, ascending.
+  /// Ranks of the attempt's world that have no worker's files, ascending.
   std::vector<int64_t> AbsentRanks(const AttemptSlot& attempt) const;
-  /// May a worker that was never seen still come into the latest attempt, in which nobody writes?
+  /// Whether an unseen worker may still join the latest attempt, given that no worker writes now.
   bool LauncherIsThere();
   bool Watch();  ///< true if there was something that was not watched yet
   WorkerIndex AddWorker(size_t attempt_index, std::unique_ptr<store::WorkerReader> reader, std::string name,
@@ -207,7 +207,7 @@ struct Trial::Impl {
   /// Sorted by name. \error kInvalidArgument  the regex
   Result<std::vector<TensorIndex>> TensorsOf(const Trial& trial, const TensorFilter& filter) const;
   // overlay.cc
-  /// `again`: they had been taken before, and were forgotten.
+  /// `again`: they were in the overlay before, and were removed.
   void TakeCommits(WorkerSlot& slot, bool again = false);
   void ForgetCommits(AttemptSlot& attempt);
   /// \pre position < step_count

@@ -8,7 +8,7 @@
 
 namespace tdbg {
 
-/// Which of a step's several values is the answer: the step's own, else the latest micro-step's; points last.
+/// Which of a step's values to return: the step's own, else the latest micro-step's, else one of a point.
 inline int Preference(SubKey key) {
   if (key == SubKey{}) return 1 << 20;
   return key.point == Point::kNone ? key.sub : -1;

@@ -1,4 +1,4 @@
-// A worker's commits in order, where they lie: nothing is kept of those that a segment holds.
+// A worker's commits in order, read in place: commits that a segment holds are not copied into memory.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace tdbg::store {
 
-/// A segment's step table. Borrows the file's bytes; columns that are null are not known and read as 0.
+/// A segment's step table. Borrows the file's bytes; a null column is unknown and reads as 0.
 struct CommitColumns {
   size_t rows = 0;
 #define TDBG_COLUMN(name, type, need, field, says) const type* field = nullptr;
@@ -30,8 +30,8 @@ struct CommitColumns {
   }
 };
 
-/// A view of the commits that segments hold, then of those that only the journal has. Made for the asking;
-/// valid until the reader's next Refresh. Items are values; one after the other they cost nothing to find.
+/// A view of the commits in segments, followed by those that only the journal has. Cheap to make; valid until
+/// the reader's next Refresh. Items are returned by value; walking them in order needs no search.
 class CommitList {
  public:
   using iterator = base::IndexIterator<CommitList>;
@@ -48,7 +48,7 @@ class CommitList {
 
   size_t size() const { return sealed_ + tail_.size(); }
   bool empty() const { return size() == 0; }
-  size_t sealed() const { return sealed_; }  ///< so many of them lie in segments
+  size_t sealed() const { return sealed_; }  ///< how many of them are in segments
   format::Commit operator[](size_t i) const {
     if (i >= sealed_) return tail_[i - sealed_];
     const size_t segment = SegmentOf(i);
@@ -67,7 +67,7 @@ class CommitList {
     }
     return last_;
   }
-  /// The first commit that is not of a step before `global_step`; size() where all are.
+  /// Index of the first commit whose step is `global_step` or later; size() if there is none.
   size_t LowerBound(int64_t global_step) const {
     size_t begin = 0, end = size();
     while (begin < end) {

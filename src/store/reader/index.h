@@ -11,16 +11,16 @@
 
 namespace tdbg::store {
 
-/// How far a list has taken in what there is.
+/// How much of the worker's data a list contains so far.
 struct IndexProgress {
   size_t segments = 0, live = 0;
   size_t live_commits = 0;  ///< of those live batches
   uint64_t resealed = 0;
 };
 
-/// One list per tensor, made when the tensor is asked for: a prefix that came from segments and never
-/// changes, then a tail that came from the journal and is cut off and rebuilt whenever a segment takes its
-/// place.
+/// One list per tensor, built when the tensor is first asked for. Its prefix comes from segments and never
+/// changes; its tail comes from the journal, and is cut off and rebuilt whenever a segment takes over those
+/// rows.
 template <typename T>
 struct TensorLists {
   struct List {
@@ -29,7 +29,7 @@ struct TensorLists {
     IndexProgress progress;
 
     void CutTail() { items.resize(sealed); }
-    /// What is there now is the prefix.
+    /// Declares all current items to be the prefix.
     void Seal() { sealed = items.size(); }
   };
   List& Of(size_t tensor) {

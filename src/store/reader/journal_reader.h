@@ -1,4 +1,4 @@
-// Reads a journal that somebody may be writing: by pread, believing nothing that does not match its hash.
+// Reads a journal that may still be written to: by pread, trusting only bytes that match their hash.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace tdbg::store {
 
-/// What the header said at one moment.
+/// The header's fields, read at one moment.
 struct JournalSnapshot {
   uint64_t committed_pos = 0, committed_seq = 0, sealed_pos = 0, sealed_seq = 0;
   int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
   bool ended = false;
-  /// The header's positions cannot be, and these are what the records say of themselves.
+  /// The header's positions are impossible; those here were reconstructed from the records.
   bool from_records = false;
 };
 
@@ -64,8 +64,8 @@ class JournalReader {
 
   /// One pread of the header page. \error kDataLoss  no longer this writer's journal, or nonsense.
   Result<JournalSnapshot> ReadSnapshot();
-  /// Whether the header's positions are believed, as they are at first: a dead writer's records may say
-  /// otherwise.
+  /// Whether the header's positions are trusted. True at first; a dead writer's records may contradict
+  /// them.
   void TrustPositions(bool trust) { distrusted_ = !trust; }
   /// As of the last ReadSnapshot.
   std::vector<format::Loss> losses() const;

@@ -1,5 +1,5 @@
-// What came from the journal and is not in a segment yet: kept in memory, batch by batch, and given up from
-// the front as segments take over.
+// Data from the journal that no segment holds yet: kept in memory in batches, and dropped from the front when
+// a segment contains it.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace tdbg::store {
 
-/// One Refresh's worth of the journal, or what many gave, put together. A segment may end in the middle of
-/// it, so it is cut at the front by moving offsets: columns that others hold pointers into are never moved.
+/// What one Refresh read from the journal, or what many did, merged. A segment may end in the middle of a
+/// batch; its front is then cut off by moving offsets, because callers hold pointers into the columns.
 struct LiveBatch {
   JournalDelta delta;                    ///< tensor ids are the reader's
   size_t first_commit = 0;               ///< commits before this one are in a segment
   mutable ByTensor rows, scalars, raws;  ///< built when first asked for
 
-  /// What the commits given up have made visible: where the lists begin now.
+  /// End of the dropped commits' items, which is where the remaining items of each list begin.
   JournalDelta::CommitEnd front() const {
     return first_commit == 0 ? JournalDelta::CommitEnd{} : delta.commits[first_commit - 1];
   }
@@ -32,9 +32,9 @@ class LiveTail {
  public:
   /// Translates ids by `id_map` and drops (as damage) rows of tensors that nobody defined.
   void Append(JournalDelta delta, std::span<const uint32_t> id_map, std::vector<Damage>* damage);
-  /// Puts what the last few hundred calls of Append brought into one batch: a step's worth has 60 lists, and
-  /// who follows a fast training would hold more for the lists than for what is in them. True if it did: the
-  /// batches behind the earlier ones of this kind have other numbers then.
+  /// Merges the batches of the last few hundred calls of Append into one. Each batch has 60 lists; while
+  /// following a fast training, the lists would take more memory than their items. True if it merged any: the
+  /// indices of all batches behind those merged earlier have changed then.
   bool Merge();
   /// Gives up commits up to `sequence`; returns how many.
   size_t TrimTo(uint64_t sequence);
@@ -46,7 +46,7 @@ class LiveTail {
 
  private:
   std::deque<LiveBatch> batches_;
-  size_t merged_ = 0;  // so many of them, from the first, are left as they are
+  size_t merged_ = 0;  // the first so many batches were merged before and stay as they are
 };
 
 }  // namespace tdbg::store

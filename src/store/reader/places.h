@@ -19,7 +19,7 @@ enum class PlaceKind : int { kSummary, kScalar, kRaw };
 /// One row of a segment's summaries or scalars, or one of its raw values.
 struct Spot {
   int64_t global_step = 0;
-  uint32_t commit = 0;  ///< of the segment; not known of rows that were found in columns
+  uint32_t commit = 0;  ///< index within the segment; unset for rows that were found in columns
   uint32_t index = 0;   ///< row; raw: row of the index's table, or entry of the header
   format::SubKey sub;
   uint32_t form = format::kNoForm;  ///< raw, with an index
@@ -37,14 +37,14 @@ class Places {
                            std::vector<std::pair<uint32_t, Spot>>* out) = 0;
   /// How many AppendOf appends.
   virtual size_t CountOf(PlaceKind kind, uint32_t tensor) = 0;
-  /// Raw values, without those of commits that have a row of the tensor's summaries, where that is known
-  /// without a look at columns.
+  /// Raw values, except in commits that also have a summary of the tensor, as far as that is known without
+  /// reading columns.
   virtual void AppendLoneRaws(uint32_t tensor, std::vector<Spot>* out) {
     AppendOf(PlaceKind::kRaw, tensor, out);
   }
 };
 
-/// From an index: nothing is kept per row, and what is not asked for is not touched.
+/// Backed by a segment's index: keeps nothing per row, and reads only what is asked for.
 class IndexedPlaces final : public Places {
  public:
   /// Borrows all; `steps`: the commits' global steps, `id_map`: the reader's id of each of the writer's.
@@ -60,7 +60,7 @@ class IndexedPlaces final : public Places {
   void AppendLoneRaws(uint32_t tensor, std::vector<Spot>* out) override;
 
  private:
-  /// A tensor's places in the layouts of one kind, commit by commit: the same layout is looked at once.
+  /// A tensor's places in the layouts of one kind, commit by commit; each layout is searched once.
   class Walk {
    public:
     Walk(IndexedPlaces* of, PlaceKind kind, uint32_t tensor) : of_(of), kind_(kind), tensor_(tensor) {}

@@ -1,4 +1,4 @@
-// A segment by its JSON header: for those without an index, and for what a damaged index does not tell.
+// A segment's JSON header: used for segments without an index, and where the index is damaged.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace tdbg::store {
 /// Decoded as a whole: its cost is that of all the segment's raw values, some 300 bytes of JSON each.
 class HeaderTable {
  public:
-  /// What is said of a raw value.
+  /// What the header says about one raw value.
   struct Raw {
     uint32_t entry = 0;
     std::optional<uint32_t> id;  ///< the writer's

@@ -23,11 +23,11 @@ struct SegmentMeta {
   int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
 };
 
-/// Definitions that a caller has already: a run of many segments repeats them in each, and decoding them
-/// again would be most of the time it takes to open.
+/// Definitions that the caller has already. Every segment of a run repeats them, and decoding them each time
+/// would take most of the time to open the run.
 struct KnownTensors {
   uint64_t writer = 0;
-  uint64_t count = 0;  ///< ids below are known, if the segment is that writer's
+  uint64_t count = 0;  ///< ids below this are known, if the segment is by the same writer
 
   uint64_t Of(uint64_t segment_writer) const { return segment_writer == writer ? count : 0; }
 };

@@ -1,5 +1,5 @@
-// One sealed segment, mapped: what it holds is told by its index, without one by its JSON header; columns and
-// raw tensors are verified when first used.
+// One sealed segment, mapped into memory. Its index says what it holds, or its JSON header if there is none;
+// columns and raw tensors are verified when first used.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class SegmentReader {
   const SegmentMeta& meta() const { return meta_; }
   const std::string& file_name() const { return file_name_; }
   uint64_t file_bytes() const { return mapping_->bytes().size(); }
-  /// Where they lie, verified.
+  /// The commits, read in place and verified.
   const CommitColumns& commits() const { return commits_; }
 
   static constexpr uint32_t kUnknownTensor = ~uint32_t{0};
@@ -49,10 +49,10 @@ class SegmentReader {
     spots_ = scratch;
   }
 
-  /// The columns where they lie; not verified before Settle. first_commit is the caller's business.
+  /// The columns, in place; not verified until Settle. The caller sets first_commit.
   const SummaryBatch& Summaries(std::vector<Damage>* damage);
-  /// Verifies these columns of the summaries (of format::ColumnBit): damaged ones then say so. False
-  /// where they had been before.
+  /// Verifies these columns of the summaries (a mask of format::ColumnBit) and marks damaged ones. False if
+  /// all of them had been verified before.
   bool Settle(uint64_t columns, std::vector<Damage>* damage);
   Result<Histogram> HistogramOf(uint32_t row, std::vector<Damage>* damage);
 
@@ -68,7 +68,7 @@ class SegmentReader {
   /// Those of one step, of all tensors that are known.
   void AppendScalarsAt(int64_t global_step, std::vector<WorkerReader::TensorScalar>* out,
                        std::vector<Damage>* damage);
-  /// `commit` counts from the segment's first, `source` is the caller's business.
+  /// `commit` counts from the segment's first; the caller sets `source`.
   /// \param tensors  the reader's: values that nothing but a key describes are found by name
   void AppendRaws(uint32_t tensor, std::optional<int64_t> global_step,
                   std::span<const format::TensorDef> tensors, std::vector<RawRef>* out,
@@ -108,8 +108,8 @@ class SegmentReader {
   Column* FindColumn(std::string_view key);
   std::span<const std::byte> BytesAt(uint64_t begin, uint64_t bytes) const;
   bool Verify(Column& column, std::vector<Damage>* damage);
-  /// The column's first byte if it has `rows` elements of `dtype` and is aligned; not verified. Null, without
-  /// a word, for one that is not there and may be missing.
+  /// The column's first byte if it has `rows` elements of `dtype` and is aligned; not verified. Null for an
+  /// optional column that is absent, which is not reported as damage.
   const void* Laid(const format::Column& stored, DType dtype, uint64_t rows, std::vector<Damage>* damage);
   /// The same, verified.
   const void* Verified(const format::Column& stored, DType dtype, uint64_t rows, std::vector<Damage>* damage);

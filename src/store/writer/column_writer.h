@@ -10,9 +10,9 @@
 
 namespace tdbg::store {
 
-/// Puts a column's items one behind the other into the room that it has. What does not fit is not written,
-/// and then the column is not exact: its rows were counted otherwise than they are, and the segment is no
-/// good.
+/// Writes a column's items one after the other into the space reserved for it. Items that do not fit are not
+/// written. The column is then not exact: the rows were miscounted when the space was reserved, and the
+/// segment must not be published.
 class ColumnWriter {
  public:
   explicit ColumnWriter(std::span<std::byte> room) : room_(room) {}

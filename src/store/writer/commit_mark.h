@@ -6,9 +6,9 @@
 
 namespace tdbg::store {
 
-/// Where the last commit ends, its sequence, and how many there have been: three numbers that belong
-/// together. The header's are published one after the other, and whoever read a count beside them would take
-/// a commit that is on its way for one that was lost.
+/// Where the last commit ends, its sequence, and how many there have been: three numbers that must be read
+/// together. The journal's header publishes its numbers one by one; a reader that compared them with a count
+/// would take a commit in progress for a lost one.
 ///
 /// Two slots in turn: while the training thread writes the next one, however long it is kept from going on,
 /// the last one stands. \threadsafety One thread at a time sets, any thread gets.
@@ -29,7 +29,7 @@ class CommitMark {
     for (;;) {
       const uint64_t turn = turn_.load(std::memory_order_acquire);
       const Mark mark = slots_[turn % 2].Load();
-      // Two turns later its slot is written again. Who reads a part of that sees the turn before it, too.
+      // Its slot is reused two turns later. A reader that sees part of that write also sees the turn change.
       if (turn_.load(std::memory_order_relaxed) == turn) return mark;
     }
   }

@@ -19,8 +19,8 @@ namespace tdbg::store {
 /// stop.
 ///
 /// Errors of the disk are told to the training thread by cause (Handoff::drain_cause) and retried with
-/// growing pauses; nothing sealed or committed is ever given up while the process lives. So are exceptions,
-/// of which a lack of memory is the likely one: nothing may leave the thread, since that would end the
+/// growing pauses; nothing sealed or committed is ever given up while the process lives. Exceptions (most
+/// likely out of memory) are handled the same way: one that left the thread would end the
 /// training.
 class Drain {
  public:

@@ -17,7 +17,7 @@
 
 namespace tdbg::store {
 
-/// What the end takes, its commit included, as if both were one record.
+/// Payload bytes of the end record and its commit, counted as one record.
 constexpr uint64_t EndPayloadBytes(uint64_t json_bytes) {
   return json_bytes + format::RecordBytes(sizeof(format::Commit));
 }
@@ -52,7 +52,7 @@ class JournalWriter {
   bool CommitEnd(std::string_view json, const format::Commit& commit);
   /// Forgets the open step. \return whether there was one.
   bool Rollback();
-  /// "We were looking."
+  /// Records that the worker was alive at this step, though it kept nothing.
   void Heartbeat(int64_t step, int64_t wall_nanos) {
     if (handoff_->renewal.load(std::memory_order_relaxed) != Renewal::kNone) (void)HoldsJournal();
     ring_.Set(&format::JournalHeader::last_seen_step, step);
@@ -60,8 +60,8 @@ class JournalWriter {
   }
   /// Waits, at most so long, where the drain is about to make another journal. \pre no step is open.
   void AwaitJournal(int64_t timeout_nanos);
-  /// Where a segment could not take what is written once, the next commit brings it again. \return whether it
-  /// is so
+  /// Where a segment could not take records that are written once (definitions, context), the next commit
+  /// writes them again. \return whether it will
   bool RepairRecords();
   void SayEnded() { ring_.Set(&format::JournalHeader::ended, uint64_t{1}); }
   void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
