@@ -1,5 +1,5 @@
-// What a tensor's statistics have been lately, and whether they have left it: then its histogram is worth
-// taking at once.
+// The recent range of a tensor's statistics. When a value leaves that range, the tensor's histogram is worth
+// recording at once.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace tdbg::capture {
 
-/// The range of one tensor's statistics over the last two spans of steps, each as long as histograms are
-/// apart: of one span, what a tensor does now and then would be news every time it begins.
+/// The range of one tensor's statistics over the last two spans of steps; a span is the interval between two
+/// histograms. With one span only, anything that recurs now and then would look new each time.
 ///
-/// What is asked depends on the rows alone, in their order: whoever sees the same rows takes the same
+/// The answer depends only on the rows and their order: the same rows always give the same
 /// histograms.
 class RecentRange {
  public:

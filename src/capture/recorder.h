@@ -1,4 +1,4 @@
-// The hot path: borrowed views in, rows of the open step out, to the sink by the hundred.
+// The hot path: takes borrowed views and writes the open step's rows to the sink, hundreds at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct RecorderOptions {
   std::vector<std::pair<ModeKey, int64_t>> first_mode_steps = {};
   bool inert = false;                       ///< this worker is not among those that capture (include_workers)
   int statistics_threads = 1;               ///< that share a large batch, the calling one included
-  uint64_t parallel_from_bytes = 2u << 20;  ///< smaller batches are done before a helper has woken up
+  uint64_t parallel_from_bytes = 2u << 20;  ///< a smaller batch takes less time than waking a thread
   const base::Clock* clock = &base::SystemClock();
 };
 
@@ -59,10 +59,10 @@ class Recorder {
   void PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place);
   void PutScalar(Id id, double value, Place place);
   void PutContext(std::string_view topic, std::string_view json);
-  /// Something else was appended to the sink that the step's end must make visible.
+  /// Tells that something else was appended to the sink, which the step's end must make visible.
   void ForceCommit() { recorded_ = true; }
   int64_t EndStep(bool skipped);
-  /// Takes BeginStep back; where something was put since, it is EndStep.
+  /// Undoes BeginStep; if something was recorded since, it does what EndStep does.
   void CancelStep();
 
   /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps. Only
@@ -125,7 +125,7 @@ class Recorder {
   struct Lane;  // what one thread needs to make rows
   class Adding;
   struct PendingRaw;
-  /// What one thread of several takes at once: a tensor, or a part of a large one.
+  /// A unit of work for one of several threads: a tensor, or a part of a large one.
   struct Piece {
     static constexpr uint32_t kWhole = ~uint32_t{0};
     const void* data;
@@ -137,7 +137,7 @@ class Recorder {
     bool histogram;  // is wanted of it
     uint64_t bytes() const { return static_cast<uint64_t>(elements) * ItemSize(dtype); }
   };
-  /// What a look at a tensor gave, to be said again while nothing has changed.
+  /// The row of a tensor, recorded again while the tensor has not changed.
   struct LastRow {
     format::SummaryRow row;
     std::vector<uint8_t> histogram;  // encoded; empty: none was due, and the next that is needs a look

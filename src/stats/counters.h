@@ -19,7 +19,7 @@ struct FloatCounter {
   static constexpr int kCells = 2048;
   static constexpr int kFirstNormal = 4;  ///< of the cells of one sign
   static constexpr int kFirstNonFinite = 1020;
-  /// Four of each: with one, runs of equal values would wait for the store of the one before.
+  /// Four copies of each: with one, each of several equal values would wait for the previous store.
   uint32_t cells[kCells][4];
   uint64_t folded[kCells];        ///< from the counters of ids in a window
   uint64_t subnormal[2][4 * 23];  ///< [sign][k - 4 * -149]
@@ -91,7 +91,7 @@ uint16_t WindowBase(float abs_max, int buckets);
 /// Moves all counts to `counter` and leaves `pairs` empty.
 void Fold(PairCounter* pairs, FloatCounter* counter);
 
-/// Appends nothing, replaces `h`; multiplies by `times`; leaves the counters empty. The extrema are
+/// Overwrites `h`; multiplies counts by `times`; leaves the counters empty. The extrema are
 /// those of the non-zero finite elements counted. \pre 0 < abs_min <= abs_max
 void TakeFloats(FloatCounter* counter, float abs_min, float abs_max, uint64_t times, Histogram* h);
 void TakeDoubles(DoubleCounter* counter, double abs_min, double abs_max, uint64_t times, Histogram* h);

@@ -1,4 +1,4 @@
-// The processor's floating-point mode, put aside while we compute.
+// Sets the processor's floating-point mode while we compute, and restores it afterwards.
 #pragma once
 
 #include <cstdint>

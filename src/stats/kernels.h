@@ -1,4 +1,4 @@
-// The vector kernels: what one pass over a dense block finds out. One copy per instruction set.
+// The vector kernels: statistics of a dense block in one pass. One copy per instruction set.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tdbg::stats {
 
-/// What a kernel learned about a block; kernels add to it, so that several may share one.
+/// A kernel's results for a block. Kernels add to it, so several blocks can share one.
 /// Power sums are about the pivot that the kernel was given.
 struct Partial {
   uint64_t nan = 0;
@@ -31,7 +31,7 @@ struct Partial {
 /// The largest block a fast kernel may be given: its counters are 32 bits wide per lane and its
 /// input should still be in the second-level cache when a second look is needed.
 inline constexpr size_t kSuperBlock = 16384;
-/// What is gathered or converted at a time.
+/// How many elements are gathered or converted at a time.
 inline constexpr size_t kChunk = 2048;
 
 /// The element of the largest magnitude, without its sign: NaN if there is one. The 16-bit types as their
@@ -52,7 +52,7 @@ bool FastF64(const double* x, size_t n, double pivot, Partial* out);
 /// Sums in float32, flushed to double after 64 additions per lane. If `pairs` or `slices` (one of them) is
 /// not null the block is counted there, except for what lies outside its window, which goes to `outside`.
 ///
-/// `expect_zeros` is about time alone: it costs an eighth, and a zero that was not expected as much once.
+/// `expect_zeros` affects speed only: true costs an eighth; false costs that much once, if there is a zero.
 ///
 /// \pre x * scale and pivot * scale are far from overflow, scale is a power of two.
 /// \return elements looked at: n less a remainder shorter than one iteration. With a non-finite

@@ -29,8 +29,8 @@ using V32 = hn::Vec<D32>;
 using VU32 = hn::Vec<DU32>;
 using VU16 = hn::Vec<DU16>;
 
-// Whether zeros are looked out for. Most tensors have none, and asking takes three instructions of every
-// vector's fourteen: a block that is found to have one is looked at again.
+// Whether a block is checked for zeros. Most tensors have none, and the check is three of the fourteen
+// instructions per vector: without it, a block that turns out to have a zero is processed again.
 enum class Zeros { kNotExpected, kExpected, kCounted };
 
 // Extremes by integer comparison of the raw bits, in lanes as wide as the element: of bfloat16 one

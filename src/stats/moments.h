@@ -1,4 +1,4 @@
-// Central moments of a set of numbers, and how two sets become one.
+// Central moments of a set of numbers, and how to merge those of two sets.
 #pragma once
 
 namespace tdbg::stats {

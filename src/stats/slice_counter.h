@@ -25,7 +25,7 @@ struct SliceCounter {
   static constexpr size_t kMost = 4 * kBlock;
   /// Gathered ids that are counted together.
   static constexpr size_t kLow = 2 * kBlock;
-  /// The counts are 16 bits wide: with so many counted, and at most a third of it more, it must be folded.
+  /// The counts are 16 bits wide: fold after so many ids, before a third more have been counted.
   static constexpr uint32_t kFoldAfter = 48 << 10;
 
   /// Of four ids each, the lowest in the lowest 16 bits; to be added up over the eight. First those of the
@@ -52,9 +52,9 @@ struct SliceCounter {
 };
 
 /// Whether this processor has the instructions (AVX-512 with VBMI, VBMI2, VPOPCNTDQ and GFNI: Intel since
-/// 2019, AMD since 2022) and nobody said no. Elsewhere Count must not be called.
+/// 2019, AMD since 2022) and it is not switched off. Elsewhere Count must not be called.
 bool HaveSliceCounter();
-/// Lets a test or a benchmark do without.
+/// Switches it off, or on again, for a test or a benchmark.
 void AllowSliceCounter(bool allow);
 
 /// Moves all counts to `counter` and leaves `slices` empty.

@@ -1,4 +1,4 @@
-// The definition of a summary, one value after the other, and what is held against it: for this room's tests.
+// A reference implementation of summaries, one value at a time, and comparisons with it, for tests.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Numbers per unit, channel or value of one tensor, in one pass over host memory.
+// Statistics per unit, channel or value of one tensor, in one pass over host memory.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class UnitStatistics {
 
   /// \param unit_axis  the adaptor's; what the statistic makes of it: Statistic::AxisOf
   /// \error kUnimplemented       no statistics for this dtype
-  /// \error kFailedPrecondition  the statistic needs an axis that the tensor has not
+  /// \error kFailedPrecondition  the statistic needs an axis that the tensor lacks
   Status Compute(const Statistic& statistic, const TensorView& x, int unit_axis, StatisticValue* out);
 
  private:

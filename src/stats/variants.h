@@ -1,5 +1,5 @@
-// Which copy of the kernels computes: this processor's best one, unless a test or a benchmark asks for
-// another.
+// Selects the kernels' instruction set: the best that this processor has, unless a test or a benchmark asks
+// for another.
 #pragma once
 
 #include <functional>

@@ -14,7 +14,7 @@
 
 namespace tdbg::store {
 
-/// What a segment says about where it comes from.
+/// What a segment records about its origin.
 struct SegmentOrigin {
   std::string directory;  ///< <worker>/segments
   std::string run_id;
@@ -31,11 +31,11 @@ struct SealLimits {
   uint64_t header_bytes = 8 << 20;  ///< estimated; safetensors refuses headers beyond 100 MB
 };
 
-/// Who is asked while a segment is written. Empty ones are not.
+/// Callbacks while a segment is written. Empty ones are skipped.
 struct SealHooks {
   std::function<void()> tick = {};  ///< between writes: the doorbell must not wait for a slow disk
-  /// When all is read and before anything is published: whether the ring is still what was committed. What
-  /// others wrote there may be records that match their hashes, of another run.
+  /// Called after everything is read and before anything is published: is the ring still the one that was
+  /// committed? Another process may have written valid records of another run there.
   std::function<Status()> check = {};
 };
 
@@ -44,7 +44,7 @@ struct SealResult {
   uint64_t last_sequence = 0;
   uint64_t file_bytes = 0;  ///< 0: the range held nothing but damage, and there is no file
   std::string path;
-  std::vector<format::Loss> damage;  ///< what could not be taken, each with its kind and step
+  std::vector<format::Loss> damage;  ///< what could not be read, each with its kind and step
   uint64_t repeated_keys = 0;        ///< raw values given twice for one key; the last is kept
   uint64_t repeated_bytes = 0;
   int64_t first_step = -1, last_step = -1;
@@ -59,8 +59,8 @@ class SegmentBuilder {
 
   /// Seals committed records from `begin_pos` on, up to `limits` or `committed_pos`, whichever comes first.
   /// Publishes by rename; the caller then moves sealed_pos. Nothing of a failed attempt stays behind.
-  /// A record with a damaged header costs itself, one of a commit its step: the search goes on behind it, as
-  /// a reader's does.
+  /// A record with a damaged header is lost; if it is a commit, so is its step. The search goes on behind it,
+  /// as in a reader.
   /// \param verify  check the hashes of raw tensors' values, too (a dead process's journal). In a living one
   /// these go to the segment as they are, with the hash that they had when they were recorded: a reader finds
   /// damage there.
