@@ -14,7 +14,7 @@ import os
 import sys
 
 _BEFORE_SPECS = sys.version_info < (3, 5)   # of modules, which the finder below finds
-_FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "lightgbm", "mxnet")
+_FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "lightgbm", "mxnet", "optax")
 
 
 def _say(message):

@@ -82,7 +82,7 @@ def test_what_keras_drives_is_recorded_once_and_by_its_adaptor(tmp_path, step):
 def test_a_failure_of_ours_stays_ours(tmp_path, monkeypatch, capfd, jit):
     import torch
 
-    from tdbg.adaptors.keras.values import Values
+    from tdbg.adaptors.values import Values
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
 
     def broken(self, *arguments):

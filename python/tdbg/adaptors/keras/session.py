@@ -15,12 +15,12 @@ from ..guard import say
 from ..patches import Patches
 from ..ranks import of_tensorflow
 from ..session import LoopSession
+from ..values import Values
 from ..watch import OFF, OPEN
 from . import backends, collect, patching
 from .loops import Loops
 from .names import Names, output_kind, output_unit_axis
 from .untrained import Untrained
-from .values import Values
 
 #: Final weights are recorded of models that are gone by then, too, if their variables are not larger than this.
 KEPT_BYTES = 64 << 20

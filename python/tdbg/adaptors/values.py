@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..session import NOT_WANTED
+from .session import NOT_WANTED
 
 
 class Entry:
