@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 #: What `backward` was called on, where it is nothing that a loss function returned.
 BACKWARD = "backward_loss"
 
@@ -19,19 +22,21 @@ class Numbering:
     """
 
     def __init__(self) -> None:
-        self._slots: dict = {}                      # (owner, name) -> the numbers that it has, in order
+        self._slots: dict[tuple[Any, str], list[int]] = {}                      # (owner, name) -> the numbers that it has, in order
         self._taken: dict[tuple[str, int], object] = {}     # (name, number) -> who stepped with it in this step
         self._now: set[tuple[str, int]] = set()             # those of the optimizer that steps now
         self.version = 0                            # counts what was given and taken back
 
-    def names(self, pending, by_micro_step: bool = False, owner=None) -> list:
+    def names(self, pending: Iterable[tuple[str, Any, int]], by_micro_step: bool = False,
+              owner: Any = None) -> list[tuple[str, Any, int]]:
         """[(name with its number, value, micro-step)] of those that led to one step of one optimizer.
 
         :param pending: [(name, value, micro-step)], in order
         :param by_micro_step: each micro-step counts from the beginning
         :param owner: the optimizer, anything that can be a key
         """
-        counts, last, found = {}, 0, []
+        counts: dict[str, int] = {}
+        last, found = 0, []
         for name, value, step in pending:
             if by_micro_step and step != last:
                 counts, last = {}, step
@@ -40,7 +45,7 @@ class Numbering:
             found.append((numbered(name, self._number(owner, name, place)), value, step))
         return found
 
-    def _number(self, owner, name: str, place: int) -> int:
+    def _number(self, owner: Any, name: str, place: int) -> int:
         slots = self._slots.setdefault((owner, name), [])
         if place < len(slots) and self._taken.get((name, slots[place]), owner) == owner:
             self._now.add((name, slots[place]))
@@ -54,18 +59,18 @@ class Numbering:
         self._now.add((name, number))
         return number
 
-    def given(self) -> frozenset:
+    def given(self) -> frozenset[tuple[str, int]]:
         """What `names` gave since an optimizer stepped, to be had once more by `again`."""
         return frozenset(self._now)
 
-    def again(self, numbers: frozenset) -> bool:
+    def again(self, numbers: frozenset[tuple[str, int]]) -> bool:
         """The same numbers once more; False if one of them was given in this step."""
         if self._taken and not numbers.isdisjoint(self._taken):
             return False
         self._now.update(numbers)
         return True
 
-    def next_optimizer(self, owner=None) -> None:
+    def next_optimizer(self, owner: Any = None) -> None:
         """`owner` stepped and the TRAIN step goes on: nobody else in it gets its numbers."""
         self._taken.update(dict.fromkeys(self._now, owner))
         self._now.clear()
@@ -74,7 +79,7 @@ class Numbering:
         self._taken.clear()
         self._now.clear()
 
-    def forget(self, owner) -> None:
+    def forget(self, owner: Any) -> None:
         """`owner` is gone."""
         for key in [key for key in self._slots if key[0] == owner]:
             del self._slots[key]

@@ -84,7 +84,7 @@ class LoopSession(Watch):
         """Opens a step. True if anything is due in it."""
         self._mode_steps[mode] += 1
         self.open_mode = mode
-        return self.port.begin_step(mode)
+        return bool(self.port.begin_step(mode))
 
     def cancel_step(self) -> None:
         """The open step is none after all, unless something was put in it."""

@@ -21,6 +21,7 @@ one that belongs to the training (a target network, a teacher).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..modes import ModeKeys
 
@@ -35,7 +36,8 @@ class _Rhythm:
     __slots__ = ("last", "gaps", "new", "over")
 
     def __init__(self, last: int) -> None:
-        self.last, self.gaps, self.new = last, (), True
+        self.last, self.new = last, True
+        self.gaps: tuple[int, ...] = ()
         self.over = False       # another training has taken over: not due until it steps again
 
     def stepped(self, now: int) -> None:
@@ -59,7 +61,8 @@ class Clock:
         optimizers that have never stepped
     """
 
-    def __init__(self, begin: Callable, end: Callable, covered: Callable[[int, set], bool] = lambda optimizer, stepped: False):
+    def __init__(self, begin: Callable[[int], bool], end: Callable[[Any, bool], None],
+                 covered: Callable[[int, set[int]], bool] = lambda optimizer, stepped: False):
         self._begin, self._end, self._covered = begin, end, covered
         self.mode: int | None = None        # of the open step
         self.due = False
@@ -193,7 +196,7 @@ class Clock:
     def _close(self) -> None:
         mode, skipped = self.mode, self.skipped
         if mode == TRAIN and self.stepped:
-            if len(self._rhythms) > 1 and self._takes_over():
+            if self.previous is not None and len(self._rhythms) > 1 and self._takes_over():
                 for optimizer in self.previous & self._rhythms.keys():
                     self._rhythms[optimizer].over = True
             self.previous = frozenset(self.stepped)

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+from typing import Any
 
 from .guard import Guard, is_the_trainings_own, say
 from .patches import Patches
@@ -34,11 +35,11 @@ class Watch:
     :param options: of those arguments, the ones that the script gave
     """
 
-    def __init__(self, framework, open_run, options=None):
+    def __init__(self, framework: str, open_run: Any, options: dict[str, Any] | None = None) -> None:
         self.open_run, self.options = open_run, dict(options or {})
         self.state = ARMED
-        self.run = None
-        self.plan = {}
+        self.run: Any = None
+        self.plan: dict[str, Any] = {}
         self.guard = Guard(framework, self._adaptor_error, self.disarm)
         self.patches = Patches()
         self.waiting = Waiting(self.lost)
