@@ -140,7 +140,9 @@ class Run {
   ///   would need a look. What such a call found is remembered: 200 bytes a tensor, and its histogram.
   bool PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {},
                std::span<const uint8_t> unchanged = {});
-  /// Statistics computed elsewhere (a device). Histogram may be empty.
+  /// Are raw bytes of this tensor due at that step of the mode? For whoever has to fetch them ahead of it.
+  bool RawDue(Id id, ModeKey mode, int64_t mode_step) const;
+  /// Statistics computed elsewhere (a device). `histogram`: recorded where Put would take one; null: none was taken.
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
                   Place place = {});
   /// The derived statistics that are due of a tensor whenever its statistics are. Put and PutMany compute

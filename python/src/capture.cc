@@ -20,9 +20,11 @@
 #include <variant>
 #include <vector>
 
+#include "device_lane.h"
 #include "fingerprint.h"
 #include "forecast.h"
 #include "graph_capture.h"
+#include "integers.h"
 #include "plan/hook_config.h"
 #include "tdbg/run.h"
 #include "tensor_mark.h"
@@ -42,6 +44,7 @@ using tdbg::TensorSpec;
 using tdbg::TensorView;
 using tdbg::python::Fingerprint;
 using tdbg::python::Forecast;
+using tdbg::python::Integers;
 using tdbg::python::LookAgain;
 using tdbg::python::NumberCopy;
 using tdbg::python::ParameterBatch;
@@ -76,27 +79,6 @@ Place PlaceOf(int sub, int point) { return {static_cast<uint16_t>(sub), static_c
 ModeKey ModeOf(int mode) {
   if (mode < 1 || mode > 4) throw nb::value_error("mode is 1 (TRAIN), 2 (EVAL), 3 (PREDICT) or 4 (GLOBAL)");
   return static_cast<ModeKey>(mode);
-}
-
-/// A list of ints, read with the interpreter's own calls (nanobind's cast of a list costs ten times as much),
-/// or any one-dimensional array of T.
-template <typename T>
-std::vector<T> Integers(nb::handle values) {
-  std::vector<T> out;
-  if (PyList_Check(values.ptr())) {
-    const Py_ssize_t n = PyList_Size(values.ptr());
-    out.resize(static_cast<size_t>(n));
-    for (Py_ssize_t i = 0; i < n; ++i) {
-      const unsigned long value = PyLong_AsUnsignedLong(PyList_GetItem(values.ptr(), i));
-      if (value == static_cast<unsigned long>(-1) && PyErr_Occurred() != nullptr) throw nb::python_error();
-      out[static_cast<size_t>(i)] = static_cast<T>(value);
-    }
-    return out;
-  }
-  nb::ndarray<nb::ro, const T, nb::ndim<1>, nb::c_contig, nb::device::cpu> array;
-  if (nb::try_cast(values, array)) return std::vector<T>(array.data(), array.data() + array.size());
-  for (nb::handle item : nb::iter(values)) out.push_back(nb::cast<T>(item));
-  return out;
 }
 
 std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
@@ -376,6 +358,7 @@ NB_MODULE(_capture, m) {
         "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");
   BindTensors(m);
   tdbg::python::BindGraphCapture(&m);
+  tdbg::python::BindDeviceLane(&m);
   m.def("hook_defaults", &HookDefaults, "framework"_a, "A hook of smdebug with nothing configured, as JSON.");
   m.def("parse_hook", &ParseHook, "text"_a, "source"_a, "framework"_a,
         "smdebug's configuration file: (the hook as JSON, warnings). ValueError where it is no JSON.");
@@ -435,6 +418,11 @@ NB_MODULE(_capture, m) {
           "begin_step", [](Run& r, int mode) { return r.BeginStep(ModeOf(mode)); }, "mode"_a)
       .def(
           "due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
+      .def(
+          "raw_due",
+          [](const Run& r, uint32_t id, int mode, int64_t mode_step) { return r.RawDue(id, ModeOf(mode), mode_step); },
+          "id"_a, "mode"_a, "mode_step"_a, "Are raw values of it due at that step of the mode?")
+      .def("put_rows", &tdbg::python::PutRows, "rows"_a, "What a DeviceLane took of a batch.")
       .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0, "unchanged"_a = nb::none(),
            "`unchanged`: one truth value for each id; tdbg/run.h says what it promises. Was anything that it "
            "looked at NaN or "

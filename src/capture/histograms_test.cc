@@ -150,7 +150,7 @@ TEST_F(HistogramsTest, OfAShapeThatVariesEachValueDecides) {
   EXPECT_THAT(has, ElementsAre(false, true, false));
 }
 
-TEST_F(HistogramsTest, AreKeptWhereARequestHoldsAndWhereADeviceHasThemAnyway) {
+TEST_F(HistogramsTest, AreKeptWhereARequestHolds) {
   Start(PlanWithHistograms(10));
   const auto w = Define("w", "weight", {300});
   const std::vector<float> values(300, 1.0f);
@@ -161,11 +161,42 @@ TEST_F(HistogramsTest, AreKeptWhereARequestHoldsAndWhereADeviceHasThemAnyway) {
     Step(ModeKey::kTrain, [&] { PutFloats(w, values); });
   }
   EXPECT_THAT(StepsWithHistogram(), ElementsAre(0, 3, 4));
+}
 
-  Summary summary;
-  const Histogram histogram = {{BucketOf(1.0), 300}};
-  Step(ModeKey::kTrain, [&] { recorder_->PutSummary(w, summary, histogram, {}); });
-  EXPECT_EQ(sink_.histogram_of.back(), histogram);
+TEST_F(HistogramsTest, OfADeviceAreKeptWhereThoseOfTheHostAre) {
+  // Due at 0, 4, 8; at 6 the tensor leaves its recent range; from 7 on all of it is 0.
+  const auto values_at = [](int step) {
+    return std::vector<float>(300, step == 6 ? 1e6f : step > 6 ? 0.0f : 1.0f + 0.01f * static_cast<float>(step));
+  };
+  std::vector<std::pair<uint32_t, bool>> host, device;  // flags, has a histogram
+  for (auto* rows : {&host, &device}) {
+    Start(PlanWithHistograms(4));
+    sink_.summaries.clear();
+    const auto w = Define("w", "weight", {300});
+    for (int step = 0; step < 10; ++step) {
+      const std::vector<float> values = values_at(step);
+      Step(ModeKey::kTrain, [&] {
+        if (rows == &host) return PutFloats(w, values);
+        const int64_t n = 300;
+        Summary summary;
+        Histogram histogram;
+        histogram.reserve(1);  // of zeros only it is empty, and still one
+        ASSERT_TRUE(Summarizer().Summarize({values.data(), DType::kFloat32, {&n, 1}, {}}, &summary, &histogram).ok());
+        recorder_->PutSummary(w, summary, histogram, {});
+      });
+    }
+    for (const format::SummaryRow& row : sink_.summaries) rows->emplace_back(row.flags, row.histogram_bytes != 0);
+  }
+  ASSERT_EQ(host.size(), 10u);
+  EXPECT_TRUE(host[6].second && host[8].second && !host[5].second);
+  EXPECT_EQ(device, host);
+}
+
+TEST_F(HistogramsTest, OfADeviceThatTookNoneThereIsNone) {
+  Start(PlanWithHistograms(1));
+  const auto w = Define("w", "weight", {300});
+  Step(ModeKey::kTrain, [&] { recorder_->PutSummary(w, Summary{}, {}, {}); });
+  EXPECT_EQ(sink_.summaries.back().histogram_bytes | sink_.summaries.back().flags, 0u);
 }
 
 TEST_F(HistogramsTest, OfWhatNeverHasOneNothingIsSaid) {

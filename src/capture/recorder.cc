@@ -70,6 +70,14 @@ bool Recorder::Due(Id id) const {
                           (!t->details->derived.empty() && (due_ & kSummaryGroup) != 0));
 }
 
+bool Recorder::RawDue(Id id, ModeKey mode, int64_t mode_step) const {
+  const Tensor* t = Find(id);
+  if (t == nullptr || options_.inert) return false;
+  uint64_t due = plan_.DueGroups(static_cast<int>(mode), mode_step);
+  if (step_ < more_end_) due |= plan::kMoreGroup;  // asked for now; the step may be one of those that come
+  return t->always || (t->raw_groups & due) != 0;
+}
+
 int64_t Recorder::mode_step(ModeKey mode) const {
   if (mode == ModeKey::kGlobal) return global_step();
   const int64_t next = mode_steps_[static_cast<int>(mode)];
@@ -226,8 +234,13 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
   Announce(&tensors_[id]);
   format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Settle(place_given)), summary));
   ++counters_.summaries;
-  // It cost nothing here: kept whether one is due or not.
-  if (!histogram.empty() && tensors_[id].histogram_groups != 0) AddHistogram(histogram, &row, &histograms_);
+  if (histogram.data() == nullptr || !HasHistogram(tensors_[id], static_cast<int64_t>(row.count))) return;
+  if (HistogramDue(tensors_[id], static_cast<int64_t>(row.count))) AddHistogram(histogram, &row, &histograms_);
+  if (FinishRow(&row)) {
+    row.flags = 0;
+    AddHistogram(histogram, &row, &histograms_);
+  }
+  FlushRowsIfMany();
 }
 
 void Recorder::PutScalar(Id id, double value, Place place_given) {

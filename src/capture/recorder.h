@@ -51,6 +51,7 @@ class Recorder {
 
   bool BeginStep(ModeKey mode);
   bool Due(Id id) const;
+  bool RawDue(Id id, ModeKey mode, int64_t mode_step) const;
   void Put(Id id, const TensorView& view, Place place);
   bool PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
                std::span<const uint8_t> unchanged = {});

@@ -266,6 +266,10 @@ bool Run::PutMany(std::span<const Id> ids, std::span<const void* const> data, Pl
   return impl_->Locked(false, [&] { return impl_->recorder.PutMany(ids, data, place, unchanged); });
 }
 
+bool Run::RawDue(Id id, ModeKey mode, int64_t mode_step) const {
+  return impl_->Locked(false, [&] { return impl_->recorder.RawDue(id, mode, mode_step); });
+}
+
 void Run::PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place) {
   impl_->Do([&] { impl_->recorder.PutSummary(id, summary, histogram, place); });
 }

@@ -150,6 +150,25 @@ class RecordingRun:
         for ident, row in zip(ids, rows):
             self.open.summaries[self.specs[ident]["name"], sub, point] = row.copy()
 
+    def raw_due(self, ident, mode, mode_step):
+        return any(mode_step % raw.get("train", {}).get("interval", 1) == 0 for raw in self._raws())
+
+    def _raws(self):
+        return [c["raw"] for c in self.plan_value.get("collections", []) if c.get("raw")]
+
+    def put_rows(self, rows):
+        sub, point = rows.place
+        for at, ident in enumerate(rows.ids):
+            if ident == NOT_WANTED:
+                continue
+            spec = self.specs[ident]
+            data = rows.values(at)
+            if data is not None:
+                shape = spec["shape"] if not spec["variable_shape"] else (-1,)
+                self._keep(spec["name"], sub, point, np.frombuffer(data, dtype_of(spec["dtype"])).reshape(shape).copy())
+            elif (row := rows.summary(at)) is not None:
+                self.open.summaries[spec["name"], sub, point] = np.array(row)
+
     def put_scalars(self, ids, values, sub=0):
         assert self.open is not None or self.end_values is not None, "scalars outside a step"
         target = self.end_scalars if self.open is None else self.open.scalars

@@ -11,7 +11,7 @@ tdbg = pytest.importorskip("tdbg")
 pytest.importorskip("tdbg._trial")
 
 from tdbg._capture import Run  # noqa: E402
-from tdbg.adaptors.torch import cuda  # noqa: E402
+from tdbg.adaptors.torch import other_devices  # noqa: E402
 from tdbg.adaptors.torch.session import Session  # noqa: E402
 
 nn = torch.nn
@@ -100,7 +100,7 @@ def test_they_are_numpys(tmp_path, case, monkeypatch):
     batches = made()
     kept = train(tmp_path / "kept", model, batches, raw=True)
     assert {n for n in kept.tensor_names() if kept.tensor(n).statistics()} == expected
-    monkeypatch.setattr(cuda, "SMALL", 0)      # else small tensors travel whole and are summarized on the host
+    monkeypatch.setattr(other_devices, "SMALL", 0)      # else small tensors travel whole and are summarized on the host
     for run in (kept, train(tmp_path / "lean", model, batches, raw=False),
                 train(tmp_path / "lane", model, batches, raw=False, force_lane=True)):
         assert run.losses() == []
@@ -126,7 +126,7 @@ def test_thresholds_are_the_doubles_that_were_asked_for():
     assert float(below) < 9.4999
     x = torch.tensor([[below], [np.nextafter(below, np.float32(10))], [-below], [np.nan]])
     inside = {"kind": "count_within", "parameters": [-9.4999, 9.4999], "axis": 0}
-    assert cuda.derive(x, inside).tolist() == [1, 0, 1, 0]
+    assert other_devices.derive(x, inside).tolist() == [1, 0, 1, 0]
     above = {"kind": "count_above", "parameters": [9.4999], "axis": 0}
-    assert cuda.derive(x, above).tolist() == [0, 1, 0, 0]
-    assert cuda.derive(x, {"kind": "count_above", "parameters": [1e300], "axis": 0}).tolist() == [0, 0, 0, 0]
+    assert other_devices.derive(x, above).tolist() == [0, 1, 0, 0]
+    assert other_devices.derive(x, {"kind": "count_above", "parameters": [1e300], "axis": 0}).tolist() == [0, 0, 0, 0]

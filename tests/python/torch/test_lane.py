@@ -1,11 +1,13 @@
-"""The device lane, with host tensors forced through it: no device was there to test on."""
+"""The lane of devices without kernels of ours, with host tensors forced through it."""
+
+import threading
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from tdbg.adaptors.torch import cuda
+from tdbg.adaptors.torch import late_steps, other_devices
 
 
 def reference(x):
@@ -23,15 +25,15 @@ def reference(x):
     [1.0, -2.0, 0.0, 3.5], [float("nan"), float("inf"), -float("inf"), 1.0, 0.0], [float("nan")] * 3, [],
     np.linspace(-3, 5, 1000)])
 def test_fifteen_numbers(values, monkeypatch):
-    monkeypatch.setattr(cuda, "CHUNK", 7)
+    monkeypatch.setattr(other_devices, "CHUNK", 7)
     x = torch.tensor(values, dtype=torch.float64)
-    np.testing.assert_allclose(cuda.summarize(x).numpy(), reference(values), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(other_devices.summarize(x).numpy(), reference(values), rtol=1e-12, atol=1e-12)
 
 
 def test_integers_and_half():
     for dtype in (torch.int64, torch.bool, torch.bfloat16, torch.uint8):
         x = torch.tensor([0, 1, 1, 0, 1]).to(dtype)
-        np.testing.assert_allclose(cuda.summarize(x).numpy(), reference(x.double().numpy()))
+        np.testing.assert_allclose(other_devices.summarize(x).numpy(), reference(x.double().numpy()))
 
 
 def train(steps=4):
@@ -81,7 +83,7 @@ def test_raw_values_where_they_are_due(watch):
     assert np.array_equal(run.steps[2]["Linear_weight"], keep[2][2].numpy())
 
 
-class Slow(cuda._Copy):
+class Slow(other_devices._Copy):
     """A copy that has not arrived until somebody says so."""
 
     arrived = False
@@ -91,8 +93,8 @@ class Slow(cuda._Copy):
 
 
 def test_steps_wait_their_turn_and_the_late_go_without(watch, monkeypatch):
-    monkeypatch.setattr(cuda, "_Copy", Slow)
-    monkeypatch.setattr(cuda, "MAX_LAG", 3)
+    monkeypatch.setattr(other_devices, "_Copy", Slow)
+    monkeypatch.setattr(late_steps, "MAX_LAG", 3)
     Slow.arrived = False
     session = watch(force_lane=True)
     model, optimizer, _ = train(5)
@@ -108,10 +110,12 @@ def test_steps_wait_their_turn_and_the_late_go_without(watch, monkeypatch):
 
 
 def test_the_end_waits_for_what_is_under_way(watch, monkeypatch):
-    monkeypatch.setattr(cuda, "_Copy", Slow)
+    monkeypatch.setattr(other_devices, "_Copy", Slow)
+    monkeypatch.setattr(late_steps, "PATIENCE", 60.0)
     Slow.arrived = False
     session = watch(force_lane=True)
     model, _, _ = train(2)
+    threading.Timer(0.05, lambda: setattr(Slow, "arrived", True)).start()
     assert session.made[0].steps == []
     session.finish("completed")
     run = session.made[0]

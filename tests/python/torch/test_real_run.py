@@ -168,7 +168,7 @@ def test_attach_in_the_script(tmp_path):
 
 @pytest.mark.parametrize("force", [False, True])
 def test_device_lane_writes_the_same_statistics(tmp_path, force):
-    """Host tensors through the device's path: see adaptors/torch/cuda.py."""
+    """Host tensors through the device's path: see adaptors/torch/other_devices.py."""
     finish(start(tmp_path, f"""
         from tdbg.adaptors.torch.session import Session
         from tdbg._capture import Run

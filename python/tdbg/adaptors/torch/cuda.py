@@ -1,344 +1,419 @@
-"""The device lane: statistics of tensors that are not in host memory. UNTESTED ON A REAL DEVICE.
+"""Tensors on NVIDIA's GPUs: summaries, exact histograms and derived statistics of every tensor, by kernels of our own.
 
-The same code runs in the tests with host tensors forced through it; streams, events and pinned memory have
-not been exercised on a GPU.
+A batch is launched on the stream that is current where it is put, so its tensors are read as they are there, before the
+optimizer's own kernels change them; results are written into mapped host memory by the device itself and polled for with a
+load (`_capture.DeviceLane`, src/cuda). No event, no copy, no query, nothing that waits. Tensors of up to 256 bytes travel as they
+are, and the run takes its statistics from them.
 
-Reductions are enqueued on the current stream when a tensor is put, so they see it before the optimizer's own
-kernels change it. At the step's end all numbers of the step lie in one buffer per device, which goes to pinned
-memory in ONE asynchronous copy followed by an event; nothing waits. Steps are replayed into the run in order, each
-when its event has completed, at most `MAX_LAG` steps late: a step whose event has not completed by then is recorded
-without its device values, counted as "device_late". Histograms are not taken. At steps where raw values are due the
-tensors themselves are copied, and the run takes its statistics from the copy.
+While somebody captures a CUDA graph a batch is launched into the graph, and every replay of it is a step of the run; where
+that cannot be, the capture is left alone. Raw values that are due are copied by torch, into pinned memory.
+
+Not yet run on a GPU since it was written: held by tests on the CPU, against a driver that has no device.
 """
 
-import collections
-import ctypes
+from __future__ import annotations
 
-import numpy
+import itertools
+import weakref
+from typing import Any
+
 import torch
 
-from ..steps import EVAL, GLOBAL, PREDICT, TRAIN
-from .params import dtype_name
+from tdbg import _capture
 
-MAX_LAG = 32               # steps that may be under way; a step is visible at most this late
-CHUNK = 1 << 24            # elements widened to float64 at a time: 128 MiB of temporary memory at most
-SMALL = 16                 # tensors up to this size travel as values (losses), not as statistics
+from ..guard import say
+from .late_steps import LateSteps, Step
+from .params import NOT_WANTED, dtype_name
 
-FIELDS = ("count nan pos_inf neg_inf zero min max mean variance m3 m4 l1 l2 abs_min abs_max").split()
-
-
-def summarize(tensor: torch.Tensor) -> torch.Tensor:
-    """The 15 numbers of one tensor as a vector on its device (include/tdbg/summary.h says what they mean); of a complex one those
-    of |x|."""
-    wide = torch.float32 if tensor.device.type == "mps" else torch.float64
-    flat = tensor.detach().reshape(-1)
-    chunks = flat.split(CHUNK) if flat.numel() else ()
-    zero = torch.zeros((), dtype=wide, device=tensor.device)
-    inf = torch.full((), float("inf"), dtype=wide, device=tensor.device)
-    nan_count = pos_inf = neg_inf = zeros = finite = total = l1 = squares = zero
-    low, high, abs_low, abs_high = inf, -inf, inf, zero
-
-    for chunk in chunks:
-        x = _numbers_of(chunk, wide)
-        ok = torch.isfinite(x)
-        nan_count = nan_count + torch.isnan(x).sum()
-        pos_inf = pos_inf + (x == float("inf")).sum()
-        neg_inf = neg_inf + (x == -float("inf")).sum()
-        zeros = zeros + (x == 0).sum()
-        finite = finite + ok.sum()
-        y = torch.where(ok, x, zero)
-        a = y.abs()
-        total, l1, squares = total + y.sum(), l1 + a.sum(), squares + (y * y).sum()
-        low = torch.minimum(low, torch.where(ok, x, inf).min())
-        high = torch.maximum(high, torch.where(ok, x, -inf).max())
-        abs_low = torch.minimum(abs_low, torch.where(ok, a, inf).min())
-        abs_high = torch.maximum(abs_high, a.max())
-    mean = total / finite
-    m2 = m3 = m4 = zero
-    for chunk in chunks:
-        x = _numbers_of(chunk, wide)
-        d = torch.where(torch.isfinite(x), x - mean, zero)
-        s = d * d
-        m2, m3, m4 = m2 + s.sum(), m3 + (s * d).sum(), m4 + (s * s).sum()
-    row = torch.stack([torch.full_like(zero, flat.numel()), nan_count.to(wide), pos_inf.to(wide), neg_inf.to(wide),
-                       zeros.to(wide), low, high, mean, m2 / finite, m3 / finite, m4 / finite, l1, squares.sqrt(),
-                       abs_low, abs_high])
-    # Nothing finite: every double says NaN, the counts stay.
-    return torch.where((finite == 0) & (torch.arange(15, device=tensor.device) >= 5), float("nan"), row)
+_data_ptr = torch.Tensor.data_ptr
+_NUMBERS: dict[torch.dtype, int] = {}       # torch's element types -> tdbg's
 
 
-def _numbers_of(chunk: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
-    if not chunk.is_complex():
-        return chunk.to(wide)
-    # In the wide type: of two finite parts of complex64 |x| may be too large for a float32.
-    return chunk.to(torch.complex128).abs() if wide is torch.float64 else chunk.abs()
+class Devices:
+    """Where torch's tensors are; tests have one for host tensors that pose as a GPU's."""
 
+    kind = "cuda"
 
-def _packed(tensor: torch.Tensor) -> torch.Tensor:
-    """All values as a vector of numbers, which `_unpacked` makes a host tensor of again."""
-    tensor = tensor.detach()
-    flat = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-    # A copy in any case: the step's numbers go to the host when the optimizer has changed the tensor already.
-    return flat.reshape(-1).to(torch.float32 if tensor.device.type == "mps" else torch.float64, copy=True)
+    def __init__(self) -> None:
+        self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
+    def index(self, tensor: torch.Tensor) -> int:
+        return tensor.device.index or 0
 
-def _unpacked(numbers: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-    if dtype.is_complex:
-        numbers = torch.view_as_complex(numbers.clone().reshape(-1, 2))     # pairs that lie anywhere
-    return numbers.to(dtype).reshape(shape)
+    def stream(self, device: int) -> int:
+        """The handle of the current one."""
+        if self._raw_stream is not None:
+            return self._raw_stream(device)
+        return torch.cuda.current_stream(device).cuda_stream
 
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
 
-def _floor(threshold, dtype):
-    """The largest number of a float type that is not above `threshold`: comparing with it is comparing with that."""
-    with numpy.errstate(over="ignore"):
-        near = dtype(threshold)
-    return float(near if float(near) <= threshold else numpy.nextafter(near, dtype("-inf")))
-
-
-def derive(tensor, statistic):
-    """A derived statistic's entries as a vector on the tensor's device (include/tdbg/statistic.h says what they mean)."""
-    x, kind, p = tensor.detach(), statistic["kind"], statistic["parameters"]
-    wide = torch.float32 if tensor.device.type == "mps" else torch.float64
-    if kind == "value_counts":
-        x = x.to(wide)
-        return torch.stack([(x == value).sum() for value in p]).to(wide)
-    others = [d for d in range(x.dim()) if d != statistic["axis"]]
-    if kind == "sums":
-        return x.sum(dim=others, dtype=wide) if others else x.to(wide)
-    if x.dtype not in (torch.float32, torch.float64):
-        x = x.to(torch.float32 if x.dtype in (torch.float16, torch.bfloat16, torch.bool) else wide)
-    dtype = numpy.float32 if x.dtype == torch.float32 else numpy.float64
-    counted = x > _floor(p[0], dtype)
-    if kind == "count_within":
-        counted &= x <= _floor(float(numpy.nextafter(p[1], -numpy.inf)), dtype)
-    return (counted.sum(dim=others) if others else counted).to(wide)
-
-
-class _Copy:
-    """One buffer on its way to the host."""
-
-    def __init__(self, vectors):
-        buffer = torch.cat(vectors)
-        device = buffer.device
-        self._event = None
-        if device.type == "cuda":
-            self.host = torch.empty(buffer.shape, dtype=buffer.dtype, pin_memory=True)
-            self.host.copy_(buffer, non_blocking=True)
-            self._event = torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream(device))
-        else:
-            self.host = buffer.to("cpu")   # no asynchronous copy known for this device
-
-    def ready(self):
-        return self._event is None or self._event.query()
-
-    def wait(self):
-        if self._event is not None:
-            self._event.synchronize()
-
-
-class _Step:
-    def __init__(self, mode):
-        self.mode = mode
-        self.calls = []                    # (method name, arguments) or ("device", ...), in order
-        self.vectors = {}                  # device -> vectors to be packed
-        self.lengths = {}                  # device -> numbers packed so far
-        self.raws = []                     # events of raw copies
-        self.copies = {}
-        self.skipped = False
-
-    def pack(self, vector):
-        """Queues a vector of numbers; returns where it will lie."""
-        device = vector.device
-        at = self.lengths.get(device, 0)
-        self.vectors.setdefault(device, []).append(vector)
-        self.lengths[device] = at + vector.numel()
-        return device, at, vector.numel()
-
-    def ready(self):
-        return all(c.ready() for c in self.copies.values()) and all(e.query() for e in self.raws)
-
-
-class Lane:
-    """Stands in for a Run while values are on their way: the same calls, replayed in order.
-
-    :param forecast: the session's, which knows of requests for more detail, too
-    """
-
-    def __init__(self, run, forecast, sizes, derived=None):
-        self._run, self._sizes = run, sizes
-        self._derived = derived if derived is not None else {}
-        self._forecast = forecast
-        self._mode_steps = {mode: run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT, GLOBAL)}
-        self._step = None
-        self._queue = collections.deque()
-        self._raw_due = False
-        self._kept, self._last = set(), {}     # of what may be said again: ids under way or there, id -> its numbers
-
-    # The calls of a Run -------------------------------------------------------------------------------------
-
-    def begin_step(self, mode):
-        """Foretells what the run will answer when the step is replayed; where unsure, True."""
-        self._mode_steps[mode] = s = self._mode_steps[mode] + 1
-        self._step = _Step(mode)
-        self._raw_due = self._forecast.raw_due(mode, s)
-        return self._forecast.due(mode, s)
-
-    def put_many(self, ids, ptrs, sub=0, point=0, unchanged=None):
-        kept, data = [], []
-        for ident, ptr in zip(ids, ptrs):
-            size = self._sizes.get(ident, 0)
-            if ptr and size:
-                kept.append(ident)
-                data.append(ctypes.string_at(ptr, size))
-        self._step.calls.append(("host", kept, data, sub, point))
-
-    def put_ptr(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
-        item = torch.empty((), dtype=getattr(torch, dtype)).element_size()
-        extent = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
-        self._step.calls.append(("ptr", ident, ctypes.string_at(ptr, extent * item), dtype, shape, strides, sub, point))
-
-    def put_scalars(self, ids, values, sub=0):
-        self._step.calls.append(("put_scalars", list(ids), list(values), sub))
-
-    def put_context(self, topic, text):
-        if self._step is None:
-            self._run.put_context(topic, text)
-        else:
-            self._step.calls.append(("put_context", topic, text))
-
-    def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
-        """Tensors in a device's memory, as they are at this place of the current stream.
-
-        `unchanged`: True where they are what they were at the last call that said True or False.
-        """
-        step = self._step
-        for ident, tensor in zip(ids, tensors):
-            if tensor.numel() <= SMALL:
-                where = step.pack(_packed(tensor))
-                step.calls.append(("small", ident, where, tensor.dtype, tuple(tensor.shape), sub, point))
-            elif self._raw_due:
-                host = self._to_host(tensor)
-                self._kept.discard(ident)
-                step.calls.append(("raw", ident, host, sub, point))
-            elif unchanged and ident in self._kept and ident not in self._derived:
-                step.calls.append(("repeat", ident, sub, point))
-            else:
-                if unchanged is not None:
-                    self._kept.add(ident)
-                step.calls.append(("summary", ident, step.pack(summarize(tensor)), sub, point))
-                for statistic in self._derived.get(ident, ()):
-                    axis = statistic["axis"]
-                    step.calls.append(("statistic", ident, step.pack(derive(tensor, statistic)), statistic["id"],
-                                       tensor.numel() // (1 if axis < 0 else tensor.shape[axis]), tensor.shape[0],
-                                       sub, point))
-
-    def put_device_scalar(self, ident, tensor, sub=0):
-        self._step.calls.append(("scalar", ident, self._step.pack(_packed(tensor.reshape(-1)[:1])), sub))
-
-    def _to_host(self, tensor):
-        tensor = tensor.detach()
-        if tensor.device.type != "cuda":
-            return tensor.to("cpu", copy=True).contiguous()
+    def to_host(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """(where its values will be, what tells that they are there)"""
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
         host.copy_(tensor, non_blocking=True)
         event = torch.cuda.Event()
         event.record(torch.cuda.current_stream(tensor.device))
-        self._step.raws.append(event)
-        return host
-
-    def end_step(self, skipped=False):
-        step, self._step = self._step, None
-        step.skipped = skipped
-        step.copies = {device: _Copy(vectors) for device, vectors in step.vectors.items()}
-        step.vectors = {}
-        self._queue.append(step)
-        self.drain()
-        return -1
-
-    # Replay -------------------------------------------------------------------------------------------------
-
-    def drain(self, wait=False):
-        """Commits the steps whose values have arrived; those too late go without. `wait`: training is over."""
-        while self._queue:
-            step = self._queue[0]
-            late = False
-            if wait:
-                for copy in step.copies.values():
-                    copy.wait()
-                for event in step.raws:
-                    event.synchronize()
-            elif not step.ready():
-                if len(self._queue) <= MAX_LAG:
-                    return
-                late = True
-            self._queue.popleft()
-            self._replay(step, late)
-
-    def _replay(self, step, late):
-        run = self._run
-        run.begin_step(step.mode)
-        lost = 0
-        for call in step.calls:
-            kind = call[0]
-            if kind == "host":
-                _, ids, data, sub, point = call
-                buffers = [numpy.frombuffer(d, numpy.uint8) for d in data]
-                run.put_many(ids, [b.ctypes.data for b in buffers], sub, point)
-            elif kind == "ptr":
-                _, ident, data, dtype, shape, strides, sub, point = call
-                buffer = numpy.frombuffer(data, numpy.uint8)
-                run.put_ptr(ident, buffer.ctypes.data if len(data) else 0, dtype, shape, strides, sub, point)
-            elif kind in ("put_scalars", "put_context"):
-                getattr(run, kind)(*call[1:])
-            elif kind == "repeat" and call[1] in self._last:
-                run.put_summaries([call[1]], self._last[call[1]], *call[2:])
-            elif late or kind == "repeat":
-                lost += 1
-                self._kept.discard(call[1])
-                self._last.pop(call[1], None)
-            elif kind == "small":
-                _, ident, where, dtype, shape, sub, point = call
-                value = _unpacked(self._numbers(step, where), dtype, shape)
-                run.put_ptr(ident, value.data_ptr(), dtype_name(dtype), list(shape), list(value.stride()), sub, point)
-            elif kind == "raw":
-                _, ident, host, sub, point = call
-                run.put_ptr(ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()),
-                            sub, point)
-            elif kind == "summary":
-                _, ident, where, sub, point = call
-                row = self._numbers(step, where).double().reshape(1, 15).numpy()
-                if ident in self._kept:
-                    self._last[ident] = row.copy()
-                run.put_summaries([ident], row, sub, point)
-            elif kind == "statistic":
-                _, ident, where, name, elements, samples, sub, point = call
-                run.put_statistic(ident, name, elements, samples, self._numbers(step, where).double().tolist(), sub,
-                                  point)
-            elif kind == "scalar":
-                _, ident, where, sub = call
-                run.put_scalars([ident], [float(self._numbers(step, where)[0])], sub)
-        if lost:
-            run.count_loss("device_late", lost, f"a step's values were not on the host {MAX_LAG} steps later")
-        run.end_step(step.skipped)
-
-    @staticmethod
-    def _numbers(step, where):
-        device, at, length = where
-        return step.copies[device].host[at:at + length]
+        return host, event
 
 
-class Final:
-    """The run's port when training is over: waiting for the device costs nobody anything any more."""
+class _Batch:
+    """Tensors of one place on one stream, until they are launched; holds them."""
 
-    def __init__(self, run):
-        self.put_many, self.put_ptr, self.put_scalars = run.put_many, run.put_ptr, run.put_scalars
+    def __init__(self) -> None:
+        self.tensors: list[torch.Tensor] = []
+        self.ids: list[int] = []
+        self.statistics: list[tuple[int, str, int, int, int, int]] = []
+        self.scalars: list[tuple[int, int, int]] = []       # (position, series, sub)
+        self.skips: list[int] = []                          # positions; not 0: the update was skipped
 
-    def put_device_scalar(self, ident, tensor, sub=0):
-        self.put_scalars([ident], [tensor.item()], sub)
+
+class CudaStep(Step):
+    def __init__(self, mode: int, begun: bool = False) -> None:
+        super().__init__(mode, begun)
+        self.captured = 0           # tensors put while their stream was captured
+        self.eager = 0
+
+
+class CudaLane(LateSteps):
+    """:param derived: id -> derived statistics that are wanted of it (Run.statistics)
+    """
+
+    def __init__(self, run: Any, forecast: Any, sizes: dict[int, int], derived: dict[int, Any] | None = None,
+                 devices: Devices | None = None) -> None:
+        super().__init__(run, forecast, sizes)
+        self._derived = derived if derived is not None else {}
+        self._devices = devices or Devices()
+        self._lane = _capture.DeviceLane()
+        self._waiting: dict[tuple[int, int, int, int], _Batch] = {}
+        self._gathering = 0
+        self._streams: dict[int, int] = {}                   # while gathering: nobody changes them in between
+        self._raw_step: tuple[int, int] | None = None        # (mode, step) in which raw values of something are due
+        self._refused: dict[str, int] = {}
+        self._said = False
+        self._graph: Any = None                              # that is being captured
+        self._graphs: weakref.WeakKeyDictionary[Any, list[CudaStep]] = weakref.WeakKeyDictionary()
+
+    @property
+    def device_bytes(self) -> int:
+        return self._lane.device_bytes
+
+    # Putting ------------------------------------------------------------------------------------------------
+
+    def new_step(self, mode: int, begun: bool = False) -> CudaStep:
+        return CudaStep(mode, begun)
+
+    def begun(self, mode: int, step: int) -> None:
+        self._raw_step = (mode, step) if self._forecast.raw_due(mode, step) else None
+
+    def gather(self) -> None:
+        """What is put until `launch` goes in as few launches as it can: nothing changes the tensors in between."""
+        self._gathering += 1
+
+    def launch(self) -> None:
+        self._gathering = max(0, self._gathering - 1)
+        if not self._gathering:
+            self._streams.clear()
+            self._flush()
 
     def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
+        """Tensors on GPUs, as they are at this place of the current stream. `unchanged` is of no use here: to look again costs
+        nothing worth saving."""
         for ident, tensor in zip(ids, tensors):
-            host = tensor.detach().to("cpu").contiguous()
-            self.put_ptr(ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()), sub,
-                         point)
+            tensor = tensor.detach()
+            if not tensor.numel():
+                continue
+            if self._raw_step is not None and self._run.raw_due(ident, *self._raw_step) and tensor.nbytes > 256:
+                self._put_raw(ident, tensor, sub, point)
+                continue
+            batch, at = self._add(ident, tensor, sub, point)
+            for statistic in self._derived.get(ident, ()):
+                outer, units, inner = _seen_along(tensor.shape, statistic["axis"])
+                batch.statistics.append((at, statistic["id"], outer, units, inner, tensor.shape[0] if tensor.dim() else 1))
+        if not self._gathering:
+            self._flush()
+
+    def put_device_scalar(self, ident, tensor, sub=0):
+        batch, at = self._add(NOT_WANTED, tensor.detach().reshape(-1)[:1], sub, 0)
+        batch.scalars.append((at, ident, sub))
+        if not self._gathering:
+            self._flush()
+
+    def skipped_if(self, found: torch.Tensor) -> None:
+        """The step's update was skipped if this is not 0, which the device knows."""
+        batch, at = self._add(NOT_WANTED, found.detach().reshape(-1)[:1], 0, 0)
+        batch.skips.append(at)
+        if not self._gathering:
+            self._flush()
+
+    def _add(self, ident: int, tensor: torch.Tensor, sub: int, point: int) -> tuple[_Batch, int]:
+        device = self._devices.index(tensor)
+        stream = self._streams.get(device)
+        if stream is None:
+            stream = self._devices.stream(device)
+            if self._gathering:
+                self._streams[device] = stream
+        if not tensor.is_contiguous():
+            # Any dense order will do for statistics alone; a unit's elements, and the bytes of a small one, lie in C order.
+            if tensor.nbytes <= 256 or ident in self._derived or not _is_dense(tensor):
+                tensor = tensor.contiguous()
+        batch = self._waiting.setdefault((device, stream, sub, point), _Batch())
+        batch.tensors.append(tensor)
+        batch.ids.append(ident)
+        return batch, len(batch.ids) - 1
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        step = self._step
+        for (device, stream, sub, point), batch in waiting.items():
+            refused, ticket, graph = self._lane.put(
+                device, stream, batch.ids, list(map(_data_ptr, batch.tensors)), [_number(t.dtype) for t in batch.tensors],
+                [tuple(t.shape) for t in batch.tensors], batch.statistics, sub, point)
+            count = sum(1 for ident in batch.ids if ident != NOT_WANTED) + len(batch.scalars)
+            if refused == "kind":
+                self._one_by_one(step, device, stream, batch, sub, point)
+            elif refused == "capturing":
+                step.captured += count
+            elif refused:
+                step.calls.append(("refused", refused, count))
+            elif graph:
+                step.captured += count
+                step.calls.append(("graph", graph, count, batch.scalars, batch.skips))
+            else:
+                step.eager += count
+                step.calls.append(("rows", ticket, count, batch.scalars, batch.skips))
+        # The tensors are free from here on: whoever gets their memory next comes later on the same stream.
+
+    def _one_by_one(self, step: CudaStep, device: int, stream: int, batch: _Batch, sub: int, point: int) -> None:
+        """A type or size that the kernels do not take keeps nothing from the others."""
+        for ident, tensor in zip(batch.ids, batch.tensors):
+            refused, ticket, _ = self._lane.put(device, stream, [ident], [tensor.data_ptr()], [_number(tensor.dtype)],
+                                                [tuple(tensor.shape)], [], sub, point)
+            if refused:
+                step.calls.append(("refused", refused, 1))
+            else:
+                step.eager += 1
+                step.calls.append(("rows", ticket, 1, [], []))
+
+    def _put_raw(self, ident: int, tensor: torch.Tensor, sub: int, point: int) -> None:
+        if self._devices.is_capturing():
+            self._step.captured += 1
+            return
+        host, event = self._devices.to_host(tensor)
+        self._step.eager += 1
+        self._step.calls.append(("raw", ident, host, event, sub, point))
+
+    # Captures -----------------------------------------------------------------------------------------------
+
+    def capture_begins(self, graph: Any, device: int, stream: int) -> None:
+        """The script is about to capture the current stream: memory is made now, as none can be made later."""
+        self._graph = graph
+        self._lane.prepare_capture(device, stream)
+
+    def capture_ended(self) -> None:
+        self._graph = None
+
+    def ended(self, step: CudaStep) -> bool:
+        if not step.captured or step.eager:
+            return True
+        # All of it was captured: nothing has happened yet. Each replay is such a step.
+        self._mode_steps[step.mode] -= 1
+        if self._graph is not None and any(call[0] == "graph" for call in step.calls):
+            self._graphs.setdefault(self._graph, []).append(step)
+        elif not self._said:
+            self._said = True
+            say("a step was captured in a CUDA graph before any of its tensors was seen: what its replays do is not recorded; "
+                "a step or two run before the capture, as torch's documentation has it, is all that is needed")
+        return False
+
+    def was_captured(self) -> bool:
+        """Is what was put into the open step in a graph, and nothing else of it on a device?"""
+        return self._step is not None and bool(self._step.captured) and not self._step.eager
+
+    def holds(self, graph: Any) -> bool:
+        return graph in self._graphs
+
+    def replayed(self, graph: Any) -> list[int]:
+        """A graph was launched once more: the steps that were captured in it, which are put once more. Returns their modes."""
+        modes = []
+        for template in self._graphs.get(graph, ()):
+            due = self.begin_step(template.mode)
+            step = self._step
+            for call in template.calls:
+                if call[0] == "graph":
+                    ticket = self._lane.replayed(call[1])
+                    if not due:
+                        self._lane.drop(ticket)
+                        continue
+                    call = ("rows", ticket, *call[2:])
+                    step.eager += 1
+                if due:
+                    step.calls.append(call)
+            self.end_step(template.skipped)
+            modes.append(template.mode)
+        return modes
+
+    # Arriving -----------------------------------------------------------------------------------------------
+
+    def ready(self, step: CudaStep) -> bool:
+        lane, under_way = self._lane, _capture.DeviceLane.UNDER_WAY
+        for call in step.calls:
+            if call[0] == "rows" and lane.look(call[1]) == under_way:
+                return False
+            # An event that is asked for while somebody captures would break the capture.
+            if call[0] == "raw" and (self._graph is not None or not call[3].query()):
+                return False
+        return True
+
+    def wait(self, step: CudaStep) -> None:
+        if not self._lane.trouble:      # else what has not come by now will not
+            super().wait(step)
+
+    def arrived(self, step: CudaStep, call: tuple[Any, ...], late: bool) -> int:
+        run = self._run
+        if call[0] == "refused":
+            self._refused[call[1]] = self._refused.get(call[1], 0) + call[2]
+            return call[2]
+        if call[0] == "raw":
+            _, ident, host, event, sub, point = call
+            if self._graph is not None or not event.query():
+                return 1
+            run.put_ptr(ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()), sub, point)
+            return 0
+        if call[0] != "rows":
+            return 0
+        _, ticket, count, scalars, skips = call
+        rows = self._lane.take(ticket)
+        if rows is None:
+            self._lane.drop(ticket)
+            return count
+        run.put_rows(rows)
+        for at, ident, sub in scalars:
+            run.put_scalars([ident], [rows.value(at)], sub)
+        for at in skips:
+            step.skipped |= bool(rows.value(at))
+        return 0
+
+    def why_lost(self, late: bool) -> str:
+        if self._lane.trouble:
+            return self._lane.trouble
+        refused, self._refused = self._refused, {}
+        if "memory" in refused:
+            return "there is no memory left on the GPU for what we need there"
+        if "kind" in refused:
+            return "tensors of a type, or of more than 4,294,967,295 elements, that no kernel is for"
+        if "full" in refused:
+            return "the GPU is further behind than results have room"
+        return super().why_lost(late)
+
+
+def _number(dtype: torch.dtype) -> int:
+    number = _NUMBERS.get(dtype)
+    if number is None:
+        number = _NUMBERS[dtype] = _capture.dtype_number(dtype_name(dtype))
+    return number
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Are its elements next to each other, in whatever order of axes?"""
+    expected = 1
+    for stride, extent in sorted((s, d) for s, d in zip(tensor.stride(), tensor.shape) if d != 1):
+        if stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def _seen_along(shape: torch.Size, axis: int) -> tuple[int, int, int]:
+    """A tensor in C order as [outer, units, inner]; without an axis (-1) all of it is one unit."""
+    if axis < 0:
+        return 1, 1, shape.numel()
+    return shape[:axis].numel(), shape[axis], shape[axis + 1:].numel()
+
+
+def patch(patches: Any, session: Any) -> None:
+    """Watches captures and replays of CUDA graphs."""
+    guard = session.guard
+
+    def lane() -> CudaLane | None:
+        return session.port if isinstance(session.port, CudaLane) else None
+
+    def watch_begin(original):
+        def capture_begin(graph, *args, **kwargs):
+            try:
+                if session.listening and (port := lane()) is not None and not session.elsewhere():
+                    device = torch.cuda.current_device()
+                    port.capture_begins(graph, device, torch.cuda.current_stream(device).cuda_stream)
+            except Exception as error:
+                guard.failed("CUDAGraph.capture_begin", error)
+            return original(graph, *args, **kwargs)
+        return capture_begin
+
+    def watch_end(original):
+        def capture_end(graph, *args, **kwargs):
+            try:
+                return original(graph, *args, **kwargs)
+            finally:
+                try:
+                    if (port := lane()) is not None:
+                        session.capture_ended()
+                        port.capture_ended()
+                except Exception as error:
+                    guard.failed("CUDAGraph.capture_end", error)
+        return capture_end
+
+    def watch_replay(original):
+        def replay(graph, *args, **kwargs):
+            result = original(graph, *args, **kwargs)
+            try:
+                if session.listening and lane() is not None:
+                    session.graph_replayed(graph)
+            except Exception as error:
+                guard.failed("CUDAGraph.replay", error)
+            return result
+        return replay
+
+    classes = [torch.cuda.CUDAGraph]
+    patches.replace(classes, "capture_begin", watch_begin)
+    patches.replace(classes, "capture_end", watch_end)
+    patches.replace(classes, "replay", watch_replay)
+
+    def watch_graphed(original):
+        def make_graphed_callables(callables, *args, **kwargs):
+            # It refuses modules that have hooks, and calls what it is given, which is no step of the training.
+            given = callables if isinstance(callables, (tuple, list)) else (callables,)
+            with session.out_of_sight([m for m in given if isinstance(m, torch.nn.Module)]):
+                return original(callables, *args, **kwargs)
+        return make_graphed_callables
+
+    patches.replace([torch.cuda, torch.cuda.graphs], "make_graphed_callables", watch_graphed)
+
+
+class _Unhooked:
+    """Modules without our hooks, while it is entered; they come back where they were, in their order."""
+
+    def __init__(self, modules: list[torch.nn.Module], is_ours: Any) -> None:
+        self._modules, self._is_ours, self._taken = modules, is_ours, []
+
+    _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+    def __enter__(self) -> None:
+        for module in itertools.chain.from_iterable(m.modules() for m in self._modules):
+            for name in self._HOOKS:
+                hooks = getattr(module, name)
+                if any(map(self._is_ours, hooks.values())):
+                    self._taken.append((hooks, dict(hooks)))
+                    for key in [k for k, hook in hooks.items() if self._is_ours(hook)]:
+                        del hooks[key]
+
+    def __exit__(self, *error: object) -> None:
+        for hooks, before in reversed(self._taken):
+            now = dict(hooks)
+            hooks.clear()
+            hooks.update({key: hook for key, hook in before.items() if key in now or self._is_ours(hook)})
+            hooks.update({key: hook for key, hook in now.items() if key not in before})
+
+
+def unhooked(modules: list[torch.nn.Module], is_ours: Any) -> _Unhooked:
+    return _Unhooked(modules, is_ours)

@@ -91,7 +91,7 @@ class ForwardSteps:
             if mode == TRAIN:
                 self._hook_gradients(root)
             if due:
-                self._tensors_of(root).put(session.run)
+                self._tensors_of(root).put(session.port)
         if due and session.buffers_wanted:      # smdebug records none
             session.untrained.capture()
         if due:
@@ -105,8 +105,12 @@ class ForwardSteps:
                 self.session.put_value(ident, parameter.detach())
 
             tensors = self._roots[root.label] = RootTensors(lambda: root.module, root.parameters,
-                                                            self.session.run.define, put, self.session.unread)
+                                                            self._define, put, self.session.unread)
         return tensors
+
+    def _define(self, name, short_name, kind, module_kind, dtype, *rest):
+        """Run.define's arguments, for a session that keeps sizes, too."""
+        return self.session.define(name, short_name, kind, module_kind, getattr(torch, dtype), *rest)
 
     def _hook_gradients(self, root):
         for parameter, named in root.parameters():
@@ -134,16 +138,19 @@ class ForwardSteps:
         key = (named.name, grad.dtype, grad.shape)
         ident = self._ids.get(key)
         if ident is None:
-            ident = self._ids[key] = self.session.run.define(
+            ident = self._ids[key] = self._define(
                 "gradient/" + named.name, "gradient/" + named.short_name, "gradient", named.module_kind,
                 dtype_name(grad.dtype), list(grad.shape), False, named.unit_axis,
                 ["gradient/" + a for a in named.aliases], [])
         count = self._counts.get(named.name, 0)
         self._counts[named.name] = count + 1
         if ident != NOT_WANTED and grad.numel() and grad.layout is torch.strided and not grad.is_meta:
-            value = grad if grad.device.type == "cpu" else grad.cpu()
-            self.session.run.put_ptr(ident, value.data_ptr(), dtype_name(value.dtype), list(value.shape),
-                                     list(value.stride()), count + 1 if count else 0, 0)
+            sub = count + 1 if count else 0
+            if self.session.on_device(grad):
+                self.session.put_device([ident], [grad], sub)
+                return
+            self.session.port.put_ptr(ident, grad.data_ptr(), dtype_name(grad.dtype), list(grad.shape),
+                                      list(grad.stride()), sub, 0)
 
     def optimizer_steps(self, entry, optimizer, skipped):
         """An optimizer is about to step, in whatever step is open."""

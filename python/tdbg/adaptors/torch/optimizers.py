@@ -243,7 +243,7 @@ class Optimizers:
         if isinstance(found, torch.Tensor):
             # A fused optimizer under GradScaler unscales and skips by itself, with the gradients still scaled here.
             unscale = getattr(optimizer, "grad_scale", None)
-            skipped = skipped or (found.device.type == "cpu" and bool(found))
+            skipped = skipped or (not self.session.on_device(found) and bool(found))
         entry.skipped = skipped
         if closure:
             due = self.session.clock.train()
@@ -255,6 +255,11 @@ class Optimizers:
             self.session.losses.discard()
             self.session.context.discard()
             return
+        with self.session.gathering():
+            self._put(entry, optimizer, unscale, found, skipped)
+
+    def _put(self, entry, optimizer, unscale, found, skipped):
+        """Everything of a step that is due."""
         micro = self.session.losses.led_to(entry.serial)
         repeated = entry.times(self.session.steps_closed)
         losses = self.session.losses.flush_train(entry.serial, repeated)
@@ -272,6 +277,8 @@ class Optimizers:
             if scale is not None:
                 self.session.context.add("context/loss_scale", scale)
         self.session.context.flush()
+        if isinstance(found, torch.Tensor) and self.session.on_device(found):
+            self.session.skipped_if(found)
 
     @breaks_graph
     def post(self, optimizer, args, kwargs):

@@ -2,6 +2,7 @@
 forward, backward or step of an optimizer's model.
 """
 
+import contextlib
 import threading
 import weakref
 
@@ -9,22 +10,24 @@ import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
+from ..inert import is_ours
 from ..session import LoopSession
 from ..steps import EVAL, TRAIN, Clock
 from ..structure import first
 from ..watch import OFF, OPEN
+from . import cuda as _cuda
 from . import losses as _losses
 from . import ranks
 from . import scaler as _scaler
 from .by_hand import patch_fastai
 from .context import Context
-from .cuda import Final, Lane
 from .entries import Entries
 from .evaluations import Evaluations
 from .forward import ForwardSteps
 from .modules import ModuleTensors, has_compiled
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
+from .other_devices import Final, Lane
 from .params import NOT_WANTED, Unread, dtype_name
 from .untrained import Untrained
 
@@ -34,7 +37,7 @@ BEFORE_CLIP = 2
 class Session(LoopSession):
     """:param open_run, options: a Watch's
     :param explicit: only optimizers of the models handed over by `add_model` are watched.
-    :param force_lane: host tensors take the device lane (tests).
+    :param force_lane: host tensors take a device's lane (tests): True, that of devices without kernels of ours; "cuda", a GPU's.
     Threads: one of them trains; events of the others are ignored, their optimizers' steps counted as lost.
     """
 
@@ -74,6 +77,7 @@ class Session(LoopSession):
         self.compiled_before = has_compiled()
         _losses.patch(self.patches, self)
         _scaler.patch(self.patches, self)
+        _cuda.patch(self.patches, self)
         self.entries.patch(self.patches)
         self.patches.replace([torch.optim.Optimizer], "__init__", self.watch_init)
         self._handles = [nn_module.register_module_module_registration_hook(self._registered),
@@ -155,20 +159,68 @@ class Session(LoopSession):
         return ident
 
     def on_device(self, tensor):
-        return self.force_lane or tensor.device.type != "cpu"
+        return bool(self.force_lane) or tensor.device.type != "cpu"
 
     def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
-        if self.port is self.run:
-            self.needs_device_lane = True      # from the next step on
-            self.lost("unsupported", len(ids), "a tensor on a device in a step that began without any")
-        else:
-            self.port.put_device(ids, tensors, sub, point, unchanged)
+        self._lane_for(tensors[0]).put_device(ids, tensors, sub, point, unchanged)
 
     def put_device_scalar(self, ident, tensor, sub=0):
+        self._lane_for(tensor).put_device_scalar(ident, tensor, sub)
+
+    def skipped_if(self, found):
+        """The open step's update was skipped if this number on a device is not 0."""
+        self._lane_for(found).skipped_if(found)
+
+    def _lane_for(self, tensor):
+        """The port, which from here on is a lane in front of the run: also in a step that began without any tensor on a device."""
         if self.port is self.run:
             self.needs_device_lane = True
-        else:
-            self.port.put_device_scalar(ident, tensor, sub)
+            self.modules.unsettle()
+            self.port = self._new_lane(None if tensor is None else tensor.device.type)
+            self.port.adopt(self.open_mode)
+        return self.port
+
+    def _new_lane(self, kind=None):
+        if self.force_lane:
+            kind = self.force_lane
+        elif kind is None:
+            kind = "cuda" if torch.cuda.is_initialized() else ""
+        lane = _cuda.CudaLane if kind == "cuda" else Lane
+        return lane(self.run, self.forecast, self._sizes, self._derived)
+
+    @contextlib.contextmanager
+    def gathering(self):
+        """Tensors on a device that are put meanwhile go together: nothing changes them before its end."""
+        port = self.port
+        if port is self.run:
+            if not self.needs_device_lane or self.open_mode is None:
+                yield
+                return
+            port = self._lane_for(None)
+        port.gather()
+        try:
+            yield
+        finally:
+            port.launch()
+
+    def out_of_sight(self, modules):
+        """These modules have no hooks of ours while the returned context lasts."""
+        return _cuda.unhooked(modules, is_ours)
+
+    def capture_ended(self):
+        """The script has captured a CUDA graph: a step that is wholly in it ends with it."""
+        if self.open_mode is not None and self.port is not self.run and self.port.was_captured():
+            self.clock.close()
+
+    def graph_replayed(self, graph):
+        """A CUDA graph with whole steps in it was launched."""
+        if not self.port.holds(graph) or self.elsewhere():
+            return
+        self.clock.close()
+        for mode in self.port.replayed(graph):
+            self._mode_steps[mode] += 1
+            self.step_is_over()
+        self.take_request()
 
     # The script's own values --------------------------------------------------------------------------------
 
@@ -210,7 +262,7 @@ class Session(LoopSession):
     def _begin(self, mode):
         self.modules.unsettle()
         if self.needs_device_lane and self.port is self.run:
-            self.port = Lane(self.run, self.forecast, self._sizes, self._derived)
+            self.port = self._new_lane()
         due = self.begin_step(mode)
         if mode == TRAIN:
             self.has_trained = True
@@ -222,6 +274,8 @@ class Session(LoopSession):
         self.modules.unsettle()
         if mode == TRAIN:
             self.losses.put_left()
+        if self.port is not self.run and self.port.was_captured():
+            self._mode_steps[mode] -= 1        # it has not happened: its replays will
         self.port.end_step(skipped)
         self.step_is_over()
         self.modules.arm(False)

@@ -1,0 +1,455 @@
+#include "cuda/lane.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/hash.h"
+
+namespace tdbg::cuda {
+namespace {
+
+constexpr size_t kMostPlans = 1024;      // of all kinds; past that the one not used for the longest time makes room
+constexpr size_t kMostPlansOfAKind = 8;  // whose rings are full, before the device counts as far behind
+// Blocks of memory are powers of two from here on, so that what one shape has left is good for the next.
+constexpr uint64_t kSmallestOnDevice = 16u << 10, kSmallestPinned = 128u << 10;
+constexpr unsigned kPortable = 1, kDeviceMap = 2;
+
+// Words of a slot that the device may be writing once more, where a graph is replayed faster than we read: what is torn is
+// found out afterwards, by the slot's own `begun`.
+#if defined(__SANITIZE_THREAD__)
+__attribute__((no_sanitize("thread")))
+#endif
+void CopyWords(void* to, const void* from, uint64_t bytes) {
+  auto* const out = static_cast<uint64_t*>(to);
+  const auto* const in = static_cast<const uint64_t*>(from);
+  for (uint64_t i = 0; i < bytes / 8; ++i) out[i] = __atomic_load_n(in + i, __ATOMIC_RELAXED);
+}
+
+Summary SummaryOf(const Row& row) {
+  return {row.count, row.nan_count, row.pos_inf_count, row.neg_inf_count, row.zero_count, row.min, row.max, row.mean,
+          row.variance, row.m3, row.m4, row.l1, row.l2, row.abs_min, row.abs_max};
+}
+
+}  // namespace
+
+/// What a batch is but for its addresses: batches of one kind share a plan.
+struct Lane::Kind {
+  std::vector<TensorSpec> tensors;
+  std::span<const DerivedSpec> derived;
+  uint64_t key = 0;
+
+  Kind(int device, uint64_t stream, std::span<const Item> items, std::span<const DerivedSpec> statistics)
+      : derived(statistics) {
+    tensors.reserve(items.size());
+    std::vector<uint64_t> words = {static_cast<uint64_t>(device), stream, items.size()};
+    for (const Item& item : items) {
+      tensors.push_back({item.elements, item.dtype, item.flags});
+      words.push_back(item.elements);
+      words.push_back(static_cast<uint64_t>(item.dtype) << 32 | item.flags);
+    }
+    for (const DerivedSpec& d : statistics) {
+      words.insert(words.end(), {d.tensor, d.outer, d.units, d.inner, static_cast<uint64_t>(d.statistic.kind)});
+      for (const double p : d.statistic.parameters) words.push_back(__builtin_bit_cast(uint64_t, p));
+    }
+    key = base::Hash64(std::as_bytes(std::span(words)));
+  }
+};
+
+/// A kind's memory on a device, and how far it is.
+struct Lane::Prepared {
+  int device = 0;
+  uint64_t stream = 0;
+  uint64_t key = 0;
+  std::vector<TensorSpec> tensors;
+  std::vector<DerivedSpec> statistics;
+  Layout layout;
+  Plan plan = {};
+  DevicePointer memory = 0;
+  uint64_t memory_bytes = 0;
+  unsigned char* pinned = nullptr;  // the ring, and behind it what was uploaded
+  uint64_t pinned_bytes = 0;
+  uint64_t launched = 0, taken = 0;  // steps
+  uint64_t used_at = 0;              // the ticket of its last one
+  bool captured = false;
+  std::deque<Ticket> under_way;      // from sequence taken + 1 on
+
+  bool HasRoom() const { return launched - taken < plan.slots; }
+};
+
+struct Lane::Functions {
+  Handle context = nullptr;
+  std::map<std::string, Handle, std::less<>> by_name;
+};
+
+/// While it lives, the device's own context is the thread's current one, as it is nearly always.
+class Lane::Entered {
+ public:
+  Entered(Lane* lane, int ordinal) : driver_(*lane->driver_) {
+    int wanted = 0, current = -1;
+    if (!lane->Check(driver_.DeviceGet(&wanted, ordinal), "cuDeviceGet")) return;
+    if (driver_.GetDevice(&current) == kSuccess && current == wanted) {
+      ok_ = true;
+      return;
+    }
+    unsigned flags = 0;
+    int active = 0;
+    if (!lane->Check(driver_.PrimaryContextState(wanted, &flags, &active), "cuDevicePrimaryCtxGetState")) return;
+    if (active == 0) {
+      lane->trouble_ = "device " + std::to_string(ordinal) + " has tensors, and no context";
+      return;
+    }
+    Handle& context = lane->contexts_[ordinal];
+    if (context == nullptr &&
+        !lane->Check(driver_.PrimaryContextRetain(&context, wanted), "cuDevicePrimaryCtxRetain")) {
+      return;
+    }
+    ok_ = pushed_ = lane->Check(driver_.PushContext(context), "cuCtxPushCurrent");
+  }
+  ~Entered() {
+    Handle context;
+    if (pushed_) (void)driver_.PopContext(&context);
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  bool ok() const { return ok_; }
+
+ private:
+  const Driver& driver_;
+  bool ok_ = false, pushed_ = false;
+};
+
+Lane::Lane(const Driver* driver, std::span<const std::byte> image, LaneOptions options)
+    : driver_(driver), image_(image), options_(options), process_(getpid()) {}
+
+Lane::~Lane() {
+  if (!Usable()) return;
+  for (const auto& plan : plans_) {
+    Collect(plan.get());
+    // A graph may be replayed after us, and a kernel that is under way writes: their memory stays.
+    if (plan->captured || plan->launched != plan->taken) continue;
+    const Entered entered(this, plan->device);
+    if (!entered.ok()) return;
+    if (!Check(driver_->MemFree(plan->memory), "cuMemFree")) return;
+    if (!Check(driver_->MemFreeHost(plan->pinned), "cuMemFreeHost")) return;
+  }
+}
+
+bool Lane::Usable() { return trouble_.empty() && getpid() == process_; }
+
+bool Lane::Check(Error error, const char* what) {
+  if (error == kSuccess) return true;
+  if (trouble_.empty()) trouble_ = std::string(what) + ": " + driver_->NameOf(error);
+  return false;
+}
+
+/// The kernels in the context of a device, which is entered.
+auto Lane::FunctionsOf(int device) -> Functions* {
+  std::unique_ptr<Functions>& found = functions_[device];
+  if (found != nullptr) return found.get();
+  auto functions = std::make_unique<Functions>();
+  Handle module = nullptr;
+  if (const Error error = driver_->ModuleLoadData(&module, image_.data()); error != kSuccess) {
+    trouble_ = "device " + std::to_string(device) + " takes none of the kernels that tdbg has, nor can its driver make " +
+               "them: cuModuleLoadData: " + driver_->NameOf(error);
+    return nullptr;
+  }
+  const auto get = [&](const char* name) {
+    return Check(driver_->ModuleGetFunction(&functions->by_name[name], module, name), "cuModuleGetFunction");
+  };
+  for (const char* name : kSummarize) {
+    if (!get(name)) return nullptr;
+  }
+  if (!get(kDerive) || !get(kDeliver)) return nullptr;
+  found = std::move(functions);
+  return found.get();
+}
+
+/// Memory for a kind, all of it set in the order of the stream. Null: there is none, or there is trouble.
+auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
+  auto made = std::make_unique<Prepared>();
+  const uint32_t buckets = TypicalBuckets(kind.tensors);
+  // How many slots there are decides about the ring alone: laid out twice only where they differ from the most.
+  auto layout = MakeLayout(kind.tensors, kind.derived, options_.most_slots, buckets);
+  if (!layout.ok()) return nullptr;
+  const uint64_t fitting = options_.ring_bytes / std::max<uint64_t>(1, layout->plan.slot_bytes);
+  const auto slots =
+      static_cast<uint32_t>(std::clamp<uint64_t>(fitting, options_.fewest_slots, options_.most_slots));
+  if (slots != options_.most_slots) layout = MakeLayout(kind.tensors, kind.derived, slots, buckets);
+  if (!layout.ok()) return nullptr;
+  made->layout = *std::move(layout);
+  // A large model's block is its own for good, and what it is rounded up by would be memory that nobody uses.
+  const auto block = [](uint64_t bytes, uint64_t smallest) {
+    return bytes > (uint64_t{1} << 20) ? bytes : std::bit_ceil(std::max(bytes, smallest));
+  };
+  const uint64_t device_bytes = block(made->layout.device_bytes, kSmallestOnDevice);
+  const uint64_t pinned_bytes = block(made->layout.ring_bytes + made->layout.constants.size(), kSmallestPinned);
+
+  const auto reuse = [&](const auto& plan) {
+    return plan->device == device && plan->stream == stream && !plan->captured && plan->launched == plan->taken &&
+           plan->memory_bytes >= device_bytes && plan->pinned_bytes >= pinned_bytes;
+  };
+  if (plans_.size() >= kMostPlans || device_bytes_ + device_bytes > options_.device_bytes ||
+      pinned_bytes_ + pinned_bytes > options_.pinned_bytes) {
+    auto oldest = plans_.end();
+    for (auto p = plans_.begin(); p != plans_.end(); ++p) {
+      if (reuse(*p) && (oldest == plans_.end() || (*p)->used_at < (*oldest)->used_at)) oldest = p;
+    }
+    if (oldest == plans_.end()) return nullptr;
+    made->memory = (*oldest)->memory, made->memory_bytes = (*oldest)->memory_bytes;
+    made->pinned = (*oldest)->pinned, made->pinned_bytes = (*oldest)->pinned_bytes;
+    std::erase(by_key_[(*oldest)->key], oldest->get());
+    plans_.erase(oldest);
+  } else {
+    // What is allocated here would break a capture on another stream of this thread, were it not for this mode.
+    int mode = kCaptureModeRelaxed;
+    if (!Check(driver_->ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) return nullptr;
+    void* pinned = nullptr;
+    const Error on_device = driver_->MemAlloc(&made->memory, device_bytes);
+    const Error on_host =
+        on_device == kSuccess ? driver_->MemHostAlloc(&pinned, pinned_bytes, kPortable | kDeviceMap) : kSuccess;
+    if (on_host == kOutOfMemory) (void)driver_->MemFree(made->memory);
+    if (!Check(driver_->ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) return nullptr;
+    if (on_device == kOutOfMemory || on_host == kOutOfMemory) return nullptr;
+    if (!Check(on_device, "cuMemAlloc") || !Check(on_host, "cuMemHostAlloc")) return nullptr;
+    made->memory_bytes = device_bytes;
+    made->pinned = static_cast<unsigned char*>(pinned), made->pinned_bytes = pinned_bytes;
+    device_bytes_ += made->memory_bytes;
+    pinned_bytes_ += made->pinned_bytes;
+  }
+  const Layout& l = made->layout;
+  std::memset(made->pinned, 0, l.ring_bytes);
+  if (!l.constants.empty()) std::memcpy(made->pinned + l.ring_bytes, l.constants.data(), l.constants.size());
+  DevicePointer ring = 0;
+  if (!Check(driver_->MemHostGetDevicePointer(&ring, made->pinned, 0), "cuMemHostGetDevicePointer")) return nullptr;
+  const auto on = reinterpret_cast<Handle>(stream);
+  if (!Check(driver_->SetBytesAsync(made->memory, 0, l.device_bytes, on), "cuMemsetD8Async") ||
+      !Check(driver_->CopyToDeviceAsync(made->memory, made->pinned + l.ring_bytes, l.constants.size(), on),
+             "cuMemcpyHtoDAsync")) {
+    return nullptr;
+  }
+  made->plan = l.At(made->memory, ring);
+  made->layout.constants = {};
+  made->device = device, made->stream = stream, made->key = kind.key;
+  made->tensors = kind.tensors;
+  made->statistics.assign(kind.derived.begin(), kind.derived.end());
+  plans_.push_back(std::move(made));
+  return plans_.back().get();
+}
+
+bool Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) {
+  const Functions* const functions = FunctionsOf(plan->device);
+  if (functions == nullptr) return false;
+  const auto on = reinterpret_cast<Handle>(plan->stream);
+  Pointers pointers;
+  for (KernelLaunch launch : plan->layout.launches) {
+    for (uint32_t i = 0; i < launch.pointers; ++i) {
+      pointers.p[i] = reinterpret_cast<const void*>(items[launch.launch.first_tensor + i].address);
+    }
+    void* parameters[] = {&pointers, &plan->plan, &launch.launch};
+    const Handle function = functions->by_name.find(launch.kernel)->second;
+    if (!Check(driver_->LaunchKernel(function, launch.grid, 1, 1, kThreads, 1, 1, 0, on, parameters, nullptr),
+               launch.kernel)) {
+      return false;
+    }
+  }
+  void* parameters[] = {&plan->plan, &tag};
+  const Handle function = functions->by_name.find(kDeliver)->second;
+  return Check(driver_->LaunchKernel(function, plan->layout.deliver_grid(), 1, 1, kThreads, 1, 1, 0, on, parameters,
+                                     nullptr),
+               kDeliver);
+}
+
+auto Lane::Issue(Prepared* plan) -> Ticket {
+  const Ticket ticket = next_ticket_++;
+  ++plan->launched;
+  plan->used_at = ticket;
+  plan->under_way.push_back(ticket);
+  batches_.emplace(ticket, Batch{plan, State::kUnderWay, false, {}});
+  return ticket;
+}
+
+auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items, std::span<const DerivedSpec> derived)
+    -> Put {
+  if (!Usable()) return {Refusal::kClosed};
+  for (const Item& item : items) {
+    if ((item.flags & kStatistics) != 0 &&
+        (!IsSummarized(static_cast<uint32_t>(item.dtype)) || item.elements > kMaxElements)) {
+      return {Refusal::kKind};
+    }
+  }
+  const Entered entered(this, device);
+  if (!entered.ok()) return {Refusal::kClosed};
+  int status = kNoCapture;
+  const Error asked = driver_->StreamIsCapturing(reinterpret_cast<Handle>(stream), &status);
+  // The default stream, while somebody captures another one: nothing may be launched on it.
+  if (asked == kCaptureImplicit) return {Refusal::kCapturing};
+  if (!Check(asked, "cuStreamIsCapturing")) return {Refusal::kClosed};
+
+  if (status != kNoCapture) {
+    // Launched into the graph, with memory of its own: eager steps and replays may overlap.
+    const Kind kind(device, 0, items, derived);
+    std::vector<Prepared*>& spare = spare_[kind.key];
+    if (status != kActiveCapture || spare.empty()) return {Refusal::kCapturing};
+    Prepared* const plan = spare.back();
+    spare.pop_back();
+    plan->stream = stream;
+    captured_.push_back(plan);
+    const auto graph = static_cast<uint32_t>(captured_.size());
+    if (!LaunchAll(plan, items, graph)) return {Refusal::kClosed};
+    return {Refusal::kNone, 0, graph};
+  }
+
+  const Kind kind(device, stream, items, derived);
+  std::vector<Prepared*>& plans = by_key_[kind.key];
+  Prepared* plan = nullptr;
+  for (Prepared* const p : plans) {
+    if (!p->HasRoom()) Collect(p);
+    if (p->HasRoom()) {
+      plan = p;
+      break;
+    }
+  }
+  if (plan == nullptr) {
+    if (plans.size() >= kMostPlansOfAKind) return {Refusal::kFull};
+    if (FunctionsOf(device) == nullptr) return {Refusal::kClosed};
+    plan = Make(device, stream, kind);
+    if (plan == nullptr) {
+      return {!trouble_.empty() ? Refusal::kClosed : plans.empty() ? Refusal::kMemory : Refusal::kFull};
+    }
+    by_key_[kind.key].push_back(plan);
+  }
+  if (!LaunchAll(plan, items, next_ticket_)) return {Refusal::kClosed};
+  return {Refusal::kNone, Issue(plan)};
+}
+
+void Lane::PrepareCapture(int device, uint64_t stream) {
+  if (!Usable()) return;
+  const Entered entered(this, device);
+  if (!entered.ok()) return;
+  const size_t known = plans_.size();
+  for (size_t i = 0; i < known && trouble_.empty(); ++i) {
+    const Prepared& plan = *plans_[i];
+    if (plan.device != device || plan.captured) continue;
+    std::vector<Item> items;
+    for (const TensorSpec& t : plan.tensors) items.push_back({0, t.elements, t.dtype, t.flags});
+    const Kind kind(device, 0, items, plan.statistics);
+    std::vector<Prepared*>& spare = spare_[kind.key];
+    const auto wanted = static_cast<size_t>(
+        std::count_if(plans_.begin(), plans_.begin() + static_cast<ptrdiff_t>(known),
+                      [&](const auto& p) { return !p->captured && p->device == device && p->key == plan.key; }));
+    if (spare.size() >= wanted) continue;
+    Prepared* const made = Make(device, stream, kind);  // set in the stream's order, before the graph
+    if (made == nullptr) return;
+    made->captured = true;
+    spare_[kind.key].push_back(made);
+  }
+}
+
+auto Lane::Replayed(uint32_t graph) -> Ticket {
+  if (graph == 0 || graph > captured_.size() || getpid() != process_) return 0;
+  Prepared* const plan = captured_[graph - 1];
+  Collect(plan);
+  return Issue(plan);
+}
+
+/// Reads what has arrived: from here on its slots may be written again.
+void Lane::Collect(Prepared* plan) {
+  while (!plan->under_way.empty()) {
+    const uint64_t due = plan->taken + 1;
+    const unsigned char* const slot = plan->pinned + (due - 1) % plan->plan.slots * plan->plan.slot_bytes;
+    const auto* const header = reinterpret_cast<const SlotHeader*>(slot);
+    const uint64_t sequence = __atomic_load_n(&header->sequence, __ATOMIC_ACQUIRE);
+    if (sequence < due) return;
+    const auto batch = batches_.find(plan->under_way.front());
+    Batch& b = batch->second;
+    b.state = State::kLost;
+    if (sequence == due) Read(plan, slot, due, &b);
+    plan->under_way.pop_front();
+    ++plan->taken;
+    if (b.dropped) batches_.erase(batch);
+  }
+}
+
+void Lane::Read(Prepared* prepared, const unsigned char* slot, uint64_t sequence, Batch* batch) {
+  const Plan& plan = prepared->plan;
+  const uint64_t buckets_at = BucketsAt(plan.tensor_count, plan.derived_values, plan.value_bytes);
+  const auto* const live = reinterpret_cast<const SlotHeader*>(slot);
+  const uint32_t buckets = std::min(__atomic_load_n(&live->buckets, __ATOMIC_RELAXED), plan.bucket_capacity);
+  const uint64_t bytes = (buckets_at + buckets * sizeof(Bucket) + 7) / 8 * 8;
+  if (slot_.size() < bytes) slot_.resize(bytes);
+  CopyWords(slot_.data(), slot, bytes);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  if (__atomic_load_n(&live->begun, __ATOMIC_RELAXED) != sequence) return;  // written again meanwhile
+  if (reinterpret_cast<const SlotHeader*>(slot_.data())->version != kAbiVersion) return;
+
+  Arrival& a = batch->arrival;
+  const auto* const rows = reinterpret_cast<const Row*>(slot_.data() + RowsAt());
+  const auto* const all = reinterpret_cast<const Bucket*>(slot_.data() + buckets_at);
+  a.tensors.resize(plan.tensor_count);
+  a.buckets.reserve(buckets);
+  for (uint32_t i = 0; i < plan.tensor_count; ++i) {
+    const Row& row = rows[i];
+    const Tensor& spec = prepared->layout.tensors[i];
+    Arrival::Tensor& t = a.tensors[i];
+    t.summary = SummaryOf(row);
+    t.present = (row.flags & kPresent) != 0;
+    t.first_bucket = static_cast<uint32_t>(a.buckets.size());
+    if ((spec.flags & kHistogram) != 0) {
+      t.buckets_lost = (row.flags & kBucketsLost) != 0;
+      if (!t.buckets_lost && uint64_t{row.first_bucket} + row.bucket_count <= buckets) {
+        for (uint32_t k = 0; k < row.bucket_count; ++k) {
+          const Bucket& b = all[row.first_bucket + k];
+          a.buckets.push_back({static_cast<int16_t>(b.bucket), b.count});
+        }
+        t.buckets = row.bucket_count;
+      }
+    }
+    if ((spec.flags & kValues) != 0) {
+      t.first_byte = spec.values;
+      t.bytes = static_cast<uint32_t>(spec.n * ItemBytes(spec.code));
+    }
+  }
+  const unsigned char* const values = slot_.data() + ValuesAt(plan.tensor_count, plan.derived_values);
+  a.values.resize(plan.value_bytes);
+  if (plan.value_bytes != 0) std::memcpy(a.values.data(), values, plan.value_bytes);
+  a.derived.resize(plan.derived_values);
+  if (plan.derived_values != 0) {
+    std::memcpy(a.derived.data(), slot_.data() + DerivedAt(plan.tensor_count), plan.derived_values * sizeof(double));
+  }
+  a.derived_at = prepared->layout.derived;
+  a.derived_at.push_back(plan.derived_values);
+  batch->state = State::kArrived;
+}
+
+auto Lane::Look(Ticket ticket) -> State {
+  const auto batch = batches_.find(ticket);
+  if (batch == batches_.end() || getpid() != process_) return State::kLost;
+  if (batch->second.state == State::kUnderWay) Collect(batch->second.plan);
+  return batch->second.state;
+}
+
+std::optional<Arrival> Lane::Take(Ticket ticket) {
+  const State state = Look(ticket);
+  const auto batch = batches_.find(ticket);
+  if (state == State::kUnderWay || batch == batches_.end()) return std::nullopt;
+  std::optional<Arrival> arrival;
+  if (state == State::kArrived) arrival = std::move(batch->second.arrival);
+  batches_.erase(batch);
+  return arrival;
+}
+
+void Lane::Drop(Ticket ticket) {
+  const auto batch = batches_.find(ticket);
+  if (batch == batches_.end()) return;
+  if (batch->second.state == State::kUnderWay) {
+    batch->second.dropped = true;
+  } else {
+    batches_.erase(batch);
+  }
+}
+
+}  // namespace tdbg::cuda

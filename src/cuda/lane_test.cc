@@ -1,0 +1,390 @@
+#include "cuda/lane.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "cuda/driver.h"
+#include "cuda/testing/fake_driver.h"
+
+namespace tdbg::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+using State = Lane::State;
+using Refusal = Lane::Refusal;
+
+/// The fake driver, loaded as the real one is; its controls.
+struct FakeDriver {
+  FakeDriver() : library(dlopen(TDBG_FAKE_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL)) {
+    Get(&reset, "fake_cuda_reset");
+    Get(&set, "fake_cuda_set");
+    Get(&calls, "fake_cuda_calls");
+    Get(&drain, "fake_cuda_drain");
+    Get(&begin_capture, "fake_cuda_begin_capture");
+    Get(&end_capture, "fake_cuda_end_capture");
+    Get(&replay, "fake_cuda_replay");
+  }
+  template <typename F>
+  void Get(F* function, const char* name) {
+    *reinterpret_cast<void**>(function) = dlsym(library, name);
+  }
+  void* library;
+  decltype(&fake_cuda_reset) reset;
+  decltype(&fake_cuda_set) set;
+  decltype(&fake_cuda_calls) calls;
+  decltype(&fake_cuda_drain) drain;
+  decltype(&fake_cuda_begin_capture) begin_capture;
+  decltype(&fake_cuda_end_capture) end_capture;
+  decltype(&fake_cuda_replay) replay;
+};
+
+class CudaLaneTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake.reset();
+    auto loaded = Driver::Load(TDBG_FAKE_CUDA_LIBRARY);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    driver = *loaded;
+  }
+  void TearDown() override { fake.reset(); }
+
+  Lane MakeLane(LaneOptions options = {}) { return Lane(&driver, std::as_bytes(std::span(kImage)), options); }
+
+  static Item Of(const std::vector<float>& values, uint32_t flags = kStatistics | kHistogram) {
+    return {reinterpret_cast<uintptr_t>(values.data()), values.size(), DType::kFloat32, flags};
+  }
+  /// What `stats` says of the same values.
+  static void ExpectRow(const Arrival& arrival, size_t i, const std::vector<float>& values) {
+    const auto n = static_cast<int64_t>(values.size());
+    Summary summary;
+    Histogram histogram;
+    ASSERT_TRUE(Summarizer().Summarize({values.data(), DType::kFloat32, {&n, 1}, {}}, &summary, &histogram).ok());
+    const Arrival::Tensor& t = arrival.tensors.at(i);
+    EXPECT_TRUE(t.present);
+    EXPECT_EQ(t.summary.count, summary.count);
+    EXPECT_EQ(t.summary.nan_count, summary.nan_count);
+    EXPECT_EQ(t.summary.zero_count, summary.zero_count);
+    if (summary.finite_count() == 0) {
+      EXPECT_TRUE(std::isnan(t.summary.min) && std::isnan(t.summary.mean) && std::isnan(t.summary.l2));
+    } else {
+      EXPECT_EQ(t.summary.min, summary.min);
+      EXPECT_EQ(t.summary.max, summary.max);
+      EXPECT_EQ(t.summary.abs_min, summary.abs_min);
+      EXPECT_NEAR(t.summary.mean, summary.mean, 1e-6 * summary.abs_max);
+      EXPECT_NEAR(t.summary.variance, summary.variance, 1e-5 * summary.variance + 1e-30);
+      EXPECT_NEAR(t.summary.l2, summary.l2, 1e-6 * summary.l2);
+    }
+    EXPECT_THAT(arrival.histogram(t), ::testing::ElementsAreArray(histogram));
+  }
+  static std::vector<float> Values(size_t n, unsigned seed) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(n);
+    for (float& v : values) v = normal(random);
+    return values;
+  }
+  std::optional<Arrival> Await(Lane* lane, Lane::Ticket ticket) {
+    for (int i = 0; i < 5000 && lane->Look(ticket) == State::kUnderWay; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return lane->Take(ticket);
+  }
+
+  static constexpr char kImage[] = "image";
+  static inline FakeDriver fake;
+  Driver driver;
+};
+
+TEST_F(CudaLaneTest, ATensorFromPutToARow) {
+  Lane lane = MakeLane();
+  const auto values = Values(1000, 1);
+  const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
+  ASSERT_EQ(put.refusal, Refusal::kNone) << lane.trouble();
+  const auto arrival = Await(&lane, put.ticket);
+  ASSERT_TRUE(arrival);
+  ExpectRow(*arrival, 0, values);
+}
+
+TEST_F(CudaLaneTest, AnAbsentTensorAndValuesThatTravel) {
+  Lane lane = MakeLane();
+  const auto values = Values(5, 1);
+  const Lane::Put put =
+      lane.Launch(0, 0, std::vector<Item>{Of(values, kStatistics | kValues), {0, 7, DType::kFloat32, kStatistics}});
+  const auto arrival = Await(&lane, put.ticket);
+  ASSERT_TRUE(arrival);
+  EXPECT_FALSE(arrival->tensors[1].present);
+  const Arrival::Tensor& t = arrival->tensors[0];
+  ASSERT_EQ(t.bytes, 20u);
+  EXPECT_EQ(std::memcmp(arrival->values.data() + t.first_byte, values.data(), 20), 0);
+}
+
+TEST_F(CudaLaneTest, NothingIsReadBeforeItHasArrived) {
+  Lane lane = MakeLane();
+  fake.set("hold=1");
+  const auto values = Values(100, 1);
+  const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
+  EXPECT_EQ(lane.Look(put.ticket), State::kUnderWay);
+  EXPECT_FALSE(lane.Take(put.ticket));
+  fake.set("hold=0");
+  EXPECT_TRUE(Await(&lane, put.ticket));
+}
+
+TEST_F(CudaLaneTest, StreamsKnowNothingOfEachOther) {
+  Lane lane = MakeLane();
+  fake.set("delay_us=2000");
+  std::vector<std::vector<float>> values;
+  std::vector<Lane::Ticket> tickets;
+  for (unsigned i = 0; i < 60; ++i) {
+    values.push_back(Values(300, i));
+    const Lane::Put put = lane.Launch(0, 7 + i % 3, std::vector{Of(values.back())});
+    ASSERT_EQ(put.refusal, Refusal::kNone);
+    tickets.push_back(put.ticket);
+  }
+  for (size_t i = 60; i-- > 0;) {
+    const auto arrival = Await(&lane, tickets[i]);
+    ASSERT_TRUE(arrival) << i;
+    ExpectRow(*arrival, 0, values[i]);
+  }
+}
+
+TEST_F(CudaLaneTest, AFullRingRefusesAndWaitsForNobody) {
+  LaneOptions options;
+  options.most_slots = options.fewest_slots = 2;
+  Lane lane = MakeLane(options);
+  fake.set("hold=1");
+  const auto values = Values(100, 1);
+  std::vector<Lane::Ticket> tickets;
+  Lane::Put put;
+  for (int i = 0; i < 100; ++i) {
+    put = lane.Launch(0, 0, std::vector{Of(values)});
+    if (put.refusal != Refusal::kNone) break;
+    tickets.push_back(put.ticket);
+  }
+  EXPECT_EQ(put.refusal, Refusal::kFull);
+  EXPECT_EQ(tickets.size(), 16u) << "two slots in each of eight plans";
+  fake.set("hold=0");
+  for (const auto ticket : tickets) EXPECT_TRUE(Await(&lane, ticket));
+  EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kNone);
+  EXPECT_TRUE(lane.trouble().empty());
+}
+
+TEST_F(CudaLaneTest, AnErrorOfTheDriverEndsTheLaneWhereverItComes) {
+  const auto values = Values(1000, 1);
+  for (int at = 1; at < 40; ++at) {
+    fake.reset();
+    Lane lane = MakeLane();
+    fake.set(("fail=" + std::to_string(at) + ":700").c_str());
+    size_t arrived = 0, refused = 0;
+    for (int i = 0; i < 6; ++i) {
+      const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
+      if (put.refusal != Refusal::kNone) {
+        EXPECT_EQ(put.refusal, Refusal::kClosed) << at;
+        EXPECT_THAT(lane.trouble(), HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
+        ++refused;
+        continue;
+      }
+      fake.drain();
+      const auto arrival = lane.Take(put.ticket);
+      if (!arrival) continue;
+      ExpectRow(*arrival, 0, values);
+      ++arrived;
+    }
+    EXPECT_LE(arrived + refused, 6u);
+    const uint64_t calls = fake.calls(nullptr);
+    (void)lane.Launch(0, 0, std::vector{Of(values)});
+    if (!lane.trouble().empty()) {
+      EXPECT_EQ(fake.calls(nullptr), calls) << "nothing more is asked of it";
+    }
+  }
+}
+
+TEST_F(CudaLaneTest, WithoutMemoryABatchIsLeftOutAndTheNextIsTriedAgain) {
+  Lane lane = MakeLane();
+  fake.set("memory=1000");
+  const auto values = Values(1000, 1);
+  EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kMemory);
+  EXPECT_TRUE(lane.trouble().empty());
+  fake.set("memory=100000000");
+  const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
+  ASSERT_EQ(put.refusal, Refusal::kNone);
+  EXPECT_TRUE(Await(&lane, put.ticket));
+}
+
+TEST_F(CudaLaneTest, AnUnknownArchitectureAnOldDriverAndNoneAreOneSentence) {
+  fake.set("image=209");
+  Lane lane = MakeLane();
+  const auto values = Values(10, 1);
+  EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kClosed);
+  EXPECT_THAT(lane.trouble(), HasSubstr("device 0 takes none of the kernels"));
+  fake.set("version=11020");
+  EXPECT_THAT(Driver::Load(TDBG_FAKE_CUDA_LIBRARY).status().message(), HasSubstr("too old: it speaks CUDA 11.2"));
+  EXPECT_THAT(Driver::Load("libno-such-driver.so").status().message(), HasSubstr("no NVIDIA driver"));
+}
+
+TEST_F(CudaLaneTest, AnotherDevicesContextIsEnteredAndLeft) {
+  Lane lane = MakeLane();
+  const auto values = Values(10, 1);
+  const Lane::Put put = lane.Launch(1, 0, std::vector{Of(values)});
+  ASSERT_EQ(put.refusal, Refusal::kNone) << lane.trouble();
+  EXPECT_EQ(fake.calls("cuCtxPushCurrent_v2"), 1u);
+  EXPECT_EQ(fake.calls("cuCtxPopCurrent_v2"), 1u);
+  EXPECT_TRUE(Await(&lane, put.ticket));
+}
+
+TEST_F(CudaLaneTest, SomebodysCaptureIsLeftAlone) {
+  Lane lane = MakeLane();
+  const auto values = Values(10, 1);
+  fake.begin_capture(5);
+  EXPECT_EQ(lane.Launch(0, 5, std::vector{Of(values)}).refusal, Refusal::kCapturing);
+  EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kCapturing) << "the default stream";
+  const Lane::Put put = lane.Launch(0, 6, std::vector{Of(values)});
+  EXPECT_EQ(put.refusal, Refusal::kNone) << "another stream, memory and all";
+  EXPECT_TRUE(Await(&lane, put.ticket));
+  EXPECT_NE(fake.end_capture(5), 0u) << "the capture is whole";
+  EXPECT_TRUE(lane.trouble().empty());
+}
+
+TEST_F(CudaLaneTest, AGraphDeliversWithEveryReplay) {
+  Lane lane = MakeLane();
+  std::vector<float> values = Values(500, 1);
+  const Lane::Put eager = lane.Launch(0, 3, std::vector{Of(values)});
+  ASSERT_TRUE(Await(&lane, eager.ticket));
+  lane.PrepareCapture(0, 4);
+  fake.begin_capture(4);
+  const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
+  EXPECT_EQ(captured.refusal, Refusal::kNone);
+  EXPECT_EQ(captured.ticket, 0u);
+  ASSERT_NE(captured.graph, 0u);
+  const uint64_t graph = fake.end_capture(4);
+  ASSERT_NE(graph, 0u);
+  for (unsigned i = 0; i < 50; ++i) {
+    const std::vector<float> next = Values(500, 100 + i);
+    std::copy(next.begin(), next.end(), values.begin());  // where the graph reads
+    fake.replay(graph, 4);
+    const auto arrival = Await(&lane, lane.Replayed(captured.graph));
+    ASSERT_TRUE(arrival) << i;
+    ExpectRow(*arrival, 0, values);
+  }
+}
+
+TEST_F(CudaLaneTest, ReplaysThatWentOnceAroundTheRingAreLostAndNeverWrong) {
+  LaneOptions options;
+  options.most_slots = options.fewest_slots = 4;
+  Lane lane = MakeLane(options);
+  const auto values = Values(500, 1);
+  ASSERT_TRUE(Await(&lane, lane.Launch(0, 4, std::vector{Of(values)}).ticket));
+  lane.PrepareCapture(0, 4);
+  fake.begin_capture(4);
+  const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
+  const uint64_t graph = fake.end_capture(4);
+  std::vector<Lane::Ticket> tickets;
+  fake.set("hold=1");
+  for (int i = 0; i < 10; ++i) fake.replay(graph, 4), tickets.push_back(lane.Replayed(captured.graph));
+  fake.set("hold=0");
+  fake.drain();
+  for (size_t i = 0; i < 10; ++i) {
+    EXPECT_EQ(lane.Look(tickets[i]), i < 6 ? State::kLost : State::kArrived) << i;
+    if (i >= 6) ExpectRow(*lane.Take(tickets[i]), 0, values);
+  }
+}
+
+TEST_F(CudaLaneTest, AForkedChildTouchesNothing) {
+  Lane lane = MakeLane();
+  const auto values = Values(500, 1);
+  ASSERT_TRUE(Await(&lane, lane.Launch(0, 0, std::vector{Of(values)}).ticket));
+  const pid_t child = fork();
+  if (child == 0) {  // the fake driver aborts where it is called
+    const bool refused = lane.Launch(0, 0, std::vector{Of(values)}).refusal == Refusal::kClosed;
+    lane.PrepareCapture(0, 0);
+    lane.~Lane();
+    _exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kNone);
+  fake.drain();
+}
+
+TEST_F(CudaLaneTest, MemoryIsKeptWithinItsBounds) {
+  LaneOptions options;
+  options.pinned_bytes = 1u << 20;
+  Lane lane = MakeLane(options);
+  std::vector<float> values = Values(5000, 1);
+  for (size_t n = 1; n < 400; ++n) {  // outputs whose shape is another one each time
+    Item item = Of(values);
+    item.elements = n;
+    const Lane::Put put = lane.Launch(0, 0, std::vector{item});
+    ASSERT_EQ(put.refusal, Refusal::kNone) << n;
+    ASSERT_TRUE(Await(&lane, put.ticket)) << n;
+  }
+  EXPECT_LE(lane.pinned_bytes(), options.pinned_bytes);
+}
+
+TEST_F(CudaLaneTest, ExtraMemoryOfALargeModelIsNineKilobytesATensor) {
+  Lane lane = MakeLane();
+  const auto values = Values(1000, 1);
+  const std::vector<Item> items(2400, Of(values));
+  const Lane::Put put = lane.Launch(0, 0, items);
+  ASSERT_EQ(put.refusal, Refusal::kNone);
+  EXPECT_LE(lane.device_bytes(), (16u << 20) + 2400u * 9216u);
+  ASSERT_TRUE(Await(&lane, put.ticket));
+  const uint64_t device = lane.device_bytes(), pinned = lane.pinned_bytes();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(Await(&lane, lane.Launch(0, 0, items).ticket));
+  EXPECT_EQ(lane.device_bytes(), device);
+  EXPECT_EQ(lane.pinned_bytes(), pinned);
+}
+
+TEST_F(CudaLaneTest, AtAnyLatenessAndWithAnyFailureAValueIsRightOrMissing) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
+    fake.reset();
+    std::mt19937 random(seed);
+    fake.set(("seed=" + std::to_string(seed)).c_str());
+    fake.set(("delay_us=" + std::to_string(random() % 400)).c_str());
+    if (seed % 2 == 0) fake.set(("fail=" + std::to_string(30 + random() % 200) + ":" + (seed % 4 == 0 ? "700" : "2")).c_str());
+    LaneOptions options;
+    options.fewest_slots = 1, options.most_slots = 1 + seed % 4;
+    Lane lane = MakeLane(options);
+    struct Sent {
+      std::vector<std::vector<float>> values;
+      Lane::Ticket ticket;
+    };
+    std::vector<Sent> sent;
+    size_t refused = 0, arrived = 0, missing = 0;
+    for (int step = 0; step < 40; ++step) {
+      Sent s;
+      std::vector<Item> items;
+      for (unsigned i = 0; i <= random() % 3; ++i) s.values.push_back(Values(1 + 97 * i, random()));
+      if (random() % 5 == 0) s.values.back()[0] = NAN;
+      for (const auto& v : s.values) items.push_back(Of(v));
+      const Lane::Put put = lane.Launch(0, random() % 2, items);
+      s.ticket = put.ticket;
+      put.refusal == Refusal::kNone ? sent.push_back(std::move(s)) : void(++refused);
+    }
+    fake.drain();
+    for (const Sent& s : sent) {
+      const auto arrival = lane.Take(s.ticket);
+      if (!arrival) {
+        ++missing;
+        continue;
+      }
+      ++arrived;
+      for (size_t i = 0; i < s.values.size(); ++i) ExpectRow(*arrival, i, s.values[i]);
+    }
+    EXPECT_EQ(arrived + missing + refused, 40u);
+    if (seed % 2 == 1) {
+      EXPECT_EQ(missing, 0u) << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tdbg::cuda
