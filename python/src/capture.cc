@@ -420,7 +420,9 @@ NB_MODULE(_capture, m) {
           "due", [](const Run& r, uint32_t id) { return r.Due(id); }, "id"_a)
       .def(
           "raw_due",
-          [](const Run& r, uint32_t id, int mode, int64_t mode_step) { return r.RawDue(id, ModeOf(mode), mode_step); },
+          [](const Run& r, uint32_t id, int mode, int64_t mode_step) {
+            return r.RawDue(id, ModeOf(mode), mode_step);
+          },
           "id"_a, "mode"_a, "mode_step"_a, "Are raw values of it due at that step of the mode?")
       .def("put_rows", &tdbg::python::PutRows, "rows"_a, "What a DeviceLane took of a batch.")
       .def("put_many", &PutMany, "ids"_a, "ptrs"_a, "sub"_a = 0, "point"_a = 0, "unchanged"_a = nb::none(),

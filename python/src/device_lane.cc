@@ -49,8 +49,6 @@ DeviceLane::DeviceLane() {
   const Result<cuda::Driver>& driver = cuda::Driver::OfProcess();
   if (!driver.ok()) {
     no_driver_ = driver.status().message();
-  } else if (cuda::Image().empty()) {
-    no_driver_ = "this build of tdbg has no kernels for a GPU";
   } else {
     lane_ = std::make_unique<cuda::Lane>(&*driver, cuda::Image());
   }
@@ -61,8 +59,8 @@ std::string DeviceLane::trouble() const { return lane_ ? lane_->trouble() : no_d
 std::tuple<std::string, uint64_t, uint32_t> DeviceLane::Put(
     int device, uint64_t stream, nb::handle ids, nb::handle addresses, nb::handle dtypes,
     const std::vector<std::vector<int64_t>>& shapes,
-    const std::vector<std::tuple<uint32_t, std::string, uint64_t, uint64_t, uint64_t, uint64_t>>& statistics, int sub,
-    int point) {
+    const std::vector<std::tuple<uint32_t, std::string, uint64_t, uint64_t, uint64_t, uint64_t>>& statistics,
+    int sub, int point) {
   if (lane_ == nullptr) return {"closed", 0, 0};
   auto plan = std::make_shared<RowPlan>();
   plan->ids = Integers<uint32_t>(ids);
@@ -139,7 +137,8 @@ void PutRows(Run& run, const DeviceRows& rows) {
     const cuda::Arrival::Tensor& t = arrival.tensors[i];
     if (plan.ids[i] == Run::kNotWanted || !t.present) continue;
     if (t.bytes != 0) {
-      run.Put(plan.ids[i], {arrival.values.data() + t.first_byte, plan.dtypes[i], plan.shapes[i], {}}, plan.place);
+      run.Put(plan.ids[i], {arrival.values.data() + t.first_byte, plan.dtypes[i], plan.shapes[i], {}},
+              plan.place);
       continue;
     }
     std::span<const HistogramBucket> histogram = arrival.histogram(t);
@@ -151,26 +150,39 @@ void PutRows(Run& run, const DeviceRows& rows) {
     const RowPlan::Derived& d = plan.derived[i];
     if (!arrival.tensors[d.tensor].present || plan.ids[d.tensor] == Run::kNotWanted) continue;
     const auto begin = arrival.derived.begin();
-    run.PutStatistic(plan.ids[d.tensor], d.statistic,
-                     {d.elements, d.samples, {begin + arrival.derived_at[i], begin + arrival.derived_at[i + 1]}},
-                     plan.place);
+    run.PutStatistic(
+        plan.ids[d.tensor], d.statistic,
+        {d.elements, d.samples, {begin + arrival.derived_at[i], begin + arrival.derived_at[i + 1]}},
+        plan.place);
   }
 }
 
 void BindDeviceLane(nb::module_* m) {
   nb::class_<DeviceRows>(*m, "DeviceRows", "A batch that has arrived from a GPU.")
       .def_prop_ro("ids", [](const DeviceRows& r) { return r.plan->ids; })
-      .def("value", &DeviceRows::value, "position"_a, "Of a small tensor the first value; None if it was absent.")
+      .def("value", &DeviceRows::value, "position"_a,
+           "Of a small tensor the first value; None if it was absent.")
       .def(
           "summary",
           [](const DeviceRows& r, size_t position) -> std::optional<std::vector<double>> {
             const cuda::Arrival::Tensor& t = r.arrival.tensors.at(position);
             if (!t.present || t.bytes != 0) return std::nullopt;
             const Summary& s = t.summary;
-            return std::vector<double>{static_cast<double>(s.count), static_cast<double>(s.nan_count),
-                                       static_cast<double>(s.pos_inf_count), static_cast<double>(s.neg_inf_count),
-                                       static_cast<double>(s.zero_count), s.min, s.max, s.mean, s.variance, s.m3, s.m4,
-                                       s.l1, s.l2, s.abs_min, s.abs_max};
+            return std::vector<double>{static_cast<double>(s.count),
+                                       static_cast<double>(s.nan_count),
+                                       static_cast<double>(s.pos_inf_count),
+                                       static_cast<double>(s.neg_inf_count),
+                                       static_cast<double>(s.zero_count),
+                                       s.min,
+                                       s.max,
+                                       s.mean,
+                                       s.variance,
+                                       s.m3,
+                                       s.m4,
+                                       s.l1,
+                                       s.l2,
+                                       s.abs_min,
+                                       s.abs_max};
           },
           "position"_a, "The 15 numbers, or None of one that was absent or travelled as it is.")
       .def(
@@ -187,7 +199,8 @@ void BindDeviceLane(nb::module_* m) {
   nb::class_<DeviceLane>(*m, "DeviceLane", "Statistics of tensors on NVIDIA's GPUs, by kernels of our own.")
       .def(nb::init<>())
       .def_prop_ro_static("ARRIVED", [](nb::handle) { return static_cast<int>(cuda::Lane::State::kArrived); })
-      .def_prop_ro_static("UNDER_WAY", [](nb::handle) { return static_cast<int>(cuda::Lane::State::kUnderWay); })
+      .def_prop_ro_static("UNDER_WAY",
+                          [](nb::handle) { return static_cast<int>(cuda::Lane::State::kUnderWay); })
       .def("put", &DeviceLane::Put, "device"_a, "stream"_a, "ids"_a, "addresses"_a, "dtypes"_a, "shapes"_a,
            "statistics"_a, "sub"_a = 0, "point"_a = 0,
            "(why it was refused, or an empty text; ticket; graph, if it was launched into a capture)")
@@ -199,8 +212,10 @@ void BindDeviceLane(nb::module_* m) {
       .def_prop_ro("trouble", &DeviceLane::trouble)
       .def_prop_ro("device_bytes", &DeviceLane::device_bytes)
       .def_prop_ro("pinned_bytes", &DeviceLane::pinned_bytes);
-  m->def("dtype_number", [](const std::string& name) { return static_cast<int>(DTypeFromName(name).value_or(DType::kInvalid)); },
-         "name"_a, "tdbg/tensor.h's number of an element type; 0 of an unknown one.");
+  m->def(
+      "dtype_number",
+      [](const std::string& name) { return static_cast<int>(DTypeFromName(name).value_or(DType::kInvalid)); },
+      "name"_a, "tdbg/tensor.h's number of an element type; 0 of an unknown one.");
 }
 
 }  // namespace tdbg::python

@@ -1,4 +1,5 @@
-// Tensors on a GPU, by address: launched in one call a batch, put into the run as rows when they have arrived (cuda/lane.h).
+// Tensors on a GPU, by address: launched in one call a batch, put into the run as rows when they have arrived
+// (cuda/lane.h).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,7 +19,7 @@ namespace tdbg::python {
 
 /// What is to be recorded of one batch, and where.
 struct RowPlan {
-  std::vector<uint32_t> ids;    ///< kNotWanted: its value is only asked for (`DeviceRows::value`)
+  std::vector<uint32_t> ids;  ///< kNotWanted: its value is only asked for (`DeviceRows::value`)
   std::vector<DType> dtypes;
   std::vector<std::vector<int64_t>> shapes;  ///< of those whose values travel; else empty
   struct Derived {
@@ -48,12 +49,12 @@ class DeviceLane {
   /// Lists, one entry a tensor; `dtypes`: DType's numbers. Small tensors travel as they are.
   /// `statistics`: (position, id text, outer, units, inner, samples).
   /// \return (why it was refused, or an empty text; ticket; graph)
-  std::tuple<std::string, uint64_t, uint32_t> Put(int device, uint64_t stream, nanobind::handle ids,
-                                                  nanobind::handle addresses, nanobind::handle dtypes,
-                                                  const std::vector<std::vector<int64_t>>& shapes,
-                                                  const std::vector<std::tuple<uint32_t, std::string, uint64_t, uint64_t,
-                                                                               uint64_t, uint64_t>>& statistics,
-                                                  int sub, int point);
+  std::tuple<std::string, uint64_t, uint32_t> Put(
+      int device, uint64_t stream, nanobind::handle ids, nanobind::handle addresses, nanobind::handle dtypes,
+      const std::vector<std::vector<int64_t>>& shapes,
+      const std::vector<std::tuple<uint32_t, std::string, uint64_t, uint64_t, uint64_t, uint64_t>>&
+          statistics,
+      int sub, int point);
   void PrepareCapture(int device, uint64_t stream);
   uint64_t Replayed(uint32_t graph);
   /// 0 under way, 1 arrived, 2 lost

@@ -122,6 +122,64 @@ class GraphCapture:
         (fingerprint, name of the dtype, shape) of the step's batch, or None. The fingerprint of an empty one is None.
         """
 
+class DeviceRows:
+    """A batch that has arrived from a GPU."""
+
+    @property
+    def ids(self) -> list[int]: ...
+
+    def value(self, position: int) -> float | None:
+        """Of a small tensor the first value; None if it was absent."""
+
+    def summary(self, position: int) -> list[float] | None:
+        """The 15 numbers, or None of one that was absent or travelled as it is."""
+
+    def values(self, position: int) -> bytes | None:
+        """The bytes of a small tensor."""
+
+    @property
+    def place(self) -> tuple[int, int]: ...
+
+class DeviceLane:
+    """Statistics of tensors on NVIDIA's GPUs, by kernels of our own."""
+
+    def __init__(self) -> None: ...
+
+    ARRIVED: Final[int] = ...
+    """(arg: object, /) -> int"""
+
+    UNDER_WAY: Final[int] = ...
+    """(arg: object, /) -> int"""
+
+    def put(self, device: int, stream: int, ids: object, addresses: object, dtypes: object, shapes: Sequence[Sequence[int]], statistics: Sequence[tuple[int, str, int, int, int, int]], sub: int = 0, point: int = 0) -> tuple[str, int, int]:
+        """
+        (why it was refused, or an empty text; ticket; graph, if it was launched into a capture)
+        """
+
+    def prepare_capture(self, device: int, stream: int) -> None: ...
+
+    def replayed(self, graph: int) -> int:
+        """The ticket of one more replay of a graph."""
+
+    def look(self, ticket: int) -> int: ...
+
+    def take(self, ticket: int) -> DeviceRows | None:
+        """DeviceRows; None where they are lost, or under way."""
+
+    def drop(self, ticket: int) -> None: ...
+
+    @property
+    def trouble(self) -> str: ...
+
+    @property
+    def device_bytes(self) -> int: ...
+
+    @property
+    def pinned_bytes(self) -> int: ...
+
+def dtype_number(name: str) -> int:
+    """tdbg/tensor.h's number of an element type; 0 of an unknown one."""
+
 def hook_defaults(framework: str) -> str:
     """A hook of smdebug with nothing configured, as JSON."""
 
@@ -191,12 +249,18 @@ class Run:
 
     def due(self, id: int) -> bool: ...
 
-    def put_many(self, ids: object, ptrs: object, sub: int = 0, point: int = 0, unchanged: object | None = None) -> bool:
+    def raw_due(self, id: int, mode: int, mode_step: int) -> bool:
+        """Are raw values of it due at that step of the mode?"""
+
+    def put_rows(self, rows: DeviceRows) -> None:
+        """What a DeviceLane took of a batch."""
+
+    def put_many(self, ids: object, ptrs: object, sub: int = 0, point: int = 0, unchanged: object | None = None) -> None:
         """
-        `unchanged`: one truth value for each id; tdbg/run.h says what it promises. Was anything that it looked at NaN or infinite?
+        `unchanged`: one truth value for each id; tdbg/run.h says what it promises.
         """
 
-    def put_batch(self, batch: ParameterBatch, ids: object, ptrs: object, sub: int = 0, point: int = 0) -> bool: ...
+    def put_batch(self, batch: ParameterBatch, ids: object, ptrs: object, sub: int = 0, point: int = 0) -> None: ...
 
     def put_tensor(self, slot: TensorSlot, tensor: object, sub: int = 0) -> bool: ...
 

@@ -166,7 +166,9 @@ TEST_F(HistogramsTest, AreKeptWhereARequestHolds) {
 TEST_F(HistogramsTest, OfADeviceAreKeptWhereThoseOfTheHostAre) {
   // Due at 0, 4, 8; at 6 the tensor leaves its recent range; from 7 on all of it is 0.
   const auto values_at = [](int step) {
-    return std::vector<float>(300, step == 6 ? 1e6f : step > 6 ? 0.0f : 1.0f + 0.01f * static_cast<float>(step));
+    return std::vector<float>(300, step == 6  ? 1e6f
+                                   : step > 6 ? 0.0f
+                                              : 1.0f + 0.01f * static_cast<float>(step));
   };
   std::vector<std::pair<uint32_t, bool>> host, device;  // flags, has a histogram
   for (auto* rows : {&host, &device}) {
@@ -181,11 +183,13 @@ TEST_F(HistogramsTest, OfADeviceAreKeptWhereThoseOfTheHostAre) {
         Summary summary;
         Histogram histogram;
         histogram.reserve(1);  // of zeros only it is empty, and still one
-        ASSERT_TRUE(Summarizer().Summarize({values.data(), DType::kFloat32, {&n, 1}, {}}, &summary, &histogram).ok());
+        ASSERT_TRUE(
+            Summarizer().Summarize({values.data(), DType::kFloat32, {&n, 1}, {}}, &summary, &histogram).ok());
         recorder_->PutSummary(w, summary, histogram, {});
       });
     }
-    for (const format::SummaryRow& row : sink_.summaries) rows->emplace_back(row.flags, row.histogram_bytes != 0);
+    for (const format::SummaryRow& row : sink_.summaries)
+      rows->emplace_back(row.flags, row.histogram_bytes != 0);
   }
   ASSERT_EQ(host.size(), 10u);
   EXPECT_TRUE(host[6].second && host[8].second && !host[5].second);

@@ -235,7 +235,8 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
   format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Settle(place_given)), summary));
   ++counters_.summaries;
   if (histogram.data() == nullptr || !HasHistogram(tensors_[id], static_cast<int64_t>(row.count))) return;
-  if (HistogramDue(tensors_[id], static_cast<int64_t>(row.count))) AddHistogram(histogram, &row, &histograms_);
+  if (HistogramDue(tensors_[id], static_cast<int64_t>(row.count)))
+    AddHistogram(histogram, &row, &histograms_);
   if (FinishRow(&row)) {
     row.flags = 0;
     AddHistogram(histogram, &row, &histograms_);

@@ -15,10 +15,11 @@ std::string VersionText(int version) {
 
 Result<Driver> Driver::Load(const char* library) {
   void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return NotFound("there is no NVIDIA driver here: " + std::string(library) + " cannot be loaded");
+  if (handle == nullptr)
+    return NotFound("there is no NVIDIA driver here: " + std::string(library) + " cannot be loaded");
   Driver d;
   const char* missing = nullptr;
-  // By the version of each function that cuda.h of 11.3 to 13 means.
+  // By the version of each function that cuda.h of 12 and 13 means.
   const auto get = [&](auto* function, const char* symbol) {
     *reinterpret_cast<void**>(function) = dlsym(handle, symbol);
     if (*function == nullptr && missing == nullptr) missing = symbol;
@@ -70,7 +71,8 @@ const Result<Driver>& Driver::OfProcess() {
 
 std::string Driver::NameOf(Error error) const {
   const char* name = nullptr;
-  if (GetErrorName == nullptr || GetErrorName(error, &name) != kSuccess || name == nullptr) name = "CUDA error";
+  if (GetErrorName == nullptr || GetErrorName(error, &name) != kSuccess || name == nullptr)
+    name = "CUDA error";
   return std::string(name) + " (" + std::to_string(error) + ")";
 }
 

@@ -1,5 +1,5 @@
-// NVIDIA's driver, found at run time: no header of CUDA, nothing linked. Where there is none, or one that will not do, that is
-// an answer.
+// NVIDIA's driver, found at run time: no header of CUDA, nothing linked. Where there is none, or one that
+// will not do, that is an answer.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ inline constexpr int kCaptureModeRelaxed = 2;
 ///
 /// \threadsafety  Immutable once loaded. The calls act on the calling thread's current context.
 struct Driver {
-  /// 11.3, May 2021. Before that no function below is missing, but nothing was ever tried.
-  static constexpr int kOldest = 11030;
+  /// The first that takes code of any CUDA 12, as the committed image is (docs/gpu.md).
+  static constexpr int kOldest = 12000;
 
   /// \param library  a name or path for dlopen. It stays loaded.
   /// \error kNotFound       no such library: there is no driver
@@ -54,8 +54,8 @@ struct Driver {
   Error (*ModuleLoadData)(Handle* module, const void* image) = nullptr;
   Error (*ModuleGetFunction)(Handle* function, Handle module, const char* name) = nullptr;
   Error (*LaunchKernel)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                        unsigned block_y, unsigned block_z, unsigned shared_bytes, Handle stream, void** parameters,
-                        void** extra) = nullptr;
+                        unsigned block_y, unsigned block_z, unsigned shared_bytes, Handle stream,
+                        void** parameters, void** extra) = nullptr;
   Error (*MemAlloc)(DevicePointer*, size_t bytes) = nullptr;
   Error (*MemFree)(DevicePointer) = nullptr;
   Error (*MemHostAlloc)(void**, size_t bytes, unsigned flags) = nullptr;

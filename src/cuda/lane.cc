@@ -12,14 +12,15 @@
 namespace tdbg::cuda {
 namespace {
 
-constexpr size_t kMostPlans = 1024;      // of all kinds; past that the one not used for the longest time makes room
+constexpr size_t kMostPlans =
+    1024;  // of all kinds; past that the one not used for the longest time makes room
 constexpr size_t kMostPlansOfAKind = 8;  // whose rings are full, before the device counts as far behind
 // Blocks of memory are powers of two from here on, so that what one shape has left is good for the next.
 constexpr uint64_t kSmallestOnDevice = 16u << 10, kSmallestPinned = 128u << 10;
 constexpr unsigned kPortable = 1, kDeviceMap = 2;
 
-// Words of a slot that the device may be writing once more, where a graph is replayed faster than we read: what is torn is
-// found out afterwards, by the slot's own `begun`.
+// Words of a slot that the device may be writing once more, where a graph is replayed faster than we read:
+// what is torn is found out afterwards, by the slot's own `begun`.
 #if defined(__SANITIZE_THREAD__)
 __attribute__((no_sanitize("thread")))
 #endif
@@ -30,8 +31,21 @@ void CopyWords(void* to, const void* from, uint64_t bytes) {
 }
 
 Summary SummaryOf(const Row& row) {
-  return {row.count, row.nan_count, row.pos_inf_count, row.neg_inf_count, row.zero_count, row.min, row.max, row.mean,
-          row.variance, row.m3, row.m4, row.l1, row.l2, row.abs_min, row.abs_max};
+  return {row.count,
+          row.nan_count,
+          row.pos_inf_count,
+          row.neg_inf_count,
+          row.zero_count,
+          row.min,
+          row.max,
+          row.mean,
+          row.variance,
+          row.m3,
+          row.m4,
+          row.l1,
+          row.l2,
+          row.abs_min,
+          row.abs_max};
 }
 
 }  // namespace
@@ -52,7 +66,8 @@ struct Lane::Kind {
       words.push_back(static_cast<uint64_t>(item.dtype) << 32 | item.flags);
     }
     for (const DerivedSpec& d : statistics) {
-      words.insert(words.end(), {d.tensor, d.outer, d.units, d.inner, static_cast<uint64_t>(d.statistic.kind)});
+      words.insert(words.end(),
+                   {d.tensor, d.outer, d.units, d.inner, static_cast<uint64_t>(d.statistic.kind)});
       for (const double p : d.statistic.parameters) words.push_back(__builtin_bit_cast(uint64_t, p));
     }
     key = base::Hash64(std::as_bytes(std::span(words)));
@@ -75,7 +90,7 @@ struct Lane::Prepared {
   uint64_t launched = 0, taken = 0;  // steps
   uint64_t used_at = 0;              // the ticket of its last one
   bool captured = false;
-  std::deque<Ticket> under_way;      // from sequence taken + 1 on
+  std::deque<Ticket> under_way;  // from sequence taken + 1 on
 
   bool HasRoom() const { return launched - taken < plan.slots; }
 };
@@ -97,7 +112,8 @@ class Lane::Entered {
     }
     unsigned flags = 0;
     int active = 0;
-    if (!lane->Check(driver_.PrimaryContextState(wanted, &flags, &active), "cuDevicePrimaryCtxGetState")) return;
+    if (!lane->Check(driver_.PrimaryContextState(wanted, &flags, &active), "cuDevicePrimaryCtxGetState"))
+      return;
     if (active == 0) {
       lane->trouble_ = "device " + std::to_string(ordinal) + " has tensors, and no context";
       return;
@@ -153,7 +169,8 @@ auto Lane::FunctionsOf(int device) -> Functions* {
   auto functions = std::make_unique<Functions>();
   Handle module = nullptr;
   if (const Error error = driver_->ModuleLoadData(&module, image_.data()); error != kSuccess) {
-    trouble_ = "device " + std::to_string(device) + " takes none of the kernels that tdbg has, nor can its driver make " +
+    trouble_ = "device " + std::to_string(device) +
+               " takes none of the kernels that tdbg has, nor can its driver make " +
                "them: cuModuleLoadData: " + driver_->NameOf(error);
     return nullptr;
   }
@@ -172,7 +189,8 @@ auto Lane::FunctionsOf(int device) -> Functions* {
 auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
   auto made = std::make_unique<Prepared>();
   const uint32_t buckets = TypicalBuckets(kind.tensors);
-  // How many slots there are decides about the ring alone: laid out twice only where they differ from the most.
+  // How many slots there are decides about the ring alone: laid out twice only where they differ from the
+  // most.
   auto layout = MakeLayout(kind.tensors, kind.derived, options_.most_slots, buckets);
   if (!layout.ok()) return nullptr;
   const uint64_t fitting = options_.ring_bytes / std::max<uint64_t>(1, layout->plan.slot_bytes);
@@ -186,11 +204,13 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
     return bytes > (uint64_t{1} << 20) ? bytes : std::bit_ceil(std::max(bytes, smallest));
   };
   const uint64_t device_bytes = block(made->layout.device_bytes, kSmallestOnDevice);
-  const uint64_t pinned_bytes = block(made->layout.ring_bytes + made->layout.constants.size(), kSmallestPinned);
+  const uint64_t pinned_bytes =
+      block(made->layout.ring_bytes + made->layout.constants.size(), kSmallestPinned);
 
   const auto reuse = [&](const auto& plan) {
-    return plan->device == device && plan->stream == stream && !plan->captured && plan->launched == plan->taken &&
-           plan->memory_bytes >= device_bytes && plan->pinned_bytes >= pinned_bytes;
+    return plan->device == device && plan->stream == stream && !plan->captured &&
+           plan->launched == plan->taken && plan->memory_bytes >= device_bytes &&
+           plan->pinned_bytes >= pinned_bytes;
   };
   if (plans_.size() >= kMostPlans || device_bytes_ + device_bytes > options_.device_bytes ||
       pinned_bytes_ + pinned_bytes > options_.pinned_bytes) {
@@ -204,13 +224,15 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
     std::erase(by_key_[(*oldest)->key], oldest->get());
     plans_.erase(oldest);
   } else {
-    // What is allocated here would break a capture on another stream of this thread, were it not for this mode.
+    // What is allocated here would break a capture on another stream of this thread, were it not for this
+    // mode.
     int mode = kCaptureModeRelaxed;
     if (!Check(driver_->ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) return nullptr;
     void* pinned = nullptr;
     const Error on_device = driver_->MemAlloc(&made->memory, device_bytes);
-    const Error on_host =
-        on_device == kSuccess ? driver_->MemHostAlloc(&pinned, pinned_bytes, kPortable | kDeviceMap) : kSuccess;
+    const Error on_host = on_device == kSuccess
+                              ? driver_->MemHostAlloc(&pinned, pinned_bytes, kPortable | kDeviceMap)
+                              : kSuccess;
     if (on_host == kOutOfMemory) (void)driver_->MemFree(made->memory);
     if (!Check(driver_->ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) return nullptr;
     if (on_device == kOutOfMemory || on_host == kOutOfMemory) return nullptr;
@@ -224,7 +246,8 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
   std::memset(made->pinned, 0, l.ring_bytes);
   if (!l.constants.empty()) std::memcpy(made->pinned + l.ring_bytes, l.constants.data(), l.constants.size());
   DevicePointer ring = 0;
-  if (!Check(driver_->MemHostGetDevicePointer(&ring, made->pinned, 0), "cuMemHostGetDevicePointer")) return nullptr;
+  if (!Check(driver_->MemHostGetDevicePointer(&ring, made->pinned, 0), "cuMemHostGetDevicePointer"))
+    return nullptr;
   const auto on = reinterpret_cast<Handle>(stream);
   if (!Check(driver_->SetBytesAsync(made->memory, 0, l.device_bytes, on), "cuMemsetD8Async") ||
       !Check(driver_->CopyToDeviceAsync(made->memory, made->pinned + l.ring_bytes, l.constants.size(), on),
@@ -258,8 +281,8 @@ bool Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) 
   }
   void* parameters[] = {&plan->plan, &tag};
   const Handle function = functions->by_name.find(kDeliver)->second;
-  return Check(driver_->LaunchKernel(function, plan->layout.deliver_grid(), 1, 1, kThreads, 1, 1, 0, on, parameters,
-                                     nullptr),
+  return Check(driver_->LaunchKernel(function, plan->layout.deliver_grid(), 1, 1, kThreads, 1, 1, 0, on,
+                                     parameters, nullptr),
                kDeliver);
 }
 
@@ -272,8 +295,8 @@ auto Lane::Issue(Prepared* plan) -> Ticket {
   return ticket;
 }
 
-auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items, std::span<const DerivedSpec> derived)
-    -> Put {
+auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items,
+                  std::span<const DerivedSpec> derived) -> Put {
   if (!Usable()) return {Refusal::kClosed};
   for (const Item& item : items) {
     if ((item.flags & kStatistics) != 0 &&
@@ -338,9 +361,9 @@ void Lane::PrepareCapture(int device, uint64_t stream) {
     for (const TensorSpec& t : plan.tensors) items.push_back({0, t.elements, t.dtype, t.flags});
     const Kind kind(device, 0, items, plan.statistics);
     std::vector<Prepared*>& spare = spare_[kind.key];
-    const auto wanted = static_cast<size_t>(
-        std::count_if(plans_.begin(), plans_.begin() + static_cast<ptrdiff_t>(known),
-                      [&](const auto& p) { return !p->captured && p->device == device && p->key == plan.key; }));
+    const auto wanted = static_cast<size_t>(std::count_if(
+        plans_.begin(), plans_.begin() + static_cast<ptrdiff_t>(known),
+        [&](const auto& p) { return !p->captured && p->device == device && p->key == plan.key; }));
     if (spare.size() >= wanted) continue;
     Prepared* const made = Make(device, stream, kind);  // set in the stream's order, before the graph
     if (made == nullptr) return;
@@ -418,7 +441,8 @@ void Lane::Read(Prepared* prepared, const unsigned char* slot, uint64_t sequence
   if (plan.value_bytes != 0) std::memcpy(a.values.data(), values, plan.value_bytes);
   a.derived.resize(plan.derived_values);
   if (plan.derived_values != 0) {
-    std::memcpy(a.derived.data(), slot_.data() + DerivedAt(plan.tensor_count), plan.derived_values * sizeof(double));
+    std::memcpy(a.derived.data(), slot_.data() + DerivedAt(plan.tensor_count),
+                plan.derived_values * sizeof(double));
   }
   a.derived_at = prepared->layout.derived;
   a.derived_at.push_back(plan.derived_values);

@@ -1,4 +1,5 @@
-// Batches of tensors on a GPU: launched where they are put, read from mapped host memory when they have arrived.
+// Batches of tensors on a GPU: launched where they are put, read from mapped host memory when they have
+// arrived.
 #pragma once
 
 #include <sys/types.h>
@@ -38,20 +39,23 @@ struct Arrival {
     Summary summary;
     bool present = false;
     uint32_t first_bucket = 0, buckets = 0;  ///< in `buckets`
-    bool buckets_lost = false;  ///< a histogram was asked for, and the slot had no room for it
+    bool buckets_lost = false;               ///< a histogram was asked for, and the slot had no room for it
     uint32_t first_byte = 0, bytes = 0;      ///< in `values`, of kValues
   };
   std::vector<Tensor> tensors;  ///< in the order of the batch
   std::vector<HistogramBucket> buckets;
   std::vector<std::byte> values;
-  std::vector<double> derived;        ///< of all derived statistics
-  std::vector<uint32_t> derived_at;   ///< by derived statistic: where its numbers begin; one more at the end
+  std::vector<double> derived;       ///< of all derived statistics
+  std::vector<uint32_t> derived_at;  ///< by derived statistic: where its numbers begin; one more at the end
 
-  std::span<const HistogramBucket> histogram(const Tensor& t) const { return {buckets.data() + t.first_bucket, t.buckets}; }
+  std::span<const HistogramBucket> histogram(const Tensor& t) const {
+    return {buckets.data() + t.first_bucket, t.buckets};
+  }
 };
 
 struct LaneOptions {
-  uint64_t ring_bytes = 8u << 20;  ///< of pinned memory for each plan's ring, where that makes a number of slots within:
+  uint64_t ring_bytes =
+      8u << 20;  ///< of pinned memory for each plan's ring, where that makes a number of slots within:
   uint32_t fewest_slots = 4, most_slots = 32;
   /// Of device memory in all, and of pinned memory in all; what would take more is left out, and counted.
   uint64_t device_bytes = 1u << 30, pinned_bytes = 512u << 20;
@@ -59,13 +63,14 @@ struct LaneOptions {
 
 /// Launches the kernels of device/ for one process.
 ///
-/// A batch is launched on the stream on which it is put, so its tensors are read as they are at that place of the stream,
-/// and nothing is asked of the device afterwards: results are polled for in host memory. Nothing waits, nothing throws, and
-/// an error of the driver ends the lane (`trouble`), never the training. Memory is allocated with the first batch of its
-/// kind on its stream, and kept; never while the stream is being captured.
+/// A batch is launched on the stream on which it is put, so its tensors are read as they are at that place of
+/// the stream, and nothing is asked of the device afterwards: results are polled for in host memory. Nothing
+/// waits, nothing throws, and an error of the driver ends the lane (`trouble`), never the training. Memory is
+/// allocated with the first batch of its kind on its stream, and kept; never while the stream is being
+/// captured.
 ///
-/// In somebody's capture a batch is launched into the graph where memory for it was prepared (`PrepareCapture`), and every
-/// replay delivers once more; else it stays out.
+/// In somebody's capture a batch is launched into the graph where memory for it was prepared
+/// (`PrepareCapture`), and every replay delivers once more; else it stays out.
 ///
 /// \threadsafety  One thread at a time. After fork() the child's copy does nothing and touches nothing.
 class Lane {
@@ -83,8 +88,8 @@ class Lane {
   };
   struct Put {
     Refusal refusal = Refusal::kNone;
-    Ticket ticket = 0;    ///< 0: refused, or captured
-    uint32_t graph = 0;   ///< not 0: launched into a capture; what `Replayed` is told
+    Ticket ticket = 0;   ///< 0: refused, or captured
+    uint32_t graph = 0;  ///< not 0: launched into a capture; what `Replayed` is told
   };
 
   /// `driver` and `image` outlive the lane. Asks nothing of the device.
@@ -96,7 +101,8 @@ class Lane {
 
   /// \param device  the framework's number of it
   /// \param stream  a CUstream of that device; 0: its default stream
-  Put Launch(int device, uint64_t stream, std::span<const Item> items, std::span<const DerivedSpec> derived = {});
+  Put Launch(int device, uint64_t stream, std::span<const Item> items,
+             std::span<const DerivedSpec> derived = {});
   /// A capture of `stream` is about to begin: memory for one more of each batch that is known on the device.
   void PrepareCapture(int device, uint64_t stream);
   /// A graph that holds this batch was launched once more. Its ticket: where the results will be.

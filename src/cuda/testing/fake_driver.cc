@@ -71,7 +71,8 @@ class Fake {
       if (fail_code_ >= 700) dead_ = fail_code_;
       return fail_code_;
     }
-    if (forbidden_in_captures && capture_mode_of_thread != tdbg::cuda::kCaptureModeRelaxed && !captures_.empty()) {
+    if (forbidden_in_captures && capture_mode_of_thread != tdbg::cuda::kCaptureModeRelaxed &&
+        !captures_.empty()) {
       for (auto& [stream, capture] : captures_) capture.broken = true;
       return tdbg::cuda::kCaptureUnsupported;
     }
@@ -148,7 +149,8 @@ class Fake {
     });
   }
 
-  // Memory ---------------------------------------------------------------------------------------------------
+  // Memory
+  // ---------------------------------------------------------------------------------------------------
 
   Error Allocate(size_t bytes, bool pinned, void** out) {
     const std::lock_guard lock(mutex_);
@@ -187,7 +189,8 @@ class Fake {
     return reinterpret_cast<uintptr_t>(p.shadow.data());
   }
 
-  // Streams ----------------------------------------------------------------------------------------------------
+  // Streams
+  // ----------------------------------------------------------------------------------------------------
 
   Error Enqueue(uint64_t stream, Work work) {
     std::unique_lock lock(mutex_);
@@ -273,8 +276,8 @@ class Fake {
     changed_.notify_all();
   }
 
-  /// A slot's sequence is its first word and is written last, so the words go from the end to the beginning; those that are
-  /// as they were belong to whoever reads them.
+  /// A slot's sequence is its first word and is written last, so the words go from the end to the beginning;
+  /// those that are as they were belong to whoever reads them.
   void Publish(const std::vector<std::pair<uint64_t*, std::vector<uint64_t>>>& seen) {
     const std::lock_guard lock(mutex_);
     for (const auto& [host, words] : seen) {
@@ -403,8 +406,8 @@ Error cuModuleGetFunction(Handle* function, Handle, const char* name) {
   *function = const_cast<char*>(Interned(name));
   return 0;
 }
-Error cuLaunchKernel(Handle function, unsigned grid, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                     Handle stream, void** parameters, void**) {
+Error cuLaunchKernel(Handle function, unsigned grid, unsigned, unsigned, unsigned, unsigned, unsigned,
+                     unsigned, Handle stream, void** parameters, void**) {
   CALLED();
   std::shared_ptr<HostLaunch> launch = HostLaunch::Make(static_cast<const char*>(function), grid, parameters);
   if (launch == nullptr) return kNotFound;

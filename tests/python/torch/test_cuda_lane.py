@@ -9,6 +9,8 @@ from torch import nn
 
 from tdbg.adaptors.torch import cuda, late_steps
 
+CLOSE = dict(rtol=1e-5, atol=1e-7)     # of moments: docs/statistics.md
+
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch):
@@ -47,7 +49,7 @@ def test_every_step_has_the_weights_before_its_update(watch):
     run = session.made[0]
     assert len(run.steps) == 4 and not run.lost
     for step, weight in zip(run.steps, keep[2], strict=True):
-        np.testing.assert_allclose(step.summaries["Linear_weight", 0, 0], reference(weight), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(step.summaries["Linear_weight", 0, 0], reference(weight), **CLOSE)
         assert step.values["Linear_bias", 0, 0].shape == (10,), "small ones travel whole"
         assert step["MSELoss_output_0"].dtype == np.float32
         assert step.scalars["context/batch_size", 0] == 2
@@ -78,7 +80,7 @@ def test_steps_come_in_order_however_late(watch):
     run = session.made[0]
     assert not run.lost and [s.mode_step for s in run.steps] == list(range(12))
     for step, weight in zip(run.steps, keep[2], strict=True):
-        np.testing.assert_allclose(step.summaries["Linear_weight", 0, 0], reference(weight), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(step.summaries["Linear_weight", 0, 0], reference(weight), **CLOSE)
 
 
 def test_what_is_too_late_is_left_out_and_counted(watch, monkeypatch):
@@ -151,7 +153,7 @@ def test_two_optimizers_on_two_streams(watch):
     names = sorted((n for n, _, _ in run.steps[0].summaries if n.endswith("weight") and "gradient" not in n), key=len)
     for n, step in enumerate(run.steps):
         for k, name in enumerate(names):
-            np.testing.assert_allclose(step.summaries[name, 0, 0], reference(weights[2 * n + k]), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(step.summaries[name, 0, 0], reference(weights[2 * n + k]), **CLOSE)
 
 
 def test_evaluation_first_has_its_loss(watch):
@@ -228,7 +230,7 @@ def test_a_whole_step_in_a_graph_is_a_step_with_every_replay(watch):
     run = session.made[0]
     assert not run.lost and len(run.steps) == 13, "three by hand, none of the capture, ten replays"
     for step, weight in zip(run.steps[3:], weights, strict=True):
-        np.testing.assert_allclose(step.summaries["Linear_weight", 0, 0], reference(weight), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(step.summaries["Linear_weight", 0, 0], reference(weight), **CLOSE)
 
 
 def test_a_capture_before_anything_was_seen_is_left_alone_and_said(watch, capfd):

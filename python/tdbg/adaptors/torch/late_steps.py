@@ -46,6 +46,7 @@ class LateSteps:
         self._forecast = forecast
         self._mode_steps = {mode: run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT, GLOBAL)}
         self._step: Any = None
+        self._over = False
         self._queue: collections.deque[Any] = collections.deque()
 
     # The calls of a Run -------------------------------------------------------------------------------------
@@ -143,11 +144,15 @@ class LateSteps:
 
     def drain(self, wait: bool = False) -> None:
         """Commits the steps whose values have arrived; those too late go without. `wait`: training is over."""
+        self._over |= wait
         while self._queue:
             step = self._queue[0]
             late = False
             if wait:
                 self.wait(step)
+                late = not self.ready(step)
+                wait = not late         # of those behind it, what is there is there
+            elif self._over:
                 late = not self.ready(step)
             elif not self.ready(step):
                 if len(self._queue) <= MAX_LAG:
