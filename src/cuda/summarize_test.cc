@@ -387,6 +387,17 @@ TEST(CudaSummarizeTest, OnlyChunksThatNeedItAreReadTwice) {
   EXPECT_EQ(Summarized(Of(DType::kFloat32, std::vector<double>(1000, 0.0))).redone_chunks, 0u);
 }
 
+// The look ahead takes every 240th element of a whole chunk: here they say nothing of the others.
+TEST(CudaSummarizeTest, AMisleadingSampleIsNoticed) {
+  std::vector<double> x = Wide(Normal(kChunk, 0, 1));
+  for (size_t i = 0; i < x.size(); i += 240) x[i] = 1000;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const Memory m = Of(dtype, x);
+    Check(m, "misleading");
+    EXPECT_EQ(Summarized(m).redone_chunks, 1u);
+  }
+}
+
 TEST(CudaSummarizeTest, AnythingAgreesWithTheDefinition) {
   std::mt19937_64 random(17);
   const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
