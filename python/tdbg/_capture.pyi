@@ -255,12 +255,12 @@ class Run:
     def put_rows(self, rows: DeviceRows) -> None:
         """What a DeviceLane took of a batch."""
 
-    def put_many(self, ids: object, ptrs: object, sub: int = 0, point: int = 0, unchanged: object | None = None) -> None:
+    def put_many(self, ids: object, ptrs: object, sub: int = 0, point: int = 0, unchanged: object | None = None) -> bool:
         """
-        `unchanged`: one truth value for each id; tdbg/run.h says what it promises.
+        `unchanged`: one truth value for each id; tdbg/run.h says what it promises. Was anything that it looked at NaN or infinite?
         """
 
-    def put_batch(self, batch: ParameterBatch, ids: object, ptrs: object, sub: int = 0, point: int = 0) -> None: ...
+    def put_batch(self, batch: ParameterBatch, ids: object, ptrs: object, sub: int = 0, point: int = 0) -> bool: ...
 
     def put_tensor(self, slot: TensorSlot, tensor: object, sub: int = 0) -> bool: ...
 

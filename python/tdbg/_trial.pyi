@@ -296,6 +296,9 @@ class Trial:
 
     def context(self, topic: str, global_step: int) -> str | None: ...
 
+    def contexts(self, topic: str) -> list[tuple[str, int, int, str]]:
+        """Every record of the topic: (worker, attempt, global step, JSON)."""
+
     def cursor(self) -> Cursor: ...
 
 class Cursor:
