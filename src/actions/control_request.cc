@@ -102,6 +102,12 @@ Status RequestStop(const std::string& run, const std::string& by, int64_t at_ste
   return Request(run, {{"action", "stop"}}, by, at_step).status();
 }
 
+Status RequestInterrupt(const std::string& run, const std::string& by, int64_t notice_seconds) {
+  nlohmann::json line = {{"action", "interrupt"}};
+  if (notice_seconds >= 0) line["notice_seconds"] = notice_seconds;
+  return Request(run, std::move(line), by, -1).status();
+}
+
 Status RequestCapture(const std::string& run, const std::string& by, int64_t at_step,
                       const std::vector<std::string>& collections, int64_t steps, bool raw) {
   return Request(run, {{"action", "capture"}, {"collections", collections}, {"steps", steps}, {"raw", raw}},

@@ -16,6 +16,9 @@ namespace tdbg::actions {
 /// \error kNotFound     no such run
 /// \error kDataLoss     something else is called "control" there
 Status RequestStop(const std::string& run, const std::string& by, int64_t at_step = -1);
+/// The launcher ends the command as a reclaimed machine would and starts it again.
+/// \param notice_seconds  between SIGTERM and SIGKILL; -1: the job's own grace
+Status RequestInterrupt(const std::string& run, const std::string& by, int64_t notice_seconds);
 /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps.
 Status RequestCapture(const std::string& run, const std::string& by, int64_t at_step,
                       const std::vector<std::string>& collections, int64_t steps, bool raw);

@@ -32,7 +32,7 @@ struct Prepared {
   std::vector<char*> argv, envp, candidates;
   const char* working_directory = nullptr;
   int stdin_fd = -1;
-  int output_fd = -1;
+  int output_fd = -1, error_fd = -1;
   bool own_group = true;
   bool give_terminal = false;
   bool die_with_thread = false;
@@ -109,9 +109,8 @@ Result<UniqueFd> StdinOf(const std::string& text) {
     ::sigaction(number, &action, nullptr);
   }
   if (prepared.stdin_fd >= 0 && ::dup2(prepared.stdin_fd, STDIN_FILENO) < 0) Fail(report_fd, errno);
-  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-    if (prepared.output_fd >= 0 && ::dup2(prepared.output_fd, fd) < 0) Fail(report_fd, errno);
-  }
+  if (prepared.output_fd >= 0 && ::dup2(prepared.output_fd, STDOUT_FILENO) < 0) Fail(report_fd, errno);
+  if (prepared.error_fd >= 0 && ::dup2(prepared.error_fd, STDERR_FILENO) < 0) Fail(report_fd, errno);
   if (prepared.working_directory && ::chdir(prepared.working_directory) != 0) Fail(report_fd, errno);
   sigset_t none;
   sigemptyset(&none);
@@ -160,6 +159,7 @@ Result<Child> Child::Spawn(const SpawnOptions& options) {
   prepared.candidates = Pointers(candidates);
   if (!options.working_directory.empty()) prepared.working_directory = options.working_directory.c_str();
   prepared.output_fd = options.output_fd;
+  prepared.error_fd = options.error_fd >= 0 ? options.error_fd : options.output_fd;
   prepared.own_group = options.own_group;
   prepared.give_terminal = options.own_group && !options.pipe_stdin && options.input_fd < 0 && OwnsTerminal();
   prepared.die_with_thread = options.die_with_thread;

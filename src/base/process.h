@@ -23,6 +23,7 @@ struct SpawnOptions {
   int input_fd = -1;   ///< becomes the child's stdin; -1: see pipe_stdin. Not for a child that may have the
                        ///< terminal: it is not given it
   int output_fd = -1;  ///< becomes the child's stdout and stderr; -1: the caller's
+  int error_fd = -1;   ///< becomes its stderr, in output_fd's place; -1: see there
   /// The child is killed when the calling thread ends, and with it the process. Its own children are not.
   bool die_with_thread = false;
   /// Limit of its private writable memory (RLIMIT_DATA), and no core dumps; 0: as the caller's. Not

@@ -58,6 +58,7 @@ int Dispatch(Command& command, const Arguments& arguments) {
   } catch (const CLI::ParseError& error) {
     return Complain(DescribeParseError(error, app, command.TakesCommand()), kExitUsage);
   }
+  command.SetFlags(arguments.ours);
   if (arguments.has_command) command.SetCommand(arguments.command);
   const Result<int> result = command.Run();
   if (result.ok()) return *result;

@@ -24,6 +24,8 @@ class Command {
   /// Everything behind "--". Refused by default: only `run` starts commands.
   virtual bool TakesCommand() const { return false; }
   virtual void SetCommand(std::vector<std::string> words) { (void)words; }
+  /// Everything in front of it, as SplitArguments left it: for who starts the same again.
+  virtual void SetFlags(std::vector<std::string> words) { (void)words; }
   /// Data to stdout, everything else to stderr. \return the exit code, or the error that becomes one.
   virtual Result<int> Run() = 0;
 };
@@ -32,6 +34,10 @@ class Command {
 std::vector<std::unique_ptr<Command>> AllCommands();
 
 std::unique_ptr<Command> MakeRunCommand();
+std::unique_ptr<Command> MakeJobsCommand();
+std::unique_ptr<Command> MakeLogsCommand();
+std::unique_ptr<Command> MakeResumeCommand();
+std::unique_ptr<Command> MakeInterruptCommand();
 std::unique_ptr<Command> MakeLsCommand();
 std::unique_ptr<Command> MakeStatusCommand();
 std::unique_ptr<Command> MakeTensorsCommand();

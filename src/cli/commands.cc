@@ -5,6 +5,8 @@ namespace tdbg::cli {
 std::vector<std::unique_ptr<Command>> AllCommands() {
   std::vector<std::unique_ptr<Command>> commands;
   commands.push_back(MakeRunCommand());
+  commands.push_back(MakeJobsCommand());
+  commands.push_back(MakeLogsCommand());
   commands.push_back(MakeLsCommand());
   commands.push_back(MakeStatusCommand());
   commands.push_back(MakeTensorsCommand());
@@ -16,6 +18,8 @@ std::vector<std::unique_ptr<Command>> AllCommands() {
   commands.push_back(MakeRulesCommand());
   commands.push_back(MakeWatchCommand());
   commands.push_back(MakeStopCommand());
+  commands.push_back(MakeInterruptCommand());
+  commands.push_back(MakeResumeCommand());
   commands.push_back(MakeCaptureCommand());
   commands.push_back(MakePlanCommand());
   commands.push_back(MakeDumpCommand());

@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "format/run_files.h"
 #include "jobs/recent_runs.h"
+#include "jobs/registry.h"
 #include "jobs/run_directory.h"
 #include "trial/run_kind.h"
 
@@ -51,6 +52,12 @@ Result<std::string> ResolveRun(const std::string& text) {
   // The path exists but is no run: whoever opens it says what it is instead.
   if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
   std::vector<std::string> names;
+  // A job, wherever it was started. A registry that cannot be asked knows none.
+  if (const auto registry = jobs::Registry::OpenExisting(); registry.ok()) {
+    const auto job = registry->Find(text);
+    if (job.ok() && jobs::RunId(job->run_directory) == job->run_id) return job->run_directory;
+    if (const auto known = registry->Names(); known.ok()) names = *known;
+  }
   for (const std::string& run : runs) names.push_back(RunName(run, root));
   const auto nearest = base::Nearest(text, names);
   return NotFound(fmt::format("no run '{}' here or under ./tdbg-runs; {}", text,

@@ -4,8 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/durations.h"
 #include "base/file.h"
 #include "base/posix.h"
+#include "format/json_fields.h"
 #include "format/run_files.h"
 
 namespace tdbg::jobs {
@@ -33,19 +35,27 @@ uint64_t ControlFollower::Generation() const {
   return generation;
 }
 
-std::string ControlFollower::NewStopRequest() {
+std::optional<ControlFollower::Request> ControlFollower::NewRequest() {
   const uint64_t generation = Generation();
-  if (generation == generation_) return {};
+  if (generation == generation_) return std::nullopt;
   generation_ = generation;
   const auto contents = base::LocalFileSystem().ReadFile(path_);
-  if (!contents.ok() || contents->size() <= lines_end_) return {};
+  if (!contents.ok() || contents->size() <= lines_end_) return std::nullopt;
   const auto requests = format::DecodeControlLines(std::string_view(*contents).substr(lines_end_));
   lines_end_ = contents->size();
-  if (!requests.ok()) return {};
+  if (!requests.ok()) return std::nullopt;
   for (const format::ControlRequest& request : *requests) {
-    if (request.action == "stop") return request.by.empty() ? "somebody" : request.by;
+    Request found;
+    found.interrupt = request.action == "interrupt";
+    if (!found.interrupt && request.action != "stop") continue;
+    found.by = request.by.empty() ? "somebody" : request.by;
+    int64_t seconds = -1;
+    if (const auto json = format::ParseJsonObject(request.json, "request");
+        json.ok() && format::GetField(*json, "notice_seconds", &seconds) && seconds >= 0)
+      found.notice_millis = base::MillisOfSeconds(seconds);
+    return found;
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace tdbg::jobs

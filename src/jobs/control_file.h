@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tdbg::jobs {
@@ -11,8 +12,13 @@ class ControlFollower {
  public:
   /// Requests already there are not reported: they were an earlier attempt's.
   explicit ControlFollower(std::string run_directory);
-  /// `by` of the first new "stop", or empty.
-  std::string NewStopRequest();
+  struct Request {
+    bool interrupt = false;      ///< else "stop"
+    std::string by;              ///< who asked
+    int64_t notice_millis = -1;  ///< of an interruption: from SIGTERM to SIGKILL; -1: not said
+  };
+  /// The first new "stop" or "interrupt".
+  std::optional<Request> NewRequest();
 
  private:
   uint64_t Generation() const;

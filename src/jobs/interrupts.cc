@@ -57,6 +57,12 @@ int SignalInbox::Next() {
   return got == static_cast<ssize_t>(sizeof(info)) ? static_cast<int>(info.ssi_signo) : 0;
 }
 
+void DrainForwardedSignals() {
+  auto inbox = SignalInbox::Open();
+  while (inbox.ok() && inbox->Next() != 0) {
+  }
+}
+
 InterruptListener::~InterruptListener() { Stop(); }
 
 void InterruptListener::Start(pid_t leader) {

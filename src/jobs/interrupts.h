@@ -14,6 +14,8 @@ sigset_t ForwardedSignals();
 /// Blocks them in the calling thread and in all threads it starts, so that SignalInbox gets them. Call before
 /// the first thread. Ignored ones (nohup) stay ignored.
 void BlockForwardedSignals();
+/// Forgets those that came after the job was gone; the caller may unblock them then.
+void DrainForwardedSignals();
 
 /// The blocked signals as a descriptor to poll.
 class SignalInbox {

@@ -69,8 +69,13 @@ Result<std::unique_ptr<Job>> Job::Start(JobOptions options) {
   base::SpawnOptions spawn;
   spawn.argv = options.command;
   spawn.set_env = options.environment;
+  if (options.log != nullptr) {
+    spawn.output_fd = options.log->output_fd();
+    spawn.error_fd = options.log->error_fd();
+  }
   TDBG_ASSIGN_OR_RETURN(base::Child child, base::Child::Spawn(spawn));
   std::unique_ptr<Job> job(new Job(std::move(options), std::move(child)));
+  if (job->options_.log != nullptr) job->options_.log->Started(job->child_.pid());
   job->wake_ = std::move(wake);
   job->inbox_ = std::move(inbox);
   job->on_terminal_ = on_terminal;
@@ -88,16 +93,22 @@ void Job::RequestStop(const std::string& by) {
   (void)!::write(wake_.get(), &one, sizeof(one));
 }
 
-void Job::ObeyRequests() {
+void Job::Obey(JobStop stop, const std::string& by, int64_t grace_millis) {
   if (obeyed_) return;
+  obeyed_ = true;
+  result_.stopped_by = by;
+  if (result_.stop == JobStop::kNone) result_.stop = stop;
+  Terminate(SIGTERM, grace_millis);
+  if (options_.on_stopping) options_.on_stopping(stop, by);
+}
+
+void Job::ObeyRequests() {
+  std::string by;
   {
     const std::lock_guard guard(mutex_);
-    if (requested_by_.empty()) return;
-    result_.stopped_by = requested_by_;
+    by = requested_by_;
   }
-  obeyed_ = true;
-  if (result_.stop == JobStop::kNone) result_.stop = JobStop::kRequested;
-  Terminate(SIGTERM, options_.stop_grace_millis);
+  if (!by.empty()) Obey(JobStop::kRequested, by, options_.stop_grace_millis);
 }
 
 void Job::Terminate(int signal_number, int64_t grace_millis) {
@@ -186,10 +197,13 @@ JobResult Job::Wait() {
   const auto at_most = [&](int64_t millis) {
     slice_millis = slice_millis < 0 ? millis : std::min(slice_millis, millis);
   };
-  if (control) at_most(kControlPollMillis);
+  if (control || options_.log != nullptr) at_most(kControlPollMillis);
   if (on_terminal_ || !pidfd_.ok()) at_most(kTerminalPollMillis);
   if (options_.on_tick && options_.tick_millis > 0) at_most(options_.tick_millis);
 
+  const int64_t ends_nanos =
+      options_.max_runtime_millis >= 0 ? Now() + base::NanosOfMillis(options_.max_runtime_millis) : 0;
+  if (ends_nanos > 0) at_most(kControlPollMillis);
   int64_t next_tick_nanos = 0;
   while (true) {
     if (const auto exit = child_.Wait(0)) {
@@ -197,28 +211,34 @@ JobResult Job::Wait() {
       break;
     }
     if (control) {
-      if (const std::string by = control->NewStopRequest(); !by.empty()) RequestStop(by);
+      if (const auto request = control->NewRequest()) {
+        if (request->interrupt)
+          Obey(JobStop::kInterrupted, request->by,
+               request->notice_millis >= 0 ? request->notice_millis : options_.stop_grace_millis);
+        else
+          RequestStop(request->by);
+      }
     }
+    if (ends_nanos > 0 && Now() >= ends_nanos)
+      Obey(JobStop::kMaxRuntime, "--max-runtime", options_.stop_grace_millis);
     if (options_.on_tick && options_.tick_millis > 0 && Now() >= next_tick_nanos) {
       options_.on_tick();
       next_tick_nanos = Now() + options_.tick_millis * kNanosPerMilli;
     }
+    if (options_.log != nullptr) options_.log->Tend();
     PollOnce(slice_millis);
   }
   listener_.Stop();
   pidfd_.reset();
   // The training process reads the control file itself, between steps, and may have obeyed before we looked.
   if (control && result_.stop == JobStop::kNone) {
-    result_.stopped_by = control->NewStopRequest();
-    if (!result_.stopped_by.empty()) result_.stop = JobStop::kRequested;
+    if (const auto request = control->NewRequest()) {
+      result_.stopped_by = request->by;
+      result_.stop = request->interrupt ? JobStop::kInterrupted : JobStop::kRequested;
+    }
   }
   ClearGroup();
   return result_;
-}
-
-void Job::DrainSignals() {
-  while (inbox_->Next() != 0) {
-  }
 }
 
 void Job::ClearGroup() {

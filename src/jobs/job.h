@@ -15,9 +15,19 @@
 #include "base/posix.h"
 #include "base/process.h"
 #include "jobs/interrupts.h"
+#include "jobs/training_log.h"
 #include "tdbg/status.h"
 
 namespace tdbg::jobs {
+
+/// Why a job ended, apart from its exit code.
+enum class JobStop : uint8_t {
+  kNone = 0,         ///< by itself
+  kRequested = 1,    ///< RequestStop, or the run's control file
+  kSignal = 2,       ///< ctrl-C, or a signal sent to the launcher
+  kInterrupted = 3,  ///< `tdbg interrupt`: the command is to be started again
+  kMaxRuntime = 4,   ///< JobOptions::max_runtime_millis were over
+};
 
 struct JobOptions {
   std::vector<std::string> command;
@@ -28,18 +38,17 @@ struct JobOptions {
   int64_t stop_grace_millis = 30'000;
   /// The same for processes that a failed or interrupted command left in its group: they had their signal.
   int64_t leftover_grace_millis = 5'000;
+  /// So long may the command run until it is stopped; -1: for ever.
+  int64_t max_runtime_millis = -1;
   /// Called about `tick_millis` apart while the command runs; for a live line. 0: never.
   std::function<void()> on_tick;
   int64_t tick_millis = 0;
+  /// Called in Wait() when the command is first asked to end by whoever is not a signal.
+  std::function<void(JobStop stop, const std::string& by)> on_stopping;
+  /// Takes the command's output and is tended while it runs; null: the output is our own. Outlives the job.
+  TrainingLog* log = nullptr;
   /// One line for whoever pressed ctrl-C and waits. Called in Wait(); empty: nobody is told.
   std::function<void(const std::string& line)> say;
-};
-
-/// Why a job ended, apart from its exit code.
-enum class JobStop : uint8_t {
-  kNone = 0,       ///< by itself
-  kRequested = 1,  ///< RequestStop, or the run's control file
-  kSignal = 2,     ///< ctrl-C, or a signal sent to the launcher
 };
 
 struct JobResult {
@@ -70,12 +79,11 @@ class Job {
   /// From any thread: SIGTERM to the group, grace, SIGKILL. The first to ask is remembered.
   void RequestStop(const std::string& by);
   pid_t pid() const { return child_.pid(); }
-  /// Forgets signals that came after the job was gone; the caller may unblock them then.
-  void DrainSignals();
 
  private:
   explicit Job(JobOptions options, base::Child child);
 
+  void Obey(JobStop stop, const std::string& by, int64_t grace_millis);
   void ObeyRequests();
   void HandleSignal(int signal_number);
   void CountInterrupt(bool child_has_it);

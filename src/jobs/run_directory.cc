@@ -144,6 +144,17 @@ std::string AbsolutePath(const std::string& path) {
 
 namespace {
 
+Status LayOutAttempt(const std::string& directory, int64_t number, const std::vector<int64_t>& earlier,
+                     int64_t wall_nanos, base::FileSystem& files) {
+  const std::string attempt_directory = Path(directory, std::to_string(number));
+  TDBG_RETURN_IF_ERROR(files.CreateDirectories(attempt_directory));
+  format::AttemptInfo attempt;
+  attempt.attempt = number;
+  if (!earlier.empty()) attempt.parent = earlier.back();
+  attempt.started_wall_nanos = wall_nanos;
+  return files.WriteFileAtomic(Path(attempt_directory, format::kAttemptFile), attempt.ToJson());
+}
+
 Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& given) {
   PreparedAttempt prepared;
   prepared.run_directory = AbsolutePath(options.run_directory);
@@ -185,14 +196,7 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
         files.WriteFileAtomic(Path(directory, format::kControlFile), format::EncodeControlPage()));
   }
   if (options.start_attempt) {
-    const std::string attempt_directory = Path(directory, std::to_string(prepared.attempt));
-    TDBG_RETURN_IF_ERROR(files.CreateDirectories(attempt_directory));
-    format::AttemptInfo attempt;
-    attempt.attempt = prepared.attempt;
-    if (!attempts.empty()) attempt.parent = attempts.back();
-    attempt.started_wall_nanos = options.wall_nanos;
-    TDBG_RETURN_IF_ERROR(
-        files.WriteFileAtomic(Path(attempt_directory, format::kAttemptFile), attempt.ToJson()));
+    TDBG_RETURN_IF_ERROR(LayOutAttempt(directory, prepared.attempt, attempts, options.wall_nanos, files));
   }
   // run.json comes last: it is what makes the directory a run, so whoever sees it finds the rest.
   if (!existing) {
@@ -220,6 +224,22 @@ Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::File
     return Status(code, message + "; free space there, or choose another place with --dir DIR");
   if (code == Code::kUnavailable) return Status(code, message + "; choose another place with --dir DIR");
   return prepared;
+}
+
+Status BeginNextAttempt(PreparedAttempt* prepared, int64_t wall_nanos, base::FileSystem& given) {
+  const std::string& directory = prepared->run_directory;
+  base::FileSystem& files = base::FilesBelow(given, directory);
+  TDBG_RETURN_IF_ERROR(RefuseLivingWorkers(directory, files));
+  const std::vector<int64_t> attempts = ListAttempts(directory, files);
+  prepared->attempt = attempts.empty() ? 0 : attempts.back() + 1;
+  return LayOutAttempt(directory, prepared->attempt, attempts, wall_nanos, files);
+}
+
+std::string RunId(const std::string& run_directory, base::FileSystem& files) {
+  const auto text = files.ReadFile(Path(run_directory, format::kRunFile));
+  if (!text.ok()) return "";
+  const auto info = format::RunInfo::FromJson(*text);
+  return info.ok() ? info->id : "";
 }
 
 std::vector<int64_t> ListAttempts(const std::string& run_directory, base::FileSystem& files) {

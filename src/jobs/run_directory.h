@@ -52,6 +52,14 @@ struct PrepareOptions {
 Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options,
                                        base::FileSystem& files = base::LocalFileSystem());
 
+/// The next start of a job whose launcher still holds its run.
+/// \error kFailedPrecondition  a worker of an earlier attempt is alive
+Status BeginNextAttempt(PreparedAttempt* prepared, int64_t wall_nanos,
+                        base::FileSystem& files = base::LocalFileSystem());
+
+/// run.json's `id`; empty where there is none.
+std::string RunId(const std::string& run_directory, base::FileSystem& files = base::LocalFileSystem());
+
 /// Numbers of the attempts in a run directory, ascending.
 std::vector<int64_t> ListAttempts(const std::string& run_directory,
                                   base::FileSystem& files = base::LocalFileSystem());

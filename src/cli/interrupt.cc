@@ -1,0 +1,53 @@
+// tdbg interrupt: ends a job's command as a reclaimed machine would, and has it started again.
+#include <CLI/CLI.hpp>
+
+#include "actions/control_request.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/output.h"
+#include "cli/run_path.h"
+#include "jobs/run_directory.h"
+
+namespace tdbg::cli {
+namespace {
+
+class InterruptCommand : public Command {
+ public:
+  std::string name() const override { return "interrupt"; }
+  std::string help() const override { return "rehearse a reclaim: end a job's command and start it again"; }
+  void Define(CLI::App& app) override {
+    app.add_option("JOB", job_, "a running job: its name, its run, or last")->required();
+    app.add_option("--notice", notice_seconds_, "seconds from SIGTERM to SIGKILL; default: the job's grace")
+        ->check(IntegerFrom(0));
+    app.add_flag("--json", json_, "one JSON document on stdout");
+    app.footer(
+        "\nThe command gets SIGTERM and, after the notice, SIGKILL. Then it is started again, as the next "
+        "attempt.");
+  }
+
+  Result<int> Run() override {
+    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRun(job_));
+    if (!jobs::LauncherAlive(run))
+      return FailedPrecondition(
+          "no launcher looks after it, so nobody would start it again; `tdbg jobs` says more");
+    TDBG_RETURN_IF_ERROR(actions::RequestInterrupt(run, "user", notice_seconds_));
+    if (json_)
+      PrintJson({{"run", run}, {"requested", "interrupt"}});
+    else
+      Tell("tdbg: asked for an interruption; tdbg jobs {} says what became of it\n", ShellWord(job_));
+    return kExitOk;
+  }
+
+ private:
+  std::string job_;
+  int64_t notice_seconds_ = -1;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeInterruptCommand() { return std::make_unique<InterruptCommand>(); }
+
+}  // namespace tdbg::cli

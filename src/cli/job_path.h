@@ -1,0 +1,15 @@
+// JOB on the command line -> its entry in the registry.
+#pragma once
+
+#include <string>
+
+#include "jobs/registry.h"
+#include "tdbg/status.h"
+
+namespace tdbg::cli {
+
+/// A job's name, or anything that ResolveRun takes. What the registry says is settled first (job_life.h).
+/// \error kNotFound  no such job; names the nearest
+Result<jobs::JobRecord> ResolveJob(jobs::Registry& registry, const std::string& text);
+
+}  // namespace tdbg::cli

@@ -1,0 +1,144 @@
+// tdbg logs: what a training printed, and at which step.
+#include <fmt/format.h>
+#include <signal.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <thread>
+
+#include "base/clock.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/output.h"
+#include "cli/run_path.h"
+#include "jobs/run_directory.h"
+#include "jobs/training_output.h"
+
+namespace tdbg::cli {
+namespace {
+
+constexpr size_t kLinesAround = 5;
+constexpr int64_t kFollowMillis = 200;
+
+class LogsCommand : public Command {
+ public:
+  std::string name() const override { return "logs"; }
+  std::string help() const override { return "what a job printed: all of it, while it runs, around a step"; }
+  void Define(CLI::App& app) override {
+    app.add_option("JOB", job_, "a job, a run: its name, its path, or last")->required();
+    app.add_flag("-f,--follow", follow_, "go on until the job has ended");
+    app.add_option("--around", around_,
+                   "what was printed while this global step was made, and the lines about it")
+        ->type_name("STEP")
+        ->check(IntegerFrom(0));
+    app.add_flag("--steps", steps_, "in front of each line the last step that had ended then");
+    AddAttempt(app, attempt_);
+    app.add_flag("--json", json_, "a JSON object a line: text, step, time, stream");
+  }
+
+  Result<int> Run() override {
+    if (follow_ && around_)
+      return InvalidArgument(
+          "logs: --follow and --around: one goes on and the other looks back; leave one out");
+    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRun(job_));
+    const std::vector<int64_t> attempts = jobs::ListAttempts(run);
+    if (attempt_ >= 0 && std::find(attempts.begin(), attempts.end(), attempt_) == attempts.end())
+      return NotFound(fmt::format("the run has no attempt {}; it has {}", attempt_, attempts.size()));
+    bool any = false;
+    for (size_t i = 0; i < attempts.size(); ++i) {
+      if (attempt_ >= 0 && attempts[i] != attempt_) continue;
+      any = ShowAttempt(run, attempts[i]) || any;
+    }
+    int64_t last = attempts.empty() ? -1 : attempts.back();
+    while (follow_ && attempt_ < 0 && jobs::LauncherAlive(run)) {
+      // The launcher is between two attempts, or about to leave.
+      std::this_thread::sleep_for(std::chrono::milliseconds(kFollowMillis));
+      for (const int64_t next : jobs::ListAttempts(run)) {
+        if (next <= last) continue;
+        last = next;
+        any = ShowAttempt(run, next) || any;
+      }
+    }
+    if (!any)
+      return NotFound("no output of it was kept: it was not started by tdbg run, or with --no-log: " + run);
+    return kExitOk;
+  }
+
+ private:
+  bool ShowAttempt(const std::string& run, int64_t attempt) {
+    jobs::OutputReader reader(run, attempt);
+    const auto alive = [&] {
+      if (jobs::ListAttempts(run).back() > attempt) return false;
+      return jobs::LauncherAlive(run) || jobs::AnyWorkerAlive(run, attempt);
+    };
+    while (true) {
+      // In this order: what came before the end is read after it was seen.
+      const bool ended = !follow_ || !alive();
+      while (true) {
+        const std::vector<jobs::OutputLine> lines = reader.Next(ended);
+        if (lines.empty()) break;
+        for (const jobs::OutputLine& line : lines) Take(attempt, line);
+      }
+      (void)FlushOut();
+      if (ended) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(kFollowMillis));
+    }
+    before_.clear();
+    return reader.Exists();
+  }
+
+  // Lines of the step, some before the first and some behind the last of them.
+  void Take(int64_t attempt, const jobs::OutputLine& line) {
+    if (!around_) return Show(attempt, line);
+    // During step N the last one that had ended was N - 1; what is printed of it afterwards comes at N.
+    const bool of_it = line.global_step == *around_ - 1 || line.global_step == *around_;
+    if (of_it) {
+      for (const jobs::OutputLine& earlier : before_) Show(attempt, earlier);
+      before_.clear();
+      Show(attempt, line);
+      after_ = kLinesAround;
+    } else if (after_ > 0) {
+      --after_;
+      Show(attempt, line);
+    } else {
+      before_.push_back(line);
+      if (before_.size() > kLinesAround) before_.pop_front();
+    }
+  }
+
+  void Show(int64_t attempt, const jobs::OutputLine& line) {
+    if (json_) {
+      const char* const stream = line.stream == jobs::OutputStream::kOut   ? "stdout"
+                                 : line.stream == jobs::OutputStream::kErr ? "stderr"
+                                                                           : "both";
+      PrintJson({{"attempt", attempt},
+                 {"step", line.global_step},
+                 {"wall_nanos", line.wall_nanos},
+                 {"stream", stream},
+                 {"lost_before", line.lost_before},
+                 {"text", line.text}});
+      return;
+    }
+    if (line.lost_before) Print("[earlier output was not kept]\n");
+    if (steps_) Print("{:>8}  ", line.global_step < 0 ? "-" : std::to_string(line.global_step));
+    Print("{}\n", line.text);
+  }
+
+  std::string job_;
+  bool follow_ = false, steps_ = false, json_ = false;
+  std::optional<int64_t> around_;
+  int64_t attempt_ = -1;
+  std::deque<jobs::OutputLine> before_;
+  size_t after_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeLogsCommand() { return std::make_unique<LogsCommand>(); }
+
+}  // namespace tdbg::cli

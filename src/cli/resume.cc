@@ -1,0 +1,106 @@
+// tdbg resume: starts a job that has ended again, as the next attempt of its run.
+#include <errno.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/process.h"
+#include "base/redact.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/job_path.h"
+#include "cli/run_path.h"
+#include "jobs/job_life.h"
+#include "jobs/registry.h"
+
+namespace tdbg::cli {
+namespace {
+
+bool AnyRedacted(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word.find(base::kRedacted) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Without --dir, whose place is the run's by now.
+std::vector<std::string> WithoutDirectory(const std::vector<std::string>& flags) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i] == "--dir") {
+      ++i;
+    } else if (!flags[i].starts_with("--dir=")) {
+      kept.push_back(flags[i]);
+    }
+  }
+  return kept;
+}
+
+class ResumeCommand : public Command {
+ public:
+  std::string name() const override { return "resume"; }
+  std::string help() const override {
+    return "start a job that has ended again, as the next attempt of its run";
+  }
+  bool TakesCommand() const override { return true; }
+  void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
+  void Define(CLI::App& app) override {
+    app.add_option("JOB", job_, "a job: its name, its run, or last")->required();
+    app.add_flag("--detach", detach_, "in the background");
+    app.footer(
+        "\nWith the flags, the command and in the directory that it was started with; the environment is "
+        "yours "
+        "of now.\nAnother command goes behind --.");
+  }
+
+  Result<int> Run() override {
+    TDBG_ASSIGN_OR_RETURN(jobs::Registry registry, jobs::Registry::OpenExisting());
+    TDBG_ASSIGN_OR_RETURN(const jobs::JobRecord job, ResolveJob(registry, job_));
+    switch (jobs::LifeOf(job)) {
+      case jobs::JobLife::kWatched:
+        return FailedPrecondition(fmt::format("'{}' is running; tdbg logs {} -f shows what it prints",
+                                              job.name, ShellWord(job.name)));
+      case jobs::JobLife::kUnwatched:
+        return FailedPrecondition(
+            fmt::format("'{}' still trains, without a launcher; wait for it, or end it with tdbg stop {}",
+                        job.name, ShellWord(job.name)));
+      case jobs::JobLife::kElsewhere:
+        return FailedPrecondition(fmt::format(
+            "'{}' was last seen on {}; resume it there, or see that it has ended", job.name, job.host));
+      default:
+        break;
+    }
+    const std::vector<std::string> command = command_.empty() ? job.command : command_;
+    if (AnyRedacted(command) || AnyRedacted(job.flags)) {
+      return FailedPrecondition(fmt::format(
+          "a secret in its command line was not kept; start it again with tdbg run --dir {} ... -- COMMAND",
+          ShellWord(job.run_directory)));
+    }
+    if (::chdir(job.working_directory.c_str()) != 0)
+      return ErrnoStatus(errno, "cannot go to where it was started, " + job.working_directory);
+    std::vector<std::string> words = {base::SelfExecutable(), "run"};
+    for (const std::string& flag : WithoutDirectory(job.flags)) {
+      if (flag != "--detach" || !detach_) words.push_back(flag);
+    }
+    if (detach_) words.emplace_back("--detach");
+    words.insert(words.end(), {"--dir", job.run_directory, "--"});
+    words.insert(words.end(), command.begin(), command.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    ::execv(argv[0], argv.data());
+    return ErrnoStatus(errno, "cannot start tdbg run");
+  }
+
+ private:
+  std::string job_;
+  bool detach_ = false;
+  std::vector<std::string> command_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeResumeCommand() { return std::make_unique<ResumeCommand>(); }
+
+}  // namespace tdbg::cli

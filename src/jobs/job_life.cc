@@ -1,0 +1,82 @@
+#include "jobs/job_life.h"
+
+#include "base/file.h"
+#include "base/process.h"
+#include "format/json_fields.h"
+#include "jobs/run_directory.h"
+
+namespace tdbg::jobs {
+namespace {
+
+// What the workers said when they left (docs/format.md, "The directory"). Empty: somebody said nothing.
+std::string WorkersEnd(const JobRecord& job) {
+  std::string end;
+  for (const std::string& worker : ListWorkers(job.run_directory, job.attempt)) {
+    const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(worker, "ended.json"), 1u << 20);
+    std::string reason;
+    if (text.ok()) {
+      if (const auto json = format::ParseJsonObject(*text, "ended.json"); json.ok())
+        format::GetField(*json, "reason", &reason);
+    }
+    if (reason.empty()) return "";
+    if (end.empty() || reason != "completed") end = reason;
+  }
+  return end;
+}
+
+}  // namespace
+
+JobLife LifeOf(const JobRecord& job) {
+  if (HasEnded(job.status)) return JobLife::kEnded;
+  if (job.host != base::HostName()) return JobLife::kElsewhere;
+  // A run that was removed and made anew in the same place is another job's.
+  if (RunId(job.run_directory) == job.run_id) {
+    if (LauncherAlive(job.run_directory)) return JobLife::kWatched;
+    if (AnyWorkerAlive(job.run_directory, job.attempt)) return JobLife::kUnwatched;
+  }
+  return IsAlive(job.process) ? JobLife::kUnwatched : JobLife::kGone;
+}
+
+Status Settle(Registry& registry, JobRecord* job, int64_t wall_nanos) {
+  if (LifeOf(*job) != JobLife::kGone) return OkStatus();
+  // It may have ended between the registry's answer and our look.
+  TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));
+  if (HasEnded(job->status)) return OkStatus();
+  const std::string end = WorkersEnd(*job);
+  JobPhase phase = JobPhase::kFailed;
+  std::string message = "the launcher was killed, and the command is gone; how it ended is not known";
+  if (RunId(job->run_directory) != job->run_id) {
+    message = "the launcher and the run directory are gone";
+  } else if (end == "completed") {
+    phase = JobPhase::kCompleted;
+    message = "the launcher was killed; the training said that it was complete";
+  } else if (!end.empty()) {
+    message = "the launcher was killed; the training ended with '" + end + "'";
+  }
+  TDBG_RETURN_IF_ERROR(registry.EndAttempt(job->run_id, job->attempt, std::nullopt, message, wall_nanos));
+  const Status moved = registry.Move(job->run_id, phase, message, wall_nanos);
+  // Another tdbg that looked at the same moment was faster.
+  if (!moved.ok() && moved.code() != Code::kFailedPrecondition) return moved;
+  TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));
+  return OkStatus();
+}
+
+std::string StateText(const JobRecord& job, JobLife life) {
+  std::string text;
+  switch (job.phase) {
+    case JobPhase::kMaxRuntimeExceeded:
+      text = "stopped (max runtime)";
+      break;
+    case JobPhase::kMaxWaitTimeExceeded:
+      text = "stopped (max wait)";
+      break;
+    default:
+      text = JobPhaseName(job.phase);
+      for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  if (life == JobLife::kUnwatched) text += ", without a launcher";
+  if (life == JobLife::kElsewhere) text += " on " + job.host;
+  return text;
+}
+
+}  // namespace tdbg::jobs

@@ -1,0 +1,52 @@
+// What a launcher and its tdbg-log say to each other, over a SOCK_SEQPACKET. Both are of one build.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/posix.h"
+
+namespace tdbg::jobs {
+
+/// The launcher's first message.
+struct LogTask {
+  struct Source {
+    int read_fd = -1;     ///< a pipe's reading end, or a pty's master
+    int forward_fd = -1;  ///< STDOUT_FILENO, STDERR_FILENO; -1: nowhere
+    uint32_t stream = 0;  ///< OutputStream
+    bool terminal = false;
+  };
+  std::string run_directory;
+  int64_t attempt = 0;
+  uint64_t limit_bytes = 0;
+  std::vector<std::string> secrets;
+  std::vector<Source> sources;
+};
+
+/// \return 0 or errno. The descriptors travel with it.
+int SendTask(int socket, const LogTask& task);
+/// Nothing where the other side is gone, or says something else.
+std::optional<LogTask> ReceiveTask(int socket);
+
+/// Further messages are one word and a number.
+enum class LogWord : uint8_t {
+  kCommand = 'c',  ///< to tdbg-log: the process group that writes
+  kFinish = 'f',   ///< to tdbg-log: answer once what was written so far has arrived
+  kDone = 'd',     ///< from tdbg-log
+  /// From it, with a source's index: whoever read what it forwards is gone, and so must all be who hold the
+  /// pipe's reading end, or the command would wait for ever where it is to be told.
+  kReaderGone = 'r',
+};
+struct LogNote {
+  LogWord word;
+  int64_t number;
+};
+bool SendNote(int socket, LogWord word, int64_t number = 0);
+/// Nothing where none came yet, and where the other side is gone (`gone`).
+std::optional<LogNote> ReceiveNote(int socket, bool* gone);
+
+}  // namespace tdbg::jobs

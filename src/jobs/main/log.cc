@@ -1,0 +1,3 @@
+#include "jobs/log_keeper.h"
+
+int main() { return tdbg::jobs::KeepLog(); }

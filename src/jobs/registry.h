@@ -1,0 +1,127 @@
+// All jobs of this user: what was started where, what became of it and when. One SQLite file in the user's
+// state directory, written by each launcher for its own job and read by `tdbg jobs`.
+//
+// It is a register and not the truth: a run is what its directory says, and a training never depends on this
+// file. Whoever cannot open it says so once and goes on without.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "jobs/job_state.h"
+#include "jobs/sqlite.h"
+#include "tdbg/status.h"
+
+namespace tdbg::jobs {
+
+/// How a process is known again: its number alone may be another's by now.
+struct ProcessIdentity {
+  int64_t pid = 0;  ///< 0: none
+  int64_t start_ticks = 0;
+  std::string boot_id;
+};
+
+struct JobRecord {
+  // What it is. Given to Launch.
+  std::string run_id;             ///< run.json's: a run directory that was moved is the same job
+  std::string run_directory;      ///< absolute
+  std::string working_directory;  ///< absolute
+  std::vector<std::string> command;
+  std::vector<std::string> flags;  ///< of `tdbg run`, in front of the command
+  std::map<std::string, std::string> environment;
+  /// JSON: rules with their actions, restarts, limits, where checkpoints lie. What readers do not know they
+  /// keep.
+  std::string settings = "{}";
+  std::string host;
+  bool detached = false;
+  int64_t attempt = 0;  ///< the latest
+
+  // Kept by the registry.
+  int64_t id = 0;
+  std::string name;  ///< the run directory's last part; "-2", ... behind it where another job has that
+  JobStatus status = JobStatus::kInProgress;
+  JobPhase phase = JobPhase::kStarting;
+  std::string message;
+  ProcessIdentity process;  ///< leads the command's process group
+  int64_t created_wall_nanos = 0;
+  int64_t changed_wall_nanos = 0;
+  int64_t ended_wall_nanos = 0;  ///< 0: it has not
+  std::optional<int64_t> exit_code;
+};
+
+struct JobTransition {
+  JobStatus status = JobStatus::kInProgress;
+  JobPhase phase = JobPhase::kStarting;
+  std::string message;
+  int64_t began_wall_nanos = 0;
+  int64_t ended_wall_nanos = 0;  ///< when the next began; of the last, 0 or, where it is an end, its begin
+};
+
+struct JobAttempt {
+  int64_t attempt = 0;
+  int64_t began_wall_nanos = 0;
+  int64_t ended_wall_nanos = 0;  ///< 0: it has not
+  std::optional<int64_t> exit_code;
+  std::string message;
+};
+
+struct JobQuery {
+  std::optional<JobStatus> status;
+  int64_t limit = 100;
+  int64_t offset = 0;
+};
+
+class Registry {
+ public:
+  /// jobs.sqlite in the user's state directory; empty: the user has no home.
+  static std::string DefaultPath();
+  /// Made where it is missing.
+  /// \error kUnimplemented  a newer tdbg made it
+  /// \error kDataLoss, kUnavailable, kResourceExhausted  as Database::Open
+  static Result<Registry> Open(const std::string& path = DefaultPath(), int64_t wait_millis = 2000);
+  /// For who only asks: none is made. \error kNotFound  nobody has registered a job yet
+  static Result<Registry> OpenExisting(const std::string& path = DefaultPath());
+
+  /// A job starts, or starts again: Starting, with its attempt. \return its name
+  Result<std::string> Launch(const JobRecord& job, const std::string& message, int64_t wall_nanos);
+  /// A further attempt of a job that goes on. \error kNotFound
+  Status BeginAttempt(const std::string& run_id, int64_t attempt, int64_t wall_nanos);
+  Status EndAttempt(const std::string& run_id, int64_t attempt, std::optional<int64_t> exit_code,
+                    const std::string& message, int64_t wall_nanos);
+  Status SetProcess(const std::string& run_id, const ProcessIdentity& process);
+  /// To the next phase. The same phase with another message is a transition too, with the same message none.
+  /// \error kNotFound            no such job
+  /// \error kFailedPrecondition  it has ended, or is stopping
+  Status Move(const std::string& run_id, JobPhase phase, const std::string& message, int64_t wall_nanos);
+
+  /// By name. \error kNotFound
+  Result<JobRecord> Find(const std::string& name) const;
+  /// The job whose run this is. \error kNotFound
+  Result<JobRecord> FindRun(const std::string& run_id) const;
+  /// The one started last first.
+  Result<std::vector<JobRecord>> List(const JobQuery& query = {}) const;
+  Result<std::vector<std::string>> Names() const;
+  Result<std::vector<JobTransition>> Transitions(int64_t job) const;
+  Result<std::vector<JobAttempt>> Attempts(int64_t job) const;
+  /// The query plan of what Find, FindRun and List ask: no table may be read from end to end.
+  Result<std::vector<std::string>> QueryPlans() const;
+
+ private:
+  explicit Registry(Database database) : database_(std::move(database)) {}
+  Status Prepare();
+  Result<JobRecord> One(const std::string& condition, const std::string& value,
+                        const std::string& what) const;
+  Status Append(int64_t job, JobStatus status, JobPhase phase, const std::string& message,
+                int64_t wall_nanos) const;
+
+  Database database_;
+};
+
+/// Of a living process of this machine; pid 0 where there is none.
+ProcessIdentity IdentityOf(int64_t pid);
+bool IsAlive(const ProcessIdentity& process);
+
+}  // namespace tdbg::jobs

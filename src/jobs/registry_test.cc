@@ -1,0 +1,245 @@
+#include "jobs/registry.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+
+#include "base/file.h"
+#include "base/testing.h"
+
+namespace tdbg::jobs {
+namespace {
+
+using testing::HasSubstr;
+
+class RegistryTest : public testing::Test {
+ protected:
+  RegistryTest() : path_(directory_.path() + "/state/jobs.sqlite") {}
+
+  Registry Open() {
+    auto registry = Registry::Open(path_);
+    EXPECT_TRUE(registry.ok()) << registry.status().message();
+    return *std::move(registry);
+  }
+  static JobRecord Job(const std::string& run_id, const std::string& directory = "/runs/train") {
+    JobRecord job;
+    job.run_id = run_id;
+    job.run_directory = directory;
+    job.working_directory = "/work";
+    job.command = {"python", "train.py", "a word"};
+    job.flags = {"--rule", "exploding_tensor"};
+    job.environment = {{"LANG", "C"}};
+    job.settings = R"({"max_restarts":3})";
+    return job;
+  }
+
+  base::ScratchDirectory directory_;
+  std::string path_;
+};
+
+TEST_F(RegistryTest, AJobIsWhatWasLaunchedAndEachTransitionHasItsTime) {
+  Registry registry = Open();
+  ASSERT_EQ(*registry.Launch(Job("r1"), "starting", 10), "train");
+  TDBG_ASSERT_OK(registry.SetProcess("r1", {42, 7, "boot"}));
+  TDBG_ASSERT_OK(registry.Move("r1", JobPhase::kTraining, "pid 42", 20));
+  TDBG_ASSERT_OK(registry.Move("r1", JobPhase::kTraining, "pid 42", 21));  // nothing new
+  TDBG_ASSERT_OK(registry.EndAttempt("r1", 0, 1, "exit code 1", 29));
+  TDBG_ASSERT_OK(registry.Move("r1", JobPhase::kFailed, "exit code 1", 30));
+  const auto job = Open().Find("train");
+  TDBG_ASSERT_OK(job);
+  EXPECT_EQ(job->command, (std::vector<std::string>{"python", "train.py", "a word"}));
+  EXPECT_EQ(job->environment.at("LANG"), "C");
+  EXPECT_EQ(job->settings, R"({"max_restarts":3})");
+  EXPECT_EQ(job->status, JobStatus::kFailed);
+  EXPECT_EQ(job->ended_wall_nanos, 30);
+  EXPECT_EQ(job->exit_code, 1);
+  const auto transitions = registry.Transitions(job->id);
+  TDBG_ASSERT_OK(transitions);
+  ASSERT_EQ(transitions->size(), 3u);
+  EXPECT_EQ((*transitions)[0].phase, JobPhase::kStarting);
+  EXPECT_EQ((*transitions)[0].ended_wall_nanos, 20);
+  EXPECT_EQ((*transitions)[2].message, "exit code 1");
+  EXPECT_EQ((*transitions)[2].ended_wall_nanos, 30);
+}
+
+TEST_F(RegistryTest, AnEndIsLeftByANewLaunchOnlyAndThatIsTheSameJob) {
+  Registry registry = Open();
+  TDBG_ASSERT_OK(registry.Launch(Job("r1"), "", 1));
+  TDBG_ASSERT_OK(registry.Move("r1", JobPhase::kStopping, "user", 2));
+  EXPECT_EQ(registry.Move("r1", JobPhase::kTraining, "", 3).code(), Code::kFailedPrecondition);
+  TDBG_ASSERT_OK(registry.Move("r1", JobPhase::kMaxRuntimeExceeded, "", 4));
+  EXPECT_EQ(registry.Find("train")->status, JobStatus::kStopped);
+  EXPECT_EQ(registry.Move("r1", JobPhase::kCompleted, "", 5).code(), Code::kFailedPrecondition);
+  JobRecord again = Job("r1", "/moved/train");
+  again.attempt = 1;
+  EXPECT_EQ(*registry.Launch(again, "", 6), "train");
+  const auto job = registry.Find("train");
+  EXPECT_EQ(job->status, JobStatus::kInProgress);
+  EXPECT_EQ(job->run_directory, "/moved/train");
+  EXPECT_EQ(job->ended_wall_nanos, 0);
+  EXPECT_EQ(registry.Attempts(job->id)->size(), 2u);
+  EXPECT_EQ(registry.Move("r2", JobPhase::kTraining, "", 3).code(), Code::kNotFound);
+}
+
+TEST_F(RegistryTest, TwoJobsHaveTwoNames) {
+  Registry registry = Open();
+  EXPECT_EQ(*registry.Launch(Job("r1"), "", 1), "train");
+  EXPECT_EQ(*registry.Launch(Job("r2", "/elsewhere/train"), "", 2), "train-2");
+  const auto jobs = registry.List();
+  ASSERT_EQ(jobs->size(), 2u);
+  EXPECT_EQ(jobs->front().name, "train-2");  // the one started last first
+}
+
+TEST_F(RegistryTest, WhatIsNoRegistryIsRefusedAndLeftAsItIs) {
+  TDBG_ASSERT_OK(base::LocalFileSystem().CreateDirectories(directory_.path() + "/state"));
+  base::Spill(path_, std::string(8192, 'x'));
+  EXPECT_EQ(Registry::Open(path_).status().code(), Code::kDataLoss);
+  EXPECT_EQ(base::LocalFileSystem().ReadFile(path_)->size(), 8192u);
+  EXPECT_EQ(Registry::Open("").status().code(), Code::kUnavailable);
+  EXPECT_FALSE(Registry::Open("/proc/nowhere/jobs.sqlite").ok());
+}
+
+TEST_F(RegistryTest, ANewerVersionIsRefusedByName) {
+  Open();
+  TDBG_ASSERT_OK(Database::Open(path_, 0)->Execute("PRAGMA user_version=7"));
+  const Status status = Registry::Open(path_).status();
+  EXPECT_EQ(status.code(), Code::kUnimplemented);
+  EXPECT_THAT(status.message(), HasSubstr("version 7"));
+}
+
+TEST_F(RegistryTest, TextsOfAnyBytesAreKept) {
+  Registry registry = Open();
+  JobRecord job = Job("r'1", "/runs/it's \xff");
+  job.command = {"sh", "-c", "echo '\"\n\t\xff"};
+  const auto name = registry.Launch(job, std::string("m\0m", 3), 1);
+  TDBG_ASSERT_OK(name);
+  TDBG_ASSERT_OK(registry.Find(*name));
+  EXPECT_EQ(registry.Find(*name)->command.size(), 3u);
+}
+
+// A launcher waits for whoever writes and, where that one never ends, starts its job without a record.
+TEST_F(RegistryTest, OneThatIsHeldForEverIsAnErrorAfterAWhile) {
+  Open();
+  auto registry = Registry::Open(path_, 100);
+  TDBG_ASSERT_OK(registry);
+  const auto holder = Database::Open(path_, 0);
+  const auto held = Transaction::Begin(*holder);
+  TDBG_ASSERT_OK(held);
+  EXPECT_EQ(registry->Launch(Job("r1"), "", 1).status().code(), Code::kUnavailable);
+}
+
+TEST_F(RegistryTest, QuestionsGoByAnIndex) {
+  const Registry registry = Open();
+  const auto plans = registry.QueryPlans();
+  TDBG_ASSERT_OK(plans);
+  ASSERT_GE(plans->size(), 4u);
+  for (const std::string& step : *plans) {
+    EXPECT_THAT(step, HasSubstr("USING")) << "reads the whole table";
+    EXPECT_THAT(step, testing::Not(HasSubstr("TEMP B-TREE"))) << "sorts it";
+  }
+}
+
+TEST_F(RegistryTest, TenThousandJobsAreListedAndFound) {
+  Registry registry = Open();
+  {
+    // In one transaction, as no launcher does: a test need not wait ten thousand times for the disk.
+    const auto database = Database::Open(path_, 0);
+    auto all = Transaction::Begin(*database);
+    auto insert = database->Prepare(
+        "INSERT INTO jobs(run_id, name, run_directory, working_directory, command, flags, environment, "
+        "settings, host, detached, attempt, status, phase, message, created, launched, changed) VALUES(?1, "
+        "?1, "
+        "'/r', '/w', '{}', '{}', '{}', '{}', 'h', 0, 0, ?2, ?3, '', ?4, ?4, ?4)");
+    TDBG_ASSERT_OK(insert);
+    for (int64_t i = 0; i < 10'000; ++i) {
+      TDBG_ASSERT_OK(insert->Bind(1, fmt::format("job-{}", i))
+                         .Bind(2, i % 100 == 0 ? "InProgress" : "Completed")
+                         .Bind(3, i % 100 == 0 ? "Training" : "Completed")
+                         .Bind(4, i)
+                         .Run());
+    }
+    TDBG_ASSERT_OK(all->Commit());
+  }
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(registry.Find(fmt::format("job-{}", i * 97))->created_wall_nanos, i * 97);
+  }
+  const auto newest = registry.List();
+  ASSERT_EQ(newest->size(), 100u);
+  EXPECT_EQ(newest->front().name, "job-9999");
+  JobQuery running;
+  running.status = JobStatus::kInProgress;
+  running.limit = 1000;
+  EXPECT_EQ(registry.List(running)->size(), 100u);
+  // Ten thousand rows read a hundred times would be seconds.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
+}
+
+// Writers that die in the middle of anything: the file stays a registry, and each job is whole.
+TEST_F(RegistryTest, WhoeverIsKilledWhileWritingLeavesEachJobWhole) {
+  Open();
+  std::mt19937 random(7);
+  for (int round = 0; round < 100; ++round) {
+    std::vector<pid_t> writers;
+    for (int writer = 0; writer < 2; ++writer) {
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        auto registry = Registry::Open(path_);
+        if (!registry.ok()) ::_exit(1);
+        for (int n = 0;; ++n) {
+          const std::string id = fmt::format("{}-{}-{}", round, writer, n);
+          if (!registry->Launch(Job(id, "/runs/" + id), "", 1).ok()) ::_exit(1);
+          if (!registry->Move(id, JobPhase::kTraining, "", 2).ok()) ::_exit(1);
+          if (!registry->EndAttempt(id, 0, 0, "", 3).ok()) ::_exit(1);
+          if (!registry->Move(id, JobPhase::kCompleted, "", 4).ok()) ::_exit(1);
+        }
+      }
+      writers.push_back(pid);
+    }
+    ::usleep(random() % 12'000);
+    for (const pid_t pid : writers) {
+      ::kill(pid, SIGKILL);
+      int status = 0;
+      ::waitpid(pid, &status, 0);
+      EXPECT_TRUE(WIFSIGNALED(status)) << "a writer gave up in round " << round;
+    }
+  }
+  const Registry registry = Open();
+  auto check = Database::Open(path_, 0)->Prepare("PRAGMA integrity_check");
+  ASSERT_TRUE(*check->Step());
+  EXPECT_EQ(check->Text(0), "ok");
+  JobQuery all;
+  all.limit = 1'000'000;
+  const auto jobs = registry.List(all);
+  TDBG_ASSERT_OK(jobs);
+  EXPECT_GT(jobs->size(), 20u);
+  for (const JobRecord& job : *jobs) {
+    const auto transitions = registry.Transitions(job.id);
+    const size_t expected = job.phase == JobPhase::kStarting ? 1 : job.phase == JobPhase::kTraining ? 2 : 3;
+    ASSERT_EQ(transitions->size(), expected) << job.name;
+    ASSERT_EQ(transitions->back().phase, job.phase);
+    ASSERT_EQ(registry.Attempts(job.id)->size(), 1u);
+  }
+}
+
+TEST(ProcessIdentityTest, IsOfOneProcessAndNotOfItsNumber) {
+  ProcessIdentity self = IdentityOf(::getpid());
+  EXPECT_TRUE(IsAlive(self));
+  --self.start_ticks;
+  EXPECT_FALSE(IsAlive(self));
+  EXPECT_FALSE(IsAlive({}));
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  siginfo_t info;
+  ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+  EXPECT_EQ(IdentityOf(pid).pid, 0) << "a zombie is no living process";
+  ::waitpid(pid, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace tdbg::jobs

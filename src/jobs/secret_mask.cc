@@ -1,0 +1,91 @@
+#include "jobs/secret_mask.h"
+
+#include <algorithm>
+
+#include "base/redact.h"
+
+namespace tdbg::jobs {
+namespace {
+
+constexpr size_t kShortest = 6;
+
+}  // namespace
+
+std::vector<std::string> SecretsOf(const std::vector<std::string>& command,
+                                   const std::map<std::string, std::string>& environment,
+                                   const std::vector<std::string>& names) {
+  std::vector<std::string> secrets;
+  for (const auto& [name, value] : environment) {
+    if (base::NamesASecret(name) || std::find(names.begin(), names.end(), name) != names.end())
+      secrets.push_back(value);
+  }
+  const std::vector<std::string> redacted = base::RedactCommand(command);
+  for (size_t i = 0; i < command.size() && i < redacted.size(); ++i) {
+    const size_t at = redacted[i].find(base::kRedacted);
+    if (at == std::string::npos || redacted[i] == command[i]) continue;
+    // One secret in the word: what lies between what was left of it.
+    const size_t behind = redacted[i].size() - at - base::kRedacted.size();
+    if (command[i].size() > at + behind)
+      secrets.push_back(command[i].substr(at, command[i].size() - at - behind));
+  }
+  std::erase_if(secrets, [](const std::string& secret) { return secret.size() < kShortest; });
+  // The longer one first: of two of which one begins with the other, all of it goes.
+  std::sort(secrets.begin(), secrets.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a < b;
+  });
+  secrets.erase(std::unique(secrets.begin(), secrets.end()), secrets.end());
+  return secrets;
+}
+
+SecretMask::SecretMask(std::vector<std::string> secrets) : secrets_(std::move(secrets)) {}
+
+std::string SecretMask::Feed(std::string_view bytes) {
+  if (secrets_.empty()) return std::string(bytes);
+  held_ += bytes;
+  std::string out;
+  size_t at = 0;
+  while (at < held_.size()) {
+    const std::string_view rest = std::string_view(held_).substr(at);
+    bool begins = false;
+    size_t length = 0;
+    for (const std::string& secret : secrets_) {
+      if (rest.starts_with(secret)) {
+        length = secret.size();
+        break;
+      }
+      if (rest.size() < secret.size() && std::string_view(secret).starts_with(rest)) {
+        begins = true;  // a longer one may still come: wait before a shorter one is taken
+        break;
+      }
+    }
+    if (begins) break;
+    if (length > 0) {
+      out += base::kRedacted;
+      at += length;
+    } else {
+      out += held_[at++];
+    }
+  }
+  held_.erase(0, at);
+  return out;
+}
+
+std::string SecretMask::Flush() {
+  std::string out;
+  // A shorter secret may stand in what a longer one's begin held back.
+  std::vector<std::string> all = secrets_;
+  while (!held_.empty()) {
+    const auto found = std::find_if(all.begin(), all.end(),
+                                    [&](const std::string& secret) { return held_.starts_with(secret); });
+    if (found != all.end()) {
+      out += base::kRedacted;
+      held_.erase(0, found->size());
+    } else {
+      out += held_[0];
+      held_.erase(0, 1);
+    }
+  }
+  return out;
+}
+
+}  // namespace tdbg::jobs

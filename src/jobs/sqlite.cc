@@ -1,0 +1,156 @@
+#include "jobs/sqlite.h"
+
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/file.h"
+#include "base/posix.h"
+
+namespace tdbg::jobs {
+namespace {
+
+Status ErrorOf(int code, const std::string& message, const std::string& path) {
+  const std::string text = message + ": " + path;
+  switch (code & 0xff) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return DataLoss(text);
+    case SQLITE_FULL:
+      return Status(Code::kResourceExhausted, text);
+    case SQLITE_CONSTRAINT:
+      return Status(Code::kAlreadyExists, text);
+    case SQLITE_MISUSE:
+    case SQLITE_RANGE:
+    case SQLITE_ERROR:
+      return Status(Code::kInternal, text);
+    default:
+      return Unavailable(text);
+  }
+}
+
+Status ErrorOf(sqlite3* database, const std::string& path) {
+  return ErrorOf(sqlite3_extended_errcode(database), sqlite3_errmsg(database), path);
+}
+
+// A write-ahead log shares memory between its users, which only processes of one machine can. The classic
+// journal is right on a home that several machines have mounted, as far as its server keeps locks.
+bool OnThisMachine(const std::string& directory) {
+  struct statfs info;
+  if (::statfs(directory.c_str(), &info) != 0) return false;
+  constexpr std::array<unsigned long, 9> kShared = {
+      0x6969,      // NFS
+      0xff534d42,  // CIFS
+      0xfe534d42,  // SMB2
+      0x517b,      // SMB
+      0x0bd00bd0,  // Lustre
+      0x47504653,  // GPFS
+      0x00c36400,  // Ceph
+      0x65735546,  // FUSE
+      0x01021997,  // 9p
+  };
+  return std::find(kShared.begin(), kShared.end(), static_cast<unsigned long>(info.f_type)) == kShared.end();
+}
+
+}  // namespace
+
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+void Database::Close::operator()(sqlite3* database) const { sqlite3_close(database); }
+
+Statement& Statement::Bind(int index, int64_t value) {
+  if (const int code = sqlite3_bind_int64(statement_.get(), index, value)) bind_error_ = code;
+  return *this;
+}
+
+Statement& Statement::Bind(int index, std::string_view text) {
+  const int code =
+      sqlite3_bind_text64(statement_.get(), index, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+  if (code != SQLITE_OK) bind_error_ = code;
+  return *this;
+}
+
+Result<bool> Statement::Step() {
+  sqlite3* const database = sqlite3_db_handle(statement_.get());
+  const char* const path = sqlite3_db_filename(database, "main");
+  if (bind_error_ != SQLITE_OK) return ErrorOf(bind_error_, sqlite3_errstr(bind_error_), path);
+  const int code = sqlite3_step(statement_.get());
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) {
+    sqlite3_reset(statement_.get());
+    return false;
+  }
+  const Status status = ErrorOf(database, path);
+  sqlite3_reset(statement_.get());
+  return status;
+}
+
+Status Statement::Run() { return Step().status(); }
+
+int64_t Statement::Integer(int column) const { return sqlite3_column_int64(statement_.get(), column); }
+
+std::string Statement::Text(int column) const {
+  const auto* const text = reinterpret_cast<const char*>(sqlite3_column_text(statement_.get(), column));
+  return text ? std::string(text, static_cast<size_t>(sqlite3_column_bytes(statement_.get(), column))) : "";
+}
+
+Result<Database> Database::Open(const std::string& path, int64_t wait_millis) {
+  // Made here and not by SQLite, which would let in whom the umask does.
+  {
+    const base::UniqueFd made = base::OpenFd(path.c_str(), O_RDWR | O_CREAT, 0600);
+  }
+  Database database;
+  database.path_ = path;
+  sqlite3* opened = nullptr;
+  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+  const int code = sqlite3_open_v2(path.c_str(), &opened, flags, nullptr);
+  database.database_.reset(opened);
+  if (code != SQLITE_OK) return ErrorOf(code, sqlite3_errstr(code), path);
+  if (sqlite3_db_readonly(opened, "main") == 1)
+    return Unavailable("the registry of jobs may not be written: " + path);
+  sqlite3_busy_timeout(opened, static_cast<int>(wait_millis));
+  const size_t slash = path.rfind('/');
+  if (OnThisMachine(slash == std::string::npos ? "." : path.substr(0, slash)))
+    TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL"));
+  // A record that a power failure takes is one of a job that it took, too; whoever is killed loses none.
+  TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous=NORMAL"));
+  TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA foreign_keys=ON"));
+  return database;
+}
+
+Result<Statement> Database::Prepare(std::string_view sql) const {
+  sqlite3_stmt* made = nullptr;
+  const int code =
+      sqlite3_prepare_v2(database_.get(), sql.data(), static_cast<int>(sql.size()), &made, nullptr);
+  Statement statement;
+  statement.statement_.reset(made);
+  if (code != SQLITE_OK) return ErrorOf(database_.get(), path_);
+  return statement;
+}
+
+Status Database::Execute(const char* sql) const {
+  if (sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK) return OkStatus();
+  return ErrorOf(database_.get(), path_);
+}
+
+int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_.get()); }
+
+Result<Transaction> Transaction::Begin(const Database& database) {
+  TDBG_RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
+  return Transaction(database);
+}
+
+Transaction::~Transaction() {
+  if (database_ != nullptr) (void)database_->Execute("ROLLBACK");
+}
+
+Status Transaction::Commit() {
+  TDBG_RETURN_IF_ERROR(database_->Execute("COMMIT"));
+  database_ = nullptr;
+  return OkStatus();
+}
+
+}  // namespace tdbg::jobs

@@ -1,0 +1,72 @@
+// SQLite behind Status: a database, its statements.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tdbg/status.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace tdbg::jobs {
+
+class Statement {
+ public:
+  /// Parameters are numbered from 1, columns from 0.
+  Statement& Bind(int index, int64_t value);
+  Statement& Bind(int index, std::string_view text);
+  /// True: there is a row. False: there is none, or none any more.
+  Result<bool> Step();
+  /// For a statement that gives no rows.
+  Status Run();
+  int64_t Integer(int column) const;
+  std::string Text(int column) const;
+
+ private:
+  friend class Database;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  int bind_error_ = 0;
+};
+
+/// One connection. \threadsafety None. Not to be carried over a fork.
+class Database {
+ public:
+  /// \error kDataLoss          the file is no database, or a damaged one
+  /// \error kUnavailable       it cannot be opened or read; somebody else has held it for too long
+  /// \error kResourceExhausted the disk is full
+  static Result<Database> Open(const std::string& path, int64_t wait_millis);
+  Result<Statement> Prepare(std::string_view sql) const;
+  /// Statements without parameters and answers.
+  Status Execute(const char* sql) const;
+  int64_t last_id() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* database) const;
+  };
+  std::unique_ptr<sqlite3, Close> database_;
+  std::string path_;
+};
+
+/// BEGIN IMMEDIATE: what is read in it stays true until it is committed. Undone unless Commit was called.
+class Transaction {
+ public:
+  static Result<Transaction> Begin(const Database& database);
+  Transaction(Transaction&& other) noexcept : database_(std::exchange(other.database_, nullptr)) {}
+  ~Transaction();
+  Status Commit();
+
+ private:
+  explicit Transaction(const Database& database) : database_(&database) {}
+  const Database* database_;
+};
+
+}  // namespace tdbg::jobs

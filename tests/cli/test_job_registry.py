@@ -1,0 +1,191 @@
+"""Jobs: what `tdbg run` writes down of them, their output, restarts, and what is said of those whose tdbg was killed."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+from program import BINARY
+
+NOT_FOUND, REFUSED, STOPPED = 4, 6, 3
+WAIT = "import time; open('ready', 'w').close(); time.sleep(60)"
+
+
+def run(tdbg, script, *flags, **kwargs):
+    return tdbg("run", "--quiet", "--dir", "r", *flags, "--", sys.executable, "-c", script, **kwargs)
+
+
+def start(tdbg, script, *flags, **kwargs):
+    return tdbg.start("run", "--quiet", "--dir", "r", *flags, "--", sys.executable, "-c", script, **kwargs)
+
+
+def phases(tdbg, job="r"):
+    return [t["phase"] for t in tdbg.json("jobs", job)["transitions"]]
+
+
+def until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not become so"
+        time.sleep(0.05)
+
+
+def test_a_run_is_a_job_with_its_transitions_and_its_output(tdbg):
+    done = run(tdbg, "import sys; print('to stdout'); print('to stderr', file=sys.stderr); sys.exit(3)")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "to stdout\n", "to stderr\n")
+    (job,) = tdbg.json("jobs")
+    assert job["job"] == "r" and job["status"] == "Failed" and job["exit_code"] == 3 and job["life"] == "ended"
+    assert phases(tdbg) == ["Starting", "Training", "Failed"]
+    lines = [json.loads(line) for line in tdbg.ok("logs", "r", "--json").stdout.splitlines()]
+    assert {(line["stream"], line["text"]) for line in lines} == {("stdout", "to stdout"), ("stderr", "to stderr")}
+    assert all(line["step"] == -1 and line["wall_nanos"] > 0 for line in lines)
+    assert tdbg.ok("logs", "r").stdout.splitlines() == [line["text"] for line in lines]
+    assert "to stdout" in tdbg.ok("logs", "last").stdout
+    tdbg.fails(NOT_FOUND, "jobs", "other")
+    tdbg.fails(2, "logs", "r", "-f", "--around", "3")
+
+
+def test_what_a_terminal_is_it_stays(tdbg):
+    script = ("import os, sys; print(sys.stdout.isatty(), sys.stderr.isatty(), *os.get_terminal_size(1)); "
+              "print('a\\rb', end='', flush=True)")
+    master, slave = pty.openpty()
+    import fcntl
+    import struct
+    import termios
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+    job = start(tdbg, script, stdout=slave, stderr=slave, stdin=subprocess.DEVNULL)
+    assert job.wait(20) == 0
+    os.close(slave)
+    seen = b""
+    try:
+        while chunk := os.read(master, 1000):
+            seen += chunk
+    except OSError:
+        pass
+    assert seen == b"True True 77 33\r\na\rb"
+    assert tdbg.ok("logs", "r").stdout == "True True 77 33\nb\n"
+    piped = run(tdbg, "import sys; print(sys.stdout.isatty(), sys.stderr.isatty())")
+    assert piped.stdout == "False False\n"
+
+
+def test_a_reader_that_goes_away_ends_the_command_as_it_does_without_us(tdbg):
+    job = start(tdbg, "while True: print('y' * 1000)", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    job.stdout.read(10)
+    job.stdout.close()
+    assert job.wait(20) in (1, 120, 128 + signal.SIGPIPE)
+
+
+def test_a_launcher_and_its_keeper_of_the_log_may_be_killed(tdbg):
+    script = ("import time\nopen('ready', 'w').close()\n"
+              "for i in range(40): print('line', i, flush=True); time.sleep(0.05)\nopen('whole', 'w').close()")
+    job = start(tdbg, script, stdout=subprocess.DEVNULL)
+    tdbg.wait_for("ready")
+    keepers = [int(p) for p in subprocess.run(["pgrep", "-x", "tdbg-log", "-P", str(job.pid)],
+                                              capture_output=True, text=True).stdout.split()]
+    assert len(keepers) == 1
+    os.kill(keepers[0], signal.SIGKILL)
+    time.sleep(0.5)     # another one has taken its place by then
+    job.kill()
+    job.wait(20)
+    state = tdbg.json("jobs", "r")
+    assert state["life"] == "unwatched" and state["phase"] == "Training"
+    assert "without a launcher" in tdbg.ok("jobs").stdout
+    assert "still trains" in tdbg.fails(REFUSED, "resume", "r")
+    tdbg.wait_for("whole")  # nothing that it printed has ended it
+    until(lambda: tdbg.json("jobs", "r")["life"] == "ended")
+    state = tdbg.json("jobs", "r")
+    assert state["phase"] == "Failed" and "launcher was killed" in state["message"]
+    assert "line 39" in tdbg.ok("logs", "r").stdout
+    (tdbg.directory / "whole").unlink()
+    tdbg.ok("resume", "r", "--", sys.executable, "-c", "print('again')")
+    state = tdbg.json("jobs", "r")
+    assert state["phase"] == "Completed" and [a["attempt"] for a in state["attempts"]] == [0, 1]
+
+
+def test_a_detached_job_survives_and_is_followed_and_stopped(tdbg):
+    done = run(tdbg, "print('hello', flush=True); " + WAIT, "--detach")
+    assert done.returncode == 0 and "tdbg logs r -f" in done.stderr
+    tdbg.wait_for("ready")
+    assert tdbg.json("jobs", "--running")[0]["detached"]
+    follower = tdbg.start("logs", "r", "-f", stdout=subprocess.PIPE)
+    assert follower.stdout.readline() == "hello\n"
+    assert "another tdbg" in run(tdbg, "pass").stderr     # two launchers for one job: the second says so
+    tdbg.ok("stop", "r")
+    assert follower.wait(20) == 0
+    until(lambda: tdbg.json("jobs", "r")["status"] == "Stopped")
+    assert phases(tdbg) == ["Starting", "Training", "Stopping", "Stopped"]
+    tdbg.fails(2, "run", "--detach", "--no-log", "--", "true")
+    assert run(tdbg, "pass", "--detach", "--rule", "no_such_rule").returncode == 2
+
+
+def test_it_is_started_again_as_the_policy_says(tdbg):
+    script = "import os, sys; print('attempt', os.environ['TDBG_ATTEMPT']); sys.exit(7 if os.environ['TDBG_ATTEMPT'] < '2' else 0)"
+    assert run(tdbg, script, "--max-restarts", 5).returncode == 0
+    job = tdbg.json("jobs", "r")
+    assert [a["exit_code"] for a in job["attempts"]] == [7, 7, 0]
+    assert phases(tdbg).count("Interrupted") == 2
+    assert tdbg.ok("logs", "r").stdout == "attempt 0\nattempt 1\nattempt 2\n"
+    assert tdbg.ok("logs", "r", "--attempt", 1).stdout == "attempt 1\n"
+    assert run(tdbg, "import sys; sys.exit(7)", "--max-restarts", 1, "--restart-on", 8).returncode == 7
+    assert run(tdbg, "import sys; sys.exit(7)", "--max-restarts", 2).returncode == 7
+    kill = "import os; os.kill(os.getpid(), 15) if os.environ['TDBG_ATTEMPT'] < '8' else None"
+    assert run(tdbg, kill, "--max-restarts", 3, "--restart-on", "preempted").returncode == 0
+    tdbg.fails(2, "run", "--max-restarts", 1, "--restart-on", "often", "--", "true")
+    tdbg.fails(2, "run", "--restart-on", "signal", "--", "true")
+
+
+def test_an_interruption_is_a_restart_that_keeps_the_checkpoints(tdbg):
+    script = ("import os, signal, sys, time\n"
+              "d = os.environ['TDBG_CHECKPOINT_DIR']\n"
+              "n = len(os.listdir(d))\n"
+              "if n == 2: sys.exit(0)\n"
+              "def save(*_): open(f'{d}/{n}', 'w').close(); sys.exit(0)\n"
+              "signal.signal(signal.SIGTERM, save)\n"
+              "open(f'ready{n}', 'w').close(); time.sleep(60)\n")
+    job = start(tdbg, script, "--checkpoint-dir", "c")
+    for n in range(2):
+        tdbg.wait_for(f"ready{n}")
+        tdbg.ok("interrupt", "r", "--notice", 20)
+    assert job.wait(20) == 0
+    assert sorted(os.listdir(tdbg.directory / "c")) == ["0", "1"]
+    assert phases(tdbg) == ["Starting", "Training", "Interrupted", "Restarting", "Training", "Interrupted", "Restarting",
+                            "Training", "Completed"]
+    tdbg.fails(REFUSED, "interrupt", "r")
+
+
+def test_a_time_limit_stops_it(tdbg):
+    assert run(tdbg, WAIT, "--max-runtime", "1s").returncode == STOPPED
+    assert tdbg.json("jobs", "r")["phase"] == "MaxRuntimeExceeded"
+    assert tdbg.json("status", "r")["job"]["stopped_by"] == "--max-runtime"
+    tdbg.fails(2, "run", "--max-runtime", "soon", "--", "true")
+
+
+def test_a_registry_that_cannot_be_used_stops_no_training(tdbg):
+    state = tdbg.directory / ".state" / "tdbg"
+    state.mkdir(parents=True)
+    (state / "jobs.sqlite").write_bytes(b"x" * 10000)
+    done = run(tdbg, "print('trained')")
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert len([line for line in done.stderr.splitlines() if "tdbg jobs" in line]) == 1
+    tdbg.fails(5, "jobs")
+    assert tdbg.ok("logs", "r").stdout == "trained\n"
+
+
+def test_secrets_are_not_kept(tdbg):
+    done = run(tdbg, "import os; print(os.environ['MY_TOKEN'], os.environ['PLAIN'])", "--secret", "PLAIN",
+               env={"MY_TOKEN": "abcdef123456", "PLAIN": "plainvalue"})
+    assert done.stdout == "abcdef123456 plainvalue\n"
+    for path in [*(tdbg.directory / "r").rglob("*"), *(tdbg.directory / ".state").rglob("*")]:
+        if path.is_file():
+            assert b"abcdef123456" not in path.read_bytes(), path
+    assert tdbg.ok("logs", "r").stdout == "[redacted] [redacted]\n"
+
+
+def test_without_a_log_the_streams_are_ours(tdbg):
+    assert run(tdbg, "print(1)", "--no-log").stdout == "1\n"
+    assert "no output of it was kept" in tdbg.fails(NOT_FOUND, "logs", "r")
+    assert not (tdbg.directory / "r" / "logs").exists()
+    assert BINARY.exists()
