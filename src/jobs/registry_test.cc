@@ -30,7 +30,7 @@ class RegistryTest : public testing::Test {
     JobRecord job;
     job.run_id = run_id;
     job.run_directory = directory;
-    job.working_directory = "/work";
+    job.working_directory = "/elsewhere";
     job.command = {"python", "train.py", "a word"};
     job.flags = {"--rule", "exploding_tensor"};
     job.environment = {{"LANG", "C"}};

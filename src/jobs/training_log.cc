@@ -22,7 +22,8 @@ namespace {
 // One that is killed again and again is killed by somebody who means it.
 constexpr int kMostRestarts = 20;
 
-// A closed standard stream is occupied by a descriptor that closes on exec (cli::OccupyStandardStreams).
+// A closed standard stream is occupied by a descriptor that closes on exec (OccupyStandardStreams of the
+// command line).
 bool IsOpen(int fd) {
   const int flags = ::fcntl(fd, F_GETFD);
   return flags >= 0 && (flags & FD_CLOEXEC) == 0;
