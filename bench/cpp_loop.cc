@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
     });
   }
   const Run::Counters counters = run->counters();
-  const bool complete = run->losses().empty() && counters.summaries == counters.steps * kTensors;
+  const bool complete = run->dropped().empty() && counters.summaries == counters.steps * kTensors;
   run->End("completed");
   for (const auto& [where, series] : {std::pair("memory", &memory), std::pair("the caches", &caches)}) {
     std::printf("200 tensors of 64 KiB in %s: reading %.0f us, a step %.0f us: %.2f times (%.2f-%.2f)\n",

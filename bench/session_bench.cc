@@ -97,9 +97,9 @@ int main(int argc, char** argv) {
     std::sort(t.nanos.begin(), t.nanos.end());
     std::printf("%-38s %12.1f %12.1f\n", t.name.c_str(), t.nanos.front(), t.nanos[t.nanos.size() / 2]);
   }
-  for (const tdbg::LossInfo& loss : run->losses()) {
-    std::printf("lost: %s %s x %llu\n", loss.cause.c_str(), loss.kind.c_str(),
-                static_cast<unsigned long long>(loss.count));
+  for (const tdbg::DroppedInfo& drop : run->dropped()) {
+    std::printf("lost: %s %s x %llu\n", drop.cause.c_str(), drop.kind.c_str(),
+                static_cast<unsigned long long>(drop.count));
   }
   run->End("completed");
   idle->End("completed");

@@ -38,11 +38,11 @@ def show_training(tables):
     for (model, threads), rows in tables.items():
         for variant, row in rows.items():
             if row["bar"]:
-                lost = sum(x["count"] for x in row.get("losses", []))
+                dropped = sum(x["count"] for x in row.get("dropped", []))
                 note = f"  noise {rows['bare again']['ratio']:.3f}" if "bare again" in rows else ""
-                note += f"  {lost} LOST: does not count" if lost else ""
+                note += f"  {dropped} DROPPED: does not count" if dropped else ""
                 line(f"{model}, {threads} thread(s): {variant}, against bare", f"{row['ratio']:.3f}", f"{row['bar']:.2f}",
-                     row["ratio"] <= row["bar"] and not lost, note)
+                     row["ratio"] <= row["bar"] and not dropped, note)
         for ours, theirs, bar in (("raw", "smdebug_raw", 1 / 3), ("default", "smdebug_parameters", 1 / 50)):
             if ours in rows and theirs in rows:
                 share = rows[ours]["added_ms"] / rows[theirs]["added_ms"]

@@ -32,9 +32,9 @@ def write_tdbg(path, steps, tensors):
         for t, tensor in enumerate(ids):
             run.put_array(tensor, values[t])
         run.end_step()
-    lost = run.losses()
+    dropped = run.dropped()
     run.end("done")
-    assert not lost, lost
+    assert not dropped, dropped
 
 
 def crc32c(data):

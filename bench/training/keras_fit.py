@@ -57,9 +57,9 @@ def worker(arrangement, steps, threads, batch):
     if config is not None:
         directory = watch.directory
         watch.close()
-        losses = tdbg.open(directory).losses()
-        if losses:
-            raise SystemExit(f"bench: {arrangement}: a row with a loss does not count: {losses}")
+        dropped = tdbg.open(directory).dropped()
+        if dropped:
+            raise SystemExit(f"bench: {arrangement}: a row of which something was dropped does not count: {dropped}")
 
 
 def measure(arguments):

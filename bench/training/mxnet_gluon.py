@@ -79,9 +79,9 @@ class Training:
                     recorded = self.run(steps)
                     session.patches.undo()
                     rows.append((before, recorded, self.run(steps)))
-                counted, lost = session.run.counters()["steps"], session.run.losses()
-            if lost or counted < repeat * steps:
-                sys.exit(f"{counted} steps recorded, {lost} lost: this does not count")
+                counted, dropped = session.run.counters()["steps"], session.run.dropped()
+            if dropped or counted < repeat * steps:
+                sys.exit(f"{counted} steps recorded, {dropped} dropped: this does not count")
         return rows
 
 

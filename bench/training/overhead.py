@@ -138,7 +138,7 @@ def tdbg():
 
 
 def verify(run, expected):
-    """Are the statistics in the run those that NumPy found in the process? Returns (rows, worst relative error, losses)."""
+    """Are the statistics in the run those that NumPy found in the process? Returns (rows, worst relative error, what was dropped)."""
     import tdbg as library
 
     trial = library.open(str(run))
@@ -154,7 +154,7 @@ def verify(run, expected):
                 worst = max(worst, abs(getattr(summary, field) - value) / scale)
                 compared += 1
     rows = sum(len(trial.tensor(n).steps(kind="summary")) for n in trial.tensor_names())
-    return rows, len(trial.steps()), compared, worst, trial.losses()
+    return rows, len(trial.steps()), compared, worst, trial.dropped()
 
 
 def measure(model, threads, variants, rounds, seconds, block_seconds, scratch):
@@ -193,8 +193,8 @@ def measure(model, threads, variants, rounds, seconds, block_seconds, scratch):
             "peak_mib_added": memory[v] - memory["bare"], "bar": BARS.get((model, v)),
         }  # fmt: skip
         if processes[v].run is not None and v != "idle":
-            summaries, seen, compared, worst, losses = verify(processes[v].run, expected[v])
-            row.update(rows=summaries, steps=seen, compared=compared, worst=worst, losses=losses)
+            summaries, seen, compared, worst, dropped = verify(processes[v].run, expected[v])
+            row.update(rows=summaries, steps=seen, compared=compared, worst=worst, dropped=dropped)
         rows.append(row)
     return rows
 
@@ -212,9 +212,9 @@ def show(rows):
             f"{r['added_ms']:10.3f}{r['peak_mib_added']:6.0f}  {bar}"
         )
         if "rows" in r:
-            lost = ", ".join(f"{x['count']} {x['kind']} ({x['cause']})" for x in r["losses"]) or "none"
+            dropped = ", ".join(f"{x['count']} {x['kind']} ({x['cause']})" for x in r["dropped"]) or "none"
             print(
-                f"{'':9}{r['rows']} summaries over {r['steps']} steps; lost: {lost}; "
+                f"{'':9}{r['rows']} summaries over {r['steps']} steps; dropped: {dropped}; "
                 f"{r['compared']} numbers against NumPy, worst off by {r['worst']:.1e}"
             )
     by_name = {r["variant"]: r for r in rows}

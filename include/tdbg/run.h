@@ -176,8 +176,8 @@ class Run {
   std::optional<Request> TakeRequest();
   /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported",
   /// "device_late".
-  void CountLoss(std::string_view cause, uint64_t tensors, std::string_view detail);
-  std::vector<LossInfo> losses() const;
+  void CountDropped(std::string_view cause, uint64_t tensors, std::string_view detail);
+  std::vector<DroppedInfo> dropped() const;
   /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed, summaries that were
   /// repeated}.
   struct Counters {

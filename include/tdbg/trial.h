@@ -139,8 +139,8 @@ struct Frame {
   std::vector<std::vector<double>> values;  ///< one per field
 };
 
-/// What a run lost, in words and numbers.
-struct LossInfo {
+/// What was due and was dropped, by cause, in words and numbers.
+struct DroppedInfo {
   std::string worker, cause, kind, text;
   uint64_t count = 0, bytes = 0;
   int64_t first_step = -1, last_step = -1;
@@ -216,7 +216,7 @@ class Trial {
   std::vector<ModeKey> modes() const;        ///< seen, without kGlobal
   /// How those workers of the latest attempt ended that train no more; sorted by name.
   std::vector<WorkerEnd> worker_ends() const;
-  std::vector<LossInfo> losses() const;
+  std::vector<DroppedInfo> dropped() const;
   std::vector<std::string> damage() const;  ///< one line each
   uint64_t bytes_on_disk() const;
   int64_t last_seen_step() const;  ///< heartbeat, also where nothing was due

@@ -318,18 +318,18 @@ std::string HookPlan(const std::string& hook_json, const std::string& plan_json)
   return plan.ToJson();
 }
 
-nb::list Losses(const Run& run) {
+nb::list Dropped(const Run& run) {
   nb::list out;
-  for (const tdbg::LossInfo& loss : run.losses()) {
+  for (const tdbg::DroppedInfo& drop : run.dropped()) {
     nb::dict d;
-    d["worker"] = loss.worker;
-    d["cause"] = loss.cause;
-    d["kind"] = loss.kind;
-    d["text"] = loss.text;
-    d["count"] = loss.count;
-    d["bytes"] = loss.bytes;
-    d["first_step"] = loss.first_step;
-    d["last_step"] = loss.last_step;
+    d["worker"] = drop.worker;
+    d["cause"] = drop.cause;
+    d["kind"] = drop.kind;
+    d["text"] = drop.text;
+    d["count"] = drop.count;
+    d["bytes"] = drop.bytes;
+    d["first_step"] = drop.first_step;
+    d["last_step"] = drop.last_step;
     out.append(d);
   }
   return out;
@@ -467,12 +467,12 @@ NB_MODULE(_capture, m) {
           },
           "The next request that is due at this step, as JSON (docs/format.md, the control file), or None.")
       .def(
-          "count_loss",
+          "count_dropped",
           [](Run& r, const std::string& cause, uint64_t tensors, const std::string& detail) {
-            r.CountLoss(cause, tensors, detail);
+            r.CountDropped(cause, tensors, detail);
           },
           "cause"_a, "tensors"_a, "detail"_a = "")
-      .def("losses", &Losses)
+      .def("dropped", &Dropped)
       .def("counters", &Counters)
       .def("abandon", &Run::Abandon);
 }

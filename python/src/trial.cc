@@ -163,17 +163,17 @@ void BindRecords(nb::module_& m) {
         return "WorkerEnd(" + e.worker + ", after step " + std::to_string(e.last_step) + ": " +
                (e.reason.empty() ? "gone without a goodbye" : said) + ")";
       });
-  nb::class_<tdbg::LossInfo>(m, "LossInfo")
-      .def_ro("worker", &tdbg::LossInfo::worker)
-      .def_ro("cause", &tdbg::LossInfo::cause)
-      .def_ro("kind", &tdbg::LossInfo::kind)
-      .def_ro("text", &tdbg::LossInfo::text)
-      .def_ro("count", &tdbg::LossInfo::count)
-      .def_ro("bytes", &tdbg::LossInfo::bytes)
-      .def_ro("first_step", &tdbg::LossInfo::first_step)
-      .def_ro("last_step", &tdbg::LossInfo::last_step)
-      .def("__repr__", [](const tdbg::LossInfo& l) {
-        return "Loss(" + l.worker + ": " + std::to_string(l.count) + " " + l.kind + ", " + l.cause +
+  nb::class_<tdbg::DroppedInfo>(m, "DroppedInfo")
+      .def_ro("worker", &tdbg::DroppedInfo::worker)
+      .def_ro("cause", &tdbg::DroppedInfo::cause)
+      .def_ro("kind", &tdbg::DroppedInfo::kind)
+      .def_ro("text", &tdbg::DroppedInfo::text)
+      .def_ro("count", &tdbg::DroppedInfo::count)
+      .def_ro("bytes", &tdbg::DroppedInfo::bytes)
+      .def_ro("first_step", &tdbg::DroppedInfo::first_step)
+      .def_ro("last_step", &tdbg::DroppedInfo::last_step)
+      .def("__repr__", [](const tdbg::DroppedInfo& l) {
+        return "Dropped(" + l.worker + ": " + std::to_string(l.count) + " " + l.kind + ", " + l.cause +
                ", steps " + std::to_string(l.first_step) + " to " + std::to_string(l.last_step) + ")";
       });
   nb::class_<tdbg::TensorInfo>(m, "TensorInfo")
@@ -224,7 +224,7 @@ void BindTrial(nb::module_& m) {
              return modes;
            })
       .def("worker_ends", [](PyTrial& t) { return t.With([](Trial& x) { return x.worker_ends(); }); })
-      .def("losses", [](PyTrial& t) { return t.With([](Trial& x) { return x.losses(); }); })
+      .def("dropped", [](PyTrial& t) { return t.With([](Trial& x) { return x.dropped(); }); })
       .def("damage", [](PyTrial& t) { return t.With([](Trial& x) { return x.damage(); }); })
       .def("bytes_on_disk", [](PyTrial& t) { return t.With([](Trial& x) { return x.bytes_on_disk(); }); })
       .def("last_seen_step", [](PyTrial& t) { return t.With([](Trial& x) { return x.last_seen_step(); }); })

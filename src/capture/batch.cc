@@ -90,7 +90,8 @@ class Recorder::Adding {
     r.parts_ = 0;
     // But for the one that is counted by who catches what went wrong.
     if (rows_ > 1)
-      r.sink_->CountLoss(format::LossCause::kAdaptorError, format::LossKind::kSummary, r.step_, rows_ - 1, 0);
+      r.sink_->CountDropped(format::DropCause::kAdaptorError, format::DropKind::kSummary, r.step_, rows_ - 1,
+                            0);
   }
   Adding(const Adding&) = delete;
   Adding& operator=(const Adding&) = delete;

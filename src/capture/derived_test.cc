@@ -89,7 +89,7 @@ TEST_F(RecorderTest, WithoutAUnitAxisOrOfATypeWithoutStatisticsNothingIsDerived)
     recorder_->Put(complex, {values, DType::kComplex64, shape, {}}, {});
   });
   EXPECT_TRUE(sink_.statistics.empty());
-  EXPECT_THAT(sink_.losses, ElementsAre(format::LossCause::kUnsupported));
+  EXPECT_THAT(sink_.dropped, ElementsAre(format::DropCause::kUnsupported));
 }
 
 TEST_F(RecorderTest, OfAnotherRankTheUnitsAreAlongAnotherAxis) {

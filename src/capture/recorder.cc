@@ -101,7 +101,7 @@ bool Recorder::HasStatisticsOrTold(Id id, DType dtype) {
   Tensor& t = tensors_[id];
   if (!t.told_unsupported) {
     t.told_unsupported = true;
-    sink_->CountLoss(format::LossCause::kUnsupported, format::LossKind::kSummary, step_, 1, 0);
+    sink_->CountDropped(format::DropCause::kUnsupported, format::DropKind::kSummary, step_, 1, 0);
   }
   return false;
 }
@@ -128,7 +128,7 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
 void Recorder::KeepForNextStep(Id id, const TensorView& view, Place place) {
   const uint64_t bytes = view.byte_count();
   if (pending_raw_bytes_ + bytes > kPendingRawLimit) {
-    sink_->CountLoss(format::LossCause::kStepTooLarge, format::LossKind::kRaw, step_, 1, bytes);
+    sink_->CountDropped(format::DropCause::kStepTooLarge, format::DropKind::kRaw, step_, 1, bytes);
     return;
   }
   pending_raw_bytes_ += bytes;
@@ -272,7 +272,7 @@ void Recorder::PutRaw(Id id, const TensorView& view, Place place) {
   FlushRows();
   recorded_ = true;  // shed or not: the step says what is missing
   const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
-  if (sink_->AppendRaw(step, id, KeyOf(place), view, format::LossKind::kRaw)) ++counters_.raws;
+  if (sink_->AppendRaw(step, id, KeyOf(place), view, format::DropKind::kRaw)) ++counters_.raws;
 }
 
 void Recorder::FlushRowsIfMany() {
@@ -285,7 +285,7 @@ void Recorder::FlushRows() {
   if (!rows_.empty()) sink_->AppendSummaries(step, rows_, histograms_);
   for (const DerivedRow& row : derived_rows_) {
     const TensorView view{derived_bytes_.data() + row.offset, row.dtype, {&row.length, 1}, {}};
-    sink_->AppendRaw(step, row.id, KeyOf(row.place), view, format::LossKind::kSummary);
+    sink_->AppendRaw(step, row.id, KeyOf(row.place), view, format::DropKind::kSummary);
   }
   rows_.clear();
   histograms_.clear();

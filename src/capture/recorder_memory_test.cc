@@ -45,13 +45,13 @@ class NoSink : public Sink {
   void AppendTensorDef(const format::TensorDef&) override {}
   void AppendSummaries(int64_t, std::span<const format::SummaryRow>, std::span<const uint8_t>) override {}
   void AppendScalars(int64_t, std::span<const format::ScalarRow>) override {}
-  bool AppendRaw(int64_t, format::TensorId, format::SubKey, const TensorView&, format::LossKind) override {
+  bool AppendRaw(int64_t, format::TensorId, format::SubKey, const TensorView&, format::DropKind) override {
     return true;
   }
   void AppendContext(const format::ContextRecord&) override {}
   void Commit(const format::Commit&) override {}
   void Heartbeat(int64_t, int64_t) override {}
-  void CountLoss(format::LossCause, format::LossKind, int64_t, uint64_t, uint64_t) override {}
+  void CountDropped(format::DropCause, format::DropKind, int64_t, uint64_t, uint64_t) override {}
 };
 
 // A training's own small blocks must not be handed out from between ours for the rest of its life.
@@ -141,8 +141,8 @@ TEST_P(NoMemory, ARowIsThereOrNotAndItsNeighboursAreRight) {
       ++calls;
       ASSERT_EQ(sink.summaries.size(), (many ? 2 : 1) - lost + 1);
       EXPECT_EQ(recorder.counters().summaries, sink.summaries.size());
-      most_told = std::max(most_told, sink.losses.size());
-      EXPECT_LE(sink.losses.size(), lost == 0 ? 0 : lost - 1) << "and one that the Run counts";
+      most_told = std::max(most_told, sink.dropped.size());
+      EXPECT_LE(sink.dropped.size(), lost == 0 ? 0 : lost - 1) << "and one that the Run counts";
       const double means[] = {0, 2, 4};
       const size_t buckets[] = {8, 1, 1};
       for (size_t row = 0; row < sink.summaries.size(); ++row) {

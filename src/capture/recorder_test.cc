@@ -236,7 +236,7 @@ TEST_F(RecorderTest, OfTextNobodyMissesStatistics) {
   const void* data[] = {letters};
   const Recorder::Id ids[] = {w};
   Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
-  EXPECT_THAT(sink_.losses, IsEmpty());
+  EXPECT_THAT(sink_.dropped, IsEmpty());
   EXPECT_THAT(sink_.summaries, IsEmpty());
   EXPECT_EQ(sink_.raws.size(), 1u);
 }
@@ -248,7 +248,7 @@ TEST_F(RecorderTest, ATypeWithoutStatisticsIsCountedOnce) {
   const void* data[] = {values};
   const Recorder::Id ids[] = {w};
   for (int i = 0; i < 3; ++i) Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {}); });
-  EXPECT_THAT(sink_.losses, ElementsAre(format::LossCause::kUnsupported));
+  EXPECT_THAT(sink_.dropped, ElementsAre(format::DropCause::kUnsupported));
   EXPECT_THAT(sink_.summaries, IsEmpty());
   EXPECT_EQ(sink_.raws.size(), 3u);
 }
@@ -271,7 +271,7 @@ TEST_F(RecorderTest, StatisticsOfComplexNumbersAreThoseOfTheirMagnitudes) {
     recorder_->Put(y, {other, DType::kComplex128, shape, {}}, {});
   });
   Step(ModeKey::kTrain, [&] { recorder_->PutMany(ids, data, {.sub = 1}, yes); });
-  EXPECT_THAT(sink_.losses, IsEmpty());
+  EXPECT_THAT(sink_.dropped, IsEmpty());
   ASSERT_EQ(sink_.summaries.size(), 3u);
   const format::SummaryRow& row = sink_.summaries[0];
   EXPECT_EQ(row.count, 300u);

@@ -19,12 +19,12 @@ class Sink {
                                std::span<const uint8_t> histograms) = 0;
   virtual void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows) = 0;
   virtual bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
-                         format::LossKind worth) = 0;
+                         format::DropKind worth) = 0;
   virtual void AppendContext(const format::ContextRecord& record) = 0;
   virtual void Commit(const format::Commit& commit) = 0;
   virtual void Heartbeat(int64_t step, int64_t wall_nanos) = 0;
-  virtual void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                         uint64_t bytes) = 0;
+  virtual void CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,
+                            uint64_t bytes) = 0;
 };
 
 }  // namespace tdbg::capture

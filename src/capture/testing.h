@@ -28,8 +28,8 @@ class FakeSink : public Sink {
     scalars.insert(scalars.end(), rows.begin(), rows.end());
   }
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
-                 format::LossKind worth) override {
-    if (worth == format::LossKind::kSummary) {
+                 format::DropKind worth) override {
+    if (worth == format::DropKind::kSummary) {
       log.push_back("statistic");
       statistics.push_back({step, defs.at(tensor).name, sub, *DecodeStatistic(view)});
       return true;
@@ -46,8 +46,8 @@ class FakeSink : public Sink {
     commits.push_back(commit);
   }
   void Heartbeat(int64_t step, int64_t) override { heartbeats.push_back(step); }
-  void CountLoss(format::LossCause cause, format::LossKind, int64_t, uint64_t count, uint64_t) override {
-    for (uint64_t i = 0; i < count; ++i) losses.push_back(cause);
+  void CountDropped(format::DropCause cause, format::DropKind, int64_t, uint64_t count, uint64_t) override {
+    for (uint64_t i = 0; i < count; ++i) dropped.push_back(cause);
   }
 
   struct Derived {
@@ -68,7 +68,7 @@ class FakeSink : public Sink {
   std::vector<format::ContextRecord> contexts;
   std::vector<format::Commit> commits;
   std::vector<int64_t> heartbeats;
-  std::vector<format::LossCause> losses;
+  std::vector<format::DropCause> dropped;
 };
 
 /// The default plan, with raw tensors of `kind` at every `interval`th TRAIN step.

@@ -20,15 +20,15 @@ class WriterSink final : public Sink {
     writer_->AppendScalars(step, rows);
   }
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
-                 format::LossKind worth) override {
+                 format::DropKind worth) override {
     return writer_->AppendRaw(step, tensor, sub, view, worth);
   }
   void AppendContext(const format::ContextRecord& record) override { writer_->AppendContext(record); }
   void Commit(const format::Commit& commit) override { writer_->Commit(commit); }
   void Heartbeat(int64_t step, int64_t wall_nanos) override { writer_->Heartbeat(step, wall_nanos); }
-  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                 uint64_t bytes) override {
-    writer_->CountLoss(cause, kind, step, count, bytes);
+  void CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,
+                    uint64_t bytes) override {
+    writer_->CountDropped(cause, kind, step, count, bytes);
   }
 
  private:

@@ -54,22 +54,22 @@ enum class Wanted {
 };  // kInGroup: by `all` and the like, or as the default rule
 
 // Rules that nobody named give no verdict if they found nothing to look at, or if they needed more than the
-// run was meant to keep and nothing was lost. If statistics were lost, which every rule needs, the rules that
+// run was meant to keep and nothing was dropped. If statistics were, which every rule needs, the rules that
 // the run was watched with stay in the list and say so.
 void SetAside(const Trial& trial, const std::vector<Wanted>& wanted, std::vector<rules::RuleStatus>* statuses,
               std::vector<NotRun>* not_run) {
-  const std::vector<LossInfo> losses = trial.losses();
-  const bool lossless = losses.empty() && trial.damage().empty();
-  const bool statistics_lost = std::any_of(losses.begin(), losses.end(), [](const LossInfo& loss) {
-    return (loss.kind == "summary" || loss.kind == "step") && loss.cause != "unsupported" &&
-           loss.cause != "crashed";
+  const std::vector<DroppedInfo> dropped = trial.dropped();
+  const bool lossless = dropped.empty() && trial.damage().empty();
+  const bool statistics_dropped = std::any_of(dropped.begin(), dropped.end(), [](const DroppedInfo& drop) {
+    return (drop.kind == "summary" || drop.kind == "step") && drop.cause != "unsupported" &&
+           drop.cause != "crashed";
   });
   std::vector<rules::RuleStatus> kept;
   for (size_t i = 0; i < statuses->size(); ++i) {
     rules::RuleStatus& status = (*statuses)[i];
     const bool unjudged = status.steps_judged == 0 && status.findings.empty();
     const bool in_part = lossless && status.state == rules::RuleState::kError && status.steps_incomplete > 0;
-    const bool lost = statistics_lost && status.state == rules::RuleState::kError;
+    const bool lost = statistics_dropped && status.state == rules::RuleState::kError;
     const bool keeps =
         wanted[i] == Wanted::kByName || (wanted[i] == Wanted::kInGroup && lost) || !(unjudged || in_part);
     if (keeps) {

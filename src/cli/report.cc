@@ -41,7 +41,7 @@ Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses)
   report.last_seen_wall_nanos = trial.last_seen_wall_nanos();
   if (const auto names = trial.tensor_names(); names.ok()) report.tensors = names->size();
   report.bytes = trial.bytes_on_disk();
-  report.losses = trial.losses();
+  report.dropped = trial.dropped();
   report.damage = trial.damage();
   report.ending = LastJobEnding(report.path);
   if (!report.attempts.empty()) report.exports = ReadExports(report.path, report.attempts.back());
@@ -139,10 +139,10 @@ std::string FindingWords(const rules::Finding& finding) {
   return words;
 }
 
-std::string CountOfLoss(const LossInfo& loss) {
-  if (loss.kind == "raw") return base::Counted(loss.count, "raw tensor");
-  if (loss.kind == "summary") return base::Counted(loss.count, "statistic");
-  return base::Counted(loss.count, loss.kind);  // a histogram, a step
+std::string CountOfDropped(const DroppedInfo& drop) {
+  if (drop.kind == "raw") return base::Counted(drop.count, "raw tensor");
+  if (drop.kind == "summary") return base::Counted(drop.count, "statistic");
+  return base::Counted(drop.count, drop.kind);  // a histogram, a step
 }
 
 Colour ColourOf(rules::RuleState state) {
@@ -272,18 +272,19 @@ Json ReportToJson(const Report& report) {
   json["last_seen_time"] = JsonTime(report.last_seen_wall_nanos);
   json["tensors"] = report.tensors;
   json["bytes"] = report.bytes;
-  Json losses = Json::array();
-  for (const LossInfo& loss : report.losses) {
-    losses.push_back({{"worker", loss.worker},
-                      {"cause", loss.cause},
-                      {"kind", loss.kind},
-                      {"text", loss.text},
-                      {"count", loss.count},
-                      {"bytes", loss.bytes},
-                      {"first_step", loss.first_step},
-                      {"last_step", loss.last_step}});
+  Json dropped = Json::array();
+  for (const DroppedInfo& drop : report.dropped) {
+    dropped.push_back({{"worker", drop.worker},
+                       {"cause", drop.cause},
+                       {"kind", drop.kind},
+                       {"text", drop.text},
+                       {"count", drop.count},
+                       {"bytes", drop.bytes},
+                       {"first_step", drop.first_step},
+                       {"last_step", drop.last_step}});
   }
-  json["losses"] = std::move(losses);
+  json["losses"] = dropped;  // the name until 0.1.0; gone in 0.3
+  json["dropped"] = std::move(dropped);
   json["damage"] = report.damage;
   Json exports = Json::array();
   for (const ExportOutcome& done : report.exports) {

@@ -41,7 +41,7 @@ struct Report {
   int64_t last_seen_wall_nanos = 0;
   size_t tensors = 0;
   uint64_t bytes = 0;
-  std::vector<LossInfo> losses;
+  std::vector<DroppedInfo> dropped;
   std::vector<std::string> damage;
   std::vector<ExportOutcome> exports;  ///< of the latest attempt, written while it trained
   std::vector<rules::RuleStatus> rules;
@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, std::string>> FailureLines(const Report& repo
 /// The job ended by itself, and not well.
 bool Failed(const Report& report);
 /// "1 step", "12 raw tensors".
-std::string CountOfLoss(const LossInfo& loss);
+std::string CountOfDropped(const DroppedInfo& drop);
 Colour ColourOf(rules::RuleState state);
 
 Json ReportToJson(const Report& report);

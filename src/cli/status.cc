@@ -147,13 +147,13 @@ void PrintRun(const Report& report) {
                                    report.last_seen_step, Time(report.last_seen_wall_nanos)));
     PrintLine("kept", base::Counted(report.tensors, "tensor") + ", " + base::FormatBytes(report.bytes));
   }
-  if (report.losses.empty() && report.damage.empty()) PrintLine("lost", "nothing");
-  for (const LossInfo& loss : report.losses) {
-    std::string text = fmt::format("{} by {}", Printable(CountOfLoss(loss)), Printable(loss.cause));
-    if (loss.bytes > 0) text += ", " + base::FormatBytes(loss.bytes);
-    if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
-    PrintLine("lost", text + fmt::format(" ({}){}{}", Printable(loss.worker), loss.text.empty() ? "" : ": ",
-                                         Printable(loss.text)));
+  if (report.dropped.empty() && report.damage.empty()) PrintLine("dropped", "nothing");
+  for (const DroppedInfo& drop : report.dropped) {
+    std::string text = fmt::format("{} by {}", Printable(CountOfDropped(drop)), Printable(drop.cause));
+    if (drop.bytes > 0) text += ", " + base::FormatBytes(drop.bytes);
+    if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
+    PrintLine("dropped", text + fmt::format(" ({}){}{}", Printable(drop.worker),
+                                            drop.text.empty() ? "" : ": ", Printable(drop.text)));
   }
   for (const std::string& damage : report.damage) PrintLine("damaged", Printable(damage));
   Print("{:<{}}{}\n", "run", kLabelColumns, Printable(DisplayPath(report.path)));

@@ -112,15 +112,15 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
   return text;
 }
 
-std::string LostWords(const Report& report) {
-  if (report.losses.empty()) return "nothing";
+std::string DroppedWords(const Report& report) {
+  if (report.dropped.empty()) return "nothing";
   std::string text;
-  for (const LossInfo& loss : report.losses) {
+  for (const DroppedInfo& drop : report.dropped) {
     if (!text.empty()) text += "\n";
-    text += Printable(fmt::format("{} ({})", CountOfLoss(loss), loss.cause));
-    if (loss.bytes > 0) text += fmt::format(", {}", base::FormatBytes(loss.bytes));
-    if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
-    if (!loss.text.empty()) text += ": " + Printable(loss.text);
+    text += Printable(fmt::format("{} ({})", CountOfDropped(drop), drop.cause));
+    if (drop.bytes > 0) text += fmt::format(", {}", base::FormatBytes(drop.bytes));
+    if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
+    if (!drop.text.empty()) text += ": " + Printable(drop.text);
   }
   return text;
 }
@@ -188,7 +188,7 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
         fmt::format(" of {}, {}", base::Counted(report.tensors, "tensor"), base::FormatBytes(report.bytes));
     if (report.workers.size() > 1) captured += fmt::format(", {} workers", report.workers.size());
     text += Labelled("captured", captured);
-    text += Labelled("lost", LostWords(report));
+    text += Labelled("dropped", DroppedWords(report));
   }
   if (Failed(report) && report.ending->exit_code == 128 + SIGKILL) {
     text += Labelled("killed",

@@ -24,7 +24,7 @@
   X(monotonic_nanos, int64_t,  kRequired, monotonic_nanos, "the same by a clock that is never set")    \
   X(mode,            uint16_t, kKey,      mode,            "1 TRAIN, 2 EVAL, 3 PREDICT, 4 GLOBAL")     \
   X(flags,           uint32_t, kKey,      flags,           "the commit's")                             \
-  X(shed,            uint32_t, kRequired, shed,            "what the step lost")                       \
+  X(shed,            uint32_t, kRequired, shed,            "what was dropped of it")                       \
   X(summary_rows,    uint32_t, kOptional, summary_rows,    "its rows of `summary/`")                   \
   X(scalar_rows,     uint32_t, kOptional, scalar_rows,     "its rows of `scalar/`")                    \
   X(raw_tensors,     uint32_t, kOptional, raw_tensors,     "its raw tensors")

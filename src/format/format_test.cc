@@ -121,13 +121,13 @@ TEST(Summary, SurvivesARow) {
   EXPECT_TRUE(std::isnan(FromRow(row).mean));
 }
 
-TEST(Losses, EveryCauseAndKindHasANameAndASentence) {
-  for (int cause = 0; cause < kLossCauses; ++cause) {
-    EXPECT_NE(LossCauseName(static_cast<LossCause>(cause)), "unknown") << cause;
-    EXPECT_TRUE(LossCauseText(static_cast<LossCause>(cause)).ends_with(".")) << cause;
+TEST(Dropped, EveryCauseAndKindHasANameAndASentence) {
+  for (int cause = 0; cause < kDropCauses; ++cause) {
+    EXPECT_NE(DropCauseName(static_cast<DropCause>(cause)), "unknown") << cause;
+    EXPECT_TRUE(DropCauseText(static_cast<DropCause>(cause)).ends_with(".")) << cause;
   }
-  EXPECT_EQ(LossKindName(LossKind::kStep), "step");
-  EXPECT_EQ(LossCauseName(static_cast<LossCause>(200)), "unknown");
+  EXPECT_EQ(DropKindName(DropKind::kStep), "step");
+  EXPECT_EQ(DropCauseName(static_cast<DropCause>(200)), "unknown");
 }
 
 TEST(Record, AnyFlippedByteOfTheHeaderIsNoticed) {

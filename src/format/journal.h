@@ -55,16 +55,16 @@ struct JournalHeader {
   std::atomic<uint64_t> sealed_pos;
   std::atomic<uint64_t> sealed_seq;  ///< last sequence that is in a renamed segment
   uint64_t reserved2[6];
-  // Losses, from offset 192: written by whoever counts them, before they are sealed. [cause][kind-1]
-  std::atomic<uint64_t> loss_count[kLossCauses][4];
-  std::atomic<uint64_t> loss_bytes[kLossCauses][4];
-  std::atomic<int64_t> loss_first_step[kLossCauses][4];
-  std::atomic<int64_t> loss_last_step[kLossCauses][4];
+  // What was dropped, from offset 192: written by whoever counts them, before they are sealed. [cause][kind-1]
+  std::atomic<uint64_t> drop_count[kDropCauses][4];
+  std::atomic<uint64_t> drop_bytes[kDropCauses][4];
+  std::atomic<int64_t> drop_first_step[kDropCauses][4];
+  std::atomic<int64_t> drop_last_step[kDropCauses][4];
 };
 static_assert(sizeof(std::atomic<uint64_t>) == 8 && std::atomic<uint64_t>::is_always_lock_free);
 static_assert(offsetof(JournalHeader, committed_pos) == 64);
 static_assert(offsetof(JournalHeader, sealed_pos) == 128);
-static_assert(offsetof(JournalHeader, loss_count) == 192);
+static_assert(offsetof(JournalHeader, drop_count) == 192);
 static_assert(sizeof(JournalHeader) <= kJournalHeaderBytes);
 
 /// Stored; never renumber. A reader skips types it does not know.

@@ -85,7 +85,7 @@ namespace {
 struct CauseText {
   std::string_view name, text;
 };
-constexpr std::array<CauseText, kLossCauses> kCauses = {{
+constexpr std::array<CauseText, kDropCauses> kCauses = {{
     {"repeated_key",
      "Two values of one step were given under the same key, and the last one is kept: an adaptor's mistake."},
     {"journal_full",
@@ -109,22 +109,22 @@ constexpr std::array<CauseText, kLossCauses> kCauses = {{
      "Bytes read from the run do not match their checksum: they were damaged after they were written."},
     {"crashed", "The process died in the middle of this step, before it was committed."},
 }};
-constexpr CauseText kUnknownCause = {"unknown", "Lost for a reason that this version does not know."};
+constexpr CauseText kUnknownCause = {"unknown", "Dropped for a reason that this version does not know."};
 constexpr std::array<std::string_view, 5> kKindNames = {"unknown", "raw", "histogram", "summary", "step"};
 
 }  // namespace
 
-std::string_view LossCauseName(LossCause cause) {
+std::string_view DropCauseName(DropCause cause) {
   const auto i = static_cast<size_t>(cause);
   return (i < kCauses.size() ? kCauses[i] : kUnknownCause).name;
 }
 
-std::string_view LossCauseText(LossCause cause) {
+std::string_view DropCauseText(DropCause cause) {
   const auto i = static_cast<size_t>(cause);
   return (i < kCauses.size() ? kCauses[i] : kUnknownCause).text;
 }
 
-std::string_view LossKindName(LossKind kind) {
+std::string_view DropKindName(DropKind kind) {
   const auto i = static_cast<size_t>(kind);
   return kKindNames[i < kKindNames.size() ? i : 0];
 }

@@ -84,7 +84,7 @@ struct Commit {
   uint16_t mode = 4;   ///< Mode
   uint16_t reserved16 = 0;
   uint32_t summary_rows = 0, scalar_rows = 0, raw_tensors = 0,
-           shed = 0;  ///< what the step holds; what it lost
+           shed = 0;  ///< what the step holds; what was dropped of it
   uint64_t reserved = 0;
 };
 static_assert(sizeof(Commit) == 64);
@@ -105,8 +105,8 @@ struct RawHeader {
 inline constexpr int kMaxRank = 13;
 static_assert(sizeof(RawHeader) == 120);
 
-/// Why something that was due is not there. Stored; never renumber. Texts in LossCauseText.
-enum class LossCause : uint8_t {
+/// Why something that was due is not there. Stored; never renumber. Texts in DropCauseText.
+enum class DropCause : uint8_t {
   kRepeatedKey = 0,  ///< two values for one key of a step, the last is kept; the journal has no slot above 11
   kJournalFull = 1,  ///< the drain could not keep up and the policy is drop_raw
   kStepTooLarge = 2,   ///< one step's raw tensors exceed the journal
@@ -120,16 +120,16 @@ enum class LossCause : uint8_t {
   kDamaged = 10,      ///< found on reading: a checksum did not match
   kCrashed = 11,      ///< uncommitted when the process died
 };
-inline constexpr int kLossCauses = 12;
-std::string_view LossCauseName(LossCause cause);  ///< "journal_full"
-std::string_view LossCauseText(LossCause cause);  ///< one sentence: what happened and what to do
+inline constexpr int kDropCauses = 12;
+std::string_view DropCauseName(DropCause cause);  ///< "journal_full"
+std::string_view DropCauseText(DropCause cause);  ///< one sentence: what happened and what to do
 
-/// What was lost. Kinds are shed in this order: raw, histogram, summary.
-enum class LossKind : uint8_t { kRaw = 1, kHistogram = 2, kSummary = 3, kStep = 4 };
-std::string_view LossKindName(LossKind kind);
+/// What was dropped. Kinds are shed in this order: raw, histogram, summary.
+enum class DropKind : uint8_t { kRaw = 1, kHistogram = 2, kSummary = 3, kStep = 4 };
+std::string_view DropKindName(DropKind kind);
 
 /// One counter: (cause, kind) with the steps it spans. 48 bytes.
-struct Loss {
+struct Drop {
   uint8_t cause = 0, kind = 0;
   uint16_t reserved16 = 0;
   uint32_t reserved32 = 0;
@@ -138,7 +138,7 @@ struct Loss {
   int64_t first_step = -1, last_step = -1;
   uint64_t reserved = 0;
 };
-static_assert(sizeof(Loss) == 48);
+static_assert(sizeof(Drop) == 48);
 
 /// Structured context, written only when it changes: holds from `global_step` on.
 struct ContextRecord {

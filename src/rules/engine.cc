@@ -29,8 +29,8 @@ const std::string& NameOf(const plan::RuleConfig& config, const RuleInfo& info) 
   return config.name.empty() ? info.class_name : config.name;
 }
 
-bool Overlaps(const LossInfo& loss, int64_t start, int64_t end) {
-  return loss.first_step < end && (loss.last_step < 0 || loss.last_step >= start);
+bool Overlaps(const DroppedInfo& drop, int64_t start, int64_t end) {
+  return drop.first_step < end && (drop.last_step < 0 || drop.last_step >= start);
 }
 
 }  // namespace
@@ -333,7 +333,7 @@ struct Engine::Impl {
   }
 
   // What the run lost of this rule's steps, in words; empty if nothing.
-  std::string Incomplete(size_t i, const std::vector<LossInfo>& losses,
+  std::string Incomplete(size_t i, const std::vector<DroppedInfo>& dropped,
                          const std::vector<std::string>& damage) const {
     const bool raw = rules[i].rule->Needs().raw;
     std::string text;
@@ -346,17 +346,17 @@ struct Engine::Impl {
       text += fmt::format("{} cannot be known from the reductions that were saved of {}; ",
                           columns::Names(rules[i].unknown), rules[i].unknown_of);
     }
-    for (const LossInfo& loss : losses) {
-      if (loss.kind != "summary" && loss.kind != "step" && !(raw && loss.kind == "raw")) continue;
+    for (const DroppedInfo& drop : dropped) {
+      if (drop.kind != "summary" && drop.kind != "step" && !(raw && drop.kind == "raw")) continue;
       // Unsupported types never had statistics, and the step that was open when a process died never was one.
-      if (loss.cause == "unsupported" || loss.cause == "crashed") continue;
-      if (!Overlaps(loss, rules[i].start_step, rules[i].end_step)) continue;
-      const char* const what = loss.kind == "step"  ? "steps"
-                               : loss.kind == "raw" ? "raw tensors"
+      if (drop.cause == "unsupported" || drop.cause == "crashed") continue;
+      if (!Overlaps(drop, rules[i].start_step, rules[i].end_step)) continue;
+      const char* const what = drop.kind == "step"  ? "steps"
+                               : drop.kind == "raw" ? "raw tensors"
                                                     : "statistics";
-      text += fmt::format("{} lost to {}: {}", what, loss.cause, loss.count);
-      if (loss.first_step >= 0) text += fmt::format(", steps {} to {}", loss.first_step, loss.last_step);
-      text += fmt::format(" ({}); ", loss.worker);
+      text += fmt::format("{} dropped ({}): {}", what, drop.cause, drop.count);
+      if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
+      text += fmt::format(" ({}); ", drop.worker);
     }
     if (!damage.empty()) {
       text += fmt::format("{}, the first: {}; ", base::Counted(damage.size(), "damaged place"), damage[0]);
@@ -366,7 +366,7 @@ struct Engine::Impl {
   }
 
   void SettleRest(StepSource& steps, JobEnd end, int64_t wall_nanos, std::vector<size_t>* changed) {
-    std::vector<LossInfo> losses;
+    std::vector<DroppedInfo> dropped;
     std::vector<std::string> damage;
     bool asked = false;
     for (size_t i = 0; i < rules.size(); ++i) {
@@ -386,11 +386,11 @@ struct Engine::Impl {
       }
       changed->push_back(i);
       if (!asked) {
-        losses = steps.losses();
+        dropped = steps.dropped();
         damage = steps.damage();
         asked = true;
       }
-      const std::string incomplete = Incomplete(i, losses, damage);
+      const std::string incomplete = Incomplete(i, dropped, damage);
       if (statuses[i].steps_judged == 0) {
         const bool nothing =
             rules[i].config.optional && incomplete.empty() && statuses[i].steps_incomplete == 0;

@@ -111,7 +111,7 @@ TEST(EngineTest, ShedStepsAreCountedAndNeverClean) {
 }
 
 TEST(EngineTest, DamageAndLostStepsAreNeverClean) {
-  const auto verdict = [](const std::vector<LossInfo>& lost, const std::vector<std::string>& damaged) {
+  const auto verdict = [](const std::vector<DroppedInfo>& lost, const std::vector<std::string>& damaged) {
     MemorySource run;
     const TensorIndex a = run.Tensor("gradient/a", "gradients");
     const auto engine = MakeEngine({Config("VanishingGradient", {{"start_step", "10"}})});
@@ -125,7 +125,7 @@ TEST(EngineTest, DamageAndLostStepsAreNeverClean) {
   EXPECT_EQ(verdict({}, {"0/worker_0/segments/1: checksum"}),
             "incomplete: 1 damaged place, the first: 0/worker_0/segments/1: checksum");
   EXPECT_EQ(verdict({{"worker_0", "disk_full", "step", "", 3, 0, 12, 14}}, {}),
-            "incomplete: steps lost to disk_full: 3, steps 12 to 14 (worker_0)");
+            "incomplete: steps dropped (disk_full): 3, steps 12 to 14 (worker_0)");
   EXPECT_EQ(verdict({{"worker_0", "disk_full", "summary", "", 3, 0, 1, 9}}, {}), "") << "before start_step";
   EXPECT_EQ(verdict({{"worker_0", "journal_full", "raw", "", 3, 0, 12, 14}}, {}), "")
       << "it reads no raw values";

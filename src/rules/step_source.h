@@ -34,7 +34,7 @@ class StepSource {
   virtual bool IsAwaited(size_t position, const std::vector<LostWorker>& lost) const = 0;
   /// Valid until the next call.
   virtual const StepContext& At(size_t position, const std::vector<LostWorker>& lost) = 0;
-  virtual std::vector<LossInfo> losses() const = 0;
+  virtual std::vector<DroppedInfo> dropped() const = 0;
   virtual std::vector<std::string> damage() const = 0;
 };
 

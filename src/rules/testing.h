@@ -79,7 +79,7 @@ class MemorySource : public StepSource {
     ++looked_at;
     return step;
   }
-  std::vector<LossInfo> losses() const override { return lost; }
+  std::vector<DroppedInfo> dropped() const override { return lost; }
   std::vector<std::string> damage() const override { return damaged; }
 
   uint64_t generation = 0;
@@ -87,7 +87,7 @@ class MemorySource : public StepSource {
   size_t complete = 0;
   size_t looked_at = 0;
   std::vector<std::string> missing, damaged;
-  std::vector<LossInfo> lost;
+  std::vector<DroppedInfo> lost;
 
  private:
   class MemoryStep : public StepContext {

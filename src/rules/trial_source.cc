@@ -29,7 +29,7 @@ bool TrialSource::IsAwaited(size_t position, const std::vector<LostWorker>& lost
 }
 
 bool TrialSource::Step::Drops(WorkerIndex worker) const {
-  return std::find(dropped_.begin(), dropped_.end(), worker) != dropped_.end();
+  return std::find(lost_workers_.begin(), lost_workers_.end(), worker) != lost_workers_.end();
 }
 
 bool TrialSource::Step::HidesValuesOf(TensorIndex tensor) const {
@@ -40,7 +40,7 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
   if (!scalars_read_) {
     scalars_.clear();
     access_.ScalarsOf(position_, &scalars_);
-    if (!dropped_.empty())
+    if (!lost_workers_.empty())
       std::erase_if(scalars_, [&](const Scalar& scalar) { return Drops(scalar.worker); });
     scalars_read_ = true;
   }
@@ -69,25 +69,25 @@ std::vector<StepContext::RawValue> TrialSource::Step::RawsOf(TensorIndex tensor)
   std::vector<RawValue> raws;
   if (HidesValuesOf(tensor)) return raws;
   access_.RawsAt(tensor, position_, &raws);
-  if (!dropped_.empty()) std::erase_if(raws, [&](const RawValue& raw) { return Drops(raw.worker); });
+  if (!lost_workers_.empty()) std::erase_if(raws, [&](const RawValue& raw) { return Drops(raw.worker); });
   return raws;
 }
 
-// A step's own counter says that something was shed, not what; the run's losses say what, with a range of
-// steps. Together they are exact enough never to call a step complete that is not.
+// A step's own counter says that something was shed, not what; the run's counters of what was dropped say
+// what, with a range of steps. Together they are exact enough never to call a step complete that is not.
 bool TrialSource::StatisticsShed(size_t position, const TrialAccess::Step& step,
                                  std::span<const WorkerIndex> dropped) {
   uint64_t shed = step.shed;
   for (const WorkerIndex worker : dropped) shed -= access_.ShedBy(position, worker);
   if (shed == 0) return false;
-  if (!losses_) losses_ = access_.trial().losses();
+  if (!dropped_) dropped_ = access_.trial().dropped();
   const int64_t s = step.info.global_step;
   bool explained = false;
-  for (const LossInfo& loss : *losses_) {
-    if (loss.first_step > s || (loss.last_step >= 0 && loss.last_step < s)) continue;
+  for (const DroppedInfo& drop : *dropped_) {
+    if (drop.first_step > s || (drop.last_step >= 0 && drop.last_step < s)) continue;
     explained = true;
     // What never has statistics (float8, complex) is no statistic lost.
-    if (loss.kind == "summary" && loss.cause != "unsupported") return true;
+    if (drop.kind == "summary" && drop.cause != "unsupported") return true;
   }
   return !explained;
 }
@@ -99,7 +99,7 @@ void TrialSource::Step::ShowRowsThatKnow(uint64_t columns) const {
   hidden_.clear();
   rows_.clear();
   for (const TrialAccess::RowSpan& span :
-       access_.RowSpansOf(position_, &unreadable, columns, &hidden_, dropped_)) {
+       access_.RowSpansOf(position_, &unreadable, columns, &hidden_, lost_workers_)) {
     rows_.emplace_back(span);
   }
   incomplete_ = unreadable != 0 || shed_;
@@ -109,16 +109,16 @@ const StepContext& TrialSource::At(size_t position, const std::vector<LostWorker
   step_.step_ = access_.steps()[position];
   step_.position_ = position;
   step_.plan_ = nullptr;
-  step_.dropped_.clear();
+  step_.lost_workers_.clear();
   for (const LostWorker& l : lost) {
     if (l.attempt != step_.step_.attempt || step_.step_.info.global_step < l.from_step) continue;
     for (const WorkerIndex worker : access_.workers_of_attempt(l.attempt)) {
       const TrialAccess::Worker& info = access_.workers()[worker];
-      if (Names(l, info.name, info.rank) && !step_.Drops(worker)) step_.dropped_.push_back(worker);
+      if (Names(l, info.name, info.rank) && !step_.Drops(worker)) step_.lost_workers_.push_back(worker);
     }
   }
   step_.scalars_read_ = false;
-  step_.shed_ = StatisticsShed(position, step_.step_, step_.dropped_);
+  step_.shed_ = StatisticsShed(position, step_.step_, step_.lost_workers_);
   step_.all_known_ = false;
   step_.columns_ = 0;
   step_.ShowRowsThatKnow(~uint64_t{0});

@@ -23,7 +23,7 @@ class TrialSource : public StepSource {
   int64_t AttemptOf(size_t position) const override { return access_.steps()[position].attempt; }
   bool IsAwaited(size_t position, const std::vector<LostWorker>& lost) const override;
   const StepContext& At(size_t position, const std::vector<LostWorker>& lost) override;
-  std::vector<LossInfo> losses() const override { return access_.trial().losses(); }
+  std::vector<DroppedInfo> dropped() const override { return access_.trial().dropped(); }
   std::vector<std::string> damage() const override { return access_.trial().damage(); }
 
  private:
@@ -68,7 +68,7 @@ class TrialSource : public StepSource {
     mutable uint64_t columns_ = 0;
     mutable bool all_known_ = true;  // no row of the step lacks a column
     mutable std::vector<Rows> rows_;
-    std::vector<WorkerIndex> dropped_;  // workers of the attempt that are lost at this step
+    std::vector<WorkerIndex> lost_workers_;  // workers of the attempt that are lost at this step
     mutable std::vector<HiddenRow> hidden_;
     mutable std::vector<Scalar> scalars_;
     mutable bool scalars_read_ = false;
@@ -79,7 +79,7 @@ class TrialSource : public StepSource {
 
   TrialAccess access_;
   Step step_;
-  std::optional<std::vector<LossInfo>> losses_;  // asked for once, and only where a step lost something
+  std::optional<std::vector<DroppedInfo>> dropped_;  // asked for once, and only where a step lost something
 };
 
 }  // namespace tdbg::rules

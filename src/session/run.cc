@@ -48,12 +48,12 @@ capture::RecorderOptions RecorderOptionsFor(const session::Place& place, bool in
   return options;
 }
 
-format::LossCause CauseFromName(std::string_view name) {
-  for (int i = 0; i < format::kLossCauses; ++i) {
-    const auto cause = static_cast<format::LossCause>(i);
-    if (format::LossCauseName(cause) == name) return cause;
+format::DropCause CauseFromName(std::string_view name) {
+  for (int i = 0; i < format::kDropCauses; ++i) {
+    const auto cause = static_cast<format::DropCause>(i);
+    if (format::DropCauseName(cause) == name) return cause;
   }
-  return format::LossCause::kAdaptorError;
+  return format::DropCause::kAdaptorError;
 }
 
 /// What a worker says at its end, in no more bytes than the journal keeps room for. Of a long message the
@@ -71,17 +71,17 @@ std::string EndJson(std::string_view reason, std::string_view message, int64_t g
   }
 }
 
-LossInfo ToInfo(const format::Loss& loss, const std::string& worker) {
-  LossInfo info;
-  const auto cause = static_cast<format::LossCause>(loss.cause);
+DroppedInfo ToInfo(const format::Drop& drop, const std::string& worker) {
+  DroppedInfo info;
+  const auto cause = static_cast<format::DropCause>(drop.cause);
   info.worker = worker;
-  info.cause = format::LossCauseName(cause);
-  info.kind = format::LossKindName(static_cast<format::LossKind>(loss.kind));
-  info.text = format::LossCauseText(cause);
-  info.count = loss.count;
-  info.bytes = loss.bytes;
-  info.first_step = loss.first_step;
-  info.last_step = loss.last_step;
+  info.cause = format::DropCauseName(cause);
+  info.kind = format::DropKindName(static_cast<format::DropKind>(drop.kind));
+  info.text = format::DropCauseText(cause);
+  info.count = drop.count;
+  info.bytes = drop.bytes;
+  info.first_step = drop.first_step;
+  info.last_step = drop.last_step;
   return info;
 }
 
@@ -119,8 +119,8 @@ struct Run::Impl final : session::ForkListener {
     try {
       return body();
     } catch (const std::exception& e) {  // std::bad_alloc is what can be
-      writer->CountLoss(format::LossCause::kAdaptorError, format::LossKind::kSummary, recorder.global_step(),
-                        1, 0);
+      writer->CountDropped(format::DropCause::kAdaptorError, format::DropKind::kSummary,
+                           recorder.global_step(), 1, 0);
       TellOnce("exception", fmt::format("capturing failed and goes on with the next tensor: {}", e.what()));
     }
     return otherwise;
@@ -137,12 +137,12 @@ struct Run::Impl final : session::ForkListener {
     if (const Status error = writer->last_error(); !error.ok()) {
       TellOnce("writer", fmt::format("{}; training goes on ({})", error.message(), place.directory));
     }
-    for (const format::Loss& loss : writer->losses()) {
-      const auto cause = static_cast<format::LossCause>(loss.cause);
-      TellOnce(format::LossCauseName(cause),
-               fmt::format("not everything is kept, since step {}: {} Lost so far: {} {} ({})",
-                           loss.first_step, format::LossCauseText(cause), loss.count,
-                           format::LossKindName(static_cast<format::LossKind>(loss.kind)), place.directory));
+    for (const format::Drop& drop : writer->dropped()) {
+      const auto cause = static_cast<format::DropCause>(drop.cause);
+      TellOnce(format::DropCauseName(cause),
+               fmt::format("not everything is kept, since step {}: {} Dropped so far: {} {} ({})",
+                           drop.first_step, format::DropCauseText(cause), drop.count,
+                           format::DropKindName(static_cast<format::DropKind>(drop.kind)), place.directory));
     }
   }
 
@@ -353,19 +353,20 @@ std::optional<Request> Run::TakeRequest() {
   });
 }
 
-void Run::CountLoss(std::string_view cause_name, uint64_t tensors, std::string_view detail) {
+void Run::CountDropped(std::string_view cause_name, uint64_t tensors, std::string_view detail) {
   impl_->Do([&] {
-    const format::LossCause cause = CauseFromName(cause_name);
-    impl_->writer->CountLoss(cause, format::LossKind::kSummary, impl_->recorder.global_step(), tensors, 0);
-    TellOnce(format::LossCauseName(cause),
-             fmt::format("{} {}", format::LossCauseText(cause), base::ToValidUtf8(detail)));
+    const format::DropCause cause = CauseFromName(cause_name);
+    impl_->writer->CountDropped(cause, format::DropKind::kSummary, impl_->recorder.global_step(), tensors, 0);
+    TellOnce(format::DropCauseName(cause),
+             fmt::format("{} {}", format::DropCauseText(cause), base::ToValidUtf8(detail)));
   });
 }
 
-std::vector<LossInfo> Run::losses() const {
-  std::vector<LossInfo> infos;
+std::vector<DroppedInfo> Run::dropped() const {
+  std::vector<DroppedInfo> infos;
   if (impl_->abandoned.load(std::memory_order_relaxed)) return infos;
-  for (const format::Loss& loss : impl_->writer->losses()) infos.push_back(ToInfo(loss, impl_->place.worker));
+  for (const format::Drop& drop : impl_->writer->dropped())
+    infos.push_back(ToInfo(drop, impl_->place.worker));
   return infos;
 }
 

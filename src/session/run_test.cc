@@ -312,7 +312,7 @@ TEST_F(RunTest, InAForkedChildEveryCallDoesNothingAndItsEndHarmsNobody) {
         TheRun::kNotWanted)
       return 2;
     if (run->EndStep() != -1) return 3;
-    if (!run->losses().empty() || run->TakeRequest() || run->counters().steps != 0) return 4;
+    if (!run->dropped().empty() || run->TakeRequest() || run->counters().steps != 0) return 4;
     run->End("completed");
     run.reset();
     return 0;
@@ -336,7 +336,7 @@ TEST_F(RunTest, AForkedChildMayTrainOnItsOwn) {
               if (own == nullptr || own->directory() != directory_ + "-2") return 1;
               Step(own.get());
               own->End("completed");
-              return own->losses().empty() ? 0 : 2;
+              return own->dropped().empty() ? 0 : 2;
             }),
             0);
 }
@@ -369,7 +369,7 @@ TEST_F(RunTest, AControlFileThatIsCutOffAsksForNothing) {
   EXPECT_FALSE(run->TakeRequest());
   Step(run.get());
   EXPECT_FALSE(run->TakeRequest());
-  EXPECT_TRUE(run->losses().empty());
+  EXPECT_TRUE(run->dropped().empty());
 }
 
 TEST_F(RunTest, APlanMayForbidToStop) {
@@ -389,14 +389,14 @@ TEST_F(RunTest, AfterTheEndCallsDoNothingAndCountersStay) {
   run->End("completed");
   EXPECT_FALSE(run->BeginStep(ModeKey::kTrain));
   EXPECT_EQ(run->counters().steps, 1u);
-  EXPECT_TRUE(run->losses().empty());
+  EXPECT_TRUE(run->dropped().empty());
   EXPECT_EQ(run->global_step(), 0);
 }
 
 TEST_F(RunTest, AnEndedRunHoldsNothingAndItsCountersStay) {
   auto run = Open();
   Step(run.get());
-  run->CountLoss("device_late", 3, "cuda:0");
+  run->CountDropped("device_late", 3, "cuda:0");
   const std::string journal = directory_ + "/0/worker_0/journal";
   ASSERT_THAT(base::Slurp("/proc/self/maps"), HasSubstr(journal));
   run->End("completed");
@@ -406,29 +406,29 @@ TEST_F(RunTest, AnEndedRunHoldsNothingAndItsCountersStay) {
   EXPECT_LT(info.st_blocks * 512, 64 << 10);
   EXPECT_THAT(base::Slurp("/proc/self/maps"), Not(HasSubstr(journal)));
   EXPECT_FALSE(base::LocalFileSystem().IsLocked(directory_ + "/0/worker_0/lock"));
-  ASSERT_EQ(run->losses().size(), 1u);
-  EXPECT_EQ(run->losses()[0].count, 3u);
+  ASSERT_EQ(run->dropped().size(), 1u);
+  EXPECT_EQ(run->dropped()[0].count, 3u);
   EXPECT_GT(run->counters().bytes_sealed, 0u);
   run->End("again");
 }
 
-TEST_F(RunTest, DefinitionsWithoutAValueAreNoLoss) {
+TEST_F(RunTest, NothingIsDroppedOfDefinitionsWithoutAValue) {
   auto run = Open();
   run->Define({.name = "w", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}});
   run->End("completed");
-  EXPECT_TRUE(run->losses().empty());
+  EXPECT_TRUE(run->dropped().empty());
 }
 
-TEST_F(RunTest, WhatAnAdaptorLostIsCountedByCause) {
+TEST_F(RunTest, WhatAnAdaptorDroppedIsCountedByCause) {
   auto run = Open();
   Step(run.get());
-  run->CountLoss("device_late", 3, "cuda:0");
-  ASSERT_EQ(run->losses().size(), 1u);
-  EXPECT_EQ(run->losses()[0].cause, "device_late");
-  EXPECT_EQ(run->losses()[0].count, 3u);
+  run->CountDropped("device_late", 3, "cuda:0");
+  ASSERT_EQ(run->dropped().size(), 1u);
+  EXPECT_EQ(run->dropped()[0].cause, "device_late");
+  EXPECT_EQ(run->dropped()[0].count, 3u);
 }
 
-TEST_F(RunTest, WhatWasLostIsSaidOnceWithHowMuchItIs) {
+TEST_F(RunTest, WhatWasDroppedIsSaidOnceWithHowMuchItIs) {
   plan::Plan plan = plan::Plan::Default();
   plan.journal_bytes = 1u << 20;
   for (plan::CollectionPlan& c : plan.collections) {
@@ -448,7 +448,7 @@ TEST_F(RunTest, WhatWasLostIsSaidOnceWithHowMuchItIs) {
   run->End("completed");
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("since step 0: One step's raw tensors do not fit"));
-  EXPECT_THAT(said, testing::ContainsRegex("Lost so far: [12] raw \\("));
+  EXPECT_THAT(said, testing::ContainsRegex("Dropped so far: [12] raw \\("));
 }
 
 }  // namespace

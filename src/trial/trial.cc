@@ -273,21 +273,21 @@ std::vector<ModeKey> Trial::modes() const {
   return out;
 }
 
-std::vector<LossInfo> Trial::losses() const {
-  std::vector<LossInfo> out;
+std::vector<DroppedInfo> Trial::dropped() const {
+  std::vector<DroppedInfo> out;
   for (const auto& slot : impl_->slots) {
-    for (const format::Loss& loss : slot->reader->losses()) {
-      if (loss.count == 0) continue;
-      LossInfo info;
+    for (const format::Drop& drop : slot->reader->dropped()) {
+      if (drop.count == 0) continue;
+      DroppedInfo info;
       info.worker = slot->info.name;
       if (impl_->attempts.size() > 1) info.worker = std::to_string(slot->info.attempt) + "/" + info.worker;
-      info.cause = format::LossCauseName(static_cast<format::LossCause>(loss.cause));
-      info.kind = format::LossKindName(static_cast<format::LossKind>(loss.kind));
-      info.text = format::LossCauseText(static_cast<format::LossCause>(loss.cause));
-      info.count = loss.count;
-      info.bytes = loss.bytes;
-      info.first_step = loss.first_step;
-      info.last_step = loss.last_step;
+      info.cause = format::DropCauseName(static_cast<format::DropCause>(drop.cause));
+      info.kind = format::DropKindName(static_cast<format::DropKind>(drop.kind));
+      info.text = format::DropCauseText(static_cast<format::DropCause>(drop.cause));
+      info.count = drop.count;
+      info.bytes = drop.bytes;
+      info.first_step = drop.first_step;
+      info.last_step = drop.last_step;
       out.push_back(std::move(info));
     }
   }

@@ -49,7 +49,7 @@ class NoSteps : public rules::StepSource {
   int64_t AttemptOf(size_t) const override { return 0; }
   bool IsAwaited(size_t, const std::vector<rules::LostWorker>&) const override { return false; }
   const rules::StepContext& At(size_t, const std::vector<rules::LostWorker>&) override { std::abort(); }
-  std::vector<LossInfo> losses() const override { return {}; }
+  std::vector<DroppedInfo> dropped() const override { return {}; }
   std::vector<std::string> damage() const override { return {}; }
 };
 

@@ -19,7 +19,7 @@ def test_tdbg_run_decides_where_it_records_and_what(tdbg):
     assert done.returncode == 0, done.stderr
     assert "ExplodingTensor  NoIssuesFound" in done.stderr
     trial = tdbg_package.open(str(tdbg.directory / "r"))
-    assert len(trial.steps(mode="TRAIN")) == 600 and trial.losses() == []
+    assert len(trial.steps(mode="TRAIN")) == 600 and trial.dropped() == []
     losses = [trial.tensor("logistic_loss_output_0").summary(step).mean for step in (0, 599)]
     assert losses[1] < 0.5 * losses[0], "it did not learn"
     names = [f"gradient/mlp_{name}" for name in ("fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight")]

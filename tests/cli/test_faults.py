@@ -44,7 +44,7 @@ def train(tdbg, name, rules, *arguments):
     done = tdbg("run", "--dir", "r", *flags, "--", sys.executable, FAULTS / f"{name}.py", *arguments, timeout=240)
     assert done.returncode == 0, done.stderr
     report = tdbg.json("status", "r")
-    assert report["losses"] == [], report["losses"]
+    assert report["dropped"] == [], report["dropped"]
     return report["rules"]
 
 

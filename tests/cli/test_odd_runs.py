@@ -135,7 +135,7 @@ def test_what_cannot_be_read_is_not_called_absent(tdbg, golden):
     without_steps(golden)
     report = tdbg.json("status", golden, code=DAMAGED)
     assert report["damage"] and report["steps"]["all"] == 0
-    assert "lost      nothing" not in tdbg("status", golden).stdout
+    assert "dropped   nothing" not in tdbg("status", golden).stdout
     assert "damaged" in tdbg.fails(DAMAGED, "show", golden, "gradient/Net_conv1.weight")
     assert "damaged" in tdbg.fails(DAMAGED, "export", golden, "--to", "npz", "out.npz")
 

@@ -27,7 +27,8 @@ def test_status_has_sagemakers_fields_and_the_run(tdbg, golden):
     report = tdbg.json("status", golden)
     assert report["rules"] == [] and report["workers"] == ["worker_0"]
     assert report["steps"]["all"] == 3
-    assert report["losses"][0]["cause"] == "journal_full"
+    assert report["dropped"][0]["cause"] == "journal_full"
+    assert report["losses"] == report["dropped"], "the old name, for one minor version"
     text = tdbg.ok("status", golden).stdout
     assert "no rule was watching" in text and "journal_full" in text
     assert tdbg.ok("status", golden, "--verbose").stdout == text

@@ -51,7 +51,7 @@ def test_a_fault_is_caught_stopped_explained_and_judged_alike_again(tdbg, script
     vanishing, loss = report["rules"]
     assert vanishing["RuleEvaluationStatus"] == "IssuesFound" and loss["RuleEvaluationStatus"] == "Stopped"
     assert vanishing["findings"][0]["global_step"] == 30
-    assert report["losses"] == [] and report["damage"] == []
+    assert report["dropped"] == [] and report["damage"] == []
 
     again = tdbg("check", "r", "--own", "--json")
     assert again.returncode == 1

@@ -58,10 +58,10 @@ class DiskFull : public testing::Test {
     writer_->Commit(commit);
     return kept;
   }
-  uint64_t Lost(format::LossCause cause) {
+  uint64_t Lost(format::DropCause cause) {
     uint64_t count = 0;
-    for (const format::Loss& loss : writer_->losses())
-      count += loss.cause == static_cast<uint8_t>(cause) ? loss.count : 0;
+    for (const format::Drop& drop : writer_->dropped())
+      count += drop.cause == static_cast<uint8_t>(cause) ? drop.count : 0;
     return count;
   }
   void FillUp() {
@@ -76,7 +76,7 @@ class DiskFull : public testing::Test {
   bool mounted_ = false;
 };
 
-TEST_F(DiskFull, TrainingGoesOnLossesAreCountedAndAFreedDiskResumes) {
+TEST_F(DiskFull, TrainingGoesOnDropsAreCountedAndAFreedDiskResumes) {
   for (const auto when_full : {store::WhenFull::kDropRaw, store::WhenFull::kBlock}) {
     Open(when_full, 4 << 20);
     FillUp();
@@ -91,8 +91,8 @@ TEST_F(DiskFull, TrainingGoesOnLossesAreCountedAndAFreedDiskResumes) {
       }
     }
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-    EXPECT_GT(Lost(format::LossCause::kDiskFull) + Lost(format::LossCause::kJournalFull), 200u);
-    EXPECT_GT(Lost(format::LossCause::kDiskFull), 0u);
+    EXPECT_GT(Lost(format::DropCause::kDiskFull) + Lost(format::DropCause::kJournalFull), 200u);
+    EXPECT_GT(Lost(format::DropCause::kDiskFull), 0u);
 
     std::filesystem::remove(scratch_ / "filler");
     bool resumed = false;

@@ -68,10 +68,10 @@ def test_two_frameworks_in_one_process(launched, tmp_path):
     assert done.stdout.splitlines()[-1] == "trained"
     assert sorted(p.name for p in tmp_path.glob("run*") if p.is_dir()) == ["run", "run-2"]
     # Whoever trains first has the run; the other is recorded beside it, all of it.
-    assert trial.steps() == [0, 1, 2] and trial.state == "ended" and trial.losses() == []
+    assert trial.steps() == [0, 1, 2] and trial.state == "ended" and trial.dropped() == []
     assert trial.tensor_names(collection="metrics") == ["train-rmse"] and trial.tensor_names(collection="weights") == []
     beside = tdbg.open(str(tmp_path / "run-2"))
-    assert beside.steps() == [0, 1] and beside.state == "ended" and beside.losses() == []
+    assert beside.steps() == [0, 1] and beside.state == "ended" and beside.dropped() == []
     assert beside.tensor_names(collection="weights") == ["Linear_weight"] and beside.tensor_names(collection="metrics") == []
     assert beside.tensor("gradient/Linear_weight").steps() == [0, 1] and "tdbg:" not in done.stderr
 
@@ -103,7 +103,7 @@ def test_a_framework_that_lacks_what_the_adaptor_needs(launched, tmp_path):
 
 def lost(trial):
     """(cause, number of tensors) of everything that is lost."""
-    return [(loss.cause, loss.count) for loss in trial.losses()]
+    return [(loss.cause, loss.count) for loss in trial.dropped()]
 
 
 def said(done):

@@ -106,9 +106,9 @@ void ExpectGolden(const std::string& worker, const json& expected, bool crashed_
   EXPECT_EQ(reader.context()[0].topic, "optimizer");
   EXPECT_EQ(reader.acks().size(), 1u);
   bool full = false, crashed = false;
-  for (const format::Loss& loss : reader.losses()) {
-    full |= loss.cause == 1 && loss.kind == 1 && loss.count == 3;
-    crashed |= loss.cause == static_cast<uint8_t>(format::LossCause::kCrashed) && loss.first_step == 3;
+  for (const format::Drop& drop : reader.dropped()) {
+    full |= drop.cause == 1 && drop.kind == 1 && drop.count == 3;
+    crashed |= drop.cause == static_cast<uint8_t>(format::DropCause::kCrashed) && drop.first_step == 3;
   }
   EXPECT_TRUE(full);
   EXPECT_EQ(crashed, crashed_is_counted);

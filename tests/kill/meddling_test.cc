@@ -206,9 +206,9 @@ void ReadBack(const std::string& directory, int64_t steps, Outcome* out) {
     EXPECT_EQ(summary.count, static_cast<uint64_t>(ref.global_step) * 7 + 1);
   }
   EXPECT_TRUE(out->kept.contains(steps - 1)) << "recording went on";
-  for (const format::Loss& loss : reader.losses()) {
-    out->lost += loss.count;
-    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) out->lost_steps += loss.count;
+  for (const format::Drop& drop : reader.dropped()) {
+    out->lost += drop.count;
+    if (drop.kind == static_cast<uint8_t>(format::DropKind::kStep)) out->lost_steps += drop.count;
   }
   EXPECT_EQ(out->kept.size() + out->lost_steps, static_cast<uint64_t>(steps));
   out->with_value = with_value.size();
@@ -383,7 +383,7 @@ TEST(Meddling, ClosedDescriptorsCostNothingAndTheScriptsFilesAreItsOwn) {
   ASSERT_TRUE(reader.ok() && (*reader)->Refresh().ok());
   EXPECT_TRUE((*reader)->ended());
   EXPECT_TRUE((*reader)->damage().empty());
-  EXPECT_TRUE((*reader)->losses().empty());
+  EXPECT_TRUE((*reader)->dropped().empty());
   EXPECT_EQ((*reader)->RawsOf(0).size(), std::stoull(base::Slurp(directory + "-steps")));
 }
 

@@ -31,7 +31,7 @@ def test_the_run_says_what_the_program_printed(program, tmp_path):
                           env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     run = tdbg.open(str(tmp_path / "run"))
-    assert run.state == "ended" and run.losses() == [] and run.damage() == []
+    assert run.state == "ended" and run.dropped() == [] and run.damage() == []
     assert len(run.steps(mode="TRAIN")) == 200 and len(run.steps(mode="EVAL")) == 4
     printed = re.findall(r"^(\d+) (\S+) mean (\S+)(?: l2 (\S+))?$", done.stdout, re.M)
     assert len(printed) == 4 * 9

@@ -127,8 +127,8 @@ def test_evaluations_are_those_that_it_says(outcome):
 
 
 def test_nothing_is_lost(outcome):
-    assert outcome.run.losses() == [] and outcome.run.damage() == []
-    assert not [line for line in outcome.told if "lost" in line or "not captured" in line]
+    assert outcome.run.dropped() == [] and outcome.run.damage() == []
+    assert not [line for line in outcome.told if "dropped" in line or "not captured" in line]
 
 
 def test_parameters_have_the_models_names(outcome):
@@ -172,7 +172,7 @@ def test_each_fit_of_a_search_is_a_run(library, tmp_path):
         # Of the evaluation set; LightGBM has its own name for one that is the training data.
         name, = (n for n in run.tensor_names() if n.endswith("-" + SEARCHES[library]))
         tensor = run.tensor(name)
-        assert len(run.steps(mode="TRAIN", kind="any")) == len(said) and run.losses() == [] and not run.damage()
+        assert len(run.steps(mode="TRAIN", kind="any")) == len(said) and run.dropped() == [] and not run.damage()
         recorded.append([tensor.value(n, mode="TRAIN").item() for n in tensor.steps(mode="TRAIN", kind="any")])
     assert said in recorded
 

@@ -238,7 +238,9 @@ def test_repr_says_what_it_is(writer, tmp_path):
     trial.refresh()
     assert "running, 2 steps (0 to 1), 4 tensors, 1 worker>" in repr(trial)
     assert repr(trial.tensor("fc.weight")) == "<tdbg.Tensor Net_fc.weight float32 20x30>"
-    assert trial.losses() == [] and trial.damage() == []
+    assert trial.dropped() == [] and trial.damage() == []
+    with pytest.warns(DeprecationWarning, match=r"dropped\(\)"):
+        assert trial.losses() == []
     assert trial.bytes_on_disk > 0 and trial.last_seen_step == 1
 
 

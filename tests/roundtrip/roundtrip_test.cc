@@ -120,7 +120,7 @@ TEST_F(RoundtripTest, AnEndedRunHasItsFinalWeightsOutsideItsSteps) {
   const auto end = trial->final_summary("w");
   ASSERT_TRUE(end.ok()) << end.status().ToString();
   EXPECT_EQ(end->mean, 7);
-  EXPECT_THAT(trial->losses(), IsEmpty());
+  EXPECT_THAT(trial->dropped(), IsEmpty());
   EXPECT_THAT(trial->damage(), IsEmpty());
 }
 
@@ -201,7 +201,7 @@ TEST_F(RoundtripTest, ASmallJournalIsSealedBehindALongTrainingAndNothingIsLost) 
       run->EndStep();
     }
     run->End("completed");
-    EXPECT_THAT(run->losses(), IsEmpty());
+    EXPECT_THAT(run->dropped(), IsEmpty());
   }
   const auto trial = Read();
   ASSERT_THAT(trial->steps(), SizeIs(kSteps));

@@ -44,7 +44,7 @@ TEST(ReplayCostTest, IsAboutThatOfReadingTheColumns) {
   auto trial = Trial::Open(scratch / "run");
   TDBG_ASSERT_OK(trial);
   TDBG_ASSERT_OK((*trial)->Refresh());
-  ASSERT_TRUE((*trial)->losses().empty());
+  ASSERT_TRUE((*trial)->dropped().empty());
   const TrialAccess access(**trial);
   // The first pass brings the pages in, for both.
   double read_millis = 1e9, judge_millis = 1e9;

@@ -171,7 +171,7 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
       const int64_t length[] = {static_cast<int64_t>(2 + recorded.values.size())};
       writer.AppendRaw(step.global_step, ids_.at(StatisticTensorName(statistic.Id(), assignment.tensor)),
                        {assignment.sub, format::Point::kNone}, {bytes.data(), dtype, length, {}},
-                       format::LossKind::kSummary);
+                       format::DropKind::kSummary);
       continue;
     }
     const Tensor& tensor = tensors_[found->second];
@@ -191,10 +191,11 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
   writer.AppendSummaries(step.global_step, rows, histograms);
   if (!scalars.empty()) writer.AppendScalars(step.global_step, scalars);
   if (step.shed) {
-    writer.CountLoss(format::LossCause::kJournalFull, format::LossKind::kSummary, step.global_step, 1, 152);
+    writer.CountDropped(format::DropCause::kJournalFull, format::DropKind::kSummary, step.global_step, 1,
+                        152);
   }
   if (step.raw_shed)
-    writer.CountLoss(format::LossCause::kJournalFull, format::LossKind::kRaw, step.global_step, 1, 4096);
+    writer.CountDropped(format::DropCause::kJournalFull, format::DropKind::kRaw, step.global_step, 1, 4096);
   format::Commit commit;
   commit.global_step = step.global_step;
   commit.mode_step = step.mode_step;

@@ -65,7 +65,7 @@ class Watch:
             return True
 
     def trains_elsewhere(self):
-        """`elsewhere` for a step that trains: if it is not recorded here, it is counted as lost."""
+        """`elsewhere` for a step that trains: if it is not recorded here, it is counted as dropped."""
         if not self.elsewhere(trains=True):
             return False
         self.lost("unsupported", 1, "steps of a training in another thread than the one that is recorded")
@@ -73,7 +73,7 @@ class Watch:
 
     def lost(self, cause, tensors, detail):
         if self.run is not None:
-            self.run.count_loss(cause, tensors, detail)
+            self.run.count_dropped(cause, tensors, detail)
 
     def guarded(self, site, function, *arguments):
         """Our own work inside the training's: what goes wrong in it stays here."""

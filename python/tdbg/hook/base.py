@@ -445,7 +445,7 @@ class BaseHook(ProcessHook):
 
     def _count_error(self, text):
         if self._run is not None:
-            self._run.count_loss("adaptor_error", 1, text)
+            self._run.count_dropped("adaptor_error", 1, text)
 
     def _give_up(self):
         self._due = self._open = False

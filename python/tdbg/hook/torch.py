@@ -134,7 +134,7 @@ class Hook(BaseHook):
         self._losses = {}       # id(loss module) -> it
         self._known = weakref.WeakSet()              # modules with a hook
         self._numbers = {}      # (name, "input") -> how many in this step
-        self._unread = Unread(lambda *loss: self._run.count_loss(*loss))
+        self._unread = Unread(lambda *loss: self._run.count_dropped(*loss))
         self._gradients = {}    # gradient's name -> how many in this step
         self._thread = None
         self._watching = False
@@ -329,7 +329,7 @@ class Hook(BaseHook):
     def _put(self, ident, tensor, sub=0):
         tensor = getattr(tensor, "_local_tensor", tensor).detach()
         if tensor.layout is not torch.strided or tensor.is_quantized:
-            self._run.count_loss("unsupported", 1, f"layout {tensor.layout}")
+            self._run.count_dropped("unsupported", 1, f"layout {tensor.layout}")
             return
         if tensor.is_conj() or tensor.is_neg():
             tensor = tensor.resolve_conj().resolve_neg()

@@ -11,6 +11,7 @@ import json
 import math
 import re
 import time
+import warnings
 from collections.abc import Iterable, Iterator, KeysView, Sequence
 from typing import Any, ClassVar
 
@@ -140,10 +141,15 @@ class Trial:
         ("ValueError: ..."), `last_step`."""
         return self._raw.worker_ends()
 
-    def losses(self) -> list[_trial.LossInfo]:
-        """What the run lost while it was written, by cause: `worker`, `cause`, `kind`, `text`, `count`, `bytes`,
-        `first_step`, `last_step`. Not the model's loss: that is a tensor."""
-        return self._raw.losses()
+    def dropped(self) -> list[_trial.DroppedInfo]:
+        """What was due and is not in the run, by cause: `worker`, `cause`, `kind`, `text`, `count`, `bytes`,
+        `first_step`, `last_step`."""
+        return self._raw.dropped()
+
+    def losses(self) -> list[_trial.DroppedInfo]:
+        """The name of `dropped` until 0.1.0; gone in 0.3. The losses of a model are tensors of the collection "losses"."""
+        warnings.warn("Trial.losses() is called dropped() now; the old name goes in 0.3", DeprecationWarning, stacklevel=2)
+        return self.dropped()
 
     def damage(self) -> list[str]:
         """What could not be believed while it was read, a sentence each."""

@@ -145,22 +145,27 @@ Result<Json> DumpJournal(std::span<const std::byte> file, int64_t max_rows, Plac
       {"ended", u64(offsetof(JournalHeader, ended))},
       {"sealed_pos", u64(offsetof(JournalHeader, sealed_pos))},
       {"sealed_seq", u64(offsetof(JournalHeader, sealed_seq))}};
-  Json losses = Json::array();
-  for (int cause = 0; cause < format::kLossCauses; ++cause) {
+  Json dropped = Json::array(), losses = Json::array();  // losses: the name until 0.1.0; gone in 0.3
+  for (int cause = 0; cause < format::kDropCauses; ++cause) {
     for (int kind = 1; kind <= 4; ++kind) {
       const size_t at = static_cast<size_t>(cause * 4 + kind - 1) * 8;
-      const uint64_t count = u64(offsetof(JournalHeader, loss_count) + at);
+      const uint64_t count = u64(offsetof(JournalHeader, drop_count) + at);
       if (count == 0) continue;
-      losses.push_back(
-          {{"cause", format::LossCauseName(static_cast<format::LossCause>(cause))},
-           {"kind", format::LossKindName(static_cast<format::LossKind>(kind))},
-           {"loss_count", count},
-           {"loss_bytes", u64(offsetof(JournalHeader, loss_bytes) + at)},
-           {"loss_first_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_first_step) + at))},
-           {"loss_last_step", static_cast<int64_t>(u64(offsetof(JournalHeader, loss_last_step) + at))}});
+      const auto counter = [&](const std::string& prefix) -> Json {
+        return {
+            {"cause", format::DropCauseName(static_cast<format::DropCause>(cause))},
+            {"kind", format::DropKindName(static_cast<format::DropKind>(kind))},
+            {prefix + "count", count},
+            {prefix + "bytes", u64(offsetof(JournalHeader, drop_bytes) + at)},
+            {prefix + "first_step", static_cast<int64_t>(u64(offsetof(JournalHeader, drop_first_step) + at))},
+            {prefix + "last_step", static_cast<int64_t>(u64(offsetof(JournalHeader, drop_last_step) + at))}};
+      };
+      dropped.push_back(counter("drop_"));
+      losses.push_back(counter("loss_"));
     }
   }
-  header["losses"] = losses;
+  header["dropped"] = std::move(dropped);
+  header["losses"] = std::move(losses);
   Json records = Json::array();
   const uint64_t end = u64(offsetof(JournalHeader, committed_pos));
   for (uint64_t position = u64(offsetof(JournalHeader, sealed_pos)); position < end;) {

@@ -95,19 +95,19 @@ JournalSnapshot JournalReader::PageSnapshot() const {
   return s;
 }
 
-std::vector<format::Loss> JournalReader::losses() const {
-  std::vector<format::Loss> out;
-  for (int cause = 0; cause < format::kLossCauses; ++cause) {
+std::vector<format::Drop> JournalReader::dropped() const {
+  std::vector<format::Drop> out;
+  for (int cause = 0; cause < format::kDropCauses; ++cause) {
     for (int kind = 1; kind <= 4; ++kind) {
       const size_t at = static_cast<size_t>(cause * 4 + kind - 1) * 8;
-      format::Loss loss;
-      loss.cause = static_cast<uint8_t>(cause);
-      loss.kind = static_cast<uint8_t>(kind);
-      loss.count = base::Load<uint64_t>(page_ + offsetof(JournalHeader, loss_count) + at);
-      loss.bytes = base::Load<uint64_t>(page_ + offsetof(JournalHeader, loss_bytes) + at);
-      loss.first_step = base::Load<int64_t>(page_ + offsetof(JournalHeader, loss_first_step) + at);
-      loss.last_step = base::Load<int64_t>(page_ + offsetof(JournalHeader, loss_last_step) + at);
-      if (loss.count != 0) out.push_back(loss);
+      format::Drop drop;
+      drop.cause = static_cast<uint8_t>(cause);
+      drop.kind = static_cast<uint8_t>(kind);
+      drop.count = base::Load<uint64_t>(page_ + offsetof(JournalHeader, drop_count) + at);
+      drop.bytes = base::Load<uint64_t>(page_ + offsetof(JournalHeader, drop_bytes) + at);
+      drop.first_step = base::Load<int64_t>(page_ + offsetof(JournalHeader, drop_first_step) + at);
+      drop.last_step = base::Load<int64_t>(page_ + offsetof(JournalHeader, drop_last_step) + at);
+      if (drop.count != 0) out.push_back(drop);
     }
   }
   return out;

@@ -68,7 +68,7 @@ class JournalReader {
   /// them.
   void TrustPositions(bool trust) { distrusted_ = !trust; }
   /// As of the last ReadSnapshot.
-  std::vector<format::Loss> losses() const;
+  std::vector<format::Drop> dropped() const;
 
   /// Records of [from, to) whose sequence is greater than `after_sequence`. Raw bytes are not read, only
   /// their headers. The caller takes another snapshot afterwards: what lies before its sealed_pos may have

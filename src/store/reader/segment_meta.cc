@@ -20,31 +20,31 @@ bool GetNumber(const Json& object, const char* key, uint64_t* out) {
   return it->is_string() && base::ParseHex64(it->get_ref<const std::string&>(), out);
 }
 
-format::Loss DecodeLoss(const Json& json) {
-  format::Loss loss;
+format::Drop DecodeDrop(const Json& json) {
+  format::Drop drop;
   std::string name;
   int64_t number = 0;
   if (GetField(json, "cause", &name)) {
-    loss.cause = 0xFF;  // of a later version, unless it is one of these
-    for (int i = 0; i < format::kLossCauses; ++i) {
-      if (format::LossCauseName(static_cast<format::LossCause>(i)) == name)
-        loss.cause = static_cast<uint8_t>(i);
+    drop.cause = 0xFF;  // of a later version, unless it is one of these
+    for (int i = 0; i < format::kDropCauses; ++i) {
+      if (format::DropCauseName(static_cast<format::DropCause>(i)) == name)
+        drop.cause = static_cast<uint8_t>(i);
     }
   } else if (GetField(json, "cause", &number)) {
-    loss.cause = static_cast<uint8_t>(number);
+    drop.cause = static_cast<uint8_t>(number);
   }
   if (GetField(json, "kind", &name)) {
     for (int i = 1; i <= 4; ++i) {
-      if (format::LossKindName(static_cast<format::LossKind>(i)) == name) loss.kind = static_cast<uint8_t>(i);
+      if (format::DropKindName(static_cast<format::DropKind>(i)) == name) drop.kind = static_cast<uint8_t>(i);
     }
   } else if (GetField(json, "kind", &number)) {
-    loss.kind = static_cast<uint8_t>(number);
+    drop.kind = static_cast<uint8_t>(number);
   }
-  GetNumber(json, "count", &loss.count);
-  GetNumber(json, "bytes", &loss.bytes);
-  GetField(json, "first_step", &loss.first_step);
-  GetField(json, "last_step", &loss.last_step);
-  return loss;
+  GetNumber(json, "count", &drop.count);
+  GetNumber(json, "bytes", &drop.bytes);
+  GetField(json, "first_step", &drop.first_step);
+  GetField(json, "last_step", &drop.last_step);
+  return drop;
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ Result<SegmentMeta> ParseSegmentMeta(const Json& json, std::string_view file_nam
     meta.end_json = end->is_string() ? end->get<std::string>() : format::DumpJson(*end);
   }
   for (const Json& item : array("losses")) {
-    if (item.is_object()) meta.losses.push_back(DecodeLoss(item));
+    if (item.is_object()) meta.dropped.push_back(DecodeDrop(item));
   }
   return meta;
 }

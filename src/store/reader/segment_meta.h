@@ -19,7 +19,7 @@ struct SegmentMeta {
   uint64_t damaged_contexts = 0;  ///< left out
   std::vector<std::string> acks;
   std::string end_json;  ///< empty: not ended
-  std::vector<format::Loss> losses;
+  std::vector<format::Drop> dropped;
   int64_t last_seen_step = -1, last_seen_wall_nanos = 0;
 };
 

@@ -143,7 +143,7 @@ class WorkerFixture {
     std::vector<std::byte> bytes;
     const DType dtype = tdbg::AppendStatistic(*Statistic::FromId(statistic_id), value, &bytes);
     const int64_t shape[] = {static_cast<int64_t>(2 + value.values.size())};
-    writer->AppendRaw(step, id, sub, {bytes.data(), dtype, shape, {}}, format::LossKind::kSummary);
+    writer->AppendRaw(step, id, sub, {bytes.data(), dtype, shape, {}}, format::DropKind::kSummary);
   }
   void Step(int64_t step, format::Mode mode = format::Mode::kTrain, uint32_t flags = 0) {
     Append(step);

@@ -406,9 +406,9 @@ class RunWorkerReader final : public WorkerReader {
   std::span<const format::TensorDef> tensors() const override { return state_->tensors; }
   std::span<const format::ContextRecord> context() const override { return state_->context.items; }
   std::span<const std::string> acks() const override { return state_->acks.items; }
-  std::vector<format::Loss> losses() const override {
-    if (state_->journal && state_->has_snapshot) return state_->journal->losses();
-    if (!state_->segments.empty()) return state_->segments.back()->meta().losses;
+  std::vector<format::Drop> dropped() const override {
+    if (state_->journal && state_->has_snapshot) return state_->journal->dropped();
+    if (!state_->segments.empty()) return state_->segments.back()->meta().dropped;
     return {};
   }
   std::span<const Damage> damage() const override { return state_->damage; }

@@ -110,7 +110,7 @@ class WorkerReader {
   virtual format::TensorDef Describe(format::TensorId tensor) { return tensors()[tensor]; }
   virtual std::span<const format::ContextRecord> context() const = 0;
   virtual std::span<const std::string> acks() const = 0;
-  virtual std::vector<format::Loss> losses() const = 0;
+  virtual std::vector<format::Drop> dropped() const = 0;
   virtual std::span<const Damage> damage() const = 0;
   virtual uint64_t bytes_on_disk() const = 0;
   /// Files whose change means news: the doorbell, and the lock, which changes hands when the process dies.

@@ -363,10 +363,10 @@ TEST_F(WorkerReaderTest, NoFlippedByteOfAJournalIsBelieved) {
   ASSERT_EQ(whole.commits, 4u);
   ASSERT_EQ(whole.raws, 8u);
   const size_t end = format::kJournalHeaderBytes + committed;
-  const size_t losses = offsetof(format::JournalHeader, loss_count);
+  const size_t dropped = offsetof(format::JournalHeader, drop_count);
   std::string bad = good;
   for (size_t i = 0; i < end; ++i) {
-    if (i == losses) i = format::kJournalHeaderBytes;
+    if (i == dropped) i = format::kJournalHeaderBytes;
     bad[i] = static_cast<char>(bad[i] ^ (i % 2 == 0 ? 0xff : 0x01));
     // One byte in place: rewriting a megabyte for each would take minutes.
     {

@@ -111,7 +111,7 @@ Status Drain::OpenFiles() {
   files_->tensors = std::move(heir.tensors);
   handoff_->bytes_sealed.store(heir.segment_bytes, std::memory_order_relaxed);
   TDBG_ASSIGN_OR_RETURN(files_->journal, MapJournal(options_.journal_path));
-  NewHeader(own_header_.get(), files_->journal->bytes().size(), RandomId(), heir.next_sequence, heir.losses);
+  NewHeader(own_header_.get(), files_->journal->bytes().size(), RandomId(), heir.next_sequence, heir.dropped);
   ring_ = Ring::Over(files_->journal->bytes(), own_header_.get());
   ring_.Publish();
   handoff_->committed.StartJournal(heir.next_sequence - 1);
@@ -207,9 +207,9 @@ void Drain::TakeDamage(const SealResult& sealed) {
   if (sealed.damage.empty()) return;
   handoff_->records_damaged.store(true, std::memory_order_release);
   handoff_->NoteError(DataLoss("records in the journal were overwritten before they were in a segment"));
-  ring_.CountLosses(sealed.damage);
-  for (const format::Loss& loss : sealed.damage) {
-    if (loss.kind == static_cast<uint8_t>(format::LossKind::kStep)) known_commits_ += loss.count;
+  ring_.CountDropped(sealed.damage);
+  for (const format::Drop& drop : sealed.damage) {
+    if (drop.kind == static_cast<uint8_t>(format::DropKind::kStep)) known_commits_ += drop.count;
   }
   commits_hidden_ = true;
 }
@@ -217,14 +217,14 @@ void Drain::TakeDamage(const SealResult& sealed) {
 /// Of the first `commits` all that lie in a segment and all that were told as lost are known: the others are
 /// lost, too. \pre they are sealed, or their journal is given up
 void Drain::CountLostCommits(uint64_t commits, uint64_t bytes) {
-  format::Loss loss;
-  loss.cause = static_cast<uint8_t>(format::LossCause::kDamaged);
-  loss.kind = static_cast<uint8_t>(format::LossKind::kStep);
-  loss.count = commits - std::min(known_commits_, commits);
-  loss.bytes = bytes;
-  loss.last_step = std::max<int64_t>(own_header_->last_seen_step.load(std::memory_order_relaxed), 0);
-  loss.first_step = std::min(loss.last_step, undamaged_step_ + 1);
-  ring_.CountLoss(loss);
+  format::Drop drop;
+  drop.cause = static_cast<uint8_t>(format::DropCause::kDamaged);
+  drop.kind = static_cast<uint8_t>(format::DropKind::kStep);
+  drop.count = commits - std::min(known_commits_, commits);
+  drop.bytes = bytes;
+  drop.last_step = std::max<int64_t>(own_header_->last_seen_step.load(std::memory_order_relaxed), 0);
+  drop.first_step = std::min(drop.last_step, undamaged_step_ + 1);
+  ring_.CountDropped(drop);
   known_commits_ = commits;
   undamaged_step_ = sealed_step_;
   commits_hidden_ = false;
@@ -336,8 +336,8 @@ Status Drain::TrySealOne() {
   const int64_t step = std::max<int64_t>(sealed.last_step, 0);
   TakeDamage(sealed);
   if (sealed.repeated_keys != 0) {
-    ring_.CountLoss(format::LossCause::kRepeatedKey, format::LossKind::kRaw, step, sealed.repeated_keys,
-                    sealed.repeated_bytes);
+    ring_.CountDropped(format::DropCause::kRepeatedKey, format::DropKind::kRaw, step, sealed.repeated_keys,
+                       sealed.repeated_bytes);
   }
   known_commits_ += sealed.commits;
   sealed_step_ = std::max(sealed_step_, sealed.last_step);
@@ -358,11 +358,11 @@ Status Drain::TrySealOne() {
 }
 
 void Drain::TellError(Status status) noexcept {
-  format::LossCause cause = format::LossCause::kIoError;
+  format::DropCause cause = format::DropCause::kIoError;
   if (status.code() == Code::kResourceExhausted) {
-    cause = format::LossCause::kDiskFull;
+    cause = format::DropCause::kDiskFull;
   } else if (status.code() == Code::kNotFound || ::access(files_->segments_directory.c_str(), W_OK) != 0) {
-    cause = format::LossCause::kDirectoryGone;
+    cause = format::DropCause::kDirectoryGone;
     // Only the folder that is ours: a run directory that somebody moved away is not to be made anew.
     if (InPlace()) {
       const auto create = [this] { return options_.files->CreateDirectories(files_->segments_directory); };

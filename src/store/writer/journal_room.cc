@@ -5,7 +5,7 @@
 
 namespace tdbg::store {
 
-using format::LossCause;
+using format::DropCause;
 
 namespace {
 
@@ -93,24 +93,24 @@ uint64_t JournalWriter::Need(uint64_t payload_bytes) const {
 
 bool JournalWriter::MakeRoom(uint64_t payload_bytes, Class c) {
   if (!HoldsJournal()) {
-    refusal_ = LossCause::kDamaged;
+    refusal_ = DropCause::kDamaged;
     return false;
   }
   const uint64_t limit = Limit(c);
   if (payload_bytes > limit) {
-    refusal_ = LossCause::kStepTooLarge;
+    refusal_ = DropCause::kStepTooLarge;
     return false;
   }
   const uint64_t need = Need(payload_bytes);
   if (head_ + need - ring_.sealed() <= limit) return true;
   // The open step alone is larger than what fits: waiting for the drain would never end.
   if (open_bytes() + need > limit) {
-    refusal_ = LossCause::kStepTooLarge;
+    refusal_ = DropCause::kStepTooLarge;
     return false;
   }
   if (when_full_ == WhenFull::kBlock) return WaitForDrain(need, limit);
   const uint32_t cause = handoff_->drain_cause.load(std::memory_order_relaxed);
-  refusal_ = cause != 0 ? static_cast<LossCause>(cause) : LossCause::kJournalFull;
+  refusal_ = cause != 0 ? static_cast<DropCause>(cause) : DropCause::kJournalFull;
   return false;
 }
 
@@ -123,11 +123,11 @@ bool JournalWriter::WaitForDrain(uint64_t need, uint64_t limit) {
     if (handoff_->renewal.load(std::memory_order_acquire) != Renewal::kNone) {
       handoff_->producer_waits.store(false, std::memory_order_relaxed);
       (void)HoldsJournal();
-      refusal_ = LossCause::kDamaged;
+      refusal_ = DropCause::kDamaged;
       return false;
     }
     if (const uint32_t cause = handoff_->drain_cause.load(std::memory_order_acquire)) {
-      refusal_ = static_cast<LossCause>(cause);
+      refusal_ = static_cast<DropCause>(cause);
       handoff_->producer_waits.store(false, std::memory_order_relaxed);
       return false;
     }
@@ -140,7 +140,7 @@ bool JournalWriter::WaitForDrain(uint64_t need, uint64_t limit) {
       stalled_at_progress_ = progress;
       handoff_->NoteError(
           Unavailable("the disk took no write for 30 s; raw tensors are dropped until it does"));
-      refusal_ = LossCause::kIoError;
+      refusal_ = DropCause::kIoError;
       return false;
     }
     handoff_->producer_waits.store(true, std::memory_order_release);

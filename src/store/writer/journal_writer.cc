@@ -8,8 +8,8 @@
 
 namespace tdbg::store {
 
-using format::LossCause;
-using format::LossKind;
+using format::DropCause;
+using format::DropKind;
 using format::RecordType;
 using format::SummaryRow;
 
@@ -91,7 +91,7 @@ void JournalWriter::Finish(RecordType type, uint64_t payload_bytes, int64_t step
 
 bool JournalWriter::AppendJson(RecordType type, int64_t step, std::string_view json) {
   if (!FlushDefs() || !MakeRoom(json.size(), Class::kRows)) {
-    Shed(LossKind::kSummary, step, 1, json.size(), refusal_);
+    Shed(DropKind::kSummary, step, 1, json.size(), refusal_);
     return false;
   }
   AddJson(type, step, json);
@@ -152,12 +152,13 @@ void JournalWriter::SayOnce(BudgetLevel level) {
   said_ = level;
 }
 
-void JournalWriter::CountLoss(LossCause cause, LossKind kind, int64_t step, uint64_t count, uint64_t bytes) {
-  ring_.CountLoss(cause, kind, step, count, bytes);
+void JournalWriter::CountDropped(DropCause cause, DropKind kind, int64_t step, uint64_t count,
+                                 uint64_t bytes) {
+  ring_.CountDropped(cause, kind, step, count, bytes);
 }
 
-void JournalWriter::Shed(LossKind kind, int64_t step, uint64_t count, uint64_t bytes, LossCause cause) {
-  CountLoss(cause, kind, step, count, bytes);
+void JournalWriter::Shed(DropKind kind, int64_t step, uint64_t count, uint64_t bytes, DropCause cause) {
+  CountDropped(cause, kind, step, count, bytes);
   shed_ += static_cast<uint32_t>(count);
 }
 
@@ -208,15 +209,15 @@ void JournalWriter::AppendSummaries(int64_t step, std::span<const SummaryRow> ro
   };
   for (const SummaryRow& row : rows) {
     if (uint64_t{row.histogram_offset} + row.histogram_bytes <= histograms.size()) continue;
-    Shed(LossKind::kSummary, step, rows.size(), rows.size_bytes(),
-         LossCause::kUnsupported);  // not a batch at all
+    Shed(DropKind::kSummary, step, rows.size(), rows.size_bytes(),
+         DropCause::kUnsupported);  // not a batch at all
     return;
   }
   const BudgetLevel level = budget_level();
   if (level >= BudgetLevel::kNoRows || !FlushDefs()) {
     const bool by_budget = level >= BudgetLevel::kNoRows;
     if (by_budget) SayOnce(level);
-    Shed(LossKind::kSummary, step, rows.size(), rows.size_bytes(), by_budget ? LossCause::kBudget : refusal_);
+    Shed(DropKind::kSummary, step, rows.size(), rows.size_bytes(), by_budget ? DropCause::kBudget : refusal_);
     return;
   }
 
@@ -238,7 +239,7 @@ void JournalWriter::AppendSummaries(int64_t step, std::span<const SummaryRow> ro
     const uint64_t histogram_bytes = histogram_bytes_of(batch);
     const auto with_histogram = static_cast<uint64_t>(std::count_if(
         batch.begin(), batch.end(), [](const SummaryRow& row) { return row.histogram_bytes != 0; }));
-    LossCause cause = LossCause::kBudget;
+    DropCause cause = DropCause::kBudget;
     if (level < BudgetLevel::kNoHistograms) {
       if (AppendRowBatch(step, batch, histograms, true, histogram_bytes, as_one_block)) continue;
       cause = refusal_;
@@ -246,9 +247,9 @@ void JournalWriter::AppendSummaries(int64_t step, std::span<const SummaryRow> ro
       SayOnce(level);
     }
     if (AppendRowBatch(step, batch, histograms, false, 0, as_one_block)) {
-      Shed(LossKind::kHistogram, step, with_histogram, histogram_bytes, cause);
+      Shed(DropKind::kHistogram, step, with_histogram, histogram_bytes, cause);
     } else {
-      Shed(LossKind::kSummary, step, batch.size(), batch.size_bytes() + histogram_bytes, refusal_);
+      Shed(DropKind::kSummary, step, batch.size(), batch.size_bytes() + histogram_bytes, refusal_);
     }
   }
 }
@@ -259,11 +260,11 @@ void JournalWriter::AppendScalars(int64_t step, std::span<const format::ScalarRo
   const BudgetLevel level = budget_level();
   if (level >= BudgetLevel::kNoRows) {
     SayOnce(level);
-    Shed(LossKind::kSummary, step, rows.size(), bytes, LossCause::kBudget);
+    Shed(DropKind::kSummary, step, rows.size(), bytes, DropCause::kBudget);
     return;
   }
   if (!FlushDefs() || !MakeRoom(bytes, Class::kRows)) {
-    Shed(LossKind::kSummary, step, rows.size(), bytes, refusal_);
+    Shed(DropKind::kSummary, step, rows.size(), bytes, refusal_);
     return;
   }
   std::byte* const payload = Begin(bytes);
@@ -280,18 +281,18 @@ void JournalWriter::AppendScalars(int64_t step, std::span<const format::ScalarRo
 }
 
 bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub,
-                              const TensorView& view, LossKind worth) {
-  const bool is_raw = worth == LossKind::kRaw;
+                              const TensorView& view, DropKind worth) {
+  const bool is_raw = worth == DropKind::kRaw;
   const uint64_t item = ItemSize(view.dtype);
   const uint64_t data_bytes = view.byte_count();
   if (item == 0 || (view.data == nullptr && data_bytes != 0)) {
-    Shed(worth, step, 1, data_bytes, LossCause::kUnsupported);
+    Shed(worth, step, 1, data_bytes, DropCause::kUnsupported);
     return false;
   }
   const BudgetLevel level = budget_level();
   if (level >= (is_raw ? BudgetLevel::kNoRaw : BudgetLevel::kNoRows)) {
     SayOnce(level);
-    Shed(worth, step, 1, data_bytes, LossCause::kBudget);
+    Shed(worth, step, 1, data_bytes, DropCause::kBudget);
     return false;
   }
   const uint64_t payload_bytes = format::kRawDataOffset + data_bytes;
@@ -311,7 +312,7 @@ bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::Sub
   } else {
     raw.rank = 1;
     raw.shape[0] = view.element_count();
-    CountLoss(LossCause::kUnsupported, LossKind::kRaw, step, 1, 0);  // its shape is what is lost
+    CountDropped(DropCause::kUnsupported, DropKind::kRaw, step, 1, 0);  // its shape is what is lost
   }
   std::byte* const payload = Begin(payload_bytes);
   std::memset(payload, 0, format::kRawDataOffset);
@@ -335,7 +336,7 @@ bool JournalWriter::CommitEnd(std::string_view json, const format::Commit& commi
   if (MakeRoom(EndPayloadBytes(json.size()), Class::kEnd)) {
     AddJson(RecordType::kEnd, commit.global_step, json);
   } else {
-    Shed(LossKind::kSummary, commit.global_step, 1, json.size(), refusal_);
+    Shed(DropKind::kSummary, commit.global_step, 1, json.size(), refusal_);
   }
   return CommitAs(Class::kEnd, commit);
 }
@@ -347,7 +348,7 @@ bool JournalWriter::CommitAs(Class c, format::Commit commit) {
   commit.raw_tensors = raw_tensors_;
   commit.shed = shed_;
   if (!MakeRoom(sizeof(commit), c)) {
-    CountLoss(refusal_, LossKind::kStep, commit.global_step, 1, open_bytes());
+    CountDropped(refusal_, DropKind::kStep, commit.global_step, 1, open_bytes());
     Rollback();
     return false;
   }

@@ -42,7 +42,7 @@ class JournalWriter {
                        std::span<const uint8_t> histograms);
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
-                 format::LossKind worth);
+                 format::DropKind worth);
   /// A small record of JSON: context, acknowledgement. False if it did not fit, which is counted.
   bool AppendJson(format::RecordType type, int64_t step, std::string_view json);
   /// False if even the commit record did not fit: the step is lost and counted.
@@ -64,8 +64,8 @@ class JournalWriter {
   /// writes them again. \return whether it will
   bool RepairRecords();
   void SayEnded() { ring_.Set(&format::JournalHeader::ended, uint64_t{1}); }
-  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                 uint64_t bytes);
+  void CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,
+                    uint64_t bytes);
 
   bool RoomForRaw(uint64_t bytes) const;
   uint64_t open_bytes() const { return head_ - committed_pos_; }
@@ -96,7 +96,7 @@ class JournalWriter {
   bool FlushDefs();
   BudgetLevel budget_level() const;
   void SayOnce(BudgetLevel level);
-  void Shed(format::LossKind kind, int64_t step, uint64_t count, uint64_t bytes, format::LossCause cause);
+  void Shed(format::DropKind kind, int64_t step, uint64_t count, uint64_t bytes, format::DropCause cause);
   /// One record of consecutive rows. False if nothing of it could be kept.
   bool AppendRowBatch(int64_t step, std::span<const format::SummaryRow> rows,
                       std::span<const uint8_t> histograms, bool with_histograms, uint64_t histogram_bytes,
@@ -114,7 +114,7 @@ class JournalWriter {
   uint64_t head_;                           // end of the open step
   bool spoiled_ = false;                    // the ring was let go of while this step was open
   uint64_t next_sequence_;
-  format::LossCause refusal_ = format::LossCause::kJournalFull;  // why MakeRoom last said no
+  format::DropCause refusal_ = format::DropCause::kJournalFull;  // why MakeRoom last said no
   uint64_t stalled_at_progress_ = ~uint64_t{0};
   BudgetLevel said_ = BudgetLevel::kAll;
   uint32_t summary_rows_ = 0, scalar_rows_ = 0, raw_tensors_ = 0, shed_ = 0;

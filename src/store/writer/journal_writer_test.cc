@@ -103,7 +103,7 @@ TEST_F(JournalWriterTest, ANewJournalIsNoReasonToFindTheBudgetUsed) {
   Renew();
   Rows(writer, step, 1);
   EXPECT_TRUE(Commit(writer, step));
-  EXPECT_EQ(Lost(LossesIn(own_), LossCause::kBudget, LossKind::kSummary), 0u);
+  EXPECT_EQ(Lost(DropsIn(own_), DropCause::kBudget, DropKind::kSummary), 0u);
   EXPECT_TRUE(handoff_.first_error().ok()) << handoff_.first_error().ToString();
   EXPECT_EQ(Read().steps.size(), 1u);
 }

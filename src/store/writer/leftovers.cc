@@ -90,7 +90,7 @@ Result<Segments> CleanAndCount(base::FileSystem& files, const std::string& direc
   return segments;
 }
 
-// The newest segment repeats every definition, and the losses up to then.
+// The newest segment repeats every definition, and what was dropped up to then.
 Status TakeFromSegment(base::FileSystem& files, const std::string& path, Inheritance* heir) {
   TDBG_ASSIGN_OR_RETURN(const auto file, files.OpenReadable(path));
   TDBG_ASSIGN_OR_RETURN(const uint64_t size, file->Size());
@@ -109,22 +109,22 @@ Status TakeFromSegment(base::FileSystem& files, const std::string& path, Inherit
   if (const auto tensors = json.find("tensors"); tensors != json.end() && tensors->is_array()) {
     for (const format::Json& def : *tensors) heir->tensors.Add(format::DumpJson(def));
   }
-  if (const auto losses = json.find("losses"); losses != json.end() && losses->is_array()) {
-    for (const format::Json& item : *losses) {
+  if (const auto dropped = json.find("losses"); dropped != json.end() && dropped->is_array()) {
+    for (const format::Json& item : *dropped) {
       if (!item.is_object()) continue;
-      int64_t cause = 0, kind = 0, count = 0, lost_bytes = 0;
-      format::Loss loss;
+      int64_t cause = 0, kind = 0, count = 0, dropped_bytes = 0;
+      format::Drop drop;
       format::GetField(item, "cause", &cause);
       format::GetField(item, "kind", &kind);
       format::GetField(item, "count", &count);
-      format::GetField(item, "bytes", &lost_bytes);
-      format::GetField(item, "first_step", &loss.first_step);
-      format::GetField(item, "last_step", &loss.last_step);
-      loss.cause = static_cast<uint8_t>(cause);
-      loss.kind = static_cast<uint8_t>(kind);
-      loss.count = static_cast<uint64_t>(count);
-      loss.bytes = static_cast<uint64_t>(lost_bytes);
-      heir->losses.push_back(loss);
+      format::GetField(item, "bytes", &dropped_bytes);
+      format::GetField(item, "first_step", &drop.first_step);
+      format::GetField(item, "last_step", &drop.last_step);
+      drop.cause = static_cast<uint8_t>(cause);
+      drop.kind = static_cast<uint8_t>(kind);
+      drop.count = static_cast<uint64_t>(count);
+      drop.bytes = static_cast<uint64_t>(dropped_bytes);
+      heir->dropped.push_back(drop);
     }
   }
   return OkStatus();
@@ -144,12 +144,12 @@ void NoteCrashedStep(const Ring& ring) {
   if (type == format::RecordType::kPad || type == format::RecordType::kTensorDef) {
     step = std::max<int64_t>(ring.header->last_seen_step.load(std::memory_order_relaxed), 0);
   }
-  constexpr auto kCause = static_cast<size_t>(format::LossCause::kCrashed);
-  constexpr auto kKind = static_cast<size_t>(format::LossKind::kStep) - 1;
-  ring.header->loss_first_step[kCause][kKind].store(-1, std::memory_order_relaxed);
-  ring.header->loss_last_step[kCause][kKind].store(-1, std::memory_order_relaxed);
-  ring.header->loss_count[kCause][kKind].store(0, std::memory_order_relaxed);
-  ring.CountLoss(format::LossCause::kCrashed, format::LossKind::kStep, step, 1, 0);
+  constexpr auto kCause = static_cast<size_t>(format::DropCause::kCrashed);
+  constexpr auto kKind = static_cast<size_t>(format::DropKind::kStep) - 1;
+  ring.header->drop_first_step[kCause][kKind].store(-1, std::memory_order_relaxed);
+  ring.header->drop_last_step[kCause][kKind].store(-1, std::memory_order_relaxed);
+  ring.header->drop_count[kCause][kKind].store(0, std::memory_order_relaxed);
+  ring.CountDropped(format::DropCause::kCrashed, format::DropKind::kStep, step, 1, 0);
 }
 
 // `heir` is left alone where nobody wants it and nothing is to be sealed: it costs a look into a segment.
@@ -188,11 +188,11 @@ Status Seal(base::FileSystem& files, const std::string& worker_directory, const 
                                            segments.last_sequence, &heir->tensors,
                                            {.check = [&] { return journal->CheckIntact(); }}));
     heir->segment_bytes += sealed.file_bytes;
-    ring.CountLosses(sealed.damage);
+    ring.CountDropped(sealed.damage);
     ring.Set(&format::JournalHeader::sealed_seq, std::max(sealed.last_sequence, segments.last_sequence));
     ring.Set(&format::JournalHeader::sealed_pos, sealed.end_pos);
   }
-  heir->losses = LossesIn(*ring.header);
+  heir->dropped = DropsIn(*ring.header);
   heir->next_sequence =
       std::max(segments.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire)) + 1;
   ring.Release();

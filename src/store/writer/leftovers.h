@@ -16,10 +16,10 @@ namespace tdbg::store {
 
 /// The state after everything is sealed. A fresh directory gives the defaults.
 struct Inheritance {
-  TensorTable tensors;               ///< every definition so far: a successor's ids start behind them
-  uint64_t next_sequence = 1;        ///< segments of one directory never share a sequence
-  uint64_t segment_bytes = 0;        ///< of all segments
-  std::vector<format::Loss> losses;  ///< cumulative
+  TensorTable tensors;                ///< every definition so far: a successor's ids start behind them
+  uint64_t next_sequence = 1;         ///< segments of one directory never share a sequence
+  uint64_t segment_bytes = 0;         ///< of all segments
+  std::vector<format::Drop> dropped;  ///< cumulative
 };
 
 /// What a journal outside of its run is called, before something random.

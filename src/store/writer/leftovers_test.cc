@@ -41,9 +41,9 @@ class LeftoversTest : public testing::Test {
   uint64_t Field(size_t offset) {
     return base::Load<uint64_t>(base::Slurp(dead_ + "/journal").data() + offset);
   }
-  uint64_t Damaged(format::LossKind kind) {
-    constexpr auto kDamaged = static_cast<size_t>(format::LossCause::kDamaged);
-    return Field(offsetof(format::JournalHeader, loss_count) +
+  uint64_t Damaged(format::DropKind kind) {
+    constexpr auto kDamaged = static_cast<size_t>(format::DropCause::kDamaged);
+    return Field(offsetof(format::JournalHeader, drop_count) +
                  8 * (kDamaged * 4 + static_cast<size_t>(kind) - 1));
   }
   uint64_t Committed() { return base::Load<uint64_t>(base::Slurp(scratch_ / "live/journal").data() + 64); }
@@ -66,7 +66,7 @@ TEST_F(LeftoversTest, CommittedStepsAreSealedOnceAndTheOpenOneIsCounted) {
     EXPECT_EQ(read.raws.size(), 2u);
     EXPECT_EQ(read.segments, 1u);
     EXPECT_EQ(base::LocalFileSystem().List(dead_ + "/segments")->size(), 1u);
-    constexpr size_t kCrashedStep = offsetof(format::JournalHeader, loss_count) + 8 * (11 * 4 + 3);
+    constexpr size_t kCrashedStep = offsetof(format::JournalHeader, drop_count) + 8 * (11 * 4 + 3);
     EXPECT_EQ(Field(kCrashedStep), 1u);
   }
 }
@@ -114,8 +114,8 @@ TEST_F(LeftoversTest, ADamagedHeaderCostsItsRecordOnly) {
   EXPECT_EQ(read.raws.size(), 19u);
   EXPECT_EQ(read.steps[1].commit.raw_tensors, 0u);
   EXPECT_FALSE(read.raws.count("w@1"));
-  EXPECT_EQ(Damaged(format::LossKind::kRaw), 1u);
-  EXPECT_EQ(Damaged(format::LossKind::kStep), 0u);
+  EXPECT_EQ(Damaged(format::DropKind::kRaw), 1u);
+  EXPECT_EQ(Damaged(format::DropKind::kStep), 0u);
 }
 
 TEST_F(LeftoversTest, ADamagedHeaderOfACommitCostsItsStep) {
@@ -135,9 +135,9 @@ TEST_F(LeftoversTest, ADamagedHeaderOfACommitCostsItsStep) {
   EXPECT_EQ(read.steps[1].commit.global_step, 2);
   EXPECT_EQ(read.raws.size(), 2u);
   EXPECT_TRUE(read.raws.count("w@2"));
-  EXPECT_EQ(Damaged(format::LossKind::kStep), 2u);
-  EXPECT_EQ(Damaged(format::LossKind::kRaw), 0u);
-  EXPECT_EQ(Damaged(format::LossKind::kSummary), 0u);
+  EXPECT_EQ(Damaged(format::DropKind::kStep), 2u);
+  EXPECT_EQ(Damaged(format::DropKind::kRaw), 0u);
+  EXPECT_EQ(Damaged(format::DropKind::kSummary), 0u);
 }
 
 TEST_F(LeftoversTest, ADamagedJournalKeepsItsRing) {
@@ -153,7 +153,7 @@ TEST_F(LeftoversTest, ADamagedJournalKeepsItsRing) {
   for (int again = 0; again < 2; ++again) {
     TDBG_ASSERT_OK(SealLeftovers(base::LocalFileSystem(), dead_));
     EXPECT_EQ(base::Slurp(dead_ + "/journal").substr(4096 + second + 6), before.substr(second + 6));
-    EXPECT_EQ(Damaged(format::LossKind::kRaw), 1u);
+    EXPECT_EQ(Damaged(format::DropKind::kRaw), 1u);
   }
 }
 
@@ -194,7 +194,7 @@ TEST_F(LeftoversTest, ACommitThatIsTooShortIsADamagedOne) {
   const Decoded read = Read();
   ASSERT_EQ(read.steps.size(), 2u);
   EXPECT_EQ(read.steps[0].commit.mode_step, format::Commit().mode_step);
-  EXPECT_EQ(Damaged(format::LossKind::kSummary), 1u);
+  EXPECT_EQ(Damaged(format::DropKind::kSummary), 1u);
 }
 
 TEST_F(LeftoversTest, NothingToSealIsNoError) {

@@ -25,7 +25,7 @@ Ring Ring::Over(std::span<std::byte> mapping, JournalHeader* own) {
 void Ring::Release() const {
   // What was damaged is nowhere else. Somebody may still get more out of it than we did, so it stays: disks
   // lie seldom, and one journal is a small price where one did.
-  for (const auto& count : header->loss_count[static_cast<size_t>(format::LossCause::kDamaged)]) {
+  for (const auto& count : header->drop_count[static_cast<size_t>(format::DropCause::kDamaged)]) {
     if (count.load(std::memory_order_acquire) != 0) return;
   }
   // Through the mapping: its path may lead to the journal of another training by now, and holes in that one
@@ -37,7 +37,7 @@ void Ring::Release() const {
 }
 
 void NewHeader(JournalHeader* own, uint64_t mapping_bytes, uint64_t writer_id, uint64_t next_sequence,
-               std::span<const format::Loss> losses_so_far) {
+               std::span<const format::Drop> dropped_so_far) {
   new (own) JournalHeader{};
   std::memcpy(own->magic, format::kJournalMagic, sizeof(own->magic));
   own->major = format::kMajor;
@@ -47,18 +47,18 @@ void NewHeader(JournalHeader* own, uint64_t mapping_bytes, uint64_t writer_id, u
   own->pid = static_cast<uint32_t>(::getpid());
   own->committed_seq.store(next_sequence - 1, std::memory_order_relaxed);
   own->last_seen_step.store(-1, std::memory_order_relaxed);
-  for (int cause = 0; cause < format::kLossCauses; ++cause) {
+  for (int cause = 0; cause < format::kDropCauses; ++cause) {
     for (int kind = 0; kind < 4; ++kind) {
-      own->loss_first_step[cause][kind].store(-1, std::memory_order_relaxed);
-      own->loss_last_step[cause][kind].store(-1, std::memory_order_relaxed);
+      own->drop_first_step[cause][kind].store(-1, std::memory_order_relaxed);
+      own->drop_last_step[cause][kind].store(-1, std::memory_order_relaxed);
     }
   }
-  for (const format::Loss& loss : losses_so_far) {
-    if (loss.cause >= format::kLossCauses || loss.kind < 1 || loss.kind > 4) continue;
-    own->loss_count[loss.cause][loss.kind - 1].store(loss.count, std::memory_order_relaxed);
-    own->loss_bytes[loss.cause][loss.kind - 1].store(loss.bytes, std::memory_order_relaxed);
-    own->loss_first_step[loss.cause][loss.kind - 1].store(loss.first_step, std::memory_order_relaxed);
-    own->loss_last_step[loss.cause][loss.kind - 1].store(loss.last_step, std::memory_order_relaxed);
+  for (const format::Drop& drop : dropped_so_far) {
+    if (drop.cause >= format::kDropCauses || drop.kind < 1 || drop.kind > 4) continue;
+    own->drop_count[drop.cause][drop.kind - 1].store(drop.count, std::memory_order_relaxed);
+    own->drop_bytes[drop.cause][drop.kind - 1].store(drop.bytes, std::memory_order_relaxed);
+    own->drop_first_step[drop.cause][drop.kind - 1].store(drop.first_step, std::memory_order_relaxed);
+    own->drop_last_step[drop.cause][drop.kind - 1].store(drop.last_step, std::memory_order_relaxed);
   }
   RenewHeader(own, mapping_bytes);
 }
@@ -88,7 +88,7 @@ bool Ring::SaysWhatWeWrote() const {
              header->sealed_seq.load(std::memory_order_relaxed);
 }
 
-void Ring::PublishLoss(size_t c, size_t k) const {
+void Ring::PublishDrop(size_t c, size_t k) const {
   if (shared == nullptr) return;
   const auto publish = [](auto& to, const auto& from) {
     // Again where another thread has counted meanwhile, which may have published before us.
@@ -99,63 +99,63 @@ void Ring::PublishLoss(size_t c, size_t k) const {
       value = now;
     }
   };
-  publish(shared->loss_bytes[c][k], header->loss_bytes[c][k]);
-  publish(shared->loss_first_step[c][k], header->loss_first_step[c][k]);
-  publish(shared->loss_last_step[c][k], header->loss_last_step[c][k]);
-  publish(shared->loss_count[c][k], header->loss_count[c][k]);  // last, as below
+  publish(shared->drop_bytes[c][k], header->drop_bytes[c][k]);
+  publish(shared->drop_first_step[c][k], header->drop_first_step[c][k]);
+  publish(shared->drop_last_step[c][k], header->drop_last_step[c][k]);
+  publish(shared->drop_count[c][k], header->drop_count[c][k]);  // last, as below
 }
 
-void Ring::CountLoss(const format::Loss& loss) const {
-  const size_t c = loss.cause;
-  const size_t k = size_t{loss.kind} - 1;
-  if (c >= format::kLossCauses || k >= 4 || loss.count == 0) return;
-  header->loss_bytes[c][k].fetch_add(loss.bytes, std::memory_order_relaxed);
-  auto& first = header->loss_first_step[c][k];
+void Ring::CountDropped(const format::Drop& drop) const {
+  const size_t c = drop.cause;
+  const size_t k = size_t{drop.kind} - 1;
+  if (c >= format::kDropCauses || k >= 4 || drop.count == 0) return;
+  header->drop_bytes[c][k].fetch_add(drop.bytes, std::memory_order_relaxed);
+  auto& first = header->drop_first_step[c][k];
   for (int64_t seen = first.load(std::memory_order_relaxed);
-       (seen < 0 || loss.first_step < seen) &&
-       !first.compare_exchange_weak(seen, loss.first_step, std::memory_order_relaxed);) {
+       (seen < 0 || drop.first_step < seen) &&
+       !first.compare_exchange_weak(seen, drop.first_step, std::memory_order_relaxed);) {
   }
-  auto& last = header->loss_last_step[c][k];
+  auto& last = header->drop_last_step[c][k];
   for (int64_t seen = last.load(std::memory_order_relaxed);
-       loss.last_step > seen &&
-       !last.compare_exchange_weak(seen, loss.last_step, std::memory_order_relaxed);) {
+       drop.last_step > seen &&
+       !last.compare_exchange_weak(seen, drop.last_step, std::memory_order_relaxed);) {
   }
   // Last, so that who sees the count sees its steps.
-  header->loss_count[c][k].fetch_add(loss.count, std::memory_order_release);
-  PublishLoss(c, k);
+  header->drop_count[c][k].fetch_add(drop.count, std::memory_order_release);
+  PublishDrop(c, k);
 }
 
-void Ring::CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                     uint64_t bytes_lost) const {
-  format::Loss loss;
-  loss.cause = static_cast<uint8_t>(cause);
-  loss.kind = static_cast<uint8_t>(kind);
-  loss.count = count;
-  loss.bytes = bytes_lost;
-  loss.first_step = loss.last_step = step;
-  CountLoss(loss);
+void Ring::CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,
+                        uint64_t dropped_bytes) const {
+  format::Drop drop;
+  drop.cause = static_cast<uint8_t>(cause);
+  drop.kind = static_cast<uint8_t>(kind);
+  drop.count = count;
+  drop.bytes = dropped_bytes;
+  drop.first_step = drop.last_step = step;
+  CountDropped(drop);
 }
 
-void Ring::CountLosses(std::span<const format::Loss> losses) const {
-  for (const format::Loss& loss : losses) CountLoss(loss);
+void Ring::CountDropped(std::span<const format::Drop> dropped) const {
+  for (const format::Drop& drop : dropped) CountDropped(drop);
 }
 
-std::vector<format::Loss> LossesIn(const JournalHeader& header) {
-  std::vector<format::Loss> losses;
-  for (uint8_t cause = 0; cause < format::kLossCauses; ++cause) {
+std::vector<format::Drop> DropsIn(const JournalHeader& header) {
+  std::vector<format::Drop> dropped;
+  for (uint8_t cause = 0; cause < format::kDropCauses; ++cause) {
     for (uint8_t kind = 1; kind <= 4; ++kind) {
-      format::Loss loss;
-      loss.count = header.loss_count[cause][kind - 1].load(std::memory_order_acquire);
-      if (loss.count == 0) continue;
-      loss.cause = cause;
-      loss.kind = kind;
-      loss.bytes = header.loss_bytes[cause][kind - 1].load(std::memory_order_relaxed);
-      loss.first_step = header.loss_first_step[cause][kind - 1].load(std::memory_order_relaxed);
-      loss.last_step = header.loss_last_step[cause][kind - 1].load(std::memory_order_relaxed);
-      losses.push_back(loss);
+      format::Drop drop;
+      drop.count = header.drop_count[cause][kind - 1].load(std::memory_order_acquire);
+      if (drop.count == 0) continue;
+      drop.cause = cause;
+      drop.kind = kind;
+      drop.bytes = header.drop_bytes[cause][kind - 1].load(std::memory_order_relaxed);
+      drop.first_step = header.drop_first_step[cause][kind - 1].load(std::memory_order_relaxed);
+      drop.last_step = header.drop_last_step[cause][kind - 1].load(std::memory_order_relaxed);
+      dropped.push_back(drop);
     }
   }
-  return losses;
+  return dropped;
 }
 
 void Handoff::TellDefinition(std::string json) {

@@ -43,34 +43,34 @@ struct Ring {
     (header->*field).store(value, std::memory_order_release);
   }
   /// Adds to the counters. Lock-free; any thread.
-  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                 uint64_t bytes_lost) const;
-  void CountLoss(const format::Loss& loss) const;
-  void CountLosses(std::span<const format::Loss> losses) const;
+  void CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,
+                    uint64_t dropped_bytes) const;
+  void CountDropped(const format::Drop& drop) const;
+  void CountDropped(std::span<const format::Drop> dropped) const;
   /// Makes a fresh mapping a valid journal that says what `header` says. The magic goes last: a process that
   /// dies here leaves no journal.
   void Publish() const;
   /// Whether `shared` still says what the drain and Publish wrote there, apart from what the training thread
   /// may be writing at this moment. \threadsafety The drain's.
   bool SaysWhatWeWrote() const;
-  /// Gives the ring's blocks back to the disk; the header stays, in which readers find losses and heartbeat.
-  /// A journal in which damage was counted keeps its ring. Ignored where the file system cannot.
+  /// Gives the ring's blocks back to the disk; the header stays, in which readers find its counters and
+  /// heartbeat. A journal in which damage was counted keeps its ring. Ignored where the file system cannot.
   /// \pre everything is sealed and nobody writes.
   void Release() const;
 
  private:
-  void PublishLoss(size_t cause, size_t kind) const;
+  void PublishDrop(size_t cause, size_t kind) const;
 };
 
 /// What a new journal's header says. `own` is set up anew; `mapping_bytes`: the file's.
 void NewHeader(format::JournalHeader* own, uint64_t mapping_bytes, uint64_t writer_id, uint64_t next_sequence,
-               std::span<const format::Loss> losses_so_far);
+               std::span<const format::Drop> dropped_so_far);
 /// The header of the next journal of the same writer, which keeps counters and heartbeat. Everything up to
-/// the last commit is in a segment or counted as lost.
+/// the last commit is in a segment or counted as dropped.
 void RenewHeader(format::JournalHeader* own, uint64_t mapping_bytes);
 
 /// The non-zero counters.
-std::vector<format::Loss> LossesIn(const format::JournalHeader& header);
+std::vector<format::Drop> DropsIn(const format::JournalHeader& header);
 
 /// How the two threads change to another journal (Drain::Tend). Each state is left by one of them.
 enum class Renewal : uint32_t {
@@ -83,7 +83,7 @@ enum class Renewal : uint32_t {
 /// Between the training thread and the drain.
 struct Handoff {
   // Drain -> training.
-  std::atomic<uint32_t> drain_cause{0};   ///< LossCause while sealing fails; 0: all is well
+  std::atomic<uint32_t> drain_cause{0};   ///< DropCause while sealing fails; 0: all is well
   std::atomic<uint64_t> progress{0};      ///< one more for each write that the disk took
   std::atomic<uint64_t> bytes_sealed{0};  ///< of all segments in the worker's directory
   Signal sealed;                          ///< sealed_pos moved, or drain_cause or renewal changed

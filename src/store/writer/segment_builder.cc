@@ -24,15 +24,15 @@ namespace {
 constexpr size_t kStageBytes = 1 << 20;
 constexpr size_t kDirectBytes = 256 << 10;
 
-void Lose(format::LossKind kind, int64_t step, uint64_t count, uint64_t bytes, SealResult* result) {
+void Lose(format::DropKind kind, int64_t step, uint64_t count, uint64_t bytes, SealResult* result) {
   if (count == 0) return;
-  format::Loss loss;
-  loss.cause = static_cast<uint8_t>(format::LossCause::kDamaged);
-  loss.kind = static_cast<uint8_t>(kind);
-  loss.count = count;
-  loss.bytes = bytes;
-  loss.first_step = loss.last_step = std::max<int64_t>(step, 0);
-  result->damage.push_back(loss);
+  format::Drop drop;
+  drop.cause = static_cast<uint8_t>(format::DropCause::kDamaged);
+  drop.kind = static_cast<uint8_t>(kind);
+  drop.count = count;
+  drop.bytes = bytes;
+  drop.first_step = drop.last_step = std::max<int64_t>(step, 0);
+  result->damage.push_back(drop);
 }
 
 // Some 100 KB of a step, where its raw values may be as many MB: those keep their hash on the way to the
@@ -64,12 +64,12 @@ void SegmentBuilder::CloseStep(format::Commit commit, SealResult* result) {
     const uint64_t rows =
         missing(commit.summary_rows, summary_rows) + uint64_t{missing(commit.scalar_rows, scalar_rows)};
     const uint64_t raws_missing = missing(commit.raw_tensors, raws);
-    for (const int64_t step : foreign) Lose(format::LossKind::kStep, step, 1, 0, result);
-    Lose(format::LossKind::kRaw, commit.global_step, raws_missing, 0, result);
+    for (const int64_t step : foreign) Lose(format::DropKind::kStep, step, 1, 0, result);
+    Lose(format::DropKind::kRaw, commit.global_step, raws_missing, 0, result);
     // Nothing that a commit counts: then it was a context, an acknowledgement, or what the commit itself
     // said.
     const bool uncounted = rows + raws_missing + foreign.size() == 0;
-    Lose(format::LossKind::kSummary, commit.global_step, uncounted ? c.damaged_records : rows, 0, result);
+    Lose(format::DropKind::kSummary, commit.global_step, uncounted ? c.damaged_records : rows, 0, result);
     result->damage.back().bytes = c.damaged_bytes;  // at least one of the three
     c.damaged_records = c.damaged_bytes = 0;
   }
@@ -178,7 +178,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
   result->end_pos = position;
   result->last_sequence = c.last_sequence;
   if (c.damaged_records != 0) {  // committed_pos lies behind a commit: that of the last step is among them
-    Lose(format::LossKind::kStep, ring.header->last_seen_step.load(std::memory_order_relaxed), 1,
+    Lose(format::DropKind::kStep, ring.header->last_seen_step.load(std::memory_order_relaxed), 1,
          c.damaged_bytes, result);
     result->last_sequence =
         std::max(c.last_sequence, ring.header->committed_seq.load(std::memory_order_acquire));
@@ -278,13 +278,13 @@ std::string SegmentBuilder::OpenMetaJson(const Ring& ring) const {
   AppendKey("losses", &out);
   out.push_back('[');
   bool first = true;
-  for (const format::Loss& loss : LossesIn(*ring.header)) {
+  for (const format::Drop& drop : DropsIn(*ring.header)) {
     if (!first) out.push_back(',');
     first = false;
-    out += "{\"cause\":" + std::to_string(loss.cause) + ",\"kind\":" + std::to_string(loss.kind) +
-           ",\"count\":" + std::to_string(loss.count) + ",\"bytes\":" + std::to_string(loss.bytes) +
-           ",\"first_step\":" + std::to_string(loss.first_step) +
-           ",\"last_step\":" + std::to_string(loss.last_step) + "}";
+    out += "{\"cause\":" + std::to_string(drop.cause) + ",\"kind\":" + std::to_string(drop.kind) +
+           ",\"count\":" + std::to_string(drop.count) + ",\"bytes\":" + std::to_string(drop.bytes) +
+           ",\"first_step\":" + std::to_string(drop.first_step) +
+           ",\"last_step\":" + std::to_string(drop.last_step) + "}";
   }
   out.push_back(']');
   return out;

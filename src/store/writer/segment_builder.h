@@ -44,7 +44,7 @@ struct SealResult {
   uint64_t last_sequence = 0;
   uint64_t file_bytes = 0;  ///< 0: the range held nothing but damage, and there is no file
   std::string path;
-  std::vector<format::Loss> damage;  ///< what could not be read, each with its kind and step
+  std::vector<format::Drop> damage;  ///< what could not be read, each with its kind and step
   uint64_t repeated_keys = 0;        ///< raw values given twice for one key; the last is kept
   uint64_t repeated_bytes = 0;
   int64_t first_step = -1, last_step = -1;

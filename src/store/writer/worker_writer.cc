@@ -65,7 +65,7 @@ void WorkerWriter::AppendScalars(int64_t step, std::span<const format::ScalarRow
 }
 
 bool WorkerWriter::AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub,
-                             const TensorView& view, format::LossKind worth) {
+                             const TensorView& view, format::DropKind worth) {
   return impl_ != nullptr && impl_->journal->AppendRaw(step, tensor, sub, view, worth);
 }
 
@@ -92,9 +92,9 @@ void WorkerWriter::Heartbeat(int64_t step, int64_t wall_nanos) {
   impl_->journal->Heartbeat(step, wall_nanos);
 }
 
-void WorkerWriter::CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                             uint64_t bytes) {
-  if (impl_ != nullptr) impl_->journal->CountLoss(cause, kind, step, count, bytes);
+void WorkerWriter::CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,
+                                uint64_t bytes) {
+  if (impl_ != nullptr) impl_->journal->CountDropped(cause, kind, step, count, bytes);
 }
 
 void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
@@ -102,7 +102,7 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   JournalWriter& journal = *impl_->journal;
   // An open step was never promised to anybody, and the end must not make half of one visible.
   if (journal.Rollback()) {
-    journal.CountLoss(format::LossCause::kCrashed, format::LossKind::kStep, impl_->last_step, 1, 0);
+    journal.CountDropped(format::DropCause::kCrashed, format::DropKind::kStep, impl_->last_step, 1, 0);
   }
   format::Commit commit;
   commit.global_step = impl_->last_step;
@@ -138,7 +138,7 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
 void WorkerWriter::Close() {
   if (impl_ == nullptr) return;
   if (impl_->header->ended.load(std::memory_order_relaxed) == 0 || !impl_->all_sealed()) return;
-  last_ = {losses(), last_error(), bytes_sealed()};
+  last_ = {dropped(), last_error(), bytes_sealed()};
   const std::lock_guard guard(closing_);
   impl_.reset();
 }
@@ -155,9 +155,9 @@ bool WorkerWriter::RoomForRaw(uint64_t bytes) const {
   return impl_ != nullptr && impl_->journal->RoomForRaw(bytes);
 }
 
-std::vector<format::Loss> WorkerWriter::losses() const {
+std::vector<format::Drop> WorkerWriter::dropped() const {
   const std::lock_guard guard(closing_);
-  return impl_ != nullptr ? LossesIn(*impl_->header) : last_.losses;
+  return impl_ != nullptr ? DropsIn(*impl_->header) : last_.dropped;
 }
 
 Status WorkerWriter::last_error() const {

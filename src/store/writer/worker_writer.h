@@ -54,8 +54,8 @@ struct WriterOptions {
 /// One worker, one training thread (or several under the caller's lock), one drain thread inside.
 ///
 /// Between commits, Append* calls belong to the open step. Nothing of a step is visible to readers before
-/// Commit. None of these calls throws, signals, or fails: what does not fit is counted (losses()).
-/// \threadsafety All calls from one thread at a time, except losses(), last_error().
+/// Commit. None of these calls throws, signals, or fails: what does not fit is counted (dropped()).
+/// \threadsafety All calls from one thread at a time, except dropped(), last_error().
 class WorkerWriter {
  public:
   /// Takes the worker's lock, seals what a dead predecessor left in this directory, pre-allocates and maps
@@ -74,10 +74,10 @@ class WorkerWriter {
   void AppendSummaries(int64_t step, std::span<const format::SummaryRow> rows,
                        std::span<const uint8_t> histograms);
   void AppendScalars(int64_t step, std::span<const format::ScalarRow> rows);
-  /// Copies the tensor (C order). False if it was shed; the loss is counted. `worth` says when it is shed and
+  /// Copies the tensor (C order). False if it was shed; the drop is counted. `worth` says when it is shed and
   /// as what: kRaw before, or kSummary together with statistics (tensors that are statistics themselves).
   bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
-                 format::LossKind worth = format::LossKind::kRaw);
+                 format::DropKind worth = format::DropKind::kRaw);
   void AppendContext(const format::ContextRecord& record);
   void AppendAck(int64_t step, std::string_view json);
 
@@ -87,8 +87,8 @@ class WorkerWriter {
   /// "We were looking": no record is written. A few instructions.
   void Heartbeat(int64_t step, int64_t wall_nanos);
   /// Counts something the caller lost (adaptor errors, unsupported dtypes).
-  void CountLoss(format::LossCause cause, format::LossKind kind, int64_t step, uint64_t count,
-                 uint64_t bytes);
+  void CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,
+                    uint64_t bytes);
 
   /// Records why the job ended, for which room is kept if it takes at most kMaxEndBytes, and seals
   /// everything. Waits for the drain, at most `timeout_nanos`; where the disk refuses, a second.
@@ -108,7 +108,7 @@ class WorkerWriter {
   /// Would a raw tensor of this size be kept now? (Budget and journal; an estimate.)
   bool RoomForRaw(uint64_t bytes) const;
   /// A snapshot of the counters.
-  std::vector<format::Loss> losses() const;
+  std::vector<format::Drop> dropped() const;
   /// First error of the drain thread, for one line in the log; OK if none.
   Status last_error() const;
   uint64_t bytes_sealed() const;
@@ -117,7 +117,7 @@ class WorkerWriter {
   struct Impl;
   /// What is left to ask of a closed one.
   struct Counters {
-    std::vector<format::Loss> losses;
+    std::vector<format::Drop> dropped;
     Status error;
     uint64_t bytes_sealed = 0;
   };

@@ -19,13 +19,13 @@
 
 namespace tdbg::store {
 
-using format::LossCause;
-using format::LossKind;
+using format::DropCause;
+using format::DropKind;
 
-inline uint64_t Lost(const std::vector<format::Loss>& losses, LossCause cause, LossKind kind) {
-  for (const format::Loss& loss : losses) {
-    if (loss.cause == static_cast<uint8_t>(cause) && loss.kind == static_cast<uint8_t>(kind))
-      return loss.count;
+inline uint64_t Lost(const std::vector<format::Drop>& dropped, DropCause cause, DropKind kind) {
+  for (const format::Drop& drop : dropped) {
+    if (drop.cause == static_cast<uint8_t>(cause) && drop.kind == static_cast<uint8_t>(kind))
+      return drop.count;
   }
   return 0;
 }
@@ -84,7 +84,7 @@ class WorkerWriterTest : public testing::Test {
     EXPECT_TRUE(Eventually([&] {
       Raw(s, 0, values);
       Commit(s++);
-      return Lost(writer_->losses(), LossCause::kDirectoryGone, LossKind::kRaw) > 0;
+      return Lost(writer_->dropped(), DropCause::kDirectoryGone, DropKind::kRaw) > 0;
     }));
     return s;
   }
@@ -102,9 +102,9 @@ class WorkerWriterTest : public testing::Test {
   }
   /// On a full disk: until the drain has found it full, the journal is what is.
   uint64_t LostSteps() const {
-    const auto losses = writer_->losses();
-    return Lost(losses, LossCause::kDiskFull, LossKind::kStep) +
-           Lost(losses, LossCause::kJournalFull, LossKind::kStep);
+    const auto dropped = writer_->dropped();
+    return Lost(dropped, DropCause::kDiskFull, DropKind::kStep) +
+           Lost(dropped, DropCause::kJournalFull, DropKind::kStep);
   }
   bool RingIsReleased() {
     struct stat info{};

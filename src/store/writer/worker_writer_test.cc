@@ -44,8 +44,8 @@ TEST_F(WorkerWriterTest, AKeyThatIsGivenTwiceHasACauseOfItsOwn) {
   Raw(0, 0, Values(0, 1, 100));
   Commit(0);
   EXPECT_TRUE(
-      Eventually([&] { return Lost(writer_->losses(), LossCause::kRepeatedKey, LossKind::kRaw) == 1; }));
-  EXPECT_EQ(Lost(writer_->losses(), LossCause::kUnsupported, LossKind::kRaw), 0u);
+      Eventually([&] { return Lost(writer_->dropped(), DropCause::kRepeatedKey, DropKind::kRaw) == 1; }));
+  EXPECT_EQ(Lost(writer_->dropped(), DropCause::kUnsupported, DropKind::kRaw), 0u);
   EXPECT_EQ(Read().raws.at("w@0"), Values(0, 1, 100));
 }
 
@@ -90,8 +90,8 @@ TEST_F(WorkerWriterTest, BlockingLosesNothingOverManyLapsOfASmallJournal) {
       EXPECT_EQ(live.steps.size(), written.size());
     }
   }
-  EXPECT_THAT(writer_->losses(), testing::Each(testing::Field(
-                                     &format::Loss::cause, static_cast<uint8_t>(LossCause::kStepTooLarge))));
+  EXPECT_THAT(writer_->dropped(), testing::Each(testing::Field(
+                                      &format::Drop::cause, static_cast<uint8_t>(DropCause::kStepTooLarge))));
   writer_->End("{\"reason\":\"done\"}", 10'000'000'000);
   writer_.reset();
   const Decoded read = Read();
@@ -140,7 +140,7 @@ TEST_F(WorkerWriterTest, EveryDTypeShapeAndStrideIsKept) {
                                  {nullptr, DType::kFloat64, empty_shape, {}}));
   Commit(step);
   EXPECT_FALSE(writer_->AppendRaw(step, 0, {}, {grid.data(), DType::kInvalid, empty_shape, {}}));
-  EXPECT_EQ(Lost(writer_->losses(), LossCause::kUnsupported, LossKind::kRaw), 1u);
+  EXPECT_EQ(Lost(writer_->dropped(), DropCause::kUnsupported, DropKind::kRaw), 1u);
   writer_.reset();
   const Decoded read = Read();
   EXPECT_EQ(read.raws.at("x@14").size(), 16u);  // complex128
@@ -164,8 +164,8 @@ TEST_F(WorkerWriterTest, WithoutBlockingRawGoesFirstAndStatisticsStay) {
       ASSERT_TRUE(Eventually([this] { return faulty_.failures > 0; }));
     }
   }
-  EXPECT_GT(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kRaw), 50u);
-  EXPECT_EQ(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kSummary), 0u);
+  EXPECT_GT(Lost(writer_->dropped(), DropCause::kDiskFull, DropKind::kRaw), 50u);
+  EXPECT_EQ(Lost(writer_->dropped(), DropCause::kDiskFull, DropKind::kSummary), 0u);
   EXPECT_FALSE(writer_->last_error().ok());
   faulty_.fail = Code::kOk;  // somebody frees the disk
   int64_t s = 100;
@@ -194,12 +194,12 @@ TEST_F(WorkerWriterTest, AFullDiskDoesNotHangABlockingTraining) {
     Commit(s);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
-  const auto losses = writer_->losses();
-  EXPECT_GT(Lost(losses, LossCause::kDiskFull, LossKind::kRaw), 1000u);
-  EXPECT_GT(Lost(losses, LossCause::kDiskFull, LossKind::kHistogram) +
-                Lost(losses, LossCause::kDiskFull, LossKind::kSummary),
+  const auto dropped = writer_->dropped();
+  EXPECT_GT(Lost(dropped, DropCause::kDiskFull, DropKind::kRaw), 1000u);
+  EXPECT_GT(Lost(dropped, DropCause::kDiskFull, DropKind::kHistogram) +
+                Lost(dropped, DropCause::kDiskFull, DropKind::kSummary),
             0u);
-  const uint64_t lost_steps = Lost(losses, LossCause::kDiskFull, LossKind::kStep);
+  const uint64_t lost_steps = Lost(dropped, DropCause::kDiskFull, DropKind::kStep);
   faulty_.fail = Code::kOk;
   writer_.reset();
   EXPECT_EQ(Read().steps.size(), 2000 - lost_steps);
@@ -237,7 +237,7 @@ TEST_F(WorkerWriterTest, AStepLargerThanTheJournalIsCountedAndNeverWaitedFor) {
   const std::string huge(2 << 20, 'x');
   EXPECT_FALSE(Raw(1, 0, huge));
   Commit(1);
-  EXPECT_EQ(Lost(writer_->losses(), LossCause::kStepTooLarge, LossKind::kRaw), 2u);
+  EXPECT_EQ(Lost(writer_->dropped(), DropCause::kStepTooLarge, DropKind::kRaw), 2u);
   writer_.reset();
   const Decoded read = Read();
   ASSERT_EQ(read.steps.size(), 2u);
@@ -261,7 +261,7 @@ TEST_F(WorkerWriterTest, ManyRowsOfOneStepAreSplitAndKeepTheirHistograms) {
   Commit(0);
   writer_->AppendSummaries(1, rows, {reinterpret_cast<const uint8_t*>(histograms.data()), histograms.size()});
   Commit(1);
-  EXPECT_THAT(writer_->losses(), testing::IsEmpty());
+  EXPECT_THAT(writer_->dropped(), testing::IsEmpty());
   writer_.reset();
   const Decoded read = Read();
   ASSERT_EQ(read.steps[1].rows.size(), rows.size());
@@ -279,10 +279,10 @@ TEST_F(WorkerWriterTest, TheBudgetStopsRawThenHistogramsThenRowsAndSaysSo) {
     Row(s, 0, std::string(400, 'h'));
     Commit(s);
   }
-  const auto losses = writer_->losses();
-  EXPECT_GT(Lost(losses, LossCause::kBudget, LossKind::kRaw), 1800u);
-  EXPECT_GT(Lost(losses, LossCause::kBudget, LossKind::kHistogram), 100u);
-  EXPECT_EQ(losses.size(), Lost(losses, LossCause::kBudget, LossKind::kSummary) > 0 ? 3u : 2u);
+  const auto dropped = writer_->dropped();
+  EXPECT_GT(Lost(dropped, DropCause::kBudget, DropKind::kRaw), 1800u);
+  EXPECT_GT(Lost(dropped, DropCause::kBudget, DropKind::kHistogram), 100u);
+  EXPECT_EQ(dropped.size(), Lost(dropped, DropCause::kBudget, DropKind::kSummary) > 0 ? 3u : 2u);
   EXPECT_THAT(writer_->last_error().message(), testing::HasSubstr("budget"));
   EXPECT_FALSE(writer_->RoomForRaw(1));
   writer_.reset();
@@ -301,20 +301,20 @@ TEST_F(WorkerWriterTest, TensorsThatAreStatisticsStayAsLongAsStatisticsDo) {
   const int64_t shape[] = {4};
   for (int64_t s = 0; s < 100; ++s) {
     Raw(s, 0, values);
-    EXPECT_TRUE(writer_->AppendRaw(s, 1, {}, {counts, DType::kInt32, shape, {}}, LossKind::kSummary));
+    EXPECT_TRUE(writer_->AppendRaw(s, 1, {}, {counts, DType::kInt32, shape, {}}, DropKind::kSummary));
     Commit(s);
     if (s == 30) {
       ASSERT_TRUE(Eventually([this] { return faulty_.failures > 0; }));
     }
   }
-  EXPECT_GT(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kRaw), 50u);
+  EXPECT_GT(Lost(writer_->dropped(), DropCause::kDiskFull, DropKind::kRaw), 50u);
   int64_t s = 100;
   ASSERT_TRUE(Eventually([&] {  // until there is no room for statistics either
-    const bool kept = writer_->AppendRaw(s, 1, {}, {counts, DType::kInt32, shape, {}}, LossKind::kSummary);
+    const bool kept = writer_->AppendRaw(s, 1, {}, {counts, DType::kInt32, shape, {}}, DropKind::kSummary);
     Commit(s++);
     return !kept;
   }));
-  EXPECT_EQ(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kSummary), 1u);
+  EXPECT_EQ(Lost(writer_->dropped(), DropCause::kDiskFull, DropKind::kSummary), 1u);
   faulty_.fail = Code::kOk;
 }
 
@@ -340,7 +340,7 @@ TEST_F(WorkerWriterTest, ASlowDiskIsWaitedForWhenBlocking) {
     EXPECT_TRUE(Raw(s, 0, Values(0, s, 50'000)));
     Commit(s);
   }
-  EXPECT_THAT(writer_->losses(), testing::IsEmpty());
+  EXPECT_THAT(writer_->dropped(), testing::IsEmpty());
   writer_.reset();
   EXPECT_EQ(Read().raws.size(), 20u);
 }
@@ -428,7 +428,7 @@ TEST_F(WorkerWriterTest, AFileSizeLimitIsALossAndNotASignal) {
     Commit(s);
   }
   ::setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_GT(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kRaw), 0u);
+  EXPECT_GT(Lost(writer_->dropped(), DropCause::kDiskFull, DropKind::kRaw), 0u);
   writer_.reset();
   EXPECT_EQ(Read().steps.size(), 20u);
 }

@@ -103,7 +103,7 @@ TEST_F(WorkerWriterTest, AJournalCutShortAtTheVeryEndDoesNotMakeTheTrainingWait)
   writer_->End("{\"reason\":\"done\"}", 20'000'000'000);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_EQ(Header<uint64_t>(offsetof(format::JournalHeader, ended)), 1u);
-  EXPECT_GE(Lost(writer_->losses(), LossCause::kDamaged, LossKind::kStep), 1u);
+  EXPECT_GE(Lost(writer_->dropped(), DropCause::kDamaged, DropKind::kStep), 1u);
   std::string segments;
   for (const auto& entry : std::filesystem::directory_iterator(scratch_ / "segments"))
     segments += base::Slurp(entry.path().string());
@@ -132,17 +132,17 @@ TEST_F(WorkerWriterTest, StepsThatDamageHidesAreCountedWhereverTheyLay) {
             static_cast<ssize_t>(noise.size()));
   faulty_.fail = Code::kOk;
   writer_->End("{}", 20'000'000'000);
-  EXPECT_EQ(Lost(writer_->losses(), LossCause::kDamaged, LossKind::kStep), 5u);
+  EXPECT_EQ(Lost(writer_->dropped(), DropCause::kDamaged, DropKind::kStep), 5u);
   const Decoded read = Read();
   EXPECT_EQ(
       std::ranges::count_if(
           read.steps, [](const auto& step) { return (step.commit.flags & format::kCommitOutside) == 0; }),
       35);
   EXPECT_GT(read.segments, 1u);
-  for (const format::Loss& loss : writer_->losses()) {
-    if (loss.kind != static_cast<uint8_t>(LossKind::kStep)) continue;
-    EXPECT_LE(loss.first_step, 26);
-    EXPECT_GE(loss.last_step, 30);
+  for (const format::Drop& drop : writer_->dropped()) {
+    if (drop.kind != static_cast<uint8_t>(DropKind::kStep)) continue;
+    EXPECT_LE(drop.first_step, 26);
+    EXPECT_GE(drop.last_step, 30);
   }
 }
 
@@ -213,7 +213,7 @@ TEST_F(WorkerWriterTest, MemoryThatRunsOutOnTheDrainThreadIsAnErrorAndNotTheEnd)
   EXPECT_EQ(writer_->last_error().ToString(), "resource_exhausted: out of memory");
   EXPECT_FALSE(Raw(1, 0, Values(0, 1, 150'000)));  // it would wait for the drain, had that not told
   Commit(1);
-  EXPECT_EQ(Lost(writer_->losses(), LossCause::kDiskFull, LossKind::kRaw), 1u);
+  EXPECT_EQ(Lost(writer_->dropped(), DropCause::kDiskFull, DropKind::kRaw), 1u);
   faulty_.out_of_memory = false;
   writer_.reset();
   const Decoded read = Read();

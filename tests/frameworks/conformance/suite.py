@@ -78,8 +78,8 @@ class Conformance:
 
     def difference(self, trial, steps, only=None):
         """None if the run holds exactly these steps with exactly these values, else what differs first."""
-        if trial.losses() or trial.damage():
-            return f"lost: {trial.losses()} {trial.damage()}"
+        if trial.dropped() or trial.damage():
+            return f"dropped: {trial.dropped()} {trial.damage()}"
         if trial.steps() != list(range(len(steps))):
             return f"steps {trial.steps()}, the training made {len(steps)}"
         counts = {}

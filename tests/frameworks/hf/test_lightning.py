@@ -212,6 +212,6 @@ def test_example_under_tdbg_run(tmp_path):
         capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"}, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tdbg.open(str(tmp_path / "run"))
-    assert run.losses() == [] and len(run.steps(mode="TRAIN")) == 4 and len(run.steps(mode="EVAL")) == 9
+    assert run.dropped() == [] and len(run.steps(mode="TRAIN")) == 4 and len(run.steps(mode="EVAL")) == 9
     assert {"Sorter_encoder.layers.1.self_attn.in_proj_weight", "gradient/Sorter_position", "Sorter_head.bias",
             "CrossEntropyLoss_output_0"} <= set(run.tensor_names())

@@ -202,7 +202,7 @@ def test_example_under_tdbg_run(tmp_path):
         capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     run = tdbg.open(str(tmp_path / "run"))
-    assert run.losses() == [] and len(run.steps(mode="TRAIN")) == 4 and len(run.steps(mode="EVAL")) == 6
+    assert run.dropped() == [] and len(run.steps(mode="TRAIN")) == 4 and len(run.steps(mode="EVAL")) == 6
     names = set(run.tensor_names())
     assert {"GPT2LMHeadModel_transformer.h.1.attn.c_attn.weight", "gradient/GPT2LMHeadModel_transformer.wte.weight",
             "GPT2LMHeadModel_transformer.ln_f.bias", "CrossEntropyLoss_output_0"} <= names

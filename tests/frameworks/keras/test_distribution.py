@@ -86,7 +86,7 @@ def test_several_devices_of_one_process(tmp_path):
     assert "no extra outputs" not in done.stderr and "could not capture" not in done.stderr
     same(tmp_path / "bare.npz", tmp_path / "seen.npz")
     trial = tdbg.open(str(tmp_path / "run"))
-    assert trial.workers() == ["worker_0"] and not trial.losses()
+    assert trial.workers() == ["worker_0"] and not trial.dropped()
     weight, gradient = trial["hidden/weights/hidden/kernel:0"], trial["gradients/hidden/kernelGrad"]
     first, second = trial.steps(mode=tdbg.ModeKeys.TRAIN, kind="any")[:2]
     np.testing.assert_allclose(weight.value(second), weight.value(first) - 0.1 * gradient.value(first), rtol=1e-5, atol=1e-7)
@@ -103,7 +103,7 @@ def test_several_processes(tmp_path):
     assert "could not capture" not in done.stderr
     assert len(re.findall("several processes run each step together", done.stderr)) == 2
     trial = tdbg.open(str(tmp_path / "run"))
-    assert trial.workers() == ["worker_0", "worker_1"] and not trial.losses()
+    assert trial.workers() == ["worker_0", "worker_1"] and not trial.dropped()
     for rank in range(2):
         same(tmp_path / f"bare-{rank}.npz", tmp_path / f"seen-{rank}.npz")
         seen = np.load(tmp_path / f"seen-{rank}.npz")

@@ -26,7 +26,7 @@ def recorded(train, directory, config=None):
     with tdbg.attach(framework="keras", dir=str(directory), config=RAW if config is None else config):
         result = train()
     trial = tdbg.open(str(directory))
-    assert not trial.losses() and not trial.damage()
+    assert not trial.dropped() and not trial.damage()
     return result, trial
 
 

@@ -158,7 +158,7 @@ def test_a_keras_that_merges_replicas_elsewhere_is_left_alone_and_that_is_said(t
     assert state == fit(2)[1]
     trial = tdbg.open(str(tmp_path / "run"))
     assert [trial.mode(s).name for s in trial.steps(kind="any")] == (["TRAIN"] * 5 + ["EVAL"]) * 2
-    assert {loss.cause for loss in trial.losses()} == {"unsupported"}
+    assert {loss.cause for loss in trial.dropped()} == {"unsupported"}
 
 
 @pytest.mark.parametrize("graph", [False, True], ids=["eager", "tf.function"])
@@ -217,6 +217,6 @@ def test_a_script_that_knows_nothing_of_tdbg(tmp_path):
     assert "Traceback" not in done.stderr and "could not capture" not in done.stderr
     assert done.stdout.splitlines()[:1] == bare.stdout.splitlines()
     trial = tdbg.open(str(tmp_path / "run"))
-    assert not trial.losses() and [trial.mode(s).name for s in trial.steps(kind="any")] == ["TRAIN"] * 4
+    assert not trial.dropped() and [trial.mode(s).name for s in trial.steps(kind="any")] == ["TRAIN"] * 4
     assert trial["gradients/scores/kernelGrad"].steps(kind="any") == [0, 1, 2, 3]
     assert trial["context/loss_scale"].value(3) == 2 ** 15

@@ -71,7 +71,7 @@ def test_what_keras_drives_is_recorded_once_and_by_its_adaptor(tmp_path, step):
     assert [p.name for p in tmp_path.iterdir() if p.is_dir()] == ["run"], "one run"
     trial = tdbg.open(str(tmp_path / "run"))
     assert [trial.mode(s).name for s in trial.steps()] == ["TRAIN"] * 4 + ["EVAL"]
-    assert not trial.losses() and trial.tensor_names(collection="losses") == ["loss"]
+    assert not trial.dropped() and trial.tensor_names(collection="losses") == ["loss"]
     assert trial.tensor_names(collection="gradients") == [
         f"gradients/{name}Grad" for name in ("hidden/bias", "hidden/kernel", "scores/bias", "scores/kernel")]
     assert trial.tensor_names(collection="outputs") == ["hidden/outputs", "scores/outputs"]
@@ -93,5 +93,5 @@ def test_a_failure_of_ours_stays_ours(tmp_path, monkeypatch, capfd, jit):
     with tdbg.attach(framework="keras", dir=str(tmp_path / "run")):
         _, state = fit(epochs=1, jit_compile=jit)
     assert state == bare
-    assert {loss.cause for loss in tdbg.open(str(tmp_path / "run")).losses()} == {"adaptor_error"}
+    assert {loss.cause for loss in tdbg.open(str(tmp_path / "run")).dropped()} == {"adaptor_error"}
     assert "could not capture" in capfd.readouterr().err

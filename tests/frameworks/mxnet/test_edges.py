@@ -324,7 +324,7 @@ def test_inside_a_hybridized_model_is_seen_what_is_seen_outside(tmp_path, flags)
         with tdbg.attach(framework="mxnet", dir=directory, config=OUTPUTS):
             net = gt.train(gt.convolutional(**options), steps=3, evaluations=1)
         trial = tdbg.open(directory)
-        assert trial.losses() == []
+        assert trial.dropped() == []
         seen.append([outputs_of(trial, net, step) for step in trial.steps()])
     eager, hybrid = seen
     assert len(eager) == len(hybrid) == 4
@@ -377,7 +377,7 @@ def test_calls_side_by_side_that_a_graph_does_not_tell_apart_are_said_to_be_lost
     net.hybridize()
     one_step(net, gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}))
     trial = run.trial()
-    assert [x.cause for x in trial.losses()] == ["unsupported"] and "side by side" in capfd.readouterr().err
+    assert [x.cause for x in trial.dropped()] == ["unsupported"] and "side by side" in capfd.readouterr().err
     names = trial.tensor_names(collection="blocks")
     assert f"{net.last.name}_output_0" in names and f"{net.layer.name}_output_0" not in names
 
@@ -418,7 +418,7 @@ def test_attached_late_it_sees_the_next_step_and_says_what_it_cannot_see(attach,
     assert trial[f"{net.name}_output_0"].steps() == [0, 1, 2]
     assert trial[f"{name}_output_0"].steps() == [2], "hybridized again, its graph is seen being made"
     assert capfd.readouterr().err.count("before tdbg was attached") == 1
-    assert [x.cause for x in trial.losses()] == ["unsupported"]
+    assert [x.cause for x in trial.dropped()] == ["unsupported"]
 
 
 def test_a_watched_model_is_copied_and_hybridized_without_a_word(attach):
@@ -585,7 +585,7 @@ def test_workers_of_a_data_loader_and_forked_and_spawned_children(tmp_path):
                         assert process.exitcode == 0
         """)
     trial = tdbg.open(str(tmp_path / "run"))
-    assert len(trial.steps()) == 4 and trial.losses() == []
+    assert len(trial.steps()) == 4 and trial.dropped() == []
     assert not (tmp_path / "run-2").exists()
 
 

@@ -49,7 +49,7 @@ def test_values_are_the_trainings_own_to_the_last_bit(attach):
     run, seen = attach(), []
     gt.train(gt.convolutional(), seen=seen, evaluations=2, optimizer="adam")
     trial = run.trial()
-    assert trial.losses() == []
+    assert trial.dropped() == []
     assert [trial.mode(s).name for s in trial.steps()] == ["TRAIN"] * 4 + ["EVAL"] * 2
     for step, values in enumerate(seen):
         for name, value in values.items():
@@ -80,7 +80,7 @@ def test_a_collection_by_regex_has_exactly_the_eight_names_of_the_layer(tmp_path
     launched(tmp_path, EXAMPLE, "--steps", "102", "--batch-size", "32", "--test-images", "32", *flags,
              flags=["--config", tmp_path / "conv0.yaml"])
     trial = tdbg.open(str(tmp_path / "run"))
-    assert trial.losses() == []
+    assert trial.dropped() == []
     assert trial.tensor_names(collection="conv0_tensors") == CONV0_NAMES
     assert "softmaxcrossentropyloss0_output_0" in trial.tensor_names()
     for name in CONV0_NAMES:

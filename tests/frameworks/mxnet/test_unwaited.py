@@ -67,7 +67,7 @@ def test_values_are_those_of_the_step(attach, monkeypatch, flags, config, most, 
     train(net)
     trial = run.trial()
     assert gt.weights(net) == gt.weights(bare)
-    assert trial.losses() == []
+    assert trial.dropped() == []
     assert [trial.mode(s).name for s in trial.steps()] == ["TRAIN"] * 3 + ["EVAL"] + ["TRAIN"] * 2
     for step, values in zip(trial.steps(mode="TRAIN"), expected):
         for name, value in values.items():

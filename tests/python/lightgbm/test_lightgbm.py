@@ -58,7 +58,7 @@ def test_cv_records_its_means_and_deviations(record, train_metric):
 
     found, trial = record(run, EVERYTHING)
     assert found == run(), "the same folds, the same numbers"
-    assert trial.steps() == list(range(ROUNDS)) and trial.losses() == [] and trial.state == "ended"
+    assert trial.steps() == list(range(ROUNDS)) and trial.dropped() == [] and trial.state == "ended"
     sets = ["train", "valid"] if train_metric else ["valid"]
     assert trial.tensor_names(collection="losses") == [f"{s}-l2" for s in sets]
     for s in sets:
@@ -107,7 +107,7 @@ def test_early_stopping_and_its_last_round_are_recorded(record, by):
     assert model.model_to_string() == bare.model_to_string() and model.best_iteration == bare.best_iteration
     assert trial.steps() == list(range(model.best_iteration + 3)) and len(log) == len(trial.steps()) < 80
     assert values(trial, "noise-l2") == log
-    assert trial.losses() == [] and trial.state == "ended"
+    assert trial.dropped() == [] and trial.state == "ended"
     last = trial.steps()[-1]
     # Of the trees that were there in that round: those after the best one too, which LightGBM drops at the end.
     assert trial.tensor("trees/Tree").value(last)[0] == last
@@ -130,7 +130,7 @@ def test_boosters_whose_earlier_trees_count_differently_in_every_round(record, b
 
     model, trial = record(run, EVERYTHING)
     assert model.model_to_string() == run().model_to_string()
-    assert trial.steps() == list(range(ROUNDS)) and trial.losses() == []
+    assert trial.steps() == list(range(ROUNDS)) and trial.dropped() == []
     for step in range(ROUNDS):
         then = run(step + 1)        # the same seed: what the model was in that round
         exact = then.predict(x, pred_contrib=True, num_threads=1)
@@ -150,7 +150,7 @@ def test_shap_values_of_a_sample_are_exact_and_it_is_said_which_rows_they_are(re
         x = pytest.importorskip("scipy.sparse").csr_matrix(x)
     train = lambda: lgb.train(PARAMS, lgb.Dataset(x, y), ROUNDS)
     model, trial = record(train, plan("average_shap", "full_shap", shap_rows=30))
-    assert model.model_to_string() == train().model_to_string() and trial.losses() == []
+    assert model.model_to_string() == train().model_to_string() and trial.dropped() == []
     said = trial.context("shap_sample", 0)
     rows = said["rows"]
     assert said["of"] == 200 and len(set(rows)) == 30 and set(rows) <= set(range(200))

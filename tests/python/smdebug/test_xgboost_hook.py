@@ -149,4 +149,4 @@ def test_a_failure_of_ours_never_reaches_the_training(tmp_path, monkeypatch, cap
     assert model.num_boosted_rounds() == 15
     said = capsys.readouterr().err
     assert said.count("could not capture") == 1 and "10 failures" in said
-    assert tdbg.open(str(tmp_path / "run")).losses()
+    assert tdbg.open(str(tmp_path / "run")).dropped()

@@ -198,7 +198,7 @@ class RecordingRun:
     def take_request(self):
         return self.requests.pop(0) if self.requests else None
 
-    def count_loss(self, cause, tensors, detail):
+    def count_dropped(self, cause, tensors, detail):
         self.lost.append((cause, tensors, detail))
 
     def abandon(self):

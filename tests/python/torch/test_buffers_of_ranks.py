@@ -78,7 +78,7 @@ def trained(tmp_path_factory):
 
 def test_each_rank_has_its_own_buffers_at_every_step(trained):
     run, ranks = trained
-    assert run.losses() == [] and len(run.steps(mode="TRAIN")) == 2 * STEPS
+    assert run.dropped() == [] and len(run.steps(mode="TRAIN")) == 2 * STEPS
     for rank, kept in enumerate(ranks):
         for step, values in enumerate([*kept[0], *kept[1]]):
             for name in ("norm.running_mean", "norm.running_var", "table"):

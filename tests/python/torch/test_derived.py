@@ -103,7 +103,7 @@ def test_they_are_numpys(tmp_path, case, monkeypatch):
     monkeypatch.setattr(other_devices, "SMALL", 0)      # else small tensors travel whole and are summarized on the host
     for run in (kept, train(tmp_path / "lean", model, batches, raw=False),
                 train(tmp_path / "lane", model, batches, raw=False, force_lane=True)):
-        assert run.losses() == []
+        assert run.dropped() == []
         for name in expected:
             raw, tensor = kept.tensor(name), run.tensor(name)
             if run is not kept:

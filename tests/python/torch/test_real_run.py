@@ -78,7 +78,7 @@ def test_statistics_are_those_of_the_weights_and_gradients_of_each_step(tmp_path
     import torch
     kept, final = torch.load(tmp_path / "kept.pt")
     trial = tdbg.open(str(tmp_path / "run"))
-    assert trial.state == "ended" and trial.losses() == [] and trial.damage() == []
+    assert trial.state == "ended" and trial.dropped() == [] and trial.damage() == []
     assert len(trial.steps(mode="TRAIN")) == 5 and len(trial.steps(mode="EVAL")) == 1
     for n, tensors in enumerate(kept):
         for name, tensor in tensors.items():

@@ -95,7 +95,7 @@ def test_what_an_optimizer_has_and_cannot_change_is_looked_at_once(tmp_path):
     for name in ("frozen.weight", "unused.bias"):
         assert trial[name].steps() == [0, 1, 2, 3]
         assert trial[name].summary(3).max == dict(model.named_parameters())[name].max().item()
-    assert trial.losses() == []
+    assert trial.dropped() == []
 
 
 @pytest.mark.parametrize("way", ["read in C", "read by torch", "of a subclass", "gradients not wanted"])
@@ -398,7 +398,7 @@ def test_a_step_without_statistics_does_not_hide_a_change(tmp_path):
     frozen = trial["frozen.weight"]
     assert frozen.steps(kind="raw") == [0, 1, 2, 3], "values are there at every step at which they are due"
     assert frozen.summary(2).max == model.frozen.weight.max().item()
-    assert trial.losses() == []
+    assert trial.dropped() == []
 
 
 @pytest.mark.skipif("TDBG_CLI" not in os.environ, reason="the command line is not built")

@@ -139,7 +139,7 @@ def test_other_boosters_and_objectives(record, params):
     trial = record(run, plan("metrics", "average_shap", "full_shap", "predictions", "feature_importance"))
     booster, data = made[0]
     assert trial.steps() == [0, 1, 2]
-    assert trial.losses() == []
+    assert trial.dropped() == []
     expected = booster.predict(data, pred_contribs=True)
     np.testing.assert_allclose(trial.tensor("full_shap/f1").value(2), expected, atol=1e-5)
     np.testing.assert_allclose(trial.tensor("average_shap/f1").value(2),
@@ -166,7 +166,7 @@ def test_what_cannot_be_recorded_is_named_in_one_line(tmp_path):
     """))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert [loss.cause for loss in tdbg.open(directory).losses()] == ["unsupported"]
+    assert [loss.cause for loss in tdbg.open(directory).dropped()] == ["unsupported"]
     assert done.stderr.endswith(" trees/Tree: a linear booster (gblinear) has no trees\n")
     assert done.stderr.count("\n") == 1
 
@@ -401,7 +401,7 @@ def test_shap_values_of_a_sample_are_exact_and_it_is_said_which_rows_they_are(re
     run()
     (model, data), (bare, _) = made
     assert bytes(model.save_raw("ubj")) == bytes(bare.save_raw("ubj"))
-    assert trial.losses() == []
+    assert trial.dropped() == []
     said = trial.context("shap_sample", 0)
     rows = said["rows"]
     assert said["of"] == 200 and len(set(rows)) == 30 and rows == sorted(rows) and set(rows) <= set(range(200))
@@ -434,7 +434,7 @@ def test_the_configuration_says_how_many_rows(tmp_path, monkeypatch):
     trial = tdbg.open(str(tmp_path / "run"))
     exact = model.get_booster().predict(xgb.DMatrix(x), pred_contribs=True)
     rows = trial.context("shap_sample", 2)["rows"]
-    assert trial.losses() == [] and len(rows) == 40
+    assert trial.dropped() == [] and len(rows) == 40
     np.testing.assert_allclose(trial.tensor("full_shap/f0").value(2), exact[rows], atol=5e-6)
     with pytest.raises(ValueError, match="shap_rows.*at least 1"):
         adaptor.attach(dir=str(tmp_path / "bad"), config={"shap_rows": 0})

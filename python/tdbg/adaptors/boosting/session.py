@@ -168,4 +168,4 @@ class Session:
 
     def _lost(self, text):
         if self._latest is not None:
-            self._latest.count_loss("adaptor_error", 1, text)
+            self._latest.count_dropped("adaptor_error", 1, text)

@@ -151,7 +151,7 @@ class Training:
                 found = values(model)
             except Exception as error:
                 self._sources.remove(source)
-                self.run.count_loss("unsupported", len(names), f"{names[0]}: {cause(error)}")
+                self.run.count_dropped("unsupported", len(names), f"{names[0]}: {cause(error)}")
                 continue
             wanted = set(names)
             for name, value in found.items():

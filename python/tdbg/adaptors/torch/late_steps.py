@@ -181,5 +181,5 @@ class LateSteps:
             else:
                 lost += self.arrived(step, call, late)
         if lost:
-            run.count_loss("device_late", lost, self.why_lost(late))
+            run.count_dropped("device_late", lost, self.why_lost(late))
         run.end_step(step.skipped)

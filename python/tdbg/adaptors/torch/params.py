@@ -74,7 +74,7 @@ class Unread:
     """Called with (name, tensor): True if the tensor's values cannot be read. Counted once for a name, because it holds for
     every step, and as `unsupported`, because it is no failure of ours.
 
-    :param lost: Run.count_loss, or what takes the same arguments
+    :param lost: Run.count_dropped, or what takes the same arguments
     """
 
     def __init__(self, lost):

@@ -47,7 +47,7 @@ class SmdebugWorker final : public store::WorkerReader {
   format::TensorDef Describe(format::TensorId tensor) override;
   std::span<const format::ContextRecord> context() const override { return {}; }
   std::span<const std::string> acks() const override { return {}; }
-  std::vector<format::Loss> losses() const override { return {}; }
+  std::vector<format::Drop> dropped() const override { return {}; }
   std::span<const store::Damage> damage() const override { return damage_; }
   uint64_t bytes_on_disk() const override { return part_.event_bytes(); }
   std::vector<std::string> doorbells() const override { return {}; }  // the run's, not a worker's
