@@ -1,20 +1,20 @@
 // A rule of your own in C++: a shared library that `--rule-file libmine.so:MyRule` judges a run with.
 //
 //   #include "tdbg/rule.h"
-//   class LargeGradient : public tdbg::rule::Rule {
+//   class LargeGradient : public tdbg::custom::Rule {
 //    public:
-//     static tdbg::rule::Info Describe() {
+//     static tdbg::custom::Info Describe() {
 //       return {.class_name = "LargeGradient", .summary = "Gradients above a threshold",
 //               .parameters = {{.name = "threshold", .type = "float", .default_value = "20"}},
 //               .collections = {"gradients"}};
 //     }
-//     explicit LargeGradient(const tdbg::rule::Parameters& p) : threshold_(p.Float("threshold")) {}
-//     tdbg::rule::Judged Invoke(const tdbg::rule::Step& step) override {
+//     explicit LargeGradient(const tdbg::custom::Parameters& p) : threshold_(p.Float("threshold")) {}
+//     tdbg::custom::Judged Invoke(const tdbg::custom::Step& step) override {
 //       for (const tdbg_statistics& s : step.statistics()) {
 //         if (s.abs_max > threshold_) step.Report({.row = &s, .measure = "abs_max", .value = s.abs_max,
 //                                                  .comparison = ">", .threshold = threshold_});
 //       }
-//       return tdbg::rule::Judged::kJudged;
+//       return tdbg::custom::Judged::kJudged;
 //     }
 //     double threshold_;
 //   };
@@ -152,7 +152,7 @@ typedef struct tdbg_rule_class {
 typedef const tdbg_rule_class* const* (*tdbg_rule_classes_function)(void);
 }
 
-namespace tdbg::rule {
+namespace tdbg::custom {
 
 struct Parameter {
   std::string name;
@@ -349,11 +349,15 @@ const tdbg_rule_class* const* Classes() {
 }
 
 }  // namespace internal
-}  // namespace tdbg::rule
+}  // namespace tdbg::custom
+
+namespace tdbg {
+namespace rule = custom;  ///< the name until 0.1.0; gone in 0.3
+}
 
 /// Once in a library: the classes that --rule-file finds in it. They need a constructor that takes
-/// `const tdbg::rule::Parameters&`, and a static Describe().
+/// `const tdbg::custom::Parameters&`, and a static Describe().
 #define TDBG_EXPORT_RULES(...)                                                                            \
   extern "C" __attribute__((visibility("default"))) const tdbg_rule_class* const* tdbg_rule_classes_1() { \
-    return ::tdbg::rule::internal::Classes<__VA_ARGS__>();                                                \
+    return ::tdbg::custom::internal::Classes<__VA_ARGS__>();                                              \
   }

@@ -15,8 +15,8 @@ namespace tdbg {
 /// Statistics of one tensor (or of several merged ones).
 ///
 /// Counts cover every element; everything else covers the finite elements only. Where a tensor has
-/// no finite element the doubles are NaN (l1, l2, m2.. included), so that "nothing was there" is not read as
-/// 0. NumPy's answer ("NaN if any is NaN") is derived on reading, see `NumpyMean` and friends.
+/// no finite element the doubles are NaN (l1, l2 and the moments included), so that "nothing was there" is
+/// not read as 0. NumPy's answer ("NaN if any is NaN") is derived on reading, see `NumpyMean` and friends.
 struct Summary {
   uint64_t count = 0;  ///< all elements: the product of the shape
   uint64_t nan_count = 0;

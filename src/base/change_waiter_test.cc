@@ -22,7 +22,7 @@ class ChangeWaiterTest : public testing::Test {
   bool Quiet() { return !waiter_.Wait(30); }
   bool Noticed() { return waiter_.Wait(5000); }
   // One write can be several events (created, modified, closed), which Wait may report one by one.
-  void Settle() {
+  void WaitUntilQuiet() {
     while (waiter_.Wait(30)) {
     }
   }
@@ -46,7 +46,7 @@ TEST_F(ChangeWaiterTest, AppendingToAWatchedFileIsNoticed) {
   waiter_.Watch(scratch_ / "f");
   Append("f", "y");
   EXPECT_TRUE(Noticed());
-  Settle();
+  WaitUntilQuiet();
   EXPECT_TRUE(Quiet());
 }
 
@@ -54,7 +54,7 @@ TEST_F(ChangeWaiterTest, NewEntriesOfADirectoryAreNoticed) {
   waiter_.Watch(scratch_.path());
   Spill(scratch_ / "new", "");
   EXPECT_TRUE(Noticed());
-  Settle();
+  WaitUntilQuiet();
   std::rename((scratch_ / "new").c_str(), (scratch_ / "renamed").c_str());
   EXPECT_TRUE(Noticed());
 }
@@ -64,7 +64,7 @@ TEST_F(ChangeWaiterTest, FileThatDoesNotExistYetIsWatchedOnceItDoes) {
   EXPECT_TRUE(Quiet());
   Spill(scratch_ / "later", "x");
   EXPECT_TRUE(Noticed());
-  Settle();
+  WaitUntilQuiet();
   Append("later", "y");
   EXPECT_TRUE(Noticed());
 }
@@ -78,7 +78,7 @@ TEST_F(ChangeWaiterTest, ReplacedFileIsStillWatchedUnderItsName) {
   for (int i = 0; i < 3; ++i) {
     TDBG_ASSERT_OK(LocalFileSystem().WriteFileAtomic(scratch_ / "f", std::to_string(i)));
     EXPECT_TRUE(Noticed()) << i;
-    Settle();
+    WaitUntilQuiet();
   }
   Append("f", "more");
   EXPECT_TRUE(Noticed());
@@ -89,7 +89,7 @@ TEST_F(ChangeWaiterTest, DeletedAndCreatedAgainIsNoticedBothTimes) {
   waiter_.Watch(scratch_ / "f");
   TDBG_ASSERT_OK(LocalFileSystem().Remove(scratch_ / "f"));
   EXPECT_TRUE(Noticed());
-  Settle();
+  WaitUntilQuiet();
   Spill(scratch_ / "f", "y");
   EXPECT_TRUE(Noticed());
 }

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "capture/lane.h"
 #include "capture/openmp_team.h"
 #include "capture/recorder.h"
+#include "capture/thread_scratch.h"
 #include "plan/groups.h"
 #include "stats/floating_point_mode.h"
 #include "tensor/magnitude.h"
@@ -14,7 +14,7 @@ namespace tdbg::capture {
 namespace {
 
 constexpr int64_t kHistogramFrom = 256;  // elements; smaller tensors' values can be kept instead
-constexpr int kMostLanes = 16;  // memory's speed is reached before that, and each has 350 KiB of scratch
+constexpr int kMaxThreads = 16;  // memory's speed is reached before that, and each has 350 KiB of scratch
 // What a thread takes at a time: 20 us of work, against 0.1 us for taking it.
 constexpr uint64_t kShareBytes = 128u << 10;
 // A tensor of more is cut into pieces of this many, whoever takes them: its statistics are the same for any
@@ -25,18 +25,18 @@ constexpr int64_t kPieceElements = 128 << 10;
 /// cache when a step ends, and what the processor fetches ahead by itself it finds out anew in each.
 class MemoryAhead {
  public:
-  bool wants_more() const { return asked_ < kMost; }
+  bool wants_more() const { return asked_ < kMaxBytes; }
   void Ask(const void* data, uint64_t bytes) {
     const auto* line = static_cast<const char*>(data);
-    const auto* const end = line + std::min(bytes, kMost);
+    const auto* const end = line + std::min(bytes, kMaxBytes);
     for (; line < end; line += kLine) __builtin_prefetch(line);
-    asked_ += std::min(bytes, kMost);
+    asked_ += std::min(bytes, kMaxBytes);
   }
   /// One of `bytes` is done. The first was not asked for.
-  void Had(uint64_t bytes) { asked_ -= std::min(asked_, std::min(bytes, kMost)); }
+  void Had(uint64_t bytes) { asked_ -= std::min(asked_, std::min(bytes, kMaxBytes)); }
 
  private:
-  static constexpr uint64_t kMost = 8192;
+  static constexpr uint64_t kMaxBytes = 8192;
   static constexpr uint64_t kLine = 64;
   uint64_t asked_ = 0;
 };
@@ -109,9 +109,10 @@ class Recorder::Adding {
 };
 
 void Recorder::ShareThreads(int threads) {
-  const int lanes = OpenMpTeam::Available() ? std::clamp(threads, 1, kMostLanes) : 1;
-  while (static_cast<int>(lanes_.size()) < lanes) lanes_.push_back(std::make_unique<Lane>());
-  lanes_.resize(static_cast<size_t>(lanes));
+  const int team_size = OpenMpTeam::Available() ? std::clamp(threads, 1, kMaxThreads) : 1;
+  while (static_cast<int>(scratches_.size()) < team_size)
+    scratches_.push_back(std::make_unique<ThreadScratch>());
+  scratches_.resize(static_cast<size_t>(team_size));
 }
 
 /// Of a shape that does not vary the plan has decided, of a part by the size of the whole.
@@ -140,13 +141,13 @@ bool Recorder::FinishRow(format::SummaryRow* row) {
   return recent[row->tensor].Leaves(*row, histogram_spans_[mode]) && !due;
 }
 
-void Recorder::FillRow(Lane* lane, Id id, const TensorView& view, Place place, bool histogram,
+void Recorder::FillRow(ThreadScratch* scratch, Id id, const TensorView& view, Place place, bool histogram,
                        format::SummaryRow* row) const {
   Summary summary;
   // Types without statistics were sorted out before.
-  (void)lane->summarizer.Summarize(view, &summary, histogram ? &lane->histogram : nullptr);
+  (void)scratch->summarizer.Summarize(view, &summary, histogram ? &scratch->histogram : nullptr);
   *row = format::ToRow(id, KeyOf(place), summary);
-  if (histogram) AddHistogram(lane->histogram, row, &lane->bytes);
+  if (histogram) AddHistogram(scratch->histogram, row, &scratch->bytes);
 }
 
 void Recorder::AddHistogram(std::span<const HistogramBucket> histogram, format::SummaryRow* row,
@@ -165,9 +166,9 @@ void Recorder::FillOne(Id id, const TensorView& view, Place place, bool remember
       AddPieces(id, view, rows_.size() - 1, histogram);
       FillShared(place);
     } else {
-      Lane* lane = lanes_[0].get();
-      const Exchanged histograms(&lane->bytes, &histograms_);
-      FillRow(lane, id, view, place, histogram, &rows_.back());
+      ThreadScratch* scratch = scratches_[0].get();
+      const Exchanged histograms(&scratch->bytes, &histograms_);
+      FillRow(scratch, id, view, place, histogram, &rows_.back());
     }
   };
   fill(HistogramDue(tensors_[id], view.element_count()));
@@ -209,7 +210,7 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     return;
   }
   const stats::FloatingPointMode once(true);
-  Lane* lane = lanes_[0].get();
+  ThreadScratch* scratch = scratches_[0].get();
   for (size_t begin = 0; begin < work_.size();) {
     Adding adding(this, work_.size() - begin);
     const size_t first = rows_.size();
@@ -217,14 +218,14 @@ void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> da
     const size_t end = std::min(begin + room, work_.size());
     rows_.resize(first + (end - begin));
     {
-      const Exchanged histograms(&lane->bytes, &histograms_);
+      const Exchanged histograms(&scratch->bytes, &histograms_);
       EachWithMemoryAhead(
           begin, end, [&](size_t k) { return std::pair(data[work_[k]], tensors_[ids[work_[k]]].bytes); },
           [&](size_t k) {
             const Tensor& t = tensors_[ids[work_[k]]];
             format::SummaryRow* const row = &rows_[first + (k - begin)];
-            FillRow(lane, ids[work_[k]], view_of(k), place, HistogramDue(t, t.elements), row);
-            if (FinishRow(row)) FillRow(lane, ids[work_[k]], view_of(k), place, true, row);
+            FillRow(scratch, ids[work_[k]], view_of(k), place, HistogramDue(t, t.elements), row);
+            if (FinishRow(row)) FillRow(scratch, ids[work_[k]], view_of(k), place, true, row);
           });
     }
     RememberRows(ids, begin, end, first);
@@ -330,21 +331,21 @@ void Recorder::FillShared(Place place) {
     shares.push_back(static_cast<uint32_t>(k + 1));
     run = 0;
   }
-  for (auto& lane : lanes_) lane->bytes.clear();
+  for (auto& scratch : scratches_) scratch->bytes.clear();
 
   std::atomic<size_t> next{0};
-  OpenMpTeam::Run(static_cast<int>(lanes_.size()), [&](int number) {
+  OpenMpTeam::Run(static_cast<int>(scratches_.size()), [&](int number) {
     const stats::FloatingPointMode once(true);
-    Lane* const lane = lanes_[static_cast<size_t>(number)].get();
+    ThreadScratch* const scratch = scratches_[static_cast<size_t>(number)].get();
     const auto memory_of = [&](size_t k) { return std::pair(pieces_[k].data, pieces_[k].bytes()); };
     const auto fill = [&](size_t k) {
       const Piece& piece = pieces_[k];
       const TensorView view{piece.data, piece.dtype, {&piece.elements, 1}, {}};
       lane_of[k] = static_cast<uint8_t>(number);
       if (piece.part == Piece::kWhole)
-        return FillRow(lane, piece.id, view, place, piece.histogram, &rows_[piece.row]);
+        return FillRow(scratch, piece.id, view, place, piece.histogram, &rows_[piece.row]);
       Part& part = parts[piece.part];
-      (void)lane->summarizer.Summarize(view, &part.summary, piece.histogram ? &part.histogram : nullptr);
+      (void)scratch->summarizer.Summarize(view, &part.summary, piece.histogram ? &part.histogram : nullptr);
     };
     for (size_t s; (s = next.fetch_add(1, std::memory_order_relaxed)) < shares.size();) {
       EachWithMemoryAhead(s == 0 ? 0 : shares[s - 1], shares[s], memory_of, fill);
@@ -352,10 +353,10 @@ void Recorder::FillShared(Place place) {
   });
 
   // Rows are in the order they were given, whoever made them; each thread's bytes follow one another.
-  std::vector<uint32_t> offset_of(lanes_.size());
-  for (size_t l = 0; l < lanes_.size(); ++l) {
+  std::vector<uint32_t> offset_of(scratches_.size());
+  for (size_t l = 0; l < scratches_.size(); ++l) {
     offset_of[l] = static_cast<uint32_t>(histograms_.size());
-    histograms_.insert(histograms_.end(), lanes_[l]->bytes.begin(), lanes_[l]->bytes.end());
+    histograms_.insert(histograms_.end(), scratches_[l]->bytes.begin(), scratches_[l]->bytes.end());
   }
   for (size_t k = 0; k < pieces_.size();) {
     const Piece& piece = pieces_[k];

@@ -22,7 +22,7 @@ GompParallel Find() {
 
 struct Call {
   const std::function<void(int)>* work;
-  int lanes;
+  int threads;
   std::atomic<int> next{0};
   std::atomic_flag failed = ATOMIC_FLAG_INIT;
   std::exception_ptr error = nullptr;  // written by who set `failed`
@@ -31,11 +31,11 @@ struct Call {
 /// An exception that left a thread of the team would end the process.
 void Work(void* data) {
   auto* const call = static_cast<Call*>(data);
-  // Lanes are handed out, not taken from omp_get_thread_num: the team's size is the runtime's decision.
-  const int lane = call->next.fetch_add(1, std::memory_order_relaxed);
-  if (lane >= call->lanes) return;
+  // Numbers are handed out, not taken from omp_get_thread_num: the team's size is the runtime's decision.
+  const int thread = call->next.fetch_add(1, std::memory_order_relaxed);
+  if (thread >= call->threads) return;
   try {
-    (*call->work)(lane);
+    (*call->work)(thread);
   } catch (...) {
     if (!call->failed.test_and_set()) call->error = std::current_exception();
   }
@@ -45,14 +45,14 @@ void Work(void* data) {
 
 bool OpenMpTeam::Available() { return Find() != nullptr; }
 
-void OpenMpTeam::Run(int lanes, const std::function<void(int)>& work) {
+void OpenMpTeam::Run(int threads, const std::function<void(int)>& work) {
   const GompParallel parallel = Find();
-  if (parallel == nullptr || lanes == 1) {
+  if (parallel == nullptr || threads == 1) {
     work(0);
     return;
   }
-  Call call{&work, lanes};
-  parallel(Work, &call, static_cast<unsigned>(lanes), 0);
+  Call call{&work, threads};
+  parallel(Work, &call, static_cast<unsigned>(threads), 0);
   if (call.error != nullptr) std::rethrow_exception(call.error);
 }
 

@@ -15,10 +15,11 @@ class OpenMpTeam {
  public:
   /// Is there a team to borrow in this process? Looked up once.
   static bool Available();
-  /// Calls work(lane) for distinct lanes of 0..lanes-1, at most once each, concurrently, lane 0 among them;
-  /// returns when all are done, or throws what one of them threw. The team may be smaller than asked for.
+  /// Calls work(thread) for distinct threads of 0..threads-1, at most once each, concurrently, thread 0 among
+  /// them; returns when all are done, or throws what one of them threw. The team may be smaller than asked
+  /// for.
   /// \threadsafety Any thread that is not inside a parallel section; each has a team of its own.
-  static void Run(int lanes, const std::function<void(int lane)>& work);
+  static void Run(int threads, const std::function<void(int thread)>& work);
 };
 
 }  // namespace tdbg::capture

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "capture/lane.h"
+#include "capture/thread_scratch.h"
 #include "plan/groups.h"
 #include "tensor/magnitude.h"
 
@@ -32,7 +32,7 @@ Recorder::Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options)
   mode_steps_[static_cast<int>(ModeKey::kTrain)] = options.first_step;
   mode_steps_[static_cast<int>(ModeKey::kGlobal)] = options.first_step;
   for (const auto& [mode, first] : options.first_mode_steps) mode_steps_[static_cast<int>(mode)] = first;
-  lanes_.push_back(std::make_unique<Lane>());
+  scratches_.push_back(std::make_unique<ThreadScratch>());
 }
 
 Recorder::~Recorder() = default;
@@ -84,7 +84,7 @@ int64_t Recorder::mode_step(ModeKey mode) const {
   return state_ == State::kOpen && mode == mode_ ? next : next - 1;
 }
 
-Place Recorder::Settle(Place place) const {
+Place Recorder::Resolved(Place place) const {
   if (state_ == State::kEnd && place.point == StepPoint::kNone) place.point = StepPoint::kEnd;
   return place;
 }
@@ -108,7 +108,7 @@ bool Recorder::HasStatisticsOrTold(Id id, DType dtype) {
 
 void Recorder::Put(Id id, const TensorView& view, Place place_given) {
   if (id >= tensors_.size() || tensors_[id].scalar) return;
-  const Place place = Settle(place_given);
+  const Place place = Resolved(place_given);
   if (WantsSummary(id, view.dtype)) {
     Announce(&tensors_[id]);
     if (IsComplex(view.dtype)) {
@@ -170,13 +170,13 @@ void Recorder::PutStatistic(Id id, const Statistic& statistic, const StatisticVa
   for (const Derived& derived : t->details->derived) {
     if (derived.statistic != statistic) continue;
     Announce(&tensors_[id]);
-    AddDerivedRow(derived, value, Settle(place));
+    AddDerivedRow(derived, value, Resolved(place));
   }
 }
 
 bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place_given,
                        std::span<const uint8_t> unchanged) {
-  const Place place = Settle(place_given);
+  const Place place = Resolved(place_given);
   const size_t n = std::min(ids.size(), data.size());
   work_.clear();
   nonfinite_ = false;
@@ -232,7 +232,7 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
   const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
   if (!(tensors_[id].summary_groups & due)) return;
   Announce(&tensors_[id]);
-  format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Settle(place_given)), summary));
+  format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Resolved(place_given)), summary));
   ++counters_.summaries;
   if (histogram.data() == nullptr || !HasHistogram(tensors_[id], static_cast<int64_t>(row.count))) return;
   if (HistogramDue(tensors_[id], static_cast<int64_t>(row.count)))
@@ -246,7 +246,7 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
 
 void Recorder::PutScalar(Id id, double value, Place place_given) {
   if (id >= tensors_.size() || !tensors_[id].scalar) return;
-  const Place place = Settle(place_given);
+  const Place place = Resolved(place_given);
   format::ScalarRow row;
   row.tensor = id;
   row.sub = place.sub;

@@ -123,7 +123,7 @@ class Recorder {
     bool always : 1 = false;
   };
   static_assert(sizeof(Tensor) <= 64);
-  struct Lane;  // what one thread needs to make rows
+  struct ThreadScratch;  // what one thread needs to make rows
   class Adding;
   struct PendingRaw;
   /// A unit of work for one of several threads: a tensor, or a part of a large one.
@@ -154,7 +154,7 @@ class Recorder {
 
   bool WantsMore(Tensor* tensor) const;
   const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
-  Place Settle(Place place) const;
+  Place Resolved(Place place) const;
   static format::SubKey KeyOf(Place place) { return {place.sub, static_cast<format::Point>(place.point)}; }
   bool RawDue(const Tensor& t) const {
     return (t.raw_groups & due_) != 0 || (t.always && state_ != State::kBetween);
@@ -167,7 +167,7 @@ class Recorder {
   static bool HasHistogram(const Tensor& t, int64_t elements);
   bool HistogramDue(const Tensor& t, int64_t elements) const;
   /// Statistics only; FinishRow says then that a histogram was not due.
-  void FillRow(Lane* lane, Id id, const TensorView& view, Place place, bool histogram,
+  void FillRow(ThreadScratch* scratch, Id id, const TensorView& view, Place place, bool histogram,
                format::SummaryRow* row) const;
   /// True if the row's histogram was not due and is wanted all the same: its tensor left its recent range.
   bool FinishRow(format::SummaryRow* row);
@@ -182,7 +182,7 @@ class Recorder {
   LastRow* LastOf(Id id);
   void RememberRows(std::span<const Id> ids, size_t begin, size_t end, size_t first_row);
   void RememberRow(Id id, const format::SummaryRow& row);
-  bool Shares(uint64_t bytes) const { return lanes_.size() > 1 && bytes >= options_.parallel_from_bytes; }
+  bool Shares(uint64_t bytes) const { return scratches_.size() > 1 && bytes >= options_.parallel_from_bytes; }
   /// \pre The view is contiguous.
   void AddPieces(Id id, const TensorView& view, size_t row, bool histogram);
   /// The rows of all pieces_.
@@ -239,7 +239,7 @@ class Recorder {
   std::vector<LastRow> last_rows_;
   std::vector<Piece> pieces_;
   uint32_t parts_ = 0;  // pieces_ that are parts
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<ThreadScratch>> scratches_;
   Run::Counters counters_;
 };
 

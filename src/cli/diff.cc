@@ -20,15 +20,15 @@
 namespace tdbg::cli {
 namespace {
 
-constexpr size_t kMostNames = 5;
-constexpr size_t kMostDifferences = 12;
+constexpr size_t kMaxNames = 5;
+constexpr size_t kMaxDifferences = 12;
 
 std::string Number(double value) { return fmt::format("{:.9g}", value); }
 
 template <typename T>
 std::string Some(const std::vector<T>& items) {
   std::string text;
-  for (size_t i = 0; i < std::min(items.size(), kMostNames); ++i) {
+  for (size_t i = 0; i < std::min(items.size(), kMaxNames); ++i) {
     text += i == 0 ? "" : ", ";
     if constexpr (std::is_same_v<T, std::string>) {
       text += Printable(items[i]);
@@ -36,7 +36,7 @@ std::string Some(const std::vector<T>& items) {
       text += std::to_string(items[i]);
     }
   }
-  if (items.size() > kMostNames) text += fmt::format(" and {} more", items.size() - kMostNames);
+  if (items.size() > kMaxNames) text += fmt::format(" and {} more", items.size() - kMaxNames);
   return text;
 }
 
@@ -197,13 +197,13 @@ class DiffCommand : public Command {
       Print("{} at {}: {} differs ({}); {}\n", Paint(terminal, Colour::kRed, "they part"), where,
             Paint(terminal, Colour::kBold, Printable(found.first.front().tensor)), how, by);
       Table table({"TENSOR", "WORKER", "BY", "DIFFERENCE"});
-      for (size_t i = 0; i < std::min(found.first.size(), kMostDifferences); ++i) {
+      for (size_t i = 0; i < std::min(found.first.size(), kMaxDifferences); ++i) {
         const Difference& d = found.first[i];
         table.Add({Printable(d.tensor), Printable(d.worker), d.by_values ? "values" : "statistics", How(d)});
       }
       Print("{}", table.Format(terminal));
-      if (found.first.size() > kMostDifferences)
-        Print("and {} more at this step; --json lists them\n", found.first.size() - kMostDifferences);
+      if (found.first.size() > kMaxDifferences)
+        Print("and {} more at this step; --json lists them\n", found.first.size() - kMaxDifferences);
     }
     if (found.unread != 0)
       Print("damaged and not compared: {}\n",

@@ -16,7 +16,7 @@ namespace tdbg::cli {
 namespace {
 
 // Aliases make a tree of exponential size out of a few lines ("billion laughs"); no configuration needs this.
-constexpr int kMostValues = 100'000;
+constexpr int kMaxValues = 100'000;
 constexpr int kDeepest = 64;
 constexpr char kTooMuch[] = "too many or too deeply nested values";
 
@@ -25,7 +25,7 @@ class Converter {
   explicit Converter(Document* document) : document_(document) {}
 
   Status Convert(const YAML::Node& node, const std::string& pointer, int depth, nlohmann::json* out) {
-    if (++values_ > kMostValues || depth > kDeepest) return Fail(node, kTooMuch);
+    if (++values_ > kMaxValues || depth > kDeepest) return Fail(node, kTooMuch);
     if (node.Mark().line >= 0) document_->lines[pointer] = node.Mark().line + 1;
     switch (node.Type()) {
       case YAML::NodeType::Undefined:

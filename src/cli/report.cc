@@ -15,8 +15,8 @@
 namespace tdbg::cli {
 namespace {
 
-constexpr size_t kMostOriginsShown = 4;
-constexpr size_t kMostFailuresShown = 8;  // of hundreds of workers that one took down
+constexpr size_t kMaxOriginsShown = 4;
+constexpr size_t kMaxFailuresShown = 8;  // of hundreds of workers that one took down
 
 }  // namespace
 
@@ -90,8 +90,8 @@ bool Failed(const Report& report) {
 std::vector<std::pair<std::string, std::string>> FailureLines(const Report& report) {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const WorkerEnd& end : report.failures) {
-    if (lines.size() == kMostFailuresShown) {
-      lines.emplace_back("", fmt::format("and {} more", report.failures.size() - kMostFailuresShown));
+    if (lines.size() == kMaxFailuresShown) {
+      lines.emplace_back("", fmt::format("and {} more", report.failures.size() - kMaxFailuresShown));
       break;
     }
     std::string words =
@@ -216,8 +216,8 @@ std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins) 
   for (const watch::Origin& origin : origins) several |= origin.worker != origins.front().worker;
   std::vector<std::string> lines;
   for (const watch::Origin& origin : origins) {
-    if (lines.size() == kMostOriginsShown) {
-      lines.push_back(fmt::format("and {} more", origins.size() - kMostOriginsShown));
+    if (lines.size() == kMaxOriginsShown) {
+      lines.push_back(fmt::format("and {} more", origins.size() - kMaxOriginsShown));
       break;
     }
     lines.push_back(Printable(fmt::format("{}step {}: {}", several ? origin.worker + ", " : std::string(),

@@ -33,9 +33,9 @@ constexpr const char* kCpp = R"(#include "tdbg/rule.h"
 
 namespace {
 
-class @CLASS@ : public tdbg::rule::Rule {
+class @CLASS@ : public tdbg::custom::Rule {
  public:
-  static tdbg::rule::Info Describe() {
+  static tdbg::custom::Info Describe() {
     return {.class_name = "@CLASS@",
             .summary = "The mean of a gradient's absolute values is above a threshold",
             .parameters = {{.name = "threshold",
@@ -46,9 +46,9 @@ class @CLASS@ : public tdbg::rule::Rule {
             .collections = {"gradients"}};
   }
 
-  explicit @CLASS@(const tdbg::rule::Parameters& parameters) : threshold_(parameters.Float("threshold")) {}
+  explicit @CLASS@(const tdbg::custom::Parameters& parameters) : threshold_(parameters.Float("threshold")) {}
 
-  tdbg::rule::Judged Invoke(const tdbg::rule::Step& step) override {
+  tdbg::custom::Judged Invoke(const tdbg::custom::Step& step) override {
     bool seen = false;
     for (const tdbg_statistics& s : step.statistics()) {
       const uint64_t finite = s.count - s.nan_count - s.pos_inf_count - s.neg_inf_count;
@@ -60,8 +60,8 @@ class @CLASS@ : public tdbg::rule::Rule {
             {.row = &s, .measure = "mean_abs", .value = mean_abs, .comparison = ">", .threshold = threshold_});
       }
     }
-    if (!seen) return tdbg::rule::Judged::kNotDue;
-    return step.incomplete() ? tdbg::rule::Judged::kIncomplete : tdbg::rule::Judged::kJudged;
+    if (!seen) return tdbg::custom::Judged::kNotDue;
+    return step.incomplete() ? tdbg::custom::Judged::kIncomplete : tdbg::custom::Judged::kJudged;
   }
 
  private:

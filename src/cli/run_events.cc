@@ -14,7 +14,7 @@
 namespace tdbg::cli {
 namespace {
 
-constexpr size_t kMostOfALogShown = 300;
+constexpr size_t kMaxOfALogShown = 300;
 
 // The last line a boot file or an adaptor wrote about what it could not do.
 std::string LastLineOf(const std::string& path) {
@@ -22,7 +22,7 @@ std::string LastLineOf(const std::string& path) {
   if (!text.ok()) return {};
   const std::vector<std::string> lines = base::SplitList(*text, '\n');
   if (lines.empty()) return {};
-  return lines.back().substr(0, kMostOfALogShown);
+  return lines.back().substr(0, kMaxOfALogShown);
 }
 
 }  // namespace

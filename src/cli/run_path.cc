@@ -102,12 +102,12 @@ std::vector<NamedRun> RunsOfHere() {
 }
 
 Status CouldNotRead(const std::vector<std::string>& damage, std::string_view of) {
-  constexpr size_t kMostNamed = 3;
+  constexpr size_t kMaxNamed = 3;
   if (damage.empty()) return OkStatus();
   std::string text = fmt::format("{} of the {} could not be read", base::Counted(damage.size(), "place"), of);
-  for (size_t i = 0; i < std::min(damage.size(), kMostNamed); ++i)
+  for (size_t i = 0; i < std::min(damage.size(), kMaxNamed); ++i)
     text += (i == 0 ? ": " : "; ") + Printable(damage[i]);
-  if (damage.size() > kMostNamed) text += fmt::format("; and {} more", damage.size() - kMostNamed);
+  if (damage.size() > kMaxNamed) text += fmt::format("; and {} more", damage.size() - kMaxNamed);
   return DataLoss(std::move(text));
 }
 

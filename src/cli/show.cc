@@ -24,7 +24,7 @@ namespace tdbg::cli {
 namespace {
 
 // On a terminal, more rows than this push the picture off the screen.
-constexpr size_t kMostRowsOnTerminal = 24;
+constexpr size_t kMaxRowsOnTerminal = 24;
 constexpr int64_t kEdgeItems = 3;
 
 std::string Number(double value) { return fmt::format("{:.6g}", value); }
@@ -166,8 +166,8 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
     const auto at = trial.step(step);
     const std::string mode(at && at->mode != ModeKey::kGlobal ? ModeName(at->mode) : "-");
     Json entry = {{"global_step", step}, {"mode", mode}, {"mode_step", at ? at->mode_step : -1}};
-    const bool shown = !terminal.is_terminal || steps.size() <= kMostRowsOnTerminal ||
-                       row < kMostRowsOnTerminal / 2 || row >= steps.size() - kMostRowsOnTerminal / 2;
+    const bool shown = !terminal.is_terminal || steps.size() <= kMaxRowsOnTerminal ||
+                       row < kMaxRowsOnTerminal / 2 || row >= steps.size() - kMaxRowsOnTerminal / 2;
     ++row;
     if (!shown) ++skipped;
     if (!shown && skipped == 1) {

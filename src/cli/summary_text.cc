@@ -13,7 +13,7 @@
 namespace tdbg::cli {
 namespace {
 
-constexpr size_t kMostTensorsShown = 3;
+constexpr size_t kMaxTensorsShown = 3;
 constexpr int kLabelColumns = 13;
 constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
@@ -92,7 +92,7 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
                         base::Counted(rule.steps_incomplete, "step"));
   }
   text += "\n";
-  const size_t most_shown = explained ? 1 : kMostTensorsShown;
+  const size_t most_shown = explained ? 1 : kMaxTensorsShown;
   size_t shown = 0;
   for (const rules::Finding& finding : rule.findings) {
     if (shown++ == most_shown) {

@@ -10,7 +10,7 @@ namespace tdbg::format {
 namespace {
 
 constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMostWorkers = 1 << 20;  // more is no world: whoever counts absent ranks would not end
+constexpr int64_t kMaxWorkers = 1 << 20;  // more is no world: whoever counts absent ranks would not end
 
 void GetOptional(const Json& json, const char* key, int64_t least, int64_t most,
                  std::optional<int64_t>* out) {
@@ -70,7 +70,7 @@ Result<AttemptInfo> AttemptInfo::FromJson(std::string_view text) {
   AttemptInfo info;
   if (!GetField(json, "attempt", &info.attempt)) return DataLoss("attempt.json: no attempt");
   GetOptional(json, "step_base", 0, kForEver, &info.step_base);
-  GetOptional(json, "world_size", 1, kMostWorkers, &info.world_size);
+  GetOptional(json, "world_size", 1, kMaxWorkers, &info.world_size);
   GetField(json, "started_wall_nanos", &info.started_wall_nanos);
   int64_t parent = 0;
   if (GetField(json, "parent", &parent)) info.parent = parent;
@@ -104,7 +104,7 @@ Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
   if (!GetField(json, "writer_id", &number) || number < 0) return DataLoss("worker.json: no writer_id");
   info.writer_id = static_cast<uint64_t>(number);
   GetField(json, "rank", &info.rank);
-  GetOptional(json, "world_size", 1, kMostWorkers, &info.world_size);
+  GetOptional(json, "world_size", 1, kMaxWorkers, &info.world_size);
   GetOptional(json, "step_base", 0, kForEver, &info.step_base);
   if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff)
     info.pid = static_cast<uint32_t>(number);

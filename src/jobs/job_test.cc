@@ -92,8 +92,8 @@ TEST_F(JobTest, AStopLetsAHandlerSaveItsCheckpoint) {
 }
 
 TEST_F(JobTest, AGraceOfAgesHasNotRunOut) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  for (const int64_t grace_millis : {kMost, kMost / 1'000'000, kMost / 1'000'000 - 1000}) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  for (const int64_t grace_millis : {kMax, kMax / 1'000'000, kMax / 1'000'000 - 1000}) {
     std::filesystem::remove(directory_ + "/ready");
     const auto job =
         Start("trap 'sleep 0.3; exit 0' TERM; touch $DIR/ready; while :; do sleep 0.05; done", grace_millis);

@@ -138,7 +138,7 @@ struct Engine::Impl {
     return OkStatus();
   }
 
-  void Settle(size_t i, RuleState state, std::string details, int64_t wall_nanos) {
+  void Decide(size_t i, RuleState state, std::string details, int64_t wall_nanos) {
     rules[i].done = true;
     rules[i].owed = 0;
     rules[i].ended_at = judging_step;
@@ -244,13 +244,13 @@ struct Engine::Impl {
   bool Take(size_t i, Result<Judged> judged, std::vector<Finding> findings, int64_t wall_nanos) {
     RuleStatus& status = statuses[i];
     if (!judged.ok()) {
-      Settle(i, RuleState::kError, judged.status().ToString(), wall_nanos);
+      Decide(i, RuleState::kError, judged.status().ToString(), wall_nanos);
       return true;
     }
     status.steps_judged += *judged == Judged::kJudged || !findings.empty();
     status.steps_incomplete += *judged == Judged::kIncomplete;
     if (findings.empty()) return false;
-    Settle(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
+    Decide(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
     rules[i].ended_at = findings.front().global_step;
     status.findings = std::move(findings);
     PlaceInEpisode(&status);
@@ -290,7 +290,7 @@ struct Engine::Impl {
             found_limits.push_back(*std::move(reached));
           }
           // In the rule's own words; a code of ours would say that we are at fault.
-          Settle(i, RuleState::kError, answer->judged.status().message(), wall_nanos);
+          Decide(i, RuleState::kError, answer->judged.status().message(), wall_nanos);
           changed->push_back(i);
         } else if (Take(i, std::move(answer->judged), std::move(answer->findings), wall_nanos)) {
           changed->push_back(i);
@@ -365,7 +365,7 @@ struct Engine::Impl {
     return text;
   }
 
-  void SettleRest(StepSource& steps, JobEnd end, int64_t wall_nanos, std::vector<size_t>* changed) {
+  void DecideRest(StepSource& steps, JobEnd end, int64_t wall_nanos, std::vector<size_t>* changed) {
     std::vector<DroppedInfo> dropped;
     std::vector<std::string> damage;
     bool asked = false;
@@ -404,11 +404,11 @@ struct Engine::Impl {
         const RuleState state = stopped   ? RuleState::kStopped
                                 : nothing ? RuleState::kNoIssuesFound
                                           : RuleState::kError;
-        Settle(i, state, std::move(text), wall_nanos);
+        Decide(i, state, std::move(text), wall_nanos);
       } else if (!incomplete.empty()) {
-        Settle(i, RuleState::kError, std::string(kIncomplete) + incomplete, wall_nanos);
+        Decide(i, RuleState::kError, std::string(kIncomplete) + incomplete, wall_nanos);
       } else {
-        Settle(i, RuleState::kNoIssuesFound, rules[i].rule->Remarks(), wall_nanos);
+        Decide(i, RuleState::kNoIssuesFound, rules[i].rule->Remarks(), wall_nanos);
       }
     }
   }
@@ -455,7 +455,7 @@ Result<std::vector<size_t>> Engine::Finish(StepSource& steps, JobEnd end, int64_
   std::vector<size_t> changed;
   impl_->Judge(steps, true, wall_nanos, &changed);
   impl_->TakeAnswers(wall_nanos, &changed);
-  impl_->SettleRest(steps, end, wall_nanos, &changed);
+  impl_->DecideRest(steps, end, wall_nanos, &changed);
   return changed;
 }
 
@@ -535,7 +535,7 @@ std::vector<size_t> Engine::UsePlan(const plan::Plan& plan) {
 const std::vector<RuleStatus>& Engine::statuses() const { return impl_->statuses; }
 int64_t Engine::last_judged_step() const { return impl_->last_judged_step; }
 
-bool Engine::settled() const {
+bool Engine::decided() const {
   return std::all_of(impl_->rules.begin(), impl_->rules.end(), [](const auto& rule) { return rule.done; });
 }
 

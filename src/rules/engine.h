@@ -59,9 +59,9 @@ class Engine {
   /// Judges every complete step the trial's last Refresh saw and that was not judged yet. Returns the indexes
   /// of the rules whose status changed. `wall_nanos` stamps the changes.
   Result<std::vector<size_t>> Advance(Trial& trial, int64_t wall_nanos);
-  /// After the last step: judges what is left, steps that some worker never committed included, and settles
+  /// After the last step: judges what is left, steps that some worker never committed included, and decides
   /// every rule (NoIssuesFound, Error, Stopped). Only for a job that has ended: of one that runs, say
-  /// InProgress. A rule that judges in a process of its own may still owe answers: until settled(), wait for
+  /// InProgress. A rule that judges in a process of its own may still owe answers: until decided(), wait for
   /// some and call it again.
   Result<std::vector<size_t>> Finish(Trial& trial, JobEnd end, int64_t wall_nanos);
   /// The same over any source of steps.
@@ -94,7 +94,7 @@ class Engine {
   const std::vector<RuleStatus>& statuses() const;  ///< in the order given
   /// The last step that was judged, or handed to rules that judge in a process of their own.
   int64_t last_judged_step() const;
-  bool settled() const;  ///< no rule is InProgress
+  bool decided() const;  ///< no rule is InProgress
   /// Rules owe answers: Advance will have news when they come.
   bool owed_answers() const;
   /// Blocks until a rule that judges in a process of its own has answered; false after `timeout_millis`.

@@ -14,10 +14,10 @@
 #include "base/text.h"
 #include "capture/recorder.h"
 #include "capture/writer_sink.h"
+#include "session/claim.h"
 #include "session/control.h"
 #include "session/fork_guard.h"
 #include "session/notices.h"
-#include "session/place.h"
 #include "store/writer/worker_writer.h"
 
 namespace tdbg {
@@ -27,7 +27,7 @@ using session::TellOnce;
 
 constexpr int64_t kEndTimeoutNanos = 30'000'000'000;
 constexpr uint64_t kStepsBetweenLooks = 256;      // at the writer's troubles
-constexpr int64_t kMostSteps = 1'000'000'000;     // of a request for more detail
+constexpr int64_t kMaxSteps = 1'000'000'000;      // of a request for more detail
 constexpr uint64_t kIdleJournalBytes = 1u << 20;  // of a worker that captures nothing
 
 /// $TDBG_STATS_THREADS, or what the caller offers.
@@ -40,10 +40,10 @@ int StatisticsThreads(int offered) {
   return offered;
 }
 
-capture::RecorderOptions RecorderOptionsFor(const session::Place& place, bool inert) {
+capture::RecorderOptions RecorderOptionsFor(const session::Claim& claim, bool inert) {
   capture::RecorderOptions options;
-  options.first_step = place.step_base;
-  options.first_mode_steps = place.mode_step_bases;
+  options.first_step = claim.step_base;
+  options.first_mode_steps = claim.mode_step_bases;
   options.inert = inert;
   return options;
 }
@@ -88,14 +88,14 @@ DroppedInfo ToInfo(const format::Drop& drop, const std::string& worker) {
 }  // namespace
 
 struct Run::Impl final : session::ForkListener {
-  Impl(session::Place place_in, std::unique_ptr<store::WorkerWriter> writer_in, plan::CompiledPlan plan,
+  Impl(session::Claim claim_in, std::unique_ptr<store::WorkerWriter> writer_in, plan::CompiledPlan plan,
        std::unique_ptr<session::Control> control_in, bool captures_nothing)
-      : place(std::move(place_in)),
+      : claim(std::move(claim_in)),
         allow_stop(plan.plan().allow_stop),
         writer(std::move(writer_in)),
         sink(writer.get()),
         control(std::move(control_in)),
-        recorder(std::move(plan), &sink, RecorderOptionsFor(place, captures_nothing)) {
+        recorder(std::move(plan), &sink, RecorderOptionsFor(claim, captures_nothing)) {
     recorder.ShareThreads(StatisticsThreads(1));
     session::AddForkListener(this);
   }
@@ -135,14 +135,14 @@ struct Run::Impl final : session::ForkListener {
 
   void TellTroubles() {
     if (const Status error = writer->last_error(); !error.ok()) {
-      TellOnce("writer", fmt::format("{}; training goes on ({})", error.message(), place.directory));
+      TellOnce("writer", fmt::format("{}; training goes on ({})", error.message(), claim.directory));
     }
     for (const format::Drop& drop : writer->dropped()) {
       const auto cause = static_cast<format::DropCause>(drop.cause);
       TellOnce(format::DropCauseName(cause),
                fmt::format("not everything is kept, since step {}: {} Dropped so far: {} {} ({})",
                            drop.first_step, format::DropCauseText(cause), drop.count,
-                           format::DropKindName(static_cast<format::DropKind>(drop.kind)), place.directory));
+                           format::DropKindName(static_cast<format::DropKind>(drop.kind)), claim.directory));
     }
   }
 
@@ -157,11 +157,11 @@ struct Run::Impl final : session::ForkListener {
     const auto steps = json.find("steps");
     const auto raw = json.find("raw");
     const int64_t n = steps != json.end() && steps->is_number_integer() ? steps->get<int64_t>() : 0;
-    return recorder.CaptureMore(std::move(collections), std::clamp<int64_t>(n, 0, kMostSteps),
+    return recorder.CaptureMore(std::move(collections), std::clamp<int64_t>(n, 0, kMaxSteps),
                                 raw != json.end() && *raw == true);
   }
 
-  const session::Place place;
+  const session::Claim claim;
   const bool allow_stop;
 
   mutable std::mutex mutex;  // guards the rest
@@ -189,15 +189,15 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   if (options.rank < 0 || options.world_size < 1) {
     return InvalidArgument(fmt::format("rank {} of {}: not a rank", options.rank, options.world_size));
   }
-  TDBG_ASSIGN_OR_RETURN(session::Place place, session::SettleIn(options, files, clock));
-  TDBG_ASSIGN_OR_RETURN(plan::CompiledPlan plan, plan::CompiledPlan::Compile(place.plan));
-  const bool captures_nothing = place.plan.include_workers >= 0 && place.plan.include_workers != options.rank;
+  TDBG_ASSIGN_OR_RETURN(session::Claim claim, session::ClaimDirectory(options, files, clock));
+  TDBG_ASSIGN_OR_RETURN(plan::CompiledPlan plan, plan::CompiledPlan::Compile(claim.plan));
+  const bool captures_nothing = claim.plan.include_workers >= 0 && claim.plan.include_workers != options.rank;
 
   store::WriterOptions writer_options;
-  writer_options.files = &base::FilesBelow(files, place.directory);
-  writer_options.worker_directory = place.worker_directory;
-  writer_options.journal_path = place.journal_path;
-  writer_options.worker.worker = place.worker;
+  writer_options.files = &base::FilesBelow(files, claim.directory);
+  writer_options.worker_directory = claim.worker_directory;
+  writer_options.journal_path = claim.journal_path;
+  writer_options.worker.worker = claim.worker;
   writer_options.worker.rank = options.rank;
   writer_options.worker.world_size = options.world_size;
   writer_options.worker.step_base = options.step_base;
@@ -206,32 +206,32 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   writer_options.worker.boot_id = base::BootId();
   writer_options.worker.started_wall_nanos = clock.WallNanos();
   writer_options.worker.adaptor = options.adaptor;
-  writer_options.run_id = place.run_id;
-  writer_options.attempt = place.attempt;
-  writer_options.earlier_directories = place.earlier;
+  writer_options.run_id = claim.run_id;
+  writer_options.attempt = claim.attempt;
+  writer_options.earlier_directories = claim.earlier;
   writer_options.when_full =
-      place.plan.when_full == "block" ? store::WhenFull::kBlock : store::WhenFull::kDropRaw;
+      claim.plan.when_full == "block" ? store::WhenFull::kBlock : store::WhenFull::kDropRaw;
   writer_options.journal_bytes =
-      captures_nothing ? std::min(kIdleJournalBytes, place.plan.journal_bytes) : place.plan.journal_bytes;
-  writer_options.budget_bytes = place.plan.budget_bytes;
+      captures_nothing ? std::min(kIdleJournalBytes, claim.plan.journal_bytes) : claim.plan.journal_bytes;
+  writer_options.budget_bytes = claim.plan.budget_bytes;
   TDBG_ASSIGN_OR_RETURN(std::unique_ptr<store::WorkerWriter> writer,
                         store::WorkerWriter::Open(writer_options));
-  place.opening.reset();
+  claim.opening.reset();
 
   auto control = session::Control::Open(
-      files, base::JoinPath(place.directory, std::string(format::kControlFile)), place.attempt);
+      files, base::JoinPath(claim.directory, std::string(format::kControlFile)), claim.attempt);
   if (!control.ok()) {  // a run that cannot be stopped from outside is better than none
     TellOnce("control", control.status().message());
     control = std::unique_ptr<session::Control>();
   }
-  auto impl = std::make_unique<Impl>(std::move(place), std::move(writer), std::move(plan),
+  auto impl = std::make_unique<Impl>(std::move(claim), std::move(writer), std::move(plan),
                                      *std::move(control), captures_nothing);
   return std::unique_ptr<Run>(new Run(std::move(impl)));
 }
 
-const std::string& Run::directory() const { return impl_->place.directory; }
-int64_t Run::attempt() const { return impl_->place.attempt; }
-std::string Run::plan_json() const { return impl_->place.plan.ToJson(); }
+const std::string& Run::directory() const { return impl_->claim.directory; }
+int64_t Run::attempt() const { return impl_->claim.attempt; }
+std::string Run::plan_json() const { return impl_->claim.plan.ToJson(); }
 
 void Run::ShareThreads(int threads) {
   impl_->Do([&] { impl_->recorder.ShareThreads(StatisticsThreads(threads)); });
@@ -326,8 +326,8 @@ void Run::End(std::string_view reason, std::string_view message) {
         kEndTimeoutNanos);
     // Another training may have been started in the place of a directory that was removed: that one goes on.
     if (impl_->writer->InPlace()) {
-      session::LeaveWord(impl_->place, reason,
-                         base::FilesBelow(base::LocalFileSystem(), impl_->place.directory));
+      session::LeaveWord(impl_->claim, reason,
+                         base::FilesBelow(base::LocalFileSystem(), impl_->claim.directory));
     }
     impl_->TellTroubles();
     impl_->inert.store(true, std::memory_order_relaxed);
@@ -366,7 +366,7 @@ std::vector<DroppedInfo> Run::dropped() const {
   std::vector<DroppedInfo> infos;
   if (impl_->abandoned.load(std::memory_order_relaxed)) return infos;
   for (const format::Drop& drop : impl_->writer->dropped())
-    infos.push_back(ToInfo(drop, impl_->place.worker));
+    infos.push_back(ToInfo(drop, impl_->claim.worker));
   return infos;
 }
 

@@ -301,7 +301,7 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
   const size_t step = 4 * hn::Lanes(d);
   const size_t indices = 2 * hn::Lanes(d);
   static_assert(hn::MaxLanes(D32()) * 2 * kIterations <= PairCounter::kPending);
-  static_assert(hn::MaxLanes(D32()) * 4 * kIterations <= SliceCounter::kMost);
+  static_assert(hn::MaxLanes(D32()) * 4 * kIterations <= SliceCounter::kMax);
   const V32 v_scale = hn::Set(d, scale);
   const V32 v_pivot = hn::Set(d, pivot * scale);
   Extremes<Lane> e;
@@ -490,7 +490,7 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
       CountAbove<LoadF32>(at, 1, first_out, outside);
     }
     made += step;
-    if (made == SliceCounter::kMost) {
+    if (made == SliceCounter::kMax) {
       slices->Count(made);
       made = 0;
     }

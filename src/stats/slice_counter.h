@@ -22,7 +22,7 @@ namespace tdbg::stats {
 struct SliceCounter {
   static constexpr int kWindow = 127;
   static constexpr size_t kBlock = 512;
-  static constexpr size_t kMost = 4 * kBlock;
+  static constexpr size_t kMax = 4 * kBlock;
   /// Gathered ids that are counted together.
   static constexpr size_t kLow = 2 * kBlock;
   /// The counts are 16 bits wide: fold after so many ids, before a third more have been counted.
@@ -31,16 +31,16 @@ struct SliceCounter {
   /// Of four ids each, the lowest in the lowest 16 bits; to be added up over the eight. First those of the
   /// positive sign; the upper half of the window. Empty between tensors.
   alignas(64) uint64_t lanes[32][8];
-  alignas(64) uint8_t ids[kMost];              ///< filled by the caller
-  alignas(64) uint8_t low[kLow + kMost + 64];  ///< ids below the upper quarter that wait
-  uint32_t deep[2][64];                        ///< [sign][place]: the lower half of the window
+  alignas(64) uint8_t ids[kMax];              ///< filled by the caller
+  alignas(64) uint8_t low[kLow + kMax + 64];  ///< ids below the upper quarter that wait
+  uint32_t deep[2][64];                       ///< [sign][place]: the lower half of the window
   uint32_t low_count;
   uint32_t counted;  ///< since the last fold
   uint16_t base;     ///< WindowBase's
   uint8_t used;      ///< bit h: some of lanes 8h..8h+7 were counted
   bool any_deep;
 
-  /// Counts the first `n` of `ids`. \pre n <= kMost, n % 64 == 0, counted + n < 65536. Overwrites up to
+  /// Counts the first `n` of `ids`. \pre n <= kMax, n % 64 == 0, counted + n < 65536. Overwrites up to
   /// kBlock ids behind them.
   void Count(size_t n);
   /// How many ids were not in the window: zeros, and what is below or above it. Since the last fold.

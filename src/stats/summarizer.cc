@@ -223,7 +223,7 @@ class Pass {
       };
       Partial p;
       sum(pivot_, &p);
-      Settle(&p, m, 0x1p26, sum);
+      TakeBlock(&p, m, 0x1p26, sum);
       if (histogram_) CountDoubles(x, m, p.abs_min_nonzero < 0x1p-1022, &t_->doubles);
       counted_ += m;
       x += m;
@@ -233,7 +233,7 @@ class Pass {
 
   // Takes a block's answer, or has its sums computed again about its mean; moves the pivot there.
   template <typename Again>
-  void Settle(Partial* p, size_t m, double limit, Again again) {
+  void TakeBlock(Partial* p, size_t m, double limit, Again again) {
     const auto finite = static_cast<double>(m - p->nan - p->pos_inf - p->neg_inf);
     if (finite != 0) {
       if (PivotIsFar(*p, finite, limit)) {
@@ -305,7 +305,7 @@ class Pass {
     if (!have_pivot_) pivot_ = FirstFiniteOr(x, m, 0.0);
     Partial p;
     ExactF32(x, m, pivot_, &p);
-    Settle(&p, m, 0x1p20, [&](double pivot, Partial* again) { ExactF32(x, m, pivot, again); });
+    TakeBlock(&p, m, 0x1p20, [&](double pivot, Partial* again) { ExactF32(x, m, pivot, again); });
     if (count) CountExact(x, m, p);
     met_nonfinite_ = p.nan + p.pos_inf + p.neg_inf != 0;
     scale_for_ = p.abs_max;
@@ -452,11 +452,11 @@ void Fill(const Totals& t, uint64_t times, double scale, Summary* s) {
   s->max = t.max + 0.0;
   s->abs_min = t.zero != 0 ? 0.0 : t.abs_min_nonzero;
   s->abs_max = t.abs_max;
-  const double variance = m.m2 / m.n;
+  const double variance = m.power2 / m.n;
   s->mean = m.mean * unit;
   s->variance = variance * unit * unit;
-  s->m3 = m.m3 / m.n * unit * unit * unit;
-  s->m4 = m.m4 / m.n * unit * unit * unit * unit;
+  s->m3 = m.power3 / m.n * unit * unit * unit;
+  s->m4 = m.power4 / m.n * unit * unit * unit * unit;
   s->l1 = t.l1 * unit * static_cast<double>(times);
   // No sum of squares is kept: n (variance + mean^2) is one, and its two terms cannot cancel.
   s->l2 = std::sqrt(m.n * static_cast<double>(times)) * std::sqrt(variance + m.mean * m.mean) * unit;

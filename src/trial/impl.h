@@ -62,8 +62,8 @@ struct WorkerSlot {
   // batch; nothing is stored per step.
   uint64_t rows_resealed = 0;
   size_t rows_batches = 0;
-  size_t rows_settled = 0;  ///< the first so many batches need no update of the members below
-  bool settled_ascend = true;
+  size_t rows_final = 0;  ///< the first so many batches need no update of the members below
+  bool final_ascend = true;
   std::vector<RowStretch> stretches;
   bool stretches_ascend = true;  ///< each begins at or behind the last one's last step
   std::vector<RowRange> final_rows;

@@ -24,14 +24,14 @@ bool HoldsIgnoringCase(std::string_view text, std::string_view part) {
 
 /// " 'CrossEntropyLoss_output_0' 'backward_loss'" for "loss"; three at most.
 std::string NamesHolding(std::string_view part, const std::deque<TensorInfo>& infos) {
-  constexpr int kMostNamed = 3;
+  constexpr int kMaxNamed = 3;
   std::string text;
   int named = 0;
   for (const TensorInfo& info : infos) {
     if (part.empty() || info.kind == kStatisticKind || !HoldsIgnoringCase(info.name, part)) continue;
-    if (named++ < kMostNamed) text += " '" + info.name + "'";
+    if (named++ < kMaxNamed) text += " '" + info.name + "'";
   }
-  if (named > kMostNamed) text += " and " + std::to_string(named - kMostNamed) + " more";
+  if (named > kMaxNamed) text += " and " + std::to_string(named - kMaxNamed) + " more";
   return text;
 }
 

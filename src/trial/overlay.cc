@@ -226,16 +226,16 @@ void WorkerSlot::BringRowsUpToDate() {
   const std::span<const store::SummaryBatch> batches = reader->summaries();
   if (rows_resealed != reader->resealed()) {
     // Rows of segments stay where they are, and of a long run nearly all are there.
-    while (!stretches.empty() && stretches.back().rows.batch >= rows_settled) stretches.pop_back();
-    while (!final_rows.empty() && final_rows.back().batch >= rows_settled) final_rows.pop_back();
-    stretches_ascend = settled_ascend;
-    rows_batches = std::min(rows_batches, rows_settled);
-    rows_settled = reader->settled_batches();
+    while (!stretches.empty() && stretches.back().rows.batch >= rows_final) stretches.pop_back();
+    while (!final_rows.empty() && final_rows.back().batch >= rows_final) final_rows.pop_back();
+    stretches_ascend = final_ascend;
+    rows_batches = std::min(rows_batches, rows_final);
+    rows_final = reader->final_batches();
     rows_resealed = reader->resealed();
   }
   constexpr auto kEnd = static_cast<uint16_t>(Point::kEnd);
   for (; rows_batches < batches.size(); ++rows_batches) {
-    if (rows_batches <= rows_settled) settled_ascend = stretches_ascend;
+    if (rows_batches <= rows_final) final_ascend = stretches_ascend;
     const store::SummaryBatch& batch = batches[rows_batches];
     reader->Prepare(static_cast<uint32_t>(rows_batches), 0, static_cast<uint32_t>(batch.rows),
                     format::kKeyColumns);
@@ -258,7 +258,7 @@ void WorkerSlot::BringRowsUpToDate() {
       begin = end;
     }
   }
-  if (rows_batches <= rows_settled) settled_ascend = stretches_ascend;
+  if (rows_batches <= rows_final) final_ascend = stretches_ascend;
 }
 
 void WorkerSlot::RowsAt(int64_t global_step, std::vector<RowRange>* out) const {

@@ -90,7 +90,7 @@ bool Knows(const SummaryBatch& batch, uint32_t row, const Field& field) {
 }
 
 /// Where a tensor's numbers of one step are.
-struct Place {
+struct Source {
   int64_t step = 0;
   uint32_t order = 0;  ///< of the worker: lowest rank first
   int preference = 0;  ///< higher first: statistics before raw values, the step's own before a micro-step's
@@ -111,7 +111,7 @@ SummaryBatch BatchOf(const Summary& s) {
   return b;
 }
 
-/// All that is kept of one tensor, one place per step (or per step and worker), ascending.
+/// All that is kept of one tensor, one source per step (or per step and worker), ascending.
 class SeriesCollector {
  public:
   SeriesCollector(const ValueFinder::Impl& impl, const StepFilter& filter, bool every_worker, bool numbers)
@@ -121,11 +121,11 @@ class SeriesCollector {
         every_worker_(every_worker),
         numbers_(numbers) {}
 
-  /// Settles the `read` columns of all rows and leaves out those whose `needed` columns are damaged.
-  /// \return how many places ForEach visits at most
+  /// Prepares the `read` columns of all rows and leaves out those whose `needed` columns are damaged.
+  /// \return how many sources ForEach visits at most
   size_t Collect(const ValueFinder& finder, uint64_t read, uint64_t needed) {
     lists_.clear();
-    places_.clear();
+    sources_.clear();
     needed_ = needed;
     if (finder.info().in_parts) read = store::WorkerReader::kAllColumns;  // merged, they are one row
     for (const ValueFinder::Impl::Range& range : ranges_) {
@@ -144,31 +144,31 @@ class SeriesCollector {
     const bool merge = !every_worker_ && finder.info().in_parts;
     // Lists whose steps ascend from one to the next (one worker, or attempts one after the other) are visited
     // where they lie, without gathering and sorting.
-    in_place_ = !merge && places_.empty() &&
+    in_place_ = !merge && sources_.empty() &&
                 std::adjacent_find(lists_.begin(), lists_.end(), [](const List& a, const List& b) {
                   return a.rows.rows.back().global_step >= b.rows.rows.front().global_step;
                 }) == lists_.end();
     if (!in_place_) Gather(finder, merge);
-    size_t most = places_.size();
+    size_t most = sources_.size();
     if (in_place_) {
       for (const List& list : lists_) most += list.rows.rows.size();
     }
     return most;
   }
 
-  /// Calls f(place) -> Status until it fails.
+  /// Calls f(source) -> Status until it fails.
   template <typename F>
   Status ForEach(F&& f) const {
-    for (const Place& place : places_) TDBG_RETURN_IF_ERROR(f(place));
+    for (const Source& source : sources_) TDBG_RETURN_IF_ERROR(f(source));
     if (!in_place_) return OkStatus();
     for (const List& list : lists_) {
-      Place best;
+      Source best;
       bool any = false;
       for (const auto& ref : list.rows.rows) {
         if (!Counts(list, ref)) continue;
         if (any && best.step == ref.global_step && best.preference >= Preference(ref.sub)) continue;
         if (any && best.step != ref.global_step) TDBG_RETURN_IF_ERROR(f(best));
-        best = PlaceOf(list, ref);
+        best = SourceOf(list, ref);
         any = true;
       }
       if (any) TDBG_RETURN_IF_ERROR(f(best));
@@ -177,10 +177,10 @@ class SeriesCollector {
   }
 
   /// Fills out[f] for each field. Damaged columns, and what a plain number does not have, are NaN.
-  Status Fill(const Place& place, std::span<const Field* const> fields, double* out) {
-    const SummaryBatch* batch = place.batch;
-    if (place.raw != nullptr) {
-      const auto value = place.slot->ReadRaw(*place.raw);
+  Status Fill(const Source& source, std::span<const Field* const> fields, double* out) {
+    const SummaryBatch* batch = source.batch;
+    if (source.raw != nullptr) {
+      const auto value = source.slot->ReadRaw(*source.raw);
       computed_ = Summary();
       if (value.ok() && HasStatistics(value->dtype)) {
         if (!summarizer_) summarizer_.emplace();
@@ -194,9 +194,9 @@ class SeriesCollector {
     for (size_t f = 0; f < fields.size(); ++f) {
       out[f] = kNaN;
       if (batch == nullptr) {
-        if (fields[f]->of_a_number) out[f] = place.value;
-      } else if ((batch->damaged & fields[f]->columns) == 0 && Knows(*batch, place.row, *fields[f])) {
-        out[f] = fields[f]->of(*batch, place.row);
+        if (fields[f]->of_a_number) out[f] = source.value;
+      } else if ((batch->damaged & fields[f]->columns) == 0 && Knows(*batch, source.row, *fields[f])) {
+        out[f] = fields[f]->of(*batch, source.row);
       }
     }
     return OkStatus();
@@ -211,39 +211,39 @@ class SeriesCollector {
     store::WorkerReader::PreparedRows rows;
   };
 
-  static const format::TensorDef& DefOf(const Place& place) {
-    return place.slot->reader->tensors()[place.tensor];
+  static const format::TensorDef& DefOf(const Source& source) {
+    return source.slot->reader->tensors()[source.tensor];
   }
   bool Counts(const List& list, const store::WorkerReader::RowRef& ref) const {
     return ref.sub.point != Point::kEnd && (list.rows.batches[ref.batch].damaged & needed_) == 0;
   }
-  static Place PlaceOf(const List& list, const store::WorkerReader::RowRef& ref) {
-    Place place;
-    place.step = ref.global_step;
-    place.order = list.order;
-    place.preference = Preference(ref.sub);
-    place.slot = list.slot;
-    place.batch = &list.rows.batches[ref.batch];
-    place.tensor = list.tensor;
-    place.row = ref.row;
-    return place;
+  static Source SourceOf(const List& list, const store::WorkerReader::RowRef& ref) {
+    Source source;
+    source.step = ref.global_step;
+    source.order = list.order;
+    source.preference = Preference(ref.sub);
+    source.slot = list.slot;
+    source.batch = &list.rows.batches[ref.batch];
+    source.tensor = list.tensor;
+    source.row = ref.row;
+    return source;
   }
 
   /// What is kept of the tensor and is no row, at steps [begin, end).
   void CollectOthers(const List& list, int64_t begin, int64_t end) {
-    const auto add = [&](int64_t step, SubKey key, Place place) {
+    const auto add = [&](int64_t step, SubKey key, Source source) {
       if (key.point == Point::kEnd || step < begin || step >= end) return;
-      place.step = step;
-      place.order = list.order;
-      place.preference += Preference(key);
-      place.slot = list.slot;
-      places_.push_back(place);
+      source.step = step;
+      source.order = list.order;
+      source.preference += Preference(key);
+      source.slot = list.slot;
+      sources_.push_back(source);
     };
     if (numbers_) {
       for (const auto& point : list.slot->reader->ScalarsOf(list.tensor)) {
-        Place place;
-        place.value = point.value;
-        add(point.global_step, point.sub, place);
+        Source source;
+        source.value = point.value;
+        add(point.global_step, point.sub, source);
       }
     }
     // Where statistics are kept the raw values beside them have nothing to add, and reading them is dear.
@@ -252,55 +252,55 @@ class SeriesCollector {
     for (const store::RawRef& ref : list.slot->reader->LoneRawsOf(list.tensor)) {
       while (next < rows.size() && rows[next].global_step < ref.global_step) ++next;
       if (next < rows.size() && rows[next].global_step == ref.global_step) continue;
-      Place place;
-      place.raw = &ref;
-      place.preference = kRawsLast;
-      add(ref.global_step, ref.sub, place);
+      Source source;
+      source.raw = &ref;
+      source.preference = kRawsLast;
+      add(ref.global_step, ref.sub, source);
     }
   }
 
-  /// Everything as places.
+  /// Everything as sources.
   void Gather(const ValueFinder& finder, bool merge) {
-    const std::vector<Place> others = std::move(places_);
-    places_.clear();
+    const std::vector<Source> others = std::move(sources_);
+    sources_.clear();
     for (const List& list : lists_) {
       for (const auto& ref : list.rows.rows) {
-        if (Counts(list, ref)) places_.push_back(PlaceOf(list, ref));
+        if (Counts(list, ref)) sources_.push_back(SourceOf(list, ref));
       }
     }
-    places_.insert(places_.end(), others.begin(), others.end());  // a row comes before a number
-    const auto before = [](const Place& a, const Place& b) {
+    sources_.insert(sources_.end(), others.begin(), others.end());  // a row comes before a number
+    const auto before = [](const Source& a, const Source& b) {
       if (a.step != b.step) return a.step < b.step;
       return a.order != b.order ? a.order < b.order : a.preference > b.preference;
     };
-    if (!std::is_sorted(places_.begin(), places_.end(), before)) base::StableSort(&places_, before);
+    if (!std::is_sorted(sources_.begin(), sources_.end(), before)) base::StableSort(&sources_, before);
     if (merge) MergeParts(finder);
-    const auto same = [this](const Place& a, const Place& b) {
+    const auto same = [this](const Source& a, const Source& b) {
       return a.step == b.step && (!every_worker_ || a.order == b.order);
     };
-    places_.erase(std::unique(places_.begin(), places_.end(), same), places_.end());
+    sources_.erase(std::unique(sources_.begin(), sources_.end(), same), sources_.end());
   }
 
-  /// Puts one place of the whole where all parts of a step are, and none where one is missing.
+  /// Puts one source of the whole where all parts of a step are, and none where one is missing.
   void MergeParts(const ValueFinder& finder) {
     merged_.clear();
     size_t kept = 0;
-    for (size_t begin = 0, end = 0; begin < places_.size(); begin = end) {
-      const Place& first = places_[begin];
-      while (end < places_.size() && places_[end].step == first.step) ++end;
+    for (size_t begin = 0, end = 0; begin < sources_.size(); begin = end) {
+      const Source& first = sources_[begin];
+      while (end < sources_.size() && sources_[end].step == first.step) ++end;
       if (first.batch == nullptr || !finder.TakesTogether(DefOf(first))) {
-        places_[kept++] = first;
+        sources_[kept++] = first;
         continue;
       }
       PartsTaken taken;
       Summary whole;
       bool any = false;
       for (size_t i = begin; i < end; ++i) {
-        const Place& place = places_[i];
-        if (place.batch == nullptr || place.preference != first.preference) continue;
-        if ((place.batch->damaged & ~format::kKeyColumns) != 0) continue;
-        const Summary part = place.batch->at(place.row);
-        if (!taken.Take(DefOf(place), part.count)) continue;
+        const Source& source = sources_[i];
+        if (source.batch == nullptr || source.preference != first.preference) continue;
+        if ((source.batch->damaged & ~format::kKeyColumns) != 0) continue;
+        const Summary part = source.batch->at(source.row);
+        if (!taken.Take(DefOf(source), part.count)) continue;
         whole = any ? Merge(whole, part) : part;
         any = true;
       }
@@ -308,12 +308,12 @@ class SeriesCollector {
       Merged& merged = merged_.emplace_back();
       merged.summary = whole;
       merged.batch = BatchOf(merged.summary);
-      places_[kept] = first;
-      places_[kept].batch = &merged.batch;
-      places_[kept].row = 0;
+      sources_[kept] = first;
+      sources_[kept].batch = &merged.batch;
+      sources_[kept].row = 0;
       ++kept;
     }
-    places_.resize(kept);
+    sources_.resize(kept);
   }
 
   const std::vector<ValueFinder::Impl::Range> ranges_;
@@ -326,9 +326,9 @@ class SeriesCollector {
   };
   uint64_t needed_ = 0;
   std::vector<List> lists_;
-  bool in_place_ = false;  // ForEach visits lists_, else places_
-  std::vector<Place> places_;
-  std::deque<Merged> merged_;             // places point into it
+  bool in_place_ = false;  // ForEach visits lists_, else sources_
+  std::vector<Source> sources_;
+  std::deque<Merged> merged_;             // sources point into it
   std::optional<Summarizer> summarizer_;  // has 230 kB of counters
   Summary computed_;                      // of the last raw value
   SummaryBatch computed_batch_;
@@ -375,11 +375,11 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
   Series series;
   series.steps.reserve(most);
   series.values.reserve(most);
-  const Status filled = collector.ForEach([&](const Place& place) {
-    if (place.batch != nullptr && !Knows(*place.batch, place.row, *f)) return OkStatus();
+  const Status filled = collector.ForEach([&](const Source& source) {
+    if (source.batch != nullptr && !Knows(*source.batch, source.row, *f)) return OkStatus();
     double value = kNaN;
-    TDBG_RETURN_IF_ERROR(collector.Fill(place, {&f, 1}, &value));
-    series.steps.push_back(place.step);
+    TDBG_RETURN_IF_ERROR(collector.Fill(source, {&f, 1}, &value));
+    series.steps.push_back(source.step);
     series.values.push_back(value);
     return OkStatus();
   });
@@ -417,11 +417,11 @@ Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::str
     const size_t most = collector.Collect(finder, read, 0);
     MakeRoom(most, &frame.tensor, &frame.worker, &frame.step, &frame.mode, &frame.mode_step);
     for (std::vector<double>& column : frame.values) MakeRoom(most, &column);
-    size_t at = 0;  // places ascend, and so do the steps
+    size_t at = 0;  // sources ascend, and so do the steps
     bool named = false;
-    const Status filled = collector.ForEach([&](const Place& place) {
-      if (at >= impl_->step_count || impl_->GlobalStepAt(at) != place.step) {
-        const auto found = impl_->FindStep(place.step);
+    const Status filled = collector.ForEach([&](const Source& source) {
+      if (at >= impl_->step_count || impl_->GlobalStepAt(at) != source.step) {
+        const auto found = impl_->FindStep(source.step);
         if (!found) return OkStatus();
         at = *found;
       }
@@ -430,11 +430,11 @@ Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::str
       if (!named) frame.names.push_back(finder.info().name);
       named = true;
       frame.tensor.push_back(static_cast<uint32_t>(frame.names.size() - 1));
-      frame.worker.push_back(workers.IndexOf(*place.slot));
-      frame.step.push_back(place.step);
+      frame.worker.push_back(workers.IndexOf(*source.slot));
+      frame.step.push_back(source.step);
       frame.mode.push_back(step.mode);
       frame.mode_step.push_back(step.mode_step);
-      TDBG_RETURN_IF_ERROR(collector.Fill(place, columns, row.data()));
+      TDBG_RETURN_IF_ERROR(collector.Fill(source, columns, row.data()));
       for (size_t c = 0; c < row.size(); ++c) frame.values[c].push_back(row[c]);
       if (!every_worker) ++at;
       return OkStatus();

@@ -79,17 +79,17 @@ class ValueFinder {
     const format::TensorDef* definition;
 
     const format::TensorDef& def() const { return *definition; }
-    /// The numbers, settled where storage computes or verifies them when they are first asked for.
+    /// The numbers, prepared where storage computes or verifies them when they are first asked for.
     Summary Read() const {
       slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
       return batch->at(ref.row);
     }
-    /// Which of them are not known: bits of SummaryBatch::unknown, settled.
+    /// Which of them are not known: bits of SummaryBatch::unknown, prepared.
     uint64_t Unknown() const {
       slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
       return batch->unknown == nullptr ? 0 : batch->unknown[ref.row];
     }
-    /// Which columns are damaged, settled.
+    /// Which columns are damaged, prepared.
     uint64_t Damaged() const {
       slot->reader->Prepare(ref.batch, ref.row, ref.row + 1);
       return batch->damaged;

@@ -88,10 +88,10 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   DeclareStallAtEnd(trial, decisions, engine.get());
   // A job that ended before any worker wrote (kWaiting) has ended all the same, if its launcher says so.
   if (decisions.end || trial.loaded_all_steps()) {
-    while (!engine->settled()) {
+    while (!engine->decided()) {
       judged = engine->Finish(trial, decisions.end.value_or(EndOf(trial.state())), wall_nanos);
       if (!judged.ok()) return judged.status();
-      if (!engine->settled()) (void)engine->WaitForAnswer(kAnswerMillis);
+      if (!engine->decided()) (void)engine->WaitForAnswer(kAnswerMillis);
     }
   }
   if (reports) *reports = engine->TakeReports();

@@ -346,7 +346,7 @@ struct Watcher::Impl {
     return OkStatus();
   }
 
-  Status Settle(rules::JobEnd end) {
+  Status FinishRules(rules::JobEnd end) {
     const int64_t begin = MillisNow();
     bool told = false;
     while (true) {
@@ -354,9 +354,9 @@ struct Watcher::Impl {
       TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Finish(*trial, end, now));
       Tell(changed, now, true);
       TellProgress();
-      if (engine->settled()) break;
+      if (engine->decided()) break;
       (void)engine->WaitForAnswer(kLookMillis);
-      if (!engine->settled() && MillisNow() - begin > kPatienceMillis && !std::exchange(told, true)) {
+      if (!engine->decided() && MillisNow() - begin > kPatienceMillis && !std::exchange(told, true)) {
         Log("waiting for rules in processes of their own, which have not judged all steps yet");
       }
     }
@@ -420,7 +420,7 @@ struct Watcher::Impl {
         continue;
       }
       trouble = OkStatus();
-      if (ended) return Settle(*ended);
+      if (ended) return FinishRules(*ended);
       if (!options.stop && trial->loaded_all_steps()) {
         // A worker that we asked to stop says goodbye like any other.
         runner.Join();

@@ -61,7 +61,7 @@ class Watcher {
   std::vector<std::pair<std::string, int64_t>> LeastSteps() const;
   /// Follows until the run has ended (or JobEnded was called and everything was read). Run on its own thread.
   Status Follow();
-  /// From any thread: the job is gone. No more steps are waited for than are on disk; rules are settled by
+  /// From any thread: the job is gone. No more steps are waited for than are on disk; rules are decided by
   /// `end`.
   void JobEnded(rules::JobEnd end);
   /// Final statuses after Follow returned; a snapshot before.

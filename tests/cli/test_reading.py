@@ -264,6 +264,8 @@ def test_dump_names_fields_and_refuses_what_is_none_of_ours(tdbg, golden):
     for path in (worker / "journal", next((worker / "segments").iterdir()), golden / "run.json"):
         assert tdbg.ok("dump", path).stdout
         json.loads(tdbg.ok("dump", path, "--json").stdout)
+    header = tdbg.json("dump", worker / "journal")["header"]
+    assert header["dropped"][0]["drop_count"] == header["losses"][0]["loss_count"] > 0, "the old name, for one minor version"
     (golden / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     tdbg.fails(5, "dump", golden / "picture.png")
     tdbg.fails(4, "dump", golden / "missing")

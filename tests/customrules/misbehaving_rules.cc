@@ -12,12 +12,12 @@
 
 namespace {
 
-using tdbg::rule::Finding;
-using tdbg::rule::Info;
-using tdbg::rule::Judged;
-using tdbg::rule::Parameters;
-using tdbg::rule::Rule;
-using tdbg::rule::Step;
+using tdbg::custom::Finding;
+using tdbg::custom::Info;
+using tdbg::custom::Judged;
+using tdbg::custom::Parameters;
+using tdbg::custom::Step;
+using tdbg::rule::Rule;  // the namespace of 0.1, an alias until 0.3
 
 class LargeGradient : public Rule {
  public:

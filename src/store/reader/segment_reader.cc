@@ -223,7 +223,7 @@ const SummaryBatch& SegmentReader::Summaries(std::vector<Damage>* damage) {
     // One that may be missing, and is, has nothing to verify.
     const bool is_missing = FindColumn(ColumnOf(which).key) == nullptr;
     const bool is_damage = !is_missing || ColumnOf(which).need != format::ColumnNeed::kOptional;
-    (is_damage ? summaries_.damaged : settled_) |= ColumnBit(which);
+    (is_damage ? summaries_.damaged : verified_) |= ColumnBit(which);
   };
   format::ForEachSummaryColumn(lay, summaries_);
   if (const Column* const column = FindColumn(format::kHistogramsKey)) {
@@ -233,11 +233,11 @@ const SummaryBatch& SegmentReader::Summaries(std::vector<Damage>* damage) {
   return summaries_;
 }
 
-bool SegmentReader::Settle(uint64_t columns, std::vector<Damage>* damage) {
-  if ((columns & ~settled_) == 0) return false;
+bool SegmentReader::Verify(uint64_t columns, std::vector<Damage>* damage) {
+  if ((columns & ~verified_) == 0) return false;
   Summaries(damage);
-  const uint64_t missing = columns & ~settled_ & ~summaries_.damaged;
-  settled_ |= columns;
+  const uint64_t missing = columns & ~verified_ & ~summaries_.damaged;
+  verified_ |= columns;
   if (summaries_.rows == 0) return true;
   const auto verify = [&]<typename T>(SummaryColumn which, const T*& column) {
     if ((missing & ColumnBit(which)) == 0 || Verify(*FindColumn(ColumnOf(which).key), damage)) return;
@@ -274,7 +274,7 @@ void SegmentReader::MapTensorColumn(std::vector<Damage>* damage) {
 Result<Histogram> SegmentReader::HistogramOf(uint32_t row, std::vector<Damage>* damage) {
   constexpr uint64_t kNeeded =
       ColumnBit(SummaryColumn::k_histogram_offset) | ColumnBit(SummaryColumn::k_histogram_bytes);
-  Settle(kNeeded, damage);
+  Verify(kNeeded, damage);
   const SummaryBatch& batch = summaries_;
   if (row >= batch.rows) return Internal("histogram of a row that does not exist");
   if ((batch.damaged & kNeeded) != 0)
@@ -316,7 +316,7 @@ Places& SegmentReader::PlacesOf(PlaceKind kind, std::span<const format::TensorDe
 }
 
 void SegmentReader::ListSummaries(ListedPlaces* list, std::vector<Damage>* damage) {
-  Settle(kKeyColumns, damage);
+  Verify(kKeyColumns, damage);
   const SummaryBatch& batch = summaries_;
   if ((batch.damaged & kKeyColumns) != 0) return;  // no row can be told from its neighbour
   for (uint32_t i = 0; i < batch.rows; ++i) {

@@ -49,11 +49,11 @@ class SegmentReader {
     spots_ = scratch;
   }
 
-  /// The columns, in place; not verified until Settle. The caller sets first_commit.
+  /// The columns, in place; not verified until Verify. The caller sets first_commit.
   const SummaryBatch& Summaries(std::vector<Damage>* damage);
   /// Verifies these columns of the summaries (a mask of format::ColumnBit) and marks damaged ones. False if
   /// all of them had been verified before.
-  bool Settle(uint64_t columns, std::vector<Damage>* damage);
+  bool Verify(uint64_t columns, std::vector<Damage>* damage);
   Result<Histogram> HistogramOf(uint32_t row, std::vector<Damage>* damage);
 
   /// How many rows AppendRows appends of all steps.
@@ -149,7 +149,7 @@ class SegmentReader {
   std::vector<Spot>* spots_ = nullptr;  // all segments': one for each would stay as long as they do
 
   bool laid_ = false;
-  uint64_t settled_ = 0;
+  uint64_t verified_ = 0;
   SummaryBatch summaries_;
   std::vector<uint32_t> mapped_tensors_;  // where the writer's ids are not the reader's
   const double* scalar_values_ = nullptr;

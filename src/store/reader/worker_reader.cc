@@ -97,7 +97,7 @@ void WorkerState::Prepare(uint32_t batch, uint64_t columns) {
   EnsureBatches();
   if (batch >= segments.size()) return;  // what came from the journal was verified when it was read
   std::vector<Damage> found;
-  if (!segments[batch]->Settle(columns, &found)) return;
+  if (!segments[batch]->Verify(columns, &found)) return;
   const int64_t first_commit = batches[batch].first_commit;
   batches[batch] = segments[batch]->Summaries(&found);
   batches[batch].first_commit = first_commit;
@@ -423,7 +423,7 @@ class RunWorkerReader final : public WorkerReader {
             base::JoinPath(state_->directory, format::kLockFile)};
   }
   uint64_t resealed() const override { return state_->resealed; }
-  size_t settled_batches() const override { return state_->segments.size(); }
+  size_t final_batches() const override { return state_->segments.size(); }
   uint64_t rewrites() const override { return state_->rewrites; }
   std::span<const SummaryBatch> summaries() const override {
     state_->EnsureBatches();

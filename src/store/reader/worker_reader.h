@@ -66,11 +66,11 @@ struct SummaryBatch : format::SummaryColumns<ColumnPointer> {
   size_t rows = 0;
   std::span<const uint8_t> histograms;  ///< not verified yet: read them through WorkerReader::HistogramOf
   /// Of format::ColumnBit: these columns are damaged, and read as NaN or 0. Rows of such a batch are no
-  /// evidence: answer kDataLoss, or leave them out and say so. Settled by WorkerReader::Prepare.
+  /// evidence: answer kDataLoss, or leave them out and say so. Known after WorkerReader::Prepare.
   uint64_t damaged = 0;
   /// Of storage that keeps values or single numbers instead of summaries (smdebug's): by row, of
   /// format::ColumnBit: these are not known and read as NaN or 0; kNoStatistics and kUnreadable speak of the
-  /// row. Settled by WorkerReader::Prepare. Null: everything is known.
+  /// row. Known after WorkerReader::Prepare. Null: everything is known.
   const uint64_t* unknown = nullptr;
   /// By row: the mean absolute value where it is known although l1 or count is not, else NaN. Null: l1 /
   /// count.
@@ -119,7 +119,7 @@ class WorkerReader {
   /// one batch with their neighbours.
   virtual uint64_t resealed() const = 0;
   /// So many batches of summaries(), from the first, stay what they are.
-  virtual size_t settled_batches() const { return 0; }
+  virtual size_t final_batches() const { return 0; }
   /// Raised when commits() did not merely grow: a damaged segment took the place of journal records.
   virtual uint64_t rewrites() const = 0;
 
@@ -128,7 +128,7 @@ class WorkerReader {
   /// true. How many rows there are is known at once; what they say is after Prepare.
   virtual std::span<const SummaryBatch> summaries() const = 0;
   static constexpr uint64_t kAllColumns = ~uint64_t{0};
-  /// Settles `columns` (bits of SummaryBatch::damaged) of rows [begin, end) of a batch of summaries(): what
+  /// Prepares `columns` (bits of SummaryBatch::damaged) of rows [begin, end) of a batch of summaries(): what
   /// is stored is verified, with its neighbours; what must be computed from values is computed. The batch's
   /// pointers may change. Costs nothing the second time.
   virtual void Prepare(uint32_t batch, uint32_t begin, uint32_t end, uint64_t columns) const {
@@ -153,7 +153,7 @@ class WorkerReader {
     std::span<const SummaryBatch> batches;  ///< that RowRef::batch counts
     std::span<const RowRef> rows;
   };
-  /// Rows of one tensor at global steps [begin, end), in step order, with `columns` settled, for those who
+  /// Rows of one tensor at global steps [begin, end), in step order, with `columns` prepared, for those who
   /// want nothing but them: where numbers are computed from values, a batch here need not hold the other
   /// tensors' rows. Valid until the next Refresh.
   virtual PreparedRows Series(format::TensorId tensor, int64_t begin, int64_t end, uint64_t columns) const;

@@ -15,7 +15,7 @@ using format::SummaryRow;
 
 namespace {
 
-constexpr uint64_t kMostUnsealedBytes = 4 << 20;
+constexpr uint64_t kMaxUnsealedBytes = 4 << 20;
 
 }  // namespace
 
@@ -383,7 +383,7 @@ void JournalWriter::KeepOpenRecords() {
   }
   open_records_.clear();
   // A script that says a page of context at every step must not make us hold a journal's worth of it.
-  while (unsealed_bytes_ > kMostUnsealedBytes) {
+  while (unsealed_bytes_ > kMaxUnsealedBytes) {
     const auto other = std::find_if(unsealed_records_.begin(), unsealed_records_.end(),
                                     [](const Record& r) { return r.type != RecordType::kTensorDef; });
     if (other == unsealed_records_.end()) break;

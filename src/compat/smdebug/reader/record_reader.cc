@@ -17,7 +17,7 @@ namespace tdbg::compat::smdebug {
 namespace {
 
 // A protocol buffer has less than 2 GiB. A file without blocks behind its length could claim anything else.
-constexpr uint64_t kMostRecordBytes = (uint64_t{2} << 30) + tfevents::kRecordOverheadBytes;
+constexpr uint64_t kMaxRecordBytes = (uint64_t{2} << 30) + tfevents::kRecordOverheadBytes;
 
 // As wide as whatever reads the elements may want them aligned.
 constexpr size_t kAlignment = 64;
@@ -130,7 +130,7 @@ Result<Record> RecordReader::Read(const std::string& event_file, uint64_t offset
     return DataLoss(fmt::format("{}: the index says {} bytes at {}, the file has {}", event_file, bytes,
                                 offset, file_bytes));
   }
-  if (bytes > kMostRecordBytes) {
+  if (bytes > kMaxRecordBytes) {
     return DataLoss(fmt::format("{} at {}: a record of {} bytes, where a protocol buffer has less than 2 GiB",
                                 event_file, offset, bytes));
   }

@@ -15,13 +15,13 @@ using store::SummaryBatch;
 
 constexpr uint32_t kNone = ~uint32_t{0};
 // A batch takes whole steps until it has so many rows; the second bounds the constants below.
-constexpr size_t kEnoughRows = 256, kMostRows = 4096;
+constexpr size_t kEnoughRows = 256, kMaxRows = 4096;
 
 // What a column reads as before its rows are prepared, and where it is the same for all.
 struct Constants {
-  std::array<uint64_t, kMostRows> zeros{};
-  std::array<double, kMostRows> nans{};
-  std::array<uint64_t, kMostRows> unprepared{};
+  std::array<uint64_t, kMaxRows> zeros{};
+  std::array<double, kMaxRows> nans{};
+  std::array<uint64_t, kMaxRows> unprepared{};
   const uint64_t* Of(const uint64_t*) const { return zeros.data(); }
   const double* Of(const double*) const { return nans.data(); }
   Constants() {
@@ -134,8 +134,8 @@ void Rows::BringUpToDate() {
     }
     // A step of more tensors than a batch may have rows goes on in the next batches.
     const size_t rows = batch->tensor.size();
-    for (size_t begin = 0; begin < rows || begin == 0; begin += kMostRows) {
-      const size_t end = std::min(rows, begin + kMostRows);
+    for (size_t begin = 0; begin < rows || begin == 0; begin += kMaxRows) {
+      const size_t end = std::min(rows, begin + kMaxRows);
       auto piece = std::make_unique<Batch>();
       const auto cut = [&](const auto& from, auto* to) {
         to->assign(from.begin() + static_cast<ptrdiff_t>(begin), from.begin() + static_cast<ptrdiff_t>(end));
@@ -192,7 +192,7 @@ store::WorkerReader::PreparedRows Rows::Series(format::TensorId tensor, int64_t 
       if (entry.kind == EntryKind::kRaw) raw = part_.index_of(entry);
     }
     if (!any) continue;
-    if (series.storage.empty() || series.storage.back()->tensor.size() == kMostRows) {
+    if (series.storage.empty() || series.storage.back()->tensor.size() == kMaxRows) {
       series.storage.push_back(std::make_unique<Batch>());
       series.batches.emplace_back();
     }

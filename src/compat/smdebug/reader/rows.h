@@ -37,7 +37,7 @@ class Rows {
   struct Batch;
   struct SeriesOfTensor {
     size_t commits_done = 0;
-    std::vector<std::unique_ptr<Batch>> storage;  // all but the last have kMostRows rows
+    std::vector<std::unique_ptr<Batch>> storage;  // all but the last have kMaxRows rows
     std::vector<store::SummaryBatch> batches;
     std::vector<store::WorkerReader::RowRef> rows;
   };

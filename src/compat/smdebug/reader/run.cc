@@ -16,7 +16,7 @@ namespace tdbg::compat::smdebug {
 namespace {
 
 // Index folders hold no folders; a little more is forgiven, a loop of mounts is not.
-constexpr int kMostDepth = 4;
+constexpr int kMaxDepth = 4;
 // Some file systems tell times by the second or two: a folder that changed so shortly before it was listed
 // may have changed again without showing it.
 constexpr int64_t kTimeGrainNanos = 2'000'000'000;
@@ -194,7 +194,7 @@ Status Run::ReadIndex(const std::string& folder, int depth, bool* news) {
   TDBG_ASSIGN_OR_RETURN(const std::vector<Root::Entry> entries, root_.List(folder));
   for (const Root::Entry& entry : entries) {
     if (entry.is_directory) {
-      if (depth < kMostDepth) TDBG_RETURN_IF_ERROR(ReadIndex(Below(folder, entry.name), depth + 1, news));
+      if (depth < kMaxDepth) TDBG_RETURN_IF_ERROR(ReadIndex(Below(folder, entry.name), depth + 1, news));
     } else if (entry.name.ends_with(".json")) {
       *news |= ReadIndexFile(folder, entry.name);
     }

@@ -76,13 +76,13 @@ class SmdebugWorker final : public store::WorkerReader {
   std::span<const int64_t> SavedShapeSteps(format::TensorId tensor) const override;
 
  private:
-  struct Place {
+  struct EntryRef {
     uint32_t commit, entry;
   };
 
   store::RawRef RefTo(uint32_t commit, const Entry& entry) const;
   Result<store::RawValue> ReadEntry(const StepFile& file, const Entry& entry);
-  void BringPlacesUpToDate() const;
+  void BringEntriesUpToDate() const;
   /// The step's entries of one tensor, in file order.
   template <typename F>
   void ForEachEntry(format::TensorId tensor, int64_t global_step, F&& f) const;
@@ -100,10 +100,10 @@ class SmdebugWorker final : public store::WorkerReader {
   std::map<format::TensorId, format::TensorDef> described_;
 
   // Where the values of each tensor lie, and the refs of those somebody asked for.
-  mutable std::vector<std::vector<Place>> places_;
+  mutable std::vector<std::vector<EntryRef>> entries_;
   mutable std::vector<std::vector<int64_t>> shape_steps_;
-  mutable size_t places_commits_ = 0;
-  mutable uint64_t places_reordered_ = 0;
+  mutable size_t entries_commits_ = 0;
+  mutable uint64_t entries_reordered_ = 0;
   mutable std::map<format::TensorId, std::vector<store::RawRef>> raws_;
   mutable std::vector<store::RawRef> raws_found_;  // the last RawsAt's
   mutable std::vector<int64_t> asked_shape_;
@@ -120,39 +120,39 @@ store::RawRef SmdebugWorker::RefTo(uint32_t commit, const Entry& entry) const {
   return ref;
 }
 
-void SmdebugWorker::BringPlacesUpToDate() const {
-  if (places_reordered_ != part_.reordered()) {
-    places_reordered_ = part_.reordered();
-    places_.clear();
+void SmdebugWorker::BringEntriesUpToDate() const {
+  if (entries_reordered_ != part_.reordered()) {
+    entries_reordered_ = part_.reordered();
+    entries_.clear();
     shape_steps_.clear();
     raws_.clear();
-    places_commits_ = 0;
+    entries_commits_ = 0;
   }
   const size_t commits = part_.commits().size();
-  if (places_commits_ == commits) return;
-  places_.resize(part_.tensors().size());
-  shape_steps_.resize(places_.size());
-  for (; places_commits_ < commits; ++places_commits_) {
-    for (const Entry& entry : part_.entries_of(part_.file_of(places_commits_))) {
+  if (entries_commits_ == commits) return;
+  entries_.resize(part_.tensors().size());
+  shape_steps_.resize(entries_.size());
+  for (; entries_commits_ < commits; ++entries_commits_) {
+    for (const Entry& entry : part_.entries_of(part_.file_of(entries_commits_))) {
       if (entry.kind == EntryKind::kShape) {
         std::vector<int64_t>& steps = shape_steps_[entry.tensor];
-        const int64_t step = part_.commits()[places_commits_].global_step;
+        const int64_t step = part_.commits()[entries_commits_].global_step;
         if (steps.empty() || steps.back() != step) steps.push_back(step);
       }
       if (entry.kind != EntryKind::kRaw) continue;
-      places_[entry.tensor].push_back({static_cast<uint32_t>(places_commits_), part_.index_of(entry)});
+      entries_[entry.tensor].push_back({static_cast<uint32_t>(entries_commits_), part_.index_of(entry)});
     }
   }
 }
 
 std::span<const store::RawRef> SmdebugWorker::RawsOf(format::TensorId tensor) const {
-  BringPlacesUpToDate();
-  if (tensor >= places_.size() || places_[tensor].empty()) return {};
+  BringEntriesUpToDate();
+  if (tensor >= entries_.size() || entries_[tensor].empty()) return {};
   std::vector<store::RawRef>& refs = raws_[tensor];
-  const std::vector<Place>& places = places_[tensor];
-  refs.reserve(places.size());
-  for (size_t i = refs.size(); i < places.size(); ++i) {
-    refs.push_back(RefTo(places[i].commit, part_.entry(places[i].entry)));
+  const std::vector<EntryRef>& entries = entries_[tensor];
+  refs.reserve(entries.size());
+  for (size_t i = refs.size(); i < entries.size(); ++i) {
+    refs.push_back(RefTo(entries[i].commit, part_.entry(entries[i].entry)));
   }
   return refs;
 }
@@ -182,7 +182,7 @@ Result<store::RawValue> SmdebugWorker::ReadRaw(const store::RawRef& ref) {
 format::TensorDef SmdebugWorker::Describe(format::TensorId tensor) {
   if (const auto known = described_.find(tensor); known != described_.end()) return known->second;
   format::TensorDef def = part_.tensors()[tensor];
-  // One of the first steps nearly always has a value, and then no list of all places is made.
+  // One of the first steps nearly always has a value, and then no list of all entries is made.
   constexpr size_t kSteps = 16;
   std::span<const store::RawRef> raws;
   const std::span<const format::Commit> commits = part_.commits();
@@ -241,7 +241,7 @@ std::optional<std::vector<int64_t>> SmdebugWorker::SavedShapeOf(format::TensorId
 }
 
 std::span<const int64_t> SmdebugWorker::SavedShapeSteps(format::TensorId tensor) const {
-  BringPlacesUpToDate();
+  BringEntriesUpToDate();
   return tensor < shape_steps_.size() ? std::span<const int64_t>(shape_steps_[tensor])
                                       : std::span<const int64_t>();
 }

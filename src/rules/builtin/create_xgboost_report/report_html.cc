@@ -16,10 +16,10 @@ namespace {
 using svg::Escaped;
 using svg::Number;
 
-constexpr size_t kMostFeatures = 15;
+constexpr size_t kMaxFeatures = 15;
 constexpr size_t kBins = 20;
 constexpr size_t kLabelBins = 10;
-constexpr int32_t kMostClassLines = 8;
+constexpr int32_t kMaxClassLines = 8;
 
 constexpr char kHead[] = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -129,7 +129,7 @@ std::string Importance(const ReportData& data) {
     for (const auto& [feature, value] : features) bars.push_back({feature, value});
     base::StableSort(&bars, [](const svg::Bar& a, const svg::Bar& b) { return a.value > b.value; });
     const size_t all = bars.size();
-    if (all > kMostFeatures) bars.resize(kMostFeatures);
+    if (all > kMaxFeatures) bars.resize(kMaxFeatures);
     out += fmt::format("<h3>{}{}</h3>\n", Escaped(kind),
                        all > bars.size() ? fmt::format(" (the {} largest of {})", bars.size(), all) : "");
     out += svg::Ranking(bars);
@@ -188,7 +188,7 @@ std::string Classification(const ReportData& data) {
                  Table({"class", "labels", "precision", "recall", "F1"}, table));
   std::vector<svg::Line> lines;
   for (const auto& [label, points] : data.class_accuracy) {
-    if (label < kMostClassLines) lines.push_back({"class " + std::to_string(label), points});
+    if (label < kMaxClassLines) lines.push_back({"class " + std::to_string(label), points});
   }
   return out + Section("Accuracy of each class",
                        data.class_accuracy.size() > lines.size()

@@ -10,7 +10,7 @@ namespace tdbg::rules::svg {
 namespace {
 
 constexpr double kWidth = 640, kHeight = 300, kLeft = 64, kRight = 16, kTop = 30, kBottom = 46;
-constexpr size_t kMostPoints = 2000;
+constexpr size_t kMaxPoints = 2000;
 constexpr int kColours = 8;
 
 // Ticks at 1, 2 or 5 times a power of ten, about `wanted` of them.
@@ -83,10 +83,10 @@ std::string GridY(const Axes& axes) {
 }
 
 std::vector<std::pair<double, double>> Thinned(const std::vector<std::pair<double, double>>& points) {
-  if (points.size() <= kMostPoints) return points;
+  if (points.size() <= kMaxPoints) return points;
   std::vector<std::pair<double, double>> thin;
-  for (size_t i = 0; i < kMostPoints; ++i) {
-    const size_t begin = i * points.size() / kMostPoints, end = (i + 1) * points.size() / kMostPoints;
+  for (size_t i = 0; i < kMaxPoints; ++i) {
+    const size_t begin = i * points.size() / kMaxPoints, end = (i + 1) * points.size() / kMaxPoints;
     double sum = 0;
     for (size_t j = begin; j < end; ++j) sum += points[j].second;
     thin.emplace_back(points[begin].first, sum / static_cast<double>(end - begin));

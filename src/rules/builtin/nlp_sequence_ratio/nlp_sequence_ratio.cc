@@ -17,7 +17,7 @@ namespace tdbg::rules {
 namespace {
 
 constexpr const char* kDocumented = ".*embedding0_input_0";
-constexpr int64_t kMostExact = int64_t{1} << 53;
+constexpr int64_t kMaxExact = int64_t{1} << 53;
 
 /// What one worker has seen of one input.
 struct Seen {
@@ -72,7 +72,7 @@ Result<std::vector<double>> TokensOf(const Parameters& parameters) {
   std::vector<double> tokens;
   for (const std::string& text : parameters.List("token_values")) {
     const auto token = base::ParseInt(text);
-    if (!token || *token > kMostExact || *token < -kMostExact) {
+    if (!token || *token > kMaxExact || *token < -kMaxExact) {
       return InvalidArgument(
           fmt::format("parameter token_values: '{}' is not a whole number; accepted are token numbers, "
                       "separated by commas",

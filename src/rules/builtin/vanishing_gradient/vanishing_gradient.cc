@@ -18,7 +18,7 @@
 namespace tdbg::rules {
 namespace {
 
-constexpr size_t kMostNamed = 3;
+constexpr size_t kMaxNamed = 3;
 
 class VanishingGradient : public Rule {
  public:
@@ -70,10 +70,10 @@ class VanishingGradient : public Rule {
     std::string text;
     size_t named = 0;
     for (const auto& [name, why] : left_out_) {
-      if (named++ == kMostNamed) break;
+      if (named++ == kMaxNamed) break;
       text += fmt::format("{}{}: {}", text.empty() ? "left out: " : "; ", name, why);
     }
-    if (left_out_.size() > kMostNamed) text += fmt::format("; and {} more", left_out_.size() - kMostNamed);
+    if (left_out_.size() > kMaxNamed) text += fmt::format("; and {} more", left_out_.size() - kMaxNamed);
     return text;
   }
 

@@ -9,7 +9,7 @@
 
 namespace tdbg::capture {
 
-struct Recorder::Lane {
+struct Recorder::ThreadScratch {
   Summarizer summarizer;
   Histogram histogram;
   std::vector<uint8_t> bytes;  // encoded histograms, one behind the other

@@ -16,7 +16,8 @@
 
 namespace tdbg::session {
 
-struct Place {
+/// What a worker has of a run directory from Run::Open on: its attempt, its files, its steps' numbers.
+struct Claim {
   std::string directory;  ///< the run's, absolute
   int64_t attempt = 0;
   int64_t step_base = 0;
@@ -27,20 +28,21 @@ struct Place {
   std::vector<std::string> earlier;  ///< this worker's directories in earlier attempts
   std::string run_id;
   plan::Plan plan;
-  /// Held while a worker settles in: attempts are numbered and shared files made by one process at a time.
+  /// Held while a worker claims its directory: attempts are numbered and shared files made by one process at
+  /// a time.
   std::unique_ptr<base::FileLock> opening;
 };
 
-/// Chooses and lays out the place. Candidates are the directory itself, then "<directory>-2", "-3", ...
+/// Chooses and lays out the directory. Candidates are the directory itself, then "<directory>-2", "-3", ...
 /// (RunOptions::sibling_if_locked), each of which is passed over where this worker's place in it is taken:
 /// its lock is held, or it ended in good order within the same start of the job ($TDBG_ATTEMPT). The search
 /// begins at RunOptions::first_sibling.
 /// \error kInvalidArgument (plan), kFailedPrecondition (taken), kAlreadyExists (a directory of something
 /// else)
-Result<Place> SettleIn(const RunOptions& options, base::FileSystem& files, const base::Clock& clock);
+Result<Claim> ClaimDirectory(const RunOptions& options, base::FileSystem& files, const base::Clock& clock);
 
 /// Writes ended.json: how the worker ended, for the next one that is started in the same attempt.
-void LeaveWord(const Place& place, std::string_view reason, base::FileSystem& files);
+void LeaveWord(const Claim& claim, std::string_view reason, base::FileSystem& files);
 
 /// The journal needs memory-mapped writes that survive this process. Network file systems and FUSE promise
 /// neither.

@@ -1,4 +1,4 @@
-#include "session/place.h"
+#include "session/claim.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -132,13 +132,13 @@ Result<std::unique_ptr<base::FileLock>> LockForOpening(const std::string& direct
   }
 }
 
-std::string JournalPath(const Place& place) {
-  std::string directory = place.plan.journal_directory;
-  if (directory.empty() && !IsOnLocalDisk(place.worker_directory)) {
+std::string JournalPath(const Claim& claim) {
+  std::string directory = claim.plan.journal_directory;
+  if (directory.empty() && !IsOnLocalDisk(claim.worker_directory)) {
     directory = Environment("TMPDIR");
     if (directory.empty()) directory = "/tmp";
   }
-  if (directory.empty()) return Path(place.worker_directory, format::kJournalFile);
+  if (directory.empty()) return Path(claim.worker_directory, format::kJournalFile);
   return Path(directory, std::string(store::kJournalElsewhere) + RandomHex());
 }
 
@@ -165,55 +165,55 @@ Result<plan::Plan> LoadPlan(const RunOptions& options, const std::string& direct
   return parsed;
 }
 
-Status WriteSharedFiles(const RunOptions& options, Place* place, base::FileSystem& files,
+Status WriteSharedFiles(const RunOptions& options, Claim* claim, base::FileSystem& files,
                         const base::Clock& clock) {
-  const std::string attempt_directory = Path(place->directory, std::to_string(place->attempt));
-  const std::vector<int64_t> attempts = Attempts(place->directory, files);
-  TDBG_RETURN_IF_ERROR(files.CreateDirectories(place->worker_directory));
+  const std::string attempt_directory = Path(claim->directory, std::to_string(claim->attempt));
+  const std::vector<int64_t> attempts = Attempts(claim->directory, files);
+  TDBG_RETURN_IF_ERROR(files.CreateDirectories(claim->worker_directory));
 
   // Replacing a control file would cut off whoever has it mapped.
-  const std::string control = Path(place->directory, format::kControlFile);
+  const std::string control = Path(claim->directory, format::kControlFile);
   if (!files.Exists(control))
     TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(control, format::EncodeControlPage()));
 
   const std::string attempt_file = Path(attempt_directory, format::kAttemptFile);
   if (!files.Exists(attempt_file)) {
     format::AttemptInfo attempt;
-    attempt.attempt = place->attempt;
+    attempt.attempt = claim->attempt;
     for (const int64_t a : attempts) {
-      if (a < place->attempt) attempt.parent = a;
+      if (a < claim->attempt) attempt.parent = a;
     }
     attempt.started_wall_nanos = clock.WallNanos();
     attempt.step_base = options.step_base;
     attempt.world_size = options.world_size;
     TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(attempt_file, attempt.ToJson()));
   }
-  place->step_base = options.step_base;
-  place->mode_step_bases = options.mode_step_bases;
+  claim->step_base = options.step_base;
+  claim->mode_step_bases = options.mode_step_bases;
 
   // Last: it makes the directory a run, and whoever sees it finds the rest.
-  const std::string run_file = Path(place->directory, format::kRunFile);
+  const std::string run_file = Path(claim->directory, format::kRunFile);
   if (const auto text = files.ReadFile(run_file); text.ok()) {
     const auto run = format::RunInfo::FromJson(*text);
     if (!run.ok()) return run.status().Annotate(run_file);
-    place->run_id = run->id;
+    claim->run_id = run->id;
     return OkStatus();
   }
   format::RunInfo run;
   run.id = RandomHex() + RandomHex();
-  run.name = base::BaseName(place->directory);
+  run.name = base::BaseName(claim->directory);
   run.tdbg_version = TDBG_VERSION;
   run.command = base::RedactCommand(options.command);
   std::error_code ignored;
   run.working_directory = std::filesystem::current_path(ignored).string();
   run.created_wall_nanos = clock.WallNanos();
-  place->run_id = run.id;
+  claim->run_id = run.id;
   return files.WriteFileAtomic(run_file, run.ToJson());
 }
 
 }  // namespace
 
-Result<Place> SettleIn(const RunOptions& options, base::FileSystem& whole, const base::Clock& clock) {
+Result<Claim> ClaimDirectory(const RunOptions& options, base::FileSystem& whole, const base::Clock& clock) {
   std::string wanted = options.directory.empty() ? Environment("TDBG_RUN") : options.directory;
   if (wanted.empty())
     return InvalidArgument("no run directory: neither RunOptions.directory nor $TDBG_RUN is set");
@@ -231,55 +231,55 @@ Result<Place> SettleIn(const RunOptions& options, base::FileSystem& whole, const
       given = *number;
     }
   }
-  Place place;
-  place.worker = fmt::format("worker_{}", options.rank);
+  Claim claim;
+  claim.worker = fmt::format("worker_{}", options.rank);
   for (int n = std::max(1, options.first_sibling); n <= kMaxSiblings; ++n) {
-    place.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
+    claim.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
     // A run beside another one is for whom that one is.
     const bool shared = n > 1 && (base::FileModeIn(wanted) & 077) != 0;
-    TDBG_RETURN_IF_ERROR(base::CreatePrivateDirectory(place.directory, shared));
-    base::FileSystem& files = base::FilesBelow(whole, place.directory);
-    if (!options.among_other_files && !files.Exists(Path(place.directory, format::kRunFile))) {
-      Status foreign = RefuseForeignDirectory(place.directory, files);
-      if (!foreign.ok() && files.Exists(Path(place.directory, kOpeningLock))) {
+    TDBG_RETURN_IF_ERROR(base::CreatePrivateDirectory(claim.directory, shared));
+    base::FileSystem& files = base::FilesBelow(whole, claim.directory);
+    if (!options.among_other_files && !files.Exists(Path(claim.directory, format::kRunFile))) {
+      Status foreign = RefuseForeignDirectory(claim.directory, files);
+      if (!foreign.ok() && files.Exists(Path(claim.directory, kOpeningLock))) {
         // Another rank may be making it a run at this moment; run.json comes last. Looked at again when it is
         // done. A folder that is really somebody else's holds no such lock, and gets none from us.
-        TDBG_ASSIGN_OR_RETURN(const auto theirs, LockForOpening(place.directory, files));
-        foreign = files.Exists(Path(place.directory, format::kRunFile))
+        TDBG_ASSIGN_OR_RETURN(const auto theirs, LockForOpening(claim.directory, files));
+        foreign = files.Exists(Path(claim.directory, format::kRunFile))
                       ? OkStatus()
-                      : RefuseForeignDirectory(place.directory, files);
+                      : RefuseForeignDirectory(claim.directory, files);
       }
       if (!foreign.ok() && n == 1) return foreign;
       if (!foreign.ok()) continue;
     }
-    TDBG_ASSIGN_OR_RETURN(place.opening, LockForOpening(place.directory, files));
-    const auto attempt = ChooseAttempt(place.directory, place.worker, given, files);
+    TDBG_ASSIGN_OR_RETURN(claim.opening, LockForOpening(claim.directory, files));
+    const auto attempt = ChooseAttempt(claim.directory, claim.worker, given, files);
     if (!attempt) {
-      place.opening.reset();
+      claim.opening.reset();
       if (options.sibling_if_locked) continue;
       return FailedPrecondition(
           fmt::format("{} is taken: another training writes this run, or has written it in this "
                       "attempt: {}",
-                      place.worker, place.directory));
+                      claim.worker, claim.directory));
     }
-    place.attempt = *attempt;
-    place.worker_directory = Path(Path(place.directory, std::to_string(place.attempt)), place.worker);
-    TDBG_ASSIGN_OR_RETURN(place.plan, LoadPlan(options, place.directory, wanted, files));
-    TDBG_RETURN_IF_ERROR(WriteSharedFiles(options, &place, files, clock));
-    place.journal_path = JournalPath(place);
-    for (const int64_t a : Attempts(place.directory, files)) {
-      const std::string before = Path(Path(place.directory, std::to_string(a)), place.worker);
-      if (a < place.attempt && files.Exists(Path(before, format::kWorkerFile)))
-        place.earlier.push_back(before);
+    claim.attempt = *attempt;
+    claim.worker_directory = Path(Path(claim.directory, std::to_string(claim.attempt)), claim.worker);
+    TDBG_ASSIGN_OR_RETURN(claim.plan, LoadPlan(options, claim.directory, wanted, files));
+    TDBG_RETURN_IF_ERROR(WriteSharedFiles(options, &claim, files, clock));
+    claim.journal_path = JournalPath(claim);
+    for (const int64_t a : Attempts(claim.directory, files)) {
+      const std::string before = Path(Path(claim.directory, std::to_string(a)), claim.worker);
+      if (a < claim.attempt && files.Exists(Path(before, format::kWorkerFile)))
+        claim.earlier.push_back(before);
     }
-    return place;
+    return claim;
   }
   return FailedPrecondition(fmt::format("{} and {} runs beside it are taken", wanted, kMaxSiblings - 1));
 }
 
-void LeaveWord(const Place& place, std::string_view reason, base::FileSystem& files) {
+void LeaveWord(const Claim& claim, std::string_view reason, base::FileSystem& files) {
   const nlohmann::json json = {{"reason", base::ToValidUtf8(reason)}};
-  (void)files.WriteFileAtomic(Path(place.worker_directory, kEndedFile), json.dump() + "\n");
+  (void)files.WriteFileAtomic(Path(claim.worker_directory, kEndedFile), json.dump() + "\n");
 }
 
 bool IsOnLocalDisk(const std::string& path) {
