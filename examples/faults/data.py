@@ -1,4 +1,7 @@
-"""A part of FashionMNIST as flat or square tensors; where it lies is examples/fashion_mnist/train.py's business."""
+"""What the examples of faults share: their arguments, their loop, and a part of FashionMNIST as flat or square tensors.
+
+Where that lies is examples/fashion_mnist/train.py's business.
+"""
 
 import os
 import sys
@@ -29,3 +32,15 @@ def arguments(description):
     torch.manual_seed(given.seed)
     torch.set_num_threads(1)
     return given
+
+
+def train(model, optimizer, data, every=10):
+    """The loop that most of them share: one update a batch, and the loss `every` so many."""
+    loss_function = torch.nn.CrossEntropyLoss()
+    for step, (images, labels) in enumerate(data):
+        optimizer.zero_grad()
+        loss = loss_function(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        if step % every == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)

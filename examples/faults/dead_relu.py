@@ -4,20 +4,13 @@ Healthy: the same network with a learning rate that it can take.
 """
 
 import torch
-from data import arguments, batches
+from data import arguments, batches, train
 from torch import nn
 
 given = arguments(__doc__)
 model = nn.Sequential(
     nn.Conv2d(1, 8, 5, stride=2), nn.ReLU(), nn.Conv2d(8, 16, 5, stride=2), nn.ReLU(), nn.Flatten(),
     nn.Linear(16 * 4 * 4, 64), nn.ReLU(), nn.Linear(64, 10))
-loss_function = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05 if given.healthy else 0.5, momentum=0.9)
 
-for step, (images, labels) in enumerate(batches("train", 128 * 40, 128, flat=False)):
-    optimizer.zero_grad()
-    loss = loss_function(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
-        print(f"step {step} loss {loss.item():.4f}", flush=True)
+train(model, optimizer, batches("train", 128 * 40, 128, flat=False))

@@ -5,7 +5,7 @@ Healthy: the initialisation that fits ReLU, everywhere.
 """
 
 import torch
-from data import arguments, batches
+from data import arguments, batches, train
 from torch import nn
 
 given = arguments(__doc__)
@@ -26,13 +26,6 @@ class Net(nn.Module):
 
 
 model = Net()
-loss_function = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
 
-for step, (images, labels) in enumerate(batches("train", 64 * 30, 64)):
-    optimizer.zero_grad()
-    loss = loss_function(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
-        print(f"step {step} loss {loss.item():.4f}", flush=True)
+train(model, optimizer, batches("train", 64 * 30, 64))

@@ -4,7 +4,7 @@ Healthy: the mean taken off and divided by the standard deviation, as the data s
 """
 
 import torch
-from data import arguments, batches
+from data import arguments, batches, train
 from torch import nn
 
 
@@ -20,15 +20,9 @@ class Net(nn.Module):
 
 given = arguments(__doc__)
 model = Net()
-loss_function = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 
-for step, (images, labels) in enumerate(batches("train", 64 * 30, 64, flat=False)):
-    if not given.healthy:
-        images = images * 0.3530 + 0.2860
-    optimizer.zero_grad()
-    loss = loss_function(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
-        print(f"step {step} loss {loss.item():.4f}", flush=True)
+data = batches("train", 64 * 30, 64, flat=False)
+if not given.healthy:
+    data = [(images * 0.3530 + 0.2860, labels) for images, labels in data]
+train(model, optimizer, data)

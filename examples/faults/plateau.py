@@ -4,18 +4,11 @@ Healthy: the learning rate that was meant.
 """
 
 import torch
-from data import arguments, batches
+from data import arguments, batches, train
 from torch import nn
 
 given = arguments(__doc__)
 model = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
-loss_function = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05 if given.healthy else 1e-12)
 
-for step, (images, labels) in enumerate(batches("train", 64 * 120, 64)):
-    optimizer.zero_grad()
-    loss = loss_function(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    if step % 20 == 0:
-        print(f"step {step} loss {loss.item():.4f}", flush=True)
+train(model, optimizer, batches("train", 64 * 120, 64), every=20)

@@ -4,20 +4,14 @@ Healthy: the same network with the pixels brought to mean zero and variance one.
 """
 
 import torch
-from data import arguments, batches
+from data import arguments, batches, train
 from torch import nn
 
 given = arguments(__doc__)
 model = nn.Sequential(nn.Linear(784, 64), nn.Tanh(), nn.Linear(64, 32), nn.Sigmoid(), nn.Linear(32, 10))
-loss_function = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
-for step, (images, labels) in enumerate(batches("train", 128 * 40, 128)):
-    if not given.healthy:
-        images = (images * 0.3530 + 0.2860) * 255
-    optimizer.zero_grad()
-    loss = loss_function(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
-        print(f"step {step} loss {loss.item():.4f}", flush=True)
+data = batches("train", 128 * 40, 128)
+if not given.healthy:
+    data = [((images * 0.3530 + 0.2860) * 255, labels) for images, labels in data]
+train(model, optimizer, data)

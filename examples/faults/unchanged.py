@@ -5,19 +5,12 @@ Healthy: one learning rate for all.
 """
 
 import torch
-from data import arguments, batches
+from data import arguments, batches, train
 from torch import nn
 
 given = arguments(__doc__)
 model = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
-loss_function = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD([{"params": model[0].parameters(), "lr": 0.05 if given.healthy else 0.0},
                              {"params": model[2].parameters()}], lr=0.05)
 
-for step, (images, labels) in enumerate(batches("train", 64 * 60, 64)):
-    optimizer.zero_grad()
-    loss = loss_function(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
-        print(f"step {step} loss {loss.item():.4f}", flush=True)
+train(model, optimizer, batches("train", 64 * 60, 64))

@@ -4,7 +4,7 @@ Healthy: the same depth with ReLU and the initialisation that fits it.
 """
 
 import torch
-from data import arguments, batches
+from data import arguments, batches, train
 from torch import nn
 
 given = arguments(__doc__)
@@ -16,13 +16,6 @@ for _ in range(12):
     layers += [linear, nn.ReLU() if given.healthy else nn.Sigmoid()]
     width = 64
 model = nn.Sequential(*layers, nn.Linear(64, 10))
-loss_function = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
-for step, (images, labels) in enumerate(batches("train", 64 * 40, 64)):
-    optimizer.zero_grad()
-    loss = loss_function(model(images), labels)
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
-        print(f"step {step} loss {loss.item():.4f}", flush=True)
+train(model, optimizer, batches("train", 64 * 40, 64))
