@@ -16,6 +16,7 @@
 
 #include "plan/plan.h"
 #include "tdbg/run.h"
+#include "tdbg/trial.h"
 #include "trial/access.h"
 
 namespace {

@@ -21,11 +21,12 @@
 #include <utility>
 #include <vector>
 
+#include "tdbg/dropped.h"
+#include "tdbg/mode.h"
 #include "tdbg/statistic.h"
 #include "tdbg/status.h"
 #include "tdbg/summary.h"
 #include "tdbg/tensor.h"
-#include "tdbg/trial.h"
 
 namespace tdbg {
 
@@ -175,7 +176,7 @@ class Run {
   /// to stop ends the run with reason "stopped". Costs one load when there is none.
   std::optional<Request> TakeRequest();
   /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported",
-  /// "device_late".
+  /// "device_late"; anything else is counted as an adaptor_error that names it.
   void CountDropped(std::string_view cause, uint64_t tensors, std::string_view detail);
   std::vector<DroppedInfo> dropped() const;
   /// Rows recorded so far: {steps, summaries, scalars, raw tensors, bytes sealed, summaries that were

@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include "tdbg/dropped.h"
+#include "tdbg/mode.h"
 #include "tdbg/statistic.h"
 #include "tdbg/status.h"
 #include "tdbg/summary.h"
 #include "tdbg/tensor.h"
 
 namespace tdbg {
-
-enum class ModeKey : uint8_t { kTrain = 1, kEval = 2, kPredict = 3, kGlobal = 4 };
 
 /// Which steps a call lists.
 enum class StepKind : uint8_t {
@@ -139,13 +139,6 @@ struct Frame {
   std::vector<std::vector<double>> values;  ///< one per field
 };
 
-/// What was due and was dropped, by cause, in words and numbers.
-struct DroppedInfo {
-  std::string worker, cause, kind, text;
-  uint64_t count = 0, bytes = 0;
-  int64_t first_step = -1, last_step = -1;
-};
-
 /// How a worker's training went, in its own words as it ended.
 struct WorkerEnd {
   std::string worker;
@@ -170,7 +163,8 @@ struct TrialOptions {
 
 class Trial;
 
-/// A position in a run that moves forward step by step. Cursors of one trial are independent.
+/// A position in a run that moves forward step by step. Cursors of one trial are independent. Points
+/// at its trial, which must outlive it.
 class Cursor {
  public:
   /// The next complete step, waiting up to `timeout_millis` (0: do not wait, < 0: for ever).

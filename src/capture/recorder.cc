@@ -84,13 +84,15 @@ int64_t Recorder::mode_step(ModeKey mode) const {
   return state_ == State::kOpen && mode == mode_ ? next : next - 1;
 }
 
+uint64_t Recorder::DueGroups() const { return state_ == State::kBetween ? kSummaryGroup : due_; }
+
 Place Recorder::Resolved(Place place) const {
   if (state_ == State::kEnd && place.point == StepPoint::kNone) place.point = StepPoint::kEnd;
   return place;
 }
 
 bool Recorder::WantsSummary(Id id, DType dtype) {
-  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  const uint64_t due = DueGroups();
   return (tensors_[id].summary_groups & due) != 0 && (IsComplex(dtype) || HasStatisticsOrTold(id, dtype));
 }
 
@@ -140,7 +142,7 @@ void Recorder::KeepForNextStep(Id id, const TensorView& view, Place place) {
 
 /// The tensor's derived statistics, while its bytes are still in the cache from the summary.
 void Recorder::Derive(Id id, const TensorView& view, Place place) {
-  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  const uint64_t due = DueGroups();
   if (tensors_[id].details->derived.empty() || !(due & kSummaryGroup) || !HasStatisticsOrTold(id, view.dtype))
     return;
   const Details& t = *tensors_[id].details;
@@ -165,7 +167,7 @@ void Recorder::AddDerivedRow(const Derived& derived, const StatisticValue& value
 
 void Recorder::PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place) {
   const Tensor* t = Find(id);
-  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  const uint64_t due = DueGroups();
   if (t == nullptr || !(due & kSummaryGroup)) return;
   for (const Derived& derived : t->details->derived) {
     if (derived.statistic != statistic) continue;
@@ -229,7 +231,7 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
 void Recorder::PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
                           Place place_given) {
   if (id >= tensors_.size() || tensors_[id].scalar) return;
-  const uint64_t due = state_ == State::kBetween ? kSummaryGroup : due_;
+  const uint64_t due = DueGroups();
   if (!(tensors_[id].summary_groups & due)) return;
   Announce(&tensors_[id]);
   format::SummaryRow& row = rows_.emplace_back(format::ToRow(id, KeyOf(Resolved(place_given)), summary));

@@ -155,6 +155,8 @@ class Recorder {
   bool WantsMore(Tensor* tensor) const;
   const Tensor* Find(Id id) const { return id < tensors_.size() ? &tensors_[id] : nullptr; }
   Place Resolved(Place place) const;
+  /// Schedules that are due: between two steps, statistics alone.
+  uint64_t DueGroups() const;
   static format::SubKey KeyOf(Place place) { return {place.sub, static_cast<format::Point>(place.point)}; }
   bool RawDue(const Tensor& t) const {
     return (t.raw_groups & due_) != 0 || (t.always && state_ != State::kBetween);

@@ -48,12 +48,12 @@ capture::RecorderOptions RecorderOptionsFor(const session::Claim& claim, bool in
   return options;
 }
 
-format::DropCause CauseFromName(std::string_view name) {
+std::optional<format::DropCause> CauseFromName(std::string_view name) {
   for (int i = 0; i < format::kDropCauses; ++i) {
     const auto cause = static_cast<format::DropCause>(i);
     if (format::DropCauseName(cause) == name) return cause;
   }
-  return format::DropCause::kAdaptorError;
+  return std::nullopt;
 }
 
 /// What a worker says at its end, in no more bytes than the journal keeps room for. Of a long message the
@@ -355,10 +355,14 @@ std::optional<Request> Run::TakeRequest() {
 
 void Run::CountDropped(std::string_view cause_name, uint64_t tensors, std::string_view detail) {
   impl_->Do([&] {
-    const format::DropCause cause = CauseFromName(cause_name);
+    const auto known = CauseFromName(cause_name);
+    const format::DropCause cause = known.value_or(format::DropCause::kAdaptorError);
     impl_->writer->CountDropped(cause, format::DropKind::kSummary, impl_->recorder.global_step(), tensors, 0);
-    TellOnce(format::DropCauseName(cause),
-             fmt::format("{} {}", format::DropCauseText(cause), base::ToValidUtf8(detail)));
+    TellOnce(known ? format::DropCauseName(cause) : "unknown_cause",
+             fmt::format("{} {}{}", format::DropCauseText(cause), base::ToValidUtf8(detail),
+                         known ? ""
+                               : fmt::format(" (counted under a cause that is none: '{}')",
+                                             base::ToValidUtf8(cause_name))));
   });
 }
 

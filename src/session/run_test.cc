@@ -428,6 +428,16 @@ TEST_F(RunTest, WhatAnAdaptorDroppedIsCountedByCause) {
   EXPECT_EQ(run->dropped()[0].count, 3u);
 }
 
+TEST_F(RunTest, ACauseThatIsNoneIsAnAdaptorsErrorAndSaysSo) {
+  auto run = Open();
+  Step(run.get());
+  testing::internal::CaptureStderr();
+  run->CountDropped("devise_late", 3, "cuda:0");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("devise_late"));
+  ASSERT_EQ(run->dropped().size(), 1u);
+  EXPECT_EQ(run->dropped()[0].cause, "adaptor_error");
+}
+
 TEST_F(RunTest, WhatWasDroppedIsSaidOnceWithHowMuchItIs) {
   plan::Plan plan = plan::Plan::Default();
   plan.journal_bytes = 1u << 20;

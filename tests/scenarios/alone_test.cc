@@ -11,6 +11,7 @@
 #include "base/testing.h"
 #include "plan/config.h"
 #include "tdbg/run.h"
+#include "tdbg/trial.h"
 #include "verdict_text.h"
 #include "watch/replay.h"
 

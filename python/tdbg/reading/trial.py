@@ -147,8 +147,8 @@ class Trial:
         return self._raw.dropped()
 
     def losses(self) -> list[_trial.DroppedInfo]:
-        """The name of `dropped` until 0.1.0; gone in 0.3. The losses of a model are tensors of the collection "losses"."""
-        warnings.warn("Trial.losses() is called dropped() now; the old name goes in 0.3", DeprecationWarning, stacklevel=2)
+        """The name of `dropped` until 0.1.0; gone in 0.3. A model's losses are tensors, in the collection "losses"."""
+        warnings.warn("Trial.losses() is called dropped() now, and goes in 0.3", DeprecationWarning, stacklevel=2)
         return self.dropped()
 
     def damage(self) -> list[str]:
