@@ -452,11 +452,11 @@ void Fill(const Totals& t, uint64_t times, double scale, Summary* s) {
   s->max = t.max + 0.0;
   s->abs_min = t.zero != 0 ? 0.0 : t.abs_min_nonzero;
   s->abs_max = t.abs_max;
-  const double variance = m.power2 / m.n;
+  const double variance = m.m2 / m.n;
   s->mean = m.mean * unit;
   s->variance = variance * unit * unit;
-  s->m3 = m.power3 / m.n * unit * unit * unit;
-  s->m4 = m.power4 / m.n * unit * unit * unit * unit;
+  s->m3 = m.m3 / m.n * unit * unit * unit;
+  s->m4 = m.m4 / m.n * unit * unit * unit * unit;
   s->l1 = t.l1 * unit * static_cast<double>(times);
   // No sum of squares is kept: n (variance + mean^2) is one, and its two terms cannot cancel.
   s->l2 = std::sqrt(m.n * static_cast<double>(times)) * std::sqrt(variance + m.mean * m.mean) * unit;

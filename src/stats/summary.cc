@@ -27,9 +27,9 @@ Summary Merge(const Summary& a, const Summary& b) {
     r.min = std::min(a.min, b.min);
     r.max = std::max(a.max, b.max);
     r.mean = m.mean;
-    r.variance = m.power2 / m.n;
-    r.m3 = m.power3 / m.n;
-    r.m4 = m.power4 / m.n;
+    r.variance = m.m2 / m.n;
+    r.m3 = m.m3 / m.n;
+    r.m4 = m.m4 / m.n;
     r.l1 = a.l1 + b.l1;
     r.l2 = std::hypot(a.l2, b.l2);  // the squares of large doubles would overflow
     r.abs_min = std::min(a.abs_min, b.abs_min);
