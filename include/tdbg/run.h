@@ -143,7 +143,8 @@ class Run {
                std::span<const uint8_t> unchanged = {});
   /// Are raw bytes of this tensor due at that step of the mode? For whoever has to fetch them ahead of it.
   bool RawDue(Id id, ModeKey mode, int64_t mode_step) const;
-  /// Statistics computed elsewhere (a device). `histogram`: recorded where Put would take one; null: none was taken.
+  /// Statistics computed elsewhere (a device). `histogram`: recorded where Put would take one; null: none was
+  /// taken.
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
                   Place place = {});
   /// The derived statistics that are due of a tensor whenever its statistics are. Put and PutMany compute

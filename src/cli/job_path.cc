@@ -18,7 +18,7 @@ Result<jobs::JobRecord> ResolveJob(jobs::Registry& registry, const std::string& 
     if (!job.ok()) return job.status();
     job->run_directory = directory;  // it may have been moved
   }
-  TDBG_RETURN_IF_ERROR(jobs::Settle(registry, &*job, base::SystemClock().WallNanos()));
+  TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, &*job, base::SystemClock().WallNanos()));
   return job;
 }
 

@@ -132,7 +132,7 @@ class JobsCommand : public Command {
       query.limit = 10'000;
       TDBG_ASSIGN_OR_RETURN(std::vector<jobs::JobRecord> jobs, registry.List(query));
       for (jobs::JobRecord& job : jobs)
-        TDBG_RETURN_IF_ERROR(jobs::Settle(registry, &job, base::SystemClock().WallNanos()));
+        TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, &job, base::SystemClock().WallNanos()));
     }
     return OkStatus();
   }

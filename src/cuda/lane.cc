@@ -12,9 +12,9 @@
 namespace tdbg::cuda {
 namespace {
 
-constexpr size_t kMostPlans =
+constexpr size_t kMaxPlans =
     1024;  // of all kinds; past that the one not used for the longest time makes room
-constexpr size_t kMostPlansOfAKind = 8;  // whose rings are full, before the device counts as far behind
+constexpr size_t kMaxPlansOfAKind = 8;  // whose rings are full, before the device counts as far behind
 // Blocks of memory are powers of two from here on, so that what one shape has left is good for the next.
 constexpr uint64_t kSmallestOnDevice = 16u << 10, kSmallestPinned = 128u << 10;
 constexpr unsigned kPortable = 1, kDeviceMap = 2;
@@ -212,7 +212,7 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
            plan->launched == plan->taken && plan->memory_bytes >= device_bytes &&
            plan->pinned_bytes >= pinned_bytes;
   };
-  if (plans_.size() >= kMostPlans || device_bytes_ + device_bytes > options_.device_bytes ||
+  if (plans_.size() >= kMaxPlans || device_bytes_ + device_bytes > options_.device_bytes ||
       pinned_bytes_ + pinned_bytes > options_.pinned_bytes) {
     auto oldest = plans_.end();
     for (auto p = plans_.begin(); p != plans_.end(); ++p) {
@@ -337,7 +337,7 @@ auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items,
     }
   }
   if (plan == nullptr) {
-    if (plans.size() >= kMostPlansOfAKind) return {Refusal::kFull};
+    if (plans.size() >= kMaxPlansOfAKind) return {Refusal::kFull};
     if (FunctionsOf(device) == nullptr) return {Refusal::kClosed};
     plan = Make(device, stream, kind);
     if (plan == nullptr) {

@@ -55,7 +55,8 @@ struct JournalHeader {
   std::atomic<uint64_t> sealed_pos;
   std::atomic<uint64_t> sealed_seq;  ///< last sequence that is in a renamed segment
   uint64_t reserved2[6];
-  // What was dropped, from offset 192: written by whoever counts them, before they are sealed. [cause][kind-1]
+  // What was dropped, from offset 192: written by whoever counts them, before they are sealed.
+  // [cause][kind-1]
   std::atomic<uint64_t> drop_count[kDropCauses][4];
   std::atomic<uint64_t> drop_bytes[kDropCauses][4];
   std::atomic<int64_t> drop_first_step[kDropCauses][4];

@@ -37,7 +37,7 @@ JobLife LifeOf(const JobRecord& job) {
   return IsAlive(job.process) ? JobLife::kUnwatched : JobLife::kGone;
 }
 
-Status Settle(Registry& registry, JobRecord* job, int64_t wall_nanos) {
+Status Reconcile(Registry& registry, JobRecord* job, int64_t wall_nanos) {
   if (LifeOf(*job) != JobLife::kGone) return OkStatus();
   // It may have ended between the registry's answer and our look.
   TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));

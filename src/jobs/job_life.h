@@ -19,7 +19,7 @@ enum class JobLife : uint8_t {
 JobLife LifeOf(const JobRecord& job);
 
 /// Writes down the end of a job that is kGone, as far as its run tells, and leaves any other as it is.
-Status Settle(Registry& registry, JobRecord* job, int64_t wall_nanos);
+Status Reconcile(Registry& registry, JobRecord* job, int64_t wall_nanos);
 
 /// As a person says it: "training", "stopping", "completed", "training, without a launcher" ...
 std::string StateText(const JobRecord& job, JobLife life);

@@ -12,7 +12,7 @@ namespace {
 
 using format::Json;
 
-constexpr size_t kMostSources = 2;
+constexpr size_t kMaxSources = 2;
 constexpr size_t kLongestTask = 120'000;  // below a socket's buffer
 
 }  // namespace
@@ -45,7 +45,7 @@ int SendTask(int socket, const LogTask& task) {
                            {"sources", sources}})
                          .dump();
   iovec part = {text.data(), text.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostSources * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxSources * sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -66,7 +66,7 @@ int SendTask(int socket, const LogTask& task) {
 std::optional<LogTask> ReceiveTask(int socket) {
   std::string text(kLongestTask, '\0');
   iovec part = {text.data(), text.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostSources * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kMaxSources * sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;

@@ -20,7 +20,7 @@ namespace tdbg::jobs {
 namespace {
 
 // One that is killed again and again is killed by somebody who means it.
-constexpr int kMostRestarts = 20;
+constexpr int kMaxRestarts = 20;
 
 // A closed standard stream is occupied by a descriptor that closes on exec (OccupyStandardStreams of the
 // command line).
@@ -156,7 +156,7 @@ void TrainingLog::Tend() {
   const auto exit = keeper_->Wait(0);
   if (!exit) return;
   keeper_.reset();
-  if (!exit->signaled || restarts_++ >= kMostRestarts || !StartKeeper().ok()) read_ends_.clear();
+  if (!exit->signaled || restarts_++ >= kMaxRestarts || !StartKeeper().ok()) read_ends_.clear();
 }
 
 void TrainingLog::Finish(int64_t longest_millis) {
