@@ -561,6 +561,11 @@ def test_nothing_is_held_where_no_derivative_is_singular():
     assert holder.held == []
 
 
+def test_layers_of_a_sequential_are_called_layers():
+    assert graph.Place(after="2", before="head").words() == "between layer 2 and head"
+    assert graph.Place(inside="encoder.2").words() == "in encoder.2"
+
+
 def test_compiled_region_is_named(watch):
     """By a compiler that makes no code: what lies in the region is as hidden."""
     torch.manual_seed(0)

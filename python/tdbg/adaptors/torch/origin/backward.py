@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import operations
-from .graph import Graph, Place, Places, TooLarge, Unseen, base_name, is_python, leaf_of, order_of, saved
+from .graph import Graph, Place, Places, TooLarge, Unseen, base_name, is_python, leaf_of, order_of, saved, spoken
 from .operations import Because
 from .values import FINITE, Budget, readable, state_of, values_of
 from .walk import OPERATION, UNSEEN, Birth
@@ -278,7 +278,7 @@ def _by_structure(gradients: Gradients, losses: list[torch.Tensor], layer_of: Ca
     place = places.of(nodes[0]) if nodes else Place()
     names = list(dict.fromkeys(operations.short(n) for n in candidates))
     where = place.inside or place.after
-    said = f"it began in the backward, between {where} and the loss" if where else "it began in the backward"
+    said = f"it began in the backward, between {spoken(where)} and the loss" if where else "it began in the backward"
     if reduced_over > 1:
         return Birth(UNSEEN, place, candidates=names[:8],
                      because=f"the gradients are averaged over {reduced_over} ranks, and on this one nothing says where it began: see what the "

@@ -199,13 +199,19 @@ class Place(NamedTuple):
     before: str = ""
 
     def words(self) -> str:
-        if self.inside:
-            return f"in {self.inside}"
-        if self.after and self.before:
-            return f"between {self.after} and {self.before}"
-        if self.after:
-            return f"between {self.after} and the loss"
-        return f"before {self.before}" if self.before else ""
+        inside, after, before = (spoken(layer) for layer in self)
+        if inside:
+            return f"in {inside}"
+        if after and before:
+            return f"between {after} and {before}"
+        if after:
+            return f"between {after} and the loss"
+        return f"before {before}" if before else ""
+
+
+def spoken(layer: str) -> str:
+    """A layer of a Sequential is called `2`, which no sentence can stand."""
+    return f"layer {layer}" if layer.isdecimal() else layer
 
 
 class Places:
