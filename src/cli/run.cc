@@ -38,6 +38,7 @@
 #include "jobs/interrupts.h"
 #include "jobs/job.h"
 #include "jobs/recent_runs.h"
+#include "jobs/restart_gap.h"
 #include "jobs/run_directory.h"
 #include "jobs/secret_mask.h"
 #include "jobs/training_log.h"
@@ -60,18 +61,34 @@ class Stopper {
  public:
   Status Stop(const std::string& rule) {
     const std::lock_guard guard(mutex_);
-    if (!job_) return Unavailable("the command has not been started, or has ended");
-    job_->RequestStop(rule);
-    return OkStatus();
+    if (begun_ && asked_.empty()) asked_ = rule.empty() ? "somebody" : rule;
+    if (job_) job_->RequestStop(rule);
+    if (job_ || in_gap_) return OkStatus();
+    return Unavailable("the command has not been started, or has ended");
+  }
+  // Who asked. Between two attempts nobody else remembers it.
+  std::string asked() {
+    const std::lock_guard guard(mutex_);
+    return asked_;
+  }
+  // The command has ended and is about to be started again.
+  void BeginGap() {
+    const std::lock_guard guard(mutex_);
+    in_gap_ = true;
   }
   void Set(jobs::Job* job) {
     const std::lock_guard guard(mutex_);
     job_ = job;
+    begun_ = true;
+    in_gap_ = false;
+    if (job_ && !asked_.empty()) job_->RequestStop(asked_);
   }
 
  private:
   std::mutex mutex_;
-  jobs::Job* job_ = nullptr;  // guarded by mutex_
+  jobs::Job* job_ = nullptr;  // guarded by mutex_, as all of these
+  bool begun_ = false, in_gap_ = false;
+  std::string asked_;
 };
 
 void Note(const std::string& what) { Tell("tdbg: {}\n", what); }
@@ -173,7 +190,7 @@ class RunCommand : public Command {
                      jobs::PreparedAttempt& prepared, LiveStatus& live);
   Result<jobs::JobResult> RunAttempt(const plan::Config& config, Stopper& stopper,
                                      const jobs::PreparedAttempt& prepared, LiveLine& line, LiveStatus& live);
-  bool Restart(const jobs::JobResult& result, jobs::PreparedAttempt* prepared);
+  bool Restart(Stopper& stopper, jobs::JobResult* result, jobs::PreparedAttempt* prepared);
   Result<int> Finish(watch::Watcher& watcher, const jobs::PreparedAttempt& prepared,
                      const jobs::JobResult& result);
   void Register(const plan::Config& config, const jobs::PreparedAttempt& prepared);
@@ -184,11 +201,13 @@ class RunCommand : public Command {
   ConfigFlags flags_;
   JobFlags job_flags_;
   RestartPolicy restarts_;
+  jobs::RestartGap gap_;
+  std::optional<jobs::ControlFollower> control_;  ///< of all attempts: none of its requests is overheard
   Registration registration_;
   Detached detached_;
   bool quiet_ = false, json_ = false;
   bool log_failed_ = false;
-  int64_t restarts_done_ = 0;
+  int64_t restarts_done_ = 0, attempt_began_nanos_ = 0;
   int64_t ends_nanos_ = -1;  ///< monotonic; -1: never
   Status events_;            ///< the first failure to write them
   std::vector<std::string> command_, words_;
@@ -300,16 +319,21 @@ void RunCommand::GoIntoBackground(const jobs::PreparedAttempt& prepared) {
 }
 
 // Whether the command is to be started again, and all that is said of that.
-bool RunCommand::Restart(const jobs::JobResult& result, jobs::PreparedAttempt* prepared) {
-  const bool rehearsal = result.stop == jobs::JobStop::kInterrupted;
-  if (!rehearsal && (restarts_done_ >= restarts_.most || !restarts_.Restarts(result))) return false;
+bool RunCommand::Restart(Stopper& stopper, jobs::JobResult* result, jobs::PreparedAttempt* prepared) {
+  const bool rehearsal = result->stop == jobs::JobStop::kInterrupted;
+  if (!rehearsal && (restarts_done_ >= restarts_.most || !restarts_.Restarts(*result))) return false;
+  stopper.BeginGap();
   if (!rehearsal) ++restarts_done_;
   const std::string why =
-      rehearsal ? "interrupted by " + result.stopped_by
-                : fmt::format("{}; restart {} of {}", ExitText(result), restarts_done_, restarts_.most);
+      rehearsal ? "interrupted by " + result->stopped_by
+                : fmt::format("{}; restart {} of {}", ExitText(*result), restarts_done_, restarts_.most);
   registration_.Move(jobs::JobPhase::kInterrupted, why);
   if (const Status sealed = jobs::SealAttempt(prepared->run_directory, prepared->attempt); !sealed.ok())
     Note("what the training left could not be sealed; it stays readable in the journal: " + sealed.message());
+  const int64_t gap_millis =
+      rehearsal ? 0 : gap_.Millis(base::SystemClock().MonotonicNanos() - attempt_began_nanos_);
+  if (!jobs::WaitForRestart(gap_millis, *control_, [&] { return stopper.asked(); }, ends_nanos_, result))
+    return false;
   if (const Status next = jobs::BeginNextAttempt(prepared, base::SystemClock().WallNanos()); !next.ok()) {
     Note("the command is not started again: " + next.message());
     return false;
@@ -334,7 +358,9 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
   if (!job_flags_.checkpoint_directory.empty())
     options.environment["TDBG_CHECKPOINT_DIR"] = job_flags_.checkpoint_directory;
   options.run_directory = prepared.run_directory;
+  options.control = &*control_;
   options.attempt = prepared.attempt;
+  attempt_began_nanos_ = base::SystemClock().MonotonicNanos();
   if (config.stop_grace_seconds)
     options.stop_grace_millis = base::MillisOfSeconds(*config.stop_grace_seconds);
   if (ends_nanos_ >= 0) {
@@ -393,6 +419,7 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
     watcher.JobEnded(end);
     if (watching.joinable()) watching.join();
   };
+  control_.emplace(prepared.run_directory);
   LiveLine line(quiet_ || job_flags_.detach ? -1 : STDERR_FILENO);
   jobs::JobResult result;
   do {
@@ -404,7 +431,7 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
       return attempt.status().code() == Code::kNotFound ? kExitNoCommand : kExitNotExecutable;
     }
     result = *attempt;
-  } while (Restart(result, &prepared));
+  } while (Restart(stopper, &result, &prepared));
   line.Close();
 
   const Status sealed = jobs::SealAttempt(prepared.run_directory, prepared.attempt);

@@ -44,6 +44,7 @@ std::optional<ControlFollower::Request> ControlFollower::NewRequest() {
   const auto requests = format::DecodeControlLines(std::string_view(*contents).substr(lines_end_));
   lines_end_ = contents->size();
   if (!requests.ok()) return std::nullopt;
+  std::optional<Request> first;
   for (const format::ControlRequest& request : *requests) {
     Request found;
     found.interrupt = request.action == "interrupt";
@@ -53,9 +54,10 @@ std::optional<ControlFollower::Request> ControlFollower::NewRequest() {
     if (const auto json = format::ParseJsonObject(request.json, "request");
         json.ok() && format::GetField(*json, "notice_seconds", &seconds) && seconds >= 0)
       found.notice_millis = base::MillisOfSeconds(seconds);
-    return found;
+    if (!found.interrupt) return found;
+    if (!first) first = found;
   }
-  return std::nullopt;
+  return first;
 }
 
 }  // namespace tdbg::jobs

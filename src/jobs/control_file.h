@@ -17,7 +17,7 @@ class ControlFollower {
     std::string by;              ///< who asked
     int64_t notice_millis = -1;  ///< of an interruption: from SIGTERM to SIGKILL; -1: not said
   };
-  /// The first new "stop" or "interrupt".
+  /// The first new "stop"; where there is none the first "interrupt".
   std::optional<Request> NewRequest();
 
  private:

@@ -14,7 +14,6 @@
 #include "base/durations.h"
 #include "base/file.h"
 #include "base/terminal.h"
-#include "jobs/control_file.h"
 #include "jobs/run_directory.h"
 
 namespace tdbg::jobs {
@@ -93,12 +92,26 @@ void Job::RequestStop(const std::string& by) {
   (void)!::write(wake_.get(), &one, sizeof(one));
 }
 
+// The first reason stands, but for an interruption: who asks for the end meanwhile does not want a restart.
+bool Job::MayBecome(JobStop stop) const {
+  return result_.stop == JobStop::kNone ||
+         (result_.stop == JobStop::kInterrupted && stop != JobStop::kInterrupted);
+}
+
+void Job::EndedBySignal(int signal_number) {
+  if (!MayBecome(JobStop::kSignal)) return;
+  result_.stop = JobStop::kSignal;
+  result_.signal_number = signal_number;
+  result_.stopped_by.clear();
+}
+
 void Job::Obey(JobStop stop, const std::string& by, int64_t grace_millis) {
-  if (obeyed_) return;
+  const bool again = obeyed_;  // it has had its SIGTERM, and may be saving a checkpoint
+  if (again && !MayBecome(stop)) return;
   obeyed_ = true;
   result_.stopped_by = by;
-  if (result_.stop == JobStop::kNone) result_.stop = stop;
-  Terminate(SIGTERM, grace_millis);
+  if (MayBecome(stop)) result_.stop = stop;
+  Terminate(again ? 0 : SIGTERM, grace_millis);
   if (options_.on_stopping) options_.on_stopping(stop, by);
 }
 
@@ -112,7 +125,7 @@ void Job::ObeyRequests() {
 }
 
 void Job::Terminate(int signal_number, int64_t grace_millis) {
-  child_.SignalGroup(signal_number);
+  if (signal_number != 0) child_.SignalGroup(signal_number);
   const int64_t due = Now() + base::NanosOfMillis(grace_millis);
   kill_at_nanos_ = kill_at_nanos_ == 0 ? due : std::min(kill_at_nanos_, due);
 }
@@ -125,10 +138,7 @@ void Job::KillWhenDue() {
 }
 
 void Job::CountInterrupt(bool child_has_it) {
-  if (result_.stop == JobStop::kNone) {
-    result_.stop = JobStop::kSignal;
-    result_.signal_number = SIGINT;
-  }
+  EndedBySignal(SIGINT);
   ++interrupts_;
   if (interrupts_ == 1) {
     if (child_has_it) return;
@@ -154,10 +164,7 @@ void Job::HandleSignal(int signal_number) {
     CountInterrupt(/*child_has_it=*/false);
     return;
   }
-  if (result_.stop == JobStop::kNone) {
-    result_.stop = JobStop::kSignal;
-    result_.signal_number = signal_number;
-  }
+  EndedBySignal(signal_number);
   if (++terminations_ == 1) {
     Terminate(signal_number, options_.stop_grace_millis);
   } else {
@@ -191,8 +198,9 @@ void Job::PollOnce(int64_t longest_millis) {
 }
 
 JobResult Job::Wait() {
-  std::optional<ControlFollower> control;
-  if (!options_.run_directory.empty()) control.emplace(options_.run_directory);
+  std::optional<ControlFollower> own;
+  ControlFollower* control = options_.control;
+  if (control == nullptr && !options_.run_directory.empty()) control = &own.emplace(options_.run_directory);
   int64_t slice_millis = -1;
   const auto at_most = [&](int64_t millis) {
     slice_millis = slice_millis < 0 ? millis : std::min(slice_millis, millis);
@@ -231,10 +239,13 @@ JobResult Job::Wait() {
   listener_.Stop();
   pidfd_.reset();
   // The training process reads the control file itself, between steps, and may have obeyed before we looked.
-  if (control && result_.stop == JobStop::kNone) {
+  if (control) {
     if (const auto request = control->NewRequest()) {
-      result_.stopped_by = request->by;
-      result_.stop = request->interrupt ? JobStop::kInterrupted : JobStop::kRequested;
+      const JobStop stop = request->interrupt ? JobStop::kInterrupted : JobStop::kRequested;
+      if (MayBecome(stop)) {
+        result_.stopped_by = request->by;
+        result_.stop = stop;
+      }
     }
   }
   ClearGroup();

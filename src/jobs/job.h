@@ -14,6 +14,7 @@
 
 #include "base/posix.h"
 #include "base/process.h"
+#include "jobs/control_file.h"
 #include "jobs/interrupts.h"
 #include "jobs/training_log.h"
 #include "tdbg/status.h"
@@ -33,6 +34,9 @@ struct JobOptions {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;  ///< on top of ours
   std::string run_directory;                       ///< its control file is obeyed; empty: none
+  /// Goes on from what it has seen, so that a request between two attempts is not lost; null: the job looks
+  /// from its own start on. Outlives the job.
+  ControlFollower* control = nullptr;
   int64_t attempt = 0;
   /// Between a stop's SIGTERM and SIGKILL. Long, because it is when scripts save a checkpoint.
   int64_t stop_grace_millis = 30'000;
@@ -83,6 +87,8 @@ class Job {
  private:
   explicit Job(JobOptions options, base::Child child);
 
+  bool MayBecome(JobStop stop) const;
+  void EndedBySignal(int signal_number);
   void Obey(JobStop stop, const std::string& by, int64_t grace_millis);
   void ObeyRequests();
   void HandleSignal(int signal_number);
