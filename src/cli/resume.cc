@@ -13,6 +13,7 @@
 #include "cli/run_path.h"
 #include "jobs/job_life.h"
 #include "jobs/registry.h"
+#include "jobs/run_directory.h"
 
 namespace tdbg::cli {
 namespace {
@@ -70,6 +71,12 @@ class ResumeCommand : public Command {
             "'{}' was last seen on {}; resume it there, or see that it has ended", job.name, job.host));
       default:
         break;
+    }
+    // tdbg run would make a new run there, and begin at step 0.
+    if (jobs::RunId(job.run_directory) != job.run_id) {
+      return NotFound(
+          fmt::format("'{}' has no run any more at {}; if it was moved, name the run: tdbg resume PATH",
+                      job.name, job.run_directory));
     }
     const std::vector<std::string> command = command_.empty() ? job.command : command_;
     if (AnyRedacted(command) || AnyRedacted(job.flags)) {

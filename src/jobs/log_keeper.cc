@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -29,6 +30,7 @@ class Keeper {
     if (writer.ok()) writer_ = *std::move(writer);  // else it is passed on, and not kept
     for (const LogTask::Source& source : task_.sources)
       sources_.push_back({source, SecretMask(task_.secrets)});
+    LetGo();
   }
 
   // Until everybody who writes is gone.
@@ -91,9 +93,22 @@ class Keeper {
     return true;
   }
 
-  static void Close(Source& source) {
+  void Close(Source& source) {
     ::close(source.task.read_fd);
     source.task.read_fd = -1;
+    source.task.forward_fd = -1;
+    LetGo();
+  }
+
+  // Of what nothing is forwarded to any more: whoever reads there waits for the last who has it open, and a
+  // process that holds the other stream may be a daemon.
+  void LetGo() {
+    const base::UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
+    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+      const bool needed = std::any_of(sources_.begin(), sources_.end(),
+                                      [&](const Source& source) { return source.task.forward_fd == fd; });
+      if (!needed && nowhere.ok()) (void)::dup2(nowhere.get(), fd);
+    }
   }
 
   void Write(Source& source, const std::string& bytes) {
@@ -113,12 +128,10 @@ class Keeper {
         (void)::poll(&writable, 1, -1);
       } else if (put < 0 && errno != EINTR) {
         // A reader that went away (`| head`) is the command's business, as it would be without us; a terminal
-        // that went away, or a full disk, is none.
-        const bool reader_went = errno == EPIPE;
-        source.task.forward_fd = -1;
-        if (!reader_went) continue;
-        Close(source);
+        // that went away, or a full disk, is none, and the disk may have room for the next line.
+        if (errno != EPIPE) return;
         (void)SendNote(STDIN_FILENO, LogWord::kReaderGone, &source - sources_.data());
+        Close(source);
       }
     }
   }

@@ -1,6 +1,7 @@
 // Known secrets taken out of a stream of bytes.
 #pragma once
 
+#include <bitset>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ class SecretMask {
 
  private:
   std::vector<std::string> secrets_;
+  std::bitset<256> first_bytes_;
   std::string held_;
 };
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -154,7 +155,11 @@ void TrainingLog::Tend() {
   if (!keeper_) return;
   Listen();
   const auto exit = keeper_->Wait(0);
-  if (!exit) return;
+  if (!exit) {
+    // One that somebody has stopped would stop the training, as soon as the pipe is full.
+    (void)::kill(keeper_->pid(), SIGCONT);
+    return;
+  }
   keeper_.reset();
   if (!exit->signaled || restarts_++ >= kMaxRestarts || !StartKeeper().ok()) read_ends_.clear();
 }

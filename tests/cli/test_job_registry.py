@@ -1,5 +1,6 @@
 """Jobs: what `tdbg run` writes down of them, their output, restarts, and what is said of those whose tdbg was killed."""
 
+import contextlib
 import json
 import os
 import pty
@@ -45,6 +46,10 @@ def test_a_run_is_a_job_with_its_transitions_and_its_output(tdbg):
     assert tdbg.ok("logs", "r").stdout.splitlines() == [line["text"] for line in lines]
     assert "to stdout" in tdbg.ok("logs", "last").stdout
     tdbg.fails(NOT_FOUND, "jobs", "other")
+    os.rename(tdbg.directory / "r", tdbg.directory / "moved")
+    assert "has no run any more" in tdbg.fails(NOT_FOUND, "resume", "r")
+    assert not (tdbg.directory / "r").exists()
+    os.rename(tdbg.directory / "moved", tdbg.directory / "r")
     tdbg.fails(2, "logs", "r", "-f", "--around", "3")
 
 
@@ -154,6 +159,53 @@ def test_an_interruption_is_a_restart_that_keeps_the_checkpoints(tdbg):
     assert phases(tdbg) == ["Starting", "Training", "Interrupted", "Restarting", "Training", "Interrupted", "Restarting",
                             "Training", "Completed"]
     tdbg.fails(REFUSED, "interrupt", "r")
+
+
+def test_who_asks_for_the_end_during_an_interruption_gets_no_restart(tdbg):
+    script = "import signal, time; signal.signal(15, signal.SIG_IGN); open('ready', 'w').close(); time.sleep(60)"
+    for end, code, phase in ((lambda job: tdbg.ok("stop", "r"), STOPPED, "Stopped"),
+                             (lambda job: job.terminate(), 128 + signal.SIGKILL, "Stopped")):
+        job = start(tdbg, script)
+        tdbg.wait_for("ready")
+        tdbg.ok("interrupt", "r", "--notice", 2)
+        time.sleep(0.5)     # it has been seen
+        end(job)
+        (tdbg.directory / "ready").unlink()
+        assert job.wait(20) == code
+        assert phases(tdbg)[-1] == phase and not (tdbg.directory / "ready").exists()
+
+
+def test_a_command_that_fails_at_once_is_started_again_ever_later_and_may_be_stopped_meanwhile(tdbg):
+    job = start(tdbg, "import sys; sys.exit(1)", "--max-restarts", 1000000)
+    until(lambda: len(tdbg.json("jobs", "r")["attempts"]) >= 4 if (tdbg.directory / "r/run.json").exists() else False)
+    until(lambda: phases(tdbg)[-1] == "Interrupted")
+    tdbg.ok("stop", "r")
+    assert job.wait(20) == STOPPED
+    assert phases(tdbg)[-1] == "Stopped" and len(tdbg.json("jobs", "r")["attempts"]) < 10
+
+
+def test_a_daemon_that_holds_one_stream_keeps_nobody_waiting_at_the_other(tdbg):
+    script = ("import os, time\nif os.fork() == 0:\n    os.setsid(); os.dup2(os.open('/dev/null', 1), 1)\n"
+              "    while not os.path.exists('end'): time.sleep(0.05)\nelse: print('done')")
+    job = start(tdbg, script, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert job.communicate(timeout=6)[0] == "done\n"
+    finally:
+        (tdbg.directory / "end").touch()
+
+
+def test_a_keeper_of_the_log_that_is_stopped_stops_no_training(tdbg):
+    job = start(tdbg, "import os, time\nopen('ready', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+                      "print('x' * 1000000)", stdout=subprocess.DEVNULL)
+    tdbg.wait_for("ready")
+    keeper = int(subprocess.run(["pgrep", "-x", "tdbg-log", "-P", str(job.pid)], capture_output=True, text=True).stdout)
+    os.kill(keeper, signal.SIGSTOP)
+    (tdbg.directory / "go").touch()
+    try:
+        assert job.wait(8) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGCONT)
 
 
 def test_a_time_limit_stops_it(tdbg):
