@@ -20,8 +20,7 @@
 namespace tdbg::jobs {
 namespace {
 
-constexpr int64_t kTerminalMillis = 250;  // how late a new size of the window is seen
-constexpr int64_t kHeldBackMillis = 500;  // how long a secret's begin waits for its end
+constexpr int kTerminalMillis = 250;  // how late a new size of the window is seen
 
 class Keeper {
  public:
@@ -39,10 +38,8 @@ class Keeper {
       std::vector<pollfd> waited;
       for (const Source& source : sources_) waited.push_back({source.task.read_fd, POLLIN, 0});
       waited.push_back({launcher_gone_ ? -1 : STDIN_FILENO, POLLIN, 0});
-      const int count = ::poll(waited.data(), waited.size(), Timeout());
-      if (count == 0) {
-        for (Source& source : sources_) Write(source, source.mask.Flush());
-      }
+      // What may be a secret's begin waits for its other half, however late that comes; the end flushes it.
+      (void)::poll(waited.data(), waited.size(), Timeout());
       bool any = false, open = false;
       for (size_t i = 0; i < sources_.size(); ++i) {
         if (waited[i].revents != 0) any = Take(sources_[i]) || any;
@@ -69,13 +66,10 @@ class Keeper {
 
   int Timeout() const {
     if (finish_) return 0;
-    int64_t millis = -1;
-    const auto at_most = [&](int64_t other) { millis = millis < 0 ? other : std::min(millis, other); };
     for (const Source& source : sources_) {
-      if (source.mask.holds_back()) at_most(kHeldBackMillis);
-      if (source.task.terminal && source.task.read_fd >= 0) at_most(kTerminalMillis);
+      if (source.task.terminal && source.task.read_fd >= 0) return kTerminalMillis;
     }
-    return static_cast<int>(millis);
+    return -1;
   }
 
   // Reads once. \return false where nothing was there

@@ -21,9 +21,8 @@ class SecretMask {
   explicit SecretMask(std::vector<std::string> secrets);
   /// What may be written by now. What may be a secret's begin is held back until more comes.
   std::string Feed(std::string_view bytes);
-  /// What was held back: nothing more comes, or not soon.
+  /// What was held back: nothing more comes.
   std::string Flush();
-  bool holds_back() const { return !held_.empty(); }
 
  private:
   std::vector<std::string> secrets_;

@@ -4,12 +4,13 @@ import contextlib
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
 import time
 
-from program import BINARY
+from program import BINARY, ROOT
 
 NOT_FOUND, REFUSED, STOPPED = 4, 6, 3
 WAIT = "import time; open('ready', 'w').close(); time.sleep(60)"
@@ -234,6 +235,32 @@ def test_secrets_are_not_kept(tdbg):
         if path.is_file():
             assert b"abcdef123456" not in path.read_bytes(), path
     assert tdbg.ok("logs", "r").stdout == "[redacted] [redacted]\n"
+    late = "import time; print('ab', end='', flush=True); time.sleep(0.8); print('cdef123456')"
+    assert run(tdbg, late, env={"MY_TOKEN": "abcdef123456"}).stdout == "abcdef123456\n"
+    assert tdbg.ok("logs", "r", "--attempt", 1).stdout == "[redacted]\n"
+
+
+def test_the_commands_of_the_document_do_what_it_says(tdbg):
+    (tdbg.directory / "train.py").write_text("import os, time\nopen('ready', 'w').close()\nprint('trains', flush=True)\n"
+                                             "assert os.environ['TDBG_CHECKPOINT_DIR']\ntime.sleep(60)")
+    block = (ROOT / "docs/jobs.md").read_text().split("```")[1]
+    commands = [shlex.split(line, comments=True)[1:] for line in block.strip().splitlines()]
+    assert [words[0] for words in commands] == ["run", "jobs", "jobs", "logs", "logs", "stop", "resume"]
+    follower = None
+    for words in commands:
+        if "-f" in words:
+            follower = tdbg.start(*words, stdout=subprocess.PIPE)
+            continue
+        tdbg.ok(*[sys.executable if word == "python" else word for word in words])
+        if words[0] in ("run", "resume"):
+            tdbg.wait_for("ready")
+            (tdbg.directory / "ready").unlink()
+        if words[0] == "stop":
+            assert follower.communicate(timeout=20)[0] == "trains\n"
+            until(lambda: tdbg.json("jobs", "a")["status"] == "Stopped")
+    assert tdbg.json("jobs", "a")["attempt"] == 1
+    tdbg.ok("stop", "a")
+    until(lambda: tdbg.json("jobs", "a")["status"] == "Stopped")
 
 
 def test_without_a_log_the_streams_are_ours(tdbg):
