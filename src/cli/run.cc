@@ -301,9 +301,10 @@ std::unique_ptr<jobs::TrainingLog> RunCommand::StartLog(const jobs::PreparedAtte
   options.secrets = jobs::SecretsOf(command_, Environment(), job_flags_.secrets);
   options.forward = !job_flags_.detach;
   auto log = jobs::TrainingLog::Start(options);
-  if (log.ok()) return *std::move(log);
-  if (!std::exchange(log_failed_, true)) Note("the command's output is not kept: " + log.status().message());
-  return nullptr;
+  const Status kept = log.ok() ? (*log)->kept() : log.status();
+  if (!kept.ok() && !std::exchange(log_failed_, true))
+    Note("the command's output is not kept: " + kept.message());
+  return log.ok() ? *std::move(log) : nullptr;
 }
 
 void RunCommand::GoIntoBackground(const jobs::PreparedAttempt& prepared) {

@@ -92,6 +92,8 @@ Result<std::unique_ptr<TrainingLog>> TrainingLog::Start(const TrainingLogOptions
   log->task_.attempt = options.attempt;
   log->task_.limit_bytes = options.limit_bytes;
   log->task_.secrets = options.secrets;
+  // tdbg-log has nobody to tell it; the same is tried here, before it is there.
+  log->kept_ = OutputWriter::Open(options.run_directory, options.attempt, options.limit_bytes).status();
   const auto number = [](OutputStream stream) { return static_cast<uint32_t>(stream); };
   if (!options.forward) {
     log->same_ = true;

@@ -30,6 +30,8 @@ class TrainingLog {
   static Result<std::unique_ptr<TrainingLog>> Start(const TrainingLogOptions& options);
   ~TrainingLog();
 
+  /// Why nothing of it is kept although it passes through; OK: it is.
+  const Status& kept() const { return kept_; }
   /// What the command gets as standard output and error; -1: what we have.
   int output_fd() const { return output_.get(); }
   int error_fd() const { return same_ ? output_.get() : error_.get(); }
@@ -48,6 +50,7 @@ class TrainingLog {
   Status Add(int target, uint32_t stream, base::UniqueFd* command_end);
 
   LogTask task_;
+  Status kept_;
   base::UniqueFd output_, error_;
   std::vector<base::UniqueFd> read_ends_;
   base::UniqueFd socket_;

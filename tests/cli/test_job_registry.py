@@ -209,6 +209,14 @@ def test_a_keeper_of_the_log_that_is_stopped_stops_no_training(tdbg):
             os.kill(keeper, signal.SIGCONT)
 
 
+def test_a_log_that_cannot_be_kept_is_said_once_and_stops_no_training(tdbg):
+    run(tdbg, "pass", "--no-log")
+    (tdbg.directory / "r/logs").write_text("in the way")
+    done = run(tdbg, "import os, sys; print('out'); sys.exit(os.environ['TDBG_ATTEMPT'] == '1')", "--max-restarts", 1)
+    assert (done.returncode, done.stdout) == (0, "out\nout\n")
+    assert done.stderr.count("output is not kept") == 1
+
+
 def test_a_time_limit_stops_it(tdbg):
     assert run(tdbg, WAIT, "--max-runtime", "1s").returncode == STOPPED
     assert tdbg.json("jobs", "r")["phase"] == "MaxRuntimeExceeded"
