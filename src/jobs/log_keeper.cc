@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,22 +30,34 @@ class Keeper {
     auto writer = OutputWriter::Open(task_.run_directory, task_.attempt, task_.limit_bytes);
     if (writer.ok()) writer_ = *std::move(writer);  // else it is passed on, and not kept
     for (const LogTask::Source& source : task_.sources)
-      sources_.push_back({source, SecretMask(task_.secrets)});
+      sources_.push_back({source, SecretMask(task_.secrets), {}});
     LetGo();
   }
 
   // Until everybody who writes is gone.
   void Keep() {
     while (true) {
+      // A source is read when what came from it has been forwarded: its writer waits for its own reader, as
+      // it would without us, and never for the other stream's.
       std::vector<pollfd> waited;
-      for (const Source& source : sources_) waited.push_back({source.task.read_fd, POLLIN, 0});
+      for (const Source& source : sources_)
+        waited.push_back(source.pending.empty() ? pollfd{source.task.read_fd, POLLIN, 0}
+                                                : pollfd{source.task.forward_fd, POLLOUT, 0});
       waited.push_back({launcher_gone_ ? -1 : STDIN_FILENO, POLLIN, 0});
       // What may be a secret's begin waits for its other half, however late that comes; the end flushes it.
       (void)::poll(waited.data(), waited.size(), Timeout());
       bool any = false, open = false;
       for (size_t i = 0; i < sources_.size(); ++i) {
-        if (waited[i].revents != 0) any = Take(sources_[i]) || any;
-        open = open || sources_[i].task.read_fd >= 0;
+        Source& source = sources_[i];
+        if (waited[i].revents != 0) {
+          if (!source.pending.empty()) {
+            Forward(source);
+          } else {
+            any = Take(source) || any;
+          }
+        }
+        any = any || !source.pending.empty();
+        open = open || source.task.read_fd >= 0;
       }
       FollowWindow();
       if (!launcher_gone_ && waited.back().revents != 0) Listen();
@@ -62,10 +76,13 @@ class Keeper {
   struct Source {
     LogTask::Source task;
     SecretMask mask;
+    std::string pending;  ///< read, and not forwarded yet
   };
 
   int Timeout() const {
-    if (finish_) return 0;
+    const bool pending = std::any_of(sources_.begin(), sources_.end(),
+                                     [](const Source& source) { return !source.pending.empty(); });
+    if (finish_ && !pending) return 0;
     for (const Source& source : sources_) {
       if (source.task.terminal && source.task.read_fd >= 0) return kTerminalMillis;
     }
@@ -82,7 +99,10 @@ class Keeper {
       return false;
     }
     const std::string_view bytes(buffer.data(), static_cast<size_t>(got));
-    Forward(source, bytes);
+    if (source.task.forward_fd >= 0) {
+      source.pending = bytes;
+      Forward(source);
+    }
     Write(source, source.mask.Feed(bytes));
     return true;
   }
@@ -111,23 +131,33 @@ class Keeper {
                     heartbeat_.Step());
   }
 
-  // Waits as the training itself would have to, where a terminal is stopped or a pipe is full.
-  void Forward(Source& source, std::string_view bytes) {
-    while (source.task.forward_fd >= 0 && !bytes.empty()) {
-      const ssize_t put = ::write(source.task.forward_fd, bytes.data(), bytes.size());
+  // As much as there is room for, without waiting. The descriptor is shared with others and stays blocking; a
+  // pipe, a terminal or a socket that is writable takes PIPE_BUF bytes at once.
+  void Forward(Source& source) {
+    struct stat where = {};
+    const bool file = ::fstat(source.task.forward_fd, &where) == 0 && S_ISREG(where.st_mode);
+    std::string_view rest = source.pending;
+    while (!rest.empty()) {
+      pollfd writable{source.task.forward_fd, POLLOUT, 0};
+      if (!file && ::poll(&writable, 1, 0) <= 0) break;
+      const size_t most = file ? rest.size() : std::min<size_t>(rest.size(), PIPE_BUF);
+      const ssize_t put = ::write(source.task.forward_fd, rest.data(), most);
       if (put > 0) {
-        bytes.remove_prefix(static_cast<size_t>(put));
+        rest.remove_prefix(static_cast<size_t>(put));
       } else if (put < 0 && errno == EAGAIN) {
-        pollfd writable{source.task.forward_fd, POLLOUT, 0};
-        (void)::poll(&writable, 1, -1);
+        break;
       } else if (put < 0 && errno != EINTR) {
         // A reader that went away (`| head`) is the command's business, as it would be without us; a terminal
         // that went away, or a full disk, is none, and the disk may have room for the next line.
-        if (errno != EPIPE) return;
+        const bool reader_gone = errno == EPIPE;
+        source.pending.clear();
+        if (!reader_gone) return;
         (void)SendNote(STDIN_FILENO, LogWord::kReaderGone, &source - sources_.data());
         Close(source);
+        return;
       }
     }
+    source.pending.erase(0, source.pending.size() - rest.size());
   }
 
   void Listen() {

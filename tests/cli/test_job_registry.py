@@ -4,10 +4,12 @@ import contextlib
 import json
 import os
 import pty
+import queue
 import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from program import BINARY, ROOT
@@ -193,6 +195,21 @@ def test_a_daemon_that_holds_one_stream_keeps_nobody_waiting_at_the_other(tdbg):
         assert job.communicate(timeout=6)[0] == "done\n"
     finally:
         (tdbg.directory / "end").touch()
+
+
+def test_a_stream_that_nobody_reads_holds_up_only_who_writes_there(tdbg):
+    """Two processes, as with torchrun: one's output is full, the other's progress goes on."""
+    script = ("import os, time\nif os.fork() == 0:\n    os.close(2); os.write(1, b'x' * 1000000); os._exit(0)\n"
+              "os.close(1); time.sleep(0.4)\nfor i in range(5): os.write(2, b'progress %d\\n' % i)\nos.wait()")
+    job = start(tdbg, script, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    told = queue.SimpleQueue()
+    threading.Thread(target=lambda: [told.put(line) for line in job.stderr], daemon=True).start()
+    try:
+        lines = [told.get(timeout=8) for _ in range(5)]
+    finally:
+        output = job.stdout.read()
+    assert lines == [f"progress {i}\n" for i in range(5)]
+    assert output == "x" * 1000000 and job.wait(8) == 0
 
 
 def test_a_keeper_of_the_log_that_is_stopped_stops_no_training(tdbg):
