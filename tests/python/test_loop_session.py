@@ -12,11 +12,11 @@ import pytest
 from tdbg._capture import Forecast, Run
 from tdbg.adaptors.ranks import LAUNCHER, of_environment
 from tdbg.adaptors.session import MODES, LoopSession
-from tdbg.adaptors.steps import EVAL, PREDICT, TRAIN
+from tdbg.adaptors.steps import EVAL, GLOBAL, PREDICT, TRAIN
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = os.environ.get("TDBG_CLI", str(ROOT / "build" / "tdbg"))
-NAMES = {TRAIN: "train", EVAL: "eval", PREDICT: "predict"}
+NAMES = {TRAIN: "train", EVAL: "eval", PREDICT: "predict", GLOBAL: "global"}
 
 
 def plan(collections=(), **keys):
@@ -117,6 +117,11 @@ def test_a_step_taken_back_is_counted_once(loop):
     session.cancel_step()
     assert session.open_mode is None and session.next_step(TRAIN) == 0
     assert [session.step() for _ in range(3)] == [(True, True), (False, False), (True, True)]
+
+
+def test_steps_of_a_script_that_says_no_mode_are_of_one(loop):
+    session = loop(plan([{"name": "mine", "keep": True}], summaries_every=2))
+    assert [session.step(GLOBAL) for _ in range(3)] == [(True, True), (False, False), (True, True)]
 
 
 def test_what_the_script_records_between_steps_is_of_the_next_one(loop, capfd):

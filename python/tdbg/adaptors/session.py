@@ -13,10 +13,11 @@ from typing import Any
 from .context import Context
 from .guard import say
 from .requests import obey
-from .steps import EVAL, PREDICT, TRAIN
+from .steps import EVAL, GLOBAL, PREDICT, TRAIN
 from .watch import Watch
 
-MODES = (TRAIN, EVAL, PREDICT)
+#: A script that never says which mode it is in may be in GLOBAL (smdebug's hooks).
+MODES = (TRAIN, EVAL, PREDICT, GLOBAL)
 #: What Run.define says of a tensor that the plan never wants.
 NOT_WANTED = 0xFFFFFFFF
 
@@ -82,7 +83,7 @@ class LoopSession(Watch):
 
     def begin_step(self, mode: int) -> bool:
         """Opens a step. True if anything is due in it."""
-        self._mode_steps[mode] += 1
+        self._count(mode, 1)
         self.open_mode = mode
         return bool(self.port.begin_step(mode))
 
@@ -91,7 +92,12 @@ class LoopSession(Watch):
         mode, self.open_mode = self.open_mode, None
         if mode is not None:
             self.port.cancel_step()
-            self._mode_steps[mode] = self.run.mode_step(mode)
+            self._count(mode, self.run.mode_step(mode) - self._mode_steps[mode])
+
+    def _count(self, mode: int, steps: int) -> None:
+        self._mode_steps[mode] += steps
+        if mode != GLOBAL:      # whose steps are numbered through all modes, as in the run
+            self._mode_steps[GLOBAL] += steps
 
     def step_is_over(self) -> None:
         """Nothing that happens from here on belongs to the open step."""
