@@ -59,7 +59,8 @@ bool OnThisMachine(const std::string& directory) {
 }  // namespace
 
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-void Database::Close::operator()(sqlite3* database) const { sqlite3_close(database); }
+// _v2: a statement may outlive its database, which then goes with it.
+void Database::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }
 
 Statement& Statement::Bind(int index, int64_t value) {
   if (const int code = sqlite3_bind_int64(statement_.get(), index, value)) bind_error_ = code;
