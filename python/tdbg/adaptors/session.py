@@ -13,7 +13,7 @@ from typing import Any
 from .context import Context
 from .guard import say
 from .requests import obey
-from .steps import EVAL, GLOBAL, PREDICT, TRAIN
+from .steps import EVAL, GLOBAL, PREDICT, TRAIN, ModeSteps
 from .watch import Watch
 
 #: A script that never says which mode it is in may be in GLOBAL (smdebug's hooks).
@@ -43,7 +43,7 @@ class LoopSession(Watch):
         self.steps_closed = 0
         self.mode_wanted: int | None = None
         self.context = context(self)
-        self._mode_steps: dict[int, int] = {}
+        self._mode_steps: ModeSteps             # once there is a run
         self._more_until = 0        # somebody asked for more detail, up to this global step
         self._own_ids: dict[Any, int] = {}      # of tensors that the script records
         self._said: set[str] = set()
@@ -54,7 +54,7 @@ class LoopSession(Watch):
         self.port = self.run
         self.context.enabled = bool(self.plan.get("context", True))
         self.forecast = Forecast(self.run.plan())
-        self._mode_steps = {mode: self.run.mode_step(mode) for mode in MODES}
+        self._mode_steps = ModeSteps(self.run)
         self.look_ahead()
 
     def keeps(self, collection: str) -> bool:
@@ -83,7 +83,7 @@ class LoopSession(Watch):
 
     def begin_step(self, mode: int) -> bool:
         """Opens a step. True if anything is due in it."""
-        self._count(mode, 1)
+        self._mode_steps.add(mode)
         self.open_mode = mode
         return bool(self.port.begin_step(mode))
 
@@ -92,12 +92,7 @@ class LoopSession(Watch):
         mode, self.open_mode = self.open_mode, None
         if mode is not None:
             self.port.cancel_step()
-            self._count(mode, self.run.mode_step(mode) - self._mode_steps[mode])
-
-    def _count(self, mode: int, steps: int) -> None:
-        self._mode_steps[mode] += steps
-        if mode != GLOBAL:      # whose steps are numbered through all modes, as in the run
-            self._mode_steps[GLOBAL] += steps
+            self._mode_steps.add(mode, self.run.mode_step(mode) - self._mode_steps[mode])
 
     def step_is_over(self) -> None:
         """Nothing that happens from here on belongs to the open step."""

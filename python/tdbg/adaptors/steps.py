@@ -20,7 +20,7 @@ one that belongs to the training (a target network, a teacher).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView
 from typing import Any
 
 from ..modes import ModeKeys
@@ -28,6 +28,29 @@ from ..modes import ModeKeys
 # As a run's files number them: what _capture takes.
 TRAIN, EVAL, PREDICT, GLOBAL = (mode.value for mode in (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT, ModeKeys.GLOBAL))
 PATIENCE = 16       # steps that are held open for an optimizer of which nothing is known, or not heard any more
+
+
+class ModeSteps:
+    """The last step of each mode that was begun, as the run counts them: GLOBAL's are numbered through all modes.
+
+    :param run: what it has counted so far
+    """
+
+    __slots__ = ("_last",)
+
+    def __init__(self, run: Any) -> None:
+        self._last: dict[int, int] = {mode.value: run.mode_step(mode.value) for mode in ModeKeys}
+
+    def __getitem__(self, mode: int) -> int:
+        return self._last[mode]
+
+    def add(self, mode: int, steps: int = 1) -> None:
+        self._last[mode] += steps
+        if mode != GLOBAL:
+            self._last[GLOBAL] += steps
+
+    def items(self) -> ItemsView[int, int]:
+        return self._last.items()
 
 
 class _Rhythm:

@@ -22,6 +22,7 @@ import torch
 from tdbg import _capture
 
 from ..guard import say
+from ..steps import ModeSteps
 from .late_steps import LateSteps, Step
 from .params import NOT_WANTED, dtype_name
 
@@ -80,9 +81,9 @@ class CudaLane(LateSteps):
     """:param derived: id -> derived statistics that are wanted of it (Run.statistics)
     """
 
-    def __init__(self, run: Any, forecast: Any, sizes: dict[int, int], derived: dict[int, Any] | None = None,
+    def __init__(self, run: Any, forecast: Any, mode_steps: ModeSteps, sizes: dict[int, int], derived: dict[int, Any] | None = None,
                  devices: Devices | None = None) -> None:
-        super().__init__(run, forecast, sizes)
+        super().__init__(run, forecast, mode_steps, sizes)
         self._derived = derived if derived is not None else {}
         self._devices = devices or Devices()
         self._lane = _capture.DeviceLane()
@@ -218,7 +219,6 @@ class CudaLane(LateSteps):
         if not step.captured or step.eager:
             return True
         # All of it was captured: nothing has happened yet. Each replay is such a step.
-        self._mode_steps[step.mode] -= 1
         if self._graph is not None and any(call[0] == "graph" for call in step.calls):
             self._graphs.setdefault(self._graph, []).append(step)
         elif not self._said:
@@ -238,6 +238,7 @@ class CudaLane(LateSteps):
         """A graph was launched once more: the steps that were captured in it, which are put once more. Returns their modes."""
         modes = []
         for template in self._graphs.get(graph, ()):
+            self._mode_steps.add(template.mode)
             due = self.begin_step(template.mode)
             step = self._step
             for call in template.calls:

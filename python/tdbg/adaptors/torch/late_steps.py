@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 import torch
 
-from ..steps import EVAL, GLOBAL, PREDICT, TRAIN
+from ..steps import ModeSteps
 
 MAX_LAG = 32        # steps that may be under way; a step is visible at most this late
 #: Seconds without any arrival after which the end of a training waits no longer.
@@ -37,14 +37,14 @@ class LateSteps:
     and `lost`.
 
     :param forecast: the session's, which knows of requests for more detail, too
+    :param mode_steps: the session's, which counts a step before it is begun here
 
     Threads: one at a time.
     """
 
-    def __init__(self, run: Any, forecast: Any, sizes: dict[int, int]) -> None:
+    def __init__(self, run: Any, forecast: Any, mode_steps: ModeSteps, sizes: dict[int, int]) -> None:
         self._run, self._sizes = run, sizes
-        self._forecast = forecast
-        self._mode_steps = {mode: run.mode_step(mode) for mode in (TRAIN, EVAL, PREDICT, GLOBAL)}
+        self._forecast, self._mode_steps = forecast, mode_steps
         self._step: Any = None
         self._over = False
         self._queue: collections.deque[Any] = collections.deque()
@@ -53,10 +53,10 @@ class LateSteps:
 
     def begin_step(self, mode: int) -> bool:
         """Foretells what the run will answer when the step is replayed; where unsure, True."""
-        self._mode_steps[mode] = s = self._mode_steps[mode] + 1
+        step = self._mode_steps[mode]
         self._step = self.new_step(mode)
-        self.begun(mode, s)
-        return self._forecast.due(mode, s)
+        self.begun(mode, step)
+        return self._forecast.due(mode, step)
 
     def adopt(self, mode: int) -> None:
         """The run has a step of this mode open, and a tensor on a device turns up in it: what comes is kept from here on."""

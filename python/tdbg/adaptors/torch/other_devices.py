@@ -17,8 +17,6 @@ from .params import dtype_name
 CHUNK = 1 << 24            # elements widened to float64 at a time: 128 MiB of temporary memory at most
 SMALL = 16                 # tensors up to this size travel as values (losses), not as statistics
 
-FIELDS = ("count nan pos_inf neg_inf zero min max mean variance m3 m4 l1 l2 abs_min abs_max").split()
-
 
 def summarize(tensor: torch.Tensor) -> torch.Tensor:
     """The 15 numbers of one tensor as a vector on its device (include/tdbg/summary.h says what they mean); of a complex one those
@@ -136,8 +134,8 @@ class _Step(Step):
 class Lane(LateSteps):
     """:param derived: id -> derived statistics that are wanted of it (Run.statistics)"""
 
-    def __init__(self, run, forecast, sizes, derived=None):
-        super().__init__(run, forecast, sizes)
+    def __init__(self, run, forecast, mode_steps, sizes, derived=None):
+        super().__init__(run, forecast, mode_steps, sizes)
         self._derived = derived if derived is not None else {}
         self._raw_due = False
         self._kept, self._last = set(), {}     # of what may be said again: ids under way or there, id -> its numbers

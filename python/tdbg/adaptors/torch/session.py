@@ -186,7 +186,7 @@ class Session(LoopSession):
         elif kind is None:
             kind = "cuda" if torch.cuda.is_initialized() else ""
         lane = _cuda.CudaLane if kind == "cuda" else Lane
-        return lane(self.run, self.forecast, self._sizes, self._derived)
+        return lane(self.run, self.forecast, self._mode_steps, self._sizes, self._derived)
 
     @contextlib.contextmanager
     def gathering(self):
@@ -217,8 +217,7 @@ class Session(LoopSession):
         if not self.port.holds(graph) or self.elsewhere():
             return
         self.clock.close()
-        for mode in self.port.replayed(graph):
-            self._mode_steps[mode] += 1
+        for _ in self.port.replayed(graph):
             self.step_is_over()
         self.take_request()
 
@@ -275,7 +274,7 @@ class Session(LoopSession):
         if mode == TRAIN:
             self.losses.put_left()
         if self.port is not self.run and self.port.was_captured():
-            self._mode_steps[mode] -= 1        # it has not happened: its replays will
+            self._mode_steps.add(mode, -1)     # it has not happened: its replays will
         self.port.end_step(skipped)
         self.step_is_over()
         self.modules.arm(False)
