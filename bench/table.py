@@ -93,6 +93,10 @@ def main():
     if cpp := read(folder, "cpp.json"):
         line("C++ loop, 200 tensors of 64 KiB: a step, times reading them once", f"{cpp['ratio']:.2f}", "2.50",
              cpp["ratio"] <= 2.5 and cpp["complete"], f"  in the caches {cpp['in_caches']:.1f}")
+    if handlers := read(folder, "handlers.json"):
+        for state, bar in (("cold", 3.0), ("warm", 0.5)):
+            slowest = handlers[f"{state}_slowest_s"]
+            line(f"finding to handler, {state}, slowest, s", f"{slowest:.2f}", f"{bar}", slowest <= bar)
     if latency := read(folder, "latency.json"):
         line("faulty step to event, median, ms", f"{latency['median_ms']:.1f}", "20", latency["median_ms"] <= 20)
         line("faulty step to event, 99th percentile, ms", f"{latency['p99_ms']:.1f}", "100", latency["p99_ms"] <= 100)
@@ -102,6 +106,20 @@ def main():
         ratio, share = rules["check"]["ratio"], rules["watcher"]["share_of_a_core"]
         line("checking every summary rule, times reading the summaries", f"{ratio:.2f}", "3", ratio <= 3)
         line("watching 300 tensors at 100 steps/s, of a core", f"{share:.3f}", "0.10", share <= 0.1)
+    if workers := read(folder, "workers.json"):
+        rate = workers["workers"]["steps_per_second"]
+        line("64 workers of 300 tensors, one process: steps judged a second", f"{rate:.0f}", "10", rate >= 10)
+    for name, share in ((read(folder, "waiting.json") or {}).get("idle") or {"shares": {}})["shares"].items():
+        line(f"{name} beside a training that waits, of a core", f"{share:.4f}", "0.001", share <= 0.001)
+    storage = read(folder, "storage.json") or {}
+    if sent := storage.get("upload"):
+        line("sending to a bucket, of boto3's transfer manager's bytes a second", f"{sent['ratio']:.2f}", "0.8", sent["ratio"] >= 0.8)
+    if opened := storage.get("open", {}).get("cold"):
+        line("opening a million entries in a bucket, 50 ms away, s", f"{opened['open_seconds']:.2f}", "2", opened["open_seconds"] <= 2)
+        line("and one series of one tensor, s", f"{opened['series_seconds']:.2f}", "1", opened["series_seconds"] <= 1)
+    if beside := storage.get("training"):
+        line("training beside an upload, 50 ms and 2 % errors, against local", f"{beside['ratio']:.3f}", "1.02", beside["ratio"] <= 1.02,
+             f"  {beside['least']:.3f} to {beside['most']:.3f}")
     for text, share, bar in (read(folder, "reading.json") or {"rows": []})["rows"]:
         if bar is not None:
             line(f"reading: {text}, of smdebug's time", f"1/{1 / share:.0f}", f"1/{1 / bar:.0f}", share <= bar)

@@ -32,4 +32,12 @@ say "3. What the runs hold"
 say "4. What the rule that stopped it says of itself: tdbg rules show vanishing_gradient"
 "$tdbg" rules show vanishing_gradient
 
+say "5. A page that shows both, and a file of one of them to keep or to send"
+"$tdbg" report "$runs/hopeless" -o "$runs/hopeless.html"
+
 say "Every command above that starts with tdbg can be pasted here, once this was:  source .venv/bin/activate"
+echo
+echo "the report  $runs/hopeless.html"
+echo "the page    $tdbg view $runs"
+# With somebody there to look, the page is served at once.
+if [ -t 0 ] && [ -t 1 ] && [ -z "${CI:-}" ]; then "$tdbg" view "$runs" --no-browser; fi

@@ -120,7 +120,7 @@ def main():
         try:
             text = (ROOT / name).read_text()
             # Of other programs' files, which may have tags of their own, only the syntax.
-            parsed[name] = yaml.safe_load(text) if name in (GITHUB, GITLAB, HOOKS) else yaml.compose(text)
+            parsed[name] = yaml.safe_load(text) if name in (GITHUB, GITLAB, HOOKS) else list(yaml.compose_all(text))
         except (OSError, yaml.YAMLError) as error:
             found.append(f"{name}: {error}")
     if not found:

@@ -22,11 +22,14 @@ SOURCES = {".h", ".cc", ".inc", ".cu", ".cuh"}
 THIRD_PARTY = {
     "CLI/": {"cli"},
     "yaml-cpp/": {"cli"},
-    "curl/": {"actions", "cli"},
+    "curl/": {"actions", "cli", "storage"},
+    "openssl/": {"service", "storage"},
+    "expat.h": {"storage"},
     "hwy/": {"stats"},
     "pcre2.h": {"base"},
     "xxhash.h": {"base"},
     "protozero/": {"tfevents"},
+    "boost/": {"server", "service"},
     "simdjson.h": {"compat/smdebug/reader"},
     "torch/": set(),
 }
@@ -34,7 +37,12 @@ THIRD_PARTY = {
 
 # What the reading side is tested with is written by the writing side (cmake/rooms.cmake links it to these tests
 # only); the rooms themselves meet in format/.
-TEST_ONLY = {"store/reader": {"store/writer"}, "trial": {"store/writer"}}
+TEST_ONLY = {
+    "store/reader": {"store/writer"},
+    "store/compactor": {"store/writer"},
+    "trial": {"store/writer"},
+    "query": {"plan", "store/writer", "store/reader", "store/compactor"},
+}
 
 
 def is_test(path):

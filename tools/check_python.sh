@@ -10,5 +10,8 @@ for tool in ruff mypy; do
     exit 1
   fi
 done
-"$python" -m ruff check --quiet --no-cache --output-format concise .
-"$python" -m mypy --cache-dir build/mypy --no-error-summary
+# Both run, so that one go shows all faults.
+status=0
+"$python" -m ruff check --quiet --no-cache --output-format concise . || status=1
+"$python" -m mypy --cache-dir build/mypy --no-error-summary || status=1
+exit $status

@@ -22,14 +22,26 @@ ROOMS = {
 
     # Loaded into a training.
     "boot": (["boot"], ["adaptors"]),
-    "checkpoint": (["checkpoint"], ["words"]),
-    "adaptors": (["adaptors"], ["words", "checkpoint"]),
-    "hook": (["hook"], ["words", "settings", "adaptors"]),
+    "checkpoint": (["checkpoint", "resume"], ["words"]),
+    "blackbox": (["blackbox"], []),
+    "adaptors": (["adaptors"], ["words", "checkpoint", "blackbox"]),
+    "hook": (["hook"], ["words", "settings", "checkpoint", "adaptors"]),
 
     # What reads.
-    "reading": (["reading"], ["words", "settings"]),
+    "reading": (["reading"], ["words", "settings", "blackbox"]),
     "compat": (["compat"], ["words", "settings", "reading"]),
     "rules": (["rules"], ["words", "settings", "reading", "compat"]),
+    # Calls users' handlers of events in a process of their own, and speaks with it as a user's rule does.
+    "handlers": (["handlers"], ["rules"]),
+    # What `tdbg serve` and `tdbg aws-env` start by path, in whichever Python: the standard library alone.
+    "service": (["container", "awsclient"], []),
+    # A run, read like anybody does, to experiment trackers.
+    "forward": (["forward"], ["words", "reading"]),
+    # Reads others' programs, as text, and nothing of ours.
+    "migrate": (["migrate"], []),
+
+    # Questions of agents. They go to the program, as anybody's would; nothing is read here.
+    "agents": (["agents"], []),
 
     # Doors: public paths, and what the wheel's program starts. Whoever is inside imports from where a thing is.
     "doors": (["", "__main__", "export", "trial", "tensor", "frame", "plot", "collection", "steps", "rule", "event_files"],

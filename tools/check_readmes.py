@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a reader goes by is true: every room has a README that names each of its files, files that a table names are
-there, links lead somewhere, and documents, headings and tests that are cited exist.
+there, links lead somewhere, documents, headings and tests that are cited exist, and so do the files that a page names
+by their path. Pages that say how to extend tdbg, or how it works, name functions and types, too: these must be in the code.
 
 A room is a folder of a `tdbg_room` line in CMakeLists.txt, or one that has a README with a table of files. Tests,
 `testing.h` and `__init__.py` need no mention.
@@ -27,6 +28,14 @@ WRAPPED = re.compile(r"\s*\n[ \t]*(?:///?|#+|\*|>)?[ \t]*")
 # docs/semantics.md says which files and which tests in them hold a promise.
 HELD_BY = re.compile(r"^\*Held by\*.*?(?=^$|\Z)", re.MULTILINE | re.DOTALL)
 HOLDER = re.compile(r"`([\w./-]+/[\w.-]+)`(?:\s*\(((?:`[^`]+`,?\s*)+)\))?")
+
+# A file named by its path: beside the page, or below one of these, as the room's own files write it.
+PATH = re.compile(r"\w[\w.-]*(?:/[\w.-]+)+\.(?:cc|cuh?|h|md|pyi?|sh|tsx?|txt)")
+PATHS_FROM = ("", "src/", "include/", "python/", "python/tdbg/", "python/tdbg/adaptors/", "tests/", "tests/frameworks/", "tests/python/")
+# Pages whose names a newcomer copies. An identifier is one of two words at least: NeedsRaw, put_many.
+COPIED_FROM = re.compile(r"docs/adding-a-[\w-]+\.md|docs/life-of-a-tensor\.md|ARCHITECTURE\.md|CONTRIBUTING\.md|tests/README\.md")
+IDENTIFIER = re.compile(r"(?<![\w<./-])(?=\w*[a-z][A-Z]|\w*[a-z\d]_[a-z\d])[A-Za-z_]\w*(?![\w>/-])")
+CODE_BLOCK = re.compile(r"```.*?```|^ {4,}[^\s*-].*$", re.MULTILINE | re.DOTALL)
 
 
 def _stem(name):
@@ -131,6 +140,42 @@ def missing_holders(name, text, read):
     return found
 
 
+def missing_paths(name, text, files):
+    """'name: what' for files that a text names by their path, in `quotes`, and that are nowhere it may mean.
+
+    NAME and the like in capitals stand for any name.
+    """
+    here = str(pathlib.PurePath(name).parent) + "/"
+    found = []
+    for path in (word for word in WORD.findall(CODE_BLOCK.sub("", text)) if PATH.fullmatch(word)):
+        if not re.search(r"(?<![A-Za-z])[A-Z]{2,}(?![A-Za-z])(?!\.md)", path) and not any(root + path in files for root in (*PATHS_FROM, here)):
+            found.append(f"{name}: {path} is not there")
+    return found
+
+
+def missing_identifiers(name, text, known):
+    """'name: what' for functions, types and fields that a page names in `quotes` and that no code has.
+
+    What a page's own block of code defines, as an example does, is there.
+
+    :param known: all words of the code and the names of its files
+    """
+    examples = {word for block in CODE_BLOCK.findall(text) for word in re.findall(r"\w+", block)}
+    words = (word for quoted in WORD.findall(CODE_BLOCK.sub("", text)) for word in IDENTIFIER.findall(quoted))
+    return [f"{name}: nothing is called {word}" for word in dict.fromkeys(words) if word not in known and word not in examples]
+
+
+def _words_of_code(files):
+    """All words of source, tests and build files, with the names of files and of rooms' programs (stats_test)."""
+    known = {_stem(name) for name in files}
+    for name in files:
+        path = pathlib.PurePath(name)
+        if path.suffix in CODE | {".cuh", ".cu", ".ts", ".cmake", ".txt", ".toml"} or name in ALSO_CITING:
+            known.update(re.findall(r"\w+", (ROOT / name).read_text(errors="replace")))
+    rooms = re.findall(r"^tdbg_room\((\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)
+    return known | {room.replace("/", "_") + "_test" for room in rooms}
+
+
 def _contents(path):
     there = ROOT / path
     return there.read_text(errors="replace") if there.is_file() else None
@@ -148,6 +193,7 @@ def main():
                              check=True, capture_output=True).stdout.decode().split("\0")
     files = [name for name in listing if name and (ROOT / name).exists()]
     rooms = set(re.findall(r"^tdbg_room\((\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE))
+    known_files, words = set(files), _words_of_code(files)
     found = []
     for room in sorted(rooms):
         if not (ROOT / "src" / room / "README.md").exists():
@@ -160,6 +206,9 @@ def main():
         if folder != pathlib.PurePath(".") and name.endswith("README.md") and (is_room or TABLE.search(text)):
             found += complaints_about_room(name, text, [entry.name for entry in (ROOT / folder).iterdir()])
         found += missing_holders(name, text, _contents)
+        found += missing_paths(name, text, known_files)
+        if COPIED_FROM.fullmatch(name):
+            found += missing_identifiers(name, text, words)
     for name in (name for name in files if pathlib.PurePath(name).suffix in CITING | CODE or name in ALSO_CITING):
         if name.startswith("tools/docs/"):
             continue  # names pages that it makes, which `make docs` checks

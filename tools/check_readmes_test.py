@@ -64,6 +64,19 @@ class CheckReadmesTest(unittest.TestCase):
         self.assertEqual(check_readmes.missing_holders("docs/s.md", text, there.get),
                          ["docs/s.md: tests/a_test.cc has no Broke", "docs/s.md: src/b.h is not there"])
 
+    def test_files_that_a_page_names_by_their_path_are_there(self):
+        files = {"src/x/a.cc", "docs/b.md", "include/tdbg/run.h", "src/x/part/c.h"}
+        there = "`x/a.cc`, `tdbg/run.h`, `part/c.h`, `src/NAME/a.cc`, `a.cc`, `a/b c.py`\n```\n`src/x/none.cc`\n```\n"
+        self.assertEqual(check_readmes.missing_paths("src/x/README.md", there, files), [])
+        self.assertEqual(check_readmes.missing_paths("docs/b.md", "`src/x/b.cc` and `part/c.h`", files),
+                         ["docs/b.md: src/x/b.cc is not there", "docs/b.md: part/c.h is not there"])
+
+    def test_functions_and_types_that_a_page_on_extending_names_are_in_the_code(self):
+        text = "`Selector::Update` (`LeastSteps()`), `put_many`, `<ClassName>`, `step`, `NAME`, `src/a_b.cc`\n\n    uint64_t own_count = 0;\n\n`own_count`\n"
+        self.assertEqual(check_readmes.missing_identifiers("docs/adding-a-x.md", text, {"Selector", "LeastSteps", "put_many"}), [])
+        self.assertEqual(check_readmes.missing_identifiers("docs/adding-a-x.md", text, {"Selector"}),
+                         ["docs/adding-a-x.md: nothing is called LeastSteps", "docs/adding-a-x.md: nothing is called put_many"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -10,7 +10,7 @@ codespell=${TDBG_VENV:-.venv}/bin/codespell
 # Right as they are: names of ours and of smdebug's, halves of words in patterns.
 names=nd,kinf,filetest,numberin,debia,strat,pevents
 # What users mistype in tests, to see what is said of it.
-mistyped=paramters,colections,blok,weigths,weigth,wieght,wieghts,treshold,trian
+mistyped=paramters,colections,blok,weigths,weigth,wieght,wieghts,treshold,trian,widht
 check() {  # check WORDS FILE...: what stands in quotes before "did you mean" is mistyped on purpose, as in an example
   (($# < 2)) || "$codespell" --ignore-words-list "$1" --ignore-regex '"\w+"; did you mean|conv1[.]wieght' "${@:2}"
 }
@@ -18,9 +18,10 @@ check() {  # check WORDS FILE...: what stands in quotes before "did you mean" is
 if (($#)); then
   files=("$@")
 else
-  # Frozen bytes, pictures, and what a notebook put out are no texts of ours.
+  # Frozen bytes, pictures, what a notebook put out and what a compiler made are no texts of ours.
   mapfile -d '' files < <(git ls-files -z --cached --others --exclude-standard -- \
-    ':!tests/golden' ':!fuzz/corpus' ':!*.svg' ':!*.ipynb')
+    ':!tests/golden' ':!fuzz/corpus' ':!*.svg' ':!*.ipynb' \
+    ':!ui/dist' ':!ui/package-lock.json' ':!*.png')
 fi
 tests=() others=()
 for file in "${files[@]}"; do

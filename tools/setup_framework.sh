@@ -11,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${TDBG_PYTHON:-python3}
-tests_want=(pytest pytest-timeout pytest-xdist safetensors)
+tests_want=(pytest pytest-rerunfailures pytest-timeout pytest-xdist safetensors)
 
 for name in "$@"; do
   wanted=tools/frameworks/$name.txt

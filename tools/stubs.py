@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes python/tdbg/_trial.pyi and _capture.pyi: what type checkers and editors are told of the extension modules.
 
-    .venv/bin/python tools/stubs.py            # after a change of python/src, with both modules built
+    .venv/bin/python tools/stubs.py            # after a change of python/src and `make install`
     .venv/bin/python tools/stubs.py --check    # says which is not current
 
 They are checked in, so that a type checker needs no build; tests/python/test_reading_side.py compares them with what was built.
@@ -46,5 +46,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(PACKAGE.parent))
     sys.exit(main())

@@ -4,10 +4,16 @@
 A results file that is missing or cannot be read counts as a failure, and so does a run without a single test: a
 suite that did not start must not look like one that passed. Of each failure the end of what it said is repeated: of a
 machine that is gone when somebody looks, these lines are all that is left.
+
+A test that did not fail at its second try (.ci/run allows one) is named, also one that then was skipped. More than
+MOST_SECOND_TRIES of them are no accident: then the run has failed.
 """
 
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
+
+MOST_SECOND_TRIES = 3
 
 
 def outcome(case):
@@ -34,15 +40,17 @@ def words(case, most=15):
 
 
 def summarize(paths, report=lambda line: print(line, file=sys.stderr)):
-    """Counts by outcome over all files; what is not passed is reported by name."""
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    """Counts by outcome over all files, and "second_try", how many failed first and then did not; those and failures are reported by name."""
+    counts = {"passed": 0, "failed": 0, "skipped": 0, "second_try": 0}
     for path in paths:
-        # pytest writes one case twice if both the test and its teardown fail.
-        worst, said = {}, {}
+        # pytest writes one case twice if both the test and its teardown fail, or once for each try; of a try that is
+        # followed by another one it says nothing but the name.
+        worst, said, cases = {}, {}, Counter()
         try:
             for case in ElementTree.parse(path).getroot().iter("testcase"):
                 name = f"{case.get('classname')}.{case.get('name')}"
                 found = outcome(case)
+                cases[name] += 1
                 if worst.get(name) != "failed":
                     worst[name] = found
                     said[name] = words(case) if found == "failed" else []
@@ -54,12 +62,18 @@ def summarize(paths, report=lambda line: print(line, file=sys.stderr)):
             counts[found] += 1
             if found == "failed":
                 report("\n    ".join([f"failed: {name}", *said[name]]))
+            elif cases[name] > 1:
+                counts["second_try"] += 1
+                report(f"{found} at its second try: {name}")
     return counts
 
 
 def main(paths):
     counts = summarize(paths)
     print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
+    if counts["second_try"] > MOST_SECOND_TRIES:
+        print(f"failed: {counts['second_try']} tests needed a second try, {MOST_SECOND_TRIES} may", file=sys.stderr)
+        return 1
     return 0 if counts["failed"] == 0 and counts["passed"] > 0 else 1
 
 

@@ -50,6 +50,27 @@ class SummarizeTest(unittest.TestCase):
     def test_test_that_fails_twice_is_one_failure(self):
         self.assertEqual(self.counts(PYTEST), (1, 1, 1))
 
+    def test_a_second_try_passes_and_is_named_and_four_of_them_fail(self):
+        """As pytest-rerunfailures 16 has them written: the try that failed is a case without a word."""
+        paths = []
+        for tests in (3, 4):
+            twice = "".join(f'<testcase classname="tests.a" name="t{n}"/>' for n in range(tests) for _ in range(2))
+            paths.append(self.root / f"{tests}.xml")
+            paths[-1].write_text(f"<testsuite>{twice}</testsuite>")
+        said = []
+        counts = summarize_tests.summarize(paths[:1], report=said.append)
+        self.assertEqual((counts["passed"], counts["failed"], counts["second_try"]), (3, 0, 3))
+        self.assertEqual(said, [f"passed at its second try: tests.a.t{n}" for n in range(3)])
+        self.assertEqual([summarize_tests.main([path]) for path in paths], [0, 1])
+
+    def test_a_failure_that_is_skipped_at_its_second_try_is_named_too(self):
+        path = self.root / "skipped.xml"
+        path.write_text('<testsuite><testcase classname="tests.a" name="t"/>'
+                        '<testcase classname="tests.a" name="t"><skipped message="no"/></testcase></testsuite>')
+        said = []
+        self.assertEqual(summarize_tests.summarize([path], report=said.append)["second_try"], 1)
+        self.assertEqual(said, ["skipped at its second try: tests.a.t"])
+
     def test_files_are_added_up(self):
         self.assertEqual(self.counts(CTEST, PYTEST), (2, 3, 3))
 

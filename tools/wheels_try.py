@@ -23,4 +23,9 @@ summary = tdbg.open(directory).tensor("w").summary(0)
 assert summary.mean == values.mean() and summary.count == 300, summary
 program = os.path.join(os.path.dirname(tdbg.__file__), "bin", "tdbg")
 subprocess.run([program, "status", directory], check=True, stdout=subprocess.DEVNULL)
+# Those beside it find the libraries that were packed for them: 127 is the loader's, a signal is negative.
+for name in sorted(os.listdir(os.path.dirname(program))):
+    beside = subprocess.run([os.path.join(os.path.dirname(program), name), "--help"], stdin=subprocess.DEVNULL,
+                            capture_output=True, timeout=60)
+    assert 0 <= beside.returncode < 126, (name, beside)
 print(f"wheels: Python {platform.python_version()} records and reads with {os.path.basename(tdbg._capture.__file__)}")

@@ -42,6 +42,11 @@ struct RunOptions {
   int64_t step_base = 0;  ///< global step at which this attempt begins
   /// (mode, its own step at which this attempt begins). Without: TRAIN's is step_base, the others' 0.
   std::vector<std::pair<ModeKey, int64_t>> mode_step_bases = {};
+  /// Who says so, for people: "script", "metadata.json", "optimizer". Empty: nobody did.
+  std::string step_base_from = {};
+  /// How often the optimizer had been stepped when this attempt began; -1: not known. What a later attempt
+  /// that goes by its optimizer counts from.
+  int64_t optimizer_step = -1;
   std::string adaptor = {};  ///< "torch 2.13.0"
   std::vector<std::string> command = {};
   /// A second, unrelated training of the same command finds the worker's lock held: open "<directory>-2"
@@ -147,6 +152,8 @@ class Run {
   /// taken.
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram,
                   Place place = {});
+  /// The raw bytes, where they are due, of a tensor whose statistics are put by PutSummary.
+  void PutRaw(Id id, const TensorView& view, Place place = {});
   /// The derived statistics that are due of a tensor whenever its statistics are. Put and PutMany compute
   /// them; for a tensor whose statistics are computed elsewhere they are put one by one.
   std::vector<Statistic> Statistics(Id id) const;

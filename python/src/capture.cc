@@ -26,6 +26,7 @@
 #include "graph_capture.h"
 #include "integers.h"
 #include "plan/hook_config.h"
+#include "summaries.h"
 #include "tdbg/run.h"
 #include "tensor_mark.h"
 #include "torch_tensors.h"
@@ -84,7 +85,8 @@ ModeKey ModeOf(int mode) {
 std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t rank, int64_t world_size,
                           int64_t attempt, int64_t step_base, std::string adaptor,
                           std::vector<std::string> command, bool sibling_if_locked, bool among_other_files,
-                          const std::vector<std::pair<int, int64_t>>& mode_step_bases, int first_sibling) {
+                          const std::vector<std::pair<int, int64_t>>& mode_step_bases, int first_sibling,
+                          std::string step_base_from, int64_t optimizer_step) {
   tdbg::RunOptions options;
   options.directory = std::move(directory);
   options.plan_json = std::move(plan_json);
@@ -97,6 +99,8 @@ std::unique_ptr<Run> Open(std::string directory, std::string plan_json, int64_t 
   options.sibling_if_locked = sibling_if_locked;
   options.among_other_files = among_other_files;
   options.first_sibling = first_sibling;
+  options.step_base_from = std::move(step_base_from);
+  options.optimizer_step = optimizer_step;
   for (const auto& [mode, base] : mode_step_bases) options.mode_step_bases.emplace_back(ModeOf(mode), base);
   auto run = [&] {
     nb::gil_scoped_release unlocked;  // populates the journal
@@ -165,6 +169,13 @@ void PutPtr(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string,
   run.Put(id, view, PlaceOf(sub, point));
 }
 
+void PutRaw(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string, int>& dtype,
+            const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int sub, int point) {
+  const TensorView view{reinterpret_cast<const void*>(ptr), DTypeOf(dtype), shape, strides};
+  nb::gil_scoped_release unlocked;
+  run.PutRaw(id, view, PlaceOf(sub, point));
+}
+
 void PutArray(Run& run, uint32_t id, const nb::ndarray<nb::ro>& array, int sub, int point) {
   if (array.device_type() != nb::device::cpu::value) throw nb::value_error("put_array: not in host memory");
   const size_t rank = array.ndim();
@@ -178,23 +189,16 @@ void PutArray(Run& run, uint32_t id, const nb::ndarray<nb::ro>& array, int sub, 
   run.Put(id, view, PlaceOf(sub, point));
 }
 
-using SummaryTable = nb::ndarray<nb::ro, const double, nb::shape<-1, 15>, nb::c_contig, nb::device::cpu>;
+using SummaryTable = nb::ndarray<nb::ro, const double, nb::shape<-1, tdbg::python::kSummaryNumbers>,
+                                 nb::c_contig, nb::device::cpu>;
 
 void PutSummaries(Run& run, nb::handle ids_object, const SummaryTable& table, int sub, int point) {
   const std::vector<uint32_t> ids = Integers<uint32_t>(ids_object);
   if (ids.size() != table.shape(0)) throw nb::value_error("put_summaries: as many rows as ids, please");
   nb::gil_scoped_release unlocked;
   for (size_t i = 0; i < ids.size(); ++i) {
-    const double* f = table.data() + 15 * i;
-    tdbg::Summary s;
-    s.count = static_cast<uint64_t>(f[0]);
-    s.nan_count = static_cast<uint64_t>(f[1]);
-    s.pos_inf_count = static_cast<uint64_t>(f[2]);
-    s.neg_inf_count = static_cast<uint64_t>(f[3]);
-    s.zero_count = static_cast<uint64_t>(f[4]);
-    s.min = f[5], s.max = f[6], s.mean = f[7], s.variance = f[8], s.m3 = f[9], s.m4 = f[10];
-    s.l1 = f[11], s.l2 = f[12], s.abs_min = f[13], s.abs_max = f[14];
-    run.PutSummary(ids[i], s, {}, PlaceOf(sub, point));
+    const double* numbers = table.data() + tdbg::python::kSummaryNumbers * i;
+    run.PutSummary(ids[i], tdbg::python::SummaryOf(numbers), {}, PlaceOf(sub, point));
   }
 }
 
@@ -393,7 +397,7 @@ NB_MODULE(_capture, m) {
                   "attempt"_a = -1, "step_base"_a = 0, "adaptor"_a = "",
                   "command"_a = std::vector<std::string>(), "sibling_if_locked"_a = true,
                   "among_other_files"_a = false, "mode_step_bases"_a = std::vector<std::pair<int, int64_t>>(),
-                  "first_sibling"_a = 1)
+                  "first_sibling"_a = 1, "step_base_from"_a = "", "optimizer_step"_a = -1)
       .def_prop_ro_static("NOT_WANTED", [](nb::handle) { return Run::kNotWanted; })
       .def_prop_ro("directory", [](const Run& r) { return r.directory(); })
       .def_prop_ro("attempt", [](const Run& r) { return r.attempt(); })
@@ -437,6 +441,8 @@ NB_MODULE(_capture, m) {
           },
           "slot"_a, "tensor"_a, "sub"_a = 0)
       .def("put_ptr", &PutPtr, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_raw", &PutRaw, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0,
+           "The bytes alone, where they are due, of a tensor whose statistics came from a device.")
       .def("put_array", &PutArray, "id"_a, "array"_a, "sub"_a = 0, "point"_a = 0)
       .def("put_summaries", &PutSummaries, "ids"_a, "summaries"_a, "sub"_a = 0, "point"_a = 0)
       .def("statistics", &Statistics, "id"_a, "unit_axis"_a, "rank"_a)

@@ -1,6 +1,7 @@
 #include "device_lane.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -10,6 +11,7 @@
 #include "cuda/image.h"
 #include "integers.h"
 #include "number.h"
+#include "summaries.h"
 
 namespace tdbg::python {
 
@@ -36,6 +38,22 @@ const char* TextOf(cuda::Lane::Refusal refusal) {
   }
   return "closed";
 }
+const char* TextOf(cuda::RawCopies::Refusal refusal) {
+  using R = cuda::RawCopies::Refusal;
+  switch (refusal) {
+    case R::kNone:
+      return "";
+    case R::kClosed:
+      return "closed";
+    case R::kFull:
+      return "full";
+    case R::kMemory:
+      return "memory";
+    case R::kCapturing:
+      return "capturing";
+  }
+  return "closed";
+}
 
 }  // namespace
 
@@ -51,6 +69,7 @@ DeviceLane::DeviceLane() {
     no_driver_ = driver.status().message();
   } else {
     lane_ = std::make_unique<cuda::Lane>(&*driver, cuda::Image());
+    raw_ = std::make_unique<cuda::RawCopies>(lane_->connection());
   }
 }
 
@@ -101,8 +120,16 @@ std::tuple<std::string, uint64_t, uint32_t> DeviceLane::Put(
   return {TextOf(put.refusal), put.ticket, put.graph};
 }
 
+void DeviceLane::StepEnded() {
+  if (lane_) lane_->StepEnded();
+}
+
 void DeviceLane::PrepareCapture(int device, uint64_t stream) {
   if (lane_) lane_->PrepareCapture(device, stream);
+}
+
+void DeviceLane::BeforeReplay(int device, uint64_t stream) {
+  if (lane_) lane_->BeforeReplay(device, stream);
 }
 
 uint64_t DeviceLane::Replayed(uint32_t graph) {
@@ -127,6 +154,38 @@ std::optional<DeviceRows> DeviceLane::Take(uint64_t ticket) {
 void DeviceLane::Drop(uint64_t ticket) {
   if (lane_) lane_->Drop(ticket);
   under_way_.erase(ticket);
+}
+
+std::vector<std::pair<std::string, uint64_t>> DeviceLane::PutRaw(int device, uint64_t stream,
+                                                                 nb::handle addresses, nb::handle sizes) {
+  const auto where = Integers<uint64_t>(addresses);
+  const auto bytes = Integers<uint64_t>(sizes);
+  if (where.size() != bytes.size()) throw nb::value_error("put_raw: as many addresses as sizes, please");
+  std::vector<std::pair<std::string, uint64_t>> answers;
+  if (raw_ == nullptr) return {where.size(), {"closed", 0}};
+  std::vector<cuda::RawCopies::Source> sources;
+  for (size_t i = 0; i < where.size(); ++i) sources.push_back({where[i], bytes[i]});
+  for (const auto& put : raw_->Copy(device, stream, sources)) {
+    answers.emplace_back(TextOf(put.refusal), put.ticket);
+  }
+  return answers;
+}
+
+int DeviceLane::LookRaw(uint64_t ticket) const {
+  return static_cast<int>(raw_ ? raw_->Look(ticket) : cuda::RawCopies::State::kLost);
+}
+
+uint64_t DeviceLane::RawAddress(uint64_t ticket) const {
+  return raw_ ? reinterpret_cast<uintptr_t>(raw_->Data(ticket)) : 0;
+}
+
+void DeviceLane::ReleaseRaw(uint64_t ticket) {
+  if (raw_) raw_->Release(ticket);
+}
+
+void DeviceLane::Leave() {
+  (void)raw_.release();
+  (void)lane_.release();
 }
 
 void PutRows(Run& run, const DeviceRows& rows) {
@@ -167,22 +226,7 @@ void BindDeviceLane(nb::module_* m) {
           [](const DeviceRows& r, size_t position) -> std::optional<std::vector<double>> {
             const cuda::Arrival::Tensor& t = r.arrival.tensors.at(position);
             if (!t.present || t.bytes != 0) return std::nullopt;
-            const Summary& s = t.summary;
-            return std::vector<double>{static_cast<double>(s.count),
-                                       static_cast<double>(s.nan_count),
-                                       static_cast<double>(s.pos_inf_count),
-                                       static_cast<double>(s.neg_inf_count),
-                                       static_cast<double>(s.zero_count),
-                                       s.min,
-                                       s.max,
-                                       s.mean,
-                                       s.variance,
-                                       s.m3,
-                                       s.m4,
-                                       s.l1,
-                                       s.l2,
-                                       s.abs_min,
-                                       s.abs_max};
+            return NumbersOf(t.summary);
           },
           "position"_a, "The 15 numbers, or None of one that was absent or travelled as it is.")
       .def(
@@ -204,11 +248,22 @@ void BindDeviceLane(nb::module_* m) {
       .def("put", &DeviceLane::Put, "device"_a, "stream"_a, "ids"_a, "addresses"_a, "dtypes"_a, "shapes"_a,
            "statistics"_a, "sub"_a = 0, "point"_a = 0,
            "(why it was refused, or an empty text; ticket; graph, if it was launched into a capture)")
+      .def("step_ended", &DeviceLane::StepEnded)
       .def("prepare_capture", &DeviceLane::PrepareCapture, "device"_a, "stream"_a)
+      .def("before_replay", &DeviceLane::BeforeReplay, "device"_a, "stream"_a)
       .def("replayed", &DeviceLane::Replayed, "graph"_a, "The ticket of one more replay of a graph.")
       .def("look", &DeviceLane::Look, "ticket"_a)
       .def("take", &DeviceLane::Take, "ticket"_a, "DeviceRows; None where they are lost, or under way.")
       .def("drop", &DeviceLane::Drop, "ticket"_a)
+      .def("put_raw", &DeviceLane::PutRaw, "device"_a, "stream"_a, "addresses"_a, "sizes"_a,
+           "One (why it was refused, or an empty text; ticket) for each.")
+      .def("look_raw", &DeviceLane::LookRaw, "ticket"_a)
+      .def("raw_address", &DeviceLane::RawAddress, "ticket"_a,
+           "Where the bytes lie until `release_raw`; 0 where they have not arrived.")
+      .def("release_raw", &DeviceLane::ReleaseRaw, "ticket"_a)
+      .def("leave", &DeviceLane::Leave)
+      .def_prop_ro("raw_device_bytes", &DeviceLane::raw_device_bytes)
+      .def_prop_ro("raw_pinned_bytes", &DeviceLane::raw_pinned_bytes)
       .def_prop_ro("trouble", &DeviceLane::trouble)
       .def_prop_ro("device_bytes", &DeviceLane::device_bytes)
       .def_prop_ro("pinned_bytes", &DeviceLane::pinned_bytes);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda/lane.h"
+#include "cuda/raw_copies.h"
 #include "tdbg/run.h"
 
 namespace tdbg::python {
@@ -55,19 +56,36 @@ class DeviceLane {
       const std::vector<std::tuple<uint32_t, std::string, uint64_t, uint64_t, uint64_t, uint64_t>>&
           statistics,
       int sub, int point);
+  void StepEnded();
   void PrepareCapture(int device, uint64_t stream);
+  void BeforeReplay(int device, uint64_t stream);
   uint64_t Replayed(uint32_t graph);
   /// 0 under way, 1 arrived, 2 lost
   int Look(uint64_t ticket);
   std::optional<DeviceRows> Take(uint64_t ticket);
   void Drop(uint64_t ticket);
+  /// Bytes of tensors, dense in memory, on their way to the host; one answer each.
+  /// \return (why it was refused, or an empty text; ticket)
+  std::vector<std::pair<std::string, uint64_t>> PutRaw(int device, uint64_t stream,
+                                                       nanobind::handle addresses, nanobind::handle sizes);
+  /// 0 under way, 1 arrived, 2 lost
+  int LookRaw(uint64_t ticket) const;
+  /// Of host memory that is theirs until ReleaseRaw; 0: they are not there.
+  uint64_t RawAddress(uint64_t ticket) const;
+  void ReleaseRaw(uint64_t ticket);
+  /// The process ends: our memory stays where it is, for freeing waits for the device, which may hang for
+  /// ever. Nothing is launched any more.
+  void Leave();
   std::string trouble() const;
   uint64_t device_bytes() const { return lane_ ? lane_->device_bytes() : 0; }
   uint64_t pinned_bytes() const { return lane_ ? lane_->pinned_bytes() : 0; }
+  uint64_t raw_device_bytes() const { return raw_ ? raw_->device_bytes() : 0; }
+  uint64_t raw_pinned_bytes() const { return raw_ ? raw_->pinned_bytes() : 0; }
 
  private:
   std::string no_driver_;
   std::unique_ptr<cuda::Lane> lane_;
+  std::unique_ptr<cuda::RawCopies> raw_;  // by the lane's connection
   std::unordered_map<uint64_t, std::shared_ptr<const RowPlan>> under_way_;
   std::unordered_map<uint32_t, std::shared_ptr<const RowPlan>> graphs_;
 };

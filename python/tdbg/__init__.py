@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .reading.tensor import Tensor as Tensor
     from .reading.trial import Trial as Trial
     from .reading.trial import open as open
+    from .resume import resume_step as resume_step
     from .rules import Finding as Finding
     from .rules import Rule as Rule
     from .rules import needs as needs
@@ -56,6 +57,7 @@ _WHERE = {
     "Tensor": ".reading.tensor",
     "Trial": ".reading.trial",
     "open": ".reading.trial",
+    "resume_step": ".resume",
     "Finding": ".rules",
     "Rule": ".rules",
     "needs": ".rules",

@@ -156,7 +156,11 @@ class DeviceLane:
         (why it was refused, or an empty text; ticket; graph, if it was launched into a capture)
         """
 
+    def step_ended(self) -> None: ...
+
     def prepare_capture(self, device: int, stream: int) -> None: ...
+
+    def before_replay(self, device: int, stream: int) -> None: ...
 
     def replayed(self, graph: int) -> int:
         """The ticket of one more replay of a graph."""
@@ -167,6 +171,26 @@ class DeviceLane:
         """DeviceRows; None where they are lost, or under way."""
 
     def drop(self, ticket: int) -> None: ...
+
+    def put_raw(self, device: int, stream: int, addresses: object, sizes: object) -> list[tuple[str, int]]:
+        """One (why it was refused, or an empty text; ticket) for each."""
+
+    def look_raw(self, ticket: int) -> int: ...
+
+    def raw_address(self, ticket: int) -> int:
+        """
+        Where the bytes lie until `release_raw`; 0 where they have not arrived.
+        """
+
+    def release_raw(self, ticket: int) -> None: ...
+
+    def leave(self) -> None: ...
+
+    @property
+    def raw_device_bytes(self) -> int: ...
+
+    @property
+    def raw_pinned_bytes(self) -> int: ...
 
     @property
     def trouble(self) -> str: ...
@@ -219,7 +243,7 @@ class Forecast:
 
 class Run:
     @staticmethod
-    def open(directory: str = '', plan_json: str = '', rank: int = 0, world_size: int = 1, attempt: int = -1, step_base: int = 0, adaptor: str = '', command: Sequence[str] = [], sibling_if_locked: bool = True, among_other_files: bool = False, mode_step_bases: Sequence[tuple[int, int]] = [], first_sibling: int = 1) -> Run: ...
+    def open(directory: str = '', plan_json: str = '', rank: int = 0, world_size: int = 1, attempt: int = -1, step_base: int = 0, adaptor: str = '', command: Sequence[str] = [], sibling_if_locked: bool = True, among_other_files: bool = False, mode_step_bases: Sequence[tuple[int, int]] = [], first_sibling: int = 1, step_base_from: str = '', optimizer_step: int = -1) -> Run: ...
 
     NOT_WANTED: Final[int] = ...
     """(arg: object, /) -> int"""
@@ -265,6 +289,11 @@ class Run:
     def put_tensor(self, slot: TensorSlot, tensor: object, sub: int = 0) -> bool: ...
 
     def put_ptr(self, id: int, ptr: int, dtype: str | int, shape: Sequence[int], strides: Sequence[int], sub: int = 0, point: int = 0) -> None: ...
+
+    def put_raw(self, id: int, ptr: int, dtype: str | int, shape: Sequence[int], strides: Sequence[int], sub: int = 0, point: int = 0) -> None:
+        """
+        The bytes alone, where they are due, of a tensor whose statistics came from a device.
+        """
 
     def put_array(self, id: int, array: Annotated[NDArray, dict(writable=False)], sub: int = 0, point: int = 0) -> None: ...
 

@@ -14,6 +14,17 @@ class TdbgError(Exception):
 
     code = 0
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # By itself it would be made again from its message alone, which is not what the constructors below take: a
+        # pool of processes whose worker raised one would wait for ever.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[TdbgError], args: tuple[object, ...], attributes: dict[str, object]) -> TdbgError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
 
 class InvalidArgumentError(TdbgError, ValueError):
     """Something was asked for that can never work."""

@@ -9,14 +9,14 @@ import urllib.parse
 from .errors import InvalidArgumentError, UnimplementedError
 
 #: What copies a run from where trainings of a cloud leave theirs.
-_COPIES = {"s3": "aws s3 sync", "gs": "gcloud storage rsync -r"}
+_COPIES = {"gs": "gcloud storage rsync -r"}
 
 
 def local_directory(path: object) -> str:
-    """The directory that a path or a file:// URL means. Looks at no disk.
+    """The directory that a path or a file:// URL means; an s3:// URL as it is. Looks at no disk.
 
-    >>> local_directory("file:///data/my%20run"), local_directory(" runs/a ")
-    ('/data/my run', 'runs/a')
+    >>> local_directory("file:///data/my%20run"), local_directory(" runs/a "), local_directory("s3://bucket/a")
+    ('/data/my run', 'runs/a', 's3://bucket/a')
 
     :raises UnimplementedError: another kind of URL; the message says how to get at the run
     :raises InvalidArgumentError: a file URL of another machine, or without a path
@@ -25,11 +25,13 @@ def local_directory(path: object) -> str:
     scheme, separator, rest = path.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
         return path
+    if scheme == "s3":
+        return path
     if scheme.lower() != "file":
         copy = _COPIES.get(scheme.lower())
         how = f"{copy} {path} DIRECTORY" if copy else "copy it to a directory of this machine"
-        raise UnimplementedError(f"{path}: runs are read from directories and file:// URLs; for this one: {how}, and "
-                                 "open the directory (again after another copy, while the training goes on)")
+        raise UnimplementedError(f"{path}: runs are read from directories, file:// and s3:// URLs; for this one: {how},"
+                                 " and open the directory (again after another copy, while the training goes on)")
     host, slash, below = rest.partition("/")
     if host not in ("", "localhost") or not slash:
         raise InvalidArgumentError(f"{path}: a file URL is file:///absolute/path")

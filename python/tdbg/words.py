@@ -21,6 +21,20 @@ def printable(text: object) -> str:
                    else f"\\u{ord(c):04x}" if c < "\U00010000" else f"\\U{ord(c):08x}" for c in text)
 
 
+def wrapped(text: str, indent: int, columns: int = 100) -> str:
+    """Broken at blanks, so that no line is wider than `columns`: the first begins behind `indent` columns, where
+    something stands already, and so do those that follow. As the command line's `Wrapped`; a word wider than a line
+    stays whole."""
+    out, column = "", indent
+    for n, word in enumerate(text.split(" ")):
+        if n and column > indent and column + 1 + len(word) > columns:
+            out, column = out.rstrip(" ") + "\n" + " " * indent, indent
+        elif n:
+            out, column = out + " ", column + 1
+        out, column = out + word, column + len(word)
+    return out
+
+
 def counted(n: int, one: str) -> str:
     """ "1 step", "2 steps"."""
     return f"{n} {one}" if n == 1 else f"{n} {one}s"

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kAccepted =
     "accepted: stop, exec:COMMAND LINE, webhook:URL, email:ADDRESS, sms:+DIGITS, capture:COLLECTION[:STEPS], "
-    "checkpoint_stop[:SECONDS]";
+    "checkpoint_stop[:SECONDS], pause[:SECONDS], blackbox";
 constexpr int64_t kCheckpointSeconds = 120;
 
 std::string Lower(std::string text) {
@@ -30,6 +30,8 @@ std::string TextOf(const nlohmann::json& object, const char* key) {
 Result<std::unique_ptr<Action>> ParseAction(const std::string& text, const JobControl& job) {
   const std::string_view trimmed = base::Trim(text);
   if (trimmed == "stop") return MakeStop(job.stop);
+  if (trimmed == "blackbox") return MakeBlackBox();
+  if (trimmed == "pause") return MakePause("");
   const size_t colon = trimmed.find(':');
   const std::string kind(trimmed.substr(0, colon));
   const std::string rest(colon == std::string_view::npos ? "" : base::Trim(trimmed.substr(colon + 1)));
@@ -41,14 +43,17 @@ Result<std::unique_ptr<Action>> ParseAction(const std::string& text, const JobCo
     }
     return MakeCheckpointStop(job, *seconds);
   }
-  const std::string kinds[] = {"stop", "exec", "webhook", "email", "sms", "capture", "checkpoint_stop"};
-  if (kind != "stop" && std::find(std::begin(kinds), std::end(kinds), kind) != std::end(kinds)) {
+  const std::string kinds[] = {"stop",  "exec",    "webhook", "email", "sms", "capture", "checkpoint_stop",
+                               "pause", "blackbox"};
+  if (kind != "stop" && kind != "blackbox" &&
+      std::find(std::begin(kinds), std::end(kinds), kind) != std::end(kinds)) {
     if (rest.empty())
       return InvalidArgument("action '" + text + "' lacks what follows '" + kind + ":'; " + kAccepted);
     if (kind == "webhook") return MakeWebhook(rest);
     if (kind == "email") return MakeEmail(rest);
     if (kind == "sms") return MakeSms(rest);
     if (kind == "capture") return MakeCapture(rest);
+    if (kind == "pause") return MakePause(rest);
     return MakeExec(rest);
   }
   const auto nearest = base::Nearest(kind, kinds);

@@ -48,7 +48,8 @@ struct JobControl {
 };
 
 /// "stop" | "exec:COMMAND LINE" | "webhook:URL" | "email:ADDRESS" | "sms:+DIGITS" |
-/// "capture:COLLECTION[+COLLECTION ...][:STEPS]" | "checkpoint_stop[:SECONDS]".
+/// "capture:COLLECTION[+COLLECTION ...][:STEPS]" | "checkpoint_stop[:SECONDS]" | "pause[:SECONDS]" |
+/// "blackbox".
 /// \error kInvalidArgument  with what is accepted
 /// exec: `sh -c COMMAND`, 60 seconds, with TDBG_RUN, TDBG_RULE, TDBG_STEP and TDBG_STATUS in its environment
 /// and Notice::json on its standard input. webhook: posts Notice::json, three tries.

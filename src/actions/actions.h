@@ -16,9 +16,10 @@ struct ExecOptions {
 
 struct WebhookOptions {
   int64_t tries = 3;
-  int64_t backoff_millis = 500;     ///< before the second try; doubled for each further one
-  int64_t timeout_millis = 10'000;  ///< of one try
-  std::string program;              ///< empty: the installed one
+  int64_t backoff_millis = 500;           ///< before the second try; doubled for each further one
+  int64_t timeout_millis = 10'000;        ///< of one try
+  std::string program;                    ///< empty: the installed one
+  std::vector<std::string> headers = {};  ///< "NAME: VALUE", on top of the usual ones; no line ends
 };
 
 std::unique_ptr<Action> MakeStop(std::function<Status(const Notice&)> stop);
@@ -35,5 +36,9 @@ Result<std::unique_ptr<Action>> MakeEmail(std::string address, WebhookOptions op
 Result<std::unique_ptr<Action>> MakeSms(std::string number, WebhookOptions options = {});
 /// "capture:COLLECTION[+COLLECTION ...][:STEPS]". \error kInvalidArgument
 Result<std::unique_ptr<Action>> MakeCapture(const std::string& text);
+/// Holds the training between two steps, for so many seconds at most; "": 600. \error kInvalidArgument
+Result<std::unique_ptr<Action>> MakePause(const std::string& text);
+/// Keeps the next step whole.
+std::unique_ptr<Action> MakeBlackBox();
 
 }  // namespace tdbg::actions

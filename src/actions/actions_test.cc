@@ -28,14 +28,31 @@ Notice Hit() {
 }
 
 TEST(ParseActionTest, KnowsItsKindsAndNamesThemWhenAskedForAnother) {
-  for (const char* text :
-       {"stop", "exec:echo a: b", "webhook:https://example.com/x", "email:me@example.com", "sms:+4912345",
-        "capture:gradients", "capture:gradients+weights:20", "checkpoint_stop", "checkpoint_stop:30"}) {
+  for (const char* text : {"stop", "exec:echo a: b", "webhook:https://example.com/x", "email:me@example.com",
+                           "sms:+4912345", "capture:gradients", "capture:gradients+weights:20",
+                           "checkpoint_stop", "checkpoint_stop:30", "pause", "pause:30", "blackbox"}) {
     TDBG_EXPECT_OK(ParseAction(text, {}));
   }
-  for (const char* text : {"", "halt", "exec:", "webhook:", "stop:now", "webhook:ftp://example.com",
-                           "webhook:http://", "webhook:http://a b", "email:me", "email:a b@c", "sms:12345",
-                           "capture::5", "capture:gradients:0", "checkpoint_stop:", "checkpoint_stop:soon"}) {
+  for (const char* text : {"",
+                           "halt",
+                           "exec:",
+                           "webhook:",
+                           "stop:now",
+                           "webhook:ftp://example.com",
+                           "webhook:http://",
+                           "webhook:http://a b",
+                           "email:me",
+                           "email:a b@c",
+                           "sms:12345",
+                           "capture::5",
+                           "capture:gradients:0",
+                           "checkpoint_stop:",
+                           "checkpoint_stop:soon",
+                           "pause:0",
+                           "pause:",
+                           "pause:soon",
+                           "blackbox:1",
+                           "blackbox:"}) {
     const auto action = ParseAction(text, {});
     ASSERT_FALSE(action.ok()) << text;
     EXPECT_EQ(action.status().code(), Code::kInvalidArgument) << text;
@@ -171,6 +188,15 @@ TEST(ExecTest, AChattyCommandDoesNotFillMemoryOrBlock) {
   const auto exec = MakeExec("head -c 10000000 /dev/zero | tr '\\0' x");
   TDBG_ASSERT_OK(exec->Perform(Hit()));
   EXPECT_EQ(exec->output().size(), kMaxOutput);
+}
+
+// The pipe is never empty: what is written is read at once, and more is there.
+TEST(ExecTest, ACommandThatNeverStopsTalkingIsEndedInTime) {
+  const int64_t begin = base::SystemClock().MonotonicNanos();
+  const auto talks = MakeExec("yes & yes & yes", {.limit_millis = 500});
+  EXPECT_EQ(talks->Perform(Hit()).code(), Code::kDeadlineExceeded);
+  TDBG_EXPECT_OK(MakeExec("yes & yes & exit 0")->Perform(Hit()));  // they end when nobody reads any more
+  EXPECT_LT(base::SystemClock().MonotonicNanos() - begin, 20'000'000'000);
 }
 
 TEST(ExecTest, WhatItLeavesInTheBackgroundIsNotWaitedFor) {

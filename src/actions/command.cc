@@ -17,13 +17,16 @@ namespace {
 
 constexpr int kGraceMillis = 2000;
 constexpr int kLookMillis = 20;
+constexpr int kReadsAtOnce = 64;  // 256 KiB: more than a pipe holds, unless somebody goes on writing
 
 // Reads what is there. Beyond the limit it is read and thrown away: a command that talks a lot must neither
-// fill our memory nor wait on a full pipe.
+// fill our memory nor wait on a full pipe. Not until nothing is left: whoever writes as fast as we read
+// (`yes`) would keep us beyond any time limit.
 void Drain(int fd, std::string* output) {
   char buffer[4096];
-  ssize_t got;
-  while ((got = ::read(fd, buffer, sizeof(buffer))) > 0) {
+  for (int reads = 0; reads < kReadsAtOnce; ++reads) {
+    const ssize_t got = ::read(fd, buffer, sizeof(buffer));
+    if (got <= 0) return;
     const size_t room = kMaxOutput - std::min(kMaxOutput, output->size());
     output->append(buffer, std::min(room, static_cast<size_t>(got)));
   }
@@ -44,7 +47,8 @@ Result<CommandResult> RunCommand(base::SpawnOptions options, int64_t limit_milli
   CommandResult result;
   const int64_t deadline = base::SystemClock().MonotonicNanos() + limit_millis * 1'000'000;
   std::optional<base::ExitState> exit;
-  // Not until the pipe's end: a background process that inherited it would hold us for as long as it lives.
+  // Do not read until the pipe ends: a background process that inherited it would keep us for as long as it
+  // lives.
   while (!(exit = child.Wait(0))) {
     if (base::SystemClock().MonotonicNanos() >= deadline) {
       result.timed_out = true;

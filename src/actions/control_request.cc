@@ -13,6 +13,7 @@
 #include <span>
 
 #include "base/below.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/posix.h"
@@ -113,6 +114,41 @@ Status RequestCapture(const std::string& run, const std::string& by, int64_t at_
   return Request(run, {{"action", "capture"}, {"collections", collections}, {"steps", steps}, {"raw", raw}},
                  by, at_step)
       .status();
+}
+
+Status RequestPause(const std::string& run, const std::string& by, int64_t at_step, int64_t seconds,
+                    const std::string& because) {
+  return Request(run,
+                 {{"action", "pause"},
+                  {"seconds", seconds},
+                  {"because", because},
+                  {"wall_nanos", base::SystemClock().WallNanos()}},
+                 by, at_step)
+      .status();
+}
+
+Status RequestContinue(const std::string& run, const std::string& by) {
+  return Request(run, {{"action", "continue"}}, by, -1).status();
+}
+
+Status RequestBlackBox(const std::string& run, const std::string& by, int64_t at_step,
+                       const std::string& because) {
+  return Request(run, {{"action", "blackbox"}, {"because", because}}, by, at_step).status();
+}
+
+Result<std::string> RequestBreak(const std::string& run, const std::string& by, const std::string& condition,
+                                 const std::string& then, int64_t of_attempt, int64_t after_step) {
+  return Request(run,
+                 {{"action", "break"},
+                  {"condition", condition},
+                  {"then", then},
+                  {"of_attempt", of_attempt},
+                  {"after_step", after_step}},
+                 by, -1);
+}
+
+Status RequestRemoveBreak(const std::string& run, const std::string& by, const std::string& id) {
+  return Request(run, {{"action", "remove_break"}, {"break", id}}, by, -1).status();
 }
 
 Result<std::string> RequestCheckpoint(const std::string& run, const std::string& by, int64_t at_step) {

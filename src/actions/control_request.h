@@ -22,6 +22,19 @@ Status RequestInterrupt(const std::string& run, const std::string& by, int64_t n
 /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps.
 Status RequestCapture(const std::string& run, const std::string& by, int64_t at_step,
                       const std::vector<std::string>& collections, int64_t steps, bool raw);
+/// Every worker holds its training at the end of `at_step`, for `seconds` at most.
+/// \param because  what the training says meanwhile
+Status RequestPause(const std::string& run, const std::string& by, int64_t at_step, int64_t seconds,
+                    const std::string& because);
+/// Whoever holds goes on.
+Status RequestContinue(const std::string& run, const std::string& by);
+/// The first step that begins after `at_step` is kept whole (docs/black-box.md).
+Status RequestBlackBox(const std::string& run, const std::string& by, int64_t at_step,
+                       const std::string& because);
+/// A breakpoint, for whoever watches the run (watch/breakpoints.h). \return the request's id
+Result<std::string> RequestBreak(const std::string& run, const std::string& by, const std::string& condition,
+                                 const std::string& then, int64_t of_attempt, int64_t after_step);
+Status RequestRemoveBreak(const std::string& run, const std::string& by, const std::string& id);
 /// Calls what the script registered (tdbg.on_checkpoint). \return the request's id, which the answer repeats
 Result<std::string> RequestCheckpoint(const std::string& run, const std::string& by, int64_t at_step);
 

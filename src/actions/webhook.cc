@@ -65,7 +65,9 @@ class Webhook : public Action {
   std::string target() const override { return Origin(url_); }
 
   Status Perform(const Notice& notice) override {
-    return Deliver(options_, url_ + "\n" + Signature(notice.json) + "\n" + notice.json);
+    std::string head = url_ + "\n";
+    for (const std::string& header : options_.headers) head += header + "\n";
+    return Deliver(options_, head + Signature(notice.json) + "\n" + notice.json);
   }
 
  private:

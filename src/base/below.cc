@@ -32,7 +32,7 @@ std::vector<std::string> PartsBelow(const std::string& root, const std::string& 
 }
 
 Result<UniqueFd> Enter(int directory, const std::string& name, const std::string& path) {
-  // The flags of a look, not of a reader: a directory that may be entered and not listed will do.
+  // Opened to be looked at, not to be listed: permission to enter the directory is enough.
   UniqueFd fd = OpenFdAt(directory, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (fd.ok()) return fd;
   const int error = errno;

@@ -139,7 +139,7 @@ struct Before {
 
 void OnBusError(int number, siginfo_t* info, void*) {
   const int saved_errno = errno;
-  // A handler on top of ours, as Python's faulthandler when it was enabled after we came, says its piece and
+  // A handler that was installed after ours (Python's faulthandler enabled later) prints its report and
   // raises the signal anew, now without an address.
   const bool is_fault = info->si_code > 0;
   const bool ours = is_fault ? Writes().ReplaceAt(info->si_addr) || Reads().Replace(info->si_addr)

@@ -80,8 +80,8 @@ class LocalLock : public FileLock {
       return fd_.Mine() ? OkStatus() : Retake();
     });
     if (taken.code() != Code::kFailedPrecondition) return taken;
-    // Whoever has it for so long is no probe. What they do with our files meanwhile we do not see, so it is
-    // theirs for good, and nobody waits here again.
+    // A process that holds the lock this long is not probing it. What it does with our files meanwhile we do
+    // not see, so the lock is left to it for good, and nobody waits here again.
     const std::lock_guard guard(Registry().mutex);
     disowned_ = true;
     return NotFound("the script closed the lock's descriptor, and another process has the lock: " + path_);

@@ -175,7 +175,7 @@ FileSystem& LocalFileSystem() {
 FileSystem& FilesBelow(FileSystem& files, const std::string& given) {
   const std::string root = WithoutSlash(given);
   if (&files != &LocalFileSystem() || root.empty()) return files;
-  // A process has a run or two; whoever holds one of these is not asked for how long.
+  // A process has one run or two. Entries are never removed: nobody says how long he uses one.
   static std::mutex* const mutex = new std::mutex;
   static auto* const known = new std::map<std::string, LocalFiles*>;
   const std::lock_guard guard(*mutex);

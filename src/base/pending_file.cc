@@ -58,7 +58,7 @@ class LocalPending : public PendingFile {
 
 Result<std::unique_ptr<PendingFile>> CreateLocalPending(const Ground& ground,
                                                         const std::string& temporary_path) {
-  // What a killed writer left under this name was never published and is nobody's.
+  // A file of this name was left by a writer that was killed before it published it: nobody else has it open.
   TDBG_ASSIGN_OR_RETURN(const Spot spot, ground.Find(temporary_path));
   TDBG_ASSIGN_OR_RETURN(LastingFd fd,
                         OpenLastingAt(spot, O_WRONLY | O_CREAT | O_TRUNC, "cannot create", temporary_path));

@@ -78,7 +78,7 @@ LastingFd LastingFd::OpenAt(int directory, const char* path, int flags, mode_t m
 
 LastingFd& LastingFd::operator=(LastingFd&& other) noexcept {
   if (this == &other) return *this;
-  // Opened anew, the same file may well have got the number that it had before it was closed for us.
+  // The file may have been closed behind our back and opened again under the same number.
   if (fd_ != other.fd_) (void)Close();
   fd_ = std::exchange(other.fd_, -1);
   device_ = other.device_;
@@ -114,7 +114,7 @@ ScopedSignalShield::ScopedSignalShield() {
   sigset_t pending;
   sigpending(&pending);
   sigemptyset(&swallowed_);
-  // One that was pending before is the host program's and stays.
+  // A signal that was pending before we came is the host program's: it stays pending.
   for (const int ours : {SIGXFSZ, SIGPIPE}) {
     if (!sigismember(&pending, ours)) sigaddset(&swallowed_, ours);
   }

@@ -183,7 +183,8 @@ Result<Child> Child::Spawn(const SpawnOptions& options) {
   const pid_t pid = ::fork();
   if (pid == 0) Exec(prepared, child_end.get());
   const int fork_error = errno;
-  // In both processes: whoever comes first, the group is there before the child runs and before we signal it.
+  // Called by parent and child: whichever is first, the group exists before the child runs and before we
+  // signal it.
   if (pid > 0 && options.own_group) ::setpgid(pid, pid);
   if (pid > 0 && prepared.give_terminal) GiveTerminalTo(pid);
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
@@ -288,7 +289,7 @@ bool Child::GroupAlive() const {
   if (pid_ <= 0 || group_gone_) return false;
   if (!own_group_) return !exit_ && ::kill(pid_, 0) == 0;
   const bool alive = GroupHasLivingMember(pid_);
-  // Only once the leader is reaped may its number go to somebody else.
+  // The kernel gives the leader's number to another process only after it was reaped.
   if (!alive && exit_) group_gone_ = true;
   return alive;
 }

@@ -41,7 +41,8 @@ constexpr std::array<std::string_view, 15> kSecretWords = {
 constexpr std::array<std::string_view, 13> kKeysOf = {
     "api",        "access", "secret", "private", "auth",         "account", "signing",
     "encryption", "master", "shared", "service", "subscription", "license"};
-// Behind a secret's name these say that it is something about the secret: token_file, password_length.
+// With one of these suffixes a name is not the secret itself but something about it: token_file,
+// password_length.
 constexpr std::array<std::string_view, 27> kAboutIt = {
     "file", "path",     "dir",    "name",   "length", "len",    "size", "dim",    "count",
     "type", "limit",    "ids",    "idx",    "loss",   "level",  "env",  "index",  "embed",
@@ -243,6 +244,7 @@ Value ValueBehind(std::string_view text, size_t at, bool is_flag) {
 }  // namespace
 
 bool NamesASecret(std::string_view name) {
+  if (name == "PWD") return false;  // a shell's word for where it is, and a part of most paths in a log
   const std::vector<std::string> words = WordsOf(name);
   if (words.empty() || IsOneOf(std::string_view(words.back()), kAboutIt)) return false;
   for (const std::string& word : words) {

@@ -12,7 +12,7 @@ TEST(RedactTest, NamesOfSecrets) {
   for (const char* name :
        {"--token", "token", "HF_TOKEN", "WANDB_API_KEY", "--api-key", "apiKey", "wandb.api_key", "PASSWORD",
         "db_password", "client-secret", "AWS_SECRET_ACCESS_KEY", "--credentials", "Authorization",
-        "github_access_token", "--auth_token", "private-key", "MYSQL_PWD", "--hub_token"}) {
+        "github_access_token", "--auth_token", "private-key", "MYSQL_PWD", "--pwd", "--hub_token"}) {
     EXPECT_TRUE(NamesASecret(name)) << name;
   }
 }
@@ -38,6 +38,8 @@ TEST(RedactTest, NamesOfWhatATrainingSaysAllDay) {
                            "",
                            "-",
                            "--authors",
+                           "PWD",
+                           "OLDPWD",
                            "tokens_per_step"}) {
     EXPECT_FALSE(NamesASecret(name)) << name;
   }

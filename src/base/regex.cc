@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <pcre2.h>
 
+#include "base/first_group.h"
+
 namespace tdbg::base {
 namespace {
 
@@ -25,14 +27,16 @@ using MatchData = std::unique_ptr<pcre2_match_data, Freer<pcre2_match_data_free>
 
 }  // namespace
 
-struct Regex::Program {
+struct CompiledPattern {
   std::string pattern;
   Code2 code;
   MatchContext limits;
 };
+struct Regex::Program : CompiledPattern {};
 
-Result<Regex> Regex::Compile(std::string_view pattern) {
-  auto program = std::make_shared<Program>();
+namespace {
+
+Status CompileInto(std::string_view pattern, CompiledPattern* program) {
   program->pattern = pattern;
   const CompileContext context(pcre2_compile_context_create(nullptr));
   program->limits.reset(pcre2_match_context_create(nullptr));
@@ -55,6 +59,22 @@ Result<Regex> Regex::Compile(std::string_view pattern) {
   }
   // A refusal (no executable memory under a hardened kernel) only costs speed: pcre2_match interprets then.
   (void)pcre2_jit_compile(program->code.get(), PCRE2_JIT_COMPLETE);
+  return OkStatus();
+}
+
+int Match(const CompiledPattern& program, std::string_view text, pcre2_match_data* data) {
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.empty() ? "" : text.data());
+  const int rc = pcre2_match(program.code.get(), subject, text.size(), 0, 0, data, program.limits.get());
+  // The JIT's 32 KiB stack can run out long before the limit on match steps; the interpreter's heap does not.
+  if (rc != PCRE2_ERROR_JIT_STACKLIMIT) return rc;
+  return pcre2_match(program.code.get(), subject, text.size(), 0, PCRE2_NO_JIT, data, program.limits.get());
+}
+
+}  // namespace
+
+Result<Regex> Regex::Compile(std::string_view pattern) {
+  auto program = std::make_shared<Program>();
+  TDBG_RETURN_IF_ERROR(CompileInto(pattern, program.get()));
   return Regex(std::move(program));
 }
 
@@ -66,13 +86,7 @@ bool Regex::Search(std::string_view text, bool* gave_up) const {
     if (gave_up) *gave_up = true;
     return false;
   }
-  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.empty() ? "" : text.data());
-  int rc = pcre2_match(program_->code.get(), subject, text.size(), 0, 0, data.get(), program_->limits.get());
-  // The JIT's 32 KiB stack can run out long before the limit on match steps; the interpreter's heap does not.
-  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) {
-    rc = pcre2_match(program_->code.get(), subject, text.size(), 0, PCRE2_NO_JIT, data.get(),
-                     program_->limits.get());
-  }
+  const int rc = Match(*program_, text, data.get());
   if (rc >= 0) return true;  // 0: matched, with more groups than pairs
   if (gave_up && rc != PCRE2_ERROR_NOMATCH) *gave_up = true;
   return false;
@@ -90,5 +104,23 @@ Regex& Regex::operator=(Regex&& other) noexcept {
 Regex::Regex(const Regex&) = default;
 Regex& Regex::operator=(const Regex&) = default;
 Regex::~Regex() = default;
+
+Result<FirstGroup> FirstGroup::Compile(std::string_view pattern) {
+  auto compiled = std::make_shared<CompiledPattern>();
+  TDBG_RETURN_IF_ERROR(CompileInto(pattern, compiled.get()));
+  return FirstGroup(std::move(compiled));
+}
+
+std::optional<std::string> FirstGroup::Find(std::string_view text) const {
+  // Room for the whole match and for one group: the others are not asked for.
+  const MatchData data(pcre2_match_data_create(2, nullptr));
+  if (!data) return std::nullopt;
+  const int rc = Match(*pattern_, text, data.get());
+  // 0: there are more groups than pairs. 1: no group, or the last that took part is the match itself.
+  if (rc < 0 || rc == 1) return std::nullopt;
+  const PCRE2_SIZE* const ends = pcre2_get_ovector_pointer(data.get());
+  if (ends[2] == PCRE2_UNSET || ends[3] < ends[2]) return std::nullopt;
+  return std::string(text.substr(ends[2], ends[3] - ends[2]));
+}
 
 }  // namespace tdbg::base

@@ -5,8 +5,11 @@
 #include <time.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
+
+#include "base/first_group.h"
 
 namespace tdbg::base {
 namespace {
@@ -99,6 +102,17 @@ TEST(RegexTest, DeepBacktrackingOnALongTextEndsWithoutACrash) {
   bool gave_up = false;
   const bool found = regex->Search(text, &gave_up);
   EXPECT_TRUE(found || gave_up);
+}
+
+TEST(FirstGroupTest, FindsWhatTheFirstGroupCaptures) {
+  const auto group = FirstGroup::Compile("loss=([0-9.]+)( after)?");
+  ASSERT_TRUE(group.ok());
+  EXPECT_EQ(group->Find("step 1 loss=0.25 after all"), "0.25");
+  EXPECT_EQ(group->Find("step 1 loss=0.25"), "0.25");  // a second group that took no part
+  EXPECT_EQ(group->Find("no such thing"), std::nullopt);
+  EXPECT_EQ(FirstGroup::Compile("loss=[0-9]+")->Find("loss=1"), std::nullopt);
+  EXPECT_EQ(FirstGroup::Compile("a(b)?c(d)")->Find("acd"), std::nullopt);
+  EXPECT_FALSE(FirstGroup::Compile("loss=(").ok());
 }
 
 TEST(RegexTest, CopiesShareTheProgramAndMovedFromStaysUsable) {

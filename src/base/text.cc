@@ -85,7 +85,7 @@ std::vector<std::string> SplitList(std::string_view text, char separator) {
 std::optional<int64_t> ParseInt(std::string_view text) { return ParseWhole<int64_t>(text); }
 
 std::optional<double> ParseDouble(std::string_view text) {
-  // from_chars takes C's "nan(payload)", which no configuration means.
+  // from_chars accepts C's "nan(payload)"; in a configuration that is a mistake.
   if (text.find('(') != std::string_view::npos) return std::nullopt;
   return ParseWhole<double>(text);
 }

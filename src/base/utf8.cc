@@ -16,7 +16,7 @@ struct Sequence {
 };
 
 // The well-formed sequences of the Unicode standard's table 3-7. An ill-formed one is cut after its longest
-// valid beginning, as Python's errors="replace" does, so that both sides of a file print the same name.
+// valid beginning, as Python's errors="replace" does: C++ and Python print the same name.
 Sequence NextSequence(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

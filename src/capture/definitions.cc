@@ -47,6 +47,13 @@ void Recorder::Know(std::string_view name, Id id) {
   known->second.push_back(id);
 }
 
+std::string_view Recorder::NameOf(Id id) const {
+  for (const auto& [name, ids] : ids_by_name_) {
+    if (std::ranges::find(ids, id) != ids.end()) return name;
+  }
+  return {};
+}
+
 Recorder::Id Recorder::Add(format::TensorDef def, Tensor tensor) {
   def.id = static_cast<Id>(tensors_.size());
   const Id id = def.id;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "capture/thread_scratch.h"
+#include "format/scalar_timestamps.h"
 #include "plan/groups.h"
 #include "tensor/magnitude.h"
 
@@ -56,7 +57,7 @@ bool Recorder::BeginStep(ModeKey mode) {
   }
   if (!pending_raw_.empty()) {
     for (const PendingRaw& p : pending_raw_) {
-      if (RawDue(tensors_[p.id])) PutRaw(p.id, {p.bytes.data(), p.dtype, p.shape, {}}, p.place);
+      if (RawDue(tensors_[p.id])) AppendRaw(p.id, {p.bytes.data(), p.dtype, p.shape, {}}, p.place);
     }
     pending_raw_.clear();
     pending_raw_bytes_ = 0;
@@ -104,6 +105,8 @@ bool Recorder::HasStatisticsOrTold(Id id, DType dtype) {
   if (!t.told_unsupported) {
     t.told_unsupported = true;
     sink_->CountDropped(format::DropCause::kUnsupported, format::DropKind::kSummary, step_, 1, 0);
+    Explain(format::DropCause::kUnsupported, format::DropKind::kSummary,
+            "statistics of " + std::string(NameOf(id)) + ", whose dtype is " + std::string(DTypeName(dtype)));
   }
   return false;
 }
@@ -120,9 +123,14 @@ void Recorder::Put(Id id, const TensorView& view, Place place_given) {
     }
   }
   if (unit_statistics_ != nullptr) Derive(id, view, place);
-  if (RawDue(tensors_[id])) {
-    PutRaw(id, view, place);
-  } else if (state_ == State::kBetween && (tensors_[id].raw_groups != 0 || tensors_[id].always)) {
+  PutRawIfDue(id, view, place);
+}
+
+void Recorder::PutRawIfDue(Id id, const TensorView& view, Place place) {
+  const Tensor& t = tensors_[id];
+  if (RawDue(t)) {
+    AppendRaw(id, view, place);
+  } else if (WaitsForNextStep(t)) {
     KeepForNextStep(id, view, place);
   }
 }
@@ -208,8 +216,7 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
         bytes += tensors_[id].bytes;
       }
     }
-    raw |= RawDue(tensors_[id]) ||
-           (state_ == State::kBetween && (tensors_[id].raw_groups != 0 || tensors_[id].always));
+    raw |= RawDue(tensors_[id]) || WaitsForNextStep(tensors_[id]);
   }
   if (!work_.empty()) FillRows(ids, data, place, bytes);
   const bool derived = unit_statistics_ != nullptr;
@@ -219,11 +226,7 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     const Tensor& t = tensors_[ids[i]];
     const TensorView view{data[i], t.dtype, t.details->shape, {}};
     if (derived) Derive(ids[i], view, place);
-    if (RawDue(t)) {
-      PutRaw(ids[i], view, place);
-    } else if (state_ == State::kBetween && (t.raw_groups != 0 || t.always)) {
-      KeepForNextStep(ids[i], view, place);  // it must outlive the call
-    }
+    PutRawIfDue(ids[i], view, place);
   }
   return nonfinite_;
 }
@@ -246,6 +249,11 @@ void Recorder::PutSummary(Id id, const Summary& summary, std::span<const Histogr
   FlushRowsIfMany();
 }
 
+void Recorder::PutRaw(Id id, const TensorView& view, Place place_given) {
+  if (id >= tensors_.size() || tensors_[id].scalar) return;
+  PutRawIfDue(id, view, Resolved(place_given));
+}
+
 void Recorder::PutScalar(Id id, double value, Place place_given) {
   if (id >= tensors_.size() || !tensors_[id].scalar) return;
   const Place place = Resolved(place_given);
@@ -260,21 +268,25 @@ void Recorder::PutScalar(Id id, double value, Place place_given) {
 }
 
 void Recorder::PutContext(std::string_view topic, std::string_view json) {
-  if (options_.inert || !plan_.plan().context) return;
+  // What the script itself says of its values is no context of ours.
+  if (options_.inert || (!plan_.plan().context && topic != format::kScalarTimestamps)) return;
   std::string& last = context_[std::string(topic)];
   if (last == json) return;
   last = json;
-  sink_->AppendContext({state_ == State::kEnd ? step_ - 1 : step_, std::string(topic), last});
+  sink_->AppendContext({StepOfRecords(), std::string(topic), last});
   recorded_ = true;
 }
 
-void Recorder::PutRaw(Id id, const TensorView& view, Place place) {
+void Recorder::Explain(format::DropCause cause, format::DropKind kind, std::string_view detail) {
+  unsaid_details_ |= drop_details_.Add(cause, kind, detail);
+}
+
+void Recorder::AppendRaw(Id id, const TensorView& view, Place place) {
   Announce(&tensors_[id]);
   // Statistics are worth more than raw bytes: they must not find the journal full of those.
   FlushRows();
   recorded_ = true;  // shed or not: the step says what is missing
-  const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
-  if (sink_->AppendRaw(step, id, KeyOf(place), view, format::DropKind::kRaw)) ++counters_.raws;
+  if (sink_->AppendRaw(StepOfRecords(), id, KeyOf(place), view, format::DropKind::kRaw)) ++counters_.raws;
 }
 
 void Recorder::FlushRowsIfMany() {
@@ -283,7 +295,7 @@ void Recorder::FlushRowsIfMany() {
 
 void Recorder::FlushRows() {
   if ((rows_.empty() && derived_rows_.empty()) || state_ == State::kBetween) return;
-  const int64_t step = state_ == State::kEnd ? step_ - 1 : step_;
+  const int64_t step = StepOfRecords();
   if (!rows_.empty()) sink_->AppendSummaries(step, rows_, histograms_);
   for (const DerivedRow& row : derived_rows_) {
     const TensorView view{derived_bytes_.data() + row.offset, row.dtype, {&row.length, 1}, {}};
@@ -301,6 +313,10 @@ void Recorder::Commit(int64_t step, int64_t mode_step, uint32_t flags) {
   if (!scalars_.empty()) {
     sink_->AppendScalars(step, scalars_);
     scalars_.clear();
+  }
+  if (unsaid_details_) {
+    sink_->AppendContext({step, std::string(format::DropDetails::kTopic), drop_details_.ToJson()});
+    unsaid_details_ = false;
   }
   format::Commit commit;
   commit.global_step = step;
@@ -364,7 +380,7 @@ void Recorder::BeginEnd() {
 void Recorder::FinishEnd() {
   if (state_ != State::kEnd) BeginEnd();
   // Definitions without a value after them would otherwise be a step half made, and counted as lost.
-  if (uncommitted_defs_ || HoldsAnything()) {
+  if (uncommitted_defs_ || unsaid_details_ || HoldsAnything()) {
     Commit(step_ - 1, mode_ == ModeKey::kGlobal ? step_ - 1 : mode_steps_[static_cast<int>(mode_)] - 1,
            format::kCommitOutside);
     recorded_ = false;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "capture/recent_range.h"
 #include "capture/sink.h"
+#include "format/drop_details.h"
 #include "plan/plan.h"
 #include "stats/unit_statistics.h"
 #include "tdbg/run.h"
@@ -56,10 +57,15 @@ class Recorder {
   bool PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
                std::span<const uint8_t> unchanged = {});
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place);
+  void PutRaw(Id id, const TensorView& view, Place place);
   std::vector<Statistic> Statistics(Id id) const;
   void PutStatistic(Id id, const Statistic& statistic, const StatisticValue& value, Place place);
   void PutScalar(Id id, double value, Place place);
   void PutContext(std::string_view topic, std::string_view json);
+  /// Says in the run what was dropped, in words: with the next step that is recorded, or at the end. It makes
+  /// no step one of the run, as PutContext does: which steps are due is the plan's business.
+  void Explain(format::DropCause cause, format::DropKind kind, std::string_view detail);
+  const format::DropDetails& drop_details() const { return drop_details_; }
   /// Tells that something else was appended to the sink, which the step's end must make visible.
   void ForceCommit() { recorded_ = true; }
   int64_t EndStep(bool skipped);
@@ -165,7 +171,14 @@ class Recorder {
   bool HasStatisticsOrTold(Id id, DType dtype);
   void Derive(Id id, const TensorView& view, Place place);
   void AddDerivedRow(const Derived& derived, const StatisticValue& value, Place place);
+  /// Put between two steps: it may be due in the next one, and must outlive the call until then.
+  bool WaitsForNextStep(const Tensor& t) const {
+    return state_ == State::kBetween && (t.raw_groups != 0 || t.always);
+  }
   void KeepForNextStep(Id id, const TensorView& view, Place place);
+  void PutRawIfDue(Id id, const TensorView& view, Place place);
+  /// What is recorded at the end is of the step before.
+  int64_t StepOfRecords() const { return state_ == State::kEnd ? step_ - 1 : step_; }
   static bool HasHistogram(const Tensor& t, int64_t elements);
   bool HistogramDue(const Tensor& t, int64_t elements) const;
   /// Statistics only; FinishRow says then that a histogram was not due.
@@ -189,13 +202,14 @@ class Recorder {
   void AddPieces(Id id, const TensorView& view, size_t row, bool histogram);
   /// The rows of all pieces_.
   void FillShared(Place place);
-  void PutRaw(Id id, const TensorView& view, Place place);
+  void AppendRaw(Id id, const TensorView& view, Place place);
   void FlushRows();
   void FlushRowsIfMany();
   void Commit(int64_t step, int64_t mode_step, uint32_t flags);
   bool HoldsAnything() const;  ///< that the next commit would make visible
   std::unique_ptr<Details, DestroyOnly> NewDetails();
   void Know(std::string_view name, Id id);
+  std::string_view NameOf(Id id) const;  ///< a walk through all of them: for what is said once
   Id Add(format::TensorDef def, Tensor tensor);
   void Announce(Tensor* tensor);
 
@@ -226,6 +240,8 @@ class Recorder {
   bool nonfinite_ = false;  // among the rows since this was last reset
   bool recorded_ = false;   // the sink holds something that the step's end must make visible
   bool uncommitted_defs_ = false;
+  format::DropDetails drop_details_;
+  bool unsaid_details_ = false;  // among them are some that no commit holds
 
   std::vector<format::SummaryRow> rows_;
   std::vector<uint8_t> histograms_;

@@ -46,6 +46,25 @@ TEST_F(RecorderTest, WhatADeviceComputedIsTakenAsItIs) {
   EXPECT_THAT(sink_.statistics[0].value.values, ElementsAre(0, 1, 2));
 }
 
+TEST_F(RecorderTest, BytesThatADeviceBringsBesideItsStatisticsAreKeptWhereTheyAreDue) {
+  Start(PlanWithRaw("weights", 2));
+  const auto w = Define("w", "weight", {2});
+  const float values[] = {1, 2};
+  const int64_t shape[] = {2};
+  for (int i = 0; i < 3; ++i) {
+    Step(ModeKey::kTrain, [&] {
+      Summary summary;
+      summary.count = 2;
+      recorder_->PutSummary(w, summary, {}, {});
+      recorder_->PutRaw(w, {values, DType::kFloat32, shape, {}}, {});
+      recorder_->PutRaw(77, {values, DType::kFloat32, shape, {}}, {});  // nobody's
+    });
+  }
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(2, w)));
+  EXPECT_EQ(std::memcmp(sink_.raw_bytes[1].data(), values, sizeof values), 0);
+  EXPECT_THAT(sink_.summaries, SizeIs(3));
+}
+
 TEST_F(RecorderTest, ModesCountForThemselvesAndGlobalStepsCountAll) {
   Start(plan::Plan::Default());
   for (const ModeKey mode : {ModeKey::kTrain, ModeKey::kTrain, ModeKey::kEval, ModeKey::kTrain}) Step(mode);

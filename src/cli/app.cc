@@ -15,6 +15,7 @@
 namespace tdbg::cli {
 namespace {
 
+constexpr size_t kOptionsColumn = 34;
 constexpr char kFooter[] =
     "\nRUN is a path, a name under ./tdbg-runs, or `last`. Every command takes --help; docs/cli.md has "
     "examples\n"
@@ -41,9 +42,23 @@ std::string Overview(const std::vector<std::unique_ptr<Command>>& commands) {
   return text + kFooter + "\n";
 }
 
+// CLI11 leaves a description on one line, whatever its length: broken here, behind the options' column.
+std::string WithoutWideLines(const std::string& help) {
+  std::string text;
+  for (size_t begin = 0; begin < help.size();) {
+    const size_t end = std::min(help.find('\n', begin), help.size());
+    const std::string line = help.substr(begin, end - begin);
+    begin = end + 1;
+    size_t column = 0;
+    if (line.size() > kOptionsColumn && line[kOptionsColumn - 1] == ' ') column = kOptionsColumn;
+    text += line.substr(0, column) + Wrapped(line.substr(column), static_cast<int>(column)) + "\n";
+  }
+  return text;
+}
+
 int Dispatch(Command& command, const Arguments& arguments) {
   CLI::App app(command.help(), command.name());
-  app.get_formatter()->column_width(34);
+  app.get_formatter()->column_width(kOptionsColumn);
   command.Define(app);
   if (arguments.has_command && !command.TakesCommand()) {
     return Complain(command.name() + ": found '--', but it starts no command; leave it out", kExitUsage);
@@ -53,7 +68,7 @@ int Dispatch(Command& command, const Arguments& arguments) {
     std::vector<std::string> reversed(arguments.ours.rbegin(), arguments.ours.rend());
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
-    Print("{}", app.help());
+    Print("{}", WithoutWideLines(app.help()));
     return kExitOk;
   } catch (const CLI::ParseError& error) {
     return Complain(DescribeParseError(error, app, command.TakesCommand()), kExitUsage);

@@ -1,4 +1,4 @@
-// What happens to argv before CLI11 sees it, and what we say when it does not like it.
+// Prepares argv for CLI11, and words CLI11's errors.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,8 @@ class CaptureCommand : public Command {
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path));
     if (trial->state() != RunState::kRunning) {
       return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
     }

@@ -13,21 +13,31 @@
 #include "cli/json_output.h"
 #include "cli/not_run.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/run_path.h"
+#include "cli/run_summary.h"
 #include "cli/terminal.h"
 #include "cli/trust.h"
 #include "cli/verdicts.h"
 #include "jobs/run_directory.h"
+#include "trial/coarse.h"
 #include "watch/replay.h"
 #include "watch/report_files.h"
 
 namespace tdbg::cli {
 namespace {
 
-// Every built-in rule that is not among `configs` yet, by its defaults. Some take parameters that have none.
+// Every built-in rule that is not in `configs` yet, with its defaults. Some have parameters without defaults.
 void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* not_run) {
   const size_t own = configs->size();
+  // The profile comes first, since its incidents say more than single rules do.
+  const bool judged = std::ranges::any_of(*configs, [](const plan::RuleConfig& config) {
+    return config.rule == "Profile" || config.rule == "profile" || config.name == "Profile";
+  });
+  if (!judged) {
+    plan::RuleConfig profile;
+    profile.rule = "Profile";
+    configs->push_back(std::move(profile));
+  }
   for (const rules::RuleInfo* info : rules::BuiltinRules().All()) {
     const auto same = [&](const plan::RuleConfig& config) {
       return config.rule == info->class_name || config.rule == info->snake_name ||
@@ -53,17 +63,20 @@ enum class Wanted {
   kByNobody
 };  // kInGroup: by `all` and the like, or as the default rule
 
-// Rules that nobody named give no verdict if they found nothing to look at, or if they needed more than the
-// run was meant to keep and nothing was dropped. If statistics were, which every rule needs, the rules that
-// the run was watched with stay in the list and say so.
+// Rules that the user did not name are left out if they found nothing to judge, or if they needed more than
+// the run was meant to keep and nothing was dropped. If statistics were dropped, which every rule needs, the
+// rules that the run was watched with stay in the list and say so.
 void SetAside(const Trial& trial, const std::vector<Wanted>& wanted, std::vector<rules::RuleStatus>* statuses,
               std::vector<NotRun>* not_run) {
   const std::vector<DroppedInfo> dropped = trial.dropped();
-  const bool lossless = dropped.empty() && trial.damage().empty();
-  const bool statistics_dropped = std::any_of(dropped.begin(), dropped.end(), [](const DroppedInfo& drop) {
-    return (drop.kind == "summary" || drop.kind == "step") && drop.cause != "unsupported" &&
-           drop.cause != "crashed";
-  });
+  // What a compactor dropped is counted by no writer.
+  const bool thinned = CoarseRows(trial).ThinnedSteps().steps != 0;
+  const bool lossless = dropped.empty() && trial.damage().empty() && !thinned;
+  const bool statistics_dropped =
+      thinned || std::any_of(dropped.begin(), dropped.end(), [](const DroppedInfo& drop) {
+        return (drop.kind == "summary" || drop.kind == "step") && drop.cause != "unsupported" &&
+               drop.cause != "crashed";
+      });
   std::vector<rules::RuleStatus> kept;
   for (size_t i = 0; i < statuses->size(); ++i) {
     rules::RuleStatus& status = (*statuses)[i];
@@ -108,7 +121,7 @@ class CheckCommand : public Command {
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRunToRead(run_));
     TDBG_ASSIGN_OR_RETURN(std::vector<plan::RuleConfig> configs, RulesOfFlags(rules_, rule_files_));
     TDBG_RETURN_IF_ERROR(ExpandGroups(&configs));
     if (own_ && !configs.empty()) {
@@ -122,7 +135,7 @@ class CheckCommand : public Command {
       TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(path));
       TrustedRules trusted;
       if (recorded) trusted = RulesToTrust(path, *recorded, {.trust = trust_});
-      for (const std::string& line : trusted.left_out) Tell("tdbg: {}\n", Printable(line));
+      for (const std::string& line : trusted.left_out) Note(Printable(line));
       configs = std::move(trusted.rules);
       lost_rules = trusted.lost_rules;
       left_out = std::move(trusted.left_out);
@@ -144,6 +157,7 @@ class CheckCommand : public Command {
         watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
     SetAside(*trial, wanted, &statuses, &not_run);
+    const std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
     const std::vector<watch::Origin> origins = watch::OriginsOf(*trial);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
@@ -153,18 +167,32 @@ class CheckCommand : public Command {
       PrintJson({{"run", path},
                  {"last_step", last_step},
                  {"rules", VerdictsToJson(statuses)},
+                 {"incidents", IncidentsToJson(incidents)},
                  {"nan_origins", OriginsToJson(origins)},
                  {"not_run", aside},
                  {"left_out", left_out},
+                 {"dropped", DroppedToJson(trial->dropped())},
                  {"reports", written}});
     } else {
       const Terminal terminal = Terminal::Of(STDOUT_FILENO);
-      for (const std::string& line : OriginLines(origins)) Print("origin  {}\n", Wrapped(line, 8));
+      bool told = false;  // an incident has shown the origin
+      for (const rules::Incident& incident : incidents) {
+        if (incident.detector.empty()) continue;
+        std::string_view label = "incident";
+        for (const std::string& line : IncidentLines(incident, origins)) {
+          Print("{:<10}{}\n", label, Wrapped(line, 10));
+          label = "";
+        }
+        told |= IsExplained(incident, origins);
+      }
+      const std::vector<std::string> lines = OriginLines(origins);
+      for (size_t i = told ? 1 : 0; i < lines.size(); ++i) Print("origin  {}\n", Wrapped(lines[i], 8));
       Print("{}", FormatVerdicts(statuses, terminal));
       for (const std::string& report : written) Print("report  {}\n", Printable(report));
+      for (const DroppedInfo& drop : trial->dropped()) Print("dropped {}\n", Wrapped(DroppedLine(drop), 8));
       Print("{}", FormatNotRun(not_run, ShellWord(DisplayPath(path)), terminal));
       if (jobs::LauncherAlive(path) || trial->state() == RunState::kRunning) {
-        Tell("tdbg: the run goes on; judged up to step {}\n", last_step);
+        Note(fmt::format("the run goes on; judged up to step {}", last_step));
       }
     }
     const int code = ExitCodeOfVerdicts(statuses);
@@ -172,7 +200,7 @@ class CheckCommand : public Command {
     TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
     if (lost_rules) return kExitNotJudged;
     if (last_step >= 0) return code;
-    // Whatever the rules say: a CI gate must not take an empty run for one that was judged.
+    // Even if the rules found nothing: a CI gate must not take an empty run for one that was judged.
     Tell("tdbg: the run holds no step: nothing was judged; tdbg status {} says why\n",
          ShellWord(DisplayPath(path)));
     return kExitNotJudged;
@@ -187,7 +215,7 @@ class CheckCommand : public Command {
       const auto path = watch::WriteReport(run, statuses[rule].name, report);
       if (path.ok()) {
         written.push_back(*path);
-      } else {  // a run may be read-only; its verdicts are what was asked for
+      } else {  // the run may be read-only, and only the verdicts were asked for
         Tell("tdbg: the report of {} cannot be written: {}\n", Printable(statuses[rule].name),
              path.status().message());
       }

@@ -27,7 +27,7 @@ Result<plan::Config> ConfigOfDocument(const Document& document) {
   return plan::ParseConfig(document.value, document.source());
 }
 
-/// $SMDEBUG_CONFIG_FILE_PATH, smdebug's own variable. A program whose hook reads the same file says it again.
+/// $SMDEBUG_CONFIG_FILE_PATH, smdebug's own variable. A program's hook may read the same file again.
 Result<plan::Config> ConfigOfSmdebug() {
   const char* path = ::getenv("SMDEBUG_CONFIG_FILE_PATH");
   if (!path || !*path) return plan::Config();
@@ -54,7 +54,8 @@ std::string SealedText(const json& document) {
   return sealed.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Before anything is laid out or started: what the schema (src/plan) says of an action ends at its colon.
+// Checks actions before anything is made or started. The schema (src/plan) checks only the part before the
+// colon.
 Status CheckActions(const plan::Config& config) {
   const auto check = [](const std::vector<std::string>& actions, const std::string& where) {
     for (const std::string& text : actions)
@@ -73,7 +74,7 @@ Status CheckActions(const plan::Config& config) {
   return OkStatus();
 }
 
-// Through the schema of the file, so that a flag and its key accept the same and complain alike.
+// Parsed by the schema of the file, so that a flag and its key accept the same and have the same errors.
 Status TakeFlag(const std::string& flag, json document, plan::Config* config) {
   plan::Source source;
   source.name = flag;
@@ -124,6 +125,17 @@ void ConfigFlags::Define(CLI::App& app) {
   app.add_option("--format", format, "smdebug: also write smdebug's layout, to RUN/smdebug or DIR")
       ->type_name("tdbg|smdebug[:DIR]");
   app.add_option("--budget", budget, "disk space for each worker; default 8GiB")->type_name("SIZE");
+  app.add_option("--black-box", black_box,
+                 "what steps with a NaN may take on the disk, for tdbg replay; default 2GiB")
+      ->type_name("SIZE|off");
+  app.add_option("--verify-every", verify_every,
+                 "execute forward and backward of every so many steps twice, and compare the bits (PyTorch)")
+      ->type_name("STEPS")
+      ->check(IntegerFrom(1));
+  app.add_option("--flight", flight,
+                 "keep the gradients of the last so many steps in memory, for the black box (PyTorch)")
+      ->type_name("STEPS")
+      ->check(IntegerFrom(1));
 }
 
 Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
@@ -161,13 +173,20 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
   if (flags.when_full)
     TDBG_RETURN_IF_ERROR(TakeFlag("--when-full", {{"when_full", *flags.when_full}}, &from_flags));
   if (flags.budget) TDBG_RETURN_IF_ERROR(TakeFlag("--budget", {{"budget", *flags.budget}}, &from_flags));
+  if (flags.black_box) {
+    const std::string size = *flags.black_box == "off" ? "0" : *flags.black_box;
+    TDBG_RETURN_IF_ERROR(TakeFlag("--black-box", {{"black_box", size}}, &from_flags));
+  }
+  if (flags.flight > 0) from_flags.flight = flags.flight;
+  if (flags.verify_every > 0) from_flags.verify_every = flags.verify_every;
   if (flags.tensorboard)
     TDBG_RETURN_IF_ERROR(TakeFlag("--tensorboard", {{"tensorboard", *flags.tensorboard}}, &from_flags));
   if (flags.format) TDBG_RETURN_IF_ERROR(TakeFlag("--format", {{"format", *flags.format}}, &from_flags));
   config = plan::MergeConfigs(std::move(config), from_flags);
   TDBG_RETURN_IF_ERROR(ExpandGroups(&config.rules));
   for (plan::RuleConfig& rule : config.rules) {
-    if (!rule.file.empty()) rule.file = jobs::AbsolutePath(rule.file);  // whoever checks may stand elsewhere
+    // `check` may be called from another directory.
+    if (!rule.file.empty()) rule.file = jobs::AbsolutePath(rule.file);
   }
   TDBG_RETURN_IF_ERROR(CheckActions(config));
   return config;
@@ -187,7 +206,7 @@ Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string
   }
   for (const plan::RuleConfig& rule : parsed) {
     if (rule.on_issue.empty()) continue;
-    // Checked by the schema, as the same words in a file are.
+    // Checked by the schema, as in a file.
     plan::Config checked;
     TDBG_RETURN_IF_ERROR(TakeFlag("--rule " + rule.rule, json{{"on_issue", rule.on_issue}}, &checked));
   }
@@ -197,11 +216,13 @@ Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
   std::vector<plan::RuleConfig> rules = config.rules;
   if (rules.empty() && !config.rules_said && config.hook == nullptr) {
-    plan::RuleConfig exploding;
-    exploding.rule = "ExplodingTensor";
-    exploding.where = "the default rule";
-    exploding.optional = true;
-    rules.push_back(std::move(exploding));
+    plan::RuleConfig profile;
+    profile.rule = "Profile";
+    // Recorded, so that a later tdbg judges this run by the same version.
+    profile.parameters["version"] = "1";
+    profile.where = "the default rule";
+    profile.optional = true;
+    rules.push_back(std::move(profile));
   }
   for (plan::RuleConfig& rule : rules) {
     if (rule.on_issue.empty()) rule.on_issue = config.on_issue;
@@ -213,7 +234,7 @@ std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
 std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   json files = json::object();  // path -> SHA-256
-  bool programs = false;        // else the user's key is not needed, nor made
+  bool programs = false;        // otherwise the user's key is not needed, and not made
   for (const plan::RuleConfig& rule : rules) {
     nlohmann::ordered_json entry;
     if (rule.file.empty()) {

@@ -20,7 +20,9 @@ namespace tdbg::cli {
 struct ConfigFlags {
   std::string dir, config_file;
   std::vector<std::string> rules, rule_files, on_issue, collect;
-  std::optional<std::string> summaries, histograms, journal, when_full, budget, tensorboard, format;
+  std::optional<std::string> summaries, histograms, journal, when_full, budget, black_box, tensorboard,
+      format;
+  int64_t verify_every = 0, flight = 0;  ///< 0: not said
   bool shared = false;
 
   void Define(CLI::App& app);
@@ -32,30 +34,30 @@ struct ConfigFlags {
 /// \error kInvalidArgument
 Result<plan::Config> ResolveConfig(const ConfigFlags& flags);
 
-/// `all` and `recommended` among the rules become the rules they mean (rule_groups.cc), each as if nobody had
-/// named it; a rule that is also there by its own name is that one alone. \error kInvalidArgument  parameters
+/// Replaces `all` and `recommended` by the rules that they stand for (rule_groups.cc), each marked as not
+/// named by the user; a rule that is also named by itself is used once, as named. \error kInvalidArgument
+/// parameters
 Status ExpandGroups(std::vector<plan::RuleConfig>* rules);
 
 /// The rules of --rule and --rule-file flags. \error kInvalidArgument
 Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string>& rules,
                                                    const std::vector<std::string>& rule_files);
 
-/// The rules to watch with: the configured ones, or ExplodingTensor that only reports (docs/semantics.md,
+/// The rules to watch with: the configured ones, or the profile that only reports (docs/semantics.md,
 /// "Without a rule"); each with the actions that apply to it.
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config);
 
 /// rules.json: what a run was judged with, for `check` and `watch` to repeat.
-/// Without what looks like a secret, with the hashes of rules' files, and sealed where there is a program in
-/// it.
+/// Secrets are removed, the hashes of rules' files are added, and if it names programs it is sealed.
 std::string RulesToJson(const std::vector<plan::RuleConfig>& rules);
 
-/// rules.json as it is. What of it may be used, RulesToTrust says (trust.h).
+/// Reads rules.json. RulesToTrust (trust.h) says which of its rules may be used.
 struct RecordedRules {
   std::vector<plan::RuleConfig> rules;
   std::map<std::string, std::string> hashes;  ///< of rules' files, by path: SHA-256, hexadecimal
   std::string seal, sealed_text;
 };
-/// Nothing where the run holds no rules.json. \error kDataLoss
+/// Nothing if the run has no rules.json. \error kDataLoss
 Result<std::optional<RecordedRules>> ReadRules(const std::string& run_directory);
 
 }  // namespace tdbg::cli

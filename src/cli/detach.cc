@@ -25,7 +25,7 @@ std::optional<int> Detached::Split() {
   }
   if (pid == 0) {
     (void)::setsid();
-    // Of the terminal only what is said before the training begins.
+    // The terminal is only used for messages before the training begins.
     const base::UniqueFd none(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (none.ok()) (void)::dup2(none.get(), STDIN_FILENO);
     return std::nullopt;

@@ -1,4 +1,4 @@
-// Going on in the background, once what can go wrong before a training has not.
+// Continues in the background, once everything that can fail before a training has succeeded.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace tdbg::cli {
 
-/// Splits the process. The first waits for the second's word and ends with it; the second is in a session of
-/// its own, out of the terminal's reach, and goes on. \pre one thread
+/// Forks. The parent waits until the child says that the training has begun, or how it failed, and exits
+/// accordingly; the child continues in a session of its own, without the terminal. \pre one thread
 class Detached {
  public:
-  /// The exit code, in the process that waits; nothing in the one that goes on.
+  /// In the parent its exit code; in the child nothing.
   std::optional<int> Split();
-  /// The training has begun: the waiting process ends with 0, and what is said from here on goes into `log`.
+  /// The training has begun: the parent exits with 0, and messages go to `log` from now on.
   void LetGo(const std::string& log);
 
  private:

@@ -8,17 +8,20 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/comparison.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "query/comparison.h"
 #include "trial/mode_name.h"
 
 namespace tdbg::cli {
 namespace {
+
+using query::Comparison;
+using query::Difference;
 
 constexpr size_t kMaxNames = 5;
 constexpr size_t kMaxDifferences = 12;
@@ -99,15 +102,15 @@ class DiffCommand : public Command {
     if (range.end >= 0) which_.steps.end = range.end;
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> a, OpenRun(run_a_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> b, OpenRun(run_b_));
-    TDBG_ASSIGN_OR_RETURN(Comparison found, Compare(*a, *b, which_, tolerance_, Progress()));
+    TDBG_ASSIGN_OR_RETURN(Comparison found, query::Compare(*a, *b, which_, tolerance_, Progress()));
     if (showing_progress_) WriteProgress("\r\x1b[K");
     if (common_) {
       for (Comparison::Part* part : {&found.only_a, &found.only_b, &found.to_come_a, &found.to_come_b})
         *part = {};
     }
     const bool over = a->loaded_all_steps() && b->loaded_all_steps();
-    // Damage anywhere in a run counts, named with the run's path: where the lists of tensors or steps are
-    // damaged, nobody can say whether this comparison needed what is missing.
+    // Damage anywhere in a run counts, and is named with the run's path: if lists of tensors or steps are
+    // damaged, it is not known whether this comparison needed what is missing.
     const Status whole_a = CouldNotRead(a->damage()).Annotate(DisplayPath(a->path()));
     const Status whole = whole_a.ok() ? CouldNotRead(b->damage()).Annotate(DisplayPath(b->path())) : whole_a;
     // Two runs that share nothing are not the same, even if a filter left nothing to compare.
@@ -129,7 +132,8 @@ class DiffCommand : public Command {
     } else {
       PrintAsText(found, over, !whole.ok());
     }
-    // What was read and differs does so whatever else is damaged; what one lacks it may have had.
+    // A difference that was read is one, whatever else is damaged; but what a damaged run lacks it may have
+    // had.
     if (!found.first.empty() || !found.shapes.empty()) {
       if (!whole.ok()) Tell("tdbg: {}\n", whole.message());
       return kExitDifferent;
@@ -139,14 +143,15 @@ class DiffCommand : public Command {
   }
 
  private:
-  std::function<void(int64_t)> Progress() {
+  std::function<bool(int64_t, const Comparison&)> Progress() {
     using Clock = std::chrono::steady_clock;
     const bool terminal = !json_ && Terminal::Of(STDERR_FILENO).is_terminal;
-    return [this, terminal, last = Clock::now()](int64_t step) mutable {
-      if (!terminal || Clock::now() - last < std::chrono::seconds(1)) return;
+    return [this, terminal, last = Clock::now()](int64_t step, const Comparison&) mutable {
+      if (!terminal || Clock::now() - last < std::chrono::seconds(1)) return true;
       last = Clock::now();
       showing_progress_ = true;
       WriteProgress(fmt::format("\rthe same up to step {}", step));
+      return true;
     };
   }
 
@@ -165,6 +170,7 @@ class DiffCommand : public Command {
          {"atol", tolerance_.atol},
          {"compared", {{"steps", found.steps}, {"values", found.values}, {"statistics", found.statistics}}},
          {"unread", found.unread},
+         {"coarse_steps", found.thinned},
          {"damage", {{"a", a.damage()}, {"b", b.damage()}}},
          {"first", differences.empty() ? Json() : differences.front()},
          {"differences", differences},
@@ -208,6 +214,9 @@ class DiffCommand : public Command {
     if (found.unread != 0)
       Print("damaged and not compared: {}\n",
             base::Counted(found.unread, "value or statistic", "values or statistics"));
+    if (found.thinned != 0)
+      Print("dropped to keep a run within its budget, and compared in what is left: {}\n",
+            base::Counted(static_cast<uint64_t>(found.thinned), "step"));
     for (const auto& s : found.shapes)
       Print("{}: {} in the first, {} in the second\n", Printable(s.tensor), s.a, s.b);
     const auto list = [](const Comparison::Part& part, std::string_view where) {
@@ -223,7 +232,7 @@ class DiffCommand : public Command {
 
   std::string run_a_, run_b_, steps_;
   TensorFilter which_;
-  Tolerance tolerance_;
+  query::Tolerance tolerance_;
   bool common_ = false, json_ = false, showing_progress_ = false;
 };
 

@@ -8,6 +8,7 @@
 #include "base/companion.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/wrapped.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
@@ -183,7 +184,7 @@ void DoctorCommand::PrintText() const {
                                 : finding.verdict == Verdict::kWarning ? std::pair("note", Colour::kYellow)
                                                                        : std::pair("BAD ", Colour::kRed);
     Print("{}  {:<{}}  {}\n", Paint(terminal, colour, mark), finding.what, columns,
-          Printable(finding.answer));
+          base::Wrapped(Printable(finding.answer), static_cast<int>(8 + columns)));
   }
 }
 

@@ -62,7 +62,7 @@ class Converter {
       const std::string child = pointer + base::JsonPointerStep(key);
       nlohmann::json value;
       TDBG_RETURN_IF_ERROR(Convert(entry.second, child, depth + 1, &value));
-      // The key's line, and not that of a value that starts below it: that is where a misspelt key is seen.
+      // The key's line, not that of a value that starts below it, because the key may be what is misspelt.
       if (entry.first.Mark().line >= 0) document_->lines[child] = entry.first.Mark().line + 1;
       (*out)[key] = std::move(value);
     }
@@ -100,7 +100,7 @@ std::string ReadStream(FILE* stream) {
   return text;
 }
 
-// Somebody named it on the command line: `--config <(generate)` is a pipe, and is waited for.
+// Named on the command line, it may be a pipe (`--config <(generate)`), which is waited for.
 bool IsPipe(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode));
@@ -122,8 +122,8 @@ Result<Document> ParseYaml(const std::string& text, const std::string& name) {
   Document document;
   document.name = name;
   try {
-    // yaml-cpp sees that a quotation mark is never closed only where the text ends at once: the line break
-    // that every file ends with makes it believe the value, which is then the rest of the file.
+    // yaml-cpp notices a quotation mark that is never closed only if no line break follows. With the line
+    // break at the end of the file it takes the rest of the file for the value.
     YAML::LoadAll(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
     if (documents.size() > 1) {
@@ -146,14 +146,14 @@ Result<Document> ParseYaml(const std::string& text, const std::string& name) {
 Result<Document> ParseJson(const std::string& text, const std::string& name) {
   Document document;
   document.name = name;
-  // nlohmann keeps the last of two equal keys without a word; the loser was meant, too.
+  // nlohmann silently keeps the last of two equal keys, but the user meant both.
   std::vector<std::set<std::string>> keys;
   std::string twice;
   bool too_deep = false;
   const auto watch_keys = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
-    // What is too deep is left out while it is parsed, for whoever walks or writes the tree does so on the
-    // stack.
+    // Nodes that are nested too deeply are left out while parsing, because walking and writing the tree is
+    // recursive.
     if (depth > kDeepest) {
       too_deep = true;
       return false;
@@ -177,7 +177,7 @@ Result<Document> ParseJson(const std::string& text, const std::string& name) {
   if (too_deep) return InvalidArgument(fmt::format("{}: {}", name, kTooMuch));
   if (!twice.empty())
     return InvalidArgument(fmt::format("{}: the key \"{}\" is there twice; merge the two", name, twice));
-  // JSON is YAML, whose parser keeps lines. Where the two disagree a message only loses its line.
+  // JSON is also YAML, and the YAML parser knows lines. If the two disagree, a message only lacks its line.
   if (auto as_yaml = ParseYaml(text, name); as_yaml.ok()) document.lines = std::move(as_yaml->lines);
   return document;
 }

@@ -13,7 +13,7 @@ namespace tdbg::cli {
 bool IsEventFile(const std::string& path);
 
 /// Each record with its place, its footer's kind, and what it holds; of a tensor at most `max_elements` (-1:
-/// all). What is damaged ends the list and is said, and gets a line in `damage`. \error kNotFound
+/// all). Damage ends the list, is told, and is appended to `damage`. \error kNotFound
 Result<std::string> DumpEvents(const std::string& path, bool json, int64_t max_elements,
                                std::vector<std::string>* damage);
 

@@ -39,6 +39,7 @@
 #include "ship/smdebug.h"
 #include "ship/tables.h"
 #include "ship/tensorboard.h"
+#include "trial/coarse.h"
 
 namespace tdbg::cli {
 namespace {
@@ -46,9 +47,9 @@ namespace {
 const std::vector<std::string> kFormats = {"tensorboard", "smdebug", "csv", "parquet", "npz", "safetensors"};
 constexpr int kNoPyarrow = 3;                             // python/tdbg/export.py says so
 constexpr std::string_view kParquetMark = "tdbg.export";  // and this
-constexpr int64_t kProgressNanos = 1'000'000'000;         // nothing is said of what is done sooner
+constexpr int64_t kProgressNanos = 1'000'000'000;         // no progress is shown for exports that are faster
 constexpr int64_t kProgressEveryNanos = 200'000'000;
-// A follower gives way to everything else that wants the processor: the training lasts longer than its work.
+// A follower runs at the lowest priority: it has the whole time of the training for its work.
 constexpr int kNiceness = 10;
 
 std::atomic<int> interrupted_by{0};
@@ -186,6 +187,7 @@ class ExportCommand : public Command {
     if (follow_) return Follow();
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_, attempt_));
     TDBG_RETURN_IF_ERROR(CheckChoice(*trial));
+    thinned_ = CoarseRows(*trial).ThinnedSteps().steps;
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
       struct sigaction action = {};
       action.sa_handler = [](int signal_number) { interrupted_by = signal_number; };
@@ -211,7 +213,7 @@ class ExportCommand : public Command {
                                       const ship::OutputFile& output) const;
   Result<int> Follow();
   Result<std::unique_ptr<ship::Destination>> MakeDestination(const std::string& directory) const;
-  /// Nothing may be published. \error kDataLoss  of a run in which something is damaged; else kNotFound
+  /// The error if there is nothing to publish: kDataLoss if the run is damaged, otherwise kNotFound
   Status CheckShipped(const ship::Shipped& shipped, const std::vector<std::string>& damage) const;
   /// The exit code once the export is published. \error kDataLoss  it lacks what is damaged
   Result<int> Conclude(const ship::Shipped& shipped, const std::vector<std::string>& damage) const;
@@ -219,15 +221,16 @@ class ExportCommand : public Command {
   std::string run_, path_, to_, steps_, fields_, python_;
   ship::Choice::Options choice_;
   int64_t statistics_every_ = 1, attempt_ = -1;
+  size_t thinned_ = 0;  // steps whose rows were dropped to keep the run within a budget
   bool force_ = false, follow_ = false, quiet_ = false, json_ = false, launched_ = false, raw_ = false;
 };
 
 Status ExportCommand::StayInside() const {
-  const auto resolved = ResolveRun(run_);
+  const auto resolved = ResolveRunToRead(run_);
   const std::string run = resolved.ok() ? *resolved : jobs::AbsolutePath(run_);
   if (!path_.starts_with(run + "/")) return OkStatus();
   TDBG_RETURN_IF_ERROR(base::CheckBelow(run, path_));
-  // What is written into a run is for whom the run is.
+  // An export inside a run gets the run's permissions.
   struct stat info;
   if (::stat(run.c_str(), &info) == 0) ::umask(::umask(0) | (~info.st_mode & 077));
   return OkStatus();
@@ -288,11 +291,18 @@ Result<int> ExportCommand::Conclude(const ship::Shipped& shipped,
   if (json_) {
     Json json = {{"to", to_}, {"path", path_}, {"steps", shipped.steps}, {"bytes", shipped.bytes}};
     if (!damage.empty()) json["damage"] = damage;
+    if (thinned_ != 0) json["coarse_steps"] = thinned_;
     for (const auto& [what, count] : shipped.counts) json[what] = count;
     PrintJson(json);
   } else if (!quiet_) {
     Print("{}: {} of {}, {}\n", DisplayPath(path_), CountWords(shipped), base::Counted(shipped.steps, "step"),
           base::FormatBytes(shipped.bytes));
+    if (thinned_ != 0) {
+      Note(fmt::format(
+          "of {} rows were dropped to keep the run within its budget; an export has single steps only, "
+          "the page shows what coarse rows tell of them",
+          base::Counted(thinned_, "step")));
+    }
   }
   TDBG_RETURN_IF_ERROR(CouldNotRead(damage).Annotate(Printable(DisplayPath(path_)) + " is incomplete"));
   return kExitOk;
@@ -333,7 +343,7 @@ Result<int> ExportCommand::ExportTable(const Trial& trial, const Tell& tell) {
   return Conclude(shipped, trial.damage());
 }
 
-// pyarrow writes the format; the rows are ours. What goes between is beside the output and goes away.
+// We write the rows to a temporary file beside the output, from which pyarrow makes the Parquet file.
 Result<ship::Shipped> ExportCommand::ExportParquet(const Trial& trial, const ship::TableOptions& options,
                                                    const Tell& tell, const ship::OutputFile& output) const {
   const std::string rows_path = output.temporary_path() + ".csv";
@@ -354,11 +364,11 @@ Result<ship::Shipped> ExportCommand::ExportParquet(const Trial& trial, const shi
 }
 
 Result<int> ExportCommand::Follow() {
-  // Signals that end the job must not end the export at once: what the job wrote is still to be shipped.
+  // Signals that end the job must not end the export at once: the job's last steps are still to be exported.
   jobs::BlockForwardedSignals();
   TDBG_ASSIGN_OR_RETURN(jobs::SignalInbox inbox, jobs::SignalInbox::Open());
   (void)!::nice(kNiceness);
-  const auto resolved = ResolveRun(run_);
+  const auto resolved = ResolveRunToRead(run_);
   ship::FollowOptions options;
   options.run = resolved.ok() ? *resolved : run_;
   options.attempt = attempt_;
@@ -391,7 +401,7 @@ Result<int> ExportCommand::Follow() {
     follower.JobEnded();
   }
   following.join();
-  // A run that never began has nothing to ship; `tdbg run` says why.
+  // A run that never began has nothing to export; `tdbg run` says why.
   if (launched_ && followed.code() == Code::kNotFound) followed = OkStatus();
 
   const ship::Shipped shipped = destination->shipped();

@@ -27,8 +27,6 @@ namespace {
 constexpr int64_t kDefaultStatisticsEvery = 10;
 constexpr int kTermMillis = 2000;
 
-void Note(const std::string& what) { Tell("tdbg: {}\n", what); }
-
 struct Wanted {
   std::string to, path;
   std::vector<std::string> flags;

@@ -1,4 +1,4 @@
-// What a job's launcher has others write while it trains: TensorBoard's files, smdebug's layout.
+// Exports that a job's launcher starts beside the training: TensorBoard's files, smdebug's layout.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace tdbg::cli {
 
-/// One output of a job, as the run's events tell of it.
+/// One export of a job, from the run's events.
 struct ExportOutcome {
   std::string to;    ///< "tensorboard", "smdebug"
   std::string path;  ///< absolute
@@ -21,24 +21,25 @@ struct ExportOutcome {
   std::string text;  ///< "120 scalars, 4 histograms", or what went wrong
 };
 Json ExportFields(const ExportOutcome& outcome, int64_t attempt);
-/// What became of the attempt's exports that have ended.
+/// The attempt's exports that have ended, and how.
 std::vector<ExportOutcome> ReadExports(const std::string& run_directory, int64_t attempt);
 
-/// What `tdbg export RUN` has to be given for each output that the configuration asks for: ["--to",
-/// "tensorboard", PATH, ...]. For whoever launches a job without `tdbg run`; with --follow --launched in
-/// addition.
+/// The arguments of `tdbg export RUN` for each export that the configuration asks for: ["--to",
+/// "tensorboard", PATH,
+/// ...]. A launcher other than `tdbg run` adds --follow --launched.
 std::vector<std::vector<std::string>> ExportArguments(const plan::Config& config,
                                                       const std::string& run_directory);
 
-/// The processes (`tdbg export --follow`) that read a run like anybody else and write it elsewhere. A failure
-/// of one is told once and hurts nobody else.
+/// The processes (`tdbg export --follow`) that read a run as any reader does and write it elsewhere. A
+/// failure of one is told once and affects nothing else.
 class Exporters {
  public:
   Exporters() = default;
   ~Exporters();
   Exporters(const Exporters&) = delete;
 
-  /// What the configuration asks for; nothing, mostly. What cannot be started is said and left out.
+  /// Starts the exports that the configuration asks for (mostly none). One that cannot be started is told and
+  /// left out.
   void Start(const plan::Config& config, const std::string& run_directory, int64_t attempt);
   /// The job is over and everything is on disk: lets them finish, for `grace_millis` at most, then ends them.
   void Finish(int64_t grace_millis);
@@ -49,7 +50,7 @@ class Exporters {
     base::Child child;
   };
   std::vector<Process> processes_;
-  base::UniqueFd job_is_alive_;  ///< closed: it is not
+  base::UniqueFd job_is_alive_;  ///< closed: the job is over
 };
 
 }  // namespace tdbg::cli

@@ -4,12 +4,54 @@
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+#include <string_view>
 
+#include "actions/actions.h"
+#include "actions/control_request.h"
 #include "base/durations.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "jobs/run_directory.h"
+#include "watch/breakpoints.h"
 
 namespace tdbg::cli {
+namespace {
+
+constexpr int64_t kNodeTimeoutMillis = 10'000;
+
+// "90", "90s", "30m", "12h".
+std::optional<int64_t> MillisOf(std::string_view number) {
+  if (number.empty()) return std::nullopt;
+  int64_t unit = 1;
+  switch (number.back()) {
+    case 'h':
+      unit = 3600;
+      number.remove_suffix(1);
+      break;
+    case 'm':
+      unit = 60;
+      number.remove_suffix(1);
+      break;
+    case 's':
+      number.remove_suffix(1);
+      break;
+    default:
+      break;
+  }
+  const auto count = base::ParseInt(number);
+  if (!count || *count <= 0 || *count > base::kLongestSeconds) return std::nullopt;
+  return base::MillisOfSeconds(std::min(*count, base::kLongestSeconds / unit) * unit);
+}
+
+}  // namespace
+
+std::string IsHttpUrl(const std::string& text) {
+  return actions::MakeWebhook(text).ok()
+             ? ""
+             : fmt::format("found '{}', expected an http:// or https:// URL", text);
+}
 
 bool RestartPolicy::Restarts(const jobs::JobResult& result) const {
   const int code = result.exit.shell_code();
@@ -33,15 +75,58 @@ void JobFlags::Define(CLI::App& app) {
   app.add_option("--checkpoint-dir", checkpoint_directory,
                  "where the script keeps its checkpoints: $TDBG_CHECKPOINT_DIR, the same for every attempt")
       ->type_name("DIR");
+  app.add_option("--upload", upload, "put the run into a bucket while it trains, and all of it at the end")
+      ->type_name("s3://BUCKET/PREFIX");
   app.add_option("--max-runtime", max_runtime,
                  "stop the job after so long, restarts included: 90, 90s, 30m, 12h")
       ->type_name("TIME");
+  app.add_option("--interrupt-every", interrupt_every,
+                 "rehearse reclaims: end the command so often (of an attempt's time, or of its steps) and "
+                 "start it again")
+      ->type_name("TIME|Nsteps");
+  app.add_option("--interruptions", interruptions, "so many with --interrupt-every; default: until it ends")
+      ->type_name("N")
+      ->check(IntegerFrom(0));
   app.add_option(
          "--secret", secrets,
          "a variable whose value is kept out of the log, on top of those named like secrets; repeatable")
       ->type_name("VARIABLE")
       ->allow_extra_args(false);
+  app.add_option(
+         "--node", node,
+         "one of several machines with this --dir, each with its own tdbg run: which, of how many, from "
+         "0/N on (docs/cluster.md)")
+      ->type_name("NODE/NODES");
+  app.add_option("--node-timeout", node_timeout,
+                 "a node that has not been heard of for so long is taken for dead; default 10s")
+      ->type_name("TIME");
+  app.add_flag("--adopt", adopt)->group("");  // `tdbg resume` says it
+  app.add_option("--on-event", on_event,
+                 "handlers that are told of changes of the job's and its rules' statuses (docs/events.md); "
+                 "repeatable, beside those of `tdbg handlers`")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  app.add_option("--break", breaks,
+                 "a condition, and what to do when it is met, as in 'gradient/*.l2 > 100 then blackbox' "
+                 "(tdbg break --help); repeatable, default pause")
+      ->type_name("CONDITION [then ACTION]")
+      ->allow_extra_args(false);
+  app.add_flag("--no-handlers", no_handlers, "not those of `tdbg handlers`");
+  app.add_option("--prometheus", prometheus,
+                 "keep the run's metrics in this file, for node_exporter's textfile collector")
+      ->type_name("FILE");
+  app.add_option("--otlp", otlp, "send the run's metrics there, by OTLP/HTTP")
+      ->type_name("URL")
+      ->check(IsHttpUrl);
   app.add_flag("--no-log", no_log, "the command has our own stdout and stderr, and no log is kept");
+}
+
+std::vector<std::string> JobFlags::MetricsArguments(const std::string& run_directory) const {
+  if (prometheus.empty() && otlp.empty()) return {};
+  std::vector<std::string> words = {"metrics", run_directory, "--follow", "--launched"};
+  if (!prometheus.empty()) words.insert(words.end(), {"--prometheus", jobs::AbsolutePath(prometheus)});
+  if (!otlp.empty()) words.insert(words.end(), {"--otlp", otlp});
+  return words;
 }
 
 Result<RestartPolicy> JobFlags::Restarts() const {
@@ -68,28 +153,69 @@ Result<RestartPolicy> JobFlags::Restarts() const {
 
 Result<int64_t> JobFlags::MaxRuntimeMillis() const {
   if (max_runtime.empty()) return -1;
-  std::string_view number = max_runtime;
-  int64_t unit = 1;
-  switch (number.back()) {
-    case 'h':
-      unit = 3600;
-      number.remove_suffix(1);
-      break;
-    case 'm':
-      unit = 60;
-      number.remove_suffix(1);
-      break;
-    case 's':
-      number.remove_suffix(1);
-      break;
-    default:
-      break;
-  }
-  const auto count = base::ParseInt(number);
-  if (!count || *count <= 0 || *count > base::kLongestSeconds)
+  const auto millis = MillisOf(max_runtime);
+  if (!millis)
     return InvalidArgument(
         fmt::format("--max-runtime: found '{}'; accepted: seconds, or 90s, 30m, 12h", max_runtime));
-  return base::MillisOfSeconds(std::min(*count, base::kLongestSeconds / unit) * unit);
+  return *millis;
+}
+
+Result<std::optional<jobs::NodePlace>> JobFlags::Node() const {
+  if (node.empty()) {
+    if (node_timeout.empty()) return std::optional<jobs::NodePlace>();
+    return InvalidArgument("--node-timeout without --node NODE/NODES times nothing; say which node this is");
+  }
+  TDBG_ASSIGN_OR_RETURN(const jobs::NodePlace place, jobs::ParseNodePlace(node));
+  if (!upload.empty())
+    return InvalidArgument("--node and --upload: nodes need a directory that all of them see; leave one out");
+  return std::optional(place);
+}
+
+Result<int64_t> JobFlags::NodeTimeoutMillis() const {
+  if (node_timeout.empty()) return kNodeTimeoutMillis;
+  const auto millis = MillisOf(node_timeout);
+  if (!millis)
+    return InvalidArgument(
+        fmt::format("--node-timeout: found '{}'; accepted: seconds, or 90s, 30m, 12h", node_timeout));
+  return *millis;
+}
+
+Status JobFlags::CheckBreaks() const {
+  for (const std::string& text : breaks)
+    TDBG_RETURN_IF_ERROR(watch::ParseBreak(text).status().Annotate("--break"));
+  return OkStatus();
+}
+
+Status JobFlags::SetBreaks(const std::string& run_directory, int64_t attempt) const {
+  for (const std::string& text : breaks) {
+    TDBG_ASSIGN_OR_RETURN(const auto parsed, watch::ParseBreak(text));
+    const auto& [condition, then] = parsed;
+    TDBG_RETURN_IF_ERROR(
+        actions::RequestBreak(run_directory, "--break", condition.text(), then, attempt, -1).status());
+  }
+  return OkStatus();
+}
+
+Result<Rehearsal> JobFlags::InterruptEvery() const {
+  Rehearsal rehearsal;
+  rehearsal.left = interruptions;
+  if (interrupt_every.empty()) {
+    if (interruptions < 0) return rehearsal;
+    return InvalidArgument("--interruptions without --interrupt-every interrupts nothing; say how often");
+  }
+  constexpr std::string_view kSteps = "steps";
+  if (interrupt_every.ends_with(kSteps)) {
+    const auto steps =
+        base::ParseInt(std::string_view(interrupt_every).substr(0, interrupt_every.size() - kSteps.size()));
+    if (steps && *steps > 0) rehearsal.every_steps = *steps;
+  } else if (const auto millis = MillisOf(interrupt_every)) {
+    rehearsal.every_millis = *millis;
+  }
+  if (!rehearsal.is_on()) {
+    return InvalidArgument(fmt::format(
+        "--interrupt-every: found '{}'; accepted: seconds, or 90s, 30m, 12h, or 500steps", interrupt_every));
+  }
+  return rehearsal;
 }
 
 }  // namespace tdbg::cli

@@ -1,12 +1,14 @@
-// The flags of `tdbg run` that say how the command is looked after, and not what is recorded of it.
+// The flags of `tdbg run` that concern the job (restarts, limits, handlers), not what is recorded.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "jobs/job.h"
+#include "jobs/nodes.h"
 #include "tdbg/status.h"
 
 namespace CLI {
@@ -15,7 +17,7 @@ class App;
 
 namespace tdbg::cli {
 
-/// After which ends a command is started again, and how often.
+/// After which kinds of end a command is started again, and how often.
 struct RestartPolicy {
   int64_t most = 0;
   bool any_failure = true;  ///< an exit code other than 0, or a signal
@@ -23,21 +25,45 @@ struct RestartPolicy {
   bool preempted = false;   ///< SIGTERM or SIGKILL that nobody asked tdbg for
   std::set<int> codes;
 
-  /// What ended by itself, or by somebody else's hand; what a person or a rule stopped never is.
+  /// Should a command that ended so be started again? Never if the user or a rule stopped it.
   bool Restarts(const jobs::JobResult& result) const;
 };
 
+/// Rehearsals of reclaims: --interrupt-every.
+struct Rehearsal {
+  int64_t every_millis = -1, every_steps = -1;  ///< one of them, or neither
+  int64_t left = -1;                            ///< how many are left; -1: no limit
+
+  bool is_on() const { return every_millis >= 0 || every_steps >= 0; }
+};
+
+/// For CLI::Option::check.
+std::string IsHttpUrl(const std::string& text);
+
 struct JobFlags {
-  bool detach = false, no_log = false;
-  std::vector<std::string> secrets, restart_on;
-  std::string max_runtime, checkpoint_directory;
-  int64_t max_restarts = 0;
+  bool detach = false, no_log = false, no_handlers = false;
+  bool adopt = false;  ///< `tdbg resume`: the command still runs, and only its launcher is gone
+  std::vector<std::string> secrets, restart_on, on_event, breaks;
+  std::string max_runtime, checkpoint_directory, interrupt_every, upload, prometheus, otlp;
+  std::string node, node_timeout;
+  int64_t max_restarts = 0, interruptions = -1;
 
   void Define(CLI::App& app);
   /// \error kInvalidArgument
   Result<RestartPolicy> Restarts() const;
-  /// In milliseconds; -1: for ever. \error kInvalidArgument
+  /// Arguments of the job's `tdbg metrics` process; empty: metrics are not wanted.
+  std::vector<std::string> MetricsArguments(const std::string& run_directory) const;
+  /// In milliseconds; -1: no limit. \error kInvalidArgument
   Result<int64_t> MaxRuntimeMillis() const;
+  /// \error kInvalidArgument
+  Result<Rehearsal> InterruptEvery() const;
+  /// Nothing for a job on one machine. \error kInvalidArgument
+  Result<std::optional<jobs::NodePlace>> Node() const;
+  Result<int64_t> NodeTimeoutMillis() const;
+  /// --break. \error kInvalidArgument  a condition, or an action
+  Status CheckBreaks() const;
+  /// Sets them for this attempt and later ones.
+  Status SetBreaks(const std::string& run_directory, int64_t attempt) const;
 };
 
 }  // namespace tdbg::cli

@@ -8,7 +8,8 @@
 
 namespace tdbg::cli {
 
-/// A job's name, or anything that ResolveRun takes. What the registry says is settled first (job_life.h).
+/// A job's name, or anything that ResolveRun accepts. The registry's entry is brought up to date first
+/// (job_life.h).
 /// \error kNotFound  no such job; names the nearest
 Result<jobs::JobRecord> ResolveJob(jobs::Registry& registry, const std::string& text);
 

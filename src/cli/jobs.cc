@@ -1,4 +1,4 @@
-// tdbg jobs: what this user started, wherever, and what became of it; of one job, each transition.
+// tdbg jobs: all jobs of this user and how they ended; or one job's transitions.
 #include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 
 #include "base/clock.h"
+#include "base/process.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
@@ -17,6 +19,7 @@
 #include "format/json_fields.h"
 #include "jobs/job_life.h"
 #include "jobs/registry.h"
+#include "jobs/run_directory.h"
 
 namespace tdbg::cli {
 namespace {
@@ -85,6 +88,7 @@ class JobsCommand : public Command {
     app.add_option("JOB", job_, "a job: its history");
     app.add_flag("--running", running_, "only those that have not ended");
     app.add_option("--limit", limit_, "so many, the latest; default 100")->check(IntegerFrom(1));
+    app.add_flag("--prune", prune_, "forget those that have ended and whose run is gone");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
@@ -96,6 +100,7 @@ class JobsCommand : public Command {
       TDBG_ASSIGN_OR_RETURN(const jobs::JobRecord job, ResolveJob(*registry, job_));
       return ShowOne(*registry, job);
     }
+    if (prune_) return Prune(registry.ok() ? &*registry : nullptr);
     std::vector<jobs::JobRecord> found;
     if (registry.ok()) {
       TDBG_RETURN_IF_ERROR(SettleAll(*registry));
@@ -124,7 +129,7 @@ class JobsCommand : public Command {
   }
 
  private:
-  // What was killed wrote no end: found out by whoever looks next.
+  // A launcher that was killed recorded no end, so find out now.
   static Status SettleAll(jobs::Registry& registry) {
     for (const jobs::JobStatus status : {jobs::JobStatus::kInProgress, jobs::JobStatus::kStopping}) {
       jobs::JobQuery query;
@@ -135,6 +140,30 @@ class JobsCommand : public Command {
         TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, &job, base::SystemClock().WallNanos()));
     }
     return OkStatus();
+  }
+
+  // A run on a disk that is not mounted now counts as gone, too; only its line in the list is lost.
+  Result<int> Prune(jobs::Registry* registry) const {
+    std::vector<std::string> forgotten;
+    jobs::JobQuery query;
+    query.limit = 1'000;
+    while (registry != nullptr) {
+      TDBG_ASSIGN_OR_RETURN(const std::vector<jobs::JobRecord> listed, registry->List(query));
+      for (const jobs::JobRecord& job : listed) {
+        if (!jobs::HasEnded(job.status) || job.host != base::HostName() ||
+            jobs::RunId(job.run_directory) == job.run_id || !registry->Forget(job.run_id).ok()) {
+          ++query.offset;
+          continue;
+        }
+        forgotten.push_back(job.name);
+      }
+      if (static_cast<int64_t>(listed.size()) < query.limit) break;
+    }
+    if (json_)
+      PrintJson({{"forgotten", forgotten}});
+    else
+      Tell("tdbg: forgot {}\n", base::Counted(forgotten.size(), "job"));
+    return kExitOk;
   }
 
   Result<std::vector<jobs::JobRecord>> Wanted(const jobs::Registry& registry) const {
@@ -182,13 +211,13 @@ class JobsCommand : public Command {
             Printable(transition.message));
     }
     if (life == jobs::JobLife::kUnwatched)
-      Tell("tdbg: nobody judges it: `tdbg watch {}` does, and `tdbg stop {}` still ends it\n",
+      Tell("tdbg: nobody judges it: `tdbg resume {}` looks after it again, and `tdbg stop {}` ends it\n",
            ShellWord(job.name), ShellWord(job.name));
     return kExitOk;
   }
 
   std::string job_;
-  bool running_ = false, json_ = false;
+  bool running_ = false, prune_ = false, json_ = false;
   int64_t limit_ = 100;
 };
 

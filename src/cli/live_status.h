@@ -1,4 +1,4 @@
-// The one live line of `run` and `watch`: what the watcher said last, as text.
+// The live line of `run` and `watch`: the watcher's latest state as text.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tdbg::cli {
 class LiveStatus {
  public:
   void Update(const watch::Progress& progress);
-  /// "step 120  8.3 steps/s  loss 0.412  1.2 MB  VanishingGradient ok  LossNotDecreasing ok"; where nothing
+  /// "step 120  8.3 steps/s  loss 0.412  1.2 MB  VanishingGradient ok  LossNotDecreasing ok"; if no step
   /// came for a while, "step 120  no step for 42 s  loss ...".
   std::string Line(int64_t monotonic_nanos);
 

@@ -38,6 +38,9 @@ class LogsCommand : public Command {
         ->check(IntegerFrom(0));
     app.add_flag("--steps", steps_, "in front of each line the last step that had ended then");
     AddAttempt(app, attempt_);
+    app.add_option("--node", node_, "of a job on several machines: the output of this node; default 0")
+        ->type_name("N")
+        ->check(IntegerFrom(0));
     app.add_flag("--json", json_, "a JSON object a line: text, step, time, stream");
   }
 
@@ -71,13 +74,13 @@ class LogsCommand : public Command {
 
  private:
   bool ShowAttempt(const std::string& run, int64_t attempt) {
-    jobs::OutputReader reader(run, attempt);
+    jobs::OutputReader reader(run, attempt, node_);
     const auto alive = [&] {
       if (jobs::ListAttempts(run).back() > attempt) return false;
       return jobs::LauncherAlive(run) || jobs::AnyWorkerAlive(run, attempt);
     };
     while (true) {
-      // In this order: what came before the end is read after it was seen.
+      // First check whether the job has ended, then read: so nothing before the end is missed.
       const bool ended = !follow_ || !alive();
       while (true) {
         const std::vector<jobs::OutputLine> lines = reader.Next(ended);
@@ -92,10 +95,11 @@ class LogsCommand : public Command {
     return reader.Exists();
   }
 
-  // Lines of the step, some before the first and some behind the last of them.
+  // The lines of the step, with some lines before and after.
   void Take(int64_t attempt, const jobs::OutputLine& line) {
     if (!around_) return Show(attempt, line);
-    // During step N the last one that had ended was N - 1; what is printed of it afterwards comes at N.
+    // While step N runs, the last step that has ended is N - 1; what is printed about step N after its end
+    // counts as N.
     const bool of_it = line.global_step == *around_ - 1 || line.global_step == *around_;
     if (of_it) {
       for (const jobs::OutputLine& earlier : before_) Show(attempt, earlier);
@@ -132,7 +136,7 @@ class LogsCommand : public Command {
   std::string job_;
   bool follow_ = false, steps_ = false, json_ = false;
   std::optional<int64_t> around_;
-  int64_t attempt_ = -1;
+  int64_t attempt_ = -1, node_ = 0;
   std::deque<jobs::OutputLine> before_;
   size_t after_ = 0;
 };

@@ -3,25 +3,38 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <numeric>
+#include <utility>
 
 #include "base/file.h"
+#include "base/stable_sort.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/run_path.h"
+#include "cli/run_summary.h"
 #include "jobs/run_directory.h"
+#include "jobs/run_removal.h"
 
 namespace tdbg::cli {
 namespace {
 
-std::string Findings(const Report& report) {
+std::string Findings(const RunSummary& report) {
   if (!report.why_nothing.empty()) return "nothing captured";
   std::string text;
   for (const rules::RuleStatus& rule : report.rules) {
     if (rule.state != rules::RuleState::kIssuesFound && rule.state != rules::RuleState::kError) continue;
     if (!text.empty()) text += ", ";
+    if (!rule.findings.empty() && !rule.findings.front().detector.empty()) {
+      bool first = true;
+      for (const rules::Incident& incident : report.incidents) {
+        if (incident.rule != rule.name) continue;
+        text += fmt::format("{}{} at {}", std::exchange(first, false) ? "" : ", ", incident.title,
+                            incident.first_step);
+      }
+      continue;
+    }
     text += Printable(rule.name);
     if (rule.state == rules::RuleState::kError)
       text += " (error)";
@@ -39,6 +52,8 @@ class LsCommand : public Command {
   void Define(CLI::App& app) override {
     app.add_option("ROOT", root_,
                    "where runs lie; default ./tdbg-runs, and what was started here with --dir");
+    app.add_flag("--size", by_size_,
+                 "by what each occupies on disk, logs and black boxes included, the largest last; a total");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
@@ -59,18 +74,32 @@ class LsCommand : public Command {
       return kExitOk;
     }
     const Terminal terminal = Terminal::Of(STDOUT_FILENO);
-    Table table({"RUN", "STATE", "ATTEMPTS", "STEPS", "SIZE", "FINDINGS"});
+    std::vector<uint64_t> on_disk;
+    if (by_size_) {
+      std::vector<std::pair<uint64_t, NamedRun>> sized;
+      for (NamedRun& run : runs) {
+        const uint64_t bytes = jobs::DiskUseOf(run.path).bytes;
+        sized.emplace_back(bytes, std::move(run));
+      }
+      base::StableSort(&sized, [](const auto& a, const auto& b) { return a.first < b.first; });
+      for (size_t i = 0; i < runs.size(); ++i) {
+        on_disk.push_back(sized[i].first);
+        runs[i] = std::move(sized[i].second);
+      }
+    }
+    Table table({"RUN", "STATE", "ATTEMPTS", "STEPS", by_size_ ? "ON DISK" : "SIZE", "FINDINGS"});
     for (const size_t column : {2, 3, 4}) table.AlignRight(column);
     Json list = Json::array();
     std::vector<std::string> damage;
-    Status unreadable;  // for another reason than damage
-    for (const auto& [path, name] : runs) {
+    Status unreadable;  // a run that cannot be read for another reason than damage
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const auto& [path, name] = runs[i];
       // A run that cannot be read is listed as such: one bad directory must not hide the others.
-      const auto report = [&]() -> Result<Report> {
+      const auto report = [&]() -> Result<RunSummary> {
         TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(path));
         TDBG_ASSIGN_OR_RETURN(const bool news, trial->Refresh());
         (void)news;
-        return MakeReport(*trial, {});
+        return SummariseRun(*trial, {});
       }();
       if (!report.ok()) {
         if (report.status().code() == Code::kDataLoss)
@@ -78,13 +107,21 @@ class LsCommand : public Command {
         else if (unreadable.ok())
           unreadable = Status(report.status()).Annotate(Printable(name));
         list.push_back({{"run", jobs::AbsolutePath(path)}, {"error", report.status().message()}});
-        table.Add({Printable(name), "unreadable", "", "", "", Printable(report.status().message())});
+        if (by_size_) list.back()["disk_bytes"] = on_disk[i];
+        table.Add({Printable(name), "unreadable", "", "", by_size_ ? base::FormatBytes(on_disk[i]) : "",
+                   Printable(report.status().message())});
         continue;
       }
       for (const std::string& place : report->damage) damage.push_back(name + ": " + place);
-      list.push_back(ReportToJson(*report));
+      list.push_back(SummaryToJson(*report));
+      if (by_size_) list.back()["disk_bytes"] = on_disk[i];
       table.Add({Printable(name), StateWords(*report), std::to_string(report->attempts.size()),
-                 std::to_string(report->steps), base::FormatBytes(report->bytes), Findings(*report)});
+                 std::to_string(report->steps), base::FormatBytes(by_size_ ? on_disk[i] : report->bytes),
+                 Findings(*report)});
+    }
+    if (by_size_ && !table.empty()) {
+      table.Add({base::Counted(runs.size(), "run"), "", "", "",
+                 base::FormatBytes(std::accumulate(on_disk.begin(), on_disk.end(), uint64_t{0})), ""});
     }
     if (json_) {
       PrintJson(list);
@@ -101,7 +138,7 @@ class LsCommand : public Command {
 
  private:
   std::string root_ = jobs::kRunsRoot;
-  bool json_ = false;
+  bool by_size_ = false, json_ = false;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Built-in rules that `check` tried without being asked and that have no verdict.
+// Built-in rules that `check` tried although they were not named, and that have no verdict.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@ namespace tdbg::cli {
 
 struct NotRun {
   enum class Cause {
-    kParameters,  ///< one has no default
-    kNothing,     ///< no step held what it judges
-    kPart,        ///< some steps did, and others not all of it, though nothing was lost
+    kParameters,  ///< a parameter has no default
+    kNothing,     ///< no step had what it judges
+    kPart,        ///< only some steps had all of it, although nothing was dropped
   };
   std::string rule;  ///< class name
   Cause cause = Cause::kNothing;
-  std::string why;  ///< of this rule alone, however long
+  std::string why;  ///< this rule's own reason, of any length
 };
 
-/// The rules by cause, and what to do about each cause. The reasons one by one are left to --json: there are
-/// some twenty, of a line or two each, of which a person wants one. `run`: as a shell takes it.
+/// The rules by cause, and what to do about each cause. Only --json has each rule's own reason: there are
+/// some twenty, of which a user wants one. \param run  quoted for a shell
 std::string FormatNotRun(const std::vector<NotRun>& rules, const std::string& run, const Terminal& terminal);
 
 }  // namespace tdbg::cli

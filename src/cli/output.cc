@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/printable.h"
+#include "base/wrapped.h"
 
 namespace tdbg::cli {
 namespace {
@@ -20,6 +21,8 @@ void WriteOut(std::string_view given) {
 }
 
 void WriteErr(std::string_view text) { WriteProgress(base::PrintableOutput(text)); }
+
+void Note(std::string_view text) { Tell("tdbg: {}\n", base::Wrapped(text, 6)); }
 
 void WriteProgress(std::string_view text) { (void)!::fwrite(text.data(), 1, text.size(), stderr); }
 

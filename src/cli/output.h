@@ -1,6 +1,6 @@
-// What a command says: its answer to stdout, everything else to stderr. Both may be a file on a full disk, a
-// closed descriptor or a pipe that nobody reads any more, and nothing here throws or aborts for it: `tdbg
-// run` stays with its training. Main says at the end what became of the answer.
+// Output of a command: its answer to stdout, everything else to stderr. Either may be a file on a full disk,
+// a closed descriptor or a pipe without a reader; nothing here throws or aborts because of that, so `tdbg
+// run` stays with its training. Main reports at the end whether the answer was written.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@
 
 namespace tdbg::cli {
 
-/// Both let nothing through that steers a terminal but line feeds, tabs and colours: the net below
-/// base::Printable, which also keeps a name on its line.
+/// Both remove everything that controls a terminal except line feeds, tabs and colours: a second safeguard
+/// behind base::Printable, which also keeps a name on its line.
 void WriteOut(std::string_view text);
 /// What cannot be written is lost.
 void WriteErr(std::string_view text);
@@ -32,12 +32,15 @@ void Tell(fmt::format_string<Args...> format, Args&&... args) {
   WriteErr(fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// To stderr, "tdbg: TEXT" in lines of 100 columns: what people read beside an answer. An error is one line.
+void Note(std::string_view text);
+
 /// Writes what is still in the buffer. \error kResourceExhausted, kUnavailable  not everything was written
 Status FlushOut();
 
-/// A standard stream that is closed must not become the descriptor of the next file that is opened, into
-/// which our messages would then go. Closed ones are opened such that using them fails; a child still has
-/// them closed.
+/// If a standard stream is closed, the next file that is opened would get its descriptor, and our messages
+/// would go into that file. So closed ones are occupied by a descriptor whose use fails, and which children
+/// do not inherit.
 void OccupyStandardStreams();
 
 }  // namespace tdbg::cli

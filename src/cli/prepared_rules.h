@@ -1,4 +1,4 @@
-// From a configuration to a plan that is known to be good, before anything is started or written.
+// Makes a plan from a configuration and checks it, before anything is started or written.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@
 
 namespace tdbg::cli {
 
-/// What rules and configuration together ask for, its regexes compiled once as a proof.
+/// The plan of what rules and configuration together ask for. Compiles its regexes once, to be sure that they
+/// are valid.
 /// \error kInvalidArgument
 Result<plan::Plan> PlanFor(const plan::Config& config, const std::vector<plan::Need>& needs);
 

@@ -1,4 +1,4 @@
-// Looking at the machine for `tdbg doctor`: one function per question, each cheap and without lasting effect.
+// Checks of the machine for `tdbg doctor`: one function per question, each cheap and without side effects.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace tdbg::cli {
 
 /// What the given Python (found in PATH as training would) says of itself, of the frameworks that it
 /// has ("frameworks": {"torch": "2.13.0"}) and of our extension.
-/// \error kNotFound  no such Python; kUnavailable  it gave no answer
+/// \error kNotFound  no such Python; kUnavailable  it did not answer
 Result<Json> ProbePython(const std::string& python, const std::string& home);
 /// Can a file be pre-allocated and mapped in this directory? Leaves nothing behind.
 Status ProbeMapping(const std::string& directory);
@@ -21,7 +21,7 @@ std::string FileSystemType(const std::string& path);
 bool IsLocalFileSystem(const std::string& type);
 /// The widest vector instructions of this processor, in the kernel's words: "avx2".
 std::string VectorInstructions();
-/// How many more directories may be watched; 0 where inotify is not to be had.
+/// How many more directories may be watched; 0 if there is no inotify.
 int64_t InotifyWatches();
 
 }  // namespace tdbg::cli

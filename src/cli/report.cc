@@ -1,298 +1,125 @@
-#include "cli/report.h"
+// tdbg report: a run's page as one file to keep or to send.
+#include "page/report.h"
 
 #include <fmt/format.h>
-#include <string.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/run_events.h"
+#include "cli/black_boxes.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/output.h"
 #include "cli/run_path.h"
-#include "jobs/run_directory.h"
-#include "rules/details.h"
-#include "watch/watcher.h"
+#include "cli/terminal.h"
+#include "cli/verdicts.h"
+#include "cli/version.h"
+#include "format/run_files.h"
+#include "format/version.h"
+#include "query/health.h"
+#include "rules/incidents.h"
 
 namespace tdbg::cli {
 namespace {
 
-constexpr size_t kMaxOriginsShown = 4;
-constexpr size_t kMaxFailuresShown = 8;  // of hundreds of workers that one took down
+constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
+
+// What the reader of a report can type on the machine that has the run.
+std::vector<page::ReportCommand> CommandsFor(const std::string& path,
+                                             const std::vector<rules::Incident>& incidents) {
+  const std::string run = ShellWord(path);
+  std::vector<page::ReportCommand> commands;
+  commands.push_back({"the page, with every step", "tdbg view " + run});
+  commands.push_back({"what happened, as a story", "tdbg explain " + run});
+  for (const rules::Incident& incident : incidents) {
+    if (incident.tensor.empty()) continue;
+    commands.push_back({"the tensor that it shows in, near that step",
+                        fmt::format("tdbg show {} {} --steps {}:{}", run, ShellWord(incident.tensor),
+                                    std::max<int64_t>(0, incident.first_step - kStepsBefore),
+                                    incident.first_step + kStepsAfter)});
+    break;
+  }
+  if (!BlackBoxesOf(path).empty())
+    commands.push_back({"the step that was kept whole, under a debugger", "tdbg replay " + run});
+  commands.push_back({"to judge it again", "tdbg check " + run});
+  const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(path, format::kRunFile));
+  if (!text.ok()) return commands;
+  const auto info = format::RunInfo::FromJson(*text);
+  if (!info.ok() || info->command.empty()) return commands;
+  std::string words;
+  for (const std::string& word : info->command) words += " " + ShellWord(word);
+  commands.push_back({"the training itself, watched again", "tdbg run --" + words});
+  return commands;
+}
+
+// "train-20261124.html": what the run's directory is called, of characters that every system takes.
+std::string FileNameFor(std::string_view run) {
+  std::string name;
+  for (const char c : run.substr(0, 100)) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                       c == '_' || c == '-' || (c == '.' && !name.empty());
+    name += plain ? c : '_';
+  }
+  return "tdbg-report-" + name + ".html";
+}
+
+class ReportCommand : public Command {
+ public:
+  std::string name() const override { return "report"; }
+  std::string help() const override { return "a run's page as one file, to keep or to send"; }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
+    app.add_option("-o,--output", output_, "the file; default ./tdbg-report-NAME.html")->type_name("FILE");
+    app.add_option("--budget", budget_, "at most so many bytes; default 5MB")->type_name("SIZE");
+    app.add_flag("--json", json_, "file, size and what was left out as one JSON document on stdout");
+    app.footer("\nOpens in any browser from the disk, asks no network. Says what was left out.");
+  }
+
+  Result<int> Run() override {
+    page::ReportOptions options;
+    const auto budget = base::ParseBytes(budget_);
+    if (!budget)
+      return InvalidArgument(fmt::format("--budget {}: no size such as 5MB or 800 kB", Printable(budget_)));
+    options.most_bytes = *budget;
+    options.by = std::string("tdbg ") + kVersion;
+    char now[32];
+    options.made = base::FormatUtc(base::SystemClock().WallNanos(), now);
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRunToRead(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<query::Run> run, query::Run::Open(path));
+    std::vector<rules::RuleStatus> statuses = query::StatusesOf(run->trial());
+    if (statuses.empty()) {
+      TDBG_ASSIGN_OR_RETURN(statuses, JudgeByProfile(run->trial()));
+      run->Judge(statuses);
+    }
+    options.commands = CommandsFor(run->trial().path(), rules::IncidentsOf(statuses));
+    auto report = page::MakeReport(*run, options);
+    if (!report.ok()) return report.status().Annotate("--budget " + budget_);
+    const std::string file = output_.empty() ? FileNameFor(run->trial().name()) : output_;
+    TDBG_RETURN_IF_ERROR(base::LocalFileSystem().WriteFileAtomic(file, report->html));
+    if (json_) {
+      PrintJson({{"report", file}, {"bytes", report->html.size()}, {"left_out", report->left_out}});
+    } else {
+      Print("{}\n", Printable(file));
+      Note(fmt::format("{}; open it in a browser, or send it: it needs no network",
+                       base::FormatBytes(report->html.size())));
+      Note(fmt::format("left out for --budget {}: {}", budget_, fmt::join(report->left_out, "; ")));
+    }
+    TDBG_RETURN_IF_ERROR(CouldNotRead(run->trial().damage()));
+    return kExitOk;
+  }
+
+ private:
+  std::string run_, output_, budget_ = "5MB";
+  bool json_ = false;
+};
 
 }  // namespace
 
-Result<Report> MakeReport(Trial& trial, std::vector<rules::RuleStatus> statuses) {
-  Report report;
-  report.path = trial.path();
-  report.name = trial.name();
-  report.state = trial.state();
-  report.launcher_alive = jobs::LauncherAlive(report.path);
-  report.attempts = trial.attempts();
-  if (report.attempts.empty()) report.attempts = jobs::ListAttempts(report.path);
-  report.workers = trial.workers();
-  const std::vector<int64_t> steps = trial.steps();
-  report.steps = static_cast<int64_t>(steps.size());
-  report.train_steps = static_cast<int64_t>(trial.steps(ModeKey::kTrain).size());
-  report.eval_steps = static_cast<int64_t>(trial.steps(ModeKey::kEval).size());
-  if (!steps.empty()) {
-    report.first_step = steps.front();
-    report.last_step = steps.back();
-  }
-  report.last_seen_step = trial.last_seen_step();
-  report.last_seen_wall_nanos = trial.last_seen_wall_nanos();
-  if (const auto names = trial.tensor_names(); names.ok()) report.tensors = names->size();
-  report.bytes = trial.bytes_on_disk();
-  report.dropped = trial.dropped();
-  report.damage = trial.damage();
-  report.ending = LastJobEnding(report.path);
-  if (!report.attempts.empty()) report.exports = ReadExports(report.path, report.attempts.back());
-  if (statuses.empty()) {
-    auto read = watch::ReadStatuses(report.path);
-    if (read.ok()) {
-      statuses = std::move(*read);
-    } else if (read.status().code() != Code::kNotFound) {
-      return read.status();
-    }
-  }
-  report.rules = std::move(statuses);
-  report.origins = watch::OriginsOf(trial);
-  const bool failed = Failed(report) || (!report.ending && report.state == RunState::kCrashed);
-  for (WorkerEnd& end : trial.worker_ends()) {
-    if (end.reason == "exception" || (failed && end.reason.empty()))
-      report.failures.push_back(std::move(end));
-  }
-  // A run that nobody watched has none; one whose events cannot be read has said so above.
-  if (auto actions = watch::ReadActions(report.path); actions.ok()) report.actions = std::move(*actions);
-  if (report.workers.empty()) {
-    // With damage somebody did write here: guessing why nothing was captured would mislead.
-    report.why_nothing = report.damage.empty()
-                             ? WhyNothingWasCaptured(report.path, report.attempts)
-                             : "what was written cannot be read: " + Printable(report.damage.front());
-  }
-  return report;
-}
-
-bool IsAlive(const Report& report) { return report.launcher_alive || report.state == RunState::kRunning; }
-
-namespace {
-
-// A signal by its name: 137 is an out-of-memory kill to those only who know the number by heart.
-std::string ExitWords(int exit_code) {
-  const char* const name = exit_code > 128 ? ::sigabbrev_np(exit_code - 128) : nullptr;
-  return fmt::format("exit code {}", exit_code) + (name ? fmt::format(", SIG{}", name) : std::string());
-}
-
-}  // namespace
-
-bool Failed(const Report& report) {
-  return report.ending && report.ending->stop == "none" && report.ending->exit_code != 0;
-}
-
-std::vector<std::pair<std::string, std::string>> FailureLines(const Report& report) {
-  std::vector<std::pair<std::string, std::string>> lines;
-  for (const WorkerEnd& end : report.failures) {
-    if (lines.size() == kMaxFailuresShown) {
-      lines.emplace_back("", fmt::format("and {} more", report.failures.size() - kMaxFailuresShown));
-      break;
-    }
-    std::string words =
-        end.last_step < 0 ? "before its first step" : fmt::format("after step {}", end.last_step);
-    words += end.reason.empty()    ? ": gone without a goodbye, as a killed process is"
-             : end.message.empty() ? ": an exception"
-                                   : ": " + Printable(end.message.substr(0, end.message.find('\n')));
-    lines.emplace_back(Printable(end.worker), std::move(words));
-  }
-  return lines;
-}
-
-std::string StateWords(const Report& report) {
-  if (IsAlive(report)) return report.workers.empty() ? "started" : "running";
-  if (report.ending && (report.attempts.empty() || report.ending->attempt == report.attempts.back())) {
-    const JobEnding& ending = *report.ending;
-    if (ending.stop == "requested") return "stopped by " + Printable(ending.stopped_by);
-    if (ending.stop == "signal") return "interrupted";
-    if (ending.exit_code != 0) return "failed (" + ExitWords(ending.exit_code) + ")";
-    return "completed";
-  }
-  switch (report.state) {
-    case RunState::kWaiting:
-      return "not started";
-    case RunState::kRunning:
-      return "running";
-    case RunState::kEnded:
-      return "completed";
-    case RunState::kCrashed:
-      return "crashed";
-  }
-  return "unknown";
-}
-
-std::string MeasureWords(const rules::Finding& finding) {
-  if (finding.measure.empty()) return finding.text.empty() ? "condition met" : Printable(finding.text);
-  if (finding.comparison.empty()) return fmt::format("{} {:.6g}", Printable(finding.measure), finding.value);
-  return fmt::format("{} {:.6g} {} {:.6g}", Printable(finding.measure), finding.value,
-                     Printable(finding.comparison), finding.threshold);
-}
-
-std::string FindingWords(const rules::Finding& finding) {
-  std::string words = finding.tensor.empty() ? "" : Printable(finding.tensor) + ": ";
-  words += MeasureWords(finding);
-  return words;
-}
-
-std::string CountOfDropped(const DroppedInfo& drop) {
-  if (drop.kind == "raw") return base::Counted(drop.count, "raw tensor");
-  if (drop.kind == "summary") return base::Counted(drop.count, "statistic");
-  return base::Counted(drop.count, drop.kind);  // a histogram, a step
-}
-
-Colour ColourOf(rules::RuleState state) {
-  switch (state) {
-    case rules::RuleState::kIssuesFound:
-      return Colour::kRed;
-    case rules::RuleState::kNoIssuesFound:
-      return Colour::kGreen;
-    case rules::RuleState::kError:
-      return Colour::kYellow;
-    case rules::RuleState::kInProgress:
-    case rules::RuleState::kStopped:
-      break;
-  }
-  return Colour::kNone;
-}
-
-Json FindingToJson(const rules::Finding& finding) {
-  Json json;
-  json["global_step"] = finding.global_step;
-  json["tensor"] = finding.tensor;
-  json["worker"] = finding.worker;
-  json["measure"] = finding.measure;
-  json["value"] = JsonOf(finding.value);
-  json["comparison"] = finding.comparison;
-  json["threshold"] = JsonOf(finding.threshold);
-  json["text"] = finding.text;
-  return json;
-}
-
-namespace {
-
-Json RuleToJson(const rules::RuleStatus& status) {
-  Json entry;
-  entry["RuleConfigurationName"] = status.name;
-  entry["RuleEvaluationStatus"] = rules::RuleStateName(status.state);
-  entry["StatusDetails"] = status.details;
-  entry["LastModifiedTime"] = JsonTime(status.last_modified_wall_nanos);
-  entry["rule"] = status.rule;
-  entry["steps_judged"] = status.steps_judged;
-  entry["steps_incomplete"] = status.steps_incomplete;
-  Json findings = Json::array();
-  for (const rules::Finding& finding : status.findings) findings.push_back(FindingToJson(finding));
-  entry["findings"] = std::move(findings);
-  return entry;
-}
-
-}  // namespace
-
-Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses) {
-  const std::vector<int> causes = rules::CausesOf(statuses);
-  Json list = Json::array();
-  for (size_t i = 0; i < statuses.size(); ++i) {
-    list.push_back(RuleToJson(statuses[i]));
-    if (causes[i] >= 0) list.back()["follows_from"] = statuses[static_cast<size_t>(causes[i])].name;
-  }
-  return list;
-}
-
-Json OriginsToJson(const std::vector<watch::Origin>& origins) {
-  Json list = Json::array();
-  for (const watch::Origin& origin : origins) {
-    Json fields = Json::parse(watch::OriginFields(origin), nullptr, /*allow_exceptions=*/false);
-    if (fields.is_object()) list.push_back(std::move(fields));
-  }
-  return list;
-}
-
-std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins) {
-  bool several = false;
-  for (const watch::Origin& origin : origins) several |= origin.worker != origins.front().worker;
-  std::vector<std::string> lines;
-  for (const watch::Origin& origin : origins) {
-    if (lines.size() == kMaxOriginsShown) {
-      lines.push_back(fmt::format("and {} more", origins.size() - kMaxOriginsShown));
-      break;
-    }
-    lines.push_back(Printable(fmt::format("{}step {}: {}", several ? origin.worker + ", " : std::string(),
-                                          origin.global_step, origin.sentence)));
-  }
-  return lines;
-}
-
-Json ReportToJson(const Report& report) {
-  Json json;
-  json["run"] = report.path;
-  json["name"] = report.name;
-  json["state"] = StateWords(report);
-  json["alive"] = IsAlive(report);
-  json["rules"] = VerdictsToJson(report.rules);
-  json["nan_origins"] = OriginsToJson(report.origins);
-  if (report.ending) {
-    json["job"] = {{"attempt", report.ending->attempt},
-                   {"exit_code", report.ending->exit_code},
-                   {"stop", report.ending->stop},
-                   {"stopped_by", report.ending->stopped_by},
-                   {"ended", JsonTime(report.ending->wall_nanos)}};
-  } else {
-    json["job"] = nullptr;
-  }
-  Json actions = Json::array();
-  for (const watch::ActionOutcome& action : report.actions) {
-    Json entry = {{"rule", action.rule},
-                  {"action", action.action},
-                  {"target", action.target},
-                  {"global_step", action.global_step},
-                  {"attempt", action.attempt},
-                  {"ok", action.status.ok()},
-                  {"time", JsonTime(action.wall_nanos)}};
-    if (!action.status.ok()) entry["error"] = action.status.message();
-    if (!action.output.empty()) entry["output"] = action.output;
-    actions.push_back(std::move(entry));
-  }
-  json["actions"] = std::move(actions);
-  json["attempts"] = report.attempts;
-  json["workers"] = report.workers;
-  json["failures"] = Json::array();
-  for (const WorkerEnd& end : report.failures) {
-    json["failures"].push_back({{"worker", end.worker},
-                                {"reason", end.reason.empty() ? Json() : Json(end.reason)},
-                                {"message", end.message},
-                                {"last_step", end.last_step}});
-  }
-  json["steps"] = {{"all", report.steps},       {"TRAIN", report.train_steps},
-                   {"EVAL", report.eval_steps}, {"first", report.first_step},
-                   {"last", report.last_step},  {"last_seen", report.last_seen_step}};
-  json["last_seen_time"] = JsonTime(report.last_seen_wall_nanos);
-  json["tensors"] = report.tensors;
-  json["bytes"] = report.bytes;
-  Json dropped = Json::array();
-  for (const DroppedInfo& drop : report.dropped) {
-    dropped.push_back({{"worker", drop.worker},
-                       {"cause", drop.cause},
-                       {"kind", drop.kind},
-                       {"text", drop.text},
-                       {"count", drop.count},
-                       {"bytes", drop.bytes},
-                       {"first_step", drop.first_step},
-                       {"last_step", drop.last_step}});
-  }
-  json["losses"] = dropped;  // the name until 0.1.0; gone in 0.3
-  json["dropped"] = std::move(dropped);
-  json["damage"] = report.damage;
-  Json exports = Json::array();
-  for (const ExportOutcome& done : report.exports) {
-    exports.push_back({{"to", done.to}, {"path", done.path}, {"ok", done.ok}, {"text", done.text}});
-  }
-  json["exports"] = std::move(exports);
-  if (!report.why_nothing.empty()) json["nothing_captured"] = report.why_nothing;
-  return json;
-}
+std::unique_ptr<Command> MakeReportCommand() { return std::make_unique<ReportCommand>(); }
 
 }  // namespace tdbg::cli

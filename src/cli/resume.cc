@@ -1,4 +1,5 @@
-// tdbg resume: starts a job that has ended again, as the next attempt of its run.
+// tdbg resume: starts a job that has ended again, as the next attempt of its run; or takes over one whose
+// command still runs without a launcher.
 #include <errno.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ bool AnyRedacted(const std::vector<std::string>& words) {
   return false;
 }
 
-// Without --dir, whose place is the run's by now.
+// The flags without --dir, because the run's directory is known.
 std::vector<std::string> WithoutDirectory(const std::vector<std::string>& flags) {
   std::vector<std::string> kept;
   for (size_t i = 0; i < flags.size(); ++i) {
@@ -42,7 +43,7 @@ class ResumeCommand : public Command {
  public:
   std::string name() const override { return "resume"; }
   std::string help() const override {
-    return "start a job that has ended again, as the next attempt of its run";
+    return "start a job that has ended again; look after one whose launcher was killed";
   }
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
@@ -52,20 +53,27 @@ class ResumeCommand : public Command {
     app.footer(
         "\nWith the flags, the command and in the directory that it was started with; the environment is "
         "yours "
-        "of now.\nAnother command goes behind --.");
+        "of now.\nAnother command goes behind --. One that still trains, since only its launcher was killed, "
+        "trains on "
+        "and is watched again.");
   }
 
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(jobs::Registry registry, jobs::Registry::OpenExisting());
     TDBG_ASSIGN_OR_RETURN(const jobs::JobRecord job, ResolveJob(registry, job_));
+    bool adopts = false;
     switch (jobs::LifeOf(job)) {
       case jobs::JobLife::kWatched:
         return FailedPrecondition(fmt::format("'{}' is running; tdbg logs {} -f shows what it prints",
                                               job.name, ShellWord(job.name)));
       case jobs::JobLife::kUnwatched:
-        return FailedPrecondition(
-            fmt::format("'{}' still trains, without a launcher; wait for it, or end it with tdbg stop {}",
-                        job.name, ShellWord(job.name)));
+        if (!command_.empty()) {
+          return FailedPrecondition(
+              fmt::format("'{}' still trains: tdbg resume {}, without a command, looks after it", job.name,
+                          ShellWord(job.name)));
+        }
+        adopts = true;
+        break;
       case jobs::JobLife::kElsewhere:
         return FailedPrecondition(fmt::format(
             "'{}' was last seen on {}; resume it there, or see that it has ended", job.name, job.host));
@@ -91,6 +99,7 @@ class ResumeCommand : public Command {
       if (flag != "--detach" || !detach_) words.push_back(flag);
     }
     if (detach_) words.emplace_back("--detach");
+    if (adopts) words.emplace_back("--adopt");
     words.insert(words.end(), {"--dir", job.run_directory, "--"});
     words.insert(words.end(), command.begin(), command.end());
     std::vector<char*> argv;

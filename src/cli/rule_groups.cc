@@ -13,8 +13,7 @@ namespace {
 
 constexpr char kAll[] = "all", kRecommended[] = "recommended";
 
-// What every run keeps is enough for it: it asks for no values, no outputs of modules, no statistics of its
-// own.
+// Does the rule need only what every run keeps: no values, no outputs of modules, no derived statistics?
 bool NeedsNothingMore(const plan::Need& need) {
   static const plan::Plan* const plan = new plan::Plan(plan::Plan::Default());
   return !need.raw && need.raw_collections.empty() && need.statistics.empty() && need.tensor_regex.empty() &&
@@ -69,7 +68,7 @@ Status ExpandGroups(std::vector<plan::RuleConfig>* rules) {
       if (!is_there(*rules, rule) && !is_there(expanded, rule)) expanded.push_back(std::move(rule));
     }
     if (given.rule == kAll && !left_out.empty()) {
-      Tell("tdbg: rule all leaves out what needs a parameter: {}\n", fmt::join(left_out, ", "));
+      Note(fmt::format("rule all leaves out what needs a parameter: {}", fmt::join(left_out, ", ")));
     }
   }
   *rules = std::move(expanded);

@@ -1,4 +1,4 @@
-// A rule of one's own to begin with: what `tdbg rules new` writes.
+// A template of a custom rule, which `tdbg rules new` writes.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// tdbg run: lays out a run, starts the command, watches it, and says at the end what there is to say.
+// tdbg run: makes a run directory, starts the command, watches it, and prints a summary at the end.
 #include <fmt/format.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -6,7 +6,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
+#include <filesystem>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -17,23 +19,31 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/redact.h"
+#include "cli/attempt_starts.h"
 #include "cli/command.h"
+#include "cli/compaction.h"
 #include "cli/configuration.h"
 #include "cli/detach.h"
 #include "cli/exit_codes.h"
 #include "cli/exporters.h"
+#include "cli/job_ending.h"
+#include "cli/job_environment.h"
 #include "cli/job_flags.h"
+#include "cli/job_listeners.h"
 #include "cli/json_output.h"
 #include "cli/live_status.h"
+#include "cli/node_run.h"
 #include "cli/output.h"
 #include "cli/prepared_rules.h"
 #include "cli/registration.h"
-#include "cli/report.h"
 #include "cli/run_events.h"
 #include "cli/run_path.h"
+#include "cli/run_summary.h"
 #include "cli/terminal.h"
+#include "cli/upload_process.h"
 #include "cli/version.h"
 #include "format/json_fields.h"
+#include "jobs/heartbeat.h"
 #include "jobs/home.h"
 #include "jobs/interrupts.h"
 #include "jobs/job.h"
@@ -44,19 +54,17 @@
 #include "jobs/training_log.h"
 #include "watch/watcher.h"
 
-extern char** environ;
-
 namespace tdbg::cli {
 namespace {
 
-constexpr int64_t kDrawMillis = 200;
-// How long exports may take to write the rest once the job has ended.
-constexpr int64_t kExportGraceMillis = 60'000;
-// How long the end of the output may take on its way to a terminal or a pipe.
-constexpr int64_t kLogMillis = 10'000;
+constexpr int64_t kDrawMillis = 200, kNodesPollMillis = 200;
+// How long exports may take to write the rest once the job has ended, and coarse rows to be made.
+constexpr int64_t kExportGraceMillis = 60'000, kCompactGraceMillis = 10'000;
+constexpr int64_t kLogMillis = 10'000;  // until the last output has reached the terminal or pipe
+constexpr const char* kLauncherLog = "logs/launcher.log";
 
-// The watcher exists before the job (a bad rule must stop us before anything starts) and may ask for a stop
-// only once there is one.
+// The watcher is made before the job, so that a bad rule is found before anything starts; it can ask for a
+// stop only once there is a job.
 class Stopper {
  public:
   Status Stop(const std::string& rule) {
@@ -66,7 +74,7 @@ class Stopper {
     if (job_ || in_gap_) return OkStatus();
     return Unavailable("the command has not been started, or has ended");
   }
-  // Who asked. Between two attempts nobody else remembers it.
+  // Who asked for a stop, kept here because between two attempts there is no Job to remember it.
   std::string asked() {
     const std::lock_guard guard(mutex_);
     return asked_;
@@ -91,9 +99,7 @@ class Stopper {
   std::string asked_;
 };
 
-void Note(const std::string& what) { Tell("tdbg: {}\n", what); }
-
-// Said before the training: if it is shorter, the rules' verdicts would need another run.
+// Told before the training: if it turns out too short for a rule, only another run would help.
 void NoteFirstVerdicts(const std::vector<std::pair<std::string, int64_t>>& least) {
   std::string text;
   for (const auto& [rule, steps] : least) {
@@ -102,67 +108,6 @@ void NoteFirstVerdicts(const std::vector<std::pair<std::string, int64_t>>& least
   if (text.empty()) return;
   Note("steps until a first verdict: " + text +
        "; a shorter run is not judged by these: set interval=N (a booster's metrics need fewer)");
-}
-
-std::string_view StopName(jobs::JobStop stop) {
-  switch (stop) {
-    case jobs::JobStop::kNone:
-      return "none";
-    case jobs::JobStop::kRequested:
-    case jobs::JobStop::kMaxRuntime:
-      return "requested";
-    case jobs::JobStop::kSignal:
-    case jobs::JobStop::kInterrupted:
-      return "signal";
-  }
-  return "none";
-}
-
-rules::JobEnd EndOf(const jobs::JobResult& result) {
-  if (result.stop != jobs::JobStop::kNone) return rules::JobEnd::kStopped;
-  return result.exit.shell_code() == 0 ? rules::JobEnd::kCompleted : rules::JobEnd::kFailed;
-}
-
-std::string ExitText(const jobs::JobResult& result) {
-  if (!result.exit.signaled) return fmt::format("exit code {}", result.exit.code);
-  const char* const name = ::sigabbrev_np(result.exit.code);
-  return fmt::format("ended by signal {}",
-                     name ? std::string("SIG") + name : std::to_string(result.exit.code));
-}
-
-// What the registry says of an end.
-std::pair<jobs::JobPhase, std::string> EndPhase(const jobs::JobResult& result) {
-  switch (result.stop) {
-    case jobs::JobStop::kMaxRuntime:
-      return {jobs::JobPhase::kMaxRuntimeExceeded, "stopped after --max-runtime"};
-    case jobs::JobStop::kRequested:
-      return {jobs::JobPhase::kStopped, "stopped by " + result.stopped_by};
-    case jobs::JobStop::kInterrupted:
-      return {jobs::JobPhase::kStopped, "interrupted by " + result.stopped_by};
-    case jobs::JobStop::kSignal:
-      return {jobs::JobPhase::kStopped, fmt::format("tdbg got signal {}", result.signal_number)};
-    case jobs::JobStop::kNone:
-      break;
-  }
-  if (result.exit.shell_code() == 0) return {jobs::JobPhase::kCompleted, "completed"};
-  return {jobs::JobPhase::kFailed, ExitText(result)};
-}
-
-// The environment as the registry keeps it: what looks like a secret is taken out.
-std::map<std::string, std::string> Environment() {
-  std::map<std::string, std::string> variables;
-  for (char** entry = environ; entry && *entry; ++entry) {
-    const std::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return variables;
-}
-
-std::map<std::string, std::string> Redacted(std::map<std::string, std::string> variables) {
-  for (auto& [name, value] : variables)
-    value = base::NamesASecret(name) ? std::string(base::kRedacted) : base::RedactText(value);
-  return variables;
 }
 
 class RunCommand : public Command {
@@ -190,20 +135,35 @@ class RunCommand : public Command {
                      jobs::PreparedAttempt& prepared, LiveStatus& live);
   Result<jobs::JobResult> RunAttempt(const plan::Config& config, Stopper& stopper,
                                      const jobs::PreparedAttempt& prepared, LiveLine& line, LiveStatus& live);
+  bool BeginNext(Stopper& stopper, jobs::PreparedAttempt* prepared, jobs::JobResult* result);
   bool Restart(Stopper& stopper, jobs::JobResult* result, jobs::PreparedAttempt* prepared);
   Result<int> Finish(watch::Watcher& watcher, const jobs::PreparedAttempt& prepared,
                      const jobs::JobResult& result);
+  Status Adopt(const jobs::PreparedAttempt& left);
   void Register(const plan::Config& config, const jobs::PreparedAttempt& prepared);
+  std::function<bool()> Interrupter(const jobs::PreparedAttempt& prepared);
   std::unique_ptr<jobs::TrainingLog> StartLog(const jobs::PreparedAttempt& prepared);
   void GoIntoBackground(const jobs::PreparedAttempt& prepared);
-  void Record(const Status& status);
+  void Record(const Status& status) {
+    if (events_.ok()) events_ = status;
+  }
+  Result<int> RunUploaded(const plan::Config& config, watch::Watcher& watcher, Stopper& stopper,
+                          jobs::PreparedAttempt& prepared, LiveStatus& live);
 
   ConfigFlags flags_;
   JobFlags job_flags_;
   RestartPolicy restarts_;
+  Rehearsal rehearsal_;
   jobs::RestartGap gap_;
-  std::optional<jobs::ControlFollower> control_;  ///< of all attempts: none of its requests is overheard
+  std::optional<jobs::ControlFollower> control_;  ///< one for all attempts, so that no request is missed
+  JobListeners listeners_;
+  Compaction compaction_;
   Registration registration_;
+  std::optional<jobs::ProcessIdentity> adopted_;  ///< runs already, until its attempt is over
+  bool asked_before_ = false;                     ///< it had been asked to stop when it was adopted
+  std::unique_ptr<NodeRun> node_;                 ///< null: the job is on this machine alone
+  UploadProcess upload_;
+  Destination destination_;
   Detached detached_;
   bool quiet_ = false, json_ = false;
   bool log_failed_ = false;
@@ -218,7 +178,11 @@ Result<int> RunCommand::Run() {
     return InvalidArgument("run: no command; put it behind --: tdbg run [FLAGS] -- python train.py");
   }
   TDBG_ASSIGN_OR_RETURN(restarts_, job_flags_.Restarts());
+  TDBG_ASSIGN_OR_RETURN(rehearsal_, job_flags_.InterruptEvery());
+  TDBG_RETURN_IF_ERROR(job_flags_.CheckBreaks());
   TDBG_ASSIGN_OR_RETURN(const int64_t max_runtime_millis, job_flags_.MaxRuntimeMillis());
+  TDBG_ASSIGN_OR_RETURN(const std::optional<jobs::NodePlace> place, job_flags_.Node());
+  TDBG_ASSIGN_OR_RETURN(const int64_t node_timeout_millis, job_flags_.NodeTimeoutMillis());
   if (job_flags_.detach) {
     if (job_flags_.no_log)
       return InvalidArgument("--detach and --no-log: the output would be nowhere; leave one out");
@@ -232,20 +196,33 @@ Result<int> RunCommand::Run() {
   TDBG_ASSIGN_OR_RETURN(const plan::Config config, ResolveConfig(flags_));
   const std::vector<plan::RuleConfig> rules = RulesToWatch(config);
   const int64_t now = base::SystemClock().WallNanos();
-  const std::string directory = jobs::AbsolutePath(
-      config.dir.empty() ? jobs::FreshRunPath(jobs::kRunsRoot, command_, now) : config.dir);
+  TDBG_ASSIGN_OR_RETURN(destination_, DestinationOf(config.dir, job_flags_.upload));
+  if (place && (destination_.directory.empty() || !destination_.url.empty()))
+    return InvalidArgument("--node needs --dir DIR, a directory that all nodes see under a path of theirs");
+  const std::string directory =
+      jobs::AbsolutePath(destination_.directory.empty() ? jobs::FreshRunPath(jobs::kRunsRoot, command_, now)
+                                                        : destination_.directory);
+  if (!destination_.url.empty() && !job_flags_.adopt)
+    TDBG_RETURN_IF_ERROR(CheckUpload(destination_.url, jobs::RunId(directory)));
 
   Stopper stopper;
   LiveStatus live;
   watch::WatchOptions watch_options;
   watch_options.run = directory;
   watch_options.rules = rules;
-  watch_options.stop = [&stopper](const std::string& reason) { return stopper.Stop(reason); };
+  watch_options.stop = [&](const std::string& reason) {
+    const Status asked = place ? NodeRun::StopAll(directory, reason) : OkStatus();
+    const Status here = stopper.Stop(reason);
+    return place ? asked : here;
+  };
+  if (place)
+    watch_options.may_speak = [this] { return node_ ? node_->MaySpeak() : Unavailable("not joined yet"); };
   watch_options.on_progress = [&live](const watch::Progress& progress) { live.Update(progress); };
+  TDBG_ASSIGN_OR_RETURN(watch_options.on_status, listeners_.Prepare(job_flags_));
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<watch::Watcher> watcher, watch::Watcher::Create(watch_options));
   TDBG_ASSIGN_OR_RETURN(const plan::Plan plan, PlanFor(config, watcher->Needs()));
   if (const Status status = jobs::CheckCommand(command_[0]); !status.ok()) {
-    Note(status.message());
+    Tell("tdbg: {}\n", status.message());  // an error is one line, whatever its length
     return status.code() == Code::kNotFound ? kExitNoCommand : kExitNotExecutable;
   }
 
@@ -257,15 +234,70 @@ Result<int> RunCommand::Run() {
   prepare.tdbg_version = kVersion;
   prepare.wall_nanos = now;
   prepare.shared = config.shared.value_or(false);
+  if (job_flags_.adopt) {
+    jobs::PreparedAttempt left;
+    if (place) {
+      TDBG_ASSIGN_OR_RETURN(
+          node_, NodeRun::Join(*place, node_timeout_millis, prepare, /*adopts=*/true, quiet_, &left));
+    } else {
+      TDBG_ASSIGN_OR_RETURN(left, jobs::AdoptAttempt(directory));
+    }
+    control_.emplace(left.run_directory);
+    TDBG_RETURN_IF_ERROR(Adopt(left));
+    return RunUploaded(config, *watcher, stopper, left, live);
+  }
   if (!job_flags_.checkpoint_directory.empty()) {
     job_flags_.checkpoint_directory = jobs::AbsolutePath(job_flags_.checkpoint_directory);
     TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(job_flags_.checkpoint_directory));
   }
-  TDBG_ASSIGN_OR_RETURN(jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
+  jobs::PreparedAttempt prepared;
+  if (place) {
+    TDBG_ASSIGN_OR_RETURN(
+        node_, NodeRun::Join(*place, node_timeout_millis, prepare, /*adopts=*/false, quiet_, &prepared));
+  } else {
+    TDBG_ASSIGN_OR_RETURN(prepared, jobs::PrepareAttempt(prepare));
+  }
+  if (!node_ || node_->node() == 0)
+    TDBG_RETURN_IF_ERROR(job_flags_.SetBreaks(prepared.run_directory, prepared.attempt));
+  // Before anybody can name the job: a stop that comes while an uploader is waited for is meant for it, too.
+  control_.emplace(prepared.run_directory);
   Register(config, prepared);
   jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});
   if (!quiet_) NoteFirstVerdicts(watcher->LeastSteps());
-  return RunJob(config, *watcher, stopper, prepared, live);
+  return RunUploaded(config, *watcher, stopper, prepared, live);
+}
+
+Result<int> RunCommand::RunUploaded(const plan::Config& config, watch::Watcher& watcher, Stopper& stopper,
+                                    jobs::PreparedAttempt& prepared, LiveStatus& live) {
+  listeners_.Start(job_flags_, prepared, watcher.statuses(), &registration_, !node_ || node_->judges());
+  if (destination_.url.empty()) return RunJob(config, watcher, stopper, prepared, live);
+  const std::string log =
+      job_flags_.detach ? base::JoinPath(prepared.run_directory, kLauncherLog) : std::string();
+  const Status started =
+      upload_.Start(prepared.run_directory, destination_.url, log, /*beside=*/job_flags_.adopt);
+  if (!started.ok()) registration_.Move(jobs::JobPhase::kFailed, started.message());
+  TDBG_RETURN_IF_ERROR(started);
+  auto exit_code = RunJob(config, watcher, stopper, prepared, live);
+  if (upload_.Finish()) {
+    LetGoOfSpool(destination_);
+    if (!quiet_) Note("all of the run is in " + destination_.url);
+  }
+  return exit_code;
+}
+
+// Takes over a job that another launcher left. From here on it is handled like any other job.
+Status RunCommand::Adopt(const jobs::PreparedAttempt& left) {
+  const auto job = registration_.Adopt(jobs::RunId(left.run_directory));
+  if (!job) return NotFound("it is in no registry, so nobody knows its process: " + left.run_directory);
+  adopted_ = job->process;
+  if (!jobs::IsAlive(job->process))
+    return FailedPrecondition(
+        fmt::format("the first process of '{}' is gone, others of it still train; wait for them", job->name));
+  asked_before_ = job->status == jobs::JobStatus::kStopping;
+  if (const int64_t started = registration_.StartedWallNanos(); ends_nanos_ >= 0 && started > 0)
+    ends_nanos_ -= std::max<int64_t>(0, base::SystemClock().WallNanos() - started);
+  if (!quiet_) Note(fmt::format("looks after '{}' again, which has trained on", job->name));
+  return OkStatus();
 }
 
 void RunCommand::Register(const plan::Config& config, const jobs::PreparedAttempt& prepared) {
@@ -275,7 +307,7 @@ void RunCommand::Register(const plan::Config& config, const jobs::PreparedAttemp
   job.working_directory = jobs::AbsolutePath(".");
   job.command = base::RedactCommand(command_);
   job.flags = base::RedactCommand(words_);
-  job.environment = Redacted(Environment());
+  job.environment = WithoutSecrets(EnvironmentVariables());
   job.host = base::HostName();
   job.detached = job_flags_.detach;
   job.attempt = prepared.attempt;
@@ -285,12 +317,35 @@ void RunCommand::Register(const plan::Config& config, const jobs::PreparedAttemp
     for (const std::string& action : rule.on_issue) actions.push_back(base::RedactHook(action));
     rules.push_back({{"rule", rule.rule}, {"on_issue", actions}});
   }
-  job.settings = format::DumpJson({{"rules", rules},
-                                   {"max_restarts", job_flags_.max_restarts},
-                                   {"restart_on", job_flags_.restart_on},
-                                   {"max_runtime", job_flags_.max_runtime},
-                                   {"checkpoint_directory", job_flags_.checkpoint_directory}});
+  Json settings = {{"rules", rules},
+                   {"max_restarts", job_flags_.max_restarts},
+                   {"restart_on", job_flags_.restart_on},
+                   {"max_runtime", job_flags_.max_runtime},
+                   {"interrupt_every", job_flags_.interrupt_every},
+                   {"checkpoint_directory", job_flags_.checkpoint_directory}};
+  if (node_) {
+    settings["node"] = node_->node();
+    settings["nodes"] = node_->nodes();
+  }
+  job.settings = format::DumpJson(settings);
   registration_.Launch(job);
+}
+
+// When the next rehearsed reclaim is due: after a time since the attempt began, or after a number of its
+// steps.
+std::function<bool()> RunCommand::Interrupter(const jobs::PreparedAttempt& prepared) {
+  if (!rehearsal_.is_on() || rehearsal_.left == 0) return {};
+  if (rehearsal_.every_millis >= 0) {
+    return [due = base::SystemClock().MonotonicNanos() + base::NanosOfMillis(rehearsal_.every_millis)] {
+      return base::SystemClock().MonotonicNanos() >= due;
+    };
+  }
+  const auto heartbeat = std::make_shared<jobs::Heartbeat>(prepared.run_directory, prepared.attempt);
+  return [heartbeat, first = int64_t{-1}, every = rehearsal_.every_steps]() mutable {
+    const int64_t step = heartbeat->Step();
+    if (first < 0) first = step;
+    return first >= 0 && step >= first + every;
+  };
 }
 
 std::unique_ptr<jobs::TrainingLog> RunCommand::StartLog(const jobs::PreparedAttempt& prepared) {
@@ -298,7 +353,8 @@ std::unique_ptr<jobs::TrainingLog> RunCommand::StartLog(const jobs::PreparedAtte
   jobs::TrainingLogOptions options;
   options.run_directory = prepared.run_directory;
   options.attempt = prepared.attempt;
-  options.secrets = jobs::SecretsOf(command_, Environment(), job_flags_.secrets);
+  options.secrets = jobs::SecretsOf(command_, EnvironmentVariables(), job_flags_.secrets);
+  options.node = node_ ? node_->node() : 0;
   options.forward = !job_flags_.detach;
   auto log = jobs::TrainingLog::Start(options);
   const Status kept = log.ok() ? (*log)->kept() : log.status();
@@ -316,7 +372,22 @@ void RunCommand::GoIntoBackground(const jobs::PreparedAttempt& prepared) {
     Note(fmt::format("{} runs in the background; tdbg logs {} -f shows its output, tdbg stop {} ends it",
                      Printable(name), ShellWord(name), ShellWord(name)));
   }
-  detached_.LetGo(base::JoinPath(prepared.run_directory, "logs/launcher.log"));
+  detached_.LetGo(base::JoinPath(prepared.run_directory, kLauncherLog));
+}
+
+// The attempt after this one. Of several nodes one lays it out, once no worker of this one lives.
+bool RunCommand::BeginNext(Stopper& stopper, jobs::PreparedAttempt* prepared, jobs::JobResult* result) {
+  bool told = false;
+  while (node_ && !node_->MayBeginNext()) {
+    if (!std::exchange(told, true) && !quiet_) Note("waiting for the other nodes' workers to end");
+    if (!jobs::WaitForRestart(
+            kNodesPollMillis, *control_, [&] { return stopper.asked(); }, ends_nanos_, result))
+      return false;
+  }
+  const int64_t now = base::SystemClock().WallNanos();
+  const Status next = node_ ? node_->BeginNext(prepared, now) : jobs::BeginNextAttempt(prepared, now);
+  if (!next.ok()) Note("the command is not started again: " + next.message());
+  return next.ok();
 }
 
 // Whether the command is to be started again, and all that is said of that.
@@ -335,23 +406,23 @@ bool RunCommand::Restart(Stopper& stopper, jobs::JobResult* result, jobs::Prepar
       rehearsal ? 0 : gap_.Millis(base::SystemClock().MonotonicNanos() - attempt_began_nanos_);
   if (!jobs::WaitForRestart(gap_millis, *control_, [&] { return stopper.asked(); }, ends_nanos_, result))
     return false;
-  if (const Status next = jobs::BeginNextAttempt(prepared, base::SystemClock().WallNanos()); !next.ok()) {
-    Note("the command is not started again: " + next.message());
-    return false;
-  }
+  if (!BeginNext(stopper, prepared, result)) return false;
   registration_.Move(jobs::JobPhase::kRestarting, fmt::format("attempt {}", prepared->attempt));
   registration_.BeginAttempt(prepared->attempt);
-  if (!quiet_) Note(fmt::format("{}; attempt {} begins", why, prepared->attempt));
+  if (!quiet_) {
+    Note(fmt::format("{}; attempt {} begins{}", why, prepared->attempt,
+                     rehearsal_.is_on() ? "; its predecessor's $TMPDIR is wiped, all else is kept" : ""));
+  }
   return true;
-}
-
-void RunCommand::Record(const Status& status) {
-  if (events_.ok()) events_ = status;
 }
 
 Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopper& stopper,
                                                const jobs::PreparedAttempt& prepared, LiveLine& line,
                                                LiveStatus& live) {
+  if (prepared.attempt > 0 && !adopted_) {
+    if (const Status told = TellEarlierSteps(prepared.run_directory, prepared.attempt); !told.ok())
+      Note("this attempt does not know of the earlier ones' evaluations: " + told.message());
+  }
   jobs::JobOptions options;
   options.command = command_;
   options.environment =
@@ -361,12 +432,24 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
   options.run_directory = prepared.run_directory;
   options.control = &*control_;
   options.attempt = prepared.attempt;
+  if (node_) options.host = base::HostName();
   attempt_began_nanos_ = base::SystemClock().MonotonicNanos();
   if (config.stop_grace_seconds)
     options.stop_grace_millis = base::MillisOfSeconds(*config.stop_grace_seconds);
   if (ends_nanos_ >= 0) {
     options.max_runtime_millis =
         std::max<int64_t>(0, (ends_nanos_ - base::SystemClock().MonotonicNanos()) / 1'000'000);
+  }
+  options.interrupts_now = Interrupter(prepared);
+  options.interrupts_by = "--interrupt-every";
+  std::string scratch;
+  if (rehearsal_.is_on()) {
+    // With a reclaimed machine its disk is lost. Here only the attempt's own $TMPDIR is deleted.
+    scratch = base::JoinPath(prepared.run_directory, fmt::format("{}/tmp", prepared.attempt));
+    if (base::LocalFileSystem().CreateDirectories(scratch).ok())
+      options.environment["TMPDIR"] = scratch;
+    else
+      scratch.clear();
   }
   if (!quiet_) options.say = Note;
   if (line.enabled()) {
@@ -377,29 +460,42 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
     if (stop != jobs::JobStop::kInterrupted)
       registration_.Move(jobs::JobPhase::kStopping, "asked to stop by " + by);
   };
-  const std::unique_ptr<jobs::TrainingLog> log = StartLog(prepared);
+  // A command that we took over keeps its output: its tdbg-log has outlived the launcher.
+  const bool adopts = adopted_.has_value();
+  const std::unique_ptr<jobs::TrainingLog> log = adopts ? nullptr : StartLog(prepared);
   options.log = log.get();
-  auto started = jobs::Job::Start(std::move(options));
+  auto started =
+      adopts ? jobs::Job::Adopt(std::move(options), *adopted_) : jobs::Job::Start(std::move(options));
+  adopted_.reset();
   if (!started.ok()) return started.status();
   jobs::Job& job = **started;
+  if (std::exchange(asked_before_, false))
+    job.RequestStop("user");
+  else
+    registration_.Training(job.pid(), fmt::format("attempt {}, {}pid {}{}", prepared.attempt,
+                                                  node_ ? node_->Name() + ", " : std::string(), job.pid(),
+                                                  adopts ? ", looked after again" : ""));
   stopper.Set(&job);
-  registration_.Training(job.pid(), fmt::format("attempt {}, pid {}", prepared.attempt, job.pid()));
   GoIntoBackground(prepared);
   Exporters exporters;
-  exporters.Start(config, prepared.run_directory, prepared.attempt);
-  Record(AppendEvent(
-      prepared.run_directory, "job_started",
-      {{"attempt", prepared.attempt}, {"command", base::RedactCommand(command_)}, {"pid", job.pid()}}));
+  // What is one for all nodes is done by one: exports by the first, events by the one that judges.
+  if (!adopts && (!node_ || node_->node() == 0))
+    exporters.Start(config, prepared.run_directory, prepared.attempt);
+  if (!node_ || node_->node() == 0) compaction_.Start(prepared.run_directory);
+  if (!adopts && (!node_ || node_->judges())) {
+    Record(AppendEvent(
+        prepared.run_directory, "job_started",
+        {{"attempt", prepared.attempt}, {"command", base::RedactCommand(command_)}, {"pid", job.pid()}}));
+  }
   const jobs::JobResult result = job.Wait();
   stopper.Set(nullptr);
+  if (result.stop == jobs::JobStop::kInterrupted && rehearsal_.left > 0) --rehearsal_.left;
+  if (!scratch.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove_all(scratch, ignored);
+  }
   if (log) log->Finish(kLogMillis);
-  Record(AppendEvent(prepared.run_directory, "job_ended",
-                     {{"attempt", prepared.attempt},
-                      {"exit_code", result.exit.shell_code()},
-                      {"signal", result.exit.signaled ? result.exit.code : 0},
-                      {"stop", StopName(result.stop)},
-                      {"stopped_by", result.stopped_by},
-                      {"killed", result.killed}}));
+  if (!node_) Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result));
   registration_.EndAttempt(prepared.attempt, result.exit.shell_code(), ExitText(result));
   if (result.killed) Note("the command outlived its grace and was killed");
   exporters.Finish(kExportGraceMillis);
@@ -414,33 +510,44 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
         "directory that holds the package, or install the wheel");
   }
   Status watched;
-  std::thread watching([&] { watched = watcher.Follow(); });
+  std::thread watching([&] {
+    watched =
+        node_ ? node_->Follow(watcher, [&] { listeners_.Hear(job_flags_, prepared); }) : watcher.Follow();
+  });
   // Whatever happens below, the thread is told and joined.
-  const auto end_watching = [&](rules::JobEnd end) {
-    watcher.JobEnded(end);
+  const auto end_watching = [&](const jobs::JobResult& ended) {
+    watcher.JobEnded(node_ ? node_->End(prepared, ended, std::string(StopName(ended.stop))) : EndOf(ended));
     if (watching.joinable()) watching.join();
+    if (node_ && node_->took_over()) listeners_.TellOf(&registration_);
   };
-  control_.emplace(prepared.run_directory);
   LiveLine line(quiet_ || job_flags_.detach ? -1 : STDERR_FILENO);
   jobs::JobResult result;
+  auto stop_at_its_end = jobs::JobStop::kNone;
   do {
     const auto attempt = RunAttempt(config, stopper, prepared, line, live);
     if (!attempt.ok()) {
-      end_watching(rules::JobEnd::kFailed);
+      jobs::JobResult failed;
+      failed.exit.code = kExitNotExecutable;
+      end_watching(failed);
       registration_.Move(jobs::JobPhase::kFailed, attempt.status().message());
       Note(attempt.status().message());
       return attempt.status().code() == Code::kNotFound ? kExitNoCommand : kExitNotExecutable;
     }
     result = *attempt;
+    stop_at_its_end = result.stop;
   } while (Restart(stopper, &result, &prepared));
   line.Close();
+  // Stopped between two attempts: what was written is how the command ended, and not how the job did.
+  if (!node_ && result.stop != stop_at_its_end)
+    Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result));
 
   const Status sealed = jobs::SealAttempt(prepared.run_directory, prepared.attempt);
-  // From here on ctrl-C is ours again: judging what is left may take a while, and everything is on disk.
+  // From here on ctrl-C ends this process again: judging the rest may take a while, and everything is on
+  // disk.
   const sigset_t signals = jobs::ForwardedSignals();
   jobs::DrainForwardedSignals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  end_watching(EndOf(result));
+  end_watching(result);
   // ctrl-C may interrupt this: each segment is published whole or not at all.
   const Status others = jobs::SealOtherAttempts(prepared.run_directory, prepared.attempt);
 
@@ -453,6 +560,8 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   if (!events_.ok()) Note("the run's events are incomplete: " + events_.message());
   const auto [phase, message] = EndPhase(result);
   registration_.Move(phase, message);
+  listeners_.Finish();
+  compaction_.Finish(kCompactGraceMillis);
   return Finish(watcher, prepared, result);
 }
 
@@ -461,21 +570,22 @@ Result<int> RunCommand::Finish(watch::Watcher& watcher, const jobs::PreparedAtte
   const bool stopped = result.stop == jobs::JobStop::kRequested || result.stop == jobs::JobStop::kMaxRuntime;
   const int exit_code = stopped ? kExitStopped : result.exit.shell_code();
   if (quiet_ && !json_) return exit_code;
-  const auto report = [&]() -> Result<Report> {
+  const auto report = [&]() -> Result<RunSummary> {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(prepared.run_directory));
     TDBG_ASSIGN_OR_RETURN(const bool news, trial->Refresh());
     (void)news;
-    return MakeReport(*trial, watcher.statuses());
+    return SummariseRun(*trial,
+                        node_ ? node_->Statuses(watcher, prepared.run_directory) : watcher.statuses());
   }();
   // Scripts that call us must get the command's exit code even if the summary fails.
   if (!report.ok()) {
     Note("the run cannot be summarised: " + report.status().message());
     return exit_code;
   }
-  Report shown = *report;
+  RunSummary shown = *report;
   shown.launcher_alive = false;  // that is us, and we are done
   if (!quiet_) Tell("{}", FormatSummary(shown, Terminal::Of(STDERR_FILENO)));
-  if (json_) PrintJson(ReportToJson(shown));
+  if (json_) PrintJson(SummaryToJson(shown));
   return exit_code;
 }
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/job_ending.h"
 #include "cli/run_path.h"
 #include "format/events.h"
 #include "format/version.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxOfALogShown = 300;
 
-// The last line a boot file or an adaptor wrote about what it could not do.
+// The last note of a boot file or an adaptor about why it did not capture.
 std::string LastLineOf(const std::string& path) {
   const auto text = base::LocalFileSystem().ReadFile(path);
   if (!text.ok()) return {};
@@ -32,6 +33,16 @@ Status AppendEvent(const std::string& run_directory, const std::string& kind, co
                                             fields.dump(-1, ' ', false, Json::error_handler_t::replace));
   return base::FilesBelow(base::LocalFileSystem(), run_directory)
       .AppendLine(base::JoinPath(run_directory, format::kEventsFile), line);
+}
+
+Status AppendJobEnded(const std::string& run_directory, int64_t attempt, const jobs::JobResult& result) {
+  return AppendEvent(run_directory, "job_ended",
+                     {{"attempt", attempt},
+                      {"exit_code", result.exit.shell_code()},
+                      {"signal", result.exit.signaled ? result.exit.code : 0},
+                      {"stop", StopName(result.stop)},
+                      {"stopped_by", result.stopped_by},
+                      {"killed", result.killed}});
 }
 
 std::optional<JobEnding> LastJobEnding(const std::string& run_directory) {
@@ -53,7 +64,8 @@ std::optional<JobEnding> LastJobEnding(const std::string& run_directory) {
   return ending;
 }
 
-std::string WhyNothingWasCaptured(const std::string& run_directory, const std::vector<int64_t>& attempts) {
+std::string WhyNothingWasCaptured(const std::string& run_directory, const std::vector<int64_t>& attempts,
+                                  bool alive) {
   const int64_t attempt = attempts.empty() ? 0 : attempts.back();
   const std::string directory = base::JoinPath(run_directory, std::to_string(attempt));
   std::string notes;
@@ -65,13 +77,14 @@ std::string WhyNothingWasCaptured(const std::string& run_directory, const std::v
     }
   }
   if (!notes.empty()) return fmt::format("the training process reported: {}", notes);
+  if (alive) return "no process has reached its first training step yet";
   return "no process reached a training step that tdbg could attach to: no framework that it knows was "
          "imported "
          "and trained (an evaluation is no training), or Python was started with -E, -I or -S, or without "
-         "the environment that tdbg gave the "
-         "command "
-         "(env -i, sudo, ssh, docker run); a line of the output above that starts with tdbg: says more, and "
-         "`tdbg doctor` checks the installation";
+         "the "
+         "environment that tdbg gave the command (env -i, sudo, ssh, docker run); a line of the output above "
+         "that "
+         "starts with tdbg: says more, and `tdbg doctor` checks the installation";
 }
 
 }  // namespace tdbg::cli

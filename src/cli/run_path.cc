@@ -12,6 +12,7 @@
 #include "jobs/recent_runs.h"
 #include "jobs/registry.h"
 #include "jobs/run_directory.h"
+#include "trial/remote_run.h"
 #include "trial/run_kind.h"
 
 namespace tdbg::cli {
@@ -43,16 +44,20 @@ Result<std::string> LastRun(const std::vector<std::string>& runs) {
 
 Result<std::string> ResolveRun(const std::string& text) {
   if (text.empty()) return InvalidArgument("an empty name is no run; `tdbg ls` lists the runs");
+  if (text.starts_with("s3://"))
+    return Unimplemented(text +
+                         ": this command works on a run of this machine; those that only read (status, show, "
+                         "check, tensors, export ...) take a bucket");
   if (jobs::IsRunDirectory(text)) return jobs::AbsolutePath(text);
   const std::string root = jobs::kRunsRoot;
   const std::vector<std::string> runs = jobs::ListRuns(root);
   if (text == "last") return LastRun(runs);
   const std::string below_root = base::JoinPath(root, text);
   if (jobs::IsRunDirectory(below_root)) return jobs::AbsolutePath(below_root);
-  // The path exists but is no run: whoever opens it says what it is instead.
+  // The path exists but is no run: opening it gives an error that says what it is.
   if (base::LocalFileSystem().Exists(text)) return jobs::AbsolutePath(text);
   std::vector<std::string> names;
-  // A job, wherever it was started. A registry that cannot be asked knows none.
+  // A job's name. If the registry cannot be read, there are no jobs.
   if (const auto registry = jobs::Registry::OpenExisting(); registry.ok()) {
     const auto job = registry->Find(text);
     if (job.ok() && jobs::RunId(job->run_directory) == job->run_id) return job->run_directory;
@@ -64,8 +69,17 @@ Result<std::string> ResolveRun(const std::string& text) {
                               nearest ? "did you mean '" + *nearest + "'?" : "`tdbg ls` lists the runs"));
 }
 
+Result<std::string> ResolveRunToRead(const std::string& text) {
+  if (!RemoteRun::IsRemote(text)) return ResolveRun(text);
+  TDBG_ASSIGN_OR_RETURN(const std::shared_ptr<RemoteRun> run, RemoteRun::Open(text));
+  // The destructor of a static object ends the process that fills the cache when the program ends.
+  static std::vector<std::shared_ptr<RemoteRun>> opened;
+  opened.push_back(run);
+  return run->directory();
+}
+
 Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt) {
-  TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(text));
+  TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRunToRead(text));
   TrialOptions options;
   options.attempt = attempt;
   TDBG_ASSIGN_OR_RETURN(std::unique_ptr<Trial> trial, Trial::Open(path, options));
@@ -116,6 +130,8 @@ std::string RunName(const std::string& path, const std::string& root) {
 }
 
 std::string DisplayPath(const std::string& path) {
+  // A copy of a bucket's is nobody's to name; its cache is nobody's to open.
+  if (const auto remote = RemoteRun::Of(path)) return remote->url();
   std::error_code error;
   const std::filesystem::path relative =
       std::filesystem::path(path).lexically_relative(std::filesystem::current_path(error));
@@ -141,7 +157,8 @@ std::string ShellWord(std::string_view word) {
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") ==
           std::string_view::npos;
   if (plain) return std::string(word);
-  // A terminal would act upon it, or a reader be deceived: bash knows the same escapes.
+  // Control characters would act on the terminal or deceive the reader, so they are written as bash's
+  // escapes.
   if (Printable(word) != base::ToValidUtf8(word)) {
     std::string escaped;
     for (const char c : word) {

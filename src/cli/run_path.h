@@ -13,27 +13,32 @@ namespace tdbg::cli {
 
 /// A path, a name under ./tdbg-runs, or "last": the run that was started last, of those under ./tdbg-runs and
 /// those that this user started from here with --dir elsewhere.
-/// \error kNotFound  names the nearest run
+/// \error kNotFound  names the nearest run; kUnimplemented  it is in a bucket (s3://), and the command does
+/// not only read
 Result<std::string> ResolveRun(const std::string& text);
-/// ResolveRun, then opened and read once.
+/// For commands that only read: accepts a run in a bucket, too. Its directory is then in the cache, and is
+/// kept up to date until this process ends.
+Result<std::string> ResolveRunToRead(const std::string& text);
+/// ResolveRunToRead, then opens the run and reads it once.
 Result<std::unique_ptr<Trial>> OpenRun(const std::string& text, int64_t attempt = -1);
-/// What a trial's damage() is to who asked for an answer. Every command that reads returns this once it has
-/// printed what could be read. \param of  "run", "file": what the places are in
-/// \error kDataLoss  there is some: counts and names it
+/// The error for a trial's damage(). Every command that reads returns this after it has printed what could be
+/// read.
+/// \param of  "run" or "file": what is damaged
+/// \error kDataLoss  there is damage: counts and names the places
 Status CouldNotRead(const std::vector<std::string>& damage, std::string_view of = "run");
-/// The runs in `root`: ours, those in its folders too, from the oldest on, then smdebug's by name; or `root`,
-/// if it is one.
+/// The runs in `root` and in its folders: ours, oldest first, then smdebug's by name. Only `root` if it is a
+/// run itself.
 std::vector<std::string> ListRuns(const std::string& root);
 struct NamedRun {
   std::string path;
-  std::string name;  ///< as it can be typed as RUN
+  std::string name;  ///< a name that can be typed as RUN
 };
 /// Runs under ./tdbg-runs (ListRuns), and those that this user started from this directory with --dir
-/// elsewhere. Runs that tdbg wrote stand from the oldest on.
+/// elsewhere. Runs that tdbg wrote come first, oldest first.
 std::vector<NamedRun> RunsOfHere();
 /// What a run that ListRuns found is called: its path from `root` on.
 std::string RunName(const std::string& path, const std::string& root);
-/// As short as it can be typed again: relative to the working directory where it lies below it.
+/// The shortest path to type: relative to the working directory if it is below it.
 std::string DisplayPath(const std::string& path);
 /// A word for people to paste into bash or zsh, quoted where it must be, of printable characters only.
 std::string ShellWord(std::string_view word);

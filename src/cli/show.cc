@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <type_traits>
 
 #include "base/text.h"
 #include "cli/arguments.h"
@@ -14,51 +13,18 @@
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
+#include "cli/step_statistics.h"
 #include "cli/terminal.h"
-#include "format/columns.h"
 #include "tensor/magnitude.h"
+#include "trial/coarse.h"
 #include "trial/elements.h"
-#include "trial/mode_name.h"
 
 namespace tdbg::cli {
 namespace {
 
-// On a terminal, more rows than this push the picture off the screen.
-constexpr size_t kMaxRowsOnTerminal = 24;
 constexpr int64_t kEdgeItems = 3;
 
 std::string Number(double value) { return fmt::format("{:.6g}", value); }
-
-Json SummaryJson(const Summary& s) {
-  const auto json = []<typename T>(T number) -> Json {
-    if constexpr (std::is_floating_point_v<T>) {
-      return JsonOf(number);
-    } else {
-      return number;
-    }
-  };
-  Json out;
-#define TDBG_COLUMN(name, ...) out[#name] = json(s.name);
-  TDBG_STATISTICS(TDBG_COLUMN)
-#undef TDBG_COLUMN
-  out["mean_abs"] = JsonOf(s.mean_abs());
-  return out;
-}
-
-std::vector<std::string> SummaryCells(std::string step, std::string mode, const Summary& s) {
-  return {std::move(step),
-          std::move(mode),
-          std::to_string(s.count),
-          std::to_string(s.nan_count),
-          std::to_string(s.pos_inf_count + s.neg_inf_count),
-          std::to_string(s.zero_count),
-          Number(s.mean),
-          Number(std::sqrt(s.variance)),
-          Number(s.min),
-          Number(s.max),
-          Number(s.mean_abs()),
-          Number(s.l2)};
-}
 
 class ShowCommand : public Command {
  public:
@@ -84,7 +50,7 @@ class ShowCommand : public Command {
     const Result<int> shown = Show(*trial);
     const Status whole = CouldNotRead(trial->damage());
     if (whole.ok() || (!shown.ok() && shown.status().code() != Code::kNotFound)) return shown;
-    // What is not there may be what could not be read.
+    // Something that is missing may be what could not be read.
     return shown.ok() ? whole : whole.Annotate(shown.status().message());
   }
 
@@ -116,8 +82,11 @@ Result<std::vector<int64_t>> ShowCommand::StepsOf(Trial& trial, const TensorInfo
   if (!steps.empty()) return steps;
   const char* what = kind == StepKind::kRaw ? "values" : "statistics";
   if (!all.empty()) {
-    return NotFound(fmt::format("{}: no {} in --steps {}; they are kept for {} from {} to {}", info.name,
-                                what, steps_, base::Counted(all.size(), "step"), all.front(), all.back()));
+    const auto first = TrialAccess(trial).FindStep(range_.begin);
+    const bool dropped = first && CoarseRows(trial).IsThinned(*first);
+    return NotFound(fmt::format("{}: no {} in --steps {}{}; they are kept for {} from {} to {}", info.name,
+                                what, steps_, dropped ? " (dropped to keep the run within its budget)" : "",
+                                base::Counted(all.size(), "step"), all.front(), all.back()));
   }
   return NotFound(kind == StepKind::kRaw
                       ? info.name +
@@ -152,96 +121,38 @@ Result<int> ShowCommand::ShowStatistics(Trial& trial, const TensorInfo& info) co
   TDBG_ASSIGN_OR_RETURN(const std::vector<int64_t> histograms,
                         trial.tensor_steps(info.name, StepKind::kHistogram));
   const Terminal terminal = Terminal::Of(STDOUT_FILENO);
-  Table table({"STEP", "MODE", "COUNT", "NAN", "INF", "ZERO", "MEAN", "STD", "MIN", "MAX", "MEAN_ABS", "L2"});
-  for (size_t column = 2; column < 12; ++column) table.AlignRight(column);
-  Table scalars({"STEP", "MODE", "VALUE"});
-  scalars.AlignRight(2);
-  Table reductions({"STEP", "MODE", "SAVED", "VALUE"});  // where these are all there is (smdebug's)
-  reductions.AlignRight(3);
-  Json list = Json::array();
-  std::vector<double> picture;
-  bool as_scalar = false;
-  size_t row = 0, skipped = 0;
-  for (const int64_t step : steps) {
-    const auto at = trial.step(step);
-    const std::string mode(at && at->mode != ModeKey::kGlobal ? ModeName(at->mode) : "-");
-    Json entry = {{"global_step", step}, {"mode", mode}, {"mode_step", at ? at->mode_step : -1}};
-    const bool shown = !terminal.is_terminal || steps.size() <= kMaxRowsOnTerminal ||
-                       row < kMaxRowsOnTerminal / 2 || row >= steps.size() - kMaxRowsOnTerminal / 2;
-    ++row;
-    if (!shown) ++skipped;
-    if (!shown && skipped == 1) {
-      table.Add({"..."});
-      scalars.Add({"..."});
-    }
-    const auto summary = trial.summary(info.name, step, worker_);
-    if (!summary.ok() || summary->count == 1) {
-      // Losses, learning rates: the value says it all.
-      const auto value = trial.scalar(info.name, step, worker_);
-      if (value.ok()) {
-        as_scalar = true;
-        picture.push_back(*value);
-        entry["value"] = JsonOf(*value);
-        if (shown) scalars.Add({std::to_string(step), mode, Number(*value)});
-        list.push_back(std::move(entry));
-        continue;
-      }
-      if (!summary.ok() && summary.status().code() != Code::kNotFound) return summary.status();
-    }
-    if (!summary.ok()) {
-      TDBG_ASSIGN_OR_RETURN(const std::vector<Reduction> saved,
-                            trial.saved_reductions(info.name, step, worker_));
-      if (saved.empty()) continue;  // only raw values there: --raw shows them
-      for (const Reduction& reduction : saved) {
-        const double number = ElementAsDouble(reduction.value, 0).value_or(std::nan(""));
-        entry["reductions"][reduction.name] = JsonOf(number);
-        if (shown) reductions.Add({std::to_string(step), mode, reduction.name, Number(number)});
-      }
-      list.push_back(std::move(entry));
-      continue;
-    }
-    const Summary& s = *summary;
-    picture.push_back(s.mean_abs());
-    entry.update(SummaryJson(s));
-    if (std::ranges::binary_search(histograms, step)) entry["histogram"] = true;
-    list.push_back(std::move(entry));
-    if (!shown) continue;
-    table.Add(SummaryCells(std::to_string(step), mode, s));
-  }
-  Json final_json;
-  if (at_end.ok() && (as_scalar || (picture.empty() && at_end->count == 1))) {
-    as_scalar = true;
-    final_json = {{"value", JsonOf(at_end->mean)}};
-    scalars.Add({"end", "-", Number(at_end->mean)});
-  } else if (at_end.ok()) {
-    final_json = SummaryJson(*at_end);
-    table.Add(SummaryCells("end", "-", *at_end));
-  }
+  StepStatistics found_at(trial, info, worker_, terminal, steps.size());
+  for (const int64_t step : steps)
+    TDBG_RETURN_IF_ERROR(found_at.Add(step, std::ranges::binary_search(histograms, step)));
+  if (at_end.ok()) found_at.AddEnd(*at_end);
   if (json_) {
-    Json document = {
-        {"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"shape", info.shape}, {"steps", list}};
+    Json document = {{"tensor", info.name},
+                     {"dtype", DTypeName(info.dtype)},
+                     {"shape", info.shape},
+                     {"steps", found_at.steps()}};
     if (IsComplex(info.dtype)) document["statistics_of"] = "magnitude";
-    if (at_end.ok()) document["end"] = final_json;
+    if (at_end.ok()) document["end"] = found_at.end();
     PrintJson(document);
     return kExitOk;
   }
   PrintHead(info, terminal);
-  if (picture.empty() && !reductions.empty()) {
-    Print("{}", reductions.Format(terminal));
+  if (found_at.only_reductions()) {
+    Print("{}", found_at.Format());
     return kExitOk;
   }
-  if (picture.empty() && !at_end.ok()) {
+  if (found_at.picture().empty() && !at_end.ok()) {
     Tell("tdbg: only raw values are kept of it; add --raw to see them\n");
     return kExitOk;
   }
-  PrintSeries(terminal, as_scalar ? "value" : "mean_abs", picture);
+  PrintSeries(terminal, found_at.picture_of(), found_at.picture());
   if (!histograms.empty()) {
     Print("histograms at {} from {} to {} (tdbg steps --kind histogram)\n",
           base::Counted(histograms.size(), "step"), histograms.front(), histograms.back());
   }
-  Print("{}", (as_scalar ? scalars : table).Format(terminal));
-  if (skipped > 0)
-    Tell("{} left out; --steps A:B shows a part, | cat shows all\n", base::Counted(skipped, "step"));
+  Print("{}", found_at.Format());
+  if (found_at.left_out() > 0)
+    Tell("{} left out; --steps A:B shows a part, | cat shows all\n",
+         base::Counted(found_at.left_out(), "step"));
   return kExitOk;
 }
 

@@ -1,5 +1,5 @@
-// tdbg status: a line for each rule, what was found first; then the run. --verbose: SageMaker's four fields
-// for each.
+// tdbg status: a line for each rule, those with findings first; then the run. --verbose: SageMaker's four
+// fields for each rule.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,11 +10,11 @@
 #include "base/clock.h"
 #include "base/stable_sort.h"
 #include "base/text.h"
-#include "cli/command.h"
+#include "cli/break.h"
 #include "cli/exit_codes.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/run_path.h"
+#include "cli/run_summary.h"
 #include "cli/terminal.h"
 #include "rules/details.h"
 
@@ -28,14 +28,14 @@ std::string Time(int64_t wall_nanos) {
 
 constexpr int kLabelColumns = 10, kFieldColumns = 23;
 
-bool IsAbandoned(const rules::RuleStatus& rule, const Report& report) {
+bool IsAbandoned(const rules::RuleStatus& rule, const RunSummary& report) {
   return rule.state == rules::RuleState::kInProgress && !IsAlive(report);
 }
 
-std::string JudgeIt(const Report& report) { return "tdbg check " + ShellWord(DisplayPath(report.path)); }
+std::string JudgeIt(const RunSummary& report) { return "tdbg check " + ShellWord(DisplayPath(report.path)); }
 
 /// SageMaker's four fields.
-void PrintWhole(const rules::RuleStatus& rule, const Report& report, const Terminal& terminal) {
+void PrintWhole(const rules::RuleStatus& rule, const RunSummary& report, const Terminal& terminal) {
   Print("RuleConfigurationName  {}\n", Paint(terminal, Colour::kBold, Printable(rule.name)));
   Print("RuleEvaluationStatus   {}\n",
         Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)));
@@ -50,7 +50,7 @@ void PrintWhole(const rules::RuleStatus& rule, const Report& report, const Termi
   Print("LastModifiedTime       {}\n\n", Time(rule.last_modified_wall_nanos));
 }
 
-/// The order of the lines: what a person looks for first.
+/// The order of the lines: the most important state first.
 int Rank(const rules::RuleStatus& rule) {
   switch (rule.state) {
     case rules::RuleState::kIssuesFound:
@@ -68,7 +68,15 @@ int Rank(const rules::RuleStatus& rule) {
 }
 
 /// A rule's outcome behind its name and state, on one line.
-std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* cause, const Report& report) {
+std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* cause, const RunSummary& report) {
+  if (!rule.findings.empty() && !rule.findings.front().detector.empty()) {
+    const auto own = [&](const rules::Incident& incident) { return incident.rule == rule.name; };
+    const auto first = std::ranges::find_if(report.incidents, own);
+    const auto count = std::ranges::count_if(report.incidents, own);
+    if (first != report.incidents.end())
+      return fmt::format("{}, step {}: {}", base::Counted(static_cast<uint64_t>(count), "incident"),
+                         first->first_step, first->title);
+  }
   if (!rule.findings.empty()) {
     const rules::Finding& finding = rule.findings.front();
     std::string text = fmt::format("step {}  {}", finding.global_step, FindingWords(finding));
@@ -88,7 +96,7 @@ std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* caus
   return Printable(first);
 }
 
-void PrintRules(const Report& report, const Terminal& terminal) {
+void PrintRules(const RunSummary& report, const Terminal& terminal) {
   if (report.rules.empty()) {
     Print("no rule was watching; judge the run with: {}\n\n", JudgeIt(report));
     return;
@@ -126,8 +134,19 @@ void PrintLine(std::string_view label, const std::string& text) {
   Print("{:<{}}{}\n", label, kLabelColumns, Wrapped(text, kLabelColumns));
 }
 
-void PrintRun(const Report& report) {
-  for (const std::string& line : OriginLines(report.origins)) PrintLine("origin", line);
+void PrintRun(const RunSummary& report) {
+  bool told = false;  // the origin, by an incident
+  for (const rules::Incident& incident : report.incidents) {
+    if (incident.detector.empty()) continue;
+    std::string_view label = "incident";
+    for (const std::string& line : IncidentLines(incident, report.origins)) {
+      PrintLine(label, line);
+      label = "";
+    }
+    told |= IsExplained(incident, report.origins);
+  }
+  const std::vector<std::string> origins = OriginLines(report.origins);
+  for (size_t i = told ? 1 : 0; i < origins.size(); ++i) PrintLine("origin", origins[i]);
   for (const watch::ActionOutcome& action : report.actions) {
     PrintLine("action",
               fmt::format("{}{} for {} at step {}: {}", Printable(action.action),
@@ -137,6 +156,12 @@ void PrintRun(const Report& report) {
   }
   PrintLine("state", StateWords(report));
   if (report.attempts.size() > 1) PrintLine("attempts", fmt::format("{}", fmt::join(report.attempts, ", ")));
+  constexpr size_t kMostStarts = 5;
+  const size_t hidden = report.starts.size() - std::min(report.starts.size(), kMostStarts);
+  if (hidden > 0) PrintLine("", fmt::format("{} earlier begins: --json", hidden));
+  for (size_t i = hidden; i < report.starts.size(); ++i)
+    PrintLine("began",
+              fmt::format("attempt {} at step {}", report.starts[i].attempt, StartWords(report.starts[i])));
   if (!report.workers.empty())
     PrintLine("workers", Printable(fmt::format("{}", fmt::join(report.workers, ", "))));
   for (const auto& [worker, words] : FailureLines(report)) Print("{:<9} {}\n", worker, words);
@@ -147,14 +172,14 @@ void PrintRun(const Report& report) {
                                    report.last_seen_step, Time(report.last_seen_wall_nanos)));
     PrintLine("kept", base::Counted(report.tensors, "tensor") + ", " + base::FormatBytes(report.bytes));
   }
-  if (report.dropped.empty() && report.damage.empty()) PrintLine("dropped", "nothing");
-  for (const DroppedInfo& drop : report.dropped) {
-    std::string text = fmt::format("{} by {}", Printable(CountOfDropped(drop)), Printable(drop.cause));
-    if (drop.bytes > 0) text += ", " + base::FormatBytes(drop.bytes);
-    if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
-    PrintLine("dropped", text + fmt::format(" ({}){}{}", Printable(drop.worker),
-                                            drop.text.empty() ? "" : ": ", Printable(drop.text)));
+  if (report.coarse_steps > 0) {
+    PrintLine("coarse",
+              fmt::format("{} between {} and {} {} no longer single: their rows were merged and dropped",
+                          base::Counted(report.coarse_steps, "step"), report.coarse_first, report.coarse_last,
+                          report.coarse_steps == 1 ? "is" : "are"));
   }
+  if (report.dropped.empty() && report.damage.empty()) PrintLine("dropped", "nothing");
+  for (const DroppedInfo& drop : report.dropped) PrintLine("dropped", DroppedLine(drop));
   for (const std::string& damage : report.damage) PrintLine("damaged", Printable(damage));
   Print("{:<{}}{}\n", "run", kLabelColumns, Printable(DisplayPath(report.path)));
 }
@@ -172,9 +197,12 @@ class StatusCommand : public Command {
 
   Result<int> Run() override {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
-    TDBG_ASSIGN_OR_RETURN(const Report report, MakeReport(*trial, {}));
+    TDBG_ASSIGN_OR_RETURN(const RunSummary report, SummariseRun(*trial, {}));
+    const std::vector<watch::Held> held = watch::HeldWorkers(*trial);
     if (json_) {
-      PrintJson(ReportToJson(report));
+      Json json = SummaryToJson(report);
+      json["held"] = HeldToJson(held);
+      PrintJson(json);
     } else {
       const Terminal terminal = Terminal::Of(STDOUT_FILENO);
       if (verbose_) {
@@ -182,6 +210,13 @@ class StatusCommand : public Command {
       }
       if (!verbose_ || report.rules.empty()) PrintRules(report, terminal);
       PrintRun(report);
+      for (const watch::Held& h : held) {
+        PrintLine("held",
+                  Printable(fmt::format(
+                      "{} after step {}, {} at most from {} on{}{}; tdbg continue {}", h.worker, h.after_step,
+                      base::Counted(static_cast<uint64_t>(std::max<int64_t>(h.seconds, 0)), "second"),
+                      Time(h.wall_nanos), h.because.empty() ? "" : ": ", h.because, ShellWord(run_))));
+      }
       if (!verbose_ && !report.rules.empty())
         Print("{:<{}}tdbg status {} --verbose\n", "details", kLabelColumns,
               ShellWord(DisplayPath(report.path)));

@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "trial/coarse.h"
 #include "trial/mode_name.h"
 
 namespace tdbg::cli {
@@ -81,6 +82,11 @@ class StepsCommand : public Command {
   }
 
  private:
+  /// Rows of it were dropped, since coarse ones tell of it.
+  static bool IsThinned(const Trial& trial, int64_t global_step) {
+    const auto at = TrialAccess(trial).FindStep(global_step);
+    return at && CoarseRows(trial).IsThinned(*at);
+  }
   static void PrintAsText(const Trial& trial, const std::vector<StepInfo>& steps) {
     Json modes = Json::object(), list = Json::array();
     for (const ModeKey mode : trial.modes()) {
@@ -90,10 +96,15 @@ class StepsCommand : public Command {
                                             {"last", own.empty() ? Json() : Json(own.back())}};
     }
     for (const StepInfo& s : steps) {
-      Json entry = {{"global_step", s.global_step}, {"mode", ModeName(s.mode)},
-                    {"mode_step", s.mode_step},     {"time", JsonTime(s.wall_nanos)},
-                    {"raw_values", s.raw_values},   {"statistics", s.summaries},
-                    {"skipped", s.skipped},         {"complete", s.complete}};
+      Json entry = {{"global_step", s.global_step},
+                    {"mode", ModeName(s.mode)},
+                    {"mode_step", s.mode_step},
+                    {"time", JsonTime(s.wall_nanos)},
+                    {"raw_values", s.raw_values},
+                    {"statistics", s.summaries},
+                    {"skipped", s.skipped},
+                    {"complete", s.complete},
+                    {"merged", IsThinned(trial, s.global_step)}};
       if (!s.complete) entry["missing_workers"] = trial.missing_workers(s.global_step);
       list.push_back(std::move(entry));
     }
@@ -120,6 +131,7 @@ class StepsCommand : public Command {
       }
       const StepInfo& s = steps[i];
       std::string remarks = s.skipped ? "skipped by AMP" : "";
+      if (IsThinned(trial, s.global_step)) remarks += remarks.empty() ? "merged" : "; merged";
       if (!s.complete) {
         remarks +=
             (remarks.empty() ? "" : "; ") +

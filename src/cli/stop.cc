@@ -29,7 +29,8 @@ class StopCommand : public Command {
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path));
     const bool alive = jobs::LauncherAlive(trial->path()) || trial->state() == RunState::kRunning;
     if (!alive) return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
     TDBG_RETURN_IF_ERROR(actions::RequestStop(trial->path(), "user", watch::CommonFutureStep(*trial)));

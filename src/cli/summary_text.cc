@@ -1,12 +1,13 @@
-// The end of `tdbg run`, for a person who wants to know what to do now.
+// The summary at the end of `tdbg run`, for a user who wants to know what to do now.
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
 
 #include "base/text.h"
-#include "cli/report.h"
+#include "cli/black_boxes.h"
 #include "cli/run_path.h"
+#include "cli/run_summary.h"
 #include "rules/details.h"
 #include "rules/rule.h"
 
@@ -18,26 +19,22 @@ constexpr int kLabelColumns = 13;
 constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
 // What the headline says; the state in brackets only where it adds something.
-std::string Headline(const Report& report, const Terminal& terminal) {
+std::string Headline(const RunSummary& report, const Terminal& terminal) {
   const std::string words = StateWords(report);
   const std::string state = Failed(report) ? "; the command " + words : " (" + words + ")";
-  const std::vector<int> causes = rules::CausesOf(report.rules);
-  for (size_t i = 0; i < report.rules.size(); ++i) {
-    const rules::RuleStatus& rule = report.rules[i];
-    if (rule.state != rules::RuleState::kIssuesFound || causes[i] >= 0) continue;
-    const int64_t step = rule.findings.empty() ? -1 : rule.findings.front().global_step;
+  if (!report.incidents.empty()) {
+    const rules::Incident& incident = report.incidents.front();
     const bool stopped =
-        report.ending && report.ending->stop == "requested" && report.ending->stopped_by == rule.name;
-    // What is not finite is that origin's consequence, whoever found it.
-    if (!report.origins.empty() && report.origins.front().seen && rules::FoundNonfinite(rule) && !stopped) {
-      const watch::Origin& origin = report.origins.front();
-      return Paint(terminal, Colour::kRed,
-                   fmt::format("{}, at step {}", Printable(origin.title), origin.global_step)) +
-             state;
-    }
-    std::string line = fmt::format("{} found an issue", Printable(rule.name));
-    if (step >= 0) line += fmt::format(" at step {}", step);
-    line += stopped ? " and stopped the training" : "";
+        report.ending && report.ending->stop == "requested" && report.ending->stopped_by == incident.rule;
+    // Findings of NaN or infinity are that origin's consequences.
+    const bool explained = IsExplained(incident, report.origins) && !stopped;
+    std::string line = Printable(explained ? report.origins.front().title : incident.title);
+    line += fmt::format("{} at step {}", incident.detector.empty() && !explained ? "" : ",",
+                        explained ? report.origins.front().global_step : incident.first_step);
+    if (stopped)
+      line += incident.detector.empty() ? " and stopped the training" : ": the training was stopped";
+    if (const size_t more = report.incidents.size() - 1; more > 0 && !incident.detector.empty())
+      line += fmt::format(", and {}", base::Counted(more, "further incident"));
     return Paint(terminal, Colour::kRed, line) + (stopped ? "" : state);
   }
   if (!report.why_nothing.empty()) return Paint(terminal, Colour::kYellow, "nothing was captured") + state;
@@ -54,7 +51,7 @@ std::string Headline(const Report& report, const Terminal& terminal) {
       return Paint(terminal, Colour::kYellow, "a rule could not be judged") + state;
     judged |= rule.steps_judged > 0;
   }
-  // What was found is the news, also where some rule, or each, would have needed more: a line below says so.
+  // Findings come first, even if some or all rules would have needed more; a line below says that.
   return (judged ? "no issue found" : Paint(terminal, Colour::kYellow, "nothing to judge")) + state;
 }
 
@@ -73,10 +70,14 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* cause, bool explained,
                       const Terminal& terminal, size_t name_columns) {
   if (cause != nullptr) {
-    return fmt::format("  {:<{}}  {}, follows from what {} found: step {}  {}\n", Printable(rule.name),
-                       name_columns, Paint(terminal, ColourOf(rule.state), rules::RuleStateName(rule.state)),
-                       Printable(cause->name), rule.findings.front().global_step,
-                       FindingWords(rule.findings.front()));
+    const std::string_view state = rules::RuleStateName(rule.state);
+    const std::string name = fmt::format("  {:<{}}  ", Printable(rule.name), name_columns);
+    const std::string what =
+        fmt::format(", follows from what {} found: step {}  {}", Printable(cause->name),
+                    rule.findings.front().global_step, FindingWords(rule.findings.front()));
+    // Coloured after line breaking, since colour codes take no columns.
+    const std::string lines = Wrapped(std::string(state) + what, DisplayWidth(name));
+    return name + Paint(terminal, ColourOf(rule.state), state) + lines.substr(state.size()) + "\n";
   }
   const std::string indent(name_columns + 4, ' ');
   if (rules::HadTooLittle(rule)) {
@@ -92,6 +93,8 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
                         base::Counted(rule.steps_incomplete, "step"));
   }
   text += "\n";
+  // The incidents above have shown it.
+  if (!rule.findings.empty() && !rule.findings.front().detector.empty()) return text;
   const size_t most_shown = explained ? 1 : kMaxTensorsShown;
   size_t shown = 0;
   for (const rules::Finding& finding : rule.findings) {
@@ -112,7 +115,7 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
   return text;
 }
 
-std::string DroppedWords(const Report& report) {
+std::string DroppedWords(const RunSummary& report) {
   if (report.dropped.empty()) return "nothing";
   std::string text;
   for (const DroppedInfo& drop : report.dropped) {
@@ -125,25 +128,31 @@ std::string DroppedWords(const Report& report) {
   return text;
 }
 
-std::string Commands(const Report& report) {
+std::string Commands(const RunSummary& report) {
   const std::string run = ShellWord(DisplayPath(report.path));
   std::string text;
-  for (const rules::RuleStatus& rule : report.rules) {
-    if (rule.findings.empty() || rule.findings.front().tensor.empty()) continue;
+  const auto next = [&](const std::string& command) {
+    text += fmt::format("  {:<{}}{}\n", text.empty() ? "next" : "", kLabelColumns, command);
+  };
+  if (!BlackBoxesOf(report.path).empty()) next(fmt::format("tdbg replay {}", run));
+  if (!report.incidents.empty() && !report.incidents.front().detector.empty())
+    next(fmt::format("tdbg explain {}", run));
+  for (const rules::Incident& incident : report.incidents) {
+    if (incident.tensor.empty()) continue;
     // The steps that led there, and the few that followed.
-    const rules::Finding& finding = rule.findings.front();
-    text += fmt::format("  {:<{}}tdbg show {} {} --steps {}:{}\n", "next", kLabelColumns, run,
-                        ShellWord(finding.tensor), std::max<int64_t>(0, finding.global_step - kStepsBefore),
-                        finding.global_step + kStepsAfter);
+    next(fmt::format("tdbg show {} {} --steps {}:{}", run, ShellWord(incident.tensor),
+                     std::max<int64_t>(0, incident.first_step - kStepsBefore),
+                     incident.first_step + kStepsAfter));
     break;
   }
   for (const rules::RuleStatus& rule : report.rules) {
     const auto info = rules::BuiltinRules().Find(rule.rule);
-    if (rule.findings.empty() || !info.ok()) continue;
+    if (rule.findings.empty() || !info.ok() || !(*info)->listed) continue;
     text += fmt::format("  {:<{}}tdbg rules show {}\n", text.empty() ? "next" : "", kLabelColumns,
                         (*info)->snake_name);
     break;
   }
+  if (!text.empty()) next(fmt::format("tdbg report {}", run));
   // The rules that watched found nothing, or could not judge: other rules may.
   if (text.empty() && report.steps > 0)
     text += fmt::format("  {:<{}}tdbg check {}\n", "next", kLabelColumns, run);
@@ -154,7 +163,7 @@ std::string Commands(const Report& report) {
 
 }  // namespace
 
-std::string FormatSummary(const Report& report, const Terminal& terminal) {
+std::string FormatSummary(const RunSummary& report, const Terminal& terminal) {
   std::string text = fmt::format("\ntdbg: {}\n", Headline(report, terminal));
   size_t name_columns = 0;
   for (const rules::RuleStatus& rule : report.rules)
@@ -163,7 +172,18 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
     // Nothing was captured, so no rule judged anything: listing the rules would only bury the reason.
     text += Labelled("why", report.why_nothing);
   } else {
-    for (const std::string& line : OriginLines(report.origins)) text += Labelled("origin", line);
+    bool told = false;  // the origin, by an incident
+    for (const rules::Incident& incident : report.incidents) {
+      if (incident.detector.empty()) continue;
+      std::string_view label = "incident";
+      for (const std::string& line : IncidentLines(incident, report.origins)) {
+        text += Labelled(label, line);
+        label = "";
+      }
+      told |= IsExplained(incident, report.origins);
+    }
+    const std::vector<std::string> origins = OriginLines(report.origins);
+    for (size_t i = told ? 1 : 0; i < origins.size(); ++i) text += Labelled("origin", origins[i]);
     const std::vector<int> causes = rules::CausesOf(report.rules);
     std::string nothing;
     for (size_t i = 0; i < report.rules.size(); ++i) {
@@ -175,7 +195,7 @@ std::string FormatSummary(const Report& report, const Terminal& terminal) {
       const rules::RuleStatus* const cause =
           causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
       const bool explained =
-          !report.origins.empty() && report.origins.front().seen && rules::FoundNonfinite(rule);
+          !report.origins.empty() && report.origins.front().seen && rules::FollowsNonfinite(rule);
       text += RuleLines(rule, cause, explained, terminal, name_columns);
     }
     if (!nothing.empty()) text += Labelled("unused", "nothing to judge for " + nothing);

@@ -80,10 +80,6 @@ std::string Paint(const Terminal& terminal, Colour colour, std::string_view text
   return fmt::format("\x1b[{}m{}\x1b[0m", Code(colour), text);
 }
 
-int DisplayWidth(std::string_view text) {
-  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return !IsContinuation(c); }));
-}
-
 std::string Fit(std::string_view text, int columns) {
   if (columns <= 0 || DisplayWidth(text) <= columns) return std::string(text);
   size_t end = 0;
@@ -91,31 +87,6 @@ std::string Fit(std::string_view text, int columns) {
     if (!IsContinuation(text[end]) && seen++ == columns - 1) break;
   }
   return std::string(text.substr(0, end)) + "…";
-}
-
-std::string Wrapped(std::string_view text, int indent, int columns) {
-  const std::string next_line = "\n" + std::string(static_cast<size_t>(indent), ' ');
-  std::string out;
-  int column = indent;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find_first_of(" \n", begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin);
-    const int width = DisplayWidth(word);
-    if (column > indent && column + width > columns) {
-      while (out.ends_with(' ')) out.pop_back();
-      out += next_line;
-      column = indent;
-    }
-    out += word;
-    column += width;
-    if (end < text.size()) {
-      out += text[end] == '\n' ? next_line : " ";
-      column = text[end] == '\n' ? indent : column + 1;
-    }
-    begin = end + 1;
-  }
-  while (out.ends_with(' ')) out.pop_back();
-  return out;
 }
 
 std::string Sparkline(const std::vector<double>& values, int columns) {

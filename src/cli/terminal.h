@@ -1,4 +1,4 @@
-// What a terminal is told and asked: whether it is one, how wide, colours, one live line at its bottom.
+// The terminal: is there one, how wide is it, colours, one live line at its bottom.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/printable.h"
+#include "base/wrapped.h"
 
 namespace tdbg::cli {
 
@@ -24,17 +25,12 @@ enum class Colour { kNone, kRed, kGreen, kYellow, kCyan, kDim, kBold };
 /// `text` between escape codes if `terminal.colour`, else as it is.
 std::string Paint(const Terminal& terminal, Colour colour, std::string_view text);
 
-/// Columns that UTF-8 text takes, one per code point: our own texts hold nothing wider.
-int DisplayWidth(std::string_view text);
+using base::DisplayWidth;
+using base::kTextColumns;
+using base::Wrapped;
 /// At most `columns` wide; what is cut off ends in "…". No limit for columns <= 0.
 std::string Fit(std::string_view text, int columns);
-/// Columns of text that people read, on a terminal or in a log.
-inline constexpr int kTextColumns = 100;
-/// Broken at blanks, so that no line is wider than `columns`: the first begins at column `indent`, behind
-/// what stands there already, and so do those that follow. A word that is wider than a line stays whole. Line
-/// feeds in `text` stay.
-std::string Wrapped(std::string_view text, int indent, int columns = kTextColumns);
-/// Every name and text that comes from a run passes it: data cannot steer the terminal.
+/// Used for every name and text that comes from a run, so that data cannot control the terminal.
 using base::Printable;
 
 /// A block of "▁▂▃▄▅▆▇█", at most `columns` long; longer series are averaged by stretch. Non-finite values

@@ -27,7 +27,7 @@ std::string ReadKey(const std::string& path) {
   const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat info;
   if (!fd.ok() || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
-  // A key that others know, or gave us, proves nothing.
+  // A key that others can read, or have put there, proves nothing.
   if (info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) return {};
   std::string key(kKeyBytes, '\0');
   return ::read(fd.get(), key.data(), key.size()) == static_cast<ssize_t>(key.size()) ? key : std::string();

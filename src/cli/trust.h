@@ -1,4 +1,4 @@
-// Whom a run may command: which of the rules that it names are used by who opens it (SECURITY.md).
+// Which of the rules and actions that a run names may be used by the user who opens it (SECURITY.md).
 #pragma once
 
 #include <string>
@@ -24,18 +24,18 @@ struct TrustedRules {
 
 /// What may be used of the rules that ReadRules found in a run.
 ///
-/// Rules in files and actions are programs. They are used where the run was made by the caller, as the
-/// caller's own tdbg (SealOf) says, and nobody else may write it; a file, where it is still what it was when
-/// the run was made. A word that was recorded without its secret cannot be used by anybody.
+/// Rules in files and actions are programs. They are used only if the caller made the run, which the caller's
+/// own seal proves (SealOf), and nobody else may write to it; a file, only if it has not changed since the
+/// run was made. An action that was recorded without its secret cannot be used.
 TrustedRules RulesToTrust(const std::string& run_directory, const RecordedRules& recorded,
                           const TrustOptions& options);
 
-/// The SHA-256 of a rule's file, hexadecimal; empty where it cannot be read.
+/// The SHA-256 of a rule's file, hexadecimal; empty if it cannot be read.
 std::string HashOfRuleFile(const std::string& path);
 
-/// A mark that only who has the user's key can make: HMAC-SHA256 of `text` under `tdbg/key` in the user's
-/// state directory ($XDG_STATE_HOME, ~/.local/state). Empty: there is no key.
-/// \param make_key  where there is none yet. A home that cannot be written to has none.
+/// A seal that only the owner of the user's key can make: HMAC-SHA256 of `text` with the key `tdbg/key` in
+/// the user's state directory ($XDG_STATE_HOME, ~/.local/state). Empty: there is no key.
+/// \param make_key  make a key if there is none yet; fails quietly in a home that cannot be written to
 std::string SealOf(const std::string& text, bool make_key);
 
 }  // namespace tdbg::cli

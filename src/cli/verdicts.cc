@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "cli/exit_codes.h"
-#include "cli/report.h"
+#include "cli/run_summary.h"
 #include "rules/details.h"
+#include "watch/replay.h"
 
 namespace tdbg::cli {
 
@@ -21,6 +23,8 @@ std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const
     text += "\n";
     if (causes[i] >= 0)
       text += "  follows from what " + Printable(statuses[static_cast<size_t>(causes[i])].name) + " found\n";
+    // The incidents have said it.
+    if (!status.findings.empty() && !status.findings.front().detector.empty()) continue;
     for (const rules::Finding& finding : status.findings) {
       const std::string step = fmt::format("  step {}  ", finding.global_step);
       text += step + Wrapped(FindingWords(finding), DisplayWidth(step)) + "\n";
@@ -39,6 +43,13 @@ int ExitCodeOfVerdicts(const std::vector<rules::RuleStatus>& statuses) {
     unjudged = unjudged || status.state == rules::RuleState::kError;
   }
   return unjudged ? kExitNotJudged : kExitOk;
+}
+
+Result<std::vector<rules::RuleStatus>> JudgeByProfile(Trial& trial) {
+  plan::RuleConfig profile;
+  profile.rule = "Profile";
+  profile.optional = true;
+  return watch::Replay(trial, {profile}, base::SystemClock().WallNanos());
 }
 
 }  // namespace tdbg::cli

@@ -5,11 +5,16 @@
 
 #include "cli/terminal.h"
 #include "rules/engine.h"
+#include "tdbg/status.h"
+#include "tdbg/trial.h"
 
 namespace tdbg::cli {
 
 std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const Terminal& terminal);
 /// 1 if any found issues, else 8 if any could not be judged, else 0.
 int ExitCodeOfVerdicts(const std::vector<rules::RuleStatus>& statuses);
+
+/// Of a run that nobody watched: as the profile would have judged it then.
+Result<std::vector<rules::RuleStatus>> JudgeByProfile(Trial& trial);
 
 }  // namespace tdbg::cli

@@ -14,8 +14,8 @@
 #include "cli/exit_codes.h"
 #include "cli/live_status.h"
 #include "cli/output.h"
-#include "cli/report.h"
 #include "cli/run_path.h"
+#include "cli/run_summary.h"
 #include "cli/terminal.h"
 #include "cli/trust.h"
 #include "cli/verdicts.h"
@@ -46,6 +46,7 @@ class WatchCommand : public Command {
     jobs::BlockForwardedSignals();
     TDBG_ASSIGN_OR_RETURN(plan::Config config, ResolveConfig(flags_));
     const auto resolved = ResolveRun(run_);
+    if (resolved.status().code() == Code::kUnimplemented) return resolved.status();
     bool lost_rules = false;
     watch::WatchOptions options;
     options.run = resolved.ok() ? *resolved : run_;
@@ -53,7 +54,7 @@ class WatchCommand : public Command {
       TDBG_ASSIGN_OR_RETURN(const auto recorded, ReadRules(*resolved));
       if (recorded) {
         TrustedRules trusted = RulesToTrust(*resolved, *recorded, {.trust = trust_, .actions = true});
-        for (const std::string& line : trusted.left_out) Tell("tdbg: {}\n", Printable(line));
+        for (const std::string& line : trusted.left_out) Note(Printable(line));
         config.rules = std::move(trusted.rules);
         lost_rules = trusted.lost_rules;
         for (plan::RuleConfig& rule : config.rules) {  // asked for again beside what is left of its own
@@ -89,7 +90,7 @@ class WatchCommand : public Command {
       if (signal_number == 0 || signal_number == SIGUSR1 || signal_number == SIGUSR2) continue;
       if (interrupted) ::_exit(128 + signal_number);
       interrupted = true;
-      watcher->JobEnded(rules::JobEnd::kStopped);
+      watcher->StopWatching();
     }
     following.join();
     line.Close();

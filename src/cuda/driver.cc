@@ -19,7 +19,7 @@ Result<Driver> Driver::Load(const char* library) {
     return NotFound("there is no NVIDIA driver here: " + std::string(library) + " cannot be loaded");
   Driver d;
   const char* missing = nullptr;
-  // By the version of each function that cuda.h of 12 and 13 means.
+  // Each function in the version to which cuda.h of CUDA 12 and 13 maps its name.
   const auto get = [&](auto* function, const char* symbol) {
     *reinterpret_cast<void**>(function) = dlsym(handle, symbol);
     if (*function == nullptr && missing == nullptr) missing = symbol;
@@ -37,8 +37,10 @@ Result<Driver> Driver::Load(const char* library) {
   get(&d.PushContext, "cuCtxPushCurrent_v2");
   get(&d.PopContext, "cuCtxPopCurrent_v2");
   get(&d.ModuleLoadData, "cuModuleLoadData");
+  get(&d.ModuleUnload, "cuModuleUnload");
   get(&d.ModuleGetFunction, "cuModuleGetFunction");
   get(&d.LaunchKernel, "cuLaunchKernel");
+  get(&d.MemGetInfo, "cuMemGetInfo_v2");
   get(&d.MemAlloc, "cuMemAlloc_v2");
   get(&d.MemFree, "cuMemFree_v2");
   get(&d.MemHostAlloc, "cuMemHostAlloc");
@@ -50,10 +52,12 @@ Result<Driver> Driver::Load(const char* library) {
   get(&d.SetBytesAsync, "cuMemsetD8Async");
   get(&d.SetWordsAsync, "cuMemsetD32Async");
   get(&d.StreamCreate, "cuStreamCreate");
+  get(&d.StreamDestroy, "cuStreamDestroy_v2");
   get(&d.StreamWaitEvent, "cuStreamWaitEvent");
   get(&d.StreamIsCapturing, "cuStreamIsCapturing");
   get(&d.ExchangeCaptureMode, "cuThreadExchangeStreamCaptureMode");
   get(&d.EventCreate, "cuEventCreate");
+  get(&d.EventDestroy, "cuEventDestroy_v2");
   get(&d.EventRecord, "cuEventRecord");
   if (missing != nullptr) {
     return Unimplemented("the NVIDIA driver (CUDA " + VersionText(d.version) + ") has no " + missing);

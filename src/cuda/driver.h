@@ -52,10 +52,12 @@ struct Driver {
   Error (*PushContext)(Handle context) = nullptr;
   Error (*PopContext)(Handle* context) = nullptr;
   Error (*ModuleLoadData)(Handle* module, const void* image) = nullptr;
+  Error (*ModuleUnload)(Handle module) = nullptr;
   Error (*ModuleGetFunction)(Handle* function, Handle module, const char* name) = nullptr;
   Error (*LaunchKernel)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                         unsigned block_y, unsigned block_z, unsigned shared_bytes, Handle stream,
                         void** parameters, void** extra) = nullptr;
+  Error (*MemGetInfo)(size_t* free, size_t* total) = nullptr;  ///< of the current context's device
   Error (*MemAlloc)(DevicePointer*, size_t bytes) = nullptr;
   Error (*MemFree)(DevicePointer) = nullptr;
   Error (*MemHostAlloc)(void**, size_t bytes, unsigned flags) = nullptr;
@@ -67,10 +69,12 @@ struct Driver {
   Error (*SetBytesAsync)(DevicePointer to, unsigned char value, size_t count, Handle stream) = nullptr;
   Error (*SetWordsAsync)(DevicePointer to, unsigned value, size_t count, Handle stream) = nullptr;
   Error (*StreamCreate)(Handle*, unsigned flags) = nullptr;
+  Error (*StreamDestroy)(Handle) = nullptr;  ///< returns at once: what is under way is carried out
   Error (*StreamWaitEvent)(Handle stream, Handle event, unsigned flags) = nullptr;
   Error (*StreamIsCapturing)(Handle stream, int* status) = nullptr;
   Error (*ExchangeCaptureMode)(int* mode) = nullptr;  ///< of the calling thread
   Error (*EventCreate)(Handle*, unsigned flags) = nullptr;
+  Error (*EventDestroy)(Handle) = nullptr;  ///< returns at once, too
   Error (*EventRecord)(Handle event, Handle stream) = nullptr;
 };
 

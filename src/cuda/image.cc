@@ -1,6 +1,6 @@
 #include "cuda/image.h"
 
-// By the assembler: as an array in C++ a megabyte takes the compiler half a minute.
+// Included by the assembler: as a C++ array, a megabyte takes the compiler half a minute.
 asm(".section .rodata\n"
     ".balign 16\n"
     "tdbg_cuda_image_begin:\n"

@@ -1,7 +1,5 @@
 #include "cuda/lane.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -17,7 +15,7 @@ constexpr size_t kMaxPlans =
 constexpr size_t kMaxPlansOfAKind = 8;  // whose rings are full, before the device counts as far behind
 // Blocks of memory are powers of two from here on, so that what one shape has left is good for the next.
 constexpr uint64_t kSmallestOnDevice = 16u << 10, kSmallestPinned = 128u << 10;
-constexpr unsigned kPortable = 1, kDeviceMap = 2;
+constexpr unsigned kPortable = 1, kDeviceMap = 2, kWithoutTiming = 2;
 
 // Words of a slot that the device may be writing once more, where a graph is replayed faster than we read:
 // what is torn is found out afterwards, by the slot's own `begun`.
@@ -29,6 +27,9 @@ void CopyWords(void* to, const void* from, uint64_t bytes) {
   const auto* const in = static_cast<const uint64_t*>(from);
   for (uint64_t i = 0; i < bytes / 8; ++i) out[i] = __atomic_load_n(in + i, __ATOMIC_RELAXED);
 }
+
+// A statistic that a kernel does not compute would be 0 of every tensor on a device.
+static_assert(sizeof(Row) == sizeof(Summary) + 4 * sizeof(uint32_t));
 
 Summary SummaryOf(const Row& row) {
   return {row.count,
@@ -96,96 +97,92 @@ struct Lane::Prepared {
 };
 
 struct Lane::Functions {
-  Handle context = nullptr;
+  Handle module = nullptr;
+  bool complete = false;  // all of them are there
   std::map<std::string, Handle, std::less<>> by_name;
 };
 
-/// While it lives, the device's own context is the thread's current one, as it is nearly always.
-class Lane::Entered {
- public:
-  Entered(Lane* lane, int ordinal) : driver_(*lane->driver_) {
-    int wanted = 0, current = -1;
-    if (!lane->Check(driver_.DeviceGet(&wanted, ordinal), "cuDeviceGet")) return;
-    if (driver_.GetDevice(&current) == kSuccess && current == wanted) {
-      ok_ = true;
-      return;
-    }
-    unsigned flags = 0;
-    int active = 0;
-    if (!lane->Check(driver_.PrimaryContextState(wanted, &flags, &active), "cuDevicePrimaryCtxGetState"))
-      return;
-    if (active == 0) {
-      lane->trouble_ = "device " + std::to_string(ordinal) + " has tensors, and no context";
-      return;
-    }
-    Handle& context = lane->contexts_[ordinal];
-    if (context == nullptr &&
-        !lane->Check(driver_.PrimaryContextRetain(&context, wanted), "cuDevicePrimaryCtxRetain")) {
-      return;
-    }
-    ok_ = pushed_ = lane->Check(driver_.PushContext(context), "cuCtxPushCurrent");
-  }
-  ~Entered() {
-    Handle context;
-    if (pushed_) (void)driver_.PopContext(&context);
-  }
-  Entered(const Entered&) = delete;
-  Entered& operator=(const Entered&) = delete;
-  bool ok() const { return ok_; }
-
- private:
-  const Driver& driver_;
-  bool ok_ = false, pushed_ = false;
-};
-
 Lane::Lane(const Driver* driver, std::span<const std::byte> image, LaneOptions options)
-    : driver_(driver), image_(image), options_(options), process_(getpid()) {}
+    : connection_(driver), driver_(driver), image_(image), options_(options) {}
 
 Lane::~Lane() {
-  if (!Usable()) return;
+  if (!connection_.usable()) return;
+  const auto in = [this](int device, const auto& give_back) {
+    const Connection::Entered entered(&connection_, device);
+    if (!entered.ok()) return false;
+    const Connection::Relaxed relaxed(&connection_);
+    return relaxed.ok() && give_back();
+  };
+  for (const auto& entry : prepared_) {
+    const Handle event = entry.second;
+    if (!in(entry.first, [&] { return Check(driver_->EventDestroy(event), "cuEventDestroy"); })) return;
+  }
   for (const auto& plan : plans_) {
     Collect(plan.get());
-    // A graph may be replayed after us, and a kernel that is under way writes: their memory stays.
+    // Not freed: a captured graph may be replayed after us, and a kernel that is under way still writes.
     if (plan->captured || plan->launched != plan->taken) continue;
-    const Entered entered(this, plan->device);
-    if (!entered.ok()) return;
-    if (!Check(driver_->MemFree(plan->memory), "cuMemFree")) return;
-    if (!Check(driver_->MemFreeHost(plan->pinned), "cuMemFreeHost")) return;
+    const bool freed = in(plan->device, [&] {
+      return Check(driver_->MemFree(plan->memory), "cuMemFree") &&
+             Check(driver_->MemFreeHost(plan->pinned), "cuMemFreeHost");
+    });
+    if (!freed) return;
+  }
+  for (const Block& block : idle_) {
+    if (!in(block.device, [&] { return Check(driver_->MemFree(block.memory), "cuMemFree"); })) return;
+  }
+  // A process may train a thousand times. The frees above have waited for what ran of the kernels.
+  for (const auto& entry : functions_) {
+    const int device = entry.first;
+    const Handle module = entry.second->module;
+    const bool used = std::ranges::any_of(plans_, [device](const std::unique_ptr<Prepared>& plan) {
+      return plan->device == device && (plan->captured || plan->launched != plan->taken);
+    });
+    if (used || module == nullptr) continue;
+    if (!in(device, [&] { return Check(driver_->ModuleUnload(module), "cuModuleUnload"); })) return;
   }
 }
 
-bool Lane::Usable() { return trouble_.empty() && getpid() == process_; }
-
-bool Lane::Check(Error error, const char* what) {
-  if (error == kSuccess) return true;
-  if (trouble_.empty()) trouble_ = std::string(what) + ": " + driver_->NameOf(error);
-  return false;
-}
-
-/// The kernels in the context of a device, which is entered.
+/// The kernels in the context of a device, which is entered. Null: the driver failed, or memory is out.
 auto Lane::FunctionsOf(int device) -> Functions* {
   std::unique_ptr<Functions>& found = functions_[device];
-  if (found != nullptr) return found.get();
-  auto functions = std::make_unique<Functions>();
-  Handle module = nullptr;
-  if (const Error error = driver_->ModuleLoadData(&module, image_.data()); error != kSuccess) {
-    trouble_ = "device " + std::to_string(device) +
-               " takes none of the kernels that tdbg has, nor can its driver make " +
-               "them: cuModuleLoadData: " + driver_->NameOf(error);
-    return nullptr;
+  if (found == nullptr) found = std::make_unique<Functions>();
+  if (!found->complete) {
+    const Connection::Relaxed relaxed(&connection_);
+    found->complete = relaxed.ok() && Load(device, found.get());
   }
-  const auto get = [&](const char* name) {
-    return Check(driver_->ModuleGetFunction(&functions->by_name[name], module, name), "cuModuleGetFunction");
-  };
-  for (const char* name : kSummarize) {
-    if (!get(name)) return nullptr;
-  }
-  if (!get(kDerive) || !get(kDeliver)) return nullptr;
-  found = std::move(functions);
-  return found.get();
+  return found->complete && connection_.usable() ? found.get() : nullptr;
 }
 
-/// Memory for a kind, all of it set in the order of the stream. Null: there is none, or there is trouble.
+/// What is loaded already waits where memory is out: the next batch tries again.
+bool Lane::Load(int device, Functions* functions) {
+  if (functions->module == nullptr) {
+    Handle module = nullptr;
+    const Error error = driver_->ModuleLoadData(&module, image_.data());
+    if (error == kOutOfMemory) return false;
+    if (error != kSuccess) {
+      connection_.Fail("device " + std::to_string(device) +
+                       " takes none of the kernels that tdbg has, nor can its driver make " +
+                       "them: cuModuleLoadData: " + driver_->NameOf(error));
+      return false;
+    }
+    functions->module = module;
+  }
+  // Drivers that load lazily, as they do by default, load a kernel here.
+  const auto get = [&](const char* name) {
+    Handle function = nullptr;
+    const Error error = driver_->ModuleGetFunction(&function, functions->module, name);
+    if (error == kOutOfMemory || !Check(error, "cuModuleGetFunction")) return false;
+    functions->by_name[name] = function;
+    return true;
+  };
+  for (const char* name : kSummarize) {
+    if (!get(name)) return false;
+  }
+  return get(kDerive) && get(kDeliver);
+}
+
+/// Memory for a kind of batch, initialized in the order of the stream. Null: none is left, or the driver
+/// failed.
 auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
   auto made = std::make_unique<Prepared>();
   const uint32_t buckets = TypicalBuckets(kind.tensors);
@@ -199,7 +196,7 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
   if (slots != options_.most_slots) layout = MakeLayout(kind.tensors, kind.derived, slots, buckets);
   if (!layout.ok()) return nullptr;
   made->layout = *std::move(layout);
-  // A large model's block is its own for good, and what it is rounded up by would be memory that nobody uses.
+  // The block of a large model is never shared: rounding it up would waste memory.
   const auto block = [](uint64_t bytes, uint64_t smallest) {
     return bytes > (uint64_t{1} << 20) ? bytes : std::bit_ceil(std::max(bytes, smallest));
   };
@@ -229,15 +226,24 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
     int mode = kCaptureModeRelaxed;
     if (!Check(driver_->ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) return nullptr;
     void* pinned = nullptr;
-    const Error on_device = driver_->MemAlloc(&made->memory, device_bytes);
+    Error on_device = kSuccess;
+    made->memory_bytes = device_bytes;
+    const auto idle = std::ranges::find_if(
+        idle_, [&](const Block& b) { return b.device == device && b.bytes >= device_bytes; });
+    if (idle != idle_.end()) {
+      made->memory = idle->memory, made->memory_bytes = idle->bytes;
+      idle_.erase(idle);
+    } else {
+      on_device = driver_->MemAlloc(&made->memory, device_bytes);
+    }
     const Error on_host = on_device == kSuccess
                               ? driver_->MemHostAlloc(&pinned, pinned_bytes, kPortable | kDeviceMap)
                               : kSuccess;
-    if (on_host == kOutOfMemory) (void)driver_->MemFree(made->memory);
+    // Kept for the next step, which tries again: freeing waits for the device, and would in every step.
+    if (on_host == kOutOfMemory) idle_.push_back({device, made->memory, made->memory_bytes});
     if (!Check(driver_->ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) return nullptr;
     if (on_device == kOutOfMemory || on_host == kOutOfMemory) return nullptr;
     if (!Check(on_device, "cuMemAlloc") || !Check(on_host, "cuMemHostAlloc")) return nullptr;
-    made->memory_bytes = device_bytes;
     made->pinned = static_cast<unsigned char*>(pinned), made->pinned_bytes = pinned_bytes;
     device_bytes_ += made->memory_bytes;
     pinned_bytes_ += made->pinned_bytes;
@@ -263,9 +269,9 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
   return plans_.back().get();
 }
 
-bool Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) {
+auto Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) -> Refusal {
   const Functions* const functions = FunctionsOf(plan->device);
-  if (functions == nullptr) return false;
+  if (functions == nullptr) return trouble().empty() ? Refusal::kMemory : Refusal::kClosed;
   const auto on = reinterpret_cast<Handle>(plan->stream);
   Pointers pointers;
   for (KernelLaunch launch : plan->layout.launches) {
@@ -274,16 +280,31 @@ bool Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) 
     }
     void* parameters[] = {&pointers, &plan->plan, &launch.launch};
     const Handle function = functions->by_name.find(launch.kernel)->second;
-    if (!Check(driver_->LaunchKernel(function, launch.grid, 1, 1, kThreads, 1, 1, 0, on, parameters, nullptr),
-               launch.kernel)) {
-      return false;
-    }
+    const Error error =
+        driver_->LaunchKernel(function, launch.grid, 1, 1, kThreads, 1, 1, 0, on, parameters, nullptr);
+    if (error != kSuccess) return NotLaunched(*plan, error, launch.kernel);
   }
   void* parameters[] = {&plan->plan, &tag};
   const Handle function = functions->by_name.find(kDeliver)->second;
-  return Check(driver_->LaunchKernel(function, plan->layout.deliver_grid(), 1, 1, kThreads, 1, 1, 0, on,
-                                     parameters, nullptr),
-               kDeliver);
+  const Error error = driver_->LaunchKernel(function, plan->layout.deliver_grid(), 1, 1, kThreads, 1, 1, 0,
+                                            on, parameters, nullptr);
+  return error == kSuccess ? Refusal::kNone : NotLaunched(*plan, error, kDeliver);
+}
+
+/// A kernel's first launch may want memory of the device for its stacks. Where there is none the step is left
+/// out, as without memory for its plan; what was launched of it before has counted into tables that nothing
+/// empties now.
+auto Lane::NotLaunched(const Prepared& plan, Error error, const char* kernel) -> Refusal {
+  if (error != kOutOfMemory) {
+    (void)Check(error, kernel);
+    return Refusal::kClosed;
+  }
+  const uint64_t bytes = uint64_t{plan.plan.table_words} * sizeof(uint32_t);
+  if (bytes == 0) return Refusal::kMemory;
+  const bool emptied = Check(driver_->SetBytesAsync(reinterpret_cast<uintptr_t>(plan.plan.tables), 0, bytes,
+                                                    reinterpret_cast<Handle>(plan.stream)),
+                             "cuMemsetD8Async");
+  return emptied ? Refusal::kMemory : Refusal::kClosed;
 }
 
 auto Lane::Issue(Prepared* plan) -> Ticket {
@@ -297,14 +318,12 @@ auto Lane::Issue(Prepared* plan) -> Ticket {
 
 auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items,
                   std::span<const DerivedSpec> derived) -> Put {
-  if (!Usable()) return {Refusal::kClosed};
+  if (!connection_.usable()) return {Refusal::kClosed};
   for (const Item& item : items) {
-    if ((item.flags & kStatistics) != 0 &&
-        (!IsSummarized(static_cast<uint32_t>(item.dtype)) || item.elements > kMaxElements)) {
+    if (!IsSummarized(static_cast<uint32_t>(item.dtype)) || item.elements > kMaxElements)
       return {Refusal::kKind};
-    }
   }
-  const Entered entered(this, device);
+  const Connection::Entered entered(&connection_, device);
   if (!entered.ok()) return {Refusal::kClosed};
   int status = kNoCapture;
   const Error asked = driver_->StreamIsCapturing(reinterpret_cast<Handle>(stream), &status);
@@ -322,8 +341,10 @@ auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items,
     plan->stream = stream;
     captured_.push_back(plan);
     const auto graph = static_cast<uint32_t>(captured_.size());
-    if (!LaunchAll(plan, items, graph)) return {Refusal::kClosed};
-    return {Refusal::kNone, 0, graph};
+    const Refusal refused = LaunchAll(plan, items, graph);
+    if (refused == Refusal::kNone) return {Refusal::kNone, 0, graph};
+    // What of it is in the graph writes to memory of ours that nobody reads.
+    return {refused == Refusal::kMemory ? Refusal::kCapturing : refused};
   }
 
   const Kind kind(device, stream, items, derived);
@@ -338,42 +359,81 @@ auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items,
   }
   if (plan == nullptr) {
     if (plans.size() >= kMaxPlansOfAKind) return {Refusal::kFull};
-    if (FunctionsOf(device) == nullptr) return {Refusal::kClosed};
+    if (FunctionsOf(device) == nullptr) return {trouble().empty() ? Refusal::kMemory : Refusal::kClosed};
     plan = Make(device, stream, kind);
     if (plan == nullptr) {
-      return {!trouble_.empty() ? Refusal::kClosed : plans.empty() ? Refusal::kMemory : Refusal::kFull};
+      return {!trouble().empty() ? Refusal::kClosed : plans.empty() ? Refusal::kMemory : Refusal::kFull};
     }
     by_key_[kind.key].push_back(plan);
   }
-  if (!LaunchAll(plan, items, next_ticket_)) return {Refusal::kClosed};
+  const Refusal refused = LaunchAll(plan, items, next_ticket_);
+  if (refused != Refusal::kNone) return {refused};
+  ++in_step_[kind.key];
   return {Refusal::kNone, Issue(plan)};
 }
 
+void Lane::StepEnded() {
+  for (const auto& [key, count] : in_step_) {
+    size_t& most = most_in_step_[key];
+    most = std::max(most, count);
+  }
+  in_step_.clear();
+}
+
 void Lane::PrepareCapture(int device, uint64_t stream) {
-  if (!Usable()) return;
-  const Entered entered(this, device);
+  if (!connection_.usable() || plans_.empty()) return;
+  const Connection::Entered entered(&connection_, device);
   if (!entered.ok()) return;
+  const auto on = reinterpret_cast<Handle>(stream);
+  int status = kNoCapture;
+  if (driver_->StreamIsCapturing(on, &status) != kSuccess || status != kNoCapture) return;
+  // One event for all that is prepared on a device: whoever records it again comes after those before him.
+  if (const auto found = prepared_.find(device); found != prepared_.end()) {
+    if (!Check(driver_->StreamWaitEvent(on, found->second, 0), "cuStreamWaitEvent")) return;
+  } else {
+    Handle event = nullptr;
+    const Error error = driver_->EventCreate(&event, kWithoutTiming);
+    if (error == kOutOfMemory || !Check(error, "cuEventCreate")) return;
+    prepared_.emplace(device, event);
+  }
+  MakeSpares(device, stream);
+  if (trouble().empty()) (void)Check(driver_->EventRecord(prepared_.at(device), on), "cuEventRecord");
+}
+
+void Lane::MakeSpares(int device, uint64_t stream) {
   const size_t known = plans_.size();
-  for (size_t i = 0; i < known && trouble_.empty(); ++i) {
+  for (size_t i = 0; i < known && trouble().empty(); ++i) {
     const Prepared& plan = *plans_[i];
     if (plan.device != device || plan.captured) continue;
     std::vector<Item> items;
     for (const TensorSpec& t : plan.tensors) items.push_back({0, t.elements, t.dtype, t.flags});
-    const Kind kind(device, 0, items, plan.statistics);
-    std::vector<Prepared*>& spare = spare_[kind.key];
-    const auto wanted = static_cast<size_t>(std::count_if(
-        plans_.begin(), plans_.begin() + static_cast<ptrdiff_t>(known),
-        [&](const auto& p) { return !p->captured && p->device == device && p->key == plan.key; }));
-    if (spare.size() >= wanted) continue;
-    Prepared* const made = Make(device, stream, kind);  // set in the stream's order, before the graph
-    if (made == nullptr) return;
-    made->captured = true;
-    spare_[kind.key].push_back(made);
+    const std::vector<DerivedSpec> statistics = plan.statistics;  // `Make` may take the place of `plan`
+    const Kind kind(device, 0, items, statistics);
+    // Outputs of one shape are batches of one kind: each is a launch of the graph, with memory of its own.
+    const uint64_t key = plan.key;
+    const size_t wanted = std::max({size_t{1}, in_step_[key], most_in_step_[key]});
+    while (spare_[kind.key].size() < wanted) {
+      Prepared* const made = Make(device, stream, kind);  // set in the stream's order, before the graph
+      if (made == nullptr) return;
+      made->captured = true;
+      spare_[kind.key].push_back(made);
+    }
   }
 }
 
+void Lane::BeforeReplay(int device, uint64_t stream) {
+  const auto prepared = prepared_.find(device);
+  if (!connection_.usable() || prepared == prepared_.end()) return;
+  const Connection::Entered entered(&connection_, device);
+  if (!entered.ok()) return;
+  const auto on = reinterpret_cast<Handle>(stream);
+  int status = kNoCapture;
+  if (driver_->StreamIsCapturing(on, &status) != kSuccess || status != kNoCapture) return;
+  (void)Check(driver_->StreamWaitEvent(on, prepared->second, 0), "cuStreamWaitEvent");
+}
+
 auto Lane::Replayed(uint32_t graph) -> Ticket {
-  if (graph == 0 || graph > captured_.size() || getpid() != process_) return 0;
+  if (graph == 0 || graph > captured_.size() || !connection_.in_its_process()) return 0;
   Prepared* const plan = captured_[graph - 1];
   Collect(plan);
   return Issue(plan);
@@ -451,7 +511,7 @@ void Lane::Read(Prepared* prepared, const unsigned char* slot, uint64_t sequence
 
 auto Lane::Look(Ticket ticket) -> State {
   const auto batch = batches_.find(ticket);
-  if (batch == batches_.end() || getpid() != process_) return State::kLost;
+  if (batch == batches_.end() || !connection_.in_its_process()) return State::kLost;
   if (batch->second.state == State::kUnderWay) Collect(batch->second.plan);
   return batch->second.state;
 }

@@ -2,8 +2,6 @@
 // arrived.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "cuda/abi.h"
+#include "cuda/connection.h"
 #include "cuda/driver.h"
 #include "cuda/layout.h"
 #include "tdbg/statistic.h"
@@ -82,7 +81,7 @@ class Lane {
     kNone,
     kClosed,     ///< `trouble` says why
     kFull,       ///< its ring is full: the device is far behind
-    kMemory,     ///< no memory for its plan
+    kMemory,     ///< no memory for its plan, or for the kernels
     kCapturing,  ///< the stream is being captured, and nothing was prepared
     kKind,       ///< a tensor of a type or size that the kernels do not take
   };
@@ -103,8 +102,13 @@ class Lane {
   /// \param stream  a CUstream of that device; 0: its default stream
   Put Launch(int device, uint64_t stream, std::span<const Item> items,
              std::span<const DerivedSpec> derived = {});
-  /// A capture of `stream` is about to begin: memory for one more of each batch that is known on the device.
+  /// A step of the training is over. How many batches of a kind it had is how many `PrepareCapture` is for.
+  void StepEnded();
+  /// A capture of `stream` is about to begin: memory for one more step like those that the device has seen.
   void PrepareCapture(int device, uint64_t stream);
+  /// A graph with batches of ours is about to be launched for the first time, on `stream`, which need not be
+  /// that of its capture: it comes after what `PrepareCapture` has put there.
+  void BeforeReplay(int device, uint64_t stream);
   /// A graph that holds this batch was launched once more. Its ticket: where the results will be.
   Ticket Replayed(uint32_t graph);
 
@@ -115,7 +119,9 @@ class Lane {
   void Drop(Ticket ticket);
 
   /// An error of the driver or a GPU that the kernels are not for: one sentence; empty while all is well.
-  const std::string& trouble() const { return trouble_; }
+  const std::string& trouble() const { return connection_.trouble(); }
+  /// For others that call the driver for the same training: they end with the lane, and it with them.
+  Connection* connection() { return &connection_; }
   uint64_t device_bytes() const { return device_bytes_; }
   uint64_t pinned_bytes() const { return pinned_bytes_; }
   size_t plans() const { return plans_.size(); }
@@ -124,36 +130,44 @@ class Lane {
   struct Kind;
   struct Prepared;
   struct Functions;
+  struct Block {
+    int device;
+    DevicePointer memory;
+    uint64_t bytes;
+  };
   struct Batch {
     Prepared* plan;
     State state = State::kUnderWay;
     bool dropped = false;
     Arrival arrival;
   };
-  class Entered;
 
-  bool Usable();
-  bool Check(Error error, const char* what);
+  bool Check(Error error, const char* what) { return connection_.Check(error, what); }
   Functions* FunctionsOf(int device);
+  bool Load(int device, Functions* functions);
   Prepared* Make(int device, uint64_t stream, const Kind& kind);
-  bool LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag);
+  void MakeSpares(int device, uint64_t stream);
+  Refusal LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag);
+  Refusal NotLaunched(const Prepared& plan, Error error, const char* kernel);
   void Collect(Prepared* plan);
   void Read(Prepared* plan, const unsigned char* slot, uint64_t sequence, Batch* batch);
   Ticket Issue(Prepared* plan);
 
+  Connection connection_;
   const Driver* const driver_;
   const std::span<const std::byte> image_;
   const LaneOptions options_;
-  const pid_t process_;
-  std::string trouble_;
   uint64_t device_bytes_ = 0, pinned_bytes_ = 0;
   Ticket next_ticket_ = 1;
-  std::map<int, Handle> contexts_;  // of devices that were not the thread's current one
   std::map<int, std::unique_ptr<Functions>> functions_;
   std::vector<std::unique_ptr<Prepared>> plans_;
+  std::vector<Block> idle_;  // of the device: of plans for whose rings there was no pinned memory
   std::unordered_map<uint64_t, std::vector<Prepared*>> by_key_;  // plans of eager batches
   std::unordered_map<uint64_t, std::vector<Prepared*>> spare_;   // prepared for a capture
-  std::vector<Prepared*> captured_;                              // by graph - 1
+  // By the key of an eager kind: batches in the step that is open, and the most that any step had.
+  std::unordered_map<uint64_t, size_t> in_step_, most_in_step_;
+  std::vector<Prepared*> captured_;  // by graph - 1
+  std::map<int, Handle> prepared_;   // by device: an event behind all that was prepared for captures
   std::unordered_map<Ticket, Batch> batches_;
   std::vector<unsigned char> slot_;  // a copy of the slot that is read
 };

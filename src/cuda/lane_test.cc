@@ -1,6 +1,5 @@
 #include "cuda/lane.h"
 
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -12,7 +11,7 @@
 #include <thread>
 
 #include "cuda/driver.h"
-#include "cuda/testing/fake_driver.h"
+#include "cuda/testing/fake_library.h"
 
 namespace tdbg::cuda {
 namespace {
@@ -20,31 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 using State = Lane::State;
 using Refusal = Lane::Refusal;
-
-/// The fake driver, loaded as the real one is; its controls.
-struct FakeDriver {
-  FakeDriver() : library(dlopen(TDBG_FAKE_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL)) {
-    Get(&reset, "fake_cuda_reset");
-    Get(&set, "fake_cuda_set");
-    Get(&calls, "fake_cuda_calls");
-    Get(&drain, "fake_cuda_drain");
-    Get(&begin_capture, "fake_cuda_begin_capture");
-    Get(&end_capture, "fake_cuda_end_capture");
-    Get(&replay, "fake_cuda_replay");
-  }
-  template <typename F>
-  void Get(F* function, const char* name) {
-    *reinterpret_cast<void**>(function) = dlsym(library, name);
-  }
-  void* library;
-  decltype(&fake_cuda_reset) reset;
-  decltype(&fake_cuda_set) set;
-  decltype(&fake_cuda_calls) calls;
-  decltype(&fake_cuda_drain) drain;
-  decltype(&fake_cuda_begin_capture) begin_capture;
-  decltype(&fake_cuda_end_capture) end_capture;
-  decltype(&fake_cuda_replay) replay;
-};
 
 class CudaLaneTest : public ::testing::Test {
  protected:
@@ -208,6 +182,7 @@ TEST_F(CudaLaneTest, AnErrorOfTheDriverEndsTheLaneWhereverItComes) {
       EXPECT_EQ(fake.calls(nullptr), calls) << "nothing more is asked of it";
     }
   }
+  fake.drain();  // the last launch reads the values
 }
 
 TEST_F(CudaLaneTest, WithoutMemoryABatchIsLeftOutAndTheNextIsTriedAgain) {
@@ -220,6 +195,64 @@ TEST_F(CudaLaneTest, WithoutMemoryABatchIsLeftOutAndTheNextIsTriedAgain) {
   const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
   ASSERT_EQ(put.refusal, Refusal::kNone);
   EXPECT_TRUE(Await(&lane, put.ticket));
+}
+
+TEST_F(CudaLaneTest, WithoutPinnedMemoryNoStepWaitsForTheDevice) {
+  Lane lane = MakeLane();
+  const auto values = Values(1000, 1);
+  fake.set("memory=100000");  // for the device's part, and not for the ring
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kMemory);
+  EXPECT_EQ(fake.calls("cuMemAlloc_v2"), 1u);
+  EXPECT_EQ(fake.calls("cuMemFree_v2"), 0u) << "freeing waits";
+  fake.set("memory=100000000");
+  const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
+  ASSERT_EQ(put.refusal, Refusal::kNone);
+  const auto arrival = Await(&lane, put.ticket);
+  ASSERT_TRUE(arrival);
+  ExpectRow(*arrival, 0, values);
+  EXPECT_EQ(fake.calls("cuMemAlloc_v2"), 1u);
+}
+
+TEST_F(CudaLaneTest, WithoutMemoryForTheKernelsThemselvesTheNextBatchIsTriedAgain) {
+  Lane lane = MakeLane();
+  const auto values = Values(1000, 1);
+  fake.set("image=2");  // CUDA_ERROR_OUT_OF_MEMORY
+  EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kMemory);
+  EXPECT_EQ(lane.trouble(), "");
+  fake.set("image=0");
+  const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
+  ASSERT_EQ(put.refusal, Refusal::kNone) << lane.trouble();
+  const auto arrival = Await(&lane, put.ticket);
+  ASSERT_TRUE(arrival);
+  ExpectRow(*arrival, 0, values);
+}
+
+TEST_F(CudaLaneTest, ALaunchWithoutMemoryIsAStepLeftOutAndTheNextIsRight) {
+  const auto values = Values(1000, 1);
+  for (int at = 1; at <= 2; ++at) {  // the launch that counts, and the one that delivers
+    fake.reset();
+    Lane lane = MakeLane();
+    ASSERT_TRUE(Await(&lane, lane.Launch(0, 0, std::vector{Of(values)}).ticket));
+    // Before the launches: cuDeviceGet, cuCtxGetDevice, cuStreamIsCapturing.
+    fake.set(("fail=" + std::to_string(3 + at) + ":2").c_str());
+    EXPECT_EQ(lane.Launch(0, 0, std::vector{Of(values)}).refusal, Refusal::kMemory) << at;
+    EXPECT_EQ(lane.trouble(), "") << at;
+    for (int i = 0; i < 3; ++i) {
+      const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
+      ASSERT_EQ(put.refusal, Refusal::kNone) << at << ": " << lane.trouble();
+      const auto arrival = Await(&lane, put.ticket);
+      ASSERT_TRUE(arrival) << at;
+      ExpectRow(*arrival, 0, values);  // nothing is counted twice
+    }
+  }
+}
+
+TEST_F(CudaLaneTest, ATypeThatNoKernelIsForIsNamedSoHoweverSmallTheTensor) {
+  Lane lane = MakeLane();
+  const auto values = Values(4, 1);
+  Item item = Of(values, kValues);
+  item.dtype = DType::kInvalid;
+  EXPECT_EQ(lane.Launch(0, 0, std::vector{item}).refusal, Refusal::kKind);
 }
 
 TEST_F(CudaLaneTest, AnUnknownArchitectureAnOldDriverAndNoneAreOneSentence) {
@@ -244,6 +277,28 @@ TEST_F(CudaLaneTest, AnotherDevicesContextIsEnteredAndLeft) {
   EXPECT_TRUE(Await(&lane, put.ticket));
 }
 
+TEST_F(CudaLaneTest, AThreadWithoutAContextHasOneWhileWeCall) {
+  fake.set("device=-1");
+  const auto values = Values(500, 1);
+  {
+    Lane lane = MakeLane();
+    const Lane::Put put = lane.Launch(0, 3, std::vector{Of(values)});
+    ASSERT_EQ(put.refusal, Refusal::kNone) << lane.trouble();
+    ASSERT_TRUE(Await(&lane, put.ticket));
+    lane.PrepareCapture(0, 4);
+    fake.begin_capture(4);
+    const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
+    const uint64_t graph = fake.end_capture(4);
+    ASSERT_NE(captured.graph, 0u) << lane.trouble();
+    lane.BeforeReplay(0, 4);
+    fake.replay(graph, 4);
+    EXPECT_TRUE(Await(&lane, lane.Replayed(captured.graph)));
+    EXPECT_EQ(lane.trouble(), "");
+  }
+  EXPECT_EQ(fake.calls("cuMemFree_v2"), 1u);
+  EXPECT_EQ(fake.calls("cuCtxPushCurrent_v2"), fake.calls("cuCtxPopCurrent_v2"));
+}
+
 TEST_F(CudaLaneTest, SomebodysCaptureIsLeftAlone) {
   Lane lane = MakeLane();
   const auto values = Values(10, 1);
@@ -255,6 +310,18 @@ TEST_F(CudaLaneTest, SomebodysCaptureIsLeftAlone) {
   EXPECT_TRUE(Await(&lane, put.ticket));
   EXPECT_NE(fake.end_capture(5), 0u) << "the capture is whole";
   EXPECT_TRUE(lane.trouble().empty());
+}
+
+TEST_F(CudaLaneTest, AnEndInTheMiddleOfSomebodysCaptureLeavesItWhole) {
+  {
+    Lane lane = MakeLane();
+    const auto values = Values(10, 1);
+    ASSERT_TRUE(Await(&lane, lane.Launch(0, 0, std::vector{Of(values)}).ticket));
+    fake.begin_capture(5);
+  }
+  EXPECT_EQ(fake.calls("cuMemFree_v2"), 1u);
+  EXPECT_EQ(fake.calls("cuModuleUnload"), 1u) << "the next training in the process loads them again";
+  EXPECT_NE(fake.end_capture(5), 0u) << "freeing is among what a capture forbids";
 }
 
 TEST_F(CudaLaneTest, AGraphDeliversWithEveryReplay) {
@@ -277,6 +344,66 @@ TEST_F(CudaLaneTest, AGraphDeliversWithEveryReplay) {
     const auto arrival = Await(&lane, lane.Replayed(captured.graph));
     ASSERT_TRUE(arrival) << i;
     ExpectRow(*arrival, 0, values);
+  }
+}
+
+TEST_F(CudaLaneTest, AReplayOnAnotherStreamComesAfterWhatWasPreparedForIt) {
+  std::vector<char> busy(64u << 20);
+  const auto values = Values(500, 1);
+  Lane lane = MakeLane();
+  ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(values)}).ticket));
+  // What keeps the stream of the capture busy: the plan's memory is set behind it.
+  driver.SetBytesAsync(reinterpret_cast<uintptr_t>(busy.data()), 1, busy.size(), reinterpret_cast<Handle>(4));
+  lane.PrepareCapture(0, 4);
+  fake.begin_capture(4);
+  const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
+  const uint64_t graph = fake.end_capture(4);
+  ASSERT_NE(graph, 0u);
+  lane.BeforeReplay(0, 9);
+  fake.replay(graph, 9);
+  const auto arrival = Await(&lane, lane.Replayed(captured.graph));
+  ASSERT_TRUE(arrival);
+  ExpectRow(*arrival, 0, values);
+}
+
+TEST_F(CudaLaneTest, WhatAGraphHasInItOutlivesTheLane) {
+  const auto values = Values(500, 1);
+  uint64_t graph = 0;
+  {
+    Lane lane = MakeLane();
+    ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(values)}).ticket));
+    lane.PrepareCapture(0, 4);
+    fake.begin_capture(4);
+    ASSERT_NE(lane.Launch(0, 4, std::vector{Of(values)}).graph, 0u);
+    graph = fake.end_capture(4);
+  }
+  EXPECT_EQ(fake.calls("cuMemFree_v2"), 1u) << "of the step without a graph";
+  EXPECT_EQ(fake.calls("cuModuleUnload"), 0u);
+  fake.replay(graph, 4);
+  fake.drain();
+}
+
+TEST_F(CudaLaneTest, BatchesOfOneKindInAStepHaveAPlaceEachInTheGraph) {
+  Lane lane = MakeLane();
+  const std::vector<float> one = Values(500, 1), two = Values(500, 2);  // outputs of one shape
+  for (const auto* values : {&one, &two})
+    ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(*values)}).ticket));
+  lane.StepEnded();
+  lane.PrepareCapture(0, 4);
+  fake.begin_capture(4);
+  const Lane::Put first = lane.Launch(0, 4, std::vector{Of(one)}),
+                  second = lane.Launch(0, 4, std::vector{Of(two)});
+  ASSERT_NE(first.graph, 0u);
+  ASSERT_NE(second.graph, 0u) << "memory for both was prepared";
+  EXPECT_EQ(lane.Launch(0, 4, std::vector{Of(one)}).refusal, Refusal::kCapturing) << "and no more";
+  const uint64_t graph = fake.end_capture(4);
+  for (int i = 0; i < 5; ++i) {
+    fake.replay(graph, 4);
+    const Lane::Ticket a = lane.Replayed(first.graph), b = lane.Replayed(second.graph);
+    const auto of_one = Await(&lane, a), of_two = Await(&lane, b);
+    ASSERT_TRUE(of_one && of_two) << i;
+    ExpectRow(*of_one, 0, one);
+    ExpectRow(*of_two, 0, two);
   }
 }
 
@@ -369,6 +496,7 @@ TEST_F(CudaLaneTest, AtAnyLatenessAndWithAnyFailureAValueIsRightOrMissing) {
       Lane::Ticket ticket;
     };
     std::vector<Sent> sent;
+    std::vector<std::vector<std::vector<float>>> left_out;  // some launch of theirs may have been made
     size_t refused = 0, arrived = 0, missing = 0;
     for (int step = 0; step < 40; ++step) {
       Sent s;
@@ -378,7 +506,12 @@ TEST_F(CudaLaneTest, AtAnyLatenessAndWithAnyFailureAValueIsRightOrMissing) {
       for (const auto& v : s.values) items.push_back(Of(v));
       const Lane::Put put = lane.Launch(0, random() % 2, items);
       s.ticket = put.ticket;
-      put.refusal == Refusal::kNone ? sent.push_back(std::move(s)) : void(++refused);
+      if (put.refusal == Refusal::kNone) {
+        sent.push_back(std::move(s));
+      } else {
+        left_out.push_back(std::move(s.values));
+        ++refused;
+      }
     }
     fake.drain();
     for (const Sent& s : sent) {

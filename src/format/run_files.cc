@@ -93,6 +93,8 @@ std::string WorkerInfo::ToJson() const {
             {"attempt", attempt}};
   if (world_size) json["world_size"] = *world_size;
   if (step_base) json["step_base"] = *step_base;
+  if (!step_base_from.empty()) json["step_base_from"] = step_base_from;
+  if (optimizer_step) json["optimizer_step"] = *optimizer_step;
   return Pretty(json);
 }
 
@@ -106,6 +108,8 @@ Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
   GetField(json, "rank", &info.rank);
   GetOptional(json, "world_size", 1, kMaxWorkers, &info.world_size);
   GetOptional(json, "step_base", 0, kForEver, &info.step_base);
+  GetField(json, "step_base_from", &info.step_base_from);
+  GetOptional(json, "optimizer_step", 0, kForEver, &info.optimizer_step);
   if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff)
     info.pid = static_cast<uint32_t>(number);
   GetField(json, "host", &info.host);

@@ -44,6 +44,8 @@ struct WorkerInfo {
   int64_t rank = 0;
   std::optional<int64_t> world_size;  ///< how many workers it knows of, itself included
   std::optional<int64_t> step_base;   ///< the global step it begins at
+  std::string step_base_from;         ///< who says so: "script", "metadata.json", "optimizer"; empty: nobody
+  std::optional<int64_t> optimizer_step;  ///< of the optimizer when it began
   uint32_t pid = 0;
   std::string host;
   std::string boot_id;

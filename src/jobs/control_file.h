@@ -1,4 +1,4 @@
-// What a running job is asked for through its run's control file, as its launcher sees it.
+// Requests to a running job in its run's control file, as the launcher reads them.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace tdbg::jobs {
 
-/// Follows a control file: what was asked since the last look. One pread where nothing was.
+/// Follows a control file and returns requests that are new. One pread if there are none.
 class ControlFollower {
  public:
-  /// Requests already there are not reported: they were an earlier attempt's.
+  /// Requests that are already there are not reported: they concerned an earlier attempt.
   explicit ControlFollower(std::string run_directory);
   struct Request {
-    bool interrupt = false;      ///< else "stop"
+    bool interrupt = false;      ///< otherwise "stop"
     std::string by;              ///< who asked
     int64_t notice_millis = -1;  ///< of an interruption: from SIGTERM to SIGKILL; -1: not said
   };
-  /// The first new "stop"; where there is none the first "interrupt".
+  /// The first new "stop"; if there is none, the first "interrupt".
   std::optional<Request> NewRequest();
 
  private:
@@ -25,7 +25,7 @@ class ControlFollower {
 
   std::string path_;
   uint64_t generation_ = 0;
-  uint64_t lines_end_ = 0;  // bytes of the file that were seen
+  uint64_t lines_end_ = 0;  // how many bytes of the file were read
 };
 
 }  // namespace tdbg::jobs

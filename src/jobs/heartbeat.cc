@@ -12,7 +12,7 @@
 namespace tdbg::jobs {
 namespace {
 
-// A worker that appears, or a journal that takes another's place, is seen so much later.
+// How often to look for new workers and replaced journals.
 constexpr int64_t kLookNanos = 200'000'000;
 constexpr int64_t kLookAgainNanos = 5'000'000'000;
 

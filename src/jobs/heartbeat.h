@@ -1,4 +1,4 @@
-// The step that a training is at, read from the outside for eight bytes a look.
+// At which step a training is, read from another process: eight bytes each time.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tdbg::jobs {
 class Heartbeat {
  public:
   Heartbeat(std::string run_directory, int64_t attempt);
-  /// The last step that it has passed; -1: none yet, or nobody records.
+  /// The last step that it has passed; -1: none yet, or nothing is recorded.
   int64_t Step();
 
  private:

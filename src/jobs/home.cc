@@ -13,7 +13,7 @@ std::map<std::string, std::string> TrainingEnvironment(const std::string& run_di
   environment["TDBG_HOME"] = home;
   std::string path = base::JoinPath(base::JoinPath(home, "tdbg"), "boot");
   const char* inherited = ::getenv("PYTHONPATH");
-  // An empty element would mean the working directory: importable then, and not before.
+  // An empty element of the path would add the working directory, which the user did not ask for.
   if (inherited && *inherited) path = path + ":" + inherited;
   environment["PYTHONPATH"] = path;
   return environment;

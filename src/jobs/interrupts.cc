@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
@@ -13,19 +14,27 @@ namespace {
 
 constexpr int kForwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
-// In the listener's process, forked from a threaded one: async-signal-safe calls only.
+// Asks the listener for its last words. Nobody sends it to a group, and of several pending signals the kernel
+// hands out the lowest number first: a SIGINT that was there before is told before.
+int FinishSignal() { return SIGRTMAX; }
+
+// A stopped listener (somebody's SIGSTOP to the group) is not waited for any longer.
+constexpr int kLastWordsMillis = 1000;
+
+// Runs in the listener's process, forked from one with threads: async-signal-safe calls only.
 [[noreturn]] void Listen(pid_t leader, int report_fd, pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigset_t all;
   sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);
   if (::getppid() != launcher || ::setpgid(0, leader) != 0) ::_exit(0);
-  // Otherwise a reader of the job's output would wait for this process to see the end of file.
+  // Otherwise a reader of the job's output would get no end of file while this process lives.
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
   while (true) {
     int number = 0;
     if (::sigwait(&all, &number) != 0) ::_exit(0);
     if (number == SIGINT && ::write(report_fd, "c", 1) != 1) ::_exit(0);
+    if (number == FinishSignal()) ::_exit(0);
   }
 }
 
@@ -92,8 +101,20 @@ int InterruptListener::Take() {
   char bytes[64];
   const ssize_t got = ::read(pipe_.get(), bytes, sizeof(bytes));
   if (got > 0) return static_cast<int>(got);
-  if (got == 0) Stop();  // it is gone; a readable end of file would otherwise wake the caller for ever
+  if (got == 0) Stop();  // the listener is gone; its end of file would wake the caller for ever
   return 0;
+}
+
+int InterruptListener::Finish() {
+  int heard = 0;
+  if (pid_ > 0) ::kill(pid_, FinishSignal());
+  while (pid_ > 0) {
+    pollfd source{pipe_.get(), POLLIN, 0};
+    if (::poll(&source, 1, kLastWordsMillis) <= 0) break;
+    heard += Take();  // stops it at its end of file
+  }
+  Stop();
+  return heard;
 }
 
 }  // namespace tdbg::jobs

@@ -14,14 +14,16 @@
 #include "base/durations.h"
 #include "base/file.h"
 #include "base/terminal.h"
+#include "jobs/job_life.h"
 #include "jobs/run_directory.h"
 
 namespace tdbg::jobs {
 namespace {
 
-// ctrl-Z and requests in the control file cannot be polled for: they are looked for at this interval.
+// ctrl-Z and requests in the control file cannot be waited for with poll: they are checked at this interval.
 constexpr int64_t kTerminalPollMillis = 100;
 constexpr int64_t kControlPollMillis = 250;
+constexpr int64_t kRehearsalPollMillis = 50;
 constexpr int64_t kNanosPerMilli = 1'000'000;
 
 int64_t Now() { return base::SystemClock().MonotonicNanos(); }
@@ -58,28 +60,39 @@ Status CheckCommand(const std::string& command) {
                   "'; check its spelling and PATH, or activate its environment");
 }
 
-Job::Job(JobOptions options, base::Child child) : options_(std::move(options)), child_(std::move(child)) {}
+Job::Job(JobOptions options, std::unique_ptr<JobProcess> child)
+    : options_(std::move(options)), child_(std::move(child)) {}
+
+Status Job::Prepare() {
+  TDBG_ASSIGN_OR_RETURN(inbox_, SignalInbox::Open());
+  wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  return wake_.ok() ? OkStatus() : ErrnoStatus(errno, "cannot start a job");
+}
 
 Result<std::unique_ptr<Job>> Job::Start(JobOptions options) {
-  TDBG_ASSIGN_OR_RETURN(SignalInbox inbox, SignalInbox::Open());
-  base::UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake.ok()) return ErrnoStatus(errno, "cannot start a job");
-  const bool on_terminal = base::OwnsTerminal();
+  std::unique_ptr<Job> job(new Job(std::move(options), nullptr));
+  TDBG_RETURN_IF_ERROR(job->Prepare());
+  job->on_terminal_ = base::OwnsTerminal();
   base::SpawnOptions spawn;
-  spawn.argv = options.command;
-  spawn.set_env = options.environment;
-  if (options.log != nullptr) {
-    spawn.output_fd = options.log->output_fd();
-    spawn.error_fd = options.log->error_fd();
+  spawn.argv = job->options_.command;
+  spawn.set_env = job->options_.environment;
+  if (job->options_.log != nullptr) {
+    spawn.output_fd = job->options_.log->output_fd();
+    spawn.error_fd = job->options_.log->error_fd();
   }
   TDBG_ASSIGN_OR_RETURN(base::Child child, base::Child::Spawn(spawn));
+  job->child_ = OwnProcess(std::move(child));
+  if (job->options_.log != nullptr) job->options_.log->Started(job->pid());
+  job->pidfd_ = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, job->pid(), 0)));
+  if (job->on_terminal_) job->listener_.Start(job->pid());
+  return job;
+}
+
+Result<std::unique_ptr<Job>> Job::Adopt(JobOptions options, const ProcessIdentity& process) {
+  TDBG_ASSIGN_OR_RETURN(std::unique_ptr<JobProcess> child, AdoptProcess(process));
   std::unique_ptr<Job> job(new Job(std::move(options), std::move(child)));
-  if (job->options_.log != nullptr) job->options_.log->Started(job->child_.pid());
-  job->wake_ = std::move(wake);
-  job->inbox_ = std::move(inbox);
-  job->on_terminal_ = on_terminal;
-  job->pidfd_ = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, job->child_.pid(), 0)));
-  if (on_terminal) job->listener_.Start(job->child_.pid());
+  TDBG_RETURN_IF_ERROR(job->Prepare());
+  job->pidfd_ = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, job->pid(), 0)));
   return job;
 }
 
@@ -92,7 +105,8 @@ void Job::RequestStop(const std::string& by) {
   (void)!::write(wake_.get(), &one, sizeof(one));
 }
 
-// The first reason stands, but for an interruption: who asks for the end meanwhile does not want a restart.
+// The first reason to stop is kept, except an interruption: a stop requested during one must not restart the
+// job.
 bool Job::MayBecome(JobStop stop) const {
   return result_.stop == JobStop::kNone ||
          (result_.stop == JobStop::kInterrupted && stop != JobStop::kInterrupted);
@@ -106,7 +120,7 @@ void Job::EndedBySignal(int signal_number) {
 }
 
 void Job::Obey(JobStop stop, const std::string& by, int64_t grace_millis) {
-  const bool again = obeyed_;  // it has had its SIGTERM, and may be saving a checkpoint
+  const bool again = obeyed_;  // it already got SIGTERM, and may be saving a checkpoint
   if (again && !MayBecome(stop)) return;
   obeyed_ = true;
   result_.stopped_by = by;
@@ -125,7 +139,7 @@ void Job::ObeyRequests() {
 }
 
 void Job::Terminate(int signal_number, int64_t grace_millis) {
-  if (signal_number != 0) child_.SignalGroup(signal_number);
+  if (signal_number != 0) child_->SignalGroup(signal_number);
   const int64_t due = Now() + base::NanosOfMillis(grace_millis);
   kill_at_nanos_ = kill_at_nanos_ == 0 ? due : std::min(kill_at_nanos_, due);
 }
@@ -133,8 +147,8 @@ void Job::Terminate(int signal_number, int64_t grace_millis) {
 void Job::KillWhenDue() {
   if (kill_at_nanos_ == 0 || Now() < kill_at_nanos_) return;
   result_.killed = true;
-  child_.SignalGroup(SIGKILL);
-  kill_at_nanos_ = Now() + 200 * kNanosPerMilli;  // once more for whoever was forked meanwhile
+  child_->SignalGroup(SIGKILL);
+  kill_at_nanos_ = Now() + 200 * kNanosPerMilli;  // a second SIGKILL for processes that were forked meanwhile
 }
 
 void Job::CountInterrupt(bool child_has_it) {
@@ -143,7 +157,7 @@ void Job::CountInterrupt(bool child_has_it) {
   if (interrupts_ == 1) {
     if (child_has_it) return;
     if (listener_.fd() >= 0) ++echoes_expected_;
-    child_.SignalGroup(SIGINT);
+    child_->SignalGroup(SIGINT);
   } else if (interrupts_ == 2) {
     Terminate(SIGTERM, options_.stop_grace_millis);
     if (options_.say) {
@@ -157,7 +171,7 @@ void Job::CountInterrupt(bool child_has_it) {
 
 void Job::HandleSignal(int signal_number) {
   if (signal_number == SIGUSR1 || signal_number == SIGUSR2) {
-    child_.SignalGroup(signal_number);
+    child_->SignalGroup(signal_number);
     return;
   }
   if (signal_number == SIGINT) {
@@ -181,20 +195,21 @@ void Job::PollOnce(int64_t longest_millis) {
                       {inbox_->fd(), POLLIN, 0},
                       {listener_.fd(), POLLIN, 0},
                       {pidfd_.get(), POLLIN, 0}};
-  // poll takes an int of milliseconds; a grace of years is waited for a day at a time.
+  // poll's timeout is an int of milliseconds, so a grace period of years is waited for a day at a time.
   (void)::poll(sources, std::size(sources), static_cast<int>(std::min<int64_t>(longest_millis, 86'400'000)));
   uint64_t rings;
   (void)!::read(wake_.get(), &rings, sizeof(rings));
   ObeyRequests();
   while (const int signal_number = inbox_->Next()) HandleSignal(signal_number);
-  if (listener_.fd() >= 0) {
-    int heard = listener_.Take();
-    // A SIGINT that we passed on to the group has reached the listener, too.
-    const int echoes = std::min(heard, echoes_expected_);
-    echoes_expected_ -= echoes;
-    for (heard -= echoes; heard > 0; --heard) CountInterrupt(/*child_has_it=*/true);
-  }
+  if (listener_.fd() >= 0) CountHeard(listener_.Take());
   KillWhenDue();
+}
+
+void Job::CountHeard(int interrupts) {
+  // The listener is in the group, so it also gets the SIGINT that we passed on.
+  const int echoes = std::min(interrupts, echoes_expected_);
+  echoes_expected_ -= echoes;
+  for (interrupts -= echoes; interrupts > 0; --interrupts) CountInterrupt(/*child_has_it=*/true);
 }
 
 JobResult Job::Wait() {
@@ -206,6 +221,7 @@ JobResult Job::Wait() {
     slice_millis = slice_millis < 0 ? millis : std::min(slice_millis, millis);
   };
   if (control || options_.log != nullptr) at_most(kControlPollMillis);
+  if (options_.interrupts_now) at_most(kRehearsalPollMillis);
   if (on_terminal_ || !pidfd_.ok()) at_most(kTerminalPollMillis);
   if (options_.on_tick && options_.tick_millis > 0) at_most(options_.tick_millis);
 
@@ -214,8 +230,13 @@ JobResult Job::Wait() {
   if (ends_nanos > 0) at_most(kControlPollMillis);
   int64_t next_tick_nanos = 0;
   while (true) {
-    if (const auto exit = child_.Wait(0)) {
+    if (const auto exit = child_->Wait(0)) {
       result_.exit = *exit;
+      result_.exit_is_known = child_->exit_is_known();
+      // It is not our child, so we get no exit code: the workers' records say how it ended.
+      if (!result_.exit_is_known &&
+          WorkersEnd(options_.run_directory, options_.attempt, options_.host) == "completed")
+        result_.exit = {false, 0};
       break;
     }
     if (control) {
@@ -227,6 +248,8 @@ JobResult Job::Wait() {
           RequestStop(request->by);
       }
     }
+    if (!obeyed_ && options_.interrupts_now && options_.interrupts_now())
+      Obey(JobStop::kInterrupted, options_.interrupts_by, options_.stop_grace_millis);
     if (ends_nanos > 0 && Now() >= ends_nanos)
       Obey(JobStop::kMaxRuntime, "--max-runtime", options_.stop_grace_millis);
     if (options_.on_tick && options_.tick_millis > 0 && Now() >= next_tick_nanos) {
@@ -236,9 +259,10 @@ JobResult Job::Wait() {
     if (options_.log != nullptr) options_.log->Tend();
     PollOnce(slice_millis);
   }
-  listener_.Stop();
+  // The ctrl-C that ended the command may not have been told to us yet.
+  CountHeard(listener_.Finish());
   pidfd_.reset();
-  // The training process reads the control file itself, between steps, and may have obeyed before we looked.
+  // The training reads the control file itself, between steps, and may have obeyed before we look.
   if (control) {
     if (const auto request = control->NewRequest()) {
       const JobStop stop = request->interrupt ? JobStop::kInterrupted : JobStop::kRequested;
@@ -254,12 +278,12 @@ JobResult Job::Wait() {
 
 void Job::ClearGroup() {
   const bool ended_well = result_.stop == JobStop::kNone && !result_.exit.signaled && result_.exit.code == 0;
-  if (!ended_well && child_.GroupAlive()) {
-    // A shell would leave them; but a crashed launcher's workers would hold the run's locks, and the memory
-    // of the accelerator, for ever.
+  if (!ended_well && child_->GroupAlive()) {
+    // A shell would leave them running; but workers of a crashed torchrun, say, would hold the run's locks
+    // and the accelerator's memory for ever.
     Terminate(SIGTERM, std::min(options_.leftover_grace_millis, options_.stop_grace_millis));
   }
-  while (child_.GroupAlive()) {
+  while (child_->GroupAlive()) {
     const bool waited_for =
         kill_at_nanos_ != 0 || interrupts_ > 0 ||
         (!options_.run_directory.empty() && AnyWorkerAlive(options_.run_directory, options_.attempt));

@@ -3,15 +3,36 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "format/json_fields.h"
+#include "format/version.h"
+#include "jobs/nodes.h"
 #include "jobs/run_directory.h"
 
 namespace tdbg::jobs {
 namespace {
 
-// What the workers said when they left (docs/format.md, "The directory"). Empty: somebody said nothing.
-std::string WorkersEnd(const JobRecord& job) {
+// Which of several machines' parts this is; -1: the job is on one machine.
+int64_t NodeOf(const JobRecord& job) {
+  int64_t node = -1;
+  if (const auto settings = format::ParseJsonObject(job.settings, "settings"); settings.ok())
+    format::GetField(*settings, "node", &node);
+  return node;
+}
+
+std::string HostOf(const std::string& worker) {
+  std::string host;
+  const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(worker, format::kWorkerFile), 1u << 20);
+  if (!text.ok()) return host;
+  if (const auto json = format::ParseJsonObject(*text, "worker.json"); json.ok())
+    format::GetField(*json, "host", &host);
+  return host;
+}
+
+}  // namespace
+
+std::string WorkersEnd(const std::string& run_directory, int64_t attempt, const std::string& host) {
   std::string end;
-  for (const std::string& worker : ListWorkers(job.run_directory, job.attempt)) {
+  for (const std::string& worker : ListWorkers(run_directory, attempt)) {
+    if (!host.empty() && HostOf(worker) != host) continue;
     const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(worker, "ended.json"), 1u << 20);
     std::string reason;
     if (text.ok()) {
@@ -24,13 +45,14 @@ std::string WorkersEnd(const JobRecord& job) {
   return end;
 }
 
-}  // namespace
-
 JobLife LifeOf(const JobRecord& job) {
   if (HasEnded(job.status)) return JobLife::kEnded;
   if (job.host != base::HostName()) return JobLife::kElsewhere;
-  // A run that was removed and made anew in the same place is another job's.
-  if (RunId(job.run_directory) == job.run_id) {
+  // If the run was removed and another one made in its place, that is another job's.
+  if (const int64_t node = NodeOf(job); node >= 0 && RunId(job.run_directory) == job.run_id) {
+    // The other machines' launchers and workers say nothing of this part.
+    if (NodeLauncherAlive(job.run_directory, node)) return JobLife::kWatched;
+  } else if (RunId(job.run_directory) == job.run_id) {
     if (LauncherAlive(job.run_directory)) return JobLife::kWatched;
     if (AnyWorkerAlive(job.run_directory, job.attempt)) return JobLife::kUnwatched;
   }
@@ -39,10 +61,11 @@ JobLife LifeOf(const JobRecord& job) {
 
 Status Reconcile(Registry& registry, JobRecord* job, int64_t wall_nanos) {
   if (LifeOf(*job) != JobLife::kGone) return OkStatus();
-  // It may have ended between the registry's answer and our look.
+  // It may have ended after the registry answered and before we looked.
   TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));
   if (HasEnded(job->status)) return OkStatus();
-  const std::string end = WorkersEnd(*job);
+  const std::string end =
+      WorkersEnd(job->run_directory, job->attempt, NodeOf(*job) >= 0 ? job->host : std::string());
   JobPhase phase = JobPhase::kFailed;
   std::string message = "the launcher was killed, and the command is gone; how it ended is not known";
   if (RunId(job->run_directory) != job->run_id) {
@@ -55,7 +78,7 @@ Status Reconcile(Registry& registry, JobRecord* job, int64_t wall_nanos) {
   }
   TDBG_RETURN_IF_ERROR(registry.EndAttempt(job->run_id, job->attempt, std::nullopt, message, wall_nanos));
   const Status moved = registry.Move(job->run_id, phase, message, wall_nanos);
-  // Another tdbg that looked at the same moment was faster.
+  // Another process recorded the end at the same time.
   if (!moved.ok() && moved.code() != Code::kFailedPrecondition) return moved;
   TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));
   return OkStatus();

@@ -1,4 +1,4 @@
-// Whether what the registry says of a job is still so: a launcher that was killed wrote no end.
+// Is what the registry says of a job still true? A launcher that was killed could not record the end.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,24 @@
 namespace tdbg::jobs {
 
 enum class JobLife : uint8_t {
-  kEnded,      ///< and the registry says how
+  kEnded,      ///< the registry says how
   kWatched,    ///< its launcher lives
-  kUnwatched,  ///< its launcher is gone, its command trains on
-  kGone,       ///< both are
-  kElsewhere,  ///< on another machine, of which nothing can be told from here
+  kUnwatched,  ///< its launcher is gone, its command still runs
+  kGone,       ///< both are gone
+  kElsewhere,  ///< on another machine: not known here
 };
+
+/// What the attempt's workers recorded at their end: "completed", "exception", ... Empty: one recorded
+/// nothing, or there were none.
+/// \param host  if not empty, only those that ran there
+std::string WorkersEnd(const std::string& run_directory, int64_t attempt, const std::string& host = {});
 
 JobLife LifeOf(const JobRecord& job);
 
-/// Writes down the end of a job that is kGone, as far as its run tells, and leaves any other as it is.
+/// Records the end of a job that is kGone, as far as its run tells; leaves any other job as it is.
 Status Reconcile(Registry& registry, JobRecord* job, int64_t wall_nanos);
 
-/// As a person says it: "training", "stopping", "completed", "training, without a launcher" ...
+/// In words: "training", "stopping", "completed", "training, without a launcher" ...
 std::string StateText(const JobRecord& job, JobLife life);
 
 }  // namespace tdbg::jobs

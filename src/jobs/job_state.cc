@@ -51,7 +51,7 @@ bool HasEnded(JobStatus status) { return status != JobStatus::kInProgress && sta
 
 bool MayFollow(JobStatus status, JobPhase to) {
   if (HasEnded(status)) return false;
-  // Once it is stopping it trains no more; it may still end by itself, or by an error, before it obeys.
+  // A job that is stopping never trains again; it may still complete or fail before it obeys.
   return status == JobStatus::kInProgress || StatusOfPhase(to, status) != JobStatus::kInProgress;
 }
 

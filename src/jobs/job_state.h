@@ -4,8 +4,8 @@
 //        |
 //        +----> Stopping: Stopping -> Stopped: Stopped | MaxRuntimeExceeded
 //
-// The words are those of SageMaker's training jobs, so that the interface which speaks them translates
-// nothing. A job that has ended begins again as InProgress when it is resumed; nothing else leaves an end.
+// The words are those of SageMaker's training jobs, so that an interface with those words needs no
+// translation. A job that has ended becomes InProgress again only when it is resumed.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +40,11 @@ std::string_view JobPhaseName(JobPhase phase);
 std::optional<JobStatus> JobStatusOf(std::string_view name);
 std::optional<JobPhase> JobPhaseOf(std::string_view name);
 
-/// The status that a phase belongs to. Uploading is part of whichever the job was in: \param before
+/// The status that a phase belongs to. Uploading keeps the status of the phase before it: \param before
 JobStatus StatusOfPhase(JobPhase phase, JobStatus before);
-/// Completed, Failed, Stopped.
+/// True for Completed, Failed, Stopped.
 bool HasEnded(JobStatus status);
-/// May `to` follow? An end is followed by nothing here: see Registry::Launch.
+/// May `to` follow? Nothing may follow an end; to start again, see Registry::Launch.
 bool MayFollow(JobStatus status, JobPhase to);
 
 }  // namespace tdbg::jobs

@@ -22,29 +22,30 @@
 namespace tdbg::jobs {
 namespace {
 
-constexpr int kTerminalMillis = 250;  // how late a new size of the window is seen
+constexpr int kTerminalMillis = 250;  // how often the terminal's size is checked
 
 class Keeper {
  public:
   explicit Keeper(LogTask task) : task_(std::move(task)), heartbeat_(task_.run_directory, task_.attempt) {
-    auto writer = OutputWriter::Open(task_.run_directory, task_.attempt, task_.limit_bytes);
+    auto writer = OutputWriter::Open(task_.run_directory, task_.attempt, task_.limit_bytes, task_.node);
     if (writer.ok()) writer_ = *std::move(writer);  // else it is passed on, and not kept
     for (const LogTask::Source& source : task_.sources)
       sources_.push_back({source, SecretMask(task_.secrets), {}});
     LetGo();
   }
 
-  // Until everybody who writes is gone.
+  // Runs until all writers are gone.
   void Keep() {
     while (true) {
-      // A source is read when what came from it has been forwarded: its writer waits for its own reader, as
-      // it would without us, and never for the other stream's.
+      // Read a source only when its earlier output has been forwarded: so its writer waits for that stream's
+      // reader, as it would without us, and never for the other stream's.
       std::vector<pollfd> waited;
       for (const Source& source : sources_)
         waited.push_back(source.pending.empty() ? pollfd{source.task.read_fd, POLLIN, 0}
                                                 : pollfd{source.task.forward_fd, POLLOUT, 0});
       waited.push_back({launcher_gone_ ? -1 : STDIN_FILENO, POLLIN, 0});
-      // What may be a secret's begin waits for its other half, however late that comes; the end flushes it.
+      // Bytes that may be the beginning of a secret are held until more comes, however late, or the stream
+      // ends.
       (void)::poll(waited.data(), waited.size(), Timeout());
       bool any = false, open = false;
       for (size_t i = 0; i < sources_.size(); ++i) {
@@ -89,12 +90,12 @@ class Keeper {
     return -1;
   }
 
-  // Reads once. \return false where nothing was there
+  // Reads once. \return false if there was nothing to read
   bool Take(Source& source) {
     std::array<char, 64 << 10> buffer;
     const ssize_t got = ::read(source.task.read_fd, buffer.data(), buffer.size());
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    if (got <= 0) {  // nobody writes any more; of a pty, EIO
+    if (got <= 0) {  // no writer is left; on a pty this is EIO
       Close(source);
       return false;
     }
@@ -114,8 +115,8 @@ class Keeper {
     LetGo();
   }
 
-  // Of what nothing is forwarded to any more: whoever reads there waits for the last who has it open, and a
-  // process that holds the other stream may be a daemon.
+  // Closes a stream to which nothing will be forwarded any more: its reader gets the end of file only when
+  // the last process closes it, and the other stream may be held open by a daemon for long.
   void LetGo() {
     const base::UniqueFd nowhere(::open("/dev/null", O_RDWR | O_CLOEXEC));
     for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
@@ -131,8 +132,8 @@ class Keeper {
                     heartbeat_.Step());
   }
 
-  // As much as there is room for, without waiting. The descriptor is shared with others and stays blocking; a
-  // pipe, a terminal or a socket that is writable takes PIPE_BUF bytes at once.
+  // Writes as much as there is room for, without waiting. The descriptor is shared with other processes, so
+  // it has to stay blocking; but a writable pipe, terminal or socket takes PIPE_BUF bytes without blocking.
   void Forward(Source& source) {
     struct stat where = {};
     const bool file = ::fstat(source.task.forward_fd, &where) == 0 && S_ISREG(where.st_mode);
@@ -147,11 +148,17 @@ class Keeper {
       } else if (put < 0 && errno == EAGAIN) {
         break;
       } else if (put < 0 && errno != EINTR) {
-        // A reader that went away (`| head`) is the command's business, as it would be without us; a terminal
-        // that went away, or a full disk, is none, and the disk may have room for the next line.
+        // If the reader went away (`| head`), the command must notice, as it would without us. If the
+        // terminal went away or the disk is full, it need not: the disk may have room for the next line. Nor
+        // if the launcher was killed with whoever read its output: the training goes on without both.
         const bool reader_gone = errno == EPIPE;
         source.pending.clear();
         if (!reader_gone) return;
+        if (LauncherGone()) {
+          source.task.forward_fd = -1;
+          LetGo();
+          return;
+        }
         (void)SendNote(STDIN_FILENO, LogWord::kReaderGone, &source - sources_.data());
         Close(source);
         return;
@@ -161,13 +168,18 @@ class Keeper {
   }
 
   void Listen() {
-    const auto note = ReceiveNote(STDIN_FILENO, &launcher_gone_);
-    if (!note) return;
-    if (note->word == LogWord::kCommand) group_ = static_cast<pid_t>(note->number);
-    if (note->word == LogWord::kFinish) finish_ = true;
+    while (const auto note = ReceiveNote(STDIN_FILENO, &launcher_gone_)) {
+      if (note->word == LogWord::kCommand) group_ = static_cast<pid_t>(note->number);
+      if (note->word == LogWord::kFinish) finish_ = true;
+    }
   }
 
-  // The terminal tells the command itself of a new size, but the command asks the pty for it.
+  bool LauncherGone() {
+    if (!launcher_gone_) Listen();
+    return launcher_gone_;
+  }
+
+  // The terminal signals a new size to the command, but the command reads the size from our pty.
   void FollowWindow() {
     for (const Source& source : sources_) {
       winsize now, known;
@@ -193,7 +205,7 @@ class Keeper {
 }  // namespace
 
 int KeepLog() {
-  // Out of the terminal's reach: ctrl-C, its end and job control are the training's and the launcher's.
+  // Leave the terminal's session: ctrl-C, hang-up and job control are for the training and the launcher.
   (void)::setsid();
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGTSTP, SIGTTOU, SIGTTIN, SIGXFSZ,
                            SIGUSR1, SIGUSR2, SIGALRM})

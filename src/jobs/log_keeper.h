@@ -4,16 +4,16 @@
 //                                             |
 //                                             +-----> RUN/logs/attempt-N.out, .index
 //
-// A process of its own, and not a thread of the launcher: a launcher that is killed would take the pipe's
-// reader with it, and the training's next print would end the training. This one lives until the last who
-// writes has gone, whatever signals come, and where it is killed itself the launcher, which has the same
-// descriptors, starts another.
+// A separate process, not a thread of the launcher: if the launcher is killed, the pipe would lose its
+// reader, and the training would end at its next print. This process lives until the last writer is gone,
+// whatever signals come. If it is killed itself, the launcher, which has the same descriptors, starts another
+// one.
 #pragma once
 
 namespace tdbg::jobs {
 
-/// main() of tdbg-log. Standard input is the launcher's socket, which hands over the descriptors to read
-/// from; standard output and error are where what is read from them goes.
+/// main() of tdbg-log. Standard input is the launcher's socket, which passes the descriptors to read from;
+/// what is read from them goes to standard output and error.
 int KeepLog();
 
 }  // namespace tdbg::jobs

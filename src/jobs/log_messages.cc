@@ -25,7 +25,7 @@ int SendTask(int socket, const LogTask& task) {
         {{"forward", source.forward_fd}, {"stream", source.stream}, {"terminal", source.terminal}});
     descriptors.push_back(source.read_fd);
   }
-  // Bytes and not text: a path or a secret need not be UTF-8.
+  // Sent as bytes, not as text: a path or a secret need not be UTF-8.
   const auto bytes = [](const std::string& text) {
     Json numbers = Json::array();
     for (const char c : text) numbers.push_back(static_cast<unsigned char>(c));
@@ -34,12 +34,13 @@ int SendTask(int socket, const LogTask& task) {
   Json secrets = Json::array();
   size_t budget = kLongestTask / 8;
   for (const std::string& secret : task.secrets) {
-    if (secret.size() > budget) continue;  // a certificate of many kilobytes: nobody prints it in one piece
+    if (secret.size() > budget) continue;  // a long one, as a certificate: not printed in one piece anyway
     budget -= secret.size();
     secrets.push_back(bytes(secret));
   }
   std::string text = Json({{"run", bytes(task.run_directory)},
                            {"attempt", task.attempt},
+                           {"node", task.node},
                            {"limit", task.limit_bytes},
                            {"secrets", secrets},
                            {"sources", sources}})
@@ -88,6 +89,7 @@ std::optional<LogTask> ReceiveTask(int socket) {
   LogTask task;
   task.run_directory = string_of(json["run"]);
   task.attempt = json["attempt"].get<int64_t>();
+  task.node = json["node"].get<int64_t>();
   task.limit_bytes = json["limit"].get<uint64_t>();
   for (const Json& secret : json["secrets"]) task.secrets.push_back(string_of(secret));
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);

@@ -21,15 +21,15 @@ struct LogTask {
     bool terminal = false;
   };
   std::string run_directory;
-  int64_t attempt = 0;
+  int64_t attempt = 0, node = 0;
   uint64_t limit_bytes = 0;
   std::vector<std::string> secrets;
   std::vector<Source> sources;
 };
 
-/// \return 0 or errno. The descriptors travel with it.
+/// Sends the task and its descriptors. \return 0 or errno
 int SendTask(int socket, const LogTask& task);
-/// Nothing where the other side is gone, or says something else.
+/// Nothing if the other side is gone, or sent something else.
 std::optional<LogTask> ReceiveTask(int socket);
 
 /// Further messages are one word and a number.
@@ -37,8 +37,8 @@ enum class LogWord : uint8_t {
   kCommand = 'c',  ///< to tdbg-log: the process group that writes
   kFinish = 'f',   ///< to tdbg-log: answer once what was written so far has arrived
   kDone = 'd',     ///< from tdbg-log
-  /// From it, with a source's index: whoever read what it forwards is gone, and so must all be who hold the
-  /// pipe's reading end, or the command would wait for ever where it is to be told.
+  /// From tdbg-log, with a source's index: the reader of what it forwards is gone. Now everybody must close
+  /// the reading end of the command's pipe, or the command would block for ever instead of getting an error.
   kReaderGone = 'r',
 };
 struct LogNote {
@@ -46,7 +46,7 @@ struct LogNote {
   int64_t number;
 };
 bool SendNote(int socket, LogWord word, int64_t number = 0);
-/// Nothing where none came yet, and where the other side is gone (`gone`).
+/// Nothing if no message came yet, or the other side is gone (then `gone` is set).
 std::optional<LogNote> ReceiveNote(int socket, bool* gone);
 
 }  // namespace tdbg::jobs

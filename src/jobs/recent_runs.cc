@@ -16,10 +16,10 @@ namespace {
 
 constexpr size_t kMaxLines = 500;
 constexpr uint64_t kMaxBytes = 4u << 20;
-// Trimming reads and writes 4 MiB at most; whoever holds the lock for longer is stopped, or its disk is.
+// Trimming reads and writes at most 4 MiB. A process that holds the lock for longer hangs, or its disk does.
 constexpr int kLockAttempts = 50;
 
-// The last kMaxBytes of it: whatever has become of the file, what it says last is what is asked for.
+// Reads the last kMaxBytes of the file, however large it has become: only the latest runs are asked for.
 std::string Tail(base::FileSystem& files, bool* cut) {
   *cut = false;
   const auto file = files.OpenReadable(RecentRunsPath());
@@ -44,7 +44,7 @@ std::vector<std::string> Lines(const std::string& text) {
   return lines;
 }
 
-// The newer half, by number and by size: half, so that not every start trims.
+// Keeps the newer half, by number and by size; half, so that not every start has to trim.
 std::string NewerHalf(const std::vector<std::string>& lines) {
   size_t first = lines.size() - std::min(lines.size(), kMaxLines / 2);
   uint64_t bytes = 0;
@@ -71,7 +71,7 @@ void RememberRun(const RecentRun& run, base::FileSystem& files) {
   const format::Json json = {{"run", run.run_directory},
                              {"from", run.working_directory},
                              {"started_wall_nanos", run.started_wall_nanos}};
-  // Held for the appending, too: a line that comes between a trimmer's reading and its rename would be lost.
+  // Taken for appending, too: a line appended between a trimmer's read and its rename would be lost.
   std::unique_ptr<base::FileLock> lock;
   for (int attempt = 0; attempt < kLockAttempts && lock == nullptr; ++attempt) {
     auto taken = files.Lock(path + ".lock");
@@ -81,13 +81,13 @@ void RememberRun(const RecentRun& run, base::FileSystem& files) {
   const std::string line = format::DumpJson(json);
   bool cut = false;
   const std::string text = Tail(files, &cut);
-  if (lock != nullptr) {  // in a home without locks nobody trims
+  if (lock != nullptr) {  // if the file system has no locks, do not trim
     std::vector<std::string> lines = Lines(text);
     lines.push_back(line);
     const bool trim = cut || lines.size() > kMaxLines;
     if (trim && files.WriteFileAtomic(path, NewerHalf(lines)).ok()) return;
   }
-  // Somebody's editor, or a full disk, may have left a last line without its end.
+  // An editor or a full disk may have left the last line without a line feed.
   (void)files.AppendLine(path, text.empty() || text.ends_with('\n') ? line : "\n" + line);
 }
 
@@ -102,7 +102,7 @@ std::vector<RecentRun> RecentRuns(base::FileSystem& files) {
     format::GetField(*json, "run", &run.run_directory);
     format::GetField(*json, "from", &run.working_directory);
     format::GetField(*json, "started_wall_nanos", &run.started_wall_nanos);
-    // A run that was started several times stands at its last start.
+    // A run that was started several times is listed at its last start.
     std::erase_if(runs, [&](const RecentRun& r) { return r.run_directory == run.run_directory; });
     if (run.run_directory.starts_with('/') && IsRunDirectory(run.run_directory, files))
       runs.push_back(std::move(run));

@@ -119,7 +119,7 @@ JobRecord RecordOf(const Statement& row) {
   return job;
 }
 
-// Texts of other people's programs: of any length and, on Linux, of any bytes.
+// Commands and paths may be of any length and, on Linux, contain any bytes.
 std::string Kept(const std::string& message) {
   return base::ToValidUtf8(std::string_view(message).substr(0, kLongestMessage));
 }
@@ -136,8 +136,7 @@ Result<Registry> Registry::OpenExisting(const std::string& path) {
   return Open(path);
 }
 
-// Whoever writes holds it for a millisecond. A launcher waits two seconds and then starts its job
-// unregistered.
+// A write holds the lock for a millisecond. A launcher waits two seconds, then starts its job unregistered.
 Result<Registry> Registry::Open(const std::string& path, int64_t wait_millis) {
   if (path.empty()) return Unavailable("there is no home directory to keep the registry of jobs in");
   const std::string directory = std::filesystem::path(path).parent_path().string();
@@ -156,7 +155,7 @@ Status Registry::Prepare() {
   };
   TDBG_ASSIGN_OR_RETURN(int64_t found, version());
   if (found == kVersion) return OkStatus();
-  // Of two that find it empty one makes it; the version is written in the same transaction as the tables.
+  // If two processes find it empty, one creates the tables; the version is written in the same transaction.
   TDBG_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   TDBG_ASSIGN_OR_RETURN(found, version());
   if (found > kVersion)
@@ -308,6 +307,15 @@ Status Registry::Move(const std::string& run_id, JobPhase phase, const std::stri
                            .Bind(6, HasEnded(status) ? wall_nanos : 0)
                            .Run());
   TDBG_RETURN_IF_ERROR(Append(job.id, status, phase, message, wall_nanos));
+  return transaction.Commit();
+}
+
+Status Registry::Forget(const std::string& run_id) {
+  TDBG_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
+  TDBG_ASSIGN_OR_RETURN(const JobRecord job, FindRun(run_id));
+  if (!HasEnded(job.status)) return FailedPrecondition("it has not ended: " + job.name);
+  TDBG_ASSIGN_OR_RETURN(Statement gone, database_.Prepare("DELETE FROM jobs WHERE id = ?1"));
+  TDBG_RETURN_IF_ERROR(gone.Bind(1, job.id).Run());
   return transaction.Commit();
 }
 

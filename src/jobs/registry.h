@@ -1,8 +1,8 @@
 // All jobs of this user: what was started where, what became of it and when. One SQLite file in the user's
 // state directory, written by each launcher for its own job and read by `tdbg jobs`.
 //
-// It is a register and not the truth: a run is what its directory says, and a training never depends on this
-// file. Whoever cannot open it says so once and goes on without.
+// It is only an index: the data of a run are in its directory, and no training depends on this file. A
+// launcher that cannot open it says so once and continues without.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace tdbg::jobs {
 
-/// How a process is known again: its number alone may be another's by now.
+/// Identifies a process: its number alone may have been reused.
 struct ProcessIdentity {
   int64_t pid = 0;  ///< 0: none
   int64_t start_ticks = 0;
@@ -25,23 +25,23 @@ struct ProcessIdentity {
 };
 
 struct JobRecord {
-  // What it is. Given to Launch.
+  // Given to Launch.
   std::string run_id;             ///< run.json's: a run directory that was moved is the same job
   std::string run_directory;      ///< absolute
   std::string working_directory;  ///< absolute
   std::vector<std::string> command;
   std::vector<std::string> flags;  ///< of `tdbg run`, in front of the command
   std::map<std::string, std::string> environment;
-  /// JSON: rules with their actions, restarts, limits, where checkpoints lie. What readers do not know they
-  /// keep.
+  /// JSON: rules with their actions, restarts, limits, the checkpoint directory. Readers keep members that
+  /// they do not know.
   std::string settings = "{}";
   std::string host;
   bool detached = false;
   int64_t attempt = 0;  ///< the latest
 
-  // Kept by the registry.
+  // Filled in by the registry.
   int64_t id = 0;
-  std::string name;  ///< the run directory's last part; "-2", ... behind it where another job has that
+  std::string name;  ///< the run directory's last part, with "-2", ... if another job has that name
   JobStatus status = JobStatus::kInProgress;
   JobPhase phase = JobPhase::kStarting;
   std::string message;
@@ -57,7 +57,8 @@ struct JobTransition {
   JobPhase phase = JobPhase::kStarting;
   std::string message;
   int64_t began_wall_nanos = 0;
-  int64_t ended_wall_nanos = 0;  ///< when the next began; of the last, 0 or, where it is an end, its begin
+  /// When the next phase began; of the last phase 0 or, if it is an end, its beginning.
+  int64_t ended_wall_nanos = 0;
 };
 
 struct JobAttempt {
@@ -78,24 +79,30 @@ class Registry {
  public:
   /// jobs.sqlite in the user's state directory; empty: the user has no home.
   static std::string DefaultPath();
-  /// Made where it is missing.
+  /// Created if it is missing.
   /// \error kUnimplemented  a newer tdbg made it
   /// \error kDataLoss, kUnavailable, kResourceExhausted  as Database::Open
   static Result<Registry> Open(const std::string& path = DefaultPath(), int64_t wait_millis = 2000);
-  /// For who only asks: none is made. \error kNotFound  nobody has registered a job yet
+  /// For reading only; creates nothing. \error kNotFound  no job was registered yet
   static Result<Registry> OpenExisting(const std::string& path = DefaultPath());
 
-  /// A job starts, or starts again: Starting, with its attempt. \return its name
+  /// Records that a job starts, or is resumed: Starting, with its attempt. \return its name
   Result<std::string> Launch(const JobRecord& job, const std::string& message, int64_t wall_nanos);
-  /// A further attempt of a job that goes on. \error kNotFound
+  /// Records a further attempt of a running job. \error kNotFound
   Status BeginAttempt(const std::string& run_id, int64_t attempt, int64_t wall_nanos);
   Status EndAttempt(const std::string& run_id, int64_t attempt, std::optional<int64_t> exit_code,
                     const std::string& message, int64_t wall_nanos);
   Status SetProcess(const std::string& run_id, const ProcessIdentity& process);
-  /// To the next phase. The same phase with another message is a transition too, with the same message none.
+  /// Moves to the next phase. The same phase with a new message is a transition, too; with the same message
+  /// it is not.
   /// \error kNotFound            no such job
   /// \error kFailedPrecondition  it has ended, or is stopping
   Status Move(const std::string& run_id, JobPhase phase, const std::string& message, int64_t wall_nanos);
+
+  /// How long to wait for another process that writes, from now on.
+  void WaitAtMost(int64_t millis) { database_.WaitAtMost(millis); }
+  /// Removes a job from the registry, not its run. \error kNotFound, kFailedPrecondition  it runs
+  Status Forget(const std::string& run_id);
 
   /// By name. \error kNotFound
   Result<JobRecord> Find(const std::string& name) const;
@@ -106,7 +113,7 @@ class Registry {
   Result<std::vector<std::string>> Names() const;
   Result<std::vector<JobTransition>> Transitions(int64_t job) const;
   Result<std::vector<JobAttempt>> Attempts(int64_t job) const;
-  /// The query plan of what Find, FindRun and List ask: no table may be read from end to end.
+  /// The query plans of Find, FindRun and List, for a test that none reads a whole table.
   Result<std::vector<std::string>> QueryPlans() const;
 
  private:
@@ -120,7 +127,7 @@ class Registry {
   Database database_;
 };
 
-/// Of a living process of this machine; pid 0 where there is none.
+/// Identity of a living process of this machine; pid 0 if there is none.
 ProcessIdentity IdentityOf(int64_t pid);
 bool IsAlive(const ProcessIdentity& process);
 

@@ -86,6 +86,18 @@ TEST_F(RegistryTest, AnEndIsLeftByANewLaunchOnlyAndThatIsTheSameJob) {
   EXPECT_EQ(registry.Move("r2", JobPhase::kTraining, "", 3).code(), Code::kNotFound);
 }
 
+TEST_F(RegistryTest, OneThatHasEndedIsForgottenWithAllThatBelongsToIt) {
+  Registry registry = Open();
+  TDBG_ASSERT_OK(registry.Launch(Job("r1"), "", 1));
+  EXPECT_EQ(registry.Forget("r1").code(), Code::kFailedPrecondition);
+  TDBG_ASSERT_OK(registry.Move("r1", JobPhase::kCompleted, "", 2));
+  const int64_t id = registry.Find("train")->id;
+  TDBG_ASSERT_OK(registry.Forget("r1"));
+  EXPECT_EQ(registry.Forget("r1").code(), Code::kNotFound);
+  EXPECT_TRUE(registry.Transitions(id)->empty());
+  EXPECT_TRUE(registry.Attempts(id)->empty());
+}
+
 TEST_F(RegistryTest, TwoJobsHaveTwoNames) {
   Registry registry = Open();
   EXPECT_EQ(*registry.Launch(Job("r1"), "", 1), "train");
@@ -99,6 +111,7 @@ TEST_F(RegistryTest, WhatIsNoRegistryIsRefusedAndLeftAsItIs) {
   TDBG_ASSERT_OK(base::LocalFileSystem().CreateDirectories(directory_.path() + "/state"));
   base::Spill(path_, std::string(8192, 'x'));
   EXPECT_EQ(Registry::Open(path_).status().code(), Code::kDataLoss);
+  EXPECT_THAT(Registry::Open(path_).status().message(), HasSubstr("may be deleted"));
   EXPECT_EQ(base::LocalFileSystem().ReadFile(path_)->size(), 8192u);
   EXPECT_EQ(Registry::Open("").status().code(), Code::kUnavailable);
   EXPECT_FALSE(Registry::Open("/proc/nowhere/jobs.sqlite").ok());

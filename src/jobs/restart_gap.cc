@@ -35,12 +35,13 @@ bool WaitForRestart(int64_t millis, ControlFollower& control, const std::functio
   };
   while (true) {
     while (const int signal_number = inbox.ok() ? inbox->Next() : 0) {
-      if (signal_number == SIGUSR1 || signal_number == SIGUSR2) continue;  // for a command that is not there
+      // Meant for a command, and none is running.
+      if (signal_number == SIGUSR1 || signal_number == SIGUSR2) continue;
       result->signal_number = signal_number;
       return stop(JobStop::kSignal, "");
     }
     if (const std::string by = asked(); !by.empty()) return stop(JobStop::kRequested, by);
-    // An interruption has nothing to interrupt.
+    // There is nothing to interrupt between two attempts.
     if (const auto request = control.NewRequest(); request && !request->interrupt)
       return stop(JobStop::kRequested, request->by);
     const int64_t now = base::SystemClock().MonotonicNanos();

@@ -10,8 +10,9 @@
 
 namespace tdbg::jobs {
 
-/// A command that fails as soon as it is started fails again: the gap doubles with each such attempt, from a
-/// tenth of a second to a minute. One that ran for a while begins again at the least.
+/// A command that failed right after its start will probably fail again: the gap doubles with each such
+/// attempt, from a tenth of a second to a minute. After an attempt that ran for a while the gap is the
+/// shortest again.
 class RestartGap {
  public:
   /// \param ran_nanos  how long the attempt ran that has ended
@@ -21,10 +22,10 @@ class RestartGap {
   int64_t next_millis_ = 0;
 };
 
-/// Waits so long. Nobody else hears requests and signals in this time.
-/// \param asked  who of this process asked for a stop; empty: nobody
+/// Waits for the gap, and handles requests and signals meanwhile.
+/// \param asked  who in this process asked for a stop; empty: nobody
 /// \param ends_nanos  monotonic, when the job's time is over; -1: never
-/// \return false where the job is not to be started again; `result` says why then
+/// \return false if the job must not be started again; `result` then says why
 /// \pre BlockForwardedSignals()
 bool WaitForRestart(int64_t millis, ControlFollower& control, const std::function<std::string()>& asked,
                     int64_t ends_nanos, JobResult* result);

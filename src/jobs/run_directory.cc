@@ -16,6 +16,8 @@
 #include "base/redact.h"
 #include "base/text.h"
 #include "format/run_files.h"
+#include "jobs/run_place.h"
+#include "jobs/run_removal.h"
 #include "store/writer/worker_writer.h"
 
 namespace tdbg::jobs {
@@ -74,7 +76,7 @@ Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& fi
   const auto entries = files.List(directory);
   if (!entries.ok()) return entries.status();
   for (const base::DirEntry& entry : *entries) {
-    if (entry.name == format::kLauncherLockFile) continue;
+    if (entry.name == format::kLauncherLockFile || entry.name == kNodesFolder) continue;
     return Status(Code::kAlreadyExists,
                   fmt::format("the directory holds '{}' and no run; choose a new or empty directory: {}",
                               entry.name, directory));
@@ -98,8 +100,8 @@ Status RefuseLivingWorkers(const std::string& directory, base::FileSystem& files
 }  // namespace
 
 std::string CommandName(const std::vector<std::string>& command) {
-  // The first word that can only be a script or a module: what stands before it are launchers, and their
-  // flags' values ("torchrun --nproc_per_node 2 train.py").
+  // The first word that can only be a script or a module: before it come launchers and their flags
+  // ("torchrun --nproc_per_node 2 train.py").
   for (size_t i = 0; i < command.size(); ++i) {
     const std::string& word = command[i];
     if (i > 0 && word == "-c") break;
@@ -155,6 +157,16 @@ Status LayOutAttempt(const std::string& directory, int64_t number, const std::ve
   return files.WriteFileAtomic(Path(attempt_directory, format::kAttemptFile), attempt.ToJson());
 }
 
+Result<std::unique_ptr<base::FileLock>> LockAsLauncher(const std::string& directory,
+                                                       base::FileSystem& files) {
+  auto lock = files.Lock(Path(directory, format::kLauncherLockFile));
+  if (lock.ok() || lock.status().code() != Code::kFailedPrecondition) return lock;
+  return FailedPrecondition(
+      "another tdbg is running a job in this run; wait for it, stop it (tdbg stop), or "
+      "choose another --dir: " +
+      directory);
+}
+
 Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& given) {
   PreparedAttempt prepared;
   prepared.run_directory = AbsolutePath(options.run_directory);
@@ -168,20 +180,12 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
     if (!info.ok()) return info.status().Annotate(Path(directory, format::kRunFile));
   } else {
     TDBG_RETURN_IF_ERROR(RefuseForeignDirectory(directory, files));
-    // An empty one of ours that becomes a run is made one as a fresh one is.
+    // An empty directory becomes a run in the same way as a new one.
     struct stat info;
     if (!options.shared && ::stat(directory.c_str(), &info) == 0 && info.st_uid == ::geteuid())
       (void)::chmod(directory.c_str(), info.st_mode & 07700);
   }
-  auto lock = files.Lock(Path(directory, format::kLauncherLockFile));
-  if (!lock.ok()) {
-    if (lock.status().code() != Code::kFailedPrecondition) return lock.status();
-    return FailedPrecondition(
-        "another tdbg is running a job in this run; wait for it, stop it (tdbg stop), or "
-        "choose another --dir: " +
-        directory);
-  }
-  prepared.launcher_lock = std::move(*lock);
+  TDBG_ASSIGN_OR_RETURN(prepared.launcher_lock, LockAsLauncher(directory, files));
   TDBG_RETURN_IF_ERROR(RefuseLivingWorkers(directory, files));
 
   const std::vector<int64_t> attempts = ListAttempts(directory, files);
@@ -190,7 +194,7 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
   if (!options.rules_json.empty()) {
     TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(Path(directory, "rules.json"), options.rules_json));
   }
-  // The control file of an existing run stays: replacing it would cut off whoever has it mapped.
+  // Keep the control file of an existing run: processes that have it mapped would not see a new one.
   if (!files.Exists(Path(directory, format::kControlFile))) {
     TDBG_RETURN_IF_ERROR(
         files.WriteFileAtomic(Path(directory, format::kControlFile), format::EncodeControlPage()));
@@ -198,7 +202,7 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
   if (options.start_attempt) {
     TDBG_RETURN_IF_ERROR(LayOutAttempt(directory, prepared.attempt, attempts, options.wall_nanos, files));
   }
-  // run.json comes last: it is what makes the directory a run, so whoever sees it finds the rest.
+  // run.json is written last: it makes the directory a run, so a reader that sees it must find the rest.
   if (!existing) {
     format::RunInfo run;
     run.id = RandomRunId();
@@ -223,6 +227,23 @@ Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::File
   if (code == Code::kResourceExhausted)
     return Status(code, message + "; free space there, or choose another place with --dir DIR");
   if (code == Code::kUnavailable) return Status(code, message + "; choose another place with --dir DIR");
+  return prepared;
+}
+
+Status CheckPlace(const std::string& run_directory, bool shared, base::FileSystem& given) {
+  TDBG_RETURN_IF_ERROR(base::CreatePrivateDirectory(run_directory, shared));
+  base::FileSystem& files = base::FilesBelow(given, run_directory);
+  return IsRunDirectory(run_directory, files) ? OkStatus() : RefuseForeignDirectory(run_directory, files);
+}
+
+Result<PreparedAttempt> AdoptAttempt(const std::string& run_directory, base::FileSystem& given) {
+  PreparedAttempt prepared;
+  prepared.run_directory = AbsolutePath(run_directory);
+  base::FileSystem& files = base::FilesBelow(given, prepared.run_directory);
+  TDBG_ASSIGN_OR_RETURN(prepared.launcher_lock, LockAsLauncher(prepared.run_directory, files));
+  const std::vector<int64_t> attempts = ListAttempts(prepared.run_directory, files);
+  if (attempts.empty()) return NotFound("no attempt has begun in " + prepared.run_directory);
+  prepared.attempt = attempts.back();
   return prepared;
 }
 
@@ -280,7 +301,7 @@ void FindRuns(const std::string& folder, int levels, base::FileSystem& files,
   const auto entries = files.List(folder);
   if (!entries.ok()) return;
   for (const base::DirEntry& entry : *entries) {
-    if (!entry.is_directory) continue;
+    if (!entry.is_directory || IsBeingRemoved(entry.name)) continue;
     const std::string path = Path(folder, entry.name);
     if (!IsRunDirectory(path, files)) {
       if (levels > 1 && !entry.name.starts_with('.')) FindRuns(path, levels - 1, files, runs);

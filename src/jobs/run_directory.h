@@ -1,7 +1,6 @@
 // Run directories before and after training: naming them, laying them out, listing them, and tidying up after
-// a job. The registry of runs is the directory listing, nothing else: a run that was copied, renamed or
-// deleted by hand is then known, renamed or forgotten without anybody having to be told. (recent_runs.h are
-// hints.)
+// a job. Runs are found by listing directories, so a run may be copied, renamed or deleted by hand without
+// telling anybody. (recent_runs.h only has hints.)
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace tdbg::jobs {
 
-/// Where runs lie by default, below the working directory.
+/// Where runs are by default, below the working directory.
 inline constexpr char kRunsRoot[] = "tdbg-runs";
 
 /// What a run is called after its command: the script of `python train.py`, the module of `python -m
@@ -51,6 +50,11 @@ struct PrepareOptions {
 /// \error kUnimplemented       a run of a newer format version
 Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options,
                                        base::FileSystem& files = base::LocalFileSystem());
+
+/// The latest start of a job whose launcher is gone, for whoever looks after it from here on.
+/// \error kFailedPrecondition  a launcher is alive
+Result<PreparedAttempt> AdoptAttempt(const std::string& run_directory,
+                                     base::FileSystem& files = base::LocalFileSystem());
 
 /// The next start of a job whose launcher still holds its run.
 /// \error kFailedPrecondition  a worker of an earlier attempt is alive

@@ -23,13 +23,13 @@ std::vector<std::string> SecretsOf(const std::vector<std::string>& command,
   for (size_t i = 0; i < command.size() && i < redacted.size(); ++i) {
     const size_t at = redacted[i].find(base::kRedacted);
     if (at == std::string::npos || redacted[i] == command[i]) continue;
-    // One secret in the word: what lies between what was left of it.
+    // Find the secret within the word, between the parts that were kept.
     const size_t behind = redacted[i].size() - at - base::kRedacted.size();
     if (command[i].size() > at + behind)
       secrets.push_back(command[i].substr(at, command[i].size() - at - behind));
   }
   std::erase_if(secrets, [](const std::string& secret) { return secret.size() < kShortest; });
-  // The longer one first: of two of which one begins with the other, all of it goes.
+  // Longer secrets first: if one is the beginning of another, the whole of the longer one is masked.
   std::sort(secrets.begin(), secrets.end(), [](const std::string& a, const std::string& b) {
     return a.size() != b.size() ? a.size() > b.size() : a < b;
   });
@@ -47,7 +47,7 @@ std::string SecretMask::Feed(std::string_view bytes) {
   std::string out;
   size_t at = 0;
   while (at < held_.size()) {
-    // Nearly every byte begins no secret: whole runs of them are taken at once.
+    // Most bytes begin no secret: skip runs of them at once.
     size_t plain = at;
     while (plain < held_.size() && !first_bytes_[static_cast<unsigned char>(held_[plain])]) ++plain;
     out.append(held_, at, plain - at);
@@ -62,7 +62,7 @@ std::string SecretMask::Feed(std::string_view bytes) {
         break;
       }
       if (rest.size() < secret.size() && std::string_view(secret).starts_with(rest)) {
-        begins = true;  // a longer one may still come: wait before a shorter one is taken
+        begins = true;  // a longer secret may still match: wait before masking a shorter one
         break;
       }
     }
@@ -80,7 +80,7 @@ std::string SecretMask::Feed(std::string_view bytes) {
 
 std::string SecretMask::Flush() {
   std::string out;
-  // A shorter secret may stand in what a longer one's begin held back.
+  // The bytes that were held back for a longer secret may contain a shorter one.
   std::vector<std::string> all = secrets_;
   while (!held_.empty()) {
     const auto found = std::find_if(all.begin(), all.end(),

@@ -1,4 +1,4 @@
-// Known secrets taken out of a stream of bytes.
+// Masks known secrets in a stream of bytes.
 #pragma once
 
 #include <bitset>
@@ -9,19 +9,20 @@
 
 namespace tdbg::jobs {
 
-/// Values that no log may hold: of variables that base::NamesASecret or that `names` names, and what
-/// base::RedactCommand takes out of the command. Those below six bytes are left out: "1" is everywhere.
+/// Values that no log may hold: those of variables that base::NamesASecret or `names` names, and what
+/// base::RedactCommand takes out of the command. Values below six bytes are left out: "1" occurs everywhere.
 std::vector<std::string> SecretsOf(const std::vector<std::string>& command,
                                    const std::map<std::string, std::string>& environment,
                                    const std::vector<std::string>& names);
 
-/// Writes base::kRedacted where a secret stood, also where it comes in pieces.
+/// Replaces secrets by base::kRedacted, also if they come in several pieces.
 class SecretMask {
  public:
   explicit SecretMask(std::vector<std::string> secrets);
-  /// What may be written by now. What may be a secret's begin is held back until more comes.
+  /// Returns what may be written now. Bytes that may be the beginning of a secret are held back until more
+  /// comes.
   std::string Feed(std::string_view bytes);
-  /// What was held back: nothing more comes.
+  /// At the end of the stream: returns what was held back.
   std::string Flush();
 
  private:

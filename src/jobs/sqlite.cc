@@ -19,7 +19,8 @@ Status ErrorOf(int code, const std::string& message, const std::string& path) {
   switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return DataLoss(text);
+      // Losing the registry is harmless: it is only an index, and each run describes itself.
+      return DataLoss(text + "; it may be deleted: jobs are listed again from the next one on");
     case SQLITE_FULL:
       return Status(Code::kResourceExhausted, text);
     case SQLITE_CONSTRAINT:
@@ -37,8 +38,8 @@ Status ErrorOf(sqlite3* database, const std::string& path) {
   return ErrorOf(sqlite3_extended_errcode(database), sqlite3_errmsg(database), path);
 }
 
-// A write-ahead log shares memory between its users, which only processes of one machine can. The classic
-// journal is right on a home that several machines have mounted, as far as its server keeps locks.
+// A write-ahead log needs memory shared between its users, so all must be on one machine. On file systems
+// that several machines may mount, use the classic journal, which needs only working locks.
 bool OnThisMachine(const std::string& directory) {
   struct statfs info;
   if (::statfs(directory.c_str(), &info) != 0) return false;
@@ -59,7 +60,7 @@ bool OnThisMachine(const std::string& directory) {
 }  // namespace
 
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-// _v2: a statement may outlive its database, which then goes with it.
+// _v2: if a statement outlives its database, the database is freed with the statement.
 void Database::Close::operator()(sqlite3* database) const { sqlite3_close_v2(database); }
 
 Statement& Statement::Bind(int index, int64_t value) {
@@ -99,7 +100,7 @@ std::string Statement::Text(int column) const {
 }
 
 Result<Database> Database::Open(const std::string& path, int64_t wait_millis) {
-  // Made here and not by SQLite, which would let in whom the umask does.
+  // Created here, with mode 0600, and not by SQLite, which would apply the umask.
   {
     const base::UniqueFd made = base::OpenFd(path.c_str(), O_RDWR | O_CREAT, 0600);
   }
@@ -116,7 +117,7 @@ Result<Database> Database::Open(const std::string& path, int64_t wait_millis) {
   const size_t slash = path.rfind('/');
   if (OnThisMachine(slash == std::string::npos ? "." : path.substr(0, slash)))
     TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL"));
-  // A record that a power failure takes is one of a job that it took, too; whoever is killed loses none.
+  // NORMAL: a killed process loses no record. A power failure may, but it has ended that record's job, too.
   TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous=NORMAL"));
   TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA foreign_keys=ON"));
   return database;
@@ -135,6 +136,10 @@ Result<Statement> Database::Prepare(std::string_view sql) const {
 Status Database::Execute(const char* sql) const {
   if (sqlite3_exec(database_.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK) return OkStatus();
   return ErrorOf(database_.get(), path_);
+}
+
+void Database::WaitAtMost(int64_t millis) const {
+  sqlite3_busy_timeout(database_.get(), static_cast<int>(millis));
 }
 
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_.get()); }

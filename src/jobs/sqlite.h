@@ -19,9 +19,9 @@ class Statement {
   /// Parameters are numbered from 1, columns from 0.
   Statement& Bind(int index, int64_t value);
   Statement& Bind(int index, std::string_view text);
-  /// True: there is a row. False: there is none, or none any more.
+  /// Steps to the next row; false if there is none.
   Result<bool> Step();
-  /// For a statement that gives no rows.
+  /// Executes a statement that returns no rows.
   Status Run();
   int64_t Integer(int column) const;
   std::string Text(int column) const;
@@ -35,17 +35,19 @@ class Statement {
   int bind_error_ = 0;
 };
 
-/// One connection. \threadsafety None. Not to be carried over a fork.
+/// One connection. \threadsafety None. Must not be used after a fork.
 class Database {
  public:
   /// \error kDataLoss          the file is no database, or a damaged one
-  /// \error kUnavailable       it cannot be opened or read; somebody else has held it for too long
+  /// \error kUnavailable       it cannot be opened or read; another process has locked it for too long
   /// \error kResourceExhausted the disk is full
   static Result<Database> Open(const std::string& path, int64_t wait_millis);
   Result<Statement> Prepare(std::string_view sql) const;
-  /// Statements without parameters and answers.
+  /// Executes statements without parameters and results.
   Status Execute(const char* sql) const;
   int64_t last_id() const;
+  /// How long to wait for another process's lock, from now on.
+  void WaitAtMost(int64_t millis) const;
   const std::string& path() const { return path_; }
 
  private:
@@ -56,7 +58,7 @@ class Database {
   std::string path_;
 };
 
-/// BEGIN IMMEDIATE: what is read in it stays true until it is committed. Undone unless Commit was called.
+/// BEGIN IMMEDIATE: nobody else can write until Commit. Rolled back unless Commit was called.
 class Transaction {
  public:
   static Result<Transaction> Begin(const Database& database);

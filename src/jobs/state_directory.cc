@@ -16,7 +16,7 @@ std::string AbsoluteVariable(const char* name) {
   return value != nullptr && value[0] == '/' ? value : "";
 }
 
-// A service, cron, `env -i`: no $HOME, and a home all the same.
+// Services, cron and `env -i` have no $HOME; the password database knows the home directory.
 std::string HomeOfPasswordFile() {
   std::vector<char> buffer(16 << 10);
   passwd entry;

@@ -1,4 +1,4 @@
-// Where what belongs to a user and to no run is kept.
+// The directory for data of a user that belong to no run.
 #pragma once
 
 #include <string>

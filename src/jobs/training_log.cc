@@ -20,7 +20,7 @@
 namespace tdbg::jobs {
 namespace {
 
-// One that is killed again and again is killed by somebody who means it.
+// If tdbg-log is killed this often, somebody wants it to be gone.
 constexpr int kMaxRestarts = 20;
 
 // A closed standard stream is occupied by a descriptor that closes on exec (OccupyStandardStreams of the
@@ -36,14 +36,14 @@ bool SamePlace(int a, int b) {
          first.st_ino == second.st_ino;
 }
 
-// A descriptor that is neither of the standard three, which a child's would be taken for.
+// Moves a descriptor to a number above 2, so that a child does not take it for a standard stream.
 base::UniqueFd Above(int fd) {
   base::UniqueFd given(fd);
   if (fd > STDERR_FILENO || fd < 0) return given;
   return base::UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
-// Its output passes through as it is: the terminal behind it does what is to be done to a line's end.
+// Sets the pty to pass output unchanged: the real terminal converts line ends.
 Status OpenPty(int like, base::UniqueFd* master, base::UniqueFd* slave) {
   *master = Above(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[128];
@@ -90,10 +90,12 @@ Result<std::unique_ptr<TrainingLog>> TrainingLog::Start(const TrainingLogOptions
   log->forward_ = options.forward;
   log->task_.run_directory = options.run_directory;
   log->task_.attempt = options.attempt;
+  log->task_.node = options.node;
   log->task_.limit_bytes = options.limit_bytes;
   log->task_.secrets = options.secrets;
   // tdbg-log has nobody to tell it; the same is tried here, before it is there.
-  log->kept_ = OutputWriter::Open(options.run_directory, options.attempt, options.limit_bytes).status();
+  log->kept_ =
+      OutputWriter::Open(options.run_directory, options.attempt, options.limit_bytes, options.node).status();
   const auto number = [](OutputStream stream) { return static_cast<uint32_t>(stream); };
   if (!options.forward) {
     log->same_ = true;
@@ -123,9 +125,9 @@ Status TrainingLog::StartKeeper() {
   base::SpawnOptions spawn;
   spawn.argv = {base::FindCompanion("tdbg-log")};
   spawn.input_fd = theirs.get();
-  spawn.own_group = false;  // it makes a session of its own, which a group's leader may not
+  spawn.own_group = false;  // it calls setsid, which the leader of a group may not
   base::UniqueFd nowhere;
-  if (!forward_) {  // whoever reads what a job in the background said at its start sees the end of it
+  if (!forward_) {  // otherwise a reader of a background job's first output would get no end of file
     nowhere = Above(::open("/dev/null", O_WRONLY | O_CLOEXEC));
     spawn.output_fd = nowhere.get();
   }
@@ -158,7 +160,7 @@ void TrainingLog::Tend() {
   Listen();
   const auto exit = keeper_->Wait(0);
   if (!exit) {
-    // One that somebody has stopped would stop the training, as soon as the pipe is full.
+    // If tdbg-log is stopped (SIGSTOP), the training would stop as soon as the pipe is full.
     (void)::kill(keeper_->pid(), SIGCONT);
     return;
   }
@@ -170,7 +172,7 @@ void TrainingLog::Finish(int64_t longest_millis) {
   Tend();
   if (!keeper_) return;
   const int64_t deadline = base::SystemClock().MonotonicNanos() + longest_millis * 1'000'000;
-  // Ours would keep it from seeing the end.
+  // Our copy would keep tdbg-log from getting the end of file.
   read_ends_.clear();
   if (!SendNote(socket_.get(), LogWord::kFinish)) return;
   while (true) {

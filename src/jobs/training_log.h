@@ -16,31 +16,30 @@ namespace tdbg::jobs {
 
 struct TrainingLogOptions {
   std::string run_directory;
-  int64_t attempt = 0;
+  int64_t attempt = 0, node = 0;
   uint64_t limit_bytes = 256u << 20;
   std::vector<std::string> secrets;
   bool forward = true;  ///< what is printed also goes to our own standard output and error
 };
 
-/// Gives the command a terminal where ours is one, else a pipe, for each of the two streams that is open; one
-/// for both where both lead to the same place, so that their order stays. \threadsafety One thread.
+/// For each of the two streams that is open, gives the command a terminal if ours is one, otherwise a pipe.
+/// If both lead to the same place they share one, so that their order is kept. \threadsafety One thread.
 class TrainingLog {
  public:
-  /// \error  tdbg-log is missing or cannot be started: the command is to have our own streams
+  /// \error  tdbg-log is missing or cannot be started: then give the command our own streams
   static Result<std::unique_ptr<TrainingLog>> Start(const TrainingLogOptions& options);
   ~TrainingLog();
 
-  /// Why nothing of it is kept although it passes through; OK: it is.
+  /// Why output is handed on but not kept; OK: it is kept.
   const Status& kept() const { return kept_; }
-  /// What the command gets as standard output and error; -1: what we have.
+  /// The command's standard output and error; -1: our own.
   int output_fd() const { return output_.get(); }
   int error_fd() const { return same_ ? output_.get() : error_.get(); }
-  /// The command has them: closes ours, so that their end is seen.
+  /// Call when the command has them: closes our copies, so that readers get the end of file.
   void Started(pid_t command);
-  /// To be called now and then. A tdbg-log that somebody killed is replaced; nothing is lost meanwhile but
-  /// what it held.
+  /// Call this periodically: replaces a tdbg-log that was killed. Only what that one held is lost.
   void Tend();
-  /// Waits until what the command printed has arrived, for at most so long.
+  /// Waits until everything that the command printed was handed on, at most this long.
   void Finish(int64_t longest_millis);
 
  private:

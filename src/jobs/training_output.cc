@@ -31,8 +31,12 @@ struct IndexHeader {
 };
 static_assert(sizeof(IndexHeader) == sizeof(OutputEntry));
 
-std::string BaseOf(const std::string& run_directory, int64_t attempt) {
-  return base::JoinPath(base::JoinPath(run_directory, kFolder), fmt::format("attempt-{}", attempt));
+std::string NameOf(int64_t attempt, int64_t node) {
+  return node == 0 ? fmt::format("attempt-{}", attempt) : fmt::format("attempt-{}-node-{}", attempt, node);
+}
+
+std::string BaseOf(const std::string& run_directory, int64_t attempt, int64_t node) {
+  return base::JoinPath(base::JoinPath(run_directory, kFolder), NameOf(attempt, node));
 }
 
 uint64_t SizeOf(int fd) {
@@ -48,10 +52,10 @@ std::span<const std::byte> BytesOf(const T& value) {
 }  // namespace
 
 Result<OutputWriter> OutputWriter::Open(const std::string& run_directory, int64_t attempt,
-                                        uint64_t limit_bytes) {
+                                        uint64_t limit_bytes, int64_t node) {
   OutputWriter writer;
   writer.directory_ = base::JoinPath(run_directory, kFolder);
-  writer.name_ = fmt::format("attempt-{}", attempt);
+  writer.name_ = NameOf(attempt, node);
   writer.limit_bytes_ = limit_bytes;
   TDBG_RETURN_IF_ERROR(
       base::FilesBelow(base::LocalFileSystem(), run_directory).CreateDirectories(writer.directory_));
@@ -72,7 +76,8 @@ Status OutputWriter::Begin() {
   IndexHeader header = {};
   if (index_bytes_ >= sizeof(header) &&
       ::pread(index_.get(), &header, sizeof(header), 0) == static_cast<ssize_t>(sizeof(header))) {
-    // Somebody was killed in the middle of an entry: what follows must begin at a multiple again.
+    // If a writer was killed in the middle of an entry, cut that off: entries begin at multiples of their
+    // size.
     if (index_bytes_ % sizeof(OutputEntry) != 0) {
       index_bytes_ -= index_bytes_ % sizeof(OutputEntry);
       (void)!::ftruncate(index_.get(), static_cast<off_t>(index_bytes_));
@@ -126,8 +131,8 @@ void OutputWriter::Append(std::string_view bytes, OutputStream stream, int64_t w
   last_ = entry;
 }
 
-OutputReader::OutputReader(std::string run_directory, int64_t attempt)
-    : base_(BaseOf(run_directory, attempt)) {}
+OutputReader::OutputReader(std::string run_directory, int64_t attempt, int64_t node)
+    : base_(BaseOf(run_directory, attempt, node)) {}
 
 bool OutputReader::Exists() const { return base::LocalFileSystem().Exists(base_ + ".out"); }
 
@@ -139,7 +144,7 @@ struct Part {
   std::vector<OutputEntry> entries;
 };
 
-// Of one pair of files what there is. A pair that is renamed between two opens is of the next look.
+// Reads one pair of files. If it is renamed between the two opens, the next look finds it.
 std::optional<Part> OpenPart(const std::string& text_path, const std::string& index_path) {
   Part part;
   part.text = base::OpenFd(text_path.c_str(), O_RDONLY | O_NONBLOCK);
@@ -163,7 +168,7 @@ std::optional<Part> OpenPart(const std::string& text_path, const std::string& in
   return part;
 }
 
-// What a terminal would show of it.
+// What a terminal would show of the line: what follows the last carriage return.
 std::string Shown(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   return std::string(line.substr(line.rfind('\r') + 1));

@@ -114,9 +114,13 @@ TEST(SecretMaskTest, IsNoMatterOfHowTheBytesCome) {
 }
 
 TEST(SecretMaskTest, SecretsAreThoseOfNamesAndOfTheCommandLine) {
-  const auto secrets = SecretsOf(
-      {"python", "x.py", "--token", "abcdefgh", "--password=ijklmnop"},
-      {{"API_KEY", "qrstuvwx"}, {"MINE", "yzyzyzyz"}, {"A_TOKEN", "1"}, {"PATH", "/usr/bin"}}, {"MINE"});
+  const auto secrets = SecretsOf({"python", "x.py", "--token", "abcdefgh", "--password=ijklmnop"},
+                                 {{"API_KEY", "qrstuvwx"},
+                                  {"MINE", "yzyzyzyz"},
+                                  {"A_TOKEN", "1"},
+                                  {"PATH", "/usr/bin"},
+                                  {"PWD", "/data/trainings"}},
+                                 {"MINE"});
   EXPECT_EQ(secrets, (std::vector<std::string>{"abcdefgh", "ijklmnop", "qrstuvwx", "yzyzyzyz"}));
 }
 

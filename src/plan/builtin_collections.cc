@@ -25,6 +25,7 @@ std::vector<CollectionPlan> MakeAll() {
   all.push_back(Make("losses", {"loss", "?[Ll]oss_(?!input).*output"}, false));
   all.push_back(Make("outputs", {"output"}));
   all.push_back(Make("inputs", {"input"}));
+  all.push_back(Make("output_gradients", {"output_gradient"}));
   all.push_back(Make("layers", {"layer"}));
   all.push_back(Make("relu_output",
                      {"output:relu", "output?.*relu_output|.*ReLU_output", "?.*relu_output|.*ReLU_output"}));

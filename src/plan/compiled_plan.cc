@@ -11,6 +11,7 @@
 namespace tdbg::plan {
 namespace {
 
+constexpr char kOutputGradient[] = "output_gradient";
 constexpr size_t kMaxRawSchedules = 61;  // the bits of a mask that are not named in plan/groups.h
 
 /// One entry of CollectionPlan::kinds.
@@ -62,8 +63,14 @@ struct CompiledPlan::Rep {
   bool Matches(size_t index, const CollectionPlan& c, const TensorFacts& t,
                const std::vector<std::string>& member_of) const {
     const Collection& compiled = collections[index];
+    // As many again as there are outputs, and each costs a pass in backward: nobody means them by
+    // "everything".
+    const bool must_be_named = t.kind == kOutputGradient;
     for (const KindRule& k : compiled.kinds) {
-      if (k.any) return true;
+      if (k.any) {
+        if (!must_be_named) return true;
+        continue;
+      }
       if (!k.member_of.empty()) {
         if (std::find(member_of.begin(), member_of.end(), k.member_of) != member_of.end()) return true;
         continue;
@@ -76,8 +83,11 @@ struct CompiledPlan::Rep {
       }
     }
     if (std::find(c.tensor_names.begin(), c.tensor_names.end(), t.name) != c.tensor_names.end()) return true;
-    return std::any_of(compiled.regexes.begin(), compiled.regexes.end(),
-                       [&](const base::Regex& r) { return r.Search(t.name); });
+    for (size_t i = 0; i < compiled.regexes.size(); ++i) {
+      if (must_be_named && c.include_regex[i].find(kOutputGradient) == std::string::npos) continue;
+      if (compiled.regexes[i].Search(t.name)) return true;
+    }
+    return false;
   }
 };
 
@@ -141,7 +151,7 @@ TensorPlan CompiledPlan::Resolve(const TensorFacts& facts) const {
     // Collections that stand for a rule's needs (resolve.cc) are not shown as the tensor's collections.
     if (!said && !c.name.starts_with("rule:")) out.collections.push_back(c.name);
     if (!c.keep) continue;
-    // 0 elements: a shape that varies, so nobody can promise that it stays small.
+    // 0 elements: the shape varies, and may become large.
     const bool small = facts.element_count > 0 && facts.element_count <= c.raw_max_elements;
     const uint64_t saved = rep_->collections[i].raw_group;
     if (c.raw_values && (c.raw_max_elements < 0 || small)) out.raw_groups |= saved;

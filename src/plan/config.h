@@ -67,8 +67,8 @@ struct Config {
   std::optional<int64_t> summaries_every, histograms_every;
   std::optional<bool> context, record_end;
   std::optional<std::string> step_by, when_full, journal_directory;
-  std::optional<uint64_t> journal_bytes, budget_bytes;
-  std::optional<int64_t> shap_rows;
+  std::optional<uint64_t> journal_bytes, budget_bytes, black_box_bytes;
+  std::optional<int64_t> shap_rows, verify_every, flight;
   std::vector<CollectionConfig> collections;
   std::vector<RuleConfig> rules;
   bool rules_said = false;            ///< `rules:` was written, if only as an empty list: no default rule

@@ -45,7 +45,10 @@ Config MergeConfigs(Config earlier, const Config& later) {
   Override(&earlier.journal_directory, later.journal_directory);
   Override(&earlier.journal_bytes, later.journal_bytes);
   Override(&earlier.budget_bytes, later.budget_bytes);
+  Override(&earlier.black_box_bytes, later.black_box_bytes);
   Override(&earlier.shap_rows, later.shap_rows);
+  Override(&earlier.verify_every, later.verify_every);
+  Override(&earlier.flight, later.flight);
   Override(&earlier.stop_grace_seconds, later.stop_grace_seconds);
   Override(&earlier.action_cooldown_seconds, later.action_cooldown_seconds);
   Override(&earlier.tensorboard_directory, later.tensorboard_directory);

@@ -12,12 +12,13 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const Names kTopKeys = {"dir",         "summaries", "context",
-                        "record_end",  "step_by",   "when_full",
-                        "journal",     "budget",    "collections",
-                        "rules",       "on_issue",  "stop_grace_seconds",
-                        "tensorboard", "format",    "action_cooldown_seconds",
-                        "shap_rows",   "shared"};
+const Names kTopKeys = {"dir",         "summaries",   "context",
+                        "record_end",  "step_by",     "when_full",
+                        "journal",     "budget",      "collections",
+                        "rules",       "on_issue",    "stop_grace_seconds",
+                        "tensorboard", "format",      "action_cooldown_seconds",
+                        "shap_rows",   "shared",      "black_box",
+                        "flight",      "verify_every"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
@@ -26,7 +27,8 @@ const Names kRuleKeys = {
     "limit_start_seconds", "limit_memory", "action_cooldown_seconds",
     // As SageMaker's SDK and its requests call them.
     "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters", "RuleEvaluatorImage"};
-const Names kActions = {"stop", "exec", "webhook", "email", "sms", "capture", "checkpoint_stop"};
+const Names kActions = {"stop",  "exec",    "webhook", "email", "sms", "capture", "checkpoint_stop",
+                        "pause", "blackbox"};
 const Names kStepBy = {"optimizer", "forward", "call"};
 const Names kWhenFull = {"drop_raw", "block"};
 
@@ -51,13 +53,14 @@ void ReadActions(const ConfigNode& node, std::vector<std::string>* out) {
     const std::string kind = action.substr(0, action.find(':'));
     const bool bare = kind == action;
     const bool known =
-        bare ? kind == "stop" || kind == "checkpoint_stop"
-             : kind != "stop" && std::find(kActions.begin(), kActions.end(), kind) != kActions.end();
+        bare ? kind == "stop" || kind == "checkpoint_stop" || kind == "pause" || kind == "blackbox"
+             : kind != "stop" && kind != "blackbox" &&
+                   std::find(kActions.begin(), kActions.end(), kind) != kActions.end();
     if (!known) {
-      node.Fail(
-          fmt::format("unknown action \"{}\". Accepted: stop, exec:COMMAND, webhook:URL, email:ADDRESS, "
-                      "sms:+DIGITS, capture:COLLECTION[:STEPS], checkpoint_stop[:SECONDS]",
-                      action));
+      node.Fail(fmt::format(
+          "unknown action \"{}\". Accepted: stop, exec:COMMAND, webhook:URL, email:ADDRESS, "
+          "sms:+DIGITS, capture:COLLECTION[:STEPS], checkpoint_stop[:SECONDS], pause[:SECONDS], blackbox",
+          action));
     }
     out->push_back(action);
   }
@@ -262,6 +265,12 @@ int64_t ReadHistograms(const ConfigNode& node) {
   return node.Int(0, "true, false or an integer of at least 0 (steps)");
 }
 
+// false: none is written; else how much they may take.
+uint64_t ReadBlackBox(const ConfigNode& node) {
+  if (node.IfBool() == false) return 0;
+  return node.Bytes();
+}
+
 }  // namespace
 
 Result<Config> ParseConfig(const nlohmann::json& document, const Source& source) {
@@ -291,6 +300,9 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
     n.At("directory", [&](const ConfigNode& v) { c.journal_directory = v.Text(); });
   });
   root.At("budget", [&](const ConfigNode& n) { c.budget_bytes = n.Bytes(); });
+  root.At("black_box", [&](const ConfigNode& n) { c.black_box_bytes = ReadBlackBox(n); });
+  root.At("flight", [&](const ConfigNode& n) { c.flight = n.Int(0); });
+  root.At("verify_every", [&](const ConfigNode& n) { c.verify_every = n.Int(0); });
   root.At("shap_rows", [&](const ConfigNode& n) { c.shap_rows = n.Int(1); });
   root.At("stop_grace_seconds", [&](const ConfigNode& n) { c.stop_grace_seconds = n.Int(0); });
   root.At("tensorboard", [&](const ConfigNode& n) { ReadTensorBoard(n, &c); });

@@ -74,6 +74,8 @@ TEST(ConfigTest, EveryKeyIsRead) {
     "step_by": "forward", "when_full": "block", "journal": {"size": "16MiB", "directory": "/tmp"},
     "budget": 1000, "stop_grace_seconds": "5", "on_issue": "exec:mail -s a,b me", "action_cooldown_seconds": 60,
     "shap_rows": 256,
+    "flight": 20,
+    "verify_every": 100,
     "collections": {"weights": {"save_interval": 100, "train.save_steps": [1, 2], "raw": true, "histogram": false},
                     "mine": {"include_regex": ["a,b", "c"], "tensor_names": "x, y", "reductions": "abs_mean,max",
                              "statistics": ["count_within(-1,1)", "sums(1)"]}},
@@ -81,6 +83,8 @@ TEST(ConfigTest, EveryKeyIsRead) {
               "on": true, "names": ["a", "b"]}, "on_issue": ["stop"], "action_cooldown_seconds": 0}]})json");
   EXPECT_EQ(c.action_cooldown_seconds, 60);
   EXPECT_EQ(c.shap_rows, 256);
+  EXPECT_EQ(c.flight, 20);
+  EXPECT_EQ(c.verify_every, 100);
   EXPECT_EQ(c.rules.at(1).action_cooldown_seconds, 0);
   EXPECT_EQ(c.collections.at(0).statistics.size() + c.collections.at(1).statistics.size(), 2u);
   EXPECT_EQ(c.dir, "runs/a");

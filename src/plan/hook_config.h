@@ -27,6 +27,10 @@ struct HookReductions {
 /// By mode; nothing: inherited (a collection from its hook, a hook from its framework's default).
 using HookSchedules = std::array<std::optional<Schedule>, kModes>;
 
+/// Of two that were asked for whichever saves more: every step that either saves by list, the shorter
+/// interval, the longer range. Of one that is switched off (end 0) only its list counts.
+Schedule MoreOf(const Schedule& a, const Schedule& b);
+
 struct HookCollection {
   std::string name;
   std::vector<std::string> include_regex = {}, tensor_names = {};

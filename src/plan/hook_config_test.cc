@@ -180,6 +180,17 @@ TEST(HookConfigTest, TheSameCollectionTwiceSavesWhatSavesMore) {
   }
 }
 
+TEST(HookConfigTest, OfTheSameCollectionTwiceAListStaysAndWhatIsSwitchedOffTakesNothing) {
+  const std::string off = R"({"CollectionName": "losses", "CollectionParameters":
+                              {"save_interval": "1", "end_step": "0", "save_steps": "3"}})";
+  const std::string on = R"({"CollectionName": "losses", "CollectionParameters": {"save_interval": "1000"}})";
+  for (const std::string& both : {off + "," + on, on + "," + off}) {
+    const std::string text = R"({"CollectionConfigurations": [)" + both + "]}";
+    EXPECT_THAT(Saved(Planned(Parsed(text.c_str()).hook), "MSELoss_output_0"), ElementsAre(0, 3, 1000, 2000))
+        << both;
+  }
+}
+
 TEST(HookConfigTest, WhatMeansNothingIsRefusedByName) {
   EXPECT_THAT(Refusal(R"({"HookParameters": {"save_interval": "ten"}})"),
               HasSubstr("HookParameters.save_interval"));

@@ -163,6 +163,9 @@ std::string Plan::ToJson() const {
       {"journal_bytes", journal_bytes},
       {"journal_directory", journal_directory},
       {"budget_bytes", budget_bytes},
+      {"black_box_bytes", black_box_bytes},
+      {"flight", flight},
+      {"verify_every", verify_every},
       {"include_workers", include_workers},
       {"shap_rows", shap_rows},
       {"record_end", record_end},
@@ -204,11 +207,16 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   f.Bytes("journal_bytes", &plan.journal_bytes);
   f.Text("journal_directory", &plan.journal_directory);
   f.Bytes("budget_bytes", &plan.budget_bytes);
+  f.Bytes("black_box_bytes", &plan.black_box_bytes);
+  f.Int("flight", &plan.flight);
+  f.Int("verify_every", &plan.verify_every);
   f.Int("include_workers", &plan.include_workers);
   f.Int("shap_rows", &plan.shap_rows);
   f.Bool("record_end", &plan.record_end);
   f.Bool("allow_stop", &plan.allow_stop);
   f.Bool("empty_steps", &plan.empty_steps);
+  if (plan.flight < 0) f.Fail("flight", "an integer of at least 0");
+  if (plan.verify_every < 0) f.Fail("verify_every", "an integer of at least 0");
   if (plan.shap_rows < 0) f.Fail("shap_rows", "an integer of at least 0");
   if (plan.summaries_every < 0) f.Fail("summaries_every", "an integer of at least 0");
   if (plan.histograms_every < 0) f.Fail("histograms_every", "an integer of at least 0");

@@ -67,6 +67,11 @@ struct Plan {
   uint64_t journal_bytes = 256u << 20;
   std::string journal_directory;  ///< empty: in the run directory
   uint64_t budget_bytes = 8ull << 30;
+  /// What black boxes (the step in which something became NaN or infinite) may take on the disk, in bytes;
+  /// 0: none is written, and nothing is held for one.
+  uint64_t black_box_bytes = 2ull << 30;
+  int64_t flight = 0;            ///< steps whose gradients a black box has beside its own; 0: none
+  int64_t verify_every = 0;      ///< TRAIN steps of which one is executed again and compared; 0: never
   int64_t include_workers = -1;  ///< -1: all; 0: only rank 0 (smdebug's "one")
   int64_t shap_rows = 0;         ///< rows of which a boosting library computes SHAP values; 0: all
   bool record_end = true;        ///< final weights at point "end"

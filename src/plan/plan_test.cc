@@ -132,6 +132,23 @@ TEST(PlanTest, AnAdaptorsWordMakesATensorAMember) {
   EXPECT_THAT(t.collections, ElementsAre("all", "losses", "mine", "outputs"));
 }
 
+TEST(PlanTest, GradientsOfOutputsAreKeptWhereSomebodyNamesThem) {
+  const auto kept = [](const std::string& collection, const std::string& regex) {
+    Plan p = Plan::Default();
+    for (CollectionPlan& c : p.collections) c.keep = c.name == collection;
+    if (!regex.empty()) {
+      p.collections.push_back({.name = "mine", .include_regex = {regex}, .keep = true});
+    }
+    return Compiled(p).Resolve(Facts("output_gradient/conv1_output_0", "output_gradient", "conv")).wanted();
+  };
+  EXPECT_TRUE(kept("output_gradients", ""));
+  EXPECT_TRUE(kept("", "^output_gradient/conv"));
+  EXPECT_FALSE(kept("all", ""));
+  EXPECT_FALSE(kept("", ".*"));
+  EXPECT_FALSE(kept("", "^output_gradient/fc"));
+  EXPECT_FALSE(kept("gradients", ""));
+}
+
 TEST(PlanTest, SmallTensorsHaveNoHistogram) {
   const CompiledPlan plan = Compiled(Plan::Default());
   EXPECT_EQ(0u, plan.Resolve({"w", "weight", "", nullptr, 255}).histogram_groups);
@@ -221,6 +238,8 @@ TEST(PlanTest, JsonRoundTripKeepsEverything) {
   p.budget_bytes = uint64_t{1} << 40;
   p.include_workers = 0;
   p.shap_rows = 256;
+  p.flight = 20;
+  p.verify_every = 100;
   p.allow_stop = p.record_end = p.context = false;
   p.histograms_every = 21;
   CollectionPlan c;
@@ -236,6 +255,8 @@ TEST(PlanTest, JsonRoundTripKeepsEverything) {
   ASSERT_TRUE(back.ok()) << back.status().ToString();
   EXPECT_EQ(back->ToJson(), p.ToJson());
   EXPECT_EQ(back->shap_rows, 256);
+  EXPECT_EQ(back->flight, 20);
+  EXPECT_EQ(back->verify_every, 100);
   EXPECT_EQ(back->histograms_every, 21);
   EXPECT_EQ(*back->collections.back().raw[1], *c.raw[1]);
   EXPECT_FALSE(back->collections.back().raw[2].has_value());

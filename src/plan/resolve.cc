@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "base/regex.h"
@@ -142,19 +141,6 @@ Status AddCollection(const CollectionConfig& c, Plan* plan) {
   }
   target->keep = target->summaries || raw || !target->statistics.empty();
   return OkStatus();
-}
-
-// Whichever saves more: every step that either saves by list, the shorter interval, the longer range.
-Schedule MoreOf(const Schedule& a, const Schedule& b) {
-  if (a.end == 0 && a.steps.empty()) return b;
-  if (b.end == 0 && b.steps.empty()) return a;
-  Schedule more;
-  more.interval = std::min(a.interval, b.interval);
-  more.start = std::min(a.start, b.start);
-  more.end = a.end < 0 || b.end < 0 ? -1 : std::max(a.end, b.end);
-  std::set_union(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
-                 std::back_inserter(more.steps));
-  return more;
 }
 
 // What was asked for with a rule adds to what is there and takes nothing from it: smdebug lets the last one
@@ -341,6 +327,9 @@ Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs) {
   plan.summaries_every = config.summaries_every.value_or(plan.summaries_every);
   plan.histograms_every = config.histograms_every.value_or(plan.histograms_every);
   plan.context = config.context.value_or(plan.context);
+  plan.black_box_bytes = config.black_box_bytes.value_or(plan.black_box_bytes);
+  plan.flight = config.flight.value_or(plan.flight);
+  plan.verify_every = config.verify_every.value_or(plan.verify_every);
   plan.record_end = config.record_end.value_or(plan.record_end);
   plan.shap_rows = config.shap_rows.value_or(plan.shap_rows);
   plan.step_by = config.step_by.value_or(plan.step_by);

@@ -145,8 +145,7 @@ class Reader {
 /// The same collection configured by a rule and by the user: what saves more, whatever the order.
 void KeepMore(const HookSchedules& other, HookSchedules* schedules) {
   for (size_t m = 1; m < kModes; ++m) {
-    if (other[m] && (*schedules)[m] && other[m]->interval < (*schedules)[m]->interval)
-      (*schedules)[m] = other[m];
+    if (other[m] && (*schedules)[m]) (*schedules)[m] = MoreOf(*other[m], *(*schedules)[m]);
   }
 }
 

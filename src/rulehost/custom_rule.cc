@@ -22,7 +22,8 @@ Result<rules::Judged> CustomRule::AtEnd(const rules::StepContext& last, std::vec
   return Hand({last.global_step(), Asked::kEnd}, EndMessage(), "at the end of the run");
 }
 
-// A question that was never answered is not asked again: TakeAnswer gives the answer of then.
+// A question whose answer never came (an event says so) is not asked again in a replay: TakeAnswer repeats
+// the verdict.
 rules::Judged CustomRule::Hand(const Question& question, const nlohmann::json& message, std::string about) {
   if (!EndsHere(question)) process_->Ask(message, std::move(about));
   asked_.push_back(question);
@@ -37,7 +38,7 @@ bool CustomRule::EndsHere(const Question& question) const {
 
 void CustomRule::OnTimeLimitReached(const rules::TimeLimitReached& reached) {
   const int64_t limit = reached.asked == Asked::kStart ? host_.start_millis : host_.answer_millis;
-  // A rule that was mended since, or that is given more time, gets its chance.
+  // A rule whose code was changed since, or that is given more time now, is asked again.
   if (reached.code == code_ && static_cast<double>(limit) / 1e3 <= reached.seconds) declared_ = reached;
 }
 

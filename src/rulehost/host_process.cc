@@ -26,6 +26,8 @@ constexpr size_t kLongestLine = 8u << 20;
 constexpr int kWithoutPidfdMillis = 100;
 constexpr int kLastWordsMillis = 1000;
 constexpr int kGoodbyeMillis = 200;
+constexpr size_t kSendAtOnce = 256 << 10;
+constexpr int kReadsAtOnce = 64;  // 256 KiB: more than a pipe holds, unless somebody goes on writing
 
 int64_t Now() { return base::SystemClock().MonotonicNanos(); }
 
@@ -117,6 +119,7 @@ bool HostProcess::TakeLines() {
   while ((got = ::read(socket_.get(), buffer, sizeof(buffer))) > 0)
     received_.append(buffer, static_cast<size_t>(got));
   const bool closed = got == 0;
+  DrainOutput();  // what it printed before it answered belongs to the answer
   size_t begin = 0;
   for (size_t end; (end = received_.find('\n', begin)) != std::string::npos; begin = end + 1) {
     Reply reply;
@@ -141,10 +144,12 @@ bool HostProcess::TakeLines() {
   return !closed;
 }
 
+// Not until nothing is left: a rule that prints as fast as we read would keep us beyond its time limit.
 void HostProcess::DrainOutput() {
   char buffer[4096];
-  ssize_t got;
-  while ((got = ::read(output_end_.get(), buffer, sizeof(buffer))) > 0) {
+  for (int reads = 0; reads < kReadsAtOnce; ++reads) {
+    const ssize_t got = ::read(output_end_.get(), buffer, sizeof(buffer));
+    if (got <= 0) return;
     const std::lock_guard lock(mutex_);
     output_.append(buffer, static_cast<size_t>(got));
     if (output_.size() > 2 * kOutputKept) output_.erase(0, output_.size() - kOutputKept);
@@ -168,15 +173,17 @@ std::string HostProcess::LastWords() {
   return base::ToValidUtf8(text);
 }
 
-void HostProcess::Run() {
+std::optional<base::Child> HostProcess::Start() {
+  const auto refused = [this](Status why) {
+    Deliver({std::move(why), {}});
+    return std::nullopt;
+  };
   int pair[2], pipe[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-    return Deliver({ErrnoStatus(errno, "its process cannot be started"), {}});
-  }
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    return refused(ErrnoStatus(errno, "its process cannot be started"));
   base::UniqueFd theirs(pair[1]);
   socket_.reset(pair[0]);
-  if (::pipe2(pipe, O_CLOEXEC) != 0)
-    return Deliver({ErrnoStatus(errno, "its process cannot be started"), {}});
+  if (::pipe2(pipe, O_CLOEXEC) != 0) return refused(ErrnoStatus(errno, "its process cannot be started"));
   output_end_.reset(pipe[0]);
   base::UniqueFd output(pipe[1]);
   ::fcntl(socket_.get(), F_SETFL, O_NONBLOCK);
@@ -191,81 +198,83 @@ void HostProcess::Run() {
   spawn.die_with_thread = true;
   spawn.memory_bytes = options_.memory_bytes;
   auto child = base::Child::Spawn(spawn);
-  theirs.reset();
-  output.reset();
-  if (!child.ok()) return Deliver({child.status().Annotate("its process cannot be started"), {}});
+  if (!child.ok()) return refused(child.status().Annotate("its process cannot be started"));
+  return *std::move(child);
+}
 
-  bool talking = true;
-  while (true) {
-    std::string sending;
-    int64_t deadline = -1;
-    {
-      const std::lock_guard lock(mutex_);
-      if (ending_) break;
-      sending = to_send_;
-      if (!waiting_.empty() && !broken_) deadline = deadline_nanos_;
-    }
-    int timeout = deadline < 0
-                      ? -1
-                      : static_cast<int>(std::clamp<int64_t>((deadline - Now()) / 1'000'000 + 1, 0, 1 << 30));
-    if (child->poll_fd() < 0)
-      timeout = timeout < 0 ? kWithoutPidfdMillis : std::min(timeout, kWithoutPidfdMillis);
-    const short wanted = static_cast<short>(POLLIN | (sending.empty() ? 0 : POLLOUT));
-    pollfd sources[] = {{wake_.get(), POLLIN, 0},
-                        {talking ? socket_.get() : -1, wanted, 0},
-                        {output_end_.get(), POLLIN, 0},
-                        {child->poll_fd(), POLLIN, 0}};
-    (void)::poll(sources, std::size(sources), timeout);
-    uint64_t count;
-    (void)!::read(wake_.get(), &count, sizeof(count));
-    if (!sending.empty() && (sources[1].revents & POLLOUT)) {
-      const ssize_t sent = ::send(socket_.get(), sending.data(), sending.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      const std::lock_guard lock(mutex_);
-      if (sent > 0) to_send_.erase(0, static_cast<size_t>(sent));
-      if (sent < 0 && errno != EAGAIN) to_send_.clear();  // it has gone, which is found out below
-    }
-    DrainOutput();
-    if ((sources[2].revents & POLLHUP) != 0 && (sources[2].revents & POLLIN) == 0) output_end_.reset();
-    if (talking) talking = TakeLines();
-    if (const auto exit = child->Wait(0)) {
-      if (talking) talking = TakeLines();  // its last answer may have come behind our look
-      DrainOutput();
-      std::string about;
-      {
-        const std::lock_guard lock(mutex_);
-        if (broken_ || ending_) break;
-        about = waiting_.empty() ? "with nothing to do" : waiting_.front().about;
-      }
-      const std::string how = exit->signaled ? "was ended by " + SignalText(exit->code)
-                                             : fmt::format("exited with code {}", exit->code);
-      Deliver({Unavailable(fmt::format("its process {} {}{}", how, about, LastWords())), {}});
-      break;
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      if (broken_) break;
-    }
-    if (deadline >= 0 && Now() >= deadline) {
-      Asked asked;
-      {
-        const std::lock_guard lock(mutex_);
-        if (waiting_.empty() || Now() < deadline_nanos_) continue;
-        asked = waiting_.front();
-      }
-      // faulthandler and the C++ host say where they are when they get this one.
-      child->SignalGroup(SIGABRT);
-      (void)child->Wait(kLastWordsMillis);
-      DrainOutput();
-      Deliver({Status(Code::kDeadlineExceeded,
-                      fmt::format("it was still busy after {} s ({}) {}, and was ended{}",
-                                  asked.limit_millis / 1000.0, asked.limit_key, asked.about, LastWords())),
-               {}});
-      break;
-    }
+std::optional<HostProcess::Turn> HostProcess::NextTurn() {
+  const std::lock_guard lock(mutex_);
+  if (ending_) return std::nullopt;
+  // A copy, and a replay asks about all of a run's steps at once.
+  return Turn{to_send_.substr(0, kSendAtOnce), !waiting_.empty() && !broken_ ? deadline_nanos_ : -1};
+}
+
+void HostProcess::Exchange(const base::Child& child, const Turn& turn) {
+  int timeout =
+      turn.deadline_nanos < 0
+          ? -1
+          : static_cast<int>(std::clamp<int64_t>((turn.deadline_nanos - Now()) / 1'000'000 + 1, 0, 1 << 30));
+  if (child.poll_fd() < 0)
+    timeout = timeout < 0 ? kWithoutPidfdMillis : std::min(timeout, kWithoutPidfdMillis);
+  const short wanted = static_cast<short>(POLLIN | (turn.sending.empty() ? 0 : POLLOUT));
+  pollfd sources[] = {{wake_.get(), POLLIN, 0},
+                      {talking_ ? socket_.get() : -1, wanted, 0},
+                      {output_end_.get(), POLLIN, 0},
+                      {child.poll_fd(), POLLIN, 0}};
+  (void)::poll(sources, std::size(sources), timeout);
+  uint64_t count;
+  (void)!::read(wake_.get(), &count, sizeof(count));
+  if (!turn.sending.empty() && (sources[1].revents & POLLOUT)) {
+    const ssize_t sent =
+        ::send(socket_.get(), turn.sending.data(), turn.sending.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    const std::lock_guard lock(mutex_);
+    if (sent > 0) to_send_.erase(0, static_cast<size_t>(sent));
+    if (sent < 0 && errno != EAGAIN) to_send_.clear();  // it has gone, which is found out below
   }
+  DrainOutput();
+  if ((sources[2].revents & POLLHUP) != 0 && (sources[2].revents & POLLIN) == 0) output_end_.reset();
+  if (talking_) talking_ = TakeLines();
+}
+
+bool HostProcess::HasExited(base::Child* child) {
+  const auto exit = child->Wait(0);
+  if (!exit) return false;
+  if (talking_) talking_ = TakeLines();  // its last answer may have come behind our look
+  DrainOutput();
+  std::string about;
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_ || ending_) return true;
+    about = waiting_.empty() ? "with nothing to do" : waiting_.front().about;
+  }
+  const std::string how = exit->signaled ? "was ended by " + SignalText(exit->code)
+                                         : fmt::format("exited with code {}", exit->code);
+  Deliver({Unavailable(fmt::format("its process {} {}{}", how, about, LastWords())), {}});
+  return true;
+}
+
+bool HostProcess::EndedForBeingLate(base::Child* child) {
+  Asked asked;
+  {
+    const std::lock_guard lock(mutex_);
+    if (waiting_.empty() || Now() < deadline_nanos_) return false;
+    asked = waiting_.front();
+  }
+  // faulthandler and the C++ host say where they are when they get this one.
+  child->SignalGroup(SIGABRT);
+  (void)child->Wait(kLastWordsMillis);
+  DrainOutput();
+  Deliver({Status(Code::kDeadlineExceeded,
+                  fmt::format("it was still busy after {} s ({}) {}, and was ended{}",
+                              asked.limit_millis / 1000.0, asked.limit_key, asked.about, LastWords())),
+           {}});
+  return true;
+}
+
+void HostProcess::LetGo(base::Child* child) {
   // Its input's end lets a host that is idle leave by itself; everything it started goes, too.
   socket_.reset();
-  bool idle = talking;
+  bool idle = talking_;
   {
     const std::lock_guard lock(mutex_);
     idle = idle && waiting_.empty();
@@ -274,6 +283,22 @@ void HostProcess::Run() {
   (void)child->Wait(-1);
   DrainOutput();
   child->SignalGroup(SIGKILL);
+}
+
+bool HostProcess::IsBroken() const {
+  const std::lock_guard lock(mutex_);
+  return broken_;
+}
+
+void HostProcess::Run() {
+  std::optional<base::Child> child = Start();
+  if (!child) return;
+  while (const std::optional<Turn> turn = NextTurn()) {
+    Exchange(*child, *turn);
+    if (HasExited(&*child) || IsBroken()) break;
+    if (turn->deadline_nanos >= 0 && Now() >= turn->deadline_nanos && EndedForBeingLate(&*child)) break;
+  }
+  LetGo(&*child);
 }
 
 }  // namespace tdbg::rulehost

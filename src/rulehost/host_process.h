@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/posix.h"
+#include "base/process.h"
 #include "tdbg/status.h"
 
 namespace tdbg::rulehost {
@@ -61,7 +62,24 @@ class HostProcess {
     int64_t limit_millis;
   };
 
+  /// What the thread does until something happens.
+  struct Turn {
+    std::string sending;
+    int64_t deadline_nanos;  ///< of what it was asked first; -1: it was asked nothing
+  };
+
   void Run();
+  /// Nothing where it cannot be started, which is delivered.
+  std::optional<base::Child> Start();
+  /// Nothing where the end was asked for.
+  std::optional<Turn> NextTurn();
+  /// Waits until there is something to send, to read or to end, and sends and reads it.
+  void Exchange(const base::Child& child, const Turn& turn);
+  bool HasExited(base::Child* child);
+  bool IsBroken() const;
+  /// Ends it and delivers its last words, unless its answer came meanwhile.
+  bool EndedForBeingLate(base::Child* child);
+  void LetGo(base::Child* child);
   void Deliver(Reply reply);
   bool TakeLines();
   void DrainOutput();
@@ -83,6 +101,7 @@ class HostProcess {
 
   // Used by `thread_` only.
   base::UniqueFd socket_, output_end_;
+  bool talking_ = true;  // it has not closed its end
   std::string received_;
 
   std::thread thread_;  // last: it uses all the above

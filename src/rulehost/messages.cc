@@ -70,6 +70,7 @@ json StepMessage(const rules::StepContext& step) {
           {"step", step.global_step()},
           {"mode", static_cast<int>(step.mode())},
           {"mode_step", step.mode_step()},
+          {"attempt", step.attempt()},
           {"skipped", step.skipped()},
           {"incomplete", step.statistics_incomplete()}};
 }

@@ -19,14 +19,14 @@ enum class PredictionForm : uint8_t {
 };
 
 inline constexpr int32_t kNoClass = -1;
-/// More classes than any confusion matrix is read with; a bound on what a wrong tensor can cost.
+/// More classes than anybody reads a confusion matrix of; limits what a wrong tensor can cost.
 inline constexpr int32_t kMaxClasses = 1 << 20;
 
 /// One tensor of labels of one worker, and the predictions that belong to it.
 struct ClassValues {
   TensorIndex labels = 0;
   WorkerIndex worker = 0;
-  std::vector<int32_t> label;  ///< kNoClass: not finite, so nobody knows what it is; or negative: padding
+  std::vector<int32_t> label;  ///< kNoClass: not finite, so unknown; negative: padding
   bool has_predictions = false;
   TensorIndex predictions = 0;
   std::vector<int32_t> prediction;  ///< as many as labels; kNoClass: not finite
@@ -42,9 +42,9 @@ class ClassReader {
 
   const Selector& labels() const { return labels_; }
   const Selector& predictions() const { return predictions_; }
-  /// Values of both, every `interval` steps.
+  /// Labels and predictions of every `interval`-th step.
   plan::Need Need(int64_t interval) const;
-  /// \param readable  set to false where a value that was kept cannot be read
+  /// \param readable  set to false if a value that was kept cannot be read
   /// \error kInvalidArgument  labels that are no class numbers, predictions that do not fit them
   Result<std::vector<ClassValues>> Read(const StepContext& step, bool* readable);
 

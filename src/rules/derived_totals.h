@@ -10,12 +10,12 @@
 
 namespace tdbg::rules {
 
-/// Adds up one derived statistic of the inspected tensors, and judges what it comes to at every step that
-/// adds to it.
+/// Adds up one derived statistic of the inspected tensors over the run, and judges the total at every step
+/// that adds to it.
 class DerivedTotals : public Rule {
  public:
   /// \param statistic  of every inspected tensor
-  /// \param looks_at  of those, which are meant; empty: all
+  /// \param looks_at  which of those to use; empty: all
   DerivedTotals(Selector inspected, const Statistic& statistic,
                 std::function<bool(const TensorInfo&)> looks_at = {});
 
@@ -24,8 +24,8 @@ class DerivedTotals : public Rule {
   Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override;
 
  protected:
-  /// One more value of a tensor, which is not empty. True if there is enough to judge now; a finding for each
-  /// total that hits.
+  /// Adds one value of a tensor that is not empty. True if there is enough to judge now; appends a finding
+  /// for each total beyond its threshold.
   virtual bool Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker,
                    const StatisticValue& value, std::vector<Finding>* findings) = 0;
   const Statistic& statistic() const { return need_.statistic; }

@@ -52,24 +52,24 @@ bool DerivedValues::Collect(const StepContext& step, Followed* followed) {
   }
   if (followed->recorded) {
     for (const StepContext::RawValue& raw : step.RawsOf(*followed->recorded)) {
-      if (raw.ref.sub.point != Point::kNone) continue;
+      if (raw.sub.point != Point::kNone) continue;
       const Result<TensorValue> value = step.Read(raw);
       Result<StatisticValue> decoded = value.ok() ? DecodeStatistic(value->view) : value.status();
       readable &= decoded.ok();
-      if (decoded.ok()) found_.push_back({raw.worker, raw.ref.sub.sub, *std::move(decoded)});
+      if (decoded.ok()) found_.push_back({raw.worker, raw.sub.sub, *std::move(decoded)});
     }
   }
   const TensorInfo& info = step.tensor(followed->tensor);
   for (const StepContext::RawValue& raw : step.RawsOf(followed->tensor)) {
-    if (raw.ref.sub.point != Point::kNone) continue;
+    if (raw.sub.point != Point::kNone) continue;
     const bool recorded = std::any_of(found_.begin(), found_.end(), [&](const Found& f) {
-      return f.worker == raw.worker && f.sub == raw.ref.sub.sub;
+      return f.worker == raw.worker && f.sub == raw.sub.sub;
     });
     if (recorded) continue;
     const Result<TensorValue> value = step.Read(raw);
     readable &= value.ok();
     if (!value.ok()) continue;
-    Found found{raw.worker, raw.ref.sub.sub, {}};
+    Found found{raw.worker, raw.sub.sub, {}};
     if (compute_.Compute(statistic, value->view, info.unit_axis, &found.value).ok())
       found_.push_back(std::move(found));
   }

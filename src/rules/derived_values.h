@@ -1,5 +1,5 @@
-// Derived statistics of inspected tensors at a step: as they were recorded, or computed from raw values that
-// were kept.
+// Derived statistics of inspected tensors at a step: recorded ones, or computed from raw values that were
+// kept.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace tdbg::rules {
 
-/// What a rule about units or tokens looks at. Micro-steps and repeated calls are values of their own; what a
-/// run recorded under a point (before clipping, at the end) is not looked at.
+/// The values for a rule about units or tokens. Micro-steps and repeated calls are separate values; values
+/// that were recorded at a point (before clipping, at the end) are ignored.
 class DerivedValues {
  public:
-  /// The statistic that one inspected tensor is judged by, or why there is none.
+  /// Which statistic to judge one inspected tensor by, or why there is none.
   using StatisticOf = std::function<Result<Statistic>(const TensorInfo&)>;
 
-  /// \param looks_at  of the inspected tensors, those that are meant; empty: all
+  /// \param looks_at  which of the inspected tensors to use; empty: all
   DerivedValues(Selector inspected, StatisticOf statistic_of,
                 std::function<bool(const TensorInfo&)> looks_at = {})
       : inspected_(std::move(inspected)),
@@ -35,7 +35,7 @@ class DerivedValues {
   const Selector& inspected() const { return inspected_; }
 
   /// Calls f(tensor, worker, sub, const StatisticValue&) for every value of the step, tensor by tensor. False
-  /// if one that was kept cannot be read.
+  /// if a value that was kept cannot be read.
   template <typename F>
   bool ForEach(const StepContext& step, F&& f) {
     Update(step);
@@ -47,7 +47,7 @@ class DerivedValues {
     return readable;
   }
 
-  /// For Rule::AtEnd: a tensor that was inspected and never had a value makes a clean verdict impossible.
+  /// For Rule::AtEnd: if an inspected tensor never had a value, the verdict cannot be "no issues".
   /// \error kFailedPrecondition  names it and what is missing: a unit axis, statistics of its type, the
   /// statistic
   Status AllHadValues(const StepContext& last) const;

@@ -4,10 +4,26 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace tdbg::rules {
+namespace {
+
+constexpr const char* kRuleStateNames[] = {"InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopped"};
+
+}  // namespace
+
+std::string_view RuleStateName(RuleState state) { return kRuleStateNames[static_cast<size_t>(state)]; }
+
+std::string CodeOf(const plan::RuleConfig& config, const RuleInfo& info) {
+  if (!config.file.empty()) return {};
+  std::string text = info.class_name;
+  for (const auto& [name, value] : config.parameters) text += "\n" + name + "=" + value;
+  return base::Hex64(base::Hash64(std::as_bytes(std::span(text))));
+}
 
 std::string EvidenceLine(const Finding& finding) {
   std::string line = finding.tensor.empty() ? "" : finding.tensor + ": ";
@@ -59,6 +75,11 @@ bool FoundNonfinite(const RuleStatus& status) {
          });
 }
 
+bool FollowsNonfinite(const RuleStatus& status) {
+  return FoundNonfinite(status) ||
+         (status.state == RuleState::kIssuesFound && !status.findings.empty() && status.nonfinite_since >= 0);
+}
+
 std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses) {
   const auto step = [](const RuleStatus& status) { return status.findings.front().global_step; };
   const auto one_episode = [&](const RuleStatus& a, const RuleStatus& b) {
@@ -72,17 +93,42 @@ std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses) {
   std::vector<int> causes(statuses.size(), -1);
   for (size_t i = 0; i < statuses.size(); ++i) {
     // Two of ExplodingTensor look at different tensors: each was asked for.
-    if (!FoundNonfinite(statuses[i]) || statuses[i].rule == "ExplodingTensor") continue;
-    size_t cause = i;
+    if (!FollowsNonfinite(statuses[i]) || statuses[i].rule == "ExplodingTensor") continue;
+    // What measured something else may have seen it first, and still it is not what began it.
+    const bool itself = FoundNonfinite(statuses[i]);
+    int cause = itself ? static_cast<int>(i) : -1;
     for (size_t other = 0; other < statuses.size(); ++other) {
       if (!FoundNonfinite(statuses[other]) || !one_episode(statuses[i], statuses[other])) continue;
-      if (tells_more(statuses[other], statuses[cause]) ||
-          (other < cause && !tells_more(statuses[cause], statuses[other])))
-        cause = other;
+      if (!itself && step(statuses[other]) > step(statuses[i])) continue;
+      const auto at = static_cast<size_t>(cause);
+      if (cause < 0 || tells_more(statuses[other], statuses[at]) ||
+          (other < at && !tells_more(statuses[at], statuses[other])))
+        cause = static_cast<int>(other);
     }
-    if (cause != i) causes[i] = static_cast<int>(cause);
+    if (cause != static_cast<int>(i)) causes[i] = cause;
   }
   return causes;
+}
+
+std::string LostText(const std::vector<DroppedInfo>& dropped, const std::vector<std::string>& damage,
+                     bool raw, int64_t start, int64_t end) {
+  std::string text;
+  for (const DroppedInfo& drop : dropped) {
+    if (drop.kind != "summary" && drop.kind != "step" && !(raw && drop.kind == "raw")) continue;
+    // Unsupported types never had statistics, and the step that was open when a process died never was one.
+    if (drop.cause == "unsupported" || drop.cause == "crashed") continue;
+    if (drop.first_step >= end || (drop.last_step >= 0 && drop.last_step < start)) continue;
+    const char* const what = drop.kind == "step"  ? "steps"
+                             : drop.kind == "raw" ? "raw tensors"
+                                                  : "statistics";
+    text += fmt::format("{} dropped ({}): {}", what, drop.cause, drop.count);
+    if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
+    text += fmt::format(" ({}); ", drop.worker);
+  }
+  if (!damage.empty()) {
+    text += fmt::format("{}, the first: {}; ", base::Counted(damage.size(), "damaged place"), damage[0]);
+  }
+  return text;
 }
 
 std::string SeenText(int64_t values) {

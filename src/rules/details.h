@@ -1,4 +1,4 @@
-// The words of a rule's status.
+// The text of a rule's status.
 #pragma once
 
 #include <cstdint>
@@ -6,37 +6,52 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/config.h"
 #include "rules/engine.h"
 #include "rules/rule.h"
+#include "tdbg/trial.h"
 
 namespace tdbg::rules {
 
 inline constexpr size_t kMaxDetails = 1024;  ///< Amazon's limit of StatusDetails
 
+/// RuleStatus::code of what is configured.
+std::string CodeOf(const plan::RuleConfig& config, const RuleInfo& info);
+
 /// One finding as one line: "gradient/fc.weight: mean_abs 0 < 1e-07 (worker_1; all zero)".
 std::string EvidenceLine(const Finding& finding);
 
-/// Amazon's first line, exactly, then one line of evidence per finding, as many as fit, and how many did not.
+/// Amazon's first line, exactly; then one line of evidence per finding, as many as fit, and how many did not
+/// fit.
 /// \pre !findings.empty()
 std::string HitDetails(std::string_view class_name, const std::vector<Finding>& findings);
 
-/// How the details of a rule begin that never judged: one that somebody asked for (Error), one that nobody
-/// named (NoIssuesFound).
+/// The beginning of the details of a rule that never judged: one that the user named (Error), and a default
+/// rule (NoIssuesFound).
 inline constexpr std::string_view kNotJudged = "Not judged: ";
 inline constexpr std::string_view kNothingToJudge = "Nothing to judge: ";
-inline constexpr std::string_view kIncomplete = "incomplete: ";  ///< and what was lost
-/// It never judged, and nothing was lost: the run was too short for it, or held nothing of what it looks at.
+inline constexpr std::string_view kIncomplete = "incomplete: ";  ///< followed by what was lost
+/// The rule never judged, and nothing was lost: the run was too short, or had nothing that the rule looks at.
 bool HadTooLittle(const RuleStatus& status);
-/// Nobody named the rule, and the run held nothing for it.
+/// A default rule for which the run had nothing to judge.
 bool HadNothing(const RuleStatus& status);
-/// Whether all that it found is that something is not finite.
+/// Are all findings only that something is not finite?
 bool FoundNonfinite(const RuleStatus& status);
-/// Of each rule the one whose finding its own follows from, or -1: one NaN trips every rule that looks at
-/// what it reaches. Of those whose findings are of one episode (RuleStatus::nonfinite_since; where that is
-/// not known, of one step) the first is the cause, ExplodingTensor where several found it at that step.
+/// As above, or all findings are of tensors that were not finite at that step: DeadRelu's units that put out
+/// NaN.
+bool FollowsNonfinite(const RuleStatus& status);
+/// For each rule the index of the rule from whose finding its own follows, or -1. One NaN trips every rule
+/// that looks at a tensor it reaches: of the findings of one episode (RuleStatus::nonfinite_since; if that is
+/// not known, of one step) the first is the cause, and ExplodingTensor if several rules found it at that
+/// step. A finding that measured something else of such a tensor is never a cause.
 std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses);
 
-/// "no value was seen", "1 value was seen", "12 values were seen": how far a rule got that judged nothing.
+/// What a run lost of the steps [start, end) that a rule would have looked at, each with "; " behind it;
+/// empty: nothing. \param raw  the rule looks at raw values, too
+std::string LostText(const std::vector<DroppedInfo>& dropped, const std::vector<std::string>& damage,
+                     bool raw, int64_t start, int64_t end);
+
+/// "no value was seen", "1 value was seen", "12 values were seen": for a rule that never judged.
 std::string SeenText(int64_t values);
 /// "none was kept", "1 was kept", "12 were kept".
 std::string KeptText(int64_t n);

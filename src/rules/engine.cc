@@ -23,19 +23,11 @@
 namespace tdbg::rules {
 namespace {
 
-constexpr const char* kRuleStateNames[] = {"InProgress", "NoIssuesFound", "IssuesFound", "Error", "Stopped"};
-
 const std::string& NameOf(const plan::RuleConfig& config, const RuleInfo& info) {
   return config.name.empty() ? info.class_name : config.name;
 }
 
-bool Overlaps(const DroppedInfo& drop, int64_t start, int64_t end) {
-  return drop.first_step < end && (drop.last_step < 0 || drop.last_step >= start);
-}
-
 }  // namespace
-
-std::string_view RuleStateName(RuleState state) { return kRuleStateNames[static_cast<size_t>(state)]; }
 
 struct Engine::Impl {
   struct Running {
@@ -50,9 +42,12 @@ struct Engine::Impl {
     Selector needed;         // the tensors of its Needs()
     uint64_t unknown = 0;    // columns it reads that rows of those tensors did not know
     std::string unknown_of;  // the first such tensor
+    int64_t lacking = 0;     // steps of which something was dropped, and at which it said nothing
     int64_t owed = 0;        // answers it has not given yet
     bool asked = false;      // AtEnd was called
     std::string doubt;       // why its inputs cannot appear
+    /// It judged all steps up to this one, of attempts up to that one, when nothing was missing of them.
+    int64_t whole_until = -1, whole_attempt = std::numeric_limits<int64_t>::max();
 
     bool Sees(int64_t global_step) const {
       return !done && global_step >= start_step && global_step < end_step;
@@ -74,7 +69,8 @@ struct Engine::Impl {
   std::vector<Running> rules;  // behind what their answers use: destroyed before it
   std::vector<RuleStatus> statuses;
   std::vector<LostWorker> lost;
-  std::vector<Stall> stalls;
+  std::vector<int64_t> stopped_attempts;  // attempts
+  std::vector<Stall> stalls;              // by step: a later attempt may hang at an earlier one
   std::vector<TimeLimitReached> declared_limits, found_limits;
   size_t next_stall = 0;
   size_t next = 0;  // position of the first step not judged yet
@@ -128,6 +124,7 @@ struct Engine::Impl {
     RuleStatus status;
     status.name = NameOf(config, *info);
     status.rule = info->class_name;
+    status.code = CodeOf(config, *info);
     for (const RuleStatus& other : statuses) {
       if (other.name == status.name) {
         return InvalidArgument(fmt::format("two rules are called {}: give one of them a name", status.name));
@@ -157,6 +154,10 @@ struct Engine::Impl {
   void StartAfresh(int64_t base, std::vector<size_t>* changed) {
     for (size_t i = 0; i < rules.size(); ++i) {
       if (rules[i].done && rules[i].ended_at < base) continue;
+      // What a compactor has dropped since was judged before it went, and below `base` that stands.
+      if (rules[i].owed + rules[i].lacking + statuses[i].steps_incomplete == 0)
+        rules[i].whole_until = std::max(rules[i].whole_until, last_judged_step);
+      rules[i].whole_until = std::min(rules[i].whole_until, base - 1);
       // It was made of the same strings before, so it can be made again.
       auto fresh = MakeRule(rules[i].config);
       if (!fresh.ok()) continue;
@@ -166,8 +167,10 @@ struct Engine::Impl {
       rules[i].asked = false;
       rules[i].unknown = 0;
       rules[i].unknown_of.clear();
+      rules[i].lacking = 0;
       statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
-      if (!std::exchange(rules[i].done, false)) continue;
+      const bool ended = std::exchange(rules[i].done, false);
+      if (!ended && statuses[i].state == RuleState::kInProgress) continue;
       statuses[i].state = RuleState::kInProgress;
       statuses[i].details.clear();
       statuses[i].findings.clear();
@@ -228,6 +231,13 @@ struct Engine::Impl {
     }
     // It may have looked at zeros that nobody recorded.
     if (const auto torn = base::TornMapping()) judged = DataLoss(*torn);
+    const bool silent =
+        judged.ok() && findings.empty() && (*judged == Judged::kNotDue || *judged == Judged::kPending);
+    const bool was_whole = context && context->global_step() <= rules[i].whole_until;
+    if (was_whole && judged.ok() && findings.empty() && *judged == Judged::kIncomplete)
+      judged = Judged::kJudged;
+    // What it looks for, a value perhaps, may be what is gone; then it finds nothing to say.
+    rules[i].lacking += silent && context && !was_whole && context->statistics_incomplete();
     if (judged.ok() && *judged == Judged::kPending && rules[i].async != nullptr) {
       ++rules[i].owed;
       return false;
@@ -250,6 +260,15 @@ struct Engine::Impl {
     status.steps_judged += *judged == Judged::kJudged || !findings.empty();
     status.steps_incomplete += *judged == Judged::kIncomplete;
     if (findings.empty()) return false;
+    if (rules[i].rule->GoesOn()) {
+      status.findings.insert(status.findings.end(), std::make_move_iterator(findings.begin()),
+                             std::make_move_iterator(findings.end()));
+      status.state = RuleState::kIssuesFound;
+      status.details = HitDetails(status.rule, status.findings);
+      status.last_modified_wall_nanos = wall_nanos;
+      PlaceInEpisode(&status);
+      return true;
+    }
     Decide(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
     rules[i].ended_at = findings.front().global_step;
     status.findings = std::move(findings);
@@ -258,17 +277,20 @@ struct Engine::Impl {
   }
 
   void PlaceInEpisode(RuleStatus* status) const {
-    if (!FoundNonfinite(*status)) return;
+    if (!FollowsNonfinite(*status)) return;
     status->nonfinite_since = episodes.BeginOf(status->findings.front().global_step);
   }
 
   // After the rules have judged the step. `changed`: those that it changed.
   void FollowEpisodes(const StepContext& context, std::span<const size_t> changed) {
+    if (changed.empty() && !episodes.begun()) return;
+    context.ShowRowsThatKnow(columns::kFinite);
     for (const size_t i : changed) {
-      if (FoundNonfinite(statuses[i])) episodes.Begin(statuses[i].findings.front().global_step);
+      if (!FoundNonfinite(statuses[i]) && FoundAmongNonfinite(context, statuses[i]))
+        statuses[i].nonfinite_since = context.global_step();
+      if (FollowsNonfinite(statuses[i])) episodes.Begin(statuses[i].findings.front().global_step);
     }
     if (!episodes.begun()) return;
-    context.ShowRowsThatKnow(columns::kFinite);
     episodes.See(context);
     for (const size_t i : changed) PlaceInEpisode(&statuses[i]);
   }
@@ -284,6 +306,9 @@ struct Engine::Impl {
         std::optional<Answer> answer = rules[i].async->TakeAnswer();
         if (!answer) break;
         --rules[i].owed;
+        if (answer->judged.ok() && *answer->judged == Judged::kIncomplete &&
+            answer->global_step <= rules[i].whole_until)
+          answer->judged = Judged::kJudged;
         if (!answer->judged.ok()) {
           if (auto reached = rules[i].async->ReachedTimeLimit()) {
             reached->rule = statuses[i].name;
@@ -310,7 +335,10 @@ struct Engine::Impl {
       const bool one = steps.overlay_generation() == overlay_generation + 1;
       StartAfresh(one ? steps.overlay_base() : -1, changed);
     }
-    started = true;
+    if (!std::exchange(started, true)) {
+      for (Running& rule : rules)
+        rule.whole_until = std::min(rule.whole_until, LastStepUpTo(steps, rule.whole_attempt));
+    }
     overlay_generation = steps.overlay_generation();
     const size_t count = steps.step_count();
     for (; next < count && (all || Ready(steps, next)); ++next) {
@@ -346,21 +374,10 @@ struct Engine::Impl {
       text += fmt::format("{} cannot be known from the reductions that were saved of {}; ",
                           columns::Names(rules[i].unknown), rules[i].unknown_of);
     }
-    for (const DroppedInfo& drop : dropped) {
-      if (drop.kind != "summary" && drop.kind != "step" && !(raw && drop.kind == "raw")) continue;
-      // Unsupported types never had statistics, and the step that was open when a process died never was one.
-      if (drop.cause == "unsupported" || drop.cause == "crashed") continue;
-      if (!Overlaps(drop, rules[i].start_step, rules[i].end_step)) continue;
-      const char* const what = drop.kind == "step"  ? "steps"
-                               : drop.kind == "raw" ? "raw tensors"
-                                                    : "statistics";
-      text += fmt::format("{} dropped ({}): {}", what, drop.cause, drop.count);
-      if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
-      text += fmt::format(" ({}); ", drop.worker);
-    }
-    if (!damage.empty()) {
-      text += fmt::format("{}, the first: {}; ", base::Counted(damage.size(), "damaged place"), damage[0]);
-    }
+    text += LostText(dropped, damage, raw, rules[i].start_step, rules[i].end_step);
+    // What a compactor dropped is counted by no writer: only the steps say so.
+    if (text.empty() && rules[i].lacking > 0)
+      text = fmt::format("some of what {} had was dropped; ", base::Counted(rules[i].lacking, "step"));
     if (!text.empty()) text.resize(text.size() - 2);
     return text;
   }
@@ -378,11 +395,17 @@ struct Engine::Impl {
         };
         last.ShowRowsThatKnow(rules[i].rule->Columns());
         last.ShowValuesBy(rules[i].plan.get());
-        if (Invoke(i, nullptr, judge, wall_nanos)) {
+        if (Invoke(i, nullptr, judge, wall_nanos) && rules[i].done) {
           changed->push_back(i);
           continue;
         }
         if (rules[i].owed > 0) continue;
+      }
+      if (statuses[i].state == RuleState::kIssuesFound) {  // it went on, and what it found stands
+        rules[i].done = true;
+        rules[i].ended_at = judging_step;
+        changed->push_back(i);
+        continue;
       }
       changed->push_back(i);
       if (!asked) {
@@ -460,12 +483,15 @@ Result<std::vector<size_t>> Engine::Finish(StepSource& steps, JobEnd end, int64_
 }
 
 Result<std::vector<size_t>> Engine::Advance(Trial& trial, int64_t wall_nanos) {
-  TrialSource source(trial);
+  TrialSource source(trial, impl_->stopped_attempts);
   return Advance(source, wall_nanos);
 }
 
 Result<std::vector<size_t>> Engine::Finish(Trial& trial, JobEnd end, int64_t wall_nanos) {
-  TrialSource source(trial);
+  std::vector<int64_t> stopped = impl_->stopped_attempts;
+  if (const auto attempts = trial.attempts(); end == JobEnd::kStopped && !attempts.empty())
+    stopped.push_back(attempts.back());
+  TrialSource source(trial, std::move(stopped));
   return Finish(source, end, wall_nanos);
 }
 
@@ -476,7 +502,20 @@ void Engine::DeclareLost(LostWorker worker) {
   impl_->lost.push_back(std::move(worker));
 }
 
-void Engine::DeclareStalled(const Stall& stall) { impl_->stalls.push_back(stall); }
+void Engine::DeclareJudged(const std::string& name, const std::string& code, int64_t until, int64_t attempt) {
+  for (size_t i = 0; i < impl_->rules.size(); ++i) {
+    if (code.empty() || impl_->statuses[i].name != name || impl_->statuses[i].code != code) continue;
+    impl_->rules[i].whole_until = until;
+    impl_->rules[i].whole_attempt = attempt;
+  }
+}
+
+void Engine::DeclareStopped(int64_t attempt) { impl_->stopped_attempts.push_back(attempt); }
+
+void Engine::DeclareStalled(const Stall& stall) {
+  std::vector<Stall>& stalls = impl_->stalls;
+  stalls.insert(std::ranges::upper_bound(stalls, stall.after_step, {}, &Stall::after_step), stall);
+}
 
 void Engine::DeclareTimeLimit(const TimeLimitReached& reached) {
   for (size_t i = 0; i < impl_->rules.size(); ++i) {
@@ -490,8 +529,10 @@ std::vector<TimeLimitReached> Engine::TakeTimeLimits() { return std::exchange(im
 
 std::optional<double> Engine::StallThreshold() const {
   std::optional<double> least;
+  // A rule that would not be told of it must not be waited for: it would be declared again at each look.
+  const int64_t step = std::max<int64_t>(impl_->last_judged_step, 0);
   for (const Impl::Running& running : impl_->rules) {
-    const auto threshold = running.done ? std::nullopt : running.rule->StallThreshold();
+    const auto threshold = running.Sees(step) ? running.rule->StallThreshold() : std::nullopt;
     if (threshold && (!least || *threshold < *least)) least = threshold;
   }
   return least;

@@ -110,6 +110,56 @@ TEST(EngineTest, ShedStepsAreCountedAndNeverClean) {
   EXPECT_EQ(status.details, "incomplete: 2 of 10 steps lacked statistics");
 }
 
+TEST(EngineTest, WhoHasNothingToSayOfAStepThatLostSomethingIsNotClean) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("gradient/a", "gradients");
+  const auto engine = MakeEngine({Config("VanishingGradient")});
+  for (int i = 0; i < 10; ++i) run.Step({{a, 1}});
+  // Skipped by AMP: the rule does not look at it.
+  run.Step({{a, 1}}).skipped = true;
+  run.Shed(10);
+  TDBG_ASSERT_OK(engine->Finish(run, JobEnd::kCompleted, 1));
+  const RuleStatus& status = engine->statuses()[0];
+  EXPECT_EQ(status.state, RuleState::kError);
+  EXPECT_EQ(status.steps_incomplete, 0);
+  EXPECT_EQ(status.details, "incomplete: some of what 1 step had was dropped");
+}
+
+TEST(EngineTest, WhatWasJudgedBeforeACompactorDroppedItStandsWhenAnAttemptTakesOver) {
+  const auto state = [](size_t thinned) {
+    MemorySource run;
+    const TensorIndex a = run.Tensor("gradient/a", "gradients");
+    const auto engine = MakeEngine({Config("VanishingGradient")});
+    for (int i = 0; i < 20; ++i) run.Step({{a, 1}});
+    EXPECT_TRUE(engine->Advance(run, 1).ok());
+    run.Shed(thinned);
+    run.generation = 1;
+    run.base = 10;
+    EXPECT_TRUE(engine->Finish(run, JobEnd::kCompleted, 2).ok());
+    return engine->statuses()[0].state;
+  };
+  EXPECT_EQ(state(9), RuleState::kNoIssuesFound);
+  EXPECT_EQ(state(10), RuleState::kError) << "it is another step than the one that was judged";
+}
+
+TEST(EngineTest, WhatAnEarlierStartOfTheJobJudgedWholeStandsForTheSameRule) {
+  const auto state = [](size_t thinned, int64_t attempt, const char* threshold) {
+    MemorySource run;
+    const TensorIndex a = run.Tensor("gradient/a", "gradients");
+    const auto earlier = MakeEngine({Config("VanishingGradient", {{"threshold", "1e-7"}})});
+    const auto engine = MakeEngine({Config("VanishingGradient", {{"threshold", threshold}})});
+    for (int i = 0; i < 20; ++i) run.Step({{a, 1}});
+    run.Shed(thinned);
+    engine->DeclareJudged("VanishingGradient", earlier->statuses()[0].code, 9, attempt);
+    EXPECT_TRUE(engine->Finish(run, JobEnd::kCompleted, 2).ok());
+    return engine->statuses()[0].state;
+  };
+  EXPECT_EQ(state(9, 0, "1e-7"), RuleState::kNoIssuesFound);
+  EXPECT_EQ(state(10, 0, "1e-7"), RuleState::kError) << "it had not come yet";
+  EXPECT_EQ(state(9, -1, "1e-7"), RuleState::kError) << "a later attempt's step";
+  EXPECT_EQ(state(9, 0, "1e-6"), RuleState::kError) << "another threshold";
+}
+
 TEST(EngineTest, DamageAndLostStepsAreNeverClean) {
   const auto verdict = [](const std::vector<DroppedInfo>& lost, const std::vector<std::string>& damaged) {
     MemorySource run;
@@ -173,6 +223,51 @@ TEST(EngineTest, ARuleThatEndedByAStepThatWasReplacedIsJudgedAfresh) {
   EXPECT_EQ(engine->statuses()[0].details, "");
   TDBG_ASSERT_OK(engine->Finish(run, JobEnd::kCompleted, 4));
   EXPECT_EQ(engine->statuses()[0].state, RuleState::kNoIssuesFound);
+}
+
+TEST(EngineTest, AStandstillIsLookedForOnlyWhereARuleWantsToHearOfIt) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("loss", "losses");
+  const auto engine = MakeEngine(
+      {Config("StalledTrainingRule", {{"threshold", "60"}, {"start_step", "2"}, {"end_step", "4"}})});
+  EXPECT_FALSE(engine->StallThreshold().has_value());
+  for (int step = 0; step < 6; ++step) {
+    run.Step({{a, 1}});
+    TDBG_ASSERT_OK(engine->Advance(run, 1));
+    EXPECT_EQ(engine->StallThreshold().has_value(), step == 2 || step == 3) << step;
+  }
+}
+
+// The first attempt hung after step 4; the next one goes on at step 1 and hangs after step 2.
+TEST(EngineTest, AStandstillOfALaterAttemptDoesNotWaitForThatOfAnEarlierOne) {
+  MemorySource run;
+  const TensorIndex a = run.Tensor("loss", "losses");
+  const std::vector<plan::RuleConfig> rules = {Config("StalledTrainingRule", {{"threshold", "60"}})};
+  const Stall first{0, 4, 70}, second{1, 2, 80};
+  const auto live = MakeEngine(rules);
+  for (int step = 0; step < 5; ++step) run.Step({{a, 1}});
+  TDBG_ASSERT_OK(live->Advance(run, 1));
+  live->DeclareStalled(first);
+  TDBG_ASSERT_OK(live->Advance(run, 2));
+  EXPECT_EQ(live->statuses()[0].state, RuleState::kIssuesFound);
+
+  run.generation = 1;
+  run.base = 1;
+  run.DropSteps();
+  for (int step = 0; step < 3; ++step) run.Step({{a, 1}});
+  TDBG_ASSERT_OK(live->Advance(run, 3));
+  EXPECT_EQ(live->statuses()[0].state, RuleState::kInProgress);
+  live->DeclareStalled(second);
+  TDBG_ASSERT_OK(live->Advance(run, 4));
+  ASSERT_EQ(live->statuses()[0].state, RuleState::kIssuesFound);
+  EXPECT_EQ(live->statuses()[0].findings[0].global_step, 2);
+  EXPECT_FALSE(live->StallThreshold().has_value()) << "or the watcher would declare it again and again";
+
+  const auto replay = MakeEngine(rules);
+  replay->DeclareStalled(first);
+  replay->DeclareStalled(second);
+  TDBG_ASSERT_OK(replay->Advance(run, 5));
+  EXPECT_EQ(replay->statuses()[0].details, live->statuses()[0].details);
 }
 
 TEST(EngineTest, NoStepsAtAllIsAnErrorOrAStop) {

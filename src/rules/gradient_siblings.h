@@ -1,4 +1,4 @@
-// Biases and the weights beside them, among gradients.
+// Finds, among gradients, the weight that belongs to a bias.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@
 
 namespace tdbg::rules {
 
-/// Which gradient belongs to the weight of the same module. What reaches a module's output is summed over
-/// positions for its bias, and multiplied by the input for its weight. In front of a normalisation, or in an
-/// attention's keys, that sum is zero by mathematics and what is left of it is rounding noise: where the
-/// weight's gradient lives, a bias without one says nothing.
+/// Finds the gradient of the weight of the same module. A bias's gradient is the gradient of the module's
+/// output, summed over positions; the weight's is that gradient times the input. In front of a normalisation,
+/// or in an attention's keys, the sum is mathematically zero, and only rounding noise is left. So if the
+/// weight has a gradient, a vanishing gradient of its bias means nothing.
 class GradientSiblings {
  public:
-  /// Looks at tensors that are new since the last call.
+  /// Takes in tensors that are new since the last call.
   void Update(const StepContext& step, const Selector& gradients);
-  /// The gradient of the weight beside a bias; -1: `tensor` is no bias, or no such weight has a gradient.
+  /// The gradient of the weight that belongs to a bias; -1: `tensor` is no bias, or no such weight has a
+  /// gradient.
   int64_t WeightOf(TensorIndex tensor) const { return weight_of_[tensor]; }
 
  private:
@@ -27,8 +28,8 @@ class GradientSiblings {
   std::map<std::string, TensorIndex> by_name_;
 };
 
-/// What the weight beside a bias may be called: "fc.bias" -> "fc.weight", "fc.kernel"; nothing for other
-/// names.
+/// Possible names of the weight that belongs to a bias: "fc.bias" -> "fc.weight", "fc.kernel"; nothing for
+/// other names.
 std::vector<std::string> WeightNamesBeside(const std::string& bias);
 
 }  // namespace tdbg::rules

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/state_values.h"
 
@@ -32,10 +33,7 @@ Result<Judged> InactiveUnits::Invoke(const StepContext& step, std::vector<Findin
         const auto units = static_cast<double>(value.values.size());
         const double percent = 100.0 * static_cast<double>(inactive) / units;
         if (!(percent > limits_.layer_percent)) return;
-        Finding finding;
-        finding.global_step = step.global_step();
-        finding.tensor = step.tensor(tensor).name;
-        finding.worker = step.worker_name(worker);
+        Finding finding = FindingAt(step, tensor, worker);
         finding.measure = words_.measure;
         finding.value = percent;
         finding.comparison = ">";

@@ -9,14 +9,14 @@
 
 namespace tdbg::rules {
 
-/// A unit is inactive if the share of its elements that its statistic counts is below `inactivity`; a layer
-/// is a hit if more than `layer` of its units are. Judged at every step at which an inspected tensor has
-/// values.
+/// A unit is inactive if its statistic counts a share of its elements below `inactivity`. A layer is a
+/// finding if more than `layer` of its units are inactive. Judged at every step at which an inspected tensor
+/// has values.
 class InactiveUnits : public Rule {
  public:
   struct Words {
     std::string measure;   ///< "dead_units_percent"
-    std::string counted;   ///< of an element: "above 0"; by statistic where there are several
+    std::string counted;   ///< what is counted: "above 0"; by statistic if there are several
     std::string inspects;  ///< for WouldHaveNeeded: "outputs of a ReLU"
   };
   struct Limits {

@@ -1,4 +1,4 @@
-// A series boiled down to the means of its intervals: what rules that judge a trend compare.
+// A series reduced to the means of its intervals, which rules that judge a trend compare.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr int64_t kDefaultMetricInterval = 10;
 /// How `interval` was configured; the same for all series of a rule.
 struct Interval {
   int64_t steps = kDefaultInterval;
-  bool given = false;  ///< else a series that is kept sparsely is compared value by value
+  bool given = false;  ///< otherwise a series that is kept sparsely is compared value by value
 };
 
 /// The mean over one interval, known from its last step on.
@@ -27,13 +27,13 @@ struct IntervalEnd {
   double mean = 0;  ///< NaN or infinite if a value was
 };
 
-/// Feeds on every step of the judged mode in order. Intervals are counted from the first value, so that a run
-/// that starts at step 12,345, or a rule with a start_step, compares whole intervals with whole intervals.
+/// Takes every step of the judged mode in order. Intervals are counted from the first value, so that a run
+/// that starts at step 12,345, or a rule with a start_step, compares only whole intervals.
 class IntervalMeans {
  public:
-  /// Takes the step in; `value` is the series' there, if it has one. Returns intervals that ended: usually
-  /// none, two where a gap ends one late and the value ends one of its own.
-  /// \param gaps_are_losses  a gap says nothing about how the series was meant to be kept
+  /// Adds a step; `value` is the series' value there, if it has one. Returns the intervals that ended:
+  /// usually none, two if a gap ends one late and the value ends its own.
+  /// \param gaps_are_losses  gaps are dropped values, not the cadence at which the series is kept
   std::vector<IntervalEnd> Take(int64_t position, int64_t global_step, std::optional<double> value,
                                 const Interval& interval, bool gaps_are_losses);
   int64_t values() const { return values_; }

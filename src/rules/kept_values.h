@@ -1,4 +1,4 @@
-// Values of tensors that a run kept, for rules that compare a tensor with what it was.
+// Raw values that a run kept, for rules that compare a tensor with its earlier values.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,18 @@
 
 namespace tdbg::rules {
 
-/// Which of one tensor's values count: those `interval` steps apart. Values that were kept only now and then
-/// count as they are (docs/semantics.md, "Cadence"), unless an interval was given, or the run's plan says
-/// that it was not the user who chose when (CadenceInterval).
+/// Which of one tensor's values count: those `interval` steps apart. Values that were kept sparsely all count
+/// (docs/semantics.md, "Cadence"), unless an interval was given, or by the run's plan it was not the user who
+/// chose the steps (CadenceInterval).
 class ValueCadence {
  public:
-  /// Could a value here count? False spares reading it.
+  /// Could a value here count? If not, it need not be read.
   bool MayTake(int64_t position, const Interval& interval) const {
     if (kept_ == 0) return true;
     const bool may_be_sparse = kept_ == 1 && !interval.given;
     return position > last_ && (may_be_sparse || sparse_ || position - last_ >= interval.steps);
   }
-  /// A value was kept here. True if it counts. \pre MayTake
+  /// Call if a value was kept here. True if it counts. \pre MayTake
   bool Take(int64_t position, const Interval& interval) {
     if (++kept_ == 2 && !interval.given && position - last_ > 1) sparse_ = true;
     if (kept_ > 1 && !sparse_ && position - last_ < interval.steps) return false;
@@ -40,8 +40,8 @@ class ValueCadence {
   bool sparse_ = false;
 };
 
-/// The interval by which this tensor's values count. Without a plan the values themselves must tell whether
-/// they were kept sparsely; with one, it is so where the user's own configuration saves them.
+/// The interval at which this tensor's values count. They were kept sparsely if the user's own configuration
+/// saves them; without a plan, that is guessed from the values themselves.
 inline Interval CadenceInterval(const Interval& configured, const RunPlan* plan, const TensorInfo& tensor) {
   Interval interval = configured;
   if (plan != nullptr && !plan->UserSavesValuesOf(tensor)) interval.given = true;

@@ -1,4 +1,4 @@
-// The losses of one step, as rules that follow losses see them.
+// The losses of one step, for rules that follow losses.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ struct LossValue {
 /// round, and have a default of their own.
 Interval IntervalOf(const Interval& configured, const TensorInfo& series);
 
-/// Reads inspected losses, tensors and numeric series alike. A loss of several elements counts with their
-/// mean; under gradient accumulation a step's loss is the mean over its micro-steps.
+/// Reads inspected losses, both tensors and numeric series. The value of a loss with several elements is
+/// their mean; under gradient accumulation a step's loss is the mean over its micro-steps.
 class LossReader {
  public:
   LossReader() = default;

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
 
 namespace tdbg::rules {
 
@@ -45,6 +49,28 @@ void NonfiniteEpisodes::Restart(int64_t base) {
   const int64_t from = from_;
   *this = {};
   if (from >= 0 && from < base) Begin(from);
+}
+
+bool FoundAmongNonfinite(const StepContext& step, const RuleStatus& status) {
+  if (status.state != RuleState::kIssuesFound || step.skipped()) return false;
+  std::map<std::pair<std::string_view, std::string_view>, bool> finite;  // by tensor and worker
+  std::set<std::string_view> ruined;                                     // workers
+  step.ForEachRow([&](const StepContext::Row& row) {
+    const TensorInfo& tensor = step.tensor(row.tensor);
+    const std::string_view worker = step.worker_name(row.worker);
+    const bool is_finite = row.nonfinite_count() == 0;
+    bool& known = finite.try_emplace({tensor.name, worker}, true).first->second;
+    known &= is_finite;
+    if (!is_finite && (tensor.kind == "weight" || tensor.kind == "bias" || tensor.kind == "gradient" ||
+                       tensor.kind == "loss"))
+      ruined.insert(worker);
+  });
+  return std::all_of(status.findings.begin(), status.findings.end(), [&](const Finding& finding) {
+    if (finding.global_step != step.global_step()) return false;
+    const auto known = finite.find({finding.tensor, finding.worker});
+    return known != finite.end() ? !known->second
+                                 : !finding.tensor.empty() && ruined.contains(finding.worker);
+  });
 }
 
 }  // namespace tdbg::rules

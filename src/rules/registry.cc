@@ -60,7 +60,9 @@ Result<std::unique_ptr<Rule>> RuleRegistry::Make(std::string_view name,
 
 std::vector<const RuleInfo*> RuleRegistry::All() const {
   std::vector<const RuleInfo*> all;
-  for (const Entry& entry : entries_) all.push_back(&entry.info);
+  for (const Entry& entry : entries_) {
+    if (entry.info.listed) all.push_back(&entry.info);
+  }
   return all;
 }
 

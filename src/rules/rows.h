@@ -1,4 +1,4 @@
-// Statistics of one step as rules read them: by index, whatever they are stored in.
+// Statistics of one step for rules: read by index, whatever the storage is.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace tdbg::rules {
 /// One row: the statistics of one tensor by one worker. Valid as long as the StepContext that showed it.
 class Row {
  public:
-  explicit Row(const TrialAccess::Row& row)
-      : tensor(row.tensor), worker(row.worker), sub(row.sub), row_(row) {}
+  Row(const TrialAccess::Row& row, WorkerIndex shown)
+      : tensor(row.tensor), worker(shown), sub(row.sub), row_(row) {}
 
   TensorIndex tensor;
-  WorkerIndex worker;
+  WorkerIndex worker;  ///< the same one in every attempt: see StepContext
   SubKey sub;
 
   Summary summary() const { return row_.summary(); }
@@ -40,17 +40,18 @@ class Row {
 /// StepContext that it came from.
 class Rows {
  public:
-  explicit Rows(const TrialAccess::RowSpan& span) : span_(span) {}
+  explicit Rows(const TrialAccess::RowSpan& span) : Rows(span, span.worker) {}
+  Rows(const TrialAccess::RowSpan& span, WorkerIndex shown) : span_(span), worker_(shown) {}
 
-  WorkerIndex worker() const { return span_.worker; }
+  WorkerIndex worker() const { return worker_; }
   uint32_t begin() const { return span_.begin; }
   uint32_t end() const { return span_.end; }
 
   TensorIndex tensor(uint32_t row) const { return span_.tensor_of[span_.batch->tensor[row]]; }
   uint16_t sub(uint32_t row) const { return span_.batch->sub[row]; }
   Point point(uint32_t row) const { return static_cast<Point>(span_.batch->point[row]); }
-  /// One accessor per statistic: count(row), mean(row), ... An unknown value reads as NaN or 0. A rule need
-  /// not check for that in columns that its Columns() lists: rows that lack one of those are not shown to it.
+  /// One accessor per statistic: count(row), mean(row), ... An unknown value reads as NaN or 0. Values of
+  /// columns that the rule's Columns() lists are always known: rows that lack one are not shown to the rule.
 #define TDBG_COLUMN(name, type, ...) \
   type name(uint32_t row) const { return span_.batch->name[row]; }
   TDBG_STATISTICS(TDBG_COLUMN)
@@ -69,10 +70,11 @@ class Rows {
   }
   Summary summary(uint32_t row) const { return span_.batch->at(row); }
 
-  Row at(uint32_t row) const { return Row(span_.row(row)); }
+  Row at(uint32_t row) const { return Row(span_.row(row), worker_); }
 
  private:
   TrialAccess::RowSpan span_;
+  WorkerIndex worker_;
 };
 
 }  // namespace tdbg::rules

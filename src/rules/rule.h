@@ -1,6 +1,5 @@
-// What a rule is to the engine. A rule declares what it needs, looks at steps, and returns findings; it does
-// not act, store, or know who hears of it. Adding one: a folder under builtin/ and a line in
-// builtin/register.cc.
+// The interface of a rule. A rule declares what it needs, looks at steps, and returns findings; it does not
+// act, store, or know who is told of them. To add one: docs/adding-a-rule.md.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace tdbg::rules {
 
-/// One reason to say "condition met": a tensor at a step, a value against a threshold.
+/// One case in which a rule's condition was met: a tensor, a step, a value and its threshold.
 struct Finding {
   int64_t global_step = 0;
   std::string tensor;  ///< canonical name; empty if the finding is not about one tensor
@@ -29,7 +28,9 @@ struct Finding {
   double value = 0;
   std::string comparison;  ///< "<", ">", ...
   double threshold = 0;
-  std::string text;  ///< one sentence for a person, without the above repeated
+  std::string text;  ///< one sentence for people, which does not repeat the above
+  /// Only of the profile: which detector found it (profile/catalogue.h). `text` is then the whole sentence.
+  std::string detector;
 };
 
 /// Parameter of a rule: parsed strictly from its string.
@@ -52,16 +53,17 @@ struct RuleInfo {
   std::string scope;       ///< "deep learning", "any", "xgboost"
   std::string summary;     ///< one sentence: what it sees
   std::vector<ParameterSpec> parameters;
-  bool any_parameter = false;  ///< takes what it did not declare, too, as text (a Python rule with **kwargs)
+  bool listed = true;          ///< false: it can be named, but `all` does not include it
+  bool any_parameter = false;  ///< accepts undeclared parameters, too, as text (a Python rule with **kwargs)
 };
 
-/// Parsed and checked parameters; every ParameterSpec's default is in it.
+/// Parsed and checked parameters, defaults included.
 class Parameters {
  public:
   /// Besides the rule's own, every rule accepts rule_to_invoke, start_step, end_step (exclusive), base_trial,
   /// other_trials, other_trial_<number>, source_s3_uri and action_json.
-  /// \error kInvalidArgument  unknown (names the nearest), malformed, missing: names rule, parameter, what
-  /// was found, accepted form
+  /// \error kInvalidArgument  unknown (names the nearest), malformed or missing; the message has rule,
+  /// parameter, what was found and what is accepted
   static Result<Parameters> Parse(const RuleInfo& info, const std::map<std::string, std::string>& given);
   double Float(const std::string& name) const;
   int64_t Int(const std::string& name) const;
@@ -69,7 +71,7 @@ class Parameters {
   std::string Text(const std::string& name) const;
   std::vector<std::string> List(const std::string& name) const;
   bool Has(const std::string& name) const;  ///< given, or has a default
-  /// What other_trials lists and, by their numbers, what other_trial_0, other_trial_1, ... name.
+  /// The runs of other_trials, then those of other_trial_0, other_trial_1, ... in order of their numbers.
   std::vector<std::string> OtherTrials() const;
   const std::map<std::string, std::string>& all() const { return values_; }
 
@@ -77,38 +79,40 @@ class Parameters {
   std::map<std::string, std::string> values_;
 };
 
-/// What a rule may look at while it judges: the trial up to `step` (docs/semantics.md, "Causality").
+/// All that a rule may look at while it judges: the trial up to this step (docs/semantics.md, "Causality").
 class StepContext;  // src/rules/step_context.h
 class RunPlan;      // src/rules/run_plan.h
 struct LostWorker;  // src/rules/step_source.h
 
-/// What a rule may reach beyond its run's steps, given by whoever runs the engine.
+/// What a rule may use beyond its run's steps. The caller of the engine provides it.
 struct RuleEnvironment {
-  /// Opens another run: by its path, or by the name of a run that lies beside the judged one. Empty: no other
-  /// run can be had. \error kNotFound
+  /// Opens another run, by its path or by the name of a run beside the judged one. Empty: other runs cannot
+  /// be opened.
+  /// \error kNotFound
   std::function<Result<std::unique_ptr<Trial>>(const std::string& path)> open_trial = {};
 };
 
-/// The heartbeat of a run stood still. Found by a clock, so it is an event, and replay obeys the event.
+/// The heartbeat of a run stood still. A clock decides that, so it is recorded as an event, which a replay
+/// follows.
 struct Stall {
   int64_t attempt = 0;
   int64_t after_step = -1;  ///< global; -1: before the first
   double seconds = 0;       ///< how long it had stood still when it was found
 };
 
-/// A rule that judges in a process of its own ran into its time limit. Found by a clock, so it is an event,
-/// and replay obeys the event.
+/// A rule in a process of its own exceeded its time limit. A clock decides that, so it is recorded as an
+/// event, which a replay follows.
 struct TimeLimitReached {
   enum class Asked : uint8_t { kStart = 0, kStep = 1, kEnd = 2 };
   std::string rule;  ///< configuration name
-  std::string code;  ///< of what ran: another file, class or parameters are another rule
+  std::string code;  ///< identifies what ran: its file, class and parameters
   Asked asked = Asked::kStep;
   int64_t global_step = 0;  ///< kStart: the first step that waited; kEnd: the last one
   double seconds = 0;       ///< the limit
   std::string details;
 };
 
-/// A document that a rule made of what it has seen so far.
+/// A document that a rule made from what it has seen so far.
 struct Report {
   std::string file_name;  ///< "xgboost_report.html"
   std::string text;
@@ -118,11 +122,11 @@ struct Report {
 enum class Judged : uint8_t {
   kNotDue = 0,  ///< nothing to judge here (cadence, other mode, inputs absent)
   kJudged = 1,
-  kIncomplete = 2,  ///< its input was shed or damaged: never a clean verdict
-  kPending = 3,     ///< handed over; AsyncRule::TakeAnswer will say
+  kIncomplete = 2,  ///< input was shed or damaged: the verdict cannot be "no issues"
+  kPending = 3,     ///< given to another process; the result comes from AsyncRule::TakeAnswer
 };
 
-/// What an AsyncRule says of one step that it was handed.
+/// An AsyncRule's result for one step.
 struct Answer {
   int64_t global_step = 0;
   Result<Judged> judged = Judged::kNotDue;  ///< an error ends the rule
@@ -134,29 +138,33 @@ class Rule {
   virtual ~Rule() = default;
   /// Called once, before anything else.
   virtual void Enter(const RuleEnvironment& environment) { (void)environment; }
-  /// What must be captured for it. Called before training.
+  /// What must be captured for the rule. Called before training.
   virtual plan::Need Needs() const = 0;
-  /// The numbers of a row it reads (trial/columns.h). In a directory of smdebug's with saved reductions not
-  /// all are known: rows without one of these are not among StepContext::rows(), and where a tensor of
-  /// Needs() has such a row the step is incomplete. Whoever names columns::kFinite looks at that first: a row
-  /// that is known not to be finite is shown whatever else of it is unknown. By default all of a row.
+  /// Which numbers of a row the rule reads (trial/columns.h); by default all. In a directory of smdebug's
+  /// with saved reductions some are not known: rows that lack one of these are not in StepContext::rows(),
+  /// and if a tensor of Needs() has such a row, the step is incomplete. A rule that names columns::kFinite
+  /// must check that first: rows that are known not to be finite are shown even if their other numbers are
+  /// unknown.
   virtual uint64_t Columns() const { return ~uint64_t{0}; }
-  /// How the run was meant to be kept, before the first Invoke. Not called where the run does not say: a
-  /// directory of smdebug's has no plan of ours. `plan` outlives the rule.
+  /// Called before the first Invoke with the run's plan: what was to be kept, and when. Not called if the run
+  /// has none, as smdebug's directories. `plan` outlives the rule.
   virtual void OnPlan(const RunPlan& plan) { (void)plan; }
-  /// So many steps of the mode it judges must pass before its first verdict; 0: it judges the first step that
-  /// has its inputs. What a user is told before a training that may be shorter.
+  /// How many steps of the judged mode must pass before the first verdict; 0: the first step that has the
+  /// inputs is judged. Told to the user before the training, which may be shorter.
   virtual int64_t LeastSteps() const { return 0; }
-  /// Called for every complete step in order, live and in replay alike. Appends findings; the engine ends the
-  /// rule at its first hit.
+  /// Called for every complete step in order, live and in a replay. Appends findings; the engine ends the
+  /// rule at the first step that has any.
   virtual Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) = 0;
-  /// After the last step (or when the job was stopped): rules that judge at the end do it here.
+  /// Called after the last step (or when the job was stopped), for rules that judge at the end.
   virtual Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) {
     (void)last;
     (void)findings;
     return Judged::kNotDue;
   }
-  /// After so many seconds without a heartbeat the rule wants to hear of it; nothing: never.
+  /// True: the rule goes on after a finding, and its findings add up. Otherwise the first step with findings
+  /// ends it.
+  virtual bool GoesOn() const { return false; }
+  /// After how many seconds without a heartbeat the rule wants to be told; nothing: never.
   virtual std::optional<double> StallThreshold() const { return std::nullopt; }
   virtual void OnStall(const Stall& stall, std::vector<Finding>* findings) {
     (void)stall;
@@ -164,34 +172,35 @@ class Rule {
   }
   /// True: the rule's parameters ask to stop the job at a finding, whatever the configuration says.
   virtual bool StopsJob() const { return false; }
-  /// Asked now and then while the run grows, and at its end. Nothing: no document, or none that is new.
+  /// Called from time to time while the run grows, and at its end. Nothing: no document, or none that is new.
   virtual std::optional<Report> MakeReport() { return std::nullopt; }
-  /// For a rule that ends without a finding: what it left out, and why, or which of its inputs it judged.
+  /// For a rule that ends without a finding: what it left out and why, or which inputs it judged.
   virtual std::string Remarks() const { return {}; }
-  /// For a rule never judged: what it would have needed, as a sentence (docs/semantics.md, "Never judged").
+  /// For a rule that never judged: what it would have needed, as a sentence (docs/semantics.md, "Never
+  /// judged").
   virtual std::string WouldHaveNeeded() const = 0;
 };
 
-/// A rule that judges in another process, so that nobody waits for it: Invoke and AtEnd say kPending, and the
-/// verdict comes later. It sees the run with its own eyes.
+/// A rule that judges in another process, so that others do not wait for it: Invoke and AtEnd return
+/// kPending, and the result comes later. It opens the run itself.
 class AsyncRule : public Rule {
  public:
-  /// `answered` is called, from any thread, when TakeAnswer has something new.
+  /// Sets a function that is called, from any thread, when TakeAnswer has something new.
   virtual void OnAnswer(std::function<void()> answered) = 0;
-  /// The next answer to a call of Invoke or AtEnd that returned kPending, in the order of those calls;
-  /// nothing while the answer has not come. The rule bounds its own time: every such call gets an answer, or
-  /// an error that ends the rule.
+  /// The next answer to a call of Invoke or AtEnd that returned kPending, in the order of the calls; nothing
+  /// if it has not come yet. The rule has its own time limit: every such call gets an answer, or an error
+  /// that ends the rule.
   virtual std::optional<Answer> TakeAnswer() = 0;
-  /// Was the last answer's error the clock's? `rule` is left for the engine to fill in.
+  /// Was the last answer's error the time limit? The engine fills in `rule`.
   virtual std::optional<TimeLimitReached> ReachedTimeLimit() const = 0;
-  /// Tells a replay that the rule ran into its limit when the run was watched. The same rule with no more
-  /// time than it had then ends at that step, in the same words.
+  /// In a replay: the rule exceeded its limit when the run was watched. The same rule with no more time than
+  /// it had then ends at that step, in the same words.
   virtual void OnTimeLimitReached(const TimeLimitReached& reached) = 0;
-  /// From its from_step on, steps are shown without this worker.
+  /// From the worker's from_step on, steps are shown without it.
   virtual void OnWorkerLost(const LostWorker& worker) = 0;
-  /// The rule has ended and is not called again: it may end its process.
+  /// Called when the rule has ended and will not be called again, so it may end its process.
   virtual void Ended() = 0;
-  /// What it wrote to its standard streams, the last few kilobytes; for whoever debugs it.
+  /// The last few kilobytes of its standard output and error, for debugging the rule.
   virtual std::string Output() const = 0;
 };
 
@@ -200,7 +209,8 @@ using RuleFactory = std::function<Result<std::unique_ptr<Rule>>(const Parameters
 class RuleRegistry {
  public:
   virtual ~RuleRegistry() = default;
-  /// As Find and Make, for a configuration that may name a user's own rule; this registry has none of those.
+  /// As Find and Make, for a configuration that may name a user's own rule. This registry itself has none of
+  /// those.
   virtual Result<const RuleInfo*> FindFor(const plan::RuleConfig& config) const { return Find(config.rule); }
   virtual Result<std::unique_ptr<Rule>> MakeFor(const plan::RuleConfig& config) const {
     return Make(config.rule, config.parameters);
@@ -211,7 +221,7 @@ class RuleRegistry {
   Result<const RuleInfo*> Find(std::string_view name) const;
   Result<std::unique_ptr<Rule>> Make(std::string_view name,
                                      const std::map<std::string, std::string>& parameters) const;
-  std::vector<const RuleInfo*> All() const;
+  std::vector<const RuleInfo*> All() const;  ///< only those with `listed`
 
  private:
   struct Entry {

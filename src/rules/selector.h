@@ -25,13 +25,13 @@ class Selector {
   Selector() = default;
   /// \error kInvalidArgument  a regex
   static Result<Selector> Make(std::vector<std::string> collections, const std::vector<std::string>& regexes);
-  /// A regex list that Amazon documents a default for. As long as it is that default, tensors of
-  /// `collections` are inspected, to which adaptors say what belongs, and the regexes judge only tensors of
-  /// which nobody said the module's kind. What a user wrote instead judges alone.
+  /// A regex list for which Amazon documents a default. With the default, the tensors of `collections`, which
+  /// adaptors fill, are inspected, and the regexes apply only to tensors of which the module's kind is not
+  /// known. A list that the user gave applies alone.
   static Result<Selector> MakeDocumented(const Parameters& parameters, const std::string& parameter,
                                          std::string_view documented, std::vector<std::string> collections);
 
-  /// Looks at tensors that are new since the last call; one comparison where there are none.
+  /// Takes in tensors that are new since the last call; costs one comparison if there are none.
   void Update(const StepContext& step) {
     if (step.tensor_count() != mask_.size()) Extend(step);
   }

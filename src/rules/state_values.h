@@ -1,4 +1,4 @@
-// What a rule that judges a state looks at in one step: the inspected tensors' values, each once.
+// The values of one step for a rule that judges a state (weights, gradients, outputs).
 #pragma once
 
 #include <string>
@@ -10,9 +10,10 @@
 
 namespace tdbg::rules {
 
-/// The step's own values, and micro-steps of what is not a gradient: under gradient accumulation outputs and
-/// losses have no other, while a micro-step's gradient is only a part. Gradients of a step that AMP skipped
-/// are left out (docs/semantics.md, "What is judged by itself").
+/// Of each inspected tensor the step's own values, and its micro-steps' unless it is a gradient: under
+/// gradient accumulation outputs and losses exist only in micro-steps, while a micro-step's gradient is
+/// incomplete. Gradients of a step that AMP skipped are left out (docs/semantics.md, "What is judged by
+/// itself").
 class StateValues {
  public:
   StateValues() = default;

@@ -1,5 +1,4 @@
-// Texts and numbers of a small tensor as a rule reads them: node ids of a tree are texts, their numbers are
-// not.
+// Reads small tensors of texts, such as the node ids of a tree, and of numbers.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,12 @@
 #include "rules/trial_source.h"
 
 #include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "rules/run_plan.h"
+#include "trial/coarse.h"
 
 namespace tdbg::rules {
 namespace {
@@ -14,7 +18,29 @@ bool Names(const LostWorker& lost, const std::string& worker, int64_t rank) {
 
 }  // namespace
 
-TrialSource::TrialSource(const Trial& trial) : access_(trial), step_(access_) {}
+TrialSource::TrialSource(const Trial& trial, std::vector<int64_t> stopped) : access_(trial), step_(access_) {
+  step_.stopped_ = std::move(stopped);
+  step_.ShowWorkers();
+}
+
+void TrialSource::Step::ShowWorkers() {
+  const std::span<const TrialAccess::Worker> workers = access_.workers();
+  const auto other_attempt = [&](const TrialAccess::Worker& w) {
+    return w.attempt != workers.front().attempt;
+  };
+  if (std::none_of(workers.begin(), workers.end(), other_attempt)) return;
+  std::map<std::string_view, WorkerIndex> first;
+  for (const TrialAccess::Worker& worker : workers)
+    shown_.push_back(first.try_emplace(worker.name, static_cast<WorkerIndex>(shown_.size())).first->second);
+}
+
+WorkerIndex TrialSource::Step::OfAttempt(WorkerIndex shown) const {
+  if (shown_.empty()) return shown;
+  for (const WorkerIndex worker : access_.workers_of_attempt(step_.attempt)) {
+    if (shown_[worker] == shown) return worker;
+  }
+  return shown;
+}
 
 bool TrialSource::IsAwaited(size_t position, const std::vector<LostWorker>& lost) const {
   const TrialAccess::Step step = access_.steps()[position];
@@ -32,6 +58,26 @@ bool TrialSource::Step::Drops(WorkerIndex worker) const {
   return std::find(lost_workers_.begin(), lost_workers_.end(), worker) != lost_workers_.end();
 }
 
+std::vector<WorkerFate> TrialSource::Step::workers() const {
+  std::vector<WorkerFate> fates;
+  for (const TrialAccess::Worker& worker : access_.workers()) {
+    if (worker.attempt > step_.attempt) continue;
+    const auto state = worker.ended   ? WorkerFate::kEnded
+                       : worker.alive ? WorkerFate::kRuns
+                                      : WorkerFate::kDied;
+    const bool stopped = std::find(stopped_.begin(), stopped_.end(), worker.attempt) != stopped_.end();
+    fates.push_back({worker.name, worker.attempt, worker.last_step, state, stopped});
+  }
+  return fates;
+}
+
+std::string TrialSource::Step::ErrorOf(const std::string& worker) const {
+  for (const WorkerEnd& end : access_.trial().worker_ends()) {
+    if (end.worker == worker && end.reason == "exception") return "exception " + end.message;
+  }
+  return {};
+}
+
 bool TrialSource::Step::HidesValuesOf(TensorIndex tensor) const {
   return plan_ != nullptr && plan_->OnlyOthersAskedFor(tensor, access_.tensor(tensor), step_.info);
 }
@@ -42,6 +88,9 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
     access_.ScalarsOf(position_, &scalars_);
     if (!lost_workers_.empty())
       std::erase_if(scalars_, [&](const Scalar& scalar) { return Drops(scalar.worker); });
+    if (!shown_.empty()) {
+      for (Scalar& scalar : scalars_) scalar.worker = Shown(scalar.worker);
+    }
     scalars_read_ = true;
   }
   return scalars_;
@@ -51,13 +100,13 @@ std::span<const StepContext::Scalar> TrialSource::Step::scalars() const {
 std::span<const WorkerIndex> TrialSource::Step::raw_workers() const {
   raw_workers_.clear();
   for (const WorkerIndex worker : access_.workers_of_attempt(step_.attempt)) {
-    if (access_.KeptRawValues(position_, worker) && !Drops(worker)) raw_workers_.push_back(worker);
+    if (access_.KeptRawValues(position_, worker) && !Drops(worker)) raw_workers_.push_back(Shown(worker));
   }
   return raw_workers_;
 }
 
 Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worker) const {
-  const auto raw = access_.RawAt(tensor, position_, worker);
+  const auto raw = access_.RawAt(tensor, position_, OfAttempt(worker));
   if (!raw || HidesValuesOf(tensor)) {
     return NotFound("no raw value of " + access_.tensor(tensor).name + " at step " +
                     std::to_string(step_.info.global_step));
@@ -68,8 +117,11 @@ Result<TensorValue> TrialSource::Step::Raw(TensorIndex tensor, WorkerIndex worke
 std::vector<StepContext::RawValue> TrialSource::Step::RawsOf(TensorIndex tensor) const {
   std::vector<RawValue> raws;
   if (HidesValuesOf(tensor)) return raws;
-  access_.RawsAt(tensor, position_, &raws);
-  if (!lost_workers_.empty()) std::erase_if(raws, [&](const RawValue& raw) { return Drops(raw.worker); });
+  std::vector<TrialAccess::Raw> all;
+  access_.RawsAt(tensor, position_, &all);
+  for (const TrialAccess::Raw& raw : all) {
+    if (!Drops(raw.worker)) raws.push_back({raw.tensor, Shown(raw.worker), raw.ref.sub, raw});
+  }
   return raws;
 }
 
@@ -80,6 +132,7 @@ bool TrialSource::StatisticsShed(size_t position, const TrialAccess::Step& step,
   uint64_t shed = step.shed;
   for (const WorkerIndex worker : dropped) shed -= access_.ShedBy(position, worker);
   if (shed == 0) return false;
+  if (CoarseRows(access_.trial()).IsThinned(position)) return true;
   if (!dropped_) dropped_ = access_.trial().dropped();
   const int64_t s = step.info.global_step;
   bool explained = false;
@@ -100,7 +153,7 @@ void TrialSource::Step::ShowRowsThatKnow(uint64_t columns) const {
   rows_.clear();
   for (const TrialAccess::RowSpan& span :
        access_.RowSpansOf(position_, &unreadable, columns, &hidden_, lost_workers_)) {
-    rows_.emplace_back(span);
+    rows_.emplace_back(span, Shown(span.worker));
   }
   incomplete_ = unreadable != 0 || shed_;
 }

@@ -1,19 +1,22 @@
 // Steps of an opened trial.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "rules/step_source.h"
+#include "rules/worker_fates.h"
 #include "trial/access.h"
 
 namespace tdbg::rules {
 
-/// Borrows the trial; made anew after each Refresh.
+/// Borrows the trial; make a new one after each Refresh.
 class TrialSource : public StepSource {
  public:
-  explicit TrialSource(const Trial& trial);
+  /// \param stopped  attempts that somebody asked to stop
+  explicit TrialSource(const Trial& trial, std::vector<int64_t> stopped = {});
 
   uint64_t overlay_generation() const override { return access_.overlay_generation(); }
   int64_t overlay_base() const override { return access_.overlay_base(); }
@@ -27,7 +30,7 @@ class TrialSource : public StepSource {
   std::vector<std::string> damage() const override { return access_.trial().damage(); }
 
  private:
-  class Step : public StepContext {
+  class Step : public StepContext, public SeesWorkers {
    public:
     explicit Step(const TrialAccess& access) : access_(access) {}
     const StepInfo& info() const override { return step_.info; }
@@ -38,15 +41,21 @@ class TrialSource : public StepSource {
     const std::string& worker_name(WorkerIndex worker) const override {
       return access_.workers()[worker].name;
     }
+    std::vector<WorkerFate> workers() const override;
+    std::string ErrorOf(const std::string& worker) const override;
     void ShowRowsThatKnow(uint64_t columns) const override;
     void ShowValuesBy(const RunPlan* plan) const override { plan_ = plan; }
     std::span<const HiddenRow> hidden_rows() const override { return hidden_; }
     std::span<const Rows> rows() const override { return rows_; }
+    const std::string* Context(std::string_view topic) const override {
+      const auto* const record = access_.ContextAt(topic, step_.info.global_step);
+      return record == nullptr ? nullptr : &record->json;
+    }
     std::span<const Scalar> scalars() const override;
     std::span<const WorkerIndex> raw_workers() const override;
     Result<TensorValue> Raw(TensorIndex tensor, WorkerIndex worker) const override;
     std::vector<RawValue> RawsOf(TensorIndex tensor) const override;
-    Result<TensorValue> Read(const RawValue& raw) const override { return access_.ReadRaw(raw); }
+    Result<TensorValue> Read(const RawValue& raw) const override { return access_.ReadRaw(raw.in_trial); }
     std::optional<TensorIndex> StatisticOf(TensorIndex tensor, std::string_view statistic_id) const override {
       return access_.StatisticOf(tensor, statistic_id);
     }
@@ -57,9 +66,16 @@ class TrialSource : public StepSource {
    private:
     friend class TrialSource;
     bool Drops(WorkerIndex worker) const;
+    // The first of all attempts' workers of its name.
+    WorkerIndex Shown(WorkerIndex worker) const { return shown_.empty() ? worker : shown_[worker]; }
+    // This attempt's one of the name of a worker that is shown.
+    WorkerIndex OfAttempt(WorkerIndex shown) const;
+    void ShowWorkers();
     bool HidesValuesOf(TensorIndex tensor) const;
 
     const TrialAccess& access_;
+    std::vector<int64_t> stopped_;    // attempts
+    std::vector<WorkerIndex> shown_;  // by WorkerIndex; empty where there is one attempt
     TrialAccess::Step step_;
     size_t position_ = 0;
     bool shed_ = false;

@@ -49,7 +49,7 @@ WorkerState StateOf(const std::string& worker_directory, base::FileSystem& files
   const auto json = nlohmann::json::parse(*word, nullptr, false);
   std::string reason;
   if (json.is_object()) format::GetField(json, "reason", &reason);
-  // Stopped or thrown out: whoever comes next takes the same training up again.
+  // It was stopped or ended by an exception: the next process of that name continues the same training.
   return reason == "completed" || reason == "closed" ? WorkerState::kEnded : WorkerState::kDead;
 }
 
@@ -65,7 +65,8 @@ std::vector<int64_t> Attempts(const std::string& directory, base::FileSystem& fi
   return attempts;
 }
 
-/// The attempt in which `worker` finds its place; nothing where its place in this run is taken.
+/// The attempt in which `worker` records; nothing where this run has no place for it (the next directory is
+/// tried).
 std::optional<int64_t> ChooseAttempt(const std::string& directory, const std::string& worker, int64_t given,
                                      base::FileSystem& files) {
   const auto state = [&](int64_t attempt) {
@@ -97,7 +98,8 @@ std::optional<int64_t> ChooseAttempt(const std::string& directory, const std::st
     case WorkerState::kAbsent:
       break;
   }
-  // Another rank of this start was here first, or a launcher prepared the attempt; else it is an old one.
+  // The last attempt is that of this start where another rank is alive in it, or nobody has written (a
+  // launcher made it).
   bool anybody = false, alive = false;
   const auto entries = files.List(Path(directory, std::to_string(last)));
   for (size_t i = 0; entries.ok() && i < entries->size(); ++i) {
@@ -123,7 +125,7 @@ Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& fi
 
 Result<std::unique_ptr<base::FileLock>> LockForOpening(const std::string& directory,
                                                        base::FileSystem& files) {
-  // Others hold it for milliseconds, unless populating a journal on a slow machine: then for a second or two.
+  // Others hold the lock for milliseconds; a second or two while one populates its journal on a slow machine.
   const timespec pause{0, 20'000'000};
   for (int left = 1500;; --left) {
     auto lock = files.Lock(Path(directory, kOpeningLock));
@@ -191,7 +193,7 @@ Status WriteSharedFiles(const RunOptions& options, Claim* claim, base::FileSyste
   claim->step_base = options.step_base;
   claim->mode_step_bases = options.mode_step_bases;
 
-  // Last: it makes the directory a run, and whoever sees it finds the rest.
+  // Written last: a directory with this file is a run, and all other files are there.
   const std::string run_file = Path(claim->directory, format::kRunFile);
   if (const auto text = files.ReadFile(run_file); text.ok()) {
     const auto run = format::RunInfo::FromJson(*text);
@@ -235,7 +237,7 @@ Result<Claim> ClaimDirectory(const RunOptions& options, base::FileSystem& whole,
   claim.worker = fmt::format("worker_{}", options.rank);
   for (int n = std::max(1, options.first_sibling); n <= kMaxSiblings; ++n) {
     claim.directory = n == 1 ? wanted : fmt::format("{}-{}", wanted, n);
-    // A run beside another one is for whom that one is.
+    // A run beside another one gets that one's permissions.
     const bool shared = n > 1 && (base::FileModeIn(wanted) & 077) != 0;
     TDBG_RETURN_IF_ERROR(base::CreatePrivateDirectory(claim.directory, shared));
     base::FileSystem& files = base::FilesBelow(whole, claim.directory);

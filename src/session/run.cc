@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "capture/recorder.h"
 #include "capture/writer_sink.h"
+#include "format/drop_details.h"
 #include "session/claim.h"
 #include "session/control.h"
 #include "session/fork_guard.h"
@@ -71,13 +72,13 @@ std::string EndJson(std::string_view reason, std::string_view message, int64_t g
   }
 }
 
-DroppedInfo ToInfo(const format::Drop& drop, const std::string& worker) {
+DroppedInfo ToInfo(const format::Drop& drop, const format::DropDetails& details, const std::string& worker) {
   DroppedInfo info;
   const auto cause = static_cast<format::DropCause>(drop.cause);
   info.worker = worker;
   info.cause = format::DropCauseName(cause);
   info.kind = format::DropKindName(static_cast<format::DropKind>(drop.kind));
-  info.text = format::DropCauseText(cause);
+  info.text = details.Sentence(cause, static_cast<format::DropKind>(drop.kind));
   info.count = drop.count;
   info.bytes = drop.bytes;
   info.first_step = drop.first_step;
@@ -121,6 +122,7 @@ struct Run::Impl final : session::ForkListener {
     } catch (const std::exception& e) {  // std::bad_alloc is what can be
       writer->CountDropped(format::DropCause::kAdaptorError, format::DropKind::kSummary,
                            recorder.global_step(), 1, 0);
+      recorder.Explain(format::DropCause::kAdaptorError, format::DropKind::kSummary, e.what());
       TellOnce("exception", fmt::format("capturing failed and goes on with the next tensor: {}", e.what()));
     }
     return otherwise;
@@ -134,15 +136,18 @@ struct Run::Impl final : session::ForkListener {
   }
 
   void TellTroubles() {
-    if (const Status error = writer->last_error(); !error.ok()) {
+    const Status error = writer->last_error();
+    if (!error.ok()) {
       TellOnce("writer", fmt::format("{}; training goes on ({})", error.message(), claim.directory));
     }
     for (const format::Drop& drop : writer->dropped()) {
       const auto cause = static_cast<format::DropCause>(drop.cause);
+      const auto kind = static_cast<format::DropKind>(drop.kind);
+      if (cause == format::DropCause::kIoError) recorder.Explain(cause, kind, error.message());
       TellOnce(format::DropCauseName(cause),
                fmt::format("not everything is kept, since step {}: {} Dropped so far: {} {} ({})",
-                           drop.first_step, format::DropCauseText(cause), drop.count,
-                           format::DropKindName(static_cast<format::DropKind>(drop.kind)), claim.directory));
+                           drop.first_step, recorder.drop_details().Sentence(cause, kind), drop.count,
+                           format::DropKindName(kind), claim.directory));
     }
   }
 
@@ -201,6 +206,8 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   writer_options.worker.rank = options.rank;
   writer_options.worker.world_size = options.world_size;
   writer_options.worker.step_base = options.step_base;
+  writer_options.worker.step_base_from = options.step_base_from;
+  if (options.optimizer_step >= 0) writer_options.worker.optimizer_step = options.optimizer_step;
   writer_options.worker.pid = static_cast<uint32_t>(::getpid());
   writer_options.worker.host = base::HostName();
   writer_options.worker.boot_id = base::BootId();
@@ -274,6 +281,10 @@ void Run::PutSummary(Id id, const Summary& summary, std::span<const HistogramBuc
   impl_->Do([&] { impl_->recorder.PutSummary(id, summary, histogram, place); });
 }
 
+void Run::PutRaw(Id id, const TensorView& view, Place place) {
+  impl_->Do([&] { impl_->recorder.PutRaw(id, view, place); });
+}
+
 std::vector<Statistic> Run::Statistics(Id id) const {
   return impl_->Locked(std::vector<Statistic>(), [&] { return impl_->recorder.Statistics(id); });
 }
@@ -320,6 +331,7 @@ void Run::BeginEnd() {
 
 void Run::End(std::string_view reason, std::string_view message) {
   impl_->Do([&] {
+    impl_->TellTroubles();  // what it finds out is in the run, too
     impl_->recorder.FinishEnd();
     impl_->writer->End(
         EndJson(reason, message, impl_->recorder.global_step(), impl_->recorder.counters().steps),
@@ -358,19 +370,23 @@ void Run::CountDropped(std::string_view cause_name, uint64_t tensors, std::strin
     const auto known = CauseFromName(cause_name);
     const format::DropCause cause = known.value_or(format::DropCause::kAdaptorError);
     impl_->writer->CountDropped(cause, format::DropKind::kSummary, impl_->recorder.global_step(), tensors, 0);
+    const std::string what =
+        known ? std::string(detail)
+              : fmt::format("{} (counted under a cause that is none: '{}')", detail, cause_name);
+    impl_->recorder.Explain(cause, format::DropKind::kSummary, what);
+    format::DropDetails said;  // this one, whatever came before it
+    said.Add(cause, format::DropKind::kSummary, what);
     TellOnce(known ? format::DropCauseName(cause) : "unknown_cause",
-             fmt::format("{} {}{}", format::DropCauseText(cause), base::ToValidUtf8(detail),
-                         known ? ""
-                               : fmt::format(" (counted under a cause that is none: '{}')",
-                                             base::ToValidUtf8(cause_name))));
+             said.Sentence(cause, format::DropKind::kSummary));
   });
 }
 
 std::vector<DroppedInfo> Run::dropped() const {
   std::vector<DroppedInfo> infos;
   if (impl_->abandoned.load(std::memory_order_relaxed)) return infos;
+  const std::lock_guard guard(impl_->mutex);
   for (const format::Drop& drop : impl_->writer->dropped())
-    infos.push_back(ToInfo(drop, impl_->claim.worker));
+    infos.push_back(ToInfo(drop, impl_->recorder.drop_details(), impl_->claim.worker));
   return infos;
 }
 

@@ -11,7 +11,7 @@ namespace tdbg::ship {
 namespace {
 
 constexpr int64_t kOpenMillis = 100;
-// How long to wait for a doorbell that rings no more: a process that died rings nothing.
+// How long to wait before looking without having been rung: a process that died rings no doorbell.
 constexpr int64_t kLookMillis = 1000;
 
 int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
@@ -29,7 +29,7 @@ class Position {
         TDBG_RETURN_IF_ERROR(destination.Rewind(base));
         last_step_ = base - 1;
       }
-      // Positions moved; steps kept theirs in the order of their numbers.
+      // The overlay has changed the positions of steps, not the order of their numbers: search by number.
       const auto steps = access.steps();
       next_ = static_cast<size_t>(std::partition_point(steps.begin(), steps.end(),
                                                        [this](const TrialAccess::Step& step) {

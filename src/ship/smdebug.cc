@@ -10,6 +10,7 @@
 #include "compat/smdebug/writer/run_directory.h"
 #include "trial/elements.h"
 #include "trial/reductions.h"
+#include "trial/scalar_timestamps.h"
 
 namespace tdbg::ship {
 namespace {
@@ -168,12 +169,20 @@ Result<bool> Smdebug::TakeWorker(const TrialAccess& access, size_t step, WorkerI
   }
   if (saved.empty()) return false;
   TDBG_RETURN_IF_ERROR(Begin(access, at));
-  TDBG_ASSIGN_OR_RETURN(smdebug::StepFiles files,
-                        directory_->OpenStep(global_step, static_cast<int>(at.info.mode), at.info.mode_step,
-                                             worker_name, static_cast<double>(at.info.wall_nanos) * 1e-9));
+  const smdebug::Moment moment{static_cast<int>(at.info.mode), at.info.mode_step,
+                               static_cast<double>(at.info.wall_nanos) * 1e-9};
+  TDBG_ASSIGN_OR_RETURN(
+      smdebug::StepFiles files,
+      directory_->OpenStep(global_step, moment.mode, moment.mode_step, worker_name, moment.wall_seconds));
+  const auto said = ScalarTimestampsAt(access, global_step, worker);
   for (const TensorIndex tensor : saved) {
+    smdebug::Moment own = moment;
+    if (const auto it = said.find(access.tensor(tensor).name); it != said.end())
+      own.wall_seconds = it->second;
+    files.SetMoment(own);
     TDBG_RETURN_IF_ERROR(AddSaved(access, tensor, step, worker, &files));
   }
+  files.SetMoment(moment);
   for (const TensorIndex tensor : others) {
     const auto number = access.ScalarAt(tensor, step, worker);
     if (!number) continue;

@@ -142,9 +142,16 @@ Result<Shipped> WriteCsvOfValues(const Trial& trial, const TableOptions& options
   std::string text = fmt::format("{},index,value\n", kHeadColumns);
   Counter counter(progress, values.size());
   uint64_t rows = 0;
+  Status lost;
   for (const KeptValue& kept : values) {
-    TDBG_ASSIGN_OR_RETURN(const TensorValue value,
-                          trial.value(kept.name, kept.step.global_step, kept.worker));
+    const auto stored = trial.value(kept.name, kept.step.global_step, kept.worker);
+    if (stored.status().code() == Code::kDataLoss) {  // the others are as good as ever
+      lost = stored.status();
+      TDBG_RETURN_IF_ERROR(counter.Look());
+      continue;
+    }
+    TDBG_RETURN_IF_ERROR(stored.status());
+    const TensorValue& value = *stored;
     const std::string head =
         RowHead(kept.step.global_step, kept.step.mode, kept.step.mode_step, kept.worker, kept.name);
     const int64_t elements = value.view.element_count();
@@ -161,6 +168,7 @@ Result<Shipped> WriteCsvOfValues(const Trial& trial, const TableOptions& options
     rows += static_cast<uint64_t>(elements);
     TDBG_RETURN_IF_ERROR(counter(kept.step.global_step));
   }
+  if (trial.damage().empty()) TDBG_RETURN_IF_ERROR(lost);  // else the trial names it
   TDBG_RETURN_IF_ERROR(WriteText(&text, 0, file));
   return Shipped{counter.steps(), file.bytes(), {{"rows", rows}}};
 }
@@ -243,12 +251,20 @@ Result<Shipped> ArchiveValues(const Trial& trial, const TableOptions& options, A
   }
   const std::unique_ptr<Archive> archive = MakeArchive(format, file, space, trial);
   Counter counter(progress, values.size());
+  Status lost;
   for (const KeptValue& kept : values) {
-    TDBG_ASSIGN_OR_RETURN(const TensorValue value,
-                          trial.value(kept.name, kept.step.global_step, kept.worker));
+    const auto stored = trial.value(kept.name, kept.step.global_step, kept.worker);
+    if (stored.status().code() == Code::kDataLoss) {  // the others are as good as ever
+      lost = stored.status();
+      TDBG_RETURN_IF_ERROR(counter.Look());
+      continue;
+    }
+    TDBG_RETURN_IF_ERROR(stored.status());
+    const TensorValue& value = *stored;
     TDBG_RETURN_IF_ERROR(archive->Add(name_of(kept), value.view));
     TDBG_RETURN_IF_ERROR(counter(kept.step.global_step));
   }
+  if (trial.damage().empty()) TDBG_RETURN_IF_ERROR(lost);  // else the trial names it
   TDBG_RETURN_IF_ERROR(archive->Finish());
   return Shipped{counter.steps(), file.bytes(), {{"arrays", archive->count()}}};
 }

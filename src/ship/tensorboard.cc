@@ -243,6 +243,9 @@ Status TensorBoard::Take(const TrialAccess& access, size_t step) {
   numbers_.clear();
   access.ScalarsOf(step, &numbers_);
   bool any = false;
+  // Asked for once: if each worker asked, 64 of them would put all parts together 64 times, and look at 64
+  // workers' rows each. Nothing below asks for a step's rows again.
+  const std::span<const TrialAccess::RowSpan> spans = access.RowSpansOf(step);
   for (const WorkerIndex worker : access.workers_of_attempt(at.attempt)) {
     if (!choice_.WantsWorker(access.workers()[worker])) continue;
     tfevents::SummaryEvent event(Seconds(at.info.wall_nanos), at.info.global_step);
@@ -250,16 +253,19 @@ Status TensorBoard::Take(const TrialAccess& access, size_t step) {
     // If a step has several values (micro-steps), the one that the trial's own calls answer with.
     rows_.clear();
     row_of_.assign(access.tensor_count(), -1);
-    access.ForEachSummary(step, [&](const TrialAccess::Row& row) {
-      if (row.worker != worker || !choice_.WantsTensor(row.tensor)) return;
-      int& slot = row_of_[row.tensor];
-      if (slot < 0) {
-        slot = static_cast<int>(rows_.size());
-        rows_.push_back(row);
-      } else if (Preference(row.sub) >= Preference(rows_[static_cast<size_t>(slot)].sub)) {
-        rows_[static_cast<size_t>(slot)] = row;
+    for (const TrialAccess::RowSpan& span : spans) {
+      for (uint32_t i = span.worker == worker ? span.begin : span.end; i < span.end; ++i) {
+        const TrialAccess::Row row = span.row(i);
+        if (!choice_.WantsTensor(row.tensor)) continue;
+        int& slot = row_of_[row.tensor];
+        if (slot < 0) {
+          slot = static_cast<int>(rows_.size());
+          rows_.push_back(row);
+        } else if (Preference(row.sub) >= Preference(rows_[static_cast<size_t>(slot)].sub)) {
+          rows_[static_cast<size_t>(slot)] = row;
+        }
       }
-    });
+    }
     for (const TrialAccess::Row& row : rows_) TDBG_RETURN_IF_ERROR(AddRow(access, step, row, &event));
 
     std::map<TensorIndex, TrialAccess::Scalar> numbers;

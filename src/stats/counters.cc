@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "stats/buckets.h"
+#include "stats/kernels.h"
 
 namespace tdbg::stats {
 namespace {
@@ -89,6 +90,12 @@ void PairCounter::CountPending(size_t from) {
   pending = 0;
 }
 
+void PairCounter::FillPending(size_t n) {
+  constexpr uint16_t kOutside = 0x7f7f ^ 0xf0;
+  if (pending < n) std::fill(indices[current] + pending, indices[current] + n, kOutside);
+  pending = std::max(pending, static_cast<uint32_t>(n));
+}
+
 uint16_t WindowBase(float abs_max, int buckets) {
   // One octave of headroom: later blocks rarely exceed the first one's largest by more, and every
   // bucket given to headroom is one taken from the small values.
@@ -97,34 +104,31 @@ uint16_t WindowBase(float abs_max, int buckets) {
                                                FloatCounter::kFirstNonFinite - buckets));
 }
 
-void Fold(PairCounter* pairs, FloatCounter* counter) {
+void Fold(PairCounter* pairs, float abs_min, float abs_max, FloatCounter* counter) {
   pairs->CountPending(0);
   if (pairs->elements == 0) return;
-  uint64_t low[128] = {};
-  uint32_t partial[128] = {};
-  using Cell = PairCounter::Cell;
-  for (int high = 0; high < 128; ++high) {
-    Cell* a = pairs->tables[0] + high * 128;
-    Cell* b = pairs->tables[1] + high * 128;
-    uint32_t row = 0;
-    for (int i = 0; i < 128; ++i) {
-      const uint32_t both = uint32_t{a[i]} + b[i];
-      partial[i] += both;
-      row += both;
-    }
-    if (row != 0) {
-      std::memset(a, 0, 128 * sizeof *a);
-      std::memset(b, 0, 128 * sizeof *b);
-      const int place = high & 63;
-      if (place != 63) counter->folded[(high >> 6) * 1024 + pairs->base + place] += row;
-    }
+  constexpr int kIds = PairCounter::kIds;
+  constexpr int kWindow = PairCounter::kWindow;
+  constexpr int kGroup = PairCounter::kGroup;
+  // Ids that may have been met, by groups: places of the range, and the one of what is outside.
+  const auto place = [&](float x) {
+    return std::clamp(static_cast<int>(std::bit_cast<uint32_t>(x) >> 21) - pairs->base, 0, kWindow);
+  };
+  const int lowest = place(abs_min) / kGroup, highest = place(abs_max) / kGroup;
+  int used[kIds / kGroup];
+  int groups = 0;
+  for (int g = 0; g < kIds / kGroup; ++g) {
+    const int of_places = g % (kIds / kGroup / 2);
+    if ((of_places >= lowest && of_places <= highest) || of_places == kWindow / kGroup) used[groups++] = g;
   }
-  for (int i = 0; i < 128; ++i) low[i] = partial[i];
-  for (int i = 0; i < 128; ++i) {
-    const int place = i & 63;
-    if (place != 63) counter->folded[(i >> 6) * 1024 + pairs->base + place] += low[i];
+  uint64_t counts[kIds] = {};
+  TakePairs(pairs->tables, used, groups, counts);
+  for (int id = 0; id < kIds; ++id) {
+    const int of_places = id % (kIds / 2);
+    if (of_places == kWindow) continue;
+    counter->folded[id / (kIds / 2) * 1024 + pairs->base + of_places] += counts[id];
   }
-  counter->WillFold(pairs->base, pairs->base + PairCounter::kWindow);
+  counter->WillFold(pairs->base, pairs->base + kWindow);
   pairs->elements = 0;
 }
 

@@ -52,12 +52,17 @@ constexpr int kCellShift = 21;  // of a float32
 // Few enough accumulators to stay in registers: with two of everything g++ 12 kept one on the stack,
 // and its way through memory in every iteration was the longest chain of the whole loop. Adding pairs
 // first halves the chains of the plain sums as well as two accumulators would.
+//
+// `kAbs`: nobody has looked at x, so that its magnitudes are not there.
+template <bool kAbs>
 HWY_INLINE void AddMoments(const Two& x, V32 scale, V32 pivot, Sums& s) {
+  const V32 abs_a = kAbs ? hn::Abs(x.a) : x.abs_a;
+  const V32 abs_b = kAbs ? hn::Abs(x.b) : x.abs_b;
   const V32 da = hn::MulSub(x.a, scale, pivot);
   const V32 db = hn::MulSub(x.b, scale, pivot);
   const V32 qa = hn::Mul(da, da);
   const V32 qb = hn::Mul(db, db);
-  s.l1 = hn::Add(s.l1, hn::Add(x.abs_a, x.abs_b));
+  s.l1 = hn::Add(s.l1, hn::Add(abs_a, abs_b));
   s.s1 = hn::Add(s.s1, hn::Add(da, db));
   s.s2 = hn::Add(s.s2, hn::Add(qa, qb));
   s.s3a = hn::MulAdd(qa, da, s.s3a);
@@ -73,28 +78,28 @@ HWY_INLINE V64 AddWidened(V64 sum, V32 v) {
   return hn::Add(sum, hn::PromoteTo(d, hn::UpperHalf(half, v)));
 }
 
+constexpr uint16_t kWindow = PairCounter::kWindow;
+static_assert(kWindow == SliceCounter::kWindow);
+
 // Of everything outside the window, zeros among it: kWindow. What is below it wraps around.
-template <class Counter>
 HWY_INLINE VU16 WindowPlace(VU16 top, VU16 base) {
   const DU16 d;
   const VU16 cell = hn::ShiftRight<5>(hn::And(top, hn::Set(d, 0x7fff)));
-  return hn::Min(hn::Sub(cell, base), hn::Set(d, Counter::kWindow));
-}
-
-// PairCounter's.
-HWY_INLINE VU16 WindowId(VU16 top, VU16 base) {
-  return hn::OrAnd(WindowPlace<PairCounter>(top, base), hn::ShiftRight<9>(top), hn::Set(DU16(), 0x40));
+  return hn::Min(hn::Sub(cell, base), hn::Set(d, kWindow));
 }
 
 // Whether this instruction set can be one that SliceCounter is for.
 constexpr bool kMayHaveSlices = HWY_TARGET == HWY_AVX3;
 
-// SliceCounter's, of two vectors' elements, in any order.
-HWY_INLINE hn::Vec<DU8> SliceIds(VU16 place_a, VU16 place_b, VU16 top_a, VU16 top_b) {
+// Of two vectors' elements, in any order: a byte each, PairCounter's and SliceCounter's.
+HWY_INLINE hn::Vec<DU8> WindowIds(VU16 place_a, VU16 place_b, VU16 top_a, VU16 top_b) {
   const DU8 d8;
 #if HWY_TARGET == HWY_AVX3
   const hn::Vec<DU8> places{_mm512_packus_epi16(place_a.raw, place_b.raw)};
   const hn::Vec<DU8> signs{_mm512_packs_epi16(top_a.raw, top_b.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  const hn::Vec<DU8> places{_mm256_packus_epi16(place_a.raw, place_b.raw)};
+  const hn::Vec<DU8> signs{_mm256_packs_epi16(top_a.raw, top_b.raw)};
 #else
   const DU16 d16;
   const auto places = hn::BitCast(d8, hn::Or(place_a, hn::ShiftLeft<8>(place_b)));
@@ -102,6 +107,13 @@ HWY_INLINE hn::Vec<DU8> SliceIds(VU16 place_a, VU16 place_b, VU16 top_a, VU16 to
       hn::BitCast(d8, hn::IfVecThenElse(hn::Set(d16, 0xff00), top_b, hn::ShiftRight<8>(top_a)));
 #endif
   return hn::OrAnd(places, signs, hn::Set(d8, 0x80));
+}
+
+// PairCounter's, of each two neighbours' ids.
+HWY_INLINE VU16 PairIndices(hn::Vec<DU8> ids) {
+  const DU16 d;
+  const VU16 both = hn::BitCast(d, ids);
+  return hn::Xor(both, hn::And(hn::ShiftRight<4>(both), hn::Set(d, 0xf0)));
 }
 
 // 32 iterations of a loop of four vectors are 64 additions per accumulator whatever the width: the error
@@ -184,26 +196,46 @@ void CountBelow(const typename Loader::Word* x, const uint8_t* listed, size_t n,
 }
 
 // What becomes of a block's ids.
-enum class Ids { kNone, kPairs, kPairsCountingPrevious, kSlices };
+enum class Ids { kNone, kPairs, kSlices };
 
-// Returns whether there was a zero, where none was expected.
-template <Ids kIds, bool kExpectZeros, class Loader>
-HWY_INLINE bool Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
-                      PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
-                      Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
-  constexpr bool kSlices = kIds == Ids::kSlices;
-  constexpr bool kCountPrevious = kIds == Ids::kPairsCountingPrevious;
-  constexpr bool kPairs = kIds == Ids::kPairs || kCountPrevious;
-  constexpr Zeros kZeros = !kExpectZeros ? Zeros::kNotExpected : kSlices ? Zeros::kExpected : Zeros::kCounted;
+// What one loop over a block does of all there is to do.
+enum class Work { kLook, kSum, kBoth };
+
+// AVX2 and before have 16 vector registers. One loop for everything needs 22: seven accumulators then went
+// through memory in every iteration, and that way was the longest chain of all. So there are two loops, the
+// second over a block that is in the first-level cache.
+constexpr bool kFewRegisters = hn::MaxLanes(D32()) <= 8;
+
+// What a loop over a block leaves.
+template <class Lane>
+struct Seen {
+  hn::Vec<Lane> block_min;
+  uint8_t listed[kIterations];  // iterations that have an element below the window
+  size_t with_below;
+};
+
+template <Ids kIds, bool kExpectZeros, Work kWork, class Loader>
+HWY_INLINE void Loop(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
+                     PairCounter* pairs, SliceCounter* slices, Extremes<typename Loader::Lane>& extremes,
+                     Sums& sums, Seen<typename Loader::Lane>& seen) {
+  constexpr bool kLook = kWork != Work::kSum;
+  constexpr bool kSum = kWork != Work::kLook;
+  constexpr bool kSlices = kLook && kIds == Ids::kSlices;
+  constexpr bool kCountPrevious = kIds == Ids::kPairs;
+  constexpr bool kPairs = kLook && kIds == Ids::kPairs;
+  constexpr Zeros kZeros = !kExpectZeros          ? Zeros::kNotExpected
+                           : kIds == Ids::kSlices ? Zeros::kExpected
+                                                  : Zeros::kCounted;
   using Lane = typename Loader::Lane;
-  const D32 d;
   const DU16 du16;
   const Lane lane;
-  const size_t step = 4 * hn::Lanes(d);
+  const size_t step = 4 * hn::Lanes(D32());
   const size_t indices = hn::Lanes(du16);
-  const V32 zero = hn::Zero(d);
-  Sums s{zero, zero, zero, zero, zero, zero, zero};
-  uint32_t first_in = 0;
+  // Of two loops each counts half of an iteration's: increments and vectors then wait for one another least.
+  const size_t first_counted = kWork == Work::kSum ? indices / 2 : 0;
+  const size_t end_counted = kWork == Work::kLook ? indices / 2 : indices;
+  Extremes<Lane> e = extremes;
+  Sums s = sums;
   hn::Vec<Lane> below = hn::Zero(lane);
   VU16 base = hn::Zero(du16);
   uint16_t* write = nullptr;
@@ -211,38 +243,36 @@ HWY_INLINE bool Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
   if constexpr (kPairs || kSlices) {
     const uint16_t window = kPairs ? pairs->base : slices->base;
     base = hn::Set(du16, window);
-    first_in = uint32_t{window} << kCellShift;
+    const uint32_t first_in = uint32_t{window} << kCellShift;
     below = hn::Set(lane, static_cast<hn::TFromD<Lane>>(Loader::LaneOf(first_in) - (kExpectZeros ? 1 : 0)));
   }
-  if constexpr (kPairs) {
-    write = pairs->indices[pairs->current ^ 1];
-    previous = pairs->indices[pairs->current];
-  }
-  uint8_t listed[kIterations];  // iterations that have an element below the window
+  if constexpr (kPairs) write = pairs->indices[pairs->current ^ 1];
+  if constexpr (kCountPrevious) previous = pairs->indices[pairs->current];
+  hn::Vec<Lane> block_min = seen.block_min;
   size_t with_below = 0;
-  hn::Vec<Lane> block_min = hn::Set(lane, hwy::LimitsMax<hn::TFromD<Lane>>());
   for (size_t i = 0; i < iterations; ++i) {
     const typename Loader::Word* at = x + i * step;
-    for (size_t j = 0; j < step * sizeof(*x); j += 64)
-      hwy::Prefetch(reinterpret_cast<const char*>(at) + kAhead + j);
-    VU16 first = base, first_top = base;  // ids or places
+    if constexpr (kLook) {  // the first of the two, where there are two
+      for (size_t j = 0; j < step * sizeof(*x); j += 64)
+        hwy::Prefetch(reinterpret_cast<const char*>(at) + kAhead + j);
+    }
+    VU16 first = base, first_top = base;
     hn::Vec<Lane> smallest = block_min;
     {
       Two two = Loader::Load(at);
-      if constexpr (kPairs) first = WindowId(two.top, base);
-      if constexpr (kSlices) {
-        first = WindowPlace<SliceCounter>(two.top, base);
+      if constexpr (kPairs || kSlices) {
+        first = WindowPlace(two.top, base);
         first_top = two.top;
       }
-      smallest = Loader::template Look<kZeros>(two, e);
-      AddMoments(two, scale, pivot, s);
+      if constexpr (kLook) smallest = Loader::template Look<kZeros>(two, e);
+      if constexpr (kSum) AddMoments<!kLook>(two, scale, pivot, s);
     }
     if constexpr (kCountPrevious) {
       // Four indices per load. Besides saving loads this keeps long runs of one index fast (three
       // times so, measured on constant data), where one load each made every increment wait for the last.
       PairCounter::Cell* even_table = pairs->tables[0];
       PairCounter::Cell* odd_table = pairs->tables[1];
-      for (size_t j = 0; j < indices; j += 4) {
+      for (size_t j = first_counted; j < end_counted; j += 4) {
         uint64_t four;
         std::memcpy(&four, previous + i * indices + j, sizeof four);
         ++even_table[four & 0xffff];
@@ -253,25 +283,55 @@ HWY_INLINE bool Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterat
     }
     {
       Two two = Loader::Load(at + step / 2);
-      if constexpr (kPairs) {
-        const VU16 ids = hn::Or(first, hn::ShiftLeft<7>(WindowId(two.top, base)));
-        hn::StoreU(ids, du16, write + i * indices);
+      if constexpr (kPairs || kSlices) {
+        const hn::Vec<DU8> ids = WindowIds(first, WindowPlace(two.top, base), first_top, two.top);
+        if constexpr (kPairs) hn::StoreU(PairIndices(ids), du16, write + i * indices);
+        if constexpr (kSlices) hn::StoreU(ids, DU8(), slices->ids + i * step);
       }
-      if constexpr (kSlices) {
-        hn::StoreU(SliceIds(first, WindowPlace<SliceCounter>(two.top, base), first_top, two.top), DU8(),
-                   slices->ids + i * step);
-      }
-      smallest = hn::Min(smallest, Loader::template Look<kZeros>(two, e));
-      AddMoments(two, scale, pivot, s);
+      if constexpr (kLook) smallest = hn::Min(smallest, Loader::template Look<kZeros>(two, e));
+      if constexpr (kSum) AddMoments<!kLook>(two, scale, pivot, s);
     }
-    block_min = hn::Min(block_min, smallest);
+    if constexpr (kLook) block_min = hn::Min(block_min, smallest);
     if constexpr (kPairs || kSlices) {
       // Asked once per block it cost a second look at every fourth block of normal values, 15 % of all time.
-      listed[with_below] = static_cast<uint8_t>(i);
+      seen.listed[with_below] = static_cast<uint8_t>(i);
       with_below += hn::AllFalse(lane, hn::Lt(smallest, below)) ? 0 : 1;
     }
   }
-  if (with_below != 0) CountBelow<Loader>(x, listed, with_below, first_in, outside);
+  if constexpr (kLook) {
+    seen.block_min = block_min;
+    seen.with_below = with_below;
+    extremes = e;
+  }
+  if constexpr (kSum) sums = s;
+}
+
+// Returns whether there was a zero, where none was expected.
+template <Ids kIds, bool kExpectZeros, class Loader>
+HWY_INLINE bool Block(const typename Loader::Word* HWY_RESTRICT x, size_t iterations, V32 scale, V32 pivot,
+                      PairCounter* pairs, SliceCounter* slices, FloatCounter* outside,
+                      Extremes<typename Loader::Lane>& e, V64 (&total)[5]) {
+  using Lane = typename Loader::Lane;
+  const Lane lane;
+  const size_t step = 4 * hn::Lanes(D32());
+  const V32 zero = hn::Zero(D32());
+  Sums s{zero, zero, zero, zero, zero, zero, zero};
+  Seen<Lane> seen;
+  seen.block_min = hn::Set(lane, hwy::LimitsMax<hn::TFromD<Lane>>());
+  seen.with_below = 0;
+  if constexpr (kFewRegisters) {
+    Loop<kIds, kExpectZeros, Work::kLook, Loader>(x, iterations, scale, pivot, pairs, slices, e, s, seen);
+    Loop<kIds, kExpectZeros, Work::kSum, Loader>(x, iterations, scale, pivot, pairs, slices, e, s, seen);
+  } else {
+    Loop<kIds, kExpectZeros, Work::kBoth, Loader>(x, iterations, scale, pivot, pairs, slices, e, s, seen);
+  }
+  if constexpr (kIds != Ids::kNone) {
+    const uint16_t window = kIds == Ids::kSlices ? slices->base : pairs->base;
+    if (seen.with_below != 0) {
+      CountBelow<Loader>(x, seen.listed, seen.with_below, uint32_t{window} << kCellShift, outside);
+    }
+  }
+  const hn::Vec<Lane> block_min = seen.block_min;
   total[0] = AddWidened(total[0], s.s1);
   total[1] = AddWidened(total[1], s.s2);
   total[2] = AddWidened(total[2], hn::Add(s.s3a, s.s3b));
@@ -312,34 +372,25 @@ size_t Fast(const typename Loader::Word* HWY_RESTRICT x, size_t n, float pivot, 
   // The last place is that of zeros and of what lies outside the window.
   const uint64_t out_of_window = kSlices ? slices->CountedOutside() : 0;
   const uint64_t outside_before = kSlices ? outside->outside_count : 0;
-  if (kPairs) expect_zeros = true;
   size_t zeros_counted = 0;  // elements among which they were
   const size_t done = n - n % step;
   for (size_t i = 0; i < done;) {
     const size_t iterations = HWY_MIN(kIterations, (done - i) / step);
     const size_t elements = iterations * step;
+    const size_t made = iterations * indices;
+    if constexpr (kPairs) pairs->FillPending(made);
+    if (expect_zeros) {
+      Block<kIds, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
+    } else {
+      expect_zeros =
+          Block<kIds, false, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
+    }
     if constexpr (kPairs) {
-      const size_t made = iterations * indices;
-      if (pairs->pending >= made) {
-        Block<Ids::kPairsCountingPrevious, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices,
-                                                         outside, e, total);
-        pairs->CountPending(made);
-      } else {
-        pairs->CountPending(0);
-        Block<Ids::kPairs, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e,
-                                         total);
-      }
+      pairs->CountPending(made);
       pairs->current ^= 1;
       pairs->pending = static_cast<uint32_t>(made);
-    } else {
-      if (expect_zeros) {
-        Block<kIds, true, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
-      } else {
-        expect_zeros =
-            Block<kIds, false, Loader>(x + i, iterations, v_scale, v_pivot, pairs, slices, outside, e, total);
-      }
-      if constexpr (kSlices) slices->Count(elements);
     }
+    if constexpr (kSlices) slices->Count(elements);
     if (expect_zeros) zeros_counted += elements;
     if constexpr (kPairs || kSlices) {
       const uint32_t end = kPairs ? pairs->base + PairCounter::kWindow : slices->base + SliceCounter::kWindow;
@@ -466,8 +517,8 @@ void CountInWindowKernel(const float* x, size_t n, SliceCounter* slices, FloatCo
       at = tail;
     }
     const Two two[2] = {LoadF32::Load(at), LoadF32::Load(at + 2 * lanes)};
-    const auto ids = SliceIds(WindowPlace<SliceCounter>(two[0].top, base),
-                              WindowPlace<SliceCounter>(two[1].top, base), two[0].top, two[1].top);
+    const auto ids =
+        WindowIds(WindowPlace(two[0].top, base), WindowPlace(two[1].top, base), two[0].top, two[1].top);
     hn::StoreU(ids, DU8(), slices->ids + made);
     // Less one, so that a zero is larger than anything.
     VU32 smallest = hn::Set(du, ~uint32_t{0});

@@ -66,6 +66,11 @@ size_t FastF16(const uint16_t* x, size_t n, float pivot, float scale, bool expec
 /// The counting alone, of any values.
 void CountInWindow(const float* x, size_t n, SliceCounter* slices, FloatCounter* outside);
 
+/// Adds to counts[id] how often `tables` have met each id, as either of a pair, and empties them. Both ids of
+/// every pair are in one of the `groups` of PairCounter::kGroup ids listed in `used`.
+void TakePairs(PairCounter::Cell (*tables)[PairCounter::kIndices], const int* used, int groups,
+               uint64_t* counts);
+
 /// Exact widening; the choice of type is ConvertsToFloat's.
 enum class Source : uint8_t { kBool, kU8, kI8, kU16, kI16, kF16, kBF16 };
 void ToFloat(Source source, const void* in, size_t n, float* out);

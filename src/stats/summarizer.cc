@@ -20,7 +20,7 @@ namespace {
 
 using namespace stats;  // NOLINT: this file is the room's front door
 
-// Below this many elements folding 2 x 16,384 counters costs more than pairs save.
+// Below this many elements folding 2 x 65,536 counters costs more than pairs save.
 constexpr int64_t kPairsFrom = 64 * 1024;
 // And below this many the fixed cost of slices is larger than that of one increment each.
 constexpr int64_t kSlicesFrom = 192;
@@ -89,7 +89,7 @@ struct Totals {
 struct Summarizer::Scratch {
   const bool have_slices = HaveSliceCounter();
   SliceCounter slices{};
-  PairCounter pairs{};
+  std::unique_ptr<PairCounter> pairs;  // half a megabyte, made when needed: never where there are slices
   DoubleCounter doubles{};
   FloatCounter floats{};
   alignas(64) float as_float[kChunk];
@@ -129,7 +129,9 @@ class Pass {
         histogram_(histogram),
         use_slices_(histogram && tables->have_slices && elements >= kSlicesFrom),
         use_pairs_(histogram && !tables->have_slices && elements >= kPairsFrom),
-        wide_scale_(scale) {}
+        wide_scale_(scale) {
+    if (use_pairs_ && !tables->pairs) tables->pairs = std::make_unique<PairCounter>();
+  }
 
   const Totals& totals() const { return totals_; }
 
@@ -191,7 +193,10 @@ class Pass {
       return;
     }
     if (use_slices_) Fold(&t_->slices, &t_->floats);
-    if (use_pairs_) Fold(&t_->pairs, &t_->floats);
+    if (use_pairs_) {
+      Fold(t_->pairs.get(), static_cast<float>(totals_.abs_min_nonzero), static_cast<float>(totals_.abs_max),
+           &t_->floats);
+    }
     TakeFloats(&t_->floats, static_cast<float>(totals_.abs_min_nonzero), static_cast<float>(totals_.abs_max),
                times, h);
   }
@@ -333,7 +338,7 @@ class Pass {
   void MoveWindow(double abs_max) {
     have_window_ = true;
     t_->slices.base = WindowBase(static_cast<float>(abs_max), SliceCounter::kWindow);
-    t_->pairs.base = WindowBase(static_cast<float>(abs_max), PairCounter::kWindow);
+    if (use_pairs_) t_->pairs->base = WindowBase(static_cast<float>(abs_max), PairCounter::kWindow);
   }
 
   // For the next block, if there is one: of a small tensor this would be a tenth of the work.
@@ -356,7 +361,7 @@ class Pass {
     Partial p;
     bool all_finite = true;
     const size_t done =
-        Type::kFast(x, m, pivot, scale_, expect_zeros_, window && use_pairs_ ? &t_->pairs : nullptr,
+        Type::kFast(x, m, pivot, scale_, expect_zeros_, window && use_pairs_ ? t_->pairs.get() : nullptr,
                     window && use_slices_ ? &t_->slices : nullptr, &t_->floats, &p, &all_finite);
     expect_zeros_ = p.zero != 0;
     if (histogram_) {
@@ -400,18 +405,21 @@ class Pass {
     }
   }
 
+  // Amid a tensor, of whose range its last block is not yet a part.
+  void FoldPairs() { Fold(t_->pairs.get(), 0, std::numeric_limits<float>::max(), &t_->floats); }
+
   // A window pays while nearly everything is inside it. One that has become a bad one is moved, pairs at most
   // every eighth block since a fold costs as much as half of one; data too wide for any window is counted one
   // by one for a while.
   void ReviewWindow(size_t n, double abs_max) {
     ++blocks_since_fold_;
-    if (t_->pairs.elements >= PairCounter::kFoldAfter) Fold(&t_->pairs, &t_->floats);
+    if (use_pairs_ && t_->pairs->elements >= PairCounter::kFoldAfter) FoldPairs();
     if (t_->slices.counted >= SliceCounter::kFoldAfter) Fold(&t_->slices, &t_->floats);
     if (t_->floats.outside_count < n / 8) return;
     plain_blocks_ = 16;
     if (blocks_since_fold_ < (use_slices_ ? 2 : 8) || !std::isfinite(abs_max) || abs_max == 0) return;
     if (use_slices_) Fold(&t_->slices, &t_->floats);
-    if (use_pairs_) Fold(&t_->pairs, &t_->floats);
+    if (use_pairs_) FoldPairs();
     MoveWindow(abs_max);
     blocks_since_fold_ = 0;
     plain_blocks_ = 0;

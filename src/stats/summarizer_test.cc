@@ -42,6 +42,17 @@ TEST_F(SummarizerTest, HeavyTailsBelowTheWindowAreCountedExactly) {
   }
 }
 
+// A window that has become a wrong one is moved amid the tensor, whatever of its last block was inside it.
+TEST_F(SummarizerTest, AWindowIsMovedWithAllThatItHolds) {
+  for (const float few : {0x1p-20f, -0x1p-25f, 0x1p-90f}) {
+    std::vector<float> x = Normal(14 * 16384 + 5, 0, 1e-3);
+    for (float& v : x) v = 1 + std::fabs(v);
+    for (size_t i = 10 * 16384; i < x.size(); ++i) x[i] *= i % 2 != 0 ? few : 0x1p-60f;
+    for (size_t i = 12 * 16384; i < x.size(); i += 97) x[i] *= 0x1p-50f;  // below it, one in a hundred
+    Check(x, kFloatUnit, "half of the last blocks 2^-60");
+  }
+}
+
 TEST_F(SummarizerTest, NonFiniteValuesAreCountedAndLeftOut) {
   for (const size_t n : {3u, 64u, 3000u, 70000u, 200000u}) {
     for (const size_t every : {2u, 37u, 9973u}) {

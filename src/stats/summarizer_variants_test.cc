@@ -169,7 +169,8 @@ TEST_F(VariantsTest, LargeTensors) {
   // From here on elements are counted by pairs where there are no slices.
   for (const Type& type : AllTypes()) {
     if (ItemSize(type.dtype) > 4) continue;
-    for (const Kind kind : {Kind::kHeavyTailed, Kind::kRectified}) CheckAll(type, kind, {100003});
+    for (const Kind kind : {Kind::kNormal, Kind::kHeavyTailed, Kind::kRectified})
+      CheckAll(type, kind, {100003});
   }
 }
 

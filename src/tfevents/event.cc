@@ -1,19 +1,11 @@
 #include "tfevents/event.h"
 
-#include <protozero/pbf_reader.hpp>
 #include <string>
+
+#include "tfevents/protobuf.h"
 
 namespace tdbg::tfevents {
 namespace {
-
-using protozero::pbf_reader;
-using protozero::pbf_wire_type;
-using protozero::tag_and_type;
-
-constexpr auto kVarint = pbf_wire_type::varint;
-constexpr auto kFixed64 = pbf_wire_type::fixed64;
-constexpr auto kFixed32 = pbf_wire_type::fixed32;
-constexpr auto kBytes = pbf_wire_type::length_delimited;
 
 Bytes ToBytes(protozero::data_view view) {
   return {reinterpret_cast<const std::byte*>(view.data()), view.size()};

@@ -3,22 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <cstring>
-#include <protozero/pbf_reader.hpp>
 
 #include "base/text.h"
 #include "tfevents/event.h"
+#include "tfevents/protobuf.h"
 
 namespace tdbg::tfevents {
 namespace {
-
-using protozero::pbf_reader;
-using protozero::pbf_wire_type;
-using protozero::tag_and_type;
-
-constexpr auto kVarint = pbf_wire_type::varint;
-constexpr auto kFixed64 = pbf_wire_type::fixed64;
-constexpr auto kFixed32 = pbf_wire_type::fixed32;
-constexpr auto kBytes = pbf_wire_type::length_delimited;
 
 constexpr size_t kMaxRank = 64;  // NumPy's
 

@@ -180,7 +180,7 @@ Status Trial::Impl::DiscoverWorkers(size_t attempt_index, bool* news) {
     attempt.entries.insert(entry.name);
     *news = true;
   }
-  // Behind the workers, whose files say more than the attempt's.
+  // After the workers: their files say more than the attempt's own.
   const int64_t known = attempt.world_size;
   TDBG_RETURN_IF_ERROR(DescribeAttempt(attempt));
   *news |= attempt.world_size != known;

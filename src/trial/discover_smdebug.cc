@@ -32,6 +32,12 @@ Status Trial::Impl::DiscoverSmdebug(bool* news) {
   *news |= changed;
   AttemptSlot& attempt = attempts.front();
   attempt.world_size = smdebug->world_size();
+  // A collections file may have come first, and the worker's steps under another name.
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const std::string& name = smdebug->part(i).name();
+    *news |= slots[i]->info.name != name;
+    slots[i]->info.name = name;
+  }
   for (size_t i = slots.size(); i < smdebug->worker_count(); ++i) {
     AddWorker(0, smdebug->OpenWorker(i), smdebug->part(i).name(), path);
     *news = true;

@@ -20,6 +20,7 @@
 #include "trial/access.h"
 #include "trial/names.h"
 #include "trial/parts.h"
+#include "trial/remote_run.h"
 #include "trial/step_table.h"
 
 namespace tdbg {
@@ -38,6 +39,9 @@ struct RowStretch {
   int64_t first_step = 0, last_step = 0;
 };
 
+/// A worker's coarse rows; coarse.cc knows what that is.
+struct WorkerLevels;
+
 /// One worker of one attempt, and what was derived from it.
 struct WorkerSlot {
   TrialAccess::Worker info;
@@ -51,7 +55,8 @@ struct WorkerSlot {
   size_t commits_seen = 0;
   uint64_t rewrites_seen = 0;
   bool watched = false;
-  bool keeps_parts = false;  ///< of tensors whose other parts other workers keep
+  bool keeps_parts = false;                      ///< of tensors whose other parts other workers keep
+  mutable std::shared_ptr<WorkerLevels> levels;  ///< opened when they are asked for first
 
   /// The raw value at `ref`, verified, as the trial hands it out.
   Result<TensorValue> ReadRaw(const store::RawRef& ref) const;
@@ -75,6 +80,8 @@ struct WorkerSlot {
     return info.ended || !info.alive ? std::numeric_limits<int64_t>::max() : info.last_step;
   }
   void BringRowsUpToDate();
+  /// Rows of segments moved, too.
+  void ForgetRows();
   /// A step's rows, in the order in which they were written. \pre BringRowsUpToDate
   void RowsAt(int64_t global_step, std::vector<RowRange>* out) const;
   std::span<const format::TensorId> IdsOf(TensorIndex tensor) const {
@@ -105,6 +112,7 @@ struct AttemptSlot {
 struct Trial::Impl {
   std::string path;
   TrialOptions options;
+  std::shared_ptr<RemoteRun> remote;  ///< where `path` mirrors a run that lies elsewhere
   format::RunInfo run;
   /// Set where the directory is one that smdebug wrote; discover_smdebug.cc is what knows of it.
   std::shared_ptr<compat::smdebug::Run> smdebug;

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "format/columns.h"
+#include "format/level.h"
 #include "trial/impl.h"
 
 namespace tdbg {
@@ -20,7 +21,8 @@ void Trial::Impl::TakeCommits(WorkerSlot& slot, bool again) {
   AttemptSlot& attempt = attempts[slot.attempt_index];
   const store::CommitList commits = slot.reader->commits();
   StepTable& own = attempt.steps;
-  // Workers walk through the same steps, so the next one's place is nearly always right after the last one's.
+  // All workers go through the same steps: a step's place is nearly always right after that of the step
+  // before.
   size_t hint = 0;
   for (size_t i = slot.commits_seen; i < commits.size(); ++i) {
     const format::Commit commit = commits[i];
@@ -47,6 +49,7 @@ void Trial::Impl::TakeCommits(WorkerSlot& slot, bool again) {
       attempt.late_step = std::min(attempt.late_step.value_or(kForEver), commit.global_step);
     StepEntry& step = own[at];
     step.skipped |= (commit.flags & format::kCommitSkipped) != 0;
+    step.thinned |= (commit.flags & format::kCommitThinned) != 0;
     if (commit.wall_nanos != 0) step.wall_nanos = std::min(step.wall_nanos, commit.wall_nanos);
     step.shed += commit.shed;
     step.raw_values += commit.raw_tensors;
@@ -220,6 +223,13 @@ size_t Trial::Impl::FirstBehind(int64_t global_step) const {
     return piece.position + (std::max(steps.LowerBound(global_step + 1), piece.first) - piece.first);
   }
   return step_count;
+}
+
+void WorkerSlot::ForgetRows() {
+  stretches.clear();
+  final_rows.clear();
+  rows_batches = rows_final = 0;
+  stretches_ascend = final_ascend = true;
 }
 
 void WorkerSlot::BringRowsUpToDate() {

@@ -91,7 +91,7 @@ Result<TensorValue> Assemble(const std::vector<std::pair<const format::TensorDef
   TensorValue whole;
   whole.dtype = parts.front().second.dtype;
   whole.shape = first.whole_shape;
-  // As many bytes as the parts have, which are in memory already.
+  // No more bytes than the parts, which are in memory already: a hostile shape cannot make us allocate.
   const auto bytes = std::make_shared<std::vector<std::byte>>(Elements(whole.shape) * ItemSize(whole.dtype));
   for (const auto& [def, part] : parts) {
     if (part.dtype != whole.dtype || part.shape != def->shape) {

@@ -298,5 +298,51 @@ TEST_F(QuestionsTest, ASeriesOfASealedRunHasStepsWithStatisticsAndStepsWithValue
   EXPECT_THAT(frame->values[0], ElementsAre(11, 45));
 }
 
+// A frame takes rows by lists and a series one by one; of a step the row that counts is the same.
+TEST_F(QuestionsTest, AFrameOfOneTensorIsItsSeries) {
+  auto worker = Worker(0, {.raw_elements = 0, .segment_bytes = 16 << 10});
+  std::vector<int64_t> odd;
+  for (int64_t step = 0; step < 200; ++step) {
+    for (const uint16_t micro : {1, 2, 0}) {
+      if (micro != 0 ? step % 3 == 0 : step % 5 == 4) continue;  // no micro-steps; micro-steps alone
+      std::vector<format::SummaryRow> rows;
+      for (uint32_t t = 0; t < 3; ++t) {
+        Summary summary = WorkerFixture::SummaryAt(static_cast<int>(t), step);
+        summary.mean += 0.25 * micro;
+        rows.push_back(format::ToRow(t, {micro}, summary));
+      }
+      worker->writer->AppendSummaries(step, rows, {});
+    }
+    format::Commit commit;
+    commit.global_step = step;
+    commit.mode_step = step / 2;
+    commit.mode = static_cast<uint16_t>(step % 2 != 0 ? format::Mode::kEval : format::Mode::kTrain);
+    if (step % 2 != 0 && (step % 3 != 0 || step % 5 != 4)) odd.push_back(step);
+    worker->writer->Commit(commit);
+  }
+  for (const bool sealed : {false, true}) {
+    if (sealed) {
+      worker->End();
+      worker->Close();
+    }
+    const auto trial = Open();
+    const std::vector<std::string> fields = {"mean", "std", "mean_abs", "nonfinite_count", "zero_count"};
+    const auto frame = trial->frame({.names = {"tensor/1"}}, fields);
+    TDBG_ASSERT_OK(frame);
+    for (size_t f = 0; f < fields.size(); ++f) {
+      const auto series = trial->series("tensor/1", fields[f]);
+      TDBG_ASSERT_OK(series);
+      EXPECT_EQ(frame->step, series->steps) << sealed;
+      EXPECT_EQ(frame->values[f], series->values) << fields[f] << sealed;
+    }
+    EXPECT_EQ(frame->step.size(), 200u - 13) << "of 200 steps 13 have neither";
+    EXPECT_EQ(frame->mode_step[4], 2);
+    const auto evaluations =
+        trial->frame({.names = {"tensor/1"}, .steps = {.mode = ModeKey::kEval}}, {{fields[0]}});
+    TDBG_ASSERT_OK(evaluations);
+    EXPECT_EQ(evaluations->step, odd) << sealed;
+  }
+}
+
 }  // namespace
 }  // namespace tdbg

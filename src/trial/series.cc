@@ -12,6 +12,7 @@
 #include "tdbg/trial.h"
 #include "trial/columns.h"
 #include "trial/elements.h"
+#include "trial/fields.h"
 #include "trial/impl.h"
 #include "trial/value_finder.h"
 
@@ -27,11 +28,14 @@ constexpr uint64_t kCounts = ColumnBit(SummaryColumn::k_count) | ColumnBit(Summa
                              ColumnBit(SummaryColumn::k_pos_inf_count) |
                              ColumnBit(SummaryColumn::k_neg_inf_count);
 
+using RowRef = store::WorkerReader::RowRef;
+
 /// One number of a row. From the columns themselves: gathering a whole row for one of its numbers touches
 /// fifteen cache lines instead of one.
 struct Field {
   std::string_view name;
   double (*of)(const SummaryBatch&, size_t row);
+  void (*of_rows)(const SummaryBatch&, std::span<const RowRef> rows, double* out);
   uint64_t columns;          ///< that it is computed from
   bool of_a_number = false;  ///< a plain number (a learning rate, a metric) has it, too
 };
@@ -42,27 +46,33 @@ uint64_t FiniteCount(const SummaryBatch& b, size_t i) {
 
 constexpr bool IsOfANumber(std::string_view name) { return name == "min" || name == "max" || name == "mean"; }
 
+template <auto kOf>
+constexpr Field MakeField(std::string_view name, uint64_t columns, bool of_a_number = false) {
+  const auto of_rows = [](const SummaryBatch& batch, std::span<const RowRef> rows, double* out) {
+    for (const RowRef& ref : rows) *out++ = kOf(batch, ref.row);
+  };
+  return {name, kOf, of_rows, columns, of_a_number};
+}
+
 constexpr auto kFields = std::to_array<Field>({
-#define TDBG_COLUMN(name, ...)                                                            \
-  {#name, [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.name[i]); }, \
-   ColumnBit(SummaryColumn::k_##name), IsOfANumber(#name)},
+#define TDBG_COLUMN(name, ...)                                                               \
+  MakeField<[](const SummaryBatch& b, size_t i) { return static_cast<double>(b.name[i]); }>( \
+      #name, ColumnBit(SummaryColumn::k_##name), IsOfANumber(#name)),
     TDBG_STATISTICS(TDBG_COLUMN)
 #undef TDBG_COLUMN
-        {"mean_abs",
-         [](const SummaryBatch& b, size_t i) {
-           if (b.mean_abs != nullptr && !std::isnan(b.mean_abs[i])) return b.mean_abs[i];
-           const uint64_t n = FiniteCount(b, i);
-           return n ? b.l1[i] / static_cast<double>(n) : kNaN;
-         },
-         kCounts | ColumnBit(SummaryColumn::k_l1)},
-    {"std", [](const SummaryBatch& b, size_t i) { return std::sqrt(b.variance[i]); },
-     ColumnBit(SummaryColumn::k_variance)},
-    {"nonfinite_count",
-     [](const SummaryBatch& b, size_t i) { return static_cast<double>(b.count[i] - FiniteCount(b, i)); },
-     kCounts},
-    {"value",
-     [](const SummaryBatch& b, size_t i) { return OnlyElement(b.at(i), DType::kFloat64).value_or(kNaN); },
-     kCounts | ColumnBit(SummaryColumn::k_min), true},
+        MakeField<[](const SummaryBatch& b, size_t i) {
+          if (b.mean_abs != nullptr && !std::isnan(b.mean_abs[i])) return b.mean_abs[i];
+          const uint64_t n = FiniteCount(b, i);
+          return n ? b.l1[i] / static_cast<double>(n) : kNaN;
+        }>("mean_abs", kCounts | ColumnBit(SummaryColumn::k_l1)),
+    MakeField<[](const SummaryBatch& b, size_t i) { return std::sqrt(b.variance[i]); }>(
+        "std", ColumnBit(SummaryColumn::k_variance)),
+    MakeField<[](const SummaryBatch& b, size_t i) {
+      return static_cast<double>(b.count[i] - FiniteCount(b, i));
+    }>("nonfinite_count", kCounts),
+    MakeField<[](const SummaryBatch& b, size_t i) {
+      return OnlyElement(b.at(i), DType::kFloat64).value_or(kNaN);
+    }>("value", kCounts | ColumnBit(SummaryColumn::k_min), true),
 });
 
 Result<const Field*> FieldOf(std::string_view name) {
@@ -176,6 +186,47 @@ class SeriesCollector {
     return OkStatus();
   }
 
+  /// Whether ForEachList will do: rows of statistics alone, in lists one behind the other.
+  bool in_place() const { return in_place_ && sources_.empty(); }
+
+  /// Instead of ForEach: calls f(slot, batches, rows) for each worker's rows, the one of each step that
+  /// counts, ascending. f may change `rows`. \pre in_place()
+  template <typename F>
+  void ForEachList(F&& f) {
+    for (const List& list : lists_) {
+      chosen_.clear();
+      for (const RowRef& ref : list.rows.rows) {
+        if (!Counts(list, ref)) continue;
+        if (chosen_.empty() || chosen_.back().global_step != ref.global_step) {
+          chosen_.push_back(ref);
+        } else if (Preference(ref.sub) > Preference(chosen_.back().sub)) {
+          chosen_.back() = ref;
+        }
+      }
+      f(*list.slot, list.rows.batches, chosen_);
+    }
+  }
+
+  /// Appends a field of these rows. Damaged columns are NaN.
+  static void Append(std::span<const SummaryBatch> batches, std::span<const RowRef> rows, const Field& field,
+                     std::vector<double>* to) {
+    size_t at = to->size();
+    to->resize(at + rows.size());
+    for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+      while (end < rows.size() && rows[end].batch == rows[begin].batch) ++end;
+      const SummaryBatch& batch = batches[rows[begin].batch];
+      double* const out = to->data() + at + begin;
+      if ((batch.damaged & field.columns) != 0) {
+        std::fill(out, out + (end - begin), kNaN);
+        continue;
+      }
+      field.of_rows(batch, rows.subspan(begin, end - begin), out);
+      for (size_t i = begin; batch.unknown != nullptr && i < end; ++i) {
+        if (!Knows(batch, rows[i].row, field)) out[i - begin] = kNaN;
+      }
+    }
+  }
+
   /// Fills out[f] for each field. Damaged columns, and what a plain number does not have, are NaN.
   Status Fill(const Source& source, std::span<const Field* const> fields, double* out) {
     const SummaryBatch* batch = source.batch;
@@ -214,10 +265,10 @@ class SeriesCollector {
   static const format::TensorDef& DefOf(const Source& source) {
     return source.slot->reader->tensors()[source.tensor];
   }
-  bool Counts(const List& list, const store::WorkerReader::RowRef& ref) const {
+  bool Counts(const List& list, const RowRef& ref) const {
     return ref.sub.point != Point::kEnd && (list.rows.batches[ref.batch].damaged & needed_) == 0;
   }
-  static Source SourceOf(const List& list, const store::WorkerReader::RowRef& ref) {
+  static Source SourceOf(const List& list, const RowRef& ref) {
     Source source;
     source.step = ref.global_step;
     source.order = list.order;
@@ -247,7 +298,7 @@ class SeriesCollector {
       }
     }
     // Where statistics are kept the raw values beside them have nothing to add, and reading them is dear.
-    const std::span<const store::WorkerReader::RowRef> rows = list.rows.rows;
+    const std::span<const RowRef> rows = list.rows.rows;
     size_t next = 0;
     for (const store::RawRef& ref : list.slot->reader->LoneRawsOf(list.tensor)) {
       while (next < rows.size() && rows[next].global_step < ref.global_step) ++next;
@@ -326,12 +377,47 @@ class SeriesCollector {
   };
   uint64_t needed_ = 0;
   std::vector<List> lists_;
-  bool in_place_ = false;  // ForEach visits lists_, else sources_
+  bool in_place_ = false;       // ForEach visits lists_, else sources_
+  std::vector<RowRef> chosen_;  // of one list
   std::vector<Source> sources_;
   std::deque<Merged> merged_;             // sources point into it
   std::optional<Summarizer> summarizer_;  // has 230 kB of counters
   Summary computed_;                      // of the last raw value
   SummaryBatch computed_batch_;
+};
+
+/// The steps of a trial, for who asks for one after the other.
+class StepWalk {
+ public:
+  explicit StepWalk(const ValueFinder::Impl& impl) : impl_(impl) {}
+
+  /// The step of that number, or none. Faster where it is the one behind the last.
+  const StepEntry* Find(int64_t global_step) {
+    const StepEntry* entry = At(next_);
+    if (entry == nullptr || entry->global_step != global_step) {
+      const auto found = impl_.FindStep(global_step);
+      if (!found) return nullptr;
+      next_ = *found;
+      entry = At(next_);
+    }
+    ++next_;
+    return entry;
+  }
+
+ private:
+  const StepEntry* At(size_t position) {
+    if (position >= impl_.step_count) return nullptr;
+    if (piece_ == nullptr || position < piece_->position || position >= piece_->position + piece_->count) {
+      piece_ = &impl_.PieceAt(position);
+      steps_ = &impl_.AttemptOf(piece_->attempt)->steps;
+    }
+    return &(*steps_)[piece_->first + (position - piece_->position)];
+  }
+
+  const ValueFinder::Impl& impl_;
+  const ValueFinder::Impl::Piece* piece_ = nullptr;
+  const StepTable* steps_ = nullptr;
+  size_t next_ = 0;
 };
 
 /// Position of the slot's name among `names`, added if it is new.
@@ -387,6 +473,8 @@ Result<Trial::Series> Trial::series(std::string_view name, std::string_view fiel
   return series;
 }
 
+Status CheckField(std::string_view name) { return FieldOf(name).status(); }
+
 Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::string> fields,
                            std::string_view worker) const {
   std::vector<const Field*> columns;
@@ -417,26 +505,35 @@ Result<Frame> Trial::frame(const TensorFilter& tensors, std::span<const std::str
     const size_t most = collector.Collect(finder, read, 0);
     MakeRoom(most, &frame.tensor, &frame.worker, &frame.step, &frame.mode, &frame.mode_step);
     for (std::vector<double>& column : frame.values) MakeRoom(most, &column);
-    size_t at = 0;  // sources ascend, and so do the steps
+    StepWalk steps(*impl_);
     bool named = false;
-    const Status filled = collector.ForEach([&](const Source& source) {
-      if (at >= impl_->step_count || impl_->GlobalStepAt(at) != source.step) {
-        const auto found = impl_->FindStep(source.step);
-        if (!found) return OkStatus();
-        at = *found;
-      }
-      const StepEntry& step = impl_->EntryAt(at);
-      if (filter.mode != ModeKey::kGlobal && step.mode != filter.mode) return OkStatus();
+    // False where the step is not one of those asked for.
+    const auto take = [&](int64_t global_step, const WorkerSlot& slot) {
+      const StepEntry* const step = steps.Find(global_step);
+      if (step == nullptr || (filter.mode != ModeKey::kGlobal && step->mode != filter.mode)) return false;
       if (!named) frame.names.push_back(finder.info().name);
       named = true;
       frame.tensor.push_back(static_cast<uint32_t>(frame.names.size() - 1));
-      frame.worker.push_back(workers.IndexOf(*source.slot));
-      frame.step.push_back(source.step);
-      frame.mode.push_back(step.mode);
-      frame.mode_step.push_back(step.mode_step);
+      frame.worker.push_back(workers.IndexOf(slot));
+      frame.step.push_back(global_step);
+      frame.mode.push_back(step->mode);
+      frame.mode_step.push_back(step->mode_step);
+      return true;
+    };
+    if (collector.in_place()) {
+      collector.ForEachList(
+          [&](const WorkerSlot& slot, std::span<const SummaryBatch> batches, std::vector<RowRef>& rows) {
+            std::erase_if(rows, [&](const RowRef& ref) { return !take(ref.global_step, slot); });
+            for (size_t c = 0; c < columns.size(); ++c) {
+              SeriesCollector::Append(batches, rows, *columns[c], &frame.values[c]);
+            }
+          });
+      continue;
+    }
+    const Status filled = collector.ForEach([&](const Source& source) {
+      if (!take(source.step, *source.slot)) return OkStatus();
       TDBG_RETURN_IF_ERROR(collector.Fill(source, columns, row.data()));
       for (size_t c = 0; c < row.size(); ++c) frame.values[c].push_back(row[c]);
-      if (!every_worker) ++at;
       return OkStatus();
     });
     TDBG_RETURN_IF_ERROR(filled);

@@ -19,6 +19,7 @@ struct StepEntry {
   uint32_t raw_values = 0, summaries = 0, shed = 0;
   ModeKey mode = ModeKey::kGlobal;
   bool skipped = false;
+  bool thinned = false;  ///< rows of it were dropped, and coarser ones tell of it
 };
 static_assert(sizeof(StepEntry) == 40, "one for each step of a run");
 

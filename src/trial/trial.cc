@@ -9,9 +9,12 @@
 #include "base/clock.h"
 #include "base/durations.h"
 #include "base/text.h"
+#include "format/drop_details.h"
 #include "format/json_fields.h"
 #include "format/version.h"
+#include "trial/coarse.h"
 #include "trial/impl.h"
+#include "trial/remote_run.h"
 #include "trial/run_kind.h"
 
 namespace tdbg {
@@ -53,6 +56,21 @@ std::string AttemptsThere(const std::string& path) {
   return text.empty() ? "the run has none yet" : "there are:" + text;
 }
 
+// Where nobody tells when a run appears: once in a while.
+Result<std::shared_ptr<RemoteRun>> OpenRemote(const std::string& path, int64_t wait_millis,
+                                              int64_t deadline) {
+  while (true) {
+    auto run = RemoteRun::Open(path);
+    const bool not_yet = !run.ok() && run.status().code() == Code::kNotFound;
+    if (!not_yet || wait_millis == 0) return run;
+    const int64_t left_millis = wait_millis < 0 ? kLongestWaitMillis : (deadline - NowNanos()) / 1'000'000;
+    if (left_millis <= 0)
+      return Status(Code::kDeadlineExceeded,
+                    "no run appeared within " + std::to_string(wait_millis) + " ms: " + path);
+    ::usleep(static_cast<useconds_t>(1000 * std::min(left_millis, kLongestWaitMillis)));
+  }
+}
+
 }  // namespace
 
 Trial::Trial(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -64,8 +82,14 @@ Result<std::unique_ptr<Trial>> Trial::Open(const std::string& path, const TrialO
   impl->path = path;
   while (impl->path.size() > 1 && impl->path.back() == '/') impl->path.pop_back();
   impl->options = options;
-  const std::string run_file = base::JoinPath(impl->path, format::kRunFile);
   const int64_t deadline = NowNanos() + base::NanosOfMillis(options.wait_millis);
+  if (RemoteRun::IsRemote(impl->path)) {
+    TDBG_ASSIGN_OR_RETURN(impl->remote, OpenRemote(impl->path, options.wait_millis, deadline));
+    impl->path = impl->remote->directory();
+  } else {
+    impl->remote = RemoteRun::Of(impl->path);
+  }
+  const std::string run_file = base::JoinPath(impl->path, format::kRunFile);
   RunKind kind = RunKindAt(impl->path);
   for (; kind == RunKind::kNone; kind = RunKindAt(impl->path)) {
     // Before anybody waits for it: time lets nobody in.
@@ -121,12 +145,16 @@ Result<bool> Trial::Impl::Refresh() {
 }
 
 Status Trial::Impl::TakeIn(bool* news) {
+  if (remote) TDBG_RETURN_IF_ERROR(remote->Refresh());
   const auto anyone_writing = [this] {
     return std::any_of(slots.begin(), slots.end(),
                        [](const auto& s) { return s->info.alive && !s->info.ended; });
   };
-  bool wrote = false;
+  bool wrote = false, again = false;
   do {
+    // In a mirror the locks are those of whoever reads it, too, and that one may have gone a moment ago.
+    if (remote && again) TDBG_RETURN_IF_ERROR(remote->Refresh(/*now=*/true));
+    again = true;
     wrote = anyone_writing();
     const bool absent = !attempts.empty() && !AbsentRanks(attempts.back()).empty();
     const int64_t pause = absent ? kAwaitedNanos : kDiscoveryNanos;
@@ -165,6 +193,7 @@ void Trial::Impl::DescribeWorker(WorkerSlot& slot) {
   }
   if (slot.rewrites_seen != reader.rewrites()) {
     slot.rewrites_seen = reader.rewrites();
+    slot.ForgetRows();
     AttemptSlot& attempt = attempts[slot.attempt_index];
     ForgetCommits(attempt);
     for (const WorkerIndex worker : attempt.workers) TakeCommits(*slots[worker], /*again=*/true);
@@ -276,14 +305,21 @@ std::vector<ModeKey> Trial::modes() const {
 std::vector<DroppedInfo> Trial::dropped() const {
   std::vector<DroppedInfo> out;
   for (const auto& slot : impl_->slots) {
-    for (const format::Drop& drop : slot->reader->dropped()) {
+    const std::vector<format::Drop> drops = slot->reader->dropped();
+    if (drops.empty()) continue;
+    format::DropDetails details;
+    for (const format::ContextRecord& record : slot->reader->context()) {
+      if (record.topic == format::DropDetails::kTopic) details.AddJson(record.json);
+    }
+    for (const format::Drop& drop : drops) {
       if (drop.count == 0) continue;
       DroppedInfo info;
       info.worker = slot->info.name;
       if (impl_->attempts.size() > 1) info.worker = std::to_string(slot->info.attempt) + "/" + info.worker;
       info.cause = format::DropCauseName(static_cast<format::DropCause>(drop.cause));
       info.kind = format::DropKindName(static_cast<format::DropKind>(drop.kind));
-      info.text = format::DropCauseText(static_cast<format::DropCause>(drop.cause));
+      info.text = details.Sentence(static_cast<format::DropCause>(drop.cause),
+                                   static_cast<format::DropKind>(drop.kind));
       info.count = drop.count;
       info.bytes = drop.bytes;
       info.first_step = drop.first_step;
@@ -306,13 +342,21 @@ std::vector<std::string> Trial::Impl::Damage() const {
       if (damage.bytes != 0) line += " (" + std::to_string(damage.bytes) + " bytes)";
       out.push_back(std::move(line));
     }
+    if (!slot->levels) continue;
+    for (const std::string& line : DamagedLevelsOf(*slot->levels))
+      out.push_back(std::to_string(slot->info.attempt) + "/" + slot->info.name + "/" + line);
   }
   return out;
 }
 
 uint64_t Trial::bytes_on_disk() const {
   uint64_t bytes = impl_->SmdebugIndexBytes();
-  for (const auto& slot : impl_->slots) bytes += slot->reader->bytes_on_disk();
+  for (const auto& slot : impl_->slots) {
+    bytes += slot->reader->bytes_on_disk();
+    const auto levels = base::LocalFileSystem().List(base::JoinPath(slot->directory, format::kLevelsDir));
+    for (const base::DirEntry& file : levels.ok() ? *levels : std::vector<base::DirEntry>())
+      bytes += file.size;
+  }
   return bytes;
 }
 

@@ -21,6 +21,7 @@ namespace tdbg {
 class ValueFinder {
  public:
   using Impl = Trial::Impl;  // for this room: Trial keeps it to itself
+  static const Impl& ImplOf(const Trial& trial) { return *trial.impl_; }
 
   /// `worker`: empty for all.
   ValueFinder(const Trial::Impl& impl, TensorIndex tensor, std::string_view worker)

@@ -97,6 +97,17 @@ Result<std::vector<std::string>> Trial::tensor_workers(std::string_view name, in
   return out;
 }
 
+namespace {
+
+/// What is to be said of a step that was whole once.
+std::string WasDropped(const ValueFinder::Impl& impl, int64_t global_step) {
+  const auto at = impl.FindStep(global_step);
+  if (!at || !impl.EntryAt(*at).thinned) return "";
+  return " (what it had was dropped to keep the run within its budget; coarse rows tell of it)";
+}
+
+}  // namespace
+
 Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std::string_view worker) const {
   TDBG_ASSIGN_OR_RETURN(const ValueFinder finder, ValueFinder::Make(*impl_, name, worker));
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
@@ -114,7 +125,7 @@ Result<TensorValue> Trial::value(std::string_view name, int64_t global_step, std
       return ElementValue(*scalar, DType::kFloat64, {});
   }
   return NotFound("no raw value of '" + finder.info().name + "' at step " + std::to_string(global_step) +
-                  instead +
+                  instead + WasDropped(*impl_, global_step) +
                   "; raw values are kept at steps: " + Listed(finder.Steps({.kind = StepKind::kRaw})));
 }
 
@@ -234,6 +245,7 @@ Result<Summary> Trial::summary(std::string_view name, int64_t global_step, std::
     }
   }
   return NotFound("no summary of '" + finder.info().name + "' at step " + std::to_string(global_step) +
+                  WasDropped(*impl_, global_step) +
                   "; summaries are kept at steps: " + Listed(finder.Steps({.kind = StepKind::kSummary})));
 }
 
@@ -294,7 +306,8 @@ Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
     }
     return NoHistogram(finder, *row, global_step);
   }
-  return NotFound("no histogram of '" + finder.info().name + "' at step " + std::to_string(global_step));
+  return NotFound("no histogram of '" + finder.info().name + "' at step " + std::to_string(global_step) +
+                  WasDropped(*impl_, global_step));
 }
 
 Result<double> Trial::scalar(std::string_view name, int64_t global_step, std::string_view worker) const {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "actions/action.h"
@@ -11,20 +12,25 @@
 
 namespace tdbg::watch {
 
-/// A thread per notice, its actions in the order given: a webhook that retries for half a minute does not
-/// hold up the stop that another rule asks for. A rule hits once, so there are never more threads than rules.
+/// One thread per finding performs its actions in the order given, so that a webhook that retries for half a
+/// minute does not delay another rule's stop. A rule has one finding, so there are never more threads than
+/// rules.
 class ActionRunner {
  public:
+  /// Asked before each action, which is left out where it returns null; what it returns is kept until the
+  /// outcome was reported. Its argument names the action and has no outcome yet.
+  using Turn = std::function<std::shared_ptr<void>(const ActionOutcome&)>;
   using Report = std::function<void(const ActionOutcome&)>;
-  /// `report` is called from those threads, several at a time.
-  explicit ActionRunner(Report report) : report_(std::move(report)) {}
+  /// Both are called from those threads, several at a time.
+  ActionRunner(Turn turn, Report report) : turn_(std::move(turn)), report_(std::move(report)) {}
   ~ActionRunner() { Join(); }
 
   void Start(actions::Notice notice, std::vector<std::shared_ptr<actions::Action>> actions);
-  /// Waits for everything that was started. Actions bound their own time.
+  /// Waits for everything that was started. Each action has a time limit of its own.
   void Join();
 
  private:
+  const Turn turn_;
   const Report report_;
   std::vector<std::thread> threads_;
 };

@@ -12,6 +12,7 @@
 #include "base/redact.h"
 #include "format/events.h"
 #include "format/version.h"
+#include "rules/incidents.h"
 
 namespace tdbg::watch {
 namespace {
@@ -69,6 +70,7 @@ rules::RuleStatus StatusOf(const Event& json) {
   status.steps_judged = IntOf(json, "steps_judged");
   status.steps_incomplete = IntOf(json, "steps_incomplete");
   status.output = TextOf(json, "output");
+  status.code = TextOf(json, "code");
   format::GetField(json, "nonfinite_since", &status.nonfinite_since);
   const auto findings = json.find("findings");
   if (findings == json.end() || !findings->is_array()) return status;
@@ -83,6 +85,7 @@ rules::RuleStatus StatusOf(const Event& json) {
     finding.comparison = TextOf(item, "comparison");
     finding.threshold = NumberOf(item, "threshold");
     finding.text = TextOf(item, "text");
+    finding.detector = TextOf(item, "detector");
     status.findings.push_back(std::move(finding));
   }
   return status;
@@ -124,7 +127,7 @@ std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::st
   head["wall_nanos"] = wall_nanos;
   head["time"] = base::FormatUtc(wall_nanos, time);
   std::string line = Dump(head);
-  // Spliced and not parsed: the fields were made by us, and findings can be many.
+  // Spliced as text, not parsed: we made the fields ourselves, and there can be many findings.
   if (fields_json.size() > 2 && fields_json.front() == '{') {
     line.pop_back();
     line += "," + fields_json.substr(1);
@@ -153,11 +156,26 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, c
     item["comparison"] = finding.comparison;
     item["threshold"] = Number(finding.threshold);
     if (!finding.text.empty()) item["text"] = finding.text;
+    if (!finding.detector.empty()) item["detector"] = finding.detector;
     findings.push_back(std::move(item));
   }
   json["findings"] = std::move(findings);
+  // For receivers who want no more than a sentence each.
+  Json incidents = Json::array();
+  for (const rules::Incident& incident : rules::IncidentsOf({status})) {
+    if (incident.detector.empty()) continue;
+    incidents.push_back({{"id", incident.id},
+                         {"title", incident.title},
+                         {"sentence", incident.sentence},
+                         {"first_step", incident.first_step},
+                         {"tensor", incident.tensor},
+                         {"confidence", incident.confidence},
+                         {"advice", incident.advice}});
+  }
+  if (!incidents.empty()) json["incidents"] = std::move(incidents);
   if (status.nonfinite_since >= 0) json["nonfinite_since"] = status.nonfinite_since;
   if (!status.output.empty()) json["output"] = status.output;
+  if (!status.code.empty()) json["code"] = status.code;
   return Dump(json);
 }
 
@@ -225,6 +243,20 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
   return statuses;
 }
 
+Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path) {
+  std::vector<JudgedWhole> judged;
+  int64_t attempt = -1;
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
+    if (kind == "job_started") attempt = IntOf(json, "attempt");
+    if (kind != "rule_status" || attempt < 0) return;
+    const rules::RuleStatus status = StatusOf(json);
+    if (status.state != rules::RuleState::kNoIssuesFound || status.steps_incomplete > 0) return;
+    std::erase_if(judged, [&](const JudgedWhole& before) { return before.name == status.name; });
+    judged.push_back({status.name, status.code, IntOf(json, "global_step"), attempt});
+  }));
+  return judged;
+}
+
 Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path) {
   std::vector<ActionOutcome> actions;
   TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
@@ -257,8 +289,9 @@ Result<Decisions> ReadDecisions(const std::string& run_path) {
     } else if (kind == "rule_time_limit") {
       decisions->time_limits.push_back(TimeLimitOf(json));
     } else if (kind == "rule_status") {
-      decisions->stalls_were_watched |= TextOf(json, "rule") == "StalledTrainingRule";
-      // The last watcher's verdict is the run's, and this is how one begins.
+      const std::string rule = TextOf(json, "rule");
+      decisions->stalls_were_watched |= rule == "StalledTrainingRule" || rule == "Profile";
+      // A watcher begins here; only the last watcher's verdicts count.
       if (StatusOf(json).state != rules::RuleState::kInProgress) return;
       std::erase_if(decisions->time_limits,
                     [&](const auto& reached) { return reached.rule == TextOf(json, "name"); });
@@ -267,8 +300,10 @@ Result<Decisions> ReadDecisions(const std::string& run_path) {
     } else if (kind == "job_ended") {
       const std::string stop = TextOf(json, "stop");
       decisions->end_wall_nanos = IntOf(json, "wall_nanos");
+      std::erase(decisions->stopped, IntOf(json, "attempt"));  // of several the last one counts
       if (!stop.empty() && stop != "none") {
         decisions->end = rules::JobEnd::kStopped;
+        decisions->stopped.push_back(IntOf(json, "attempt"));
       } else {
         decisions->end = IntOf(json, "exit_code") == 0 ? rules::JobEnd::kCompleted : rules::JobEnd::kFailed;
       }

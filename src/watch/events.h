@@ -1,5 +1,5 @@
-// events.jsonl: what happened to a run that is no measurement. Written by the launcher and the watcher, one
-// JSON object a line; README.md beside this file lists kinds and fields.
+// events.jsonl: what happened to a run, apart from measurements. Written by the launcher and the watcher, one
+// JSON object a line; docs/format.md lists kinds and fields.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,38 @@ namespace tdbg::watch {
 /// wall_nanos and time
 std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
 
-/// Statuses as `tdbg status` shows them for a run that is or was watched: the latest of each rule in
-/// events.jsonl. Empty for a run that nobody watched. A torn or unknown line is no error: it is left out.
+/// The latest status of each rule in events.jsonl, as `tdbg status` shows them. Empty for a run that was
+/// never watched. Torn and unknown lines are skipped.
 Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path);
 
-/// What was decided by a clock while the run was watched. A replay that obeys it reaches the same verdicts.
+/// Decisions that depended on a clock while the run was watched. A replay that follows them reaches the same
+/// verdicts.
 struct Decisions {
   std::vector<rules::LostWorker> lost;
   std::vector<rules::Stall> stalls;
   /// Time limits that rules reached, except where a later watcher judged the rule again.
   std::vector<rules::TimeLimitReached> time_limits;
-  bool stalls_were_watched = false;  ///< a rule that waits for stalls was watching: there were no others
+  std::vector<int64_t> stopped;      ///< attempts that ended because somebody asked for it
+  bool stalls_were_watched = false;  ///< a rule that waits for stalls was watching, so the list is complete
   /// How the job ended last; nothing while it runs, or if nobody launched it.
   std::optional<rules::JobEnd> end = {};
   int64_t end_wall_nanos = 0;  ///< of `end`
 };
 Result<Decisions> ReadDecisions(const std::string& run_path);
 
-// ---- The fields, for whoever writes them
+/// A rule that found no issues and missed nothing of the steps up to `until`, of attempts up to `attempt`:
+/// rules::Engine::DeclareJudged.
+struct JudgedWhole {
+  std::string name, code;
+  int64_t until = -1, attempt = 0;
+};
+/// Those of a run that a launcher started, one of each name: the last. \error as ReadStatuses
+Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path);
+
+// ---- The fields, for writers of events
 // ---------------------------------------------------------------------
 
-/// \param run  named in it where not empty: for receivers who do not hold the file in their hands
+/// \param run  if not empty, the event names it, for receivers that do not read the run's own file
 std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, const std::string& run = {});
 std::string WorkerLostFields(const rules::LostWorker& worker);
 std::string StalledFields(const rules::Stall& stall);
@@ -45,10 +56,10 @@ std::string TimeLimitFields(const rules::TimeLimitReached& reached);
 struct ActionOutcome {
   std::string rule, action, target, output;
   int64_t global_step = 0, attempt = 0, millis = 0;
-  int64_t wall_nanos = 0;  ///< when it was done; of one that was read
+  int64_t wall_nanos = 0;  ///< when it was done; only of one that was read from a file
   Status status;
 };
-/// What was done about findings, in order. \error as ReadStatuses
+/// Actions that were performed, in order. \error as ReadStatuses
 Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path);
 std::string ActionFields(const ActionOutcome& outcome);
 std::string ErrorFields(const Status& status);

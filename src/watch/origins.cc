@@ -27,7 +27,7 @@ std::vector<Origin> OriginsOf(const Trial& trial) {
   };
   std::vector<Ranked> found;
   for (const auto& [worker, record] : access.ContextsOf(kOriginTopic)) {
-    // Ours, but a run may come from anywhere.
+    // We write this record, but a run may come from anywhere.
     const Json json = Json::parse(record->json, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) continue;
     Ranked ranked;

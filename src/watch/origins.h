@@ -17,14 +17,14 @@ struct Origin {
   int64_t attempt = 0;
   std::string worker;
   int64_t global_step = -1;
-  bool seen = false;     ///< else `sentence` says why it could not be
+  bool seen = false;     ///< otherwise `sentence` says why it could not be seen
   std::string title;     ///< "NaN born in log, between l2 and head"
   std::string sentence;  ///< all of it, with the numbers
   std::string json;      ///< the record: docs/format.md, "Where a NaN began"
 };
 
-/// Those of the attempts that the overlay shows, the first one first: by step; at one step those that were
-/// seen before those that were not, what happened forward before what happened backward, then by rank.
+/// Origins of the attempts that the overlay shows, by step. Within a step: those that were seen before those
+/// that were not, forward before backward, then by rank.
 std::vector<Origin> OriginsOf(const Trial& trial);
 
 /// The fields of the event.

@@ -42,7 +42,7 @@ std::optional<plan::Plan> PlanOf(const std::string& run) {
 
 namespace {
 
-// If nobody watched for stalls, the run's own time stamps say how long the job lived on after its last
+// If no watcher looked for stalls, the run's time stamps say how long the job went on after its last
 // heartbeat.
 void DeclareStallAtEnd(const Trial& trial, const Decisions& decisions, rules::Engine* engine) {
   const auto threshold = engine->StallThreshold();
@@ -74,6 +74,7 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
   TDBG_ASSIGN_OR_RETURN(const Decisions decisions, ReadDecisions(trial.path()));
   if (const auto plan = PlanOf(trial.path())) (void)engine->UsePlan(*plan);
   for (const rules::LostWorker& worker : decisions.lost) engine->DeclareLost(worker);
+  for (const int64_t stopped : decisions.stopped) engine->DeclareStopped(stopped);
   for (const rules::Stall& stall : decisions.stalls) engine->DeclareStalled(stall);
   for (const rules::TimeLimitReached& reached : decisions.time_limits) engine->DeclareTimeLimit(reached);
   auto refreshed = trial.Refresh();
@@ -86,7 +87,7 @@ Result<std::vector<rules::RuleStatus>> Replay(Trial& trial, const std::vector<pl
     if (!judged.ok()) return judged.status();
   }
   DeclareStallAtEnd(trial, decisions, engine.get());
-  // A job that ended before any worker wrote (kWaiting) has ended all the same, if its launcher says so.
+  // If no worker wrote anything (kWaiting), the job has ended if its launcher says so.
   if (decisions.end || trial.loaded_all_steps()) {
     while (!engine->decided()) {
       judged = engine->Finish(trial, decisions.end.value_or(EndOf(trial.state())), wall_nanos);

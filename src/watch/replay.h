@@ -1,4 +1,4 @@
-// Judging a run again: `tdbg check`, and what a test compares a watcher with.
+// Judges a run again: for `tdbg check`, and for tests that compare a watcher with it.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,12 @@
 
 namespace tdbg::watch {
 
-/// One pass over what the run holds, obeying what was decided by a clock while it was watched. With the rules
-/// it was watched with, the statuses are those of its watcher. A run that is still going on is judged as far
-/// as it got; rules without a hit are InProgress then. \error kInvalidArgument  the rules
-/// \param reports  if given: what rules made of the whole run, for the caller to write (report_files.h)
-/// \param attempt  with which `trial` was opened: rules in processes of their own open it again
+/// Judges everything in the run, following decisions that depended on a clock while it was watched. With the
+/// watcher's rules, the statuses are the watcher's. A running job is judged as far as it got; rules without a
+/// finding are then InProgress. \error kInvalidArgument  the rules
+/// \param reports  if given: gets the documents that rules made of the run, for the caller to write
+/// (report_files.h)
+/// \param attempt  with which `trial` was opened; rules in processes of their own open the run themselves
 Result<std::vector<rules::RuleStatus>> Replay(
     Trial& trial, const std::vector<plan::RuleConfig>& rules, int64_t wall_nanos,
     std::vector<std::pair<size_t, rules::Report>>* reports = nullptr, int64_t attempt = -1);
@@ -25,10 +26,10 @@ Result<std::vector<rules::RuleStatus>> Replay(
 /// How rules open other runs: by path, or by the name of a run beside `run`.
 rules::RuleEnvironment EnvironmentOf(const std::string& run);
 
-/// The plan the run was captured with; nothing where it holds none that can be read.
+/// The plan the run was captured with; nothing if the run has none that can be read.
 std::optional<plan::Plan> PlanOf(const std::string& run);
 
-/// How the run ended, for rules in progress, where no launcher wrote it down.
+/// How the run ended, for rules in progress, if no launcher recorded it.
 rules::JobEnd EndOf(RunState state);
 
 }  // namespace tdbg::watch

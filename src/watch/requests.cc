@@ -9,6 +9,7 @@
 #include "base/durations.h"
 #include "format/json_fields.h"
 #include "trial/access.h"
+#include "watch/breakpoints.h"
 
 namespace tdbg::watch {
 namespace {
@@ -34,16 +35,24 @@ int64_t CommonFutureStep(const Trial& trial) {
   const TrialAccess access(trial);
   int64_t attempt = 0, seen = -1;
   for (const auto& worker : access.workers()) attempt = std::max(attempt, worker.attempt);
+  size_t alive = 0;
   for (const auto& worker : access.workers()) {
-    if (worker.attempt == attempt) seen = std::max({seen, worker.last_seen_step, worker.last_step});
+    if (worker.attempt != attempt) continue;
+    seen = std::max({seen, worker.last_seen_step, worker.last_step});
+    alive += worker.alive;
   }
+  // All of them are held after the same step: nobody passes it before the request is there.
+  const std::vector<Held> held = HeldWorkers(trial);
+  if (alive > 0 && held.size() == alive &&
+      std::ranges::all_of(held, [&](const Held& h) { return h.after_step == held.front().after_step; }))
+    return held.front().after_step;
   if (access.world_size(attempt) <= 1) return seen + 1;
   return seen + 2 + static_cast<int64_t>(std::ceil(StepsPerSecond(access) * kSecondsAhead));
 }
 
 Status SaveCheckpoint(const std::string& run, const std::string& by, int64_t at_step, int64_t seconds) {
   TDBG_ASSIGN_OR_RETURN(const std::string id, actions::RequestCheckpoint(run, by, at_step));
-  // A trial of our own: the watcher's belongs to the watcher's thread.
+  // Opens a trial of its own, because the watcher's belongs to the watcher's thread.
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(run));
   const int64_t deadline =
       base::SystemClock().MonotonicNanos() + base::NanosOfMillis(base::MillisOfSeconds(seconds));

@@ -1,6 +1,7 @@
 #include "watch/watcher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 #include <optional>
@@ -17,28 +18,31 @@
 #include "rulehost/registry.h"
 #include "trial/access.h"
 #include "watch/action_runner.h"
+#include "watch/breakpoints.h"
 #include "watch/origins.h"
 #include "watch/replay.h"
 #include "watch/report_files.h"
 #include "watch/requests.h"
+#include "watch/taken_actions.h"
 
 namespace tdbg::watch {
 namespace {
 
-// The interval of looks for what no file tells: a process that died, a path that appeared.
+// How often to look for changes that no file notifies of: a process that died, a path that appeared.
 constexpr int64_t kLookMillis = 1000;
 constexpr int64_t kOpenMillis = 100;
 constexpr size_t kStepsBackForLoss = 64;
-// A report is made anew from everything seen so far: not more often than a person reloads it.
+// A report is made from everything seen so far; no more often than a person would reload it.
 constexpr int64_t kReportMillis = 5000;
 constexpr int64_t kCooldownSeconds = 300;
-constexpr int64_t kGoneAtEndMillis = 5000;  // for a run that is out of reach when its job ends
-constexpr int64_t kPatienceMillis = 2000;   // until somebody in front of a terminal wonders
+// How long to wait for a run that cannot be read when its job ends.
+constexpr int64_t kGoneAtEndMillis = 5000;
+constexpr int64_t kPatienceMillis = 2000;  // how long a user in front of a terminal waits without a message
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
 int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
 
-// A run that never began: nobody wrote, and the job is gone.
+// The run never began: no worker wrote anything, and the job is gone.
 class NoSteps : public rules::StepSource {
  public:
   uint64_t overlay_generation() const override { return 0; }
@@ -57,26 +61,36 @@ class NoSteps : public rules::StepSource {
 
 struct Watcher::Impl {
   explicit Impl(WatchOptions given)
-      : options(std::move(given)), runner([this](const ActionOutcome& outcome) { ActionDone(outcome); }) {}
+      : options(std::move(given)),
+        breakpoints(options.run),
+        runner([this](const ActionOutcome& next) { return TakeTurn(options.run, next); },
+               [this](const ActionOutcome& outcome) { ActionDone(outcome); }) {}
 
   WatchOptions options;
   std::vector<std::vector<std::shared_ptr<actions::Action>>> actions;  // by rule
+  Breakpoints breakpoints;
   std::unique_ptr<Trial> trial;
   Selection losses;
   std::vector<rules::LostWorker> declared_lost;
-  int64_t job_attempt = -1;   // the one our own job began with: what was found before is not its doing
+  int64_t job_attempt = -1;   // the first attempt of our own job; earlier findings are not about it
   int64_t stalled_step = -1;  // the first step that waits for a worker, and since when
   int64_t stalled_since_millis = 0;
-  // The heartbeat as last seen, and since when it is that.
+  // The heartbeat as last read, and since when it has not changed.
   int64_t heartbeat_step = -1;
   size_t heartbeat_steps = 0;
   int64_t heartbeat_since_millis = 0;
+  size_t attempts_seen = 0;
   int64_t reported_millis = 0;
   bool report_failed = false;
   bool events_failed = false;
   uint64_t origins_seen_at = ~uint64_t{0};  // TrialAccess::generation
   std::set<std::tuple<int64_t, std::string, std::string>> origins_told;
+  // Rule, step and attempt of each finding whose actions were started.
+  std::set<std::tuple<size_t, int64_t, int64_t>> acted_on;
+  // What a watcher before this one said last of each rule.
+  std::vector<rules::RuleStatus> said_before;
 
+  std::atomic<bool> leaves = false;  // StopWatching
   mutable std::mutex mutex;
   // Guarded by mutex.
   std::optional<rules::JobEnd> job_end;
@@ -90,12 +104,17 @@ struct Watcher::Impl {
   std::unique_ptr<rules::Engine> engine;
   ActionRunner runner;
 
-  Status ParseActions() {
+  actions::JobControl Control() {
     actions::JobControl job;
     if (options.stop) job.stop = [this](const actions::Notice& notice) { return options.stop(notice.rule); };
     job.checkpoint = [](const actions::Notice& notice, int64_t seconds) {
       return SaveCheckpoint(notice.run, notice.rule, notice.at_step, seconds);
     };
+    return job;
+  }
+
+  Status ParseActions() {
+    const actions::JobControl job = Control();
     for (const plan::RuleConfig& rule : options.rules) {
       const size_t index = actions.size();
       auto& list = actions.emplace_back();
@@ -153,57 +172,74 @@ struct Watcher::Impl {
     return job_end;
   }
 
-  // Once per finding, whoever watches: another watcher of this run, or of its next attempt, finds it again.
-  // And the same rule does not send the same thing twice within the cool-down; what speaks to the job is not
-  // sent.
-  void LeaveOutTaken(const actions::Notice& notice, int64_t wall_nanos, int64_t cooldown_seconds,
-                     std::vector<std::shared_ptr<actions::Action>>* list) {
-    if (list->empty()) return;
-    const auto taken = ReadActions(options.run);
-    if (!taken.ok()) return;
-    std::erase_if(*list, [&](const std::shared_ptr<actions::Action>& action) {
-      for (const ActionOutcome& before : *taken) {
-        if (!before.status.ok() || before.rule != notice.rule || before.action != action->name() ||
-            before.target != action->target()) {
-          continue;
-        }
-        const bool same = before.global_step == notice.global_step && before.attempt == notice.attempt;
-        // What was done in the future was done before the clock was set back: how long ago, nobody knows.
-        const bool soon = !action->needs_job() && wall_nanos >= before.wall_nanos &&
-                          (wall_nanos - before.wall_nanos) / 1'000'000'000 < cooldown_seconds;
-        if (!same && !soon) continue;
-        if (!same) Log(action->name() + " for rule " + notice.rule + " was done a moment ago; not again");
-        return true;
-      }
-      return false;
-    });
+  // Whether those were the last words on this rule. From the first other ones on nothing of it is left out.
+  bool WasSaid(const rules::RuleStatus& status) {
+    const auto before = std::find_if(said_before.begin(), said_before.end(),
+                                     [&](const auto& said) { return said.name == status.name; });
+    if (before == said_before.end()) return false;
+    const bool same_hit = before->findings.empty() == status.findings.empty() &&
+                          (status.findings.empty() ||
+                           before->findings.front().global_step == status.findings.front().global_step);
+    if (before->state == status.state && before->details == status.details && same_hit) return true;
+    said_before.erase(before);
+    return false;
   }
 
+  // (step, attempt): the first finding, and where attempts came before our own job's the first of its own. A
+  // rule that goes on is acted on once, and not for what an earlier job did.
+  std::tuple<int64_t, int64_t> WhatIsActedOn(const rules::RuleStatus& status) const {
+    const TrialAccess access(*trial);
+    const auto attempt_of = [&](const rules::Finding& finding) {
+      const auto position = access.FindStep(finding.global_step);
+      return position ? access.steps()[*position].attempt : 0;
+    };
+    for (const rules::Finding& finding : status.findings) {
+      if (const int64_t attempt = attempt_of(finding); attempt >= job_attempt)
+        return {finding.global_step, attempt};
+    }
+    return {status.findings.front().global_step, attempt_of(status.findings.front())};
+  }
+
+  Status MaySpeak() const { return options.may_speak ? options.may_speak() : OkStatus(); }
+
   void Tell(const std::vector<size_t>& changed, int64_t wall_nanos, bool job_is_gone) {
+    Status may = MaySpeak();
+    for (; !may.ok() && may.code() != Code::kFailedPrecondition; may = MaySpeak())
+      (void)trial->WaitForChange(kOpenMillis);
+    if (!may.ok()) return;  // it is said by somebody else
     for (const rules::TimeLimitReached& reached : engine->TakeTimeLimits())
       Event("rule_time_limit", wall_nanos, TimeLimitFields(reached));
+    // Whoever launched the job says when it is gone. Without a launcher the workers do.
+    job_is_gone = job_is_gone || (!options.stop && trial->loaded_all_steps());
+    std::set<size_t> told;  // what began afresh and hit at once has changed twice
     for (const size_t i : changed) {
+      if (!told.insert(i).second) continue;
       const rules::RuleStatus& status = engine->statuses()[i];
       const bool hit = status.state == rules::RuleState::kIssuesFound && !status.findings.empty();
       const int64_t step = hit ? status.findings.front().global_step : engine->last_judged_step();
-      Event("rule_status", wall_nanos, StatusFields(status, step));
+      if (!WasSaid(status)) {
+        Event("rule_status", wall_nanos, StatusFields(status, step));
+        if (options.on_status) options.on_status(status, step);
+      }
       if (!hit) continue;
       actions::Notice notice;
       notice.run = options.run;
       notice.rule = status.name;
       notice.status = rules::RuleStateName(status.state);
-      notice.global_step = step;
-      const TrialAccess access(*trial);
-      if (const auto position = access.FindStep(step)) notice.attempt = access.steps()[*position].attempt;
+      std::tie(notice.global_step, notice.attempt) = WhatIsActedOn(status);
+      // A rule that goes on changes again, at its next finding and at the end. Its actions may not be over
+      // yet, and what failed is not tried again.
+      if (!acted_on.emplace(i, notice.global_step, notice.attempt).second) continue;
       notice.at_step = CommonFutureStep(*trial);
       notice.details = status.details;
-      notice.json = EventLine("rule_status", wall_nanos, StatusFields(status, step, options.run));
+      notice.json =
+          EventLine("rule_status", wall_nanos, StatusFields(status, notice.global_step, options.run));
       auto list = actions[i];
-      // Nothing is left to stop, and a signal to a group that is gone may reach somebody else.
+      // Nothing is left to stop, and the number of a process group that is gone may be another's by now.
       if (job_is_gone || notice.attempt < job_attempt)
         std::erase_if(list, [](const auto& action) { return action->needs_job(); });
       const int64_t cooldown = options.rules[i].action_cooldown_seconds.value_or(kCooldownSeconds);
-      LeaveOutTaken(notice, wall_nanos, cooldown, &list);
+      LeaveOutTaken(notice, wall_nanos, cooldown, [this](const std::string& line) { Log(line); }, &list);
       runner.Start(std::move(notice), std::move(list));
     }
     const std::lock_guard lock(mutex);
@@ -240,17 +276,45 @@ struct Watcher::Impl {
     }
   }
 
+  void LookAtBreakpoints() {
+    Breakpoints::Events events;
+    std::vector<Breakpoints::Hit> hits = breakpoints.Look(*trial, &events);
+    for (const auto& [kind, fields] : events) Event(kind, WallNow(), fields);
+    for (Breakpoints::Hit& hit : hits) {
+      if (JobEndNow()) continue;  // nothing is left to hold, keep or stop
+      auto action = actions::ParseAction(hit.then, Control());
+      if (!action.ok()) {
+        Log(hit.notice.rule + ": " + action.status().message());
+        continue;
+      }
+      Log(hit.notice.rule + ": " + hit.notice.details + ": " + (*action)->name());
+      hit.notice.at_step = CommonFutureStep(*trial);
+      hit.notice.json = EventLine("break_hit", WallNow(), hit.notice.json);
+      runner.Start(std::move(hit.notice), {std::shared_ptr<actions::Action>(*std::move(action))});
+    }
+  }
+
+  // A launcher writes how an attempt ended before it begins the next one.
+  void LearnOfStops() {
+    const size_t attempts = trial->attempts().size();
+    if (std::exchange(attempts_seen, attempts) == attempts || attempts < 2) return;
+    const auto decisions = ReadDecisions(options.run);
+    if (!decisions.ok()) return;
+    for (const int64_t attempt : decisions->stopped) engine->DeclareStopped(attempt);
+  }
+
   Status Judge() {
-    TellOrigins();  // before the verdicts that follow from it
+    TellOrigins();  // before the verdicts, which refer to them
+    LearnOfStops();
     const int64_t now = WallNow();
     TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Advance(*trial, now));
     Tell(changed, now, false);
     return OkStatus();
   }
 
-  // Steps that the others committed wait for a worker that has never written one. One that died needs no
-  // clock: its lock is free, and a replay sees that too. One that is alive and has written before is waited
-  // for.
+  // Steps that the others committed may wait for a worker that has never written one; only this needs a
+  // clock. If it died, its lock is free, which a replay sees, too. If it is alive and has written before, it
+  // is waited for.
   Status DeclareLost() {
     const TrialAccess access(*trial);
     const auto steps = access.steps();
@@ -279,11 +343,14 @@ struct Watcher::Impl {
     return declared ? Judge() : OkStatus();
   }
 
-  // A training that hangs is told by a clock. The watcher's own: stamps of another host may be off.
+  // Whether a training hangs is decided by the watcher's own clock, since another host's time stamps may be
+  // wrong.
   Status DeclareStalled() {
     const TrialAccess access(*trial);
     const int64_t seen = trial->last_seen_step(), now = MillisNow();
-    if (heartbeat_since_millis == 0 || seen != heartbeat_step || access.steps().size() != heartbeat_steps) {
+    // A training that is held was asked to stand still.
+    if (breakpoints.is_held() || heartbeat_since_millis == 0 || seen != heartbeat_step ||
+        access.steps().size() != heartbeat_steps) {
       heartbeat_step = seen;
       heartbeat_steps = access.steps().size();
       heartbeat_since_millis = now;
@@ -339,6 +406,7 @@ struct Watcher::Impl {
     auto refreshed = trial->Refresh();
     if (!refreshed.ok()) return refreshed.status();
     TDBG_RETURN_IF_ERROR(Judge());
+    if (MaySpeak().ok()) LookAtBreakpoints();
     TDBG_RETURN_IF_ERROR(DeclareLost());
     TDBG_RETURN_IF_ERROR(DeclareStalled());
     if (MillisNow() - reported_millis >= kReportMillis) WriteReports();
@@ -352,7 +420,7 @@ struct Watcher::Impl {
     while (true) {
       const int64_t now = WallNow();
       TDBG_ASSIGN_OR_RETURN(const std::vector<size_t> changed, engine->Finish(*trial, end, now));
-      Tell(changed, now, true);
+      if (!leaves) Tell(changed, now, true);  // the job goes on, and others may judge it to its end
       TellProgress();
       if (engine->decided()) break;
       (void)engine->WaitForAnswer(kLookMillis);
@@ -361,10 +429,12 @@ struct Watcher::Impl {
       }
     }
     WriteReports();
+    const std::lock_guard lock(mutex);
+    snapshot = engine->statuses();
     return OkStatus();
   }
 
-  // Verdicts on the judged steps say nothing about the steps that could not be read.
+  // Verdicts are about the judged steps only, not about steps that could not be read.
   Status GiveUp(const Status& trouble) {
     const int64_t now = WallNow();
     std::vector<rules::RuleStatus> statuses = engine->statuses();
@@ -374,6 +444,7 @@ struct Watcher::Impl {
       status.details = "the run could not be read to its end: " + trouble.message();
       status.last_modified_wall_nanos = now;
       Event("rule_status", now, StatusFields(status, engine->last_judged_step()));
+      if (options.on_status) options.on_status(status, engine->last_judged_step());
     }
     const std::lock_guard lock(mutex);
     snapshot = std::move(statuses);
@@ -394,15 +465,29 @@ struct Watcher::Impl {
       for (const size_t i : engine->UsePlan(*plan))
         Log("rule " + engine->statuses()[i].name + ": " + engine->statuses()[i].details);
     }
-    // Readers of the events must also know the rules that have not said anything yet.
+    // The next start of a job that we look after. Of a run that is only looked at, what is gone is not known.
+    if (const auto judged = ReadJudgedWhole(options.run); options.stop && judged.ok()) {
+      for (const JudgedWhole& one : *judged)
+        engine->DeclareJudged(one.name, one.code, one.until, one.attempt);
+    }
+    // Readers of the events must also know rules that have no status yet.
     for (const rules::RuleStatus& status : engine->statuses()) {
-      Event("rule_status", start, StatusFields(status, -1));
+      const bool known = std::any_of(said_before.begin(), said_before.end(),
+                                     [&](const auto& said) { return said.name == status.name; });
+      if (!known) Event("rule_status", start, StatusFields(status, -1));
     }
     Status trouble;
     int64_t trouble_since_millis = 0;
     while (true) {
-      // Asked before the refresh, which then sees everything that was written before the job ended.
+      // Read this before the refresh, so that the refresh sees everything that was written before the job
+      // ended.
       const std::optional<rules::JobEnd> ended = JobEndNow();
+      if (const Status may = MaySpeak(); may.code() == Code::kFailedPrecondition) {
+        return may;
+      } else if (!may.ok()) {
+        (void)trial->WaitForChange(kLookMillis);
+        continue;
+      }
       Status status = Look();
       if (!status.ok()) {
         if (trouble.ok()) trouble_since_millis = MillisNow();
@@ -412,8 +497,8 @@ struct Watcher::Impl {
         }
         const int64_t patience = ended ? kGoneAtEndMillis : options.gone_after_millis;
         const bool waited = MillisNow() - trouble_since_millis >= patience;
-        // The job's launcher knows when it ends. Without one only time tells a short outage from the end: a
-        // lock that is out of reach looks like that of a worker that died.
+        // A launcher knows when its job ends. Without one, only time tells a short outage from the end: a
+        // lock that cannot be reached looks like that of a worker that died.
         if (waited && (ended || !options.stop)) return GiveUp(status);
         trouble = std::move(status);
         (void)trial->WaitForChange(kLookMillis);
@@ -422,10 +507,14 @@ struct Watcher::Impl {
       trouble = OkStatus();
       if (ended) return FinishRules(*ended);
       if (!options.stop && trial->loaded_all_steps()) {
-        // A worker that we asked to stop says goodbye like any other.
         runner.Join();
+        // A launcher that has recorded the end knows better than the workers' files; a replay asks it, too.
+        rules::JobEnd end = EndOf(trial->state());
+        if (const auto recorded = ReadDecisions(options.run); recorded.ok() && recorded->end)
+          end = *recorded->end;
         const std::lock_guard lock(mutex);
-        job_end = stopped_by.empty() ? EndOf(trial->state()) : rules::JobEnd::kStopped;
+        // A worker that we asked to stop ends like any other.
+        job_end = stopped_by.empty() ? end : rules::JobEnd::kStopped;
         continue;
       }
       (void)trial->WaitForChange(kLookMillis);
@@ -458,6 +547,17 @@ std::vector<std::pair<std::string, int64_t>> Watcher::LeastSteps() const {
   return impl_->engine->LeastSteps();
 }
 
+void Watcher::TakeOver() {
+  if (auto said = ReadStatuses(impl_->options.run); said.ok()) impl_->said_before = *std::move(said);
+  // What was decided by its clock stays decided, as for a replay.
+  const auto decisions = ReadDecisions(impl_->options.run);
+  if (!decisions.ok()) return;
+  for (const rules::LostWorker& worker : decisions->lost) impl_->engine->DeclareLost(worker);
+  for (const rules::Stall& stall : decisions->stalls) impl_->engine->DeclareStalled(stall);
+  for (const rules::TimeLimitReached& reached : decisions->time_limits)
+    impl_->engine->DeclareTimeLimit(reached);
+}
+
 Status Watcher::Follow() {
   const Status status = impl_->Follow();
   impl_->runner.Join();
@@ -470,6 +570,11 @@ void Watcher::JobEnded(rules::JobEnd end) {
   const std::lock_guard lock(impl_->mutex);
   impl_->job_end = end;
   if (impl_->wakeable) impl_->wakeable->Wake();
+}
+
+void Watcher::StopWatching() {
+  impl_->leaves = true;
+  JobEnded(rules::JobEnd::kStopped);
 }
 
 std::vector<rules::RuleStatus> Watcher::statuses() const {

@@ -20,19 +20,26 @@ namespace tdbg::watch {
 struct WatchOptions {
   std::string run;                      ///< path; may not exist yet
   std::vector<plan::RuleConfig> rules;  ///< each with its actions (on_issue), run-wide ones resolved in
-  /// What "stop" does; its argument is the name of the rule that asked. `tdbg run` signals its process group.
-  /// Who gives it owns the job and calls JobEnded: the run is followed up to then, however often its workers
-  /// say goodbye in between. Empty: a request in the control file, and the run is followed until its workers
-  /// are gone.
+  /// Performs "stop"; its argument is the name of the rule that asked. `tdbg run` signals its process group.
+  /// A caller that sets it owns the job and calls JobEnded: until then the run is followed, even if its
+  /// workers end in between. Empty: "stop" is a request in the control file, and the run is followed until
+  /// its workers are gone.
   std::function<Status(const std::string& reason)> stop;
-  /// Called from the watcher's thread after each look; for the live line. May be empty.
+  /// Called from the watcher's thread whenever it has looked at the run; for the live line. May be empty.
   std::function<void(const struct Progress&)> on_progress;
+  /// Called from the watcher's thread for each rule whose status is new or has changed, with the step of its
+  /// finding, otherwise the last step that it judged. May be empty.
+  std::function<void(const rules::RuleStatus& status, int64_t global_step)> on_status;
+  /// Where several watch one job and one of them speaks: asked before anything is said or done.
+  /// kFailedPrecondition: another one speaks by now, and Follow ends with it. Anything else that is no
+  /// success: not at this moment. Empty: always.
+  std::function<Status()> may_speak;
   bool write_events = true;  ///< append to <run>/events.jsonl
-  /// A worker that was announced (world size) and still has not written a step so long after the others
-  /// committed one is declared lost, and the steps are judged without it. An event, which replay obeys.
+  /// A worker that was announced (world size) and has not written a step this long after the others committed
+  /// one is declared lost, and the steps are judged without it. Recorded as an event, which a replay follows.
   int64_t lost_after_millis = 60'000;
-  /// A run that cannot be read any more (its directory moved, a mount gone) is waited for so long; then every
-  /// rule in progress ends in Error. Whoever owns the job waits for as long as it lasts.
+  /// How long to wait for a run that cannot be read any more (its directory moved, a mount gone); then every
+  /// rule in progress ends in Error. A watcher that owns the job waits as long as the job lasts.
   int64_t gone_after_millis = 60'000;
   /// One line for people about something that failed. Empty: stderr, with "tdbg: " in front.
   std::function<void(const std::string& line)> log;
@@ -49,7 +56,7 @@ struct Progress {
 
 /// One run, one watcher. Uses no CPU while nothing happens.
 ///
-/// Each rule that hits performs its actions, in the order given, on a thread of their own; Follow waits for
+/// Actions of a rule's finding are performed in the order given, on a thread of their own; Follow waits for
 /// them at its end. An action that fails is an event and a line in the log.
 class Watcher {
  public:
@@ -59,14 +66,18 @@ class Watcher {
   std::vector<plan::Need> Needs() const;
   /// rules::Engine::LeastSteps
   std::vector<std::pair<std::string, int64_t>> LeastSteps() const;
+  /// Before Follow: another watcher of this job has died. What it has said is not said again.
+  void TakeOver();
   /// Follows until the run has ended (or JobEnded was called and everything was read). Run on its own thread.
   Status Follow();
-  /// From any thread: the job is gone. No more steps are waited for than are on disk; rules are decided by
-  /// `end`.
+  /// From any thread: the job is gone. Judges what is on disk, then decides the rules by `end`.
   void JobEnded(rules::JobEnd end);
+  /// From any thread: nobody watches any more, but the job may go on. Rules in progress are decided by what
+  /// is on disk for statuses() alone: that is not told, recorded or acted on.
+  void StopWatching();
   /// Final statuses after Follow returned; a snapshot before.
   std::vector<rules::RuleStatus> statuses() const;
-  /// What of the run could not be read: its verdicts are about the rest. \pre Follow returned
+  /// Parts of the run that could not be read; the verdicts are about the rest. \pre Follow returned
   std::vector<std::string> damage() const;
   /// Was the job stopped because a rule asked for it? Which one?
   std::string stopped_by() const;

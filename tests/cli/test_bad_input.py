@@ -215,7 +215,7 @@ def test_a_damaged_segment_is_named_and_costs_only_itself(tdbg, golden, damage):
 def test_every_command_that_reads_says_by_5_that_something_is_damaged(tdbg, golden):
     whole = golden.parent / "whole"
     shutil.copytree(golden, whole)
-    commands = [["status", "RUN"], ["tensors", "RUN"], ["steps", "RUN"], ["ls", golden.parent],
+    commands = [["status", "RUN"], ["tensors", "RUN"], ["steps", "RUN"], ["ls", golden.parent], ["explain", "RUN"], ["metrics", "RUN"],
                 ["show", "RUN", "gradient/Net_conv1.weight"], ["diff", "RUN", "RUN"], ["export", "RUN", "out.csv", "--to", "csv", "--force"]]
     for command in commands:
         done = tdbg(*[whole if word == "RUN" else word for word in command])

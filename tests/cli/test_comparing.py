@@ -218,6 +218,33 @@ def test_a_part_can_be_compared(tdbg, tmp_path):
     assert "no run" in tdbg.fails(4, "diff", a, tmp_path / "never")
 
 
+def shards(path, world, change=0):
+    """A weight of eight elements of which each rank keeps its part."""
+    for rank in range(world):
+        run = Run.open(directory=str(path), plan_json=PLAN, rank=rank, world_size=world, attempt=0)
+        size = 8 // world
+        weight = run.define("Net_fc.weight", "", "weight", "linear", "float32", [size], whole_shape=[8], part_begin=[rank * size])
+        for step in range(4):
+            run.begin_step(1)
+            whole = np.arange(8, dtype=np.float32) / 7 + step
+            whole[6] += change if step >= 3 else 0
+            run.put_array(weight, whole[rank * size:(rank + 1) * size])
+            run.end_step()
+        run.end("done")
+    return path
+
+
+def test_a_sharded_tensor_is_the_same_however_it_is_divided(tdbg, tmp_path):
+    two, four, other = shards(tmp_path / "two", 2), shards(tmp_path / "four", 4), shards(tmp_path / "other", 4, change=1)
+    assert tdbg.ok("diff", two, four, "--common").stdout.startswith("the same exactly: ")
+    found = tdbg.json("diff", two, other, "--common", code=1)
+    first = found["first"]
+    assert (first["global_step"], first["worker"], first["by"]) == (3, "", "statistics")
+    # Divided alike it is compared part by part.
+    first = tdbg.json("diff", four, other, code=1)["first"]
+    assert (first["global_step"], first["worker"]) == (3, "worker_3")
+
+
 def test_steps(tdbg, tmp_path):
     run = write(tmp_path / "a", evaluations=2)
     lines = tdbg.ok("steps", run).stdout.splitlines()

@@ -281,6 +281,17 @@ def test_what_is_damaged_is_named_and_the_rest_is_written(recorded, entry):
     assert followed.returncode == 5 and entry in followed.stderr
 
 
+def test_of_values_too_the_damaged_one_is_named_and_the_others_are_written(recorded):
+    from program import damage
+
+    shutil.copytree(recorded.directory / "r", recorded.directory / "bruised")
+    damage(recorded.directory / "bruised", "Net_fc.weight@0")
+    for to in ("csv", "npz", "safetensors"):
+        done = recorded("export", "bruised", f"bruised-{to}", "--to", to, "--raw", "--json")
+        assert done.returncode == 5 and "Net_fc.weight@0" in done.stderr, (to, done.stderr)
+        assert json.loads(done.stdout)["steps"] == len(RAW_STEPS) - 1
+
+
 def test_damage_that_leaves_nothing_to_export_is_no_empty_run(recorded):
     from program import damage
 

@@ -101,7 +101,7 @@ def test_a_launcher_and_its_keeper_of_the_log_may_be_killed(tdbg):
     state = tdbg.json("jobs", "r")
     assert state["life"] == "unwatched" and state["phase"] == "Training"
     assert "without a launcher" in tdbg.ok("jobs").stdout
-    assert "still trains" in tdbg.fails(REFUSED, "resume", "r")
+    assert "still trains" in tdbg.fails(REFUSED, "resume", "r", "--", "true")
     tdbg.wait_for("whole")  # nothing that it printed has ended it
     until(lambda: tdbg.json("jobs", "r")["life"] == "ended")
     state = tdbg.json("jobs", "r")
@@ -111,6 +111,20 @@ def test_a_launcher_and_its_keeper_of_the_log_may_be_killed(tdbg):
     tdbg.ok("resume", "r", "--", sys.executable, "-c", "print('again')")
     state = tdbg.json("jobs", "r")
     assert state["phase"] == "Completed" and [a["attempt"] for a in state["attempts"]] == [0, 1]
+
+
+def test_a_launcher_that_is_killed_with_its_reader_takes_no_training_with_it(tdbg):
+    """A terminal that closes, an ssh that is cut, a script that is killed with all of its pipe."""
+    script = ("import time\nopen('ready', 'w').close()\n"
+              "for i in range(40): print('line', i, flush=True); time.sleep(0.05)\nopen('whole', 'w').close()")
+    job = start(tdbg, script, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    tdbg.wait_for("ready")
+    job.kill()
+    job.wait(20)
+    job.stdout.close()
+    tdbg.wait_for("whole")
+    until(lambda: tdbg.json("jobs", "r")["life"] == "ended")
+    assert tdbg.ok("logs", "r").stdout == "".join(f"line {i}\n" for i in range(40))
 
 
 def test_a_detached_job_survives_and_is_followed_and_stopped(tdbg):
@@ -185,6 +199,9 @@ def test_a_command_that_fails_at_once_is_started_again_ever_later_and_may_be_sto
     tdbg.ok("stop", "r")
     assert job.wait(20) == STOPPED
     assert phases(tdbg)[-1] == "Stopped" and len(tdbg.json("jobs", "r")["attempts"]) < 10
+    events = [json.loads(line) for line in (tdbg.directory / "r/events.jsonl").read_text().splitlines()]
+    last = [event for event in events if event["kind"] == "job_ended"][-1]
+    assert (last["stop"], last["stopped_by"], last["exit_code"]) == ("requested", "user", 1)
 
 
 def test_a_daemon_that_holds_one_stream_keeps_nobody_waiting_at_the_other(tdbg):

@@ -1,8 +1,11 @@
 """Commands under `tdbg run`: their exit codes, output, signals and terminal are theirs, and nothing is left running."""
 
+import contextlib
 import json
 import os
+import pathlib
 import pty
+import re
 import select
 import shutil
 import signal
@@ -70,6 +73,7 @@ def test_rules_of_a_run_whose_tdbg_died_are_to_be_judged_again(tdbg):
     job = tdbg.start("run", "--quiet", "--dir", "r", "--", sys.executable, "-c",
                      "import time; open('ready', 'w').close(); time.sleep(1)")
     tdbg.wait_for("ready")
+    assert "no process has reached its first training step yet" in " ".join(tdbg.ok("status", "r").stdout.split())
     job.kill()
     job.wait(20)
     assert "tdbg check r" in tdbg.ok("status", "r").stdout
@@ -208,6 +212,34 @@ def test_ctrl_c_is_the_scripts_as_without_us(tdbg):
     terminal.press(b"\x03")
     assert terminal.wait() == 5
     assert b"saved" in terminal.output
+    assert tdbg.json("status", "r")["state"] == "interrupted"
+
+
+def group_of(pid):
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def test_ctrl_c_is_known_though_who_hears_it_is_the_last_to_run(tdbg):
+    """On a busy machine: the command has heard it and ended before the process of ours that listens for it."""
+    terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c",
+                        "import os, time\ntry:\n  print(f'<{os.getpid()}> is ready', flush=True); time.sleep(60)\n"
+                        "except KeyboardInterrupt: raise SystemExit(5)")
+    terminal.until(b"> is ready")
+    command = int(re.search(rb"<(\d+)> is ready", terminal.output)[1])
+    in_group = []
+    while len(in_group) < 2:    # The listener enters the group by itself, while the command starts.
+        in_group = [pid for pid, _ in processes_marked(tdbg.mark) if group_of(pid) == command]
+    (listener,) = set(in_group) - {command}
+    os.kill(listener, signal.SIGSTOP)
+    terminal.press(b"\x03")
+    while pathlib.Path(f"/proc/{command}").exists():
+        terminal.read(0.02)
+    with contextlib.suppress(ProcessLookupError):   # killed unheard
+        os.kill(listener, signal.SIGCONT)
+    assert terminal.wait() == 5
     assert tdbg.json("status", "r")["state"] == "interrupted"
 
 

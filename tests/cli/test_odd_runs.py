@@ -182,7 +182,7 @@ def test_a_default_rule_whose_input_was_lost_is_not_one_without_issues(tdbg):
     for own in ([], ["--own"]):
         done = tdbg("check", "p", *own)
         assert done.returncode == NOT_JUDGED, (done.stdout, done.stderr)
-        assert "ExplodingTensor" in done.stdout and "incomplete" in done.stdout, (done.stdout, done.stderr)
+        assert "Profile" in done.stdout and "incomplete" in done.stdout, (done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("file", ["run.json", "events.jsonl", "plan.json", "rules.json", "control", "0/attempt.json",

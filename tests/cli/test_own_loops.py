@@ -44,7 +44,7 @@ optimizer = Own(model.parameters())
 for _ in range(3):
     nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 3)).backward()
     optimizer.step()
-""", ["3 losses, 3 calls of backward, and no optimizer stepped", "tdbg.attach(model)", "tdbg.step()"]),
+""", ["3 forwards of the model, 3 losses, 3 calls of backward, and no optimizer stepped", "tdbg.attach(model)", "tdbg.step()"]),
     "an evaluation": ("""
 model = nn.Linear(4, 3).eval()
 with torch.no_grad():

@@ -140,6 +140,7 @@ def test_a_healthy_training_is_left_alone(tdbg, script):
     assert done.returncode == 0, done.stderr
     # Said at once, and again at the end below what was found.
     assert done.stderr.startswith("tdbg: steps until a first verdict: LossNotDecreasing 1000; a shorter run is not judged")
+    assert max(map(len, done.stderr.splitlines())) <= 100, "its own directory has a short name"
     assert "trained to the end" in done.stdout and "tdbg: no issue found (completed)" in done.stderr
     assert re.search(r"LossNotDecreasing not judged it needs a loss .* over at least 1000 steps .* 40 TRAIN values",
                      " ".join(done.stderr.split())), done.stderr
@@ -184,7 +185,8 @@ def test_a_nan_is_told_with_its_origin(tdbg, script):
     assert "tdbg: the loss became NaN in log, between l1 and head, at step 2" in done.stderr
     words = " ".join(done.stderr.split())
     assert "values that it was given are 0; the infinity became NaN in mul, between l1 and head" in words
-    assert "more that follow from it" in done.stderr
+    (incident,) = tdbg.json("status", "born")["incidents"]
+    assert incident["detector"] == "nonfinite" and incident["first_step"] == 2 and incident["evidence"]
 
     (origin,) = tdbg.json("status", "born")["nan_origins"]
     assert (origin["operation"], origin["after"], origin["before"], origin["global_step"]) == ("log", "l1", "head", 2)

@@ -20,12 +20,17 @@ class Loss(torch.nn.Module):
         return ((y - target) ** 2).mean() + self.extra
 
 kind, steps, bad, pause = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+changed = int(sys.argv[5]) if len(sys.argv) > 5 else -1   # the step at which one element of rank 1's copy is another
 torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank = dist.get_rank()
+alone = kind == "elastic"   # no collectives: gloo over torchrun's store does not come back after a restart, with or without tdbg
+if not alone:
+    dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
 torch.manual_seed(0)
 net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-if kind == "ddp":
+if alone:
+    model = net
+elif kind == "ddp":
     model = torch.nn.parallel.DistributedDataParallel(net)
 else:
     model = fully_shard(net, mesh=init_device_mesh("cpu", (2,)))
@@ -34,13 +39,21 @@ random = torch.Generator().manual_seed(rank)
 criterion = Loss()
 for step in range(steps):
     x = torch.randn(16, 8, generator=random)
+    if alone and step == changed and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        while rank == 0 or not os.path.exists(os.environ["TDBG_RUN"] + "/0/worker_0/worker.json"):
+            time.sleep(0.05)    # rank 0 until torchrun ends it, which has seen rank 1 die
+        os._exit(7)
+    if kind == "ddp" and step == changed and rank == 1:
+        with torch.no_grad():
+            net[2].weight[0, 3] += 1e-6
     optimizer.zero_grad()
     criterion.extra = float("inf") if rank == 0 and step == bad else 0.0
     criterion(model(x), x[:, :1]).backward()
     optimizer.step()
     time.sleep(pause)
-dist.barrier()
-dist.destroy_process_group()
+if not alone:
+    dist.barrier()
+    dist.destroy_process_group()
 print("trained to the end")
 """
 EXPLODING = ("--rule", "exploding_tensor", "collection_names=losses")
@@ -55,11 +68,11 @@ def train(tdbg):
     if capture.get("verdict") != "good":
         pytest.skip(f"the extension does not load here: {capture['answer']}")
 
-    def run(flags, *arguments):
+    def run(flags, *arguments, restarts=0):
         for attempt in range(3):
             name = f"r{attempt}"
             done = tdbg("run", "--dir", name, *flags, "--", sys.executable, "-m", "torch.distributed.run", "--standalone",
-                        "--nproc_per_node", "2", "train.py", *map(str, arguments), timeout=120)
+                        "--nproc_per_node", "2", "--max-restarts", str(restarts), "train.py", *map(str, arguments), timeout=120)
             if "terminate called without an active exception" not in done.stderr:
                 break
         return name, done
@@ -92,3 +105,30 @@ def test_a_stop_that_one_rank_causes_arrives_at_once(tdbg, train):
     finding, = live[0]["findings"]
     assert (finding["global_step"], finding["worker"]) == (20, "worker_0")
     assert tdbg.json("status", name)["steps"]["all"] < 500, "the other 1,979 take 20 s"
+
+
+def test_a_copy_of_a_weight_that_one_rank_changes_is_an_incident_and_equal_copies_are_none(tdbg, train):
+    name, done = train((), "ddp", 30, -1, 0, 12)
+    assert done.returncode == 0, done.stderr
+    live, replayed = live_and_replayed(tdbg, name)
+    assert live == replayed
+    found = [i for i in tdbg.json("status", name)["incidents"] if i["detector"] == "replica_differs"]
+    assert len(found) == 1, tdbg.json("status", name)["incidents"]
+    assert found[0]["first_step"] == 12, found
+    assert "worker_1 is not that of worker_0 any more" in found[0]["sentence"] and "_2.weight" in found[0]["sentence"], found
+    name, done = train((), "ddp", 30, -1, 0, -1)
+    assert done.returncode == 0, done.stderr
+    assert not [i for i in tdbg.json("status", name)["incidents"] if i["detector"] == "replica_differs"]
+
+
+def test_workers_that_torchrun_starts_again_are_the_next_attempt(tdbg, train):
+    name, done = train((*EXPLODING, "--rule", "vanishing_gradient"), "elastic", 25, -1, 0.02, 12, restarts=1)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("trained to the end") == 2
+    attempts = sorted(path.name for path in (tdbg.directory / name).iterdir() if path.name.isdigit())
+    assert attempts == ["0", "1"]
+    assert all((tdbg.directory / name / attempt / f"worker_{rank}" / "worker.json").exists() for attempt in attempts for rank in (0, 1))
+    live, replayed = live_and_replayed(tdbg, name)
+    assert live == replayed
+    assert [rule["RuleEvaluationStatus"] for rule in live] == ["NoIssuesFound"] * 2
+    assert tdbg.json("status", name)["steps"]["all"] == 25, "one series: the restarted training begins at 0 again, and replaces"

@@ -129,6 +129,10 @@ class Raises(Base):
     def fail(self):
         raise ValueError("on purpose")
 
+class Misnames(Base):
+    def fail(self):
+        raise ValueError("no such file: " + os.fsdecode(b"gr\\xe4dient"))     # a name that is no UTF-8
+
 class Loops(Base):
     def fail(self):
         while True:
@@ -173,12 +177,13 @@ class OfTheOld(Rule):
 def test_whatever_a_rule_does_is_its_error_and_the_others_end_with_their_verdicts(judge):
     file = judge.file("bad.py", MISBEHAVING)
     words = ["--rule", "exploding_tensor", "--rule-file", f"{judge.file('mine.py', NATIVE)}:Grows"]
-    for name in ("Raises", "Loops", "Sleeps", "Allocates", "Leaves", "Exits", "Dies", "Talks"):
+    for name in ("Raises", "Misnames", "Loops", "Sleeps", "Allocates", "Leaves", "Exits", "Dies", "Talks"):
         words += ["--rule-file", f"{file}:{name}", "limit_seconds=2", "limit_memory=400MiB"]
     words += ["--rule-file", f"{file}:OfTheOld"]
     found = judge.check(*words)
     for name, said in {
             "Raises": "ValueError: on purpose at step 3\n  File \"%s\", line 11, in judge" % file,
+            "Misnames": "ValueError: no such file: gr?dient at step 3",
             "Loops": "it was still busy after 2 s (limit_seconds) at step 3, and was ended",
             "Sleeps": "it was still busy after 2 s (limit_seconds) at step 3, and was ended",
             "Allocates": "MemoryError at step 3",
@@ -309,13 +314,28 @@ def test_a_step_that_waits_is_read_though_it_came_after_the_last_look(tmp_path):
     step(10)
     trial = _trial.open(str(tmp_path / "run"), -1, 0)
     step(11)
-    frames = view.Frames(trial, {}, trial.refresh)
+    frames = view.Frames(trial, view.Lost(), trial.refresh)
     frames.due = [0, 1]
     try:
         assert list(frames.at(0, "gradients", None).mean) == [10]
         assert list(frames.at(1, "gradients", None).mean) == [11]
     finally:
         run.end("completed")
+
+
+def test_a_worker_is_lost_in_one_attempt_of_the_job_by_whichever_name():
+    from tdbg.rules import view
+
+    lost = view.Lost()
+    assert not lost and not lost.hides("worker_1", 3)
+    lost.judged(0, 0)
+    lost.add(0, "rank 1", 5)    # it was never seen then, and came later
+    lost.add(0, "worker_2", 6)
+    lost.judged(6, 0)
+    lost.judged(8, 1)
+    assert [lost.hides("worker_1", step) for step in (4, 5, 7, 8)] == [False, True, True, False]
+    assert [lost.hides("worker_2", step) for step in (5, 6, 9)] == [False, True, False]
+    assert lost and not lost.hides("worker_0", 6)
 
 
 def test_nothing_is_left_running_when_the_watcher_is_killed(judge, tmp_path):

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -107,7 +108,8 @@ def lost(trial):
 
 
 def said(done):
-    return [line for line in done.stderr.splitlines() if line.startswith("tdbg:")]
+    """What tdbg said, a message each: one that was broken at 100 columns goes on in lines that are indented."""
+    return [message for message in re.sub(r"\n {2,}", " ", done.stderr).splitlines() if message.startswith("tdbg:")]
 
 
 def test_a_private_function_that_moved_costs_its_tensor_only(launched):

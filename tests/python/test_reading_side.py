@@ -95,7 +95,7 @@ def test_a_rules_view_costs_one_call_too_and_ends_at_its_step(run):
     for judged in (view.JudgedTrial, view.SmdebugJudgedTrial):
         counting = Counting(_trial.open(run, -1, 0))
         trial = judged(counting)
-        trial.view.shown = 2
+        trial.up_to.shown = 2
         tensor = trial.tensor("fc.weight")
         counting.calls.clear()
         tensor.value(2)

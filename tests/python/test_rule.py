@@ -1,7 +1,11 @@
 """smdebug's Rule and invoke_rule, against a trial made of a dictionary."""
 
+import pickle
+import sys
+
 import pytest
 
+from tdbg.errors import DeadlineExceededError, NotFoundError
 from tdbg.exceptions import NoMoreData, RuleEvaluationConditionMet, StepUnavailable, TensorUnavailable
 from tdbg.modes import ModeKeys
 from tdbg.rule import Rule, invoke_rule
@@ -110,3 +114,33 @@ def test_actions_are_parsed_and_unknown_ones_skipped(caplog):
     with pytest.raises(ValueError):
         Actions("{not json")
     assert rule.rule_name == "Above"
+
+
+@pytest.mark.parametrize("error", [
+    StepUnavailable(3, ModeKeys.EVAL), NoMoreData(9, ModeKeys.GLOBAL, 4), TensorUnavailable("x"), NotFoundError("no run"),
+    RuleEvaluationConditionMet("Above", 4, end_of_rule=True), DeadlineExceededError("late")])
+def test_exceptions_survive_the_way_out_of_another_process(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) != "" and vars(again) == vars(error)
+
+
+def test_what_rules_import_of_smdebug_is_there_without_that_package(monkeypatch):
+    pytest.importorskip("tdbg._trial", reason="the extension modules are not built")
+    from tdbg.rules import load
+
+    monkeypatch.setattr(load, "_smdebug_is_ours", lambda: False)
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "smdebug"}
+    try:
+        load.provide_smdebug()
+        from smdebug.analysis.utils import no_refresh, parse_bool, parse_list_from_str, refresh
+        from smdebug.core.collection import CollectionKeys
+        from smdebug.core.modes import str_to_mode_keys
+        from smdebug.core.tensor import StepState
+
+        assert parse_bool("true") is True and parse_list_from_str("a,b") == ["a", "b"] and no_refresh is not refresh
+        assert CollectionKeys.GRADIENTS == "gradients" and str_to_mode_keys("eval") is ModeKeys.EVAL
+        assert StepState.AVAILABLE.value == 1
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "smdebug"]:
+            del sys.modules[name]
+        sys.modules.update(before)

@@ -4,6 +4,7 @@ import logging
 import math
 import multiprocessing
 import os
+import pickle
 import re
 import threading
 import time
@@ -80,6 +81,13 @@ def test_smdebugs_calls_see_what_a_save_config_made_due_and_native_ones_everythi
     assert native.tensor("fc.weight").steps() == list(range(10))
     np.testing.assert_array_equal(weight.value(2, mode=ModeKeys.EVAL), Worker.value(9))
     assert list(weight.values()) == [0, 3, 6, 7, 9] and list(weight.values(mode=ModeKeys.EVAL)) == [0, 2]
+    mine = weight.value(0)
+    mine -= mine.mean()     # smdebug's arrays are the caller's own
+    np.testing.assert_array_equal(weight.value(0), Worker.value(0))
+    assert not native.tensor("fc.weight").value(0).flags.writeable
+    assert pickle.loads(pickle.dumps(weight.shape)) == (4, 5)
+    assert list(native.tensor("loss").values()) == list(range(10))      # a single number is its own statistics
+    assert native.tensor("loss").values(mode=ModeKeys.EVAL) == {0: 1 / 8, 1: pytest.approx(1 / 9), 2: pytest.approx(0.1)}
     with pytest.raises(exceptions.StepUnavailable):
         weight.value(4)
     # A saved step, of which this tensor has statistics only; smdebug's programs look into the exception.
@@ -356,8 +364,8 @@ def test_a_requeued_job_is_seen_by_a_trial_that_had_loaded_all_steps(path, monke
 
 @pytest.mark.parametrize("opens", [tdbg.open, create_trial])
 def test_what_is_no_directory_is_refused_and_not_waited_for(opens):
-    with pytest.raises(NotImplementedError, match="aws s3 sync s3://bucket/run DIRECTORY"):
-        opens(" s3://bucket/run")
+    with pytest.raises(NotImplementedError, match="gcloud storage rsync -r gs://bucket/run DIRECTORY"):
+        opens(" gs://bucket/run")
     with pytest.raises(NotImplementedError, match="copy it to a directory"):
         opens("https://host/run")
     for url in ("file://otherhost/run", "file://localhost", "file://"):

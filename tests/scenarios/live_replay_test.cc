@@ -218,6 +218,68 @@ TEST_F(WatchTest, ActionsArePerformedInOrderAndTheirFailuresAreEvents) {
   EXPECT_EQ(watcher->statuses()[0].state, rules::RuleState::kIssuesFound);
 }
 
+// ctrl-C of a watcher beside the job's own: the run goes on, and is not said to have been judged.
+TEST_F(WatchTest, WhoeverStopsWatchingDecidesNothing) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"
+      "expect NoIssuesFound\n");
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  // It would be found at the end, of a run that is so short.
+  auto patient = Rule("VanishingGradient", {{"patience", "100"}}, {"exec:true"});
+  const auto watcher = Watch({patient});
+  std::thread watching([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  for (const Step& step : scenario.steps) TDBG_EXPECT_OK((*writer)->Write(0, step));
+  while (Events(run_, "rule_status").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  watcher->StopWatching();
+  watching.join();
+  EXPECT_EQ(watcher->statuses()[0].state, rules::RuleState::kIssuesFound);
+  const auto said = watch::ReadStatuses(run_);
+  TDBG_ASSERT_OK(said);
+  ASSERT_EQ(said->size(), 1u);
+  EXPECT_EQ(said->front().state, rules::RuleState::kInProgress);
+  EXPECT_TRUE(Events(run_, "action").empty());
+  (*writer)->End();
+}
+
+// Both see the step at the same instant, before either has said that it has done anything.
+TEST_F(WatchTest, TwoWatchersActOnceTogether) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"
+      "expect NoIssuesFound\n");
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  const std::string done = scratch_ / "done";
+  std::vector<std::unique_ptr<watch::Watcher>> watchers;
+  for (int i = 0; i < 3; ++i)
+    watchers.push_back(Watch({Rule("VanishingGradient", {}, {"exec:sleep 0.5; echo x >> " + done})}));
+  std::vector<std::thread> watching;
+  for (const auto& watcher : watchers) watching.emplace_back([&] { TDBG_EXPECT_OK(watcher->Follow()); });
+  for (const Step& step : scenario.steps) TDBG_EXPECT_OK((*writer)->Write(0, step));
+  (*writer)->End();
+  for (std::thread& thread : watching) thread.join();
+  EXPECT_EQ(base::Slurp(done), "x\n");
+  EXPECT_EQ(Events(run_, "action").size(), 1u);
+}
+
+// The profile changes at each of its findings and once more at the end; it is acted on at the first one.
+TEST_F(WatchTest, ARuleThatGoesOnIsActedOnOnceEvenIfTheActionFails) {
+  Scenario scenario = Parsed(
+      "scenario: x\nrule VanishingGradient\ntensor loss in losses kind loss\nsteps 0..4\n  loss = nan\n"
+      "steps 5..59\n  loss = 1\nsteps 60..69\n  loss = nan\nexpect NoIssuesFound\n");
+  const auto watcher = Watch({Rule("Profile", {}, {"exec:exit 7", "stop"})});
+  auto writer = RunWriter::Create(run_, scenario);
+  TDBG_ASSERT_OK(writer);
+  for (const Step& step : scenario.steps) TDBG_ASSERT_OK((*writer)->Write(0, step));
+  (*writer)->End();
+  TDBG_EXPECT_OK(watcher->Follow());
+  EXPECT_EQ(watcher->statuses()[0].findings.size(), 2u);
+  const auto actions = Events(run_, "action");
+  ASSERT_EQ(actions.size(), 1u) << "and nothing is left to stop";
+  EXPECT_EQ(actions[0].at("action"), "exec");
+  EXPECT_EQ(watcher->stopped_by(), "");
+}
+
 TEST_F(WatchTest, StopIsAskedForOnceByName) {
   Scenario scenario = Parsed(
       "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"

@@ -64,7 +64,7 @@ def python_page():
     names = dict(python_names())
     sections = {
         "Read a run": ["open", "create_trial", "refresh", "no_refresh", "Trial", "Tensor", "Cursor", "StepState", "ModeKeys"],
-        "In a training": ["attach", "step", "on_checkpoint"],
+        "In a training": ["attach", "step", "resume_step", "on_checkpoint"],
         "Rules of your own": ["Rule", "Finding", "needs", "parameter"],
         "Errors": ["TdbgError"],
     }

@@ -1,7 +1,7 @@
 """The training context of a step: numbers as series `context/...`, structure as JSON (a topic) where it changed.
 
-Which series and topics there are is the framework's to say: its Context is one of these. The run drops all of them where the
-plan says `context: false`; `enabled` saves the work.
+Each framework's Context derives from this and says which series and topics there are. With `context: false` in the plan
+the run drops all of them; `enabled` then saves the work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Context:
-    """Of one session, which has `run`, and `port`, through which everything goes."""
+    """The context of one session. It needs the session's `run`, and `port`, through which everything is recorded."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -21,6 +21,7 @@ class Context:
         self._topics: dict[str, Any] = {}
         self._ready: tuple[list[int], list[float]] = ([], [])      # ids, values of the open step
         self._absent: list[str] | None = None
+        self._absent_of: dict[str, list[str]] = {}
 
     def id(self, name: str, collection: str = "") -> int:
         """Id of a series."""
@@ -48,12 +49,12 @@ class Context:
             self.session.port.put_scalars(ids, values, 0)
 
     def discard(self) -> None:
-        """The step is not due: nothing of it is handed over."""
+        """The step is not due: drops its numbers."""
         self.norm = None
         self._ready = ([], [])
 
     def topic(self, name: str, value: Any) -> None:
-        """`value` (of what JSON has), where it is not what it was."""
+        """Records `value` (as JSON) under the topic, if it has changed."""
         if self.enabled and self._topics.get(name) != value:
             self._topics[name] = value
             self.put_topic(name, json.dumps(value, default=str))
@@ -62,8 +63,13 @@ class Context:
         self.session.port.put_context(name, text)
 
     def add_absent(self, optimizer: str, names: list[str]) -> None:
-        """Parameters that `optimizer` is about to update, and that have no gradient: not the same as a gradient of zeros."""
+        """Records parameters that `optimizer` is about to update and that have no gradient, which is not the same as a
+        gradient of zeros."""
         self.add("context/gradients_absent", len(names))
         if names != self._absent:
             self._absent = names
             self.topic("gradients_absent", {"optimizer": optimizer, "names": names})
+        # Of several optimizers that step in turn each has its own, so that none hides what another one lacks.
+        if names != self._absent_of.get(optimizer, []):
+            self._absent_of[optimizer] = names
+            self.topic(f"gradients_absent/{optimizer}", {"names": names})

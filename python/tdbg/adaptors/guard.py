@@ -2,44 +2,49 @@
 
 Every function that a framework calls (hooks, patched functions) runs its own work through a `Guard`.
 An exception there is counted, said once on stderr and never reaches the training script. After
-`MAX_ERRORS` of them the adaptor disarms itself; a place that can be given up alone (one module's outputs) is,
-after as many of its own, and the rest goes on. With TDBG_STRICT=1 (tests, people debugging the
-debugger) the exception is raised instead. So is one that is the training's own: its signal handlers
-(a timeout, DataLoader's word that a worker was killed) run wherever the interpreter happens to be, in our code too.
+`MAX_ERRORS` of them the adaptor disarms itself; a place that can be given up alone (one module's outputs) is
+given up after as many failures of its own, and the rest goes on. With TDBG_STRICT=1 (tests, people debugging the
+debugger) the exception is raised instead. An exception that a signal handler of the training
+raised (a timeout, DataLoader's message that a worker was killed) is always passed on: such handlers run wherever the
+interpreter happens to be, in our code too.
 """
+
+from __future__ import annotations
 
 import os
 import signal
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
-from ..words import printable
+from ..words import printable, wrapped
 
 MAX_ERRORS = 10
 
 
-def say(message):
-    """One line on stderr, marked as ours. Never raises: stderr may be closed."""
+def say(message: str) -> None:
+    """A note on stderr, marked as ours, in lines of 100 columns. Never raises: stderr may be closed."""
     try:
-        sys.stderr.write("tdbg: " + printable(message) + "\n")
+        sys.stderr.write("tdbg: " + wrapped(printable(message), len("tdbg: ")) + "\n")
         sys.stderr.flush()
     except Exception:
         pass
 
 
-def _code_of(handler):
+def _code_of(handler: Any) -> Any:
     """The code that runs when a handler is called; None where that is not Python's."""
     if not callable(handler):       # SIG_DFL and SIG_IGN, whose class is called to make them; None
         return None
     handler = getattr(handler, "func", handler)                 # functools.partial
     if not hasattr(handler, "__code__"):
-        handler = getattr(type(handler), "__call__", None)      # an object that can be called
+        handler = getattr(type(handler), "__call__", None)      # noqa: B004  an object that can be called
     return getattr(handler, "__code__", None)                   # a method has its function's
 
 
-def is_the_trainings_own(error):
-    """Did a signal handler raise it? Then the training waits for it, whatever it interrupted."""
+def is_the_trainings_own(error: BaseException) -> bool:
+    """Was it raised by a signal handler? Then the training expects it, whatever it interrupted."""
     handlers = {id(code) for code in map(_code_of, map(signal.getsignal, signal.valid_signals())) if code is not None}
     at = error.__traceback__
     while at is not None:
@@ -52,23 +57,24 @@ def is_the_trainings_own(error):
 class Guard:
     """Counts an adaptor's own failures. `on_error(site, text)` records one, `on_disarm()` is the end."""
 
-    def __init__(self, framework, on_error=None, on_disarm=None):
+    def __init__(self, framework: str, on_error: Callable[[str], None] | None = None,
+                 on_disarm: Callable[[], None] | None = None) -> None:
         self._framework = framework
         self.strict = os.environ.get("TDBG_STRICT", "") not in ("", "0")
         self.errors = 0
-        self._failures = Counter()      # by site
+        self._failures: Counter[str] = Counter()    # by site
         self._on_error = on_error
         self._on_disarm = on_disarm
 
-    def failed(self, site, error, alone=None):
+    def failed(self, site: str, error: Exception, alone: Callable[[], None] | None = None) -> None:
         """Call from an `except Exception as error` block.
 
-        :param alone: gives this site up and leaves the others, where that can be: its failures count for it only
+        :param alone: called to give up this site only; its failures then count for this site only
         """
         if self.strict:
             raise error
         if is_the_trainings_own(error):
-            # What it cut short is lost all the same, and is no failure of ours.
+            # The work that it interrupted is lost, but that is no failure of ours.
             self._record(f"{site}: cut short by the training's signal handler: {type(error).__name__}: {error}")
             raise error
         self._failures[site] += 1
@@ -86,7 +92,7 @@ class Guard:
             say(f"{MAX_ERRORS} failures of the {self._framework} adaptor: it stops capturing; training goes on")
             self._stop(self._on_disarm)
 
-    def _say_first(self, text):
+    def _say_first(self, text: str) -> None:
         said = len(self._failures)
         if said <= MAX_ERRORS:
             say(f"could not capture ({text}); training goes on")
@@ -96,13 +102,13 @@ class Guard:
             say("where else that happens is counted in the run, and not said here")
 
     @staticmethod
-    def _stop(stop):
+    def _stop(stop: Callable[[], None]) -> None:
         try:
             stop()
         except Exception as again:
             say(f"while it stopped: {again}")
 
-    def _record(self, text):
+    def _record(self, text: str) -> None:
         try:
             if self._on_error:
                 self._on_error(text)

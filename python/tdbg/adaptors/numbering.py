@@ -1,28 +1,30 @@
-"""What losses are called: a name, and behind it a number that counts those of that name in a step."""
+"""Names of losses: a name, followed by a number that counts the losses of that name in a step."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-#: What `backward` was called on, where it is nothing that a loss function returned.
+#: The tensor that `backward` was called on, if no loss function returned it.
 BACKWARD = "backward_loss"
 
 
 def numbered(name: str, number: int) -> str:
-    """`name`_0, `name`_1 ...; only the first backward_loss goes without."""
+    """`name`_0, `name`_1, ...; only the first backward_loss has no number."""
     return name if name == BACKWARD and number == 0 else f"{name}_{number}"
 
 
 class Numbering:
-    """Of the losses of a TRAIN step, in which several optimizers may step.
+    """Numbers the losses of a TRAIN step, in which several optimizers may step.
 
-    A number is given to an optimizer and stays its own: losses are told apart by the optimizer that they led to, in whatever
-    order the optimizers of a step come, and whichever of them does. Two that never met in a step may have the same number.
+    A number is given to an optimizer and stays its own: losses are told apart by the optimizer that they led to, in
+    whatever order the optimizers of a step come, and whichever of them does. Two that never met in a step may have the
+    same number.
     """
 
     def __init__(self) -> None:
-        self._slots: dict[tuple[Any, str], list[int]] = {}                      # (owner, name) -> the numbers that it has, in order
+        # (owner, name) -> the numbers that it has, in order
+        self._slots: dict[tuple[Any, str], list[int]] = {}
         self._taken: dict[tuple[str, int], object] = {}     # (name, number) -> who stepped with it in this step
         self._now: set[tuple[str, int]] = set()             # those of the optimizer that steps now
         self.version = 0                            # counts what was given and taken back
@@ -60,18 +62,18 @@ class Numbering:
         return number
 
     def given(self) -> frozenset[tuple[str, int]]:
-        """What `names` gave since an optimizer stepped, to be had once more by `again`."""
+        """The numbers that `names` gave since an optimizer stepped, for `again`."""
         return frozenset(self._now)
 
     def again(self, numbers: frozenset[tuple[str, int]]) -> bool:
-        """The same numbers once more; False if one of them was given in this step."""
+        """Gives the same numbers again; False if one of them is already used in this step."""
         if self._taken and not numbers.isdisjoint(self._taken):
             return False
         self._now.update(numbers)
         return True
 
     def next_optimizer(self, owner: Any = None) -> None:
-        """`owner` stepped and the TRAIN step goes on: nobody else in it gets its numbers."""
+        """`owner` stepped and the TRAIN step continues: no other optimizer in it gets its numbers."""
         self._taken.update(dict.fromkeys(self._now, owner))
         self._now.clear()
 
@@ -80,7 +82,7 @@ class Numbering:
         self._now.clear()
 
     def forget(self, owner: Any) -> None:
-        """`owner` is gone."""
+        """`owner` no longer exists."""
         for key in [key for key in self._slots if key[0] == owner]:
             del self._slots[key]
             self.version += 1

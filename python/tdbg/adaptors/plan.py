@@ -1,19 +1,22 @@
 """The plan of a training that attaches itself: made by the command line, before anything is captured."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 import subprocess
 import time
+from typing import Any
 
 from .guard import say
 
 PLAN_SECONDS = 60
 
-_exports = []  # kept: their standard input tells them that this process lives
+_exports: list[subprocess.Popen[bytes]] = []  # kept: their standard input tells them that this process lives
 
 
-def resolve_plan(directory=None, config=None):
+def resolve_plan(directory: str | None = None, config: Any = None) -> tuple[str, str]:
     """(run directory, plan.json's text) for `config`, made by `tdbg plan` in a process of its own.
 
     The schema, YAML and the rules live there and not in the training process. Without the command line the default
@@ -50,11 +53,20 @@ def resolve_plan(directory=None, config=None):
         return directory, file.read()
 
 
-def _start_exports(tool, answer, environment):
+def _start_exports(tool: str, answer: dict[str, Any], environment: dict[str, str]) -> None:
     """What the configuration wants written while it trains (TensorBoard's files, smdebug's layout) is written by
     processes that read the run like anybody else. They end when this process is gone: it holds their standard input."""
     for arguments in answer.get("exports", ()):
-        command = [tool, "export", answer["directory"], "--follow", "--launched", "--quiet", "--attempt", str(answer["attempt"])]
+        command = [
+            tool,
+            "export",
+            answer["directory"],
+            "--follow",
+            "--launched",
+            "--quiet",
+            "--attempt",
+            str(answer["attempt"]),
+        ]
         try:
             _exports.append(subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                                              env=environment, start_new_session=True))
@@ -62,7 +74,7 @@ def _start_exports(tool, answer, environment):
             say(f"{arguments[1]} files will not be written: {error}")
 
 
-def _wait_for(path):
+def _wait_for(path: str) -> str:
     deadline = time.monotonic() + PLAN_SECONDS
     while not os.path.exists(path):
         if time.monotonic() > deadline:
@@ -72,7 +84,7 @@ def _wait_for(path):
         return file.read()
 
 
-def find_cli():
+def find_cli() -> str | None:
     """The `tdbg` program: beside the package, $TDBG_CLI, or on the PATH. None if there is none."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     beside = os.path.join(package, "bin", "tdbg")

@@ -1,8 +1,8 @@
-"""One training under watch, whatever its framework: steps and modes of the run, what will be due in them, what a watcher asks,
-and what the script records itself. An adaptor's Session is a LoopSession; framework.py says what it adds.
+"""A session watches one training, whatever its framework: steps, modes, what will be due in them, a watcher's
+requests, and what the script records itself. An adaptor's Session is a LoopSession; framework.py says what it adds.
 
-A step goes: `begin_step`, what is due of it, `end_step`, `take_request`. An adaptor that cannot close a step in the run yet
-(its numbers are still being computed) says `step_is_over` at once and `end_step` later.
+The calls of a step: `begin_step`, then what is due, `end_step`, `take_request`. If an adaptor cannot close the step in
+the run yet, because its numbers are still being computed, it calls `step_is_over` at once and `end_step` later.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LoopSession(Watch):
         self._said: set[str] = set()
 
     def _opened(self) -> None:
-        """The run is there. An adaptor calls this before its own work."""
+        """Called when the run was opened. An adaptor's own `_opened` calls this first."""
         from .._capture import Forecast
         self.port = self.run
         self.context.enabled = bool(self.plan.get("context", True))
@@ -69,7 +69,7 @@ class LoopSession(Watch):
     # Steps --------------------------------------------------------------------------------------------------
 
     def look_ahead(self) -> None:
-        """Foretells what the next steps take."""
+        """Computes for each mode whether the next step has anything due."""
         if self._more_until:
             self.forecast.more = self.run.global_step + 1 < self._more_until
         if self.forecast.always:
@@ -88,7 +88,7 @@ class LoopSession(Watch):
         return bool(self.port.begin_step(mode))
 
     def cancel_step(self) -> None:
-        """The open step is none after all, unless something was put in it."""
+        """Cancels the open step, unless something was recorded in it."""
         mode, self.open_mode = self.open_mode, None
         if mode is not None:
             self.port.cancel_step()
@@ -101,22 +101,30 @@ class LoopSession(Watch):
         self.look_ahead()
 
     def take_request(self) -> None:
-        """What a watcher asks is carried out between two steps."""
-        request = self.run.take_request()
-        if request is not None and (until := obey(self.run, request)):
-            # The latest request holds, as in the run, which forgets an earlier one (Recorder::CaptureMore).
-            self._more_until = until
-            self.look_ahead()
+        """Carries out a watcher's requests, between two steps: all that are due, since one that held the training may
+        be followed by what somebody asked for meanwhile."""
+        while (request := self.run.take_request()) is not None:
+            if until := obey(self.run, request, rank=self.rank(), keep_step=self.keep_step):
+                # The latest request holds, as in the run, which forgets an earlier one (Recorder::CaptureMore).
+                self._more_until = until
+                self.look_ahead()
+
+    def keep_step(self, because: str) -> None:
+        """Keeps the next step whole. An adaptor that has a black box does."""
+        say(f"a black box was asked for ({because}): there are those of PyTorch trainings only")
 
     # The script's own values --------------------------------------------------------------------------------
 
     def soon(self, put: Callable[[], None]) -> None:
         """Runs `put` in the open step, or when the next one opens. The caller's value must stay as it is until then."""
-        put() if self.open_mode is not None else self.waiting.add(put)
+        if self.open_mode is not None:
+            put()
+        else:       # what goes wrong with it then must not take the step with it that opens
+            self.waiting.add(lambda: self.guarded("recording what the script gave", put))
 
     def own_id(self, name: str, collection: str, key: tuple[Any, ...], define: Callable[[], int]) -> int | None:
-        """Id of a tensor that the script records, defined once for each `key` (its name, and what a definition is made of);
-        None where the plan does not keep the collection, which is said."""
+        """Id of a tensor that the script records, defined once for each `key` (its name, and what a definition is made
+        of); None where the plan does not keep the collection, which is said."""
         ident = self._own_ids.get(key)
         if ident is None:
             ident = self._own_ids[key] = define()

@@ -1,21 +1,23 @@
 """Where steps begin and end (docs/semantics.md, "What a step is"). Knows optimizers by number, nothing of tensors.
 
-    TRAIN  what lies between two steps of the optimizer that steps most often. It closes when an optimizer is about to
-           step a second time; before that, as soon as nobody who is due has still to step; or where the script says so.
-    EVAL   one root forward in evaluation mode; PREDICT one that only predicts (torch: in inference mode, no loss following).
+    TRAIN  everything between two steps of the optimizer that steps most often. It closes when an optimizer is about to
+           step a second time; before that, as soon as all optimizers that are due have stepped; or when the script
+           says so.
+    EVAL   one root forward in evaluation mode; PREDICT one that only predicts (torch: in inference mode, no loss
+    following).
 
-Who is due: an optimizer that is known and has not stepped yet (for PATIENCE steps), and one whose last step lies as far
-back as the shorter of its last two distances. So a GAN's two optimizers are one step, a critic that steps five times for
-one step of the generator makes five steps, the last of which has both, and an actor that is updated every second time is
-in every second step: whatever the first iteration was. One that comes when it was not due is told apart by having the step
-to itself, which then closes at once; from there on its distance is known.
+Due are: an optimizer that is known and has not stepped yet (for PATIENCE steps), and one whose last step is as far back
+as the shorter of its last two distances. So a GAN's two optimizers are one step, a critic that steps five times
+for one step of the generator makes five steps, the last of which has both, and an actor that is updated every second
+time is in every second step: whatever the first iteration was. An optimizer that steps when it was not due
+gets a step of its own, which closes at once; from then on its distance is known.
 
 The very first step closes on the next training forward or second step, or at the end; or at once when the optimizers
-that stepped hold every trainable parameter: then nobody else has anything left to step, and a fault in step 0 is seen in
-step 0.
+that stepped hold every trainable parameter: then nobody else has anything left to step, and a fault in step 0 is seen
+in step 0.
 
-One step is open at a time. `forward` closes what is open; who asks `waits` first can tell an evaluation between two steps from
-one that belongs to the training (a target network, a teacher).
+One step is open at a time. `forward` closes the open one. A caller that asks `waits` first can tell an evaluation
+between two steps from a forward that belongs to the training (a target network, a teacher).
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from typing import Any
 from ..modes import ModeKeys
 
 # As a run's files number them: what _capture takes.
-TRAIN, EVAL, PREDICT, GLOBAL = (mode.value for mode in (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT, ModeKeys.GLOBAL))
+TRAIN, EVAL, PREDICT, GLOBAL = (
+    int(mode.value) for mode in (ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.PREDICT, ModeKeys.GLOBAL)
+)
 PATIENCE = 16       # steps that are held open for an optimizer of which nothing is known, or not heard any more
 
 
 class ModeSteps:
-    """The last step of each mode that was begun, as the run counts them: GLOBAL's are numbered through all modes.
+    """The last step that was begun in each mode, counted as the run counts: GLOBAL counts the steps of all modes.
 
     :param run: what it has counted so far
     """
@@ -87,11 +91,11 @@ class Clock:
     def __init__(self, begin: Callable[[int], bool], end: Callable[[Any, bool], None],
                  covered: Callable[[int, set[int]], bool] = lambda optimizer, stepped: False):
         self._begin, self._end, self._covered = begin, end, covered
-        self.mode: int | None = None        # of the open step
+        self.mode: int | None = None    # of the open step
         self.due = False
-        self.begun: set[int] = set()        # optimizers whose step() was entered in the open TRAIN step
-        self.stepped: set[int] = set()      # and those that came back from it: an exception may have kept one
-        self.previous: frozenset[int] | None = None     # those of the last TRAIN step that had any
+        self.begun: set[int] = set()    # optimizers whose step() was entered in the open TRAIN step
+        self.stepped: set[int] = set()    # and those that came back from it: an exception may have kept one
+        self.previous: frozenset[int] | None = None    # those of the last TRAIN step that had any
         self.skipped = False
         self.by_call = False                # the script says where a step ends (`said`)
         self._rhythms: dict[int, _Rhythm] = {}
@@ -136,9 +140,9 @@ class Clock:
         return rhythm is not None and not rhythm.over and optimizer not in self.stepped
 
     def training_goes_on(self) -> None:
-        """A training forward begins. Where only optimizers stepped that the previous step did not have, another training
-        has taken over, and nobody waits for the earlier one's. The first step ends here where every optimizer that is known
-        has stepped: parameters that are in none may be trainable and still not be trained.
+        """A training forward begins. If only optimizers stepped that the previous step did not have, another training
+        has taken over, and the earlier one's optimizers are not waited for. The first step ends here if every known
+        optimizer has stepped: there may be trainable parameters that no optimizer has.
         """
         if self.mode != TRAIN or not self.stepped or self.by_call:
             return
@@ -193,7 +197,7 @@ class Clock:
         return False
 
     def said(self) -> None:
-        """The script says that its step ends here, and from now on does so for every step."""
+        """The script ends its step here, and from now on ends every step itself."""
         self.by_call = True
         if self.mode == TRAIN:
             self.close()

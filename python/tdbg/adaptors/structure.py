@@ -1,11 +1,15 @@
-"""What is in the nested lists, tuples and dicts that a model takes and returns.
+"""Walks the nested lists, tuples and dicts that a model takes and returns.
 
-They are the script's: one may contain itself, or be a vocabulary of a million words that happens to be passed by. Neither is a
-reason to stand in the training's way, so a walk is bounded, whatever it walks.
+They belong to the script: one may contain itself, or be a vocabulary of a million words. So that neither delays the
+training, every walk is bounded.
 """
 
+from __future__ import annotations
+
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 #: A batch is among the first things a model is given, or in none of them: this is looked for in every step.
 FIRST_LOOKS = 64
@@ -14,14 +18,14 @@ MAX_LOOKS = 1024
 MAX_DEPTH = 32
 
 
-def _contents(value, dicts):
+def _contents(value: Any, dicts: bool) -> Iterable[Any] | None:
     if isinstance(value, (list, tuple)):
         return value
     return value.values() if dicts and isinstance(value, dict) else None
 
 
-def first(kind, *containers):
-    """The first of this kind, the outermost before others, among FIRST_LOOKS objects; None where there is none."""
+def first(kind: type | tuple[type, ...], *containers: Any) -> Any:
+    """The first object of this kind, the outermost first, among FIRST_LOOKS objects; None if there is none."""
     waiting, seen, left = deque(containers), set(), FIRST_LOOKS
     while waiting and left:
         for value in islice(waiting.popleft(), left):
@@ -35,9 +39,10 @@ def first(kind, *containers):
     return None
 
 
-def every(kind, value, dicts=True, cut=None):
-    """All of this kind, in order; a container inside itself is passed over. `cut()` is called where there was more to look
-    at than MAX_LOOKS objects, or deeper than MAX_DEPTH."""
+def every(kind: type | tuple[type, ...], value: Any, dicts: bool = True,
+          cut: Callable[[], Any] | None = None) -> Iterator[Any]:
+    """All objects of this kind, in order; a container inside itself is skipped. Calls `cut()` if there were more than
+    MAX_LOOKS objects, or they were nested deeper than MAX_DEPTH."""
     ways, path, left = [iter((value,))], [0], MAX_LOOKS
     while ways:
         for value in ways[-1]:

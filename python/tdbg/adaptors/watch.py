@@ -1,17 +1,22 @@
-"""The life of a watch over one training, whatever the framework: how its run is opened, and how it ends, with the process,
-in a forked child, after too many failures.
+"""The life of a watch over one training, whatever the framework: how its run is opened, and how it ends, with the
+process, in a forked child, after too many failures.
 
     ARMED  the framework is patched, nothing is on disk
     OPEN   the first training event opened the run
     OFF    ended, disarmed, or the child of a fork
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
+from ..modes import ModeKeys
+from ..resume import beginning
 from .guard import Guard, is_the_trainings_own, say
 from .patches import Patches
 from .waiting import Waiting
@@ -19,7 +24,7 @@ from .waiting import Waiting
 ARMED, OPEN, OFF = "armed", "open", "off"
 
 
-def multiprocessing_child():
+def multiprocessing_child() -> bool:
     """Is it a process that another Python started to work for it (a data loader's worker)?"""
     processes = sys.modules.get("multiprocessing.process")
     return processes is not None and processes.parent_process() is not None
@@ -27,12 +32,12 @@ def multiprocessing_child():
 
 class Watch:
     """An adaptor's Session is one. It says `adaptor()`, its name and version in the run; `rank()`, (rank, world size);
-    `_opened()`, what follows once there are `run` and `plan`; `_last_words()`: closes what is open and records the final
-    weights; `disarm()`.
+    `_opened()`, called once there are `run` and `plan`; `_last_words()`: closes what is open and records the
+    final weights; `disarm()`.
 
-    :param framework: what failures are said to be of
+    :param framework: its name in messages
     :param open_run: called once, with the keyword arguments of Run.open; what it raises switches us off.
-    :param options: of those arguments, the ones that the script gave
+    :param options: those of these arguments that the script gave
     """
 
     def __init__(self, framework: str, open_run: Any, options: dict[str, Any] | None = None) -> None:
@@ -43,51 +48,54 @@ class Watch:
         self.guard = Guard(framework, self._adaptor_error, self.disarm)
         self.patches = Patches()
         self.waiting = Waiting(self.lost)
-        self.has_trained = True         # a training, as opposed to an evaluation, was seen in the thread that has the run
-        self._thread = None         # the thread that opened the run, or took it over
+        # a training, as opposed to an evaluation, was seen in the thread that has the run
+        self.has_trained = True
+        self._thread: int | None = None    # the thread that opened the run, or took it over
         self._opening = threading.RLock()
         self._ended = False         # the run has ended, or is not ours to end
+        self.exits = False          # the process is about to end
+        self.failed = False         # the script ended with an exception
 
     @property
-    def listening(self):
+    def listening(self) -> bool:
         return self.state is not OFF
 
-    def elsewhere(self, trains=False):
-        """True in any thread but the training's. The training moves to the calling thread if its own has ended, or, with
-        `trains` (the caller is in a step that trains), if its own thread only evaluated."""
+    def elsewhere(self, trains: bool = False) -> bool:
+        """True in any thread but the training's. The training moves to the calling thread if its own has ended, or,
+        with `trains` (the caller is in a step that trains), if its own thread only evaluated."""
         return self._thread is not None and threading.get_ident() != self._thread and not self._moves_here(trains)
 
-    def _moves_here(self, trains):
+    def _moves_here(self, trains: bool) -> bool:
         with self._opening:
             if self._thread in sys._current_frames() and (self.has_trained or not trains):
                 return False
             self._thread = threading.get_ident()
             return True
 
-    def trains_elsewhere(self):
+    def trains_elsewhere(self) -> bool:
         """`elsewhere` for a step that trains: if it is not recorded here, it is counted as dropped."""
         if not self.elsewhere(trains=True):
             return False
         self.lost("unsupported", 1, "steps of a training in another thread than the one that is recorded")
         return True
 
-    def lost(self, cause, tensors, detail):
+    def lost(self, cause: str, tensors: int, detail: str) -> None:
         if self.run is not None:
             self.run.count_dropped(cause, tensors, detail)
 
-    def guarded(self, site, function, *arguments):
-        """Our own work inside the training's: what goes wrong in it stays here."""
+    def guarded(self, site: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Runs our own work inside the training; its exceptions go no further."""
         try:
             return function(*arguments)
         except Exception as error:
             self.guard.failed(site, error)
             return None
 
-    def may_open(self):
+    def may_open(self) -> bool:
         """Could this process be the one that trains?"""
         return True
 
-    def ensure_open(self):
+    def ensure_open(self) -> bool:
         """Opens the run, at the first training event; False where there is none, or none any more."""
         if self.run is None and self.state is ARMED and self.may_open():
             with self._opening:             # of several threads that begin at once one is the training
@@ -101,39 +109,81 @@ class Watch:
                         say(f"nothing is captured: {error}; training goes on")
         return self.state is OPEN
 
-    def _open(self):
+    def _open(self) -> None:
         rank, world_size = self.rank()
         self._thread = threading.get_ident()
+        begins, words = self._beginning()
         self.run = self.open_run(**{"adaptor": self.adaptor(), "command": list(sys.orig_argv), "rank": rank,
-                                    "world_size": world_size, **self.options})
+                                    "world_size": world_size, **begins, **self.options})
+        if rank == 0 and words:
+            say(words)
         self.plan = json.loads(self.run.plan() or "{}")
         self.state = OPEN
         self._opened()
         if 0 <= self.plan.get("include_workers", -1) != rank:
-            # Abandoned, it would be taken for a worker that lives and has still to write: nobody would judge.
+            # Merely abandoned, it would look like a living worker that has still to write: rules would wait for it.
             self._ended = True
             self.run.end("completed", "the plan captures another worker alone")
             self.disarm()
 
-    @staticmethod
-    def when_over(session):
-        """What is to be called when everything is sealed: whoever began the watch says."""
+    def optimizer_count(self) -> tuple[int, str] | None:
+        """(how often the optimizer has been stepped, its name), of the one that stepped most often, as its own state
+        says; None: it keeps no count, or is not known yet. Asked once, before the run is opened."""
+        return None
 
-    def begin_end(self):
-        """What is put from here on belongs to the end of the run; what waits for a step is.
-        :return: are the final weights to be put, too?
+    def begins_with_evaluation(self) -> bool:
+        """Does the run begin with a step that does not train?"""
+        return False
+
+    def _beginning(self) -> tuple[dict[str, Any], str]:
+        """(of Run.open's arguments those that say where this attempt begins, a line for people). A guess that fails is
+        no reason not to record."""
+        if "step_base" in self.options:     # the script's word, in attach
+            return {"step_base_from": "script"}, ""
+        try:
+            found, who, steps = beginning(self.optimizer_count, self.begins_with_evaluation())
+        except Exception as error:
+            self.guard.failed("the step at which this attempt begins", error)
+            return {}, ""
+        said = os.environ.get("TDBG_ATTEMPT", "")
+        attempt = int(said) if said.isdecimal() else 0
+        given: dict[str, Any] = {} if steps is None else {"optimizer_step": steps}
+        if not found.source:
+            if not found.recorded:
+                return given, ""
+            return given, (
+                f"attempt {attempt} begins at step 0: nobody says where it goes on (tdbg.resume_step, metadata.json "
+                f"beside the checkpoints, an optimizer that counts its steps)"
+            )
+        given |= {"step_base": found.step, "step_base_from": found.source,
+                  "mode_step_bases": [(ModeKeys[mode].value, step) for mode, step in found.modes.items()]}
+        return given, "" if attempt == 0 and not found.step else found.words(attempt, who)
+
+    @staticmethod
+    def when_over(session: Any) -> None:
+        """Sets what is called when everything is sealed."""
+
+    def begin_end(self) -> bool:
+        """From here on, values belong to the end of the run; values that wait for a step are written now.
+        :return: are the final weights to be recorded, too?
         """
-        final_weights = self.plan.get("record_end", True)
+        final_weights = bool(self.plan.get("record_end", True))
         if final_weights or self.waiting.puts:
             self.run.begin_end()
             self.waiting.write()
         return final_weights
 
-    def finish(self, reason, message=""):
+    def finish(self, reason: str, message: str = "") -> None:
         """Closes what is open, records the final weights, seals the run. Idempotent."""
+        self.failed = reason == "exception"
         if self.state is OPEN and not self._ended:
             try:
                 self._last_words()
+            except Exception as error:
+                self.guard.failed("the end of the run", error)
+        elif self.run is not None and not self._ended:
+            try:
+                self._words_under_way()
             except Exception as error:
                 self.guard.failed("the end of the run", error)
         self.disarm()
@@ -142,8 +192,8 @@ class Watch:
             self.run.end(reason, message)
         self.when_over(self)
 
-    def forked(self):
-        """In the child of a fork: it is not the run's worker. One that has not opened may still train."""
+    def forked(self) -> None:
+        """Called in the child of a fork, which is not the run's worker. If no run was opened, it may still train."""
         self._opening = threading.RLock()           # a thread that is not in the child may have held it
         if self.run is not None:
             if not self._ended:
@@ -151,15 +201,15 @@ class Watch:
                 self.run.abandon()
             self.state = OFF
 
-    def what_was_seen(self):
-        """Why a process that ends has recorded nothing; None: there is nothing to say of it."""
+    def what_was_seen(self) -> str | None:
+        """Why the process recorded nothing, for a message at its end; None: nothing to say."""
         return None
 
-    def _leave_word(self):
-        """For the launcher, which says why nothing was captured: the process is over, and had no run to say it in."""
+    def _leave_word(self) -> None:
+        """Leaves a note for the launcher, which tells why nothing was captured: there is no run to record it in."""
         run, attempt = os.environ.get("TDBG_RUN"), os.environ.get("TDBG_ATTEMPT", "0")
         word = self.what_was_seen() if run and not multiprocessing_child() else None
-        if word is None:
+        if run is None or word is None:
             return
         place = os.path.join(run, attempt)
         if os.path.isdir(place) and not os.path.islink(place):
@@ -168,21 +218,42 @@ class Watch:
             with os.fdopen(os.open(os.path.join(place, f"seen_{os.getpid()}.log"), flags, mode), "wb") as file:
                 file.write(word.encode() + b"\n")
 
-    def at_exit(self):
+    def at_exit(self) -> None:
         if self.state is ARMED and self.run is None:
             try:
                 self._leave_word()
-            except Exception:       # a word that nobody may hear is none of the program's business
+            except Exception:       # a failure to leave the note must not disturb the program
                 pass
         reason, message = "completed", ""
         # The interpreter leaves an uncaught exception here before atexit runs, whoever replaced sys.excepthook.
         error = getattr(sys, "last_value", None)
         if error is not None and not hasattr(sys, "ps1"):
             reason, message = "exception", f"{type(error).__name__}: {error}"
+        self.exits = True
         try:
             self.finish(reason, message)
         except Exception as failure:
             say(f"while ending the run: {failure}")
 
-    def _adaptor_error(self, text):
+    # What an adaptor's Session has ------------------------------------------------------------------------------
+
+    def adaptor(self) -> str:
+        raise NotImplementedError
+
+    def rank(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def _opened(self) -> None:
+        raise NotImplementedError
+
+    def _last_words(self) -> None:
+        raise NotImplementedError
+
+    def _words_under_way(self) -> None:
+        """In place of `_last_words` where failures have disarmed us: of steps that are over nothing is lost."""
+
+    def disarm(self) -> None:
+        raise NotImplementedError
+
+    def _adaptor_error(self, text: str) -> None:
         self.lost("adaptor_error", 1, text)

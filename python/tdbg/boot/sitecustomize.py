@@ -13,24 +13,36 @@ Every Python of the job runs it, one of 2.7 as well: what is written here, those
 import os
 import sys
 
+TYPE_CHECKING = False       # `typing` is not in every Python that runs this
+if TYPE_CHECKING:
+    from typing import Any  # noqa: F401
+
 _BEFORE_SPECS = sys.version_info < (3, 5)   # of modules, which the finder below finds
 _FRAMEWORKS = ("torch", "keras", "tensorflow", "xgboost", "lightgbm", "mxnet", "optax")
 
 
 def _say(message):
+    # type: (str) -> None
+    lines = ["tdbg:"]
+    for word in message.split():
+        if len(lines[-1]) + 1 + len(word) > 100 and lines[-1].strip() not in ("", "tdbg:"):
+            lines.append("     ")   # as words.wrapped, which may not be importable
+        lines[-1] += " " + word
     try:
-        sys.stderr.write("tdbg: " + message + "\n")
+        sys.stderr.write("\n".join(lines) + "\n")
     except Exception:
         pass
 
 
 def _load_package(home):
+    # type: (str) -> None
     """The tdbg package from `home`, without making what lies beside it importable."""
     if "tdbg" in sys.modules:
         return
     from importlib.util import module_from_spec, spec_from_file_location
     folder = os.path.join(home, "tdbg")
     spec = spec_from_file_location("tdbg", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+    assert spec is not None and spec.loader is not None
     package = module_from_spec(spec)
     sys.modules["tdbg"] = package
     try:
@@ -41,6 +53,7 @@ def _load_package(home):
 
 
 def _arm(framework):
+    # type: (str) -> None
     try:
         _load_package(os.environ["TDBG_HOME"])
         from importlib import import_module
@@ -49,17 +62,19 @@ def _arm(framework):
     except Exception as error:
         why = _words(error)
         # By its name, which no Python before 3.6 has.
-        no_extension = type(error).__name__ == "ModuleNotFoundError" and error.name == "tdbg._capture"
+        no_extension = type(error).__name__ == "ModuleNotFoundError" and getattr(error, "name", "") == "tdbg._capture"
         if no_extension or isinstance(error, SyntaxError):      # the package's: this Python is too old for it
             why = _built_for(os.path.join(os.environ["TDBG_HOME"], "tdbg"))
         _say("cannot watch %s (%s); the program goes on without" % (framework, why))
 
 
 def _words(error):
+    # type: (BaseException) -> str
     return "%s: %s" % (type(error).__name__, error)
 
 
 def _built_for(folder):
+    # type: (str) -> str
     """What to do where the extension there is not this Python's, whose own words are only that it is not there."""
     built = [name.split(".")[1] for name in os.listdir(folder) if name.startswith("_capture.") and name.endswith(".so")]
     here = "Python %d.%d" % sys.version_info[:2]
@@ -72,12 +87,15 @@ class _Loader:
     """The framework's own loader, and then the adaptor."""
 
     def __init__(self, finder, inner, framework):
+        # type: (_Finder, Any, str) -> None
         self._finder, self._inner, self._framework = finder, inner, framework
 
     def create_module(self, spec):
+        # type: (Any) -> Any
         return self._inner.create_module(spec)
 
     def exec_module(self, module):
+        # type: (Any) -> None
         spec = getattr(module, "__spec__", None)
         if spec is not None:
             spec.loader = self._inner
@@ -87,6 +105,7 @@ class _Loader:
             self._finder.imported(self._framework)
 
     def __getattr__(self, name):
+        # type: (str) -> Any
         return getattr(self._inner, name)
 
 
@@ -94,11 +113,13 @@ class _Finder:
     """Watches for the first import of each framework; every other import passes through untouched."""
 
     def __init__(self):
+        # type: () -> None
         self._waiting = set(_FRAMEWORKS)
-        self._imported = []         # and not armed yet
+        self._imported = []         # type: list[str]  # and not armed yet
         self._depth = 0             # of frameworks that are being imported
 
     def find_spec(self, name, path=None, target=None):
+        # type: (str, Any, Any) -> Any
         if name not in self._waiting:
             return None
         self._waiting.discard(name)     # while others are asked, who may ask us
@@ -113,18 +134,22 @@ class _Finder:
                         spec.loader = _Loader(self, spec.loader, name)
                     return spec
         finally:
-            self._waiting.add(name)     # until it is imported: tensorflow looks where keras is, and does not import it yet
+            # until it is imported: tensorflow looks where keras is, and does not import it yet
+            self._waiting.add(name)
         return None
 
     def __enter__(self):
+        # type: () -> None
         self._depth += 1
 
     def imported(self, framework):
+        # type: (str) -> None
         if framework in self._waiting:
             self._waiting.discard(framework)
             self._imported.append(framework)
 
     def __exit__(self, *error):
+        # type: (*object) -> None
         """A framework that another one imports is armed when that one is whole."""
         self._depth -= 1
         while self._depth == 0 and self._imported:
@@ -132,6 +157,7 @@ class _Finder:
 
 
 def _chain():
+    # type: () -> None
     """Runs the sitecustomize that this file shadows, as the interpreter would have."""
     here = os.path.dirname(os.path.abspath(__file__))
     others = [p for p in sys.path if os.path.abspath(p or os.curdir) != here]
@@ -142,7 +168,7 @@ def _chain():
         except ImportError:
             return
         try:
-            imp.load_module("sitecustomize", source, path, kind)
+            imp.load_module("sitecustomize", source, path, kind)  # type: ignore[arg-type]
         finally:
             if source:      # a package has none
                 source.close()
@@ -158,11 +184,13 @@ def _chain():
 
 
 def _opted_out():
+    # type: () -> bool
     """smdebug's way to say that nothing is to be captured."""
     return os.environ.get("USE_SMDEBUG", "").strip().lower() in ("0", "false", "off", "no", "n", "f")
 
 
 def _install():
+    # type: () -> None
     if os.environ.get("TDBG_RUN") and os.environ.get("TDBG_HOME"):
         if _opted_out():
             _say("USE_SMDEBUG says no: nothing is captured")

@@ -175,8 +175,9 @@ class FileWriter:
 
     def close(self) -> None:
         """Publishes what was written. Later calls do nothing more."""
-        if self._files is not None:
-            self._files.close()
+        files, self._files = self._files, None  # published once more, its index would say that nothing is there
+        if files is not None:
+            files.close()
         records, self._records = self._records, []
         if records:
             path = self.name()

@@ -18,8 +18,10 @@ from ..errors import DeadlineExceededError
 from ..hook.locations import END_OF_JOB_FILENAME
 from ..modes import ModeKeys
 from ..places import local_directory
+from ..reading.arrays import Array
 from ..reading.cursor import slices
 from ..reading.raises import Raises
+from ..reading.steps import Mode
 from ..reading.tensor import Tensor as _Tensor
 from ..reading.trial import Range
 from ..reading.trial import Trial as _Trial
@@ -41,6 +43,11 @@ RAISES = Raises(
 
 class Tensor(_Tensor):
     """A tensor of such a trial."""
+
+    def value(self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> Array:
+        """As tdbg's, but the caller's own array: smdebug's programs work in place (`w -= w.mean()`)."""
+        copy: Array = super().value(step_num, mode, worker).copy()
+        return copy
 
     def step(self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None) -> NoReturn:
         """smdebug's; :raises SMDebugNotImplementedError: always"""

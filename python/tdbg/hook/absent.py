@@ -4,6 +4,9 @@ when made. Configurations, collections, modes and trials need no framework.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..exceptions import SMDebugNotImplementedError
 from .base import BaseHook
 from .singleton import get_hook
@@ -12,7 +15,7 @@ from .singleton import get_hook
 class _AbsentHook(BaseHook):
     instead = ""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise SMDebugNotImplementedError(f"a hook for {self.framework} cannot record here: {self.instead}")
 
 
@@ -33,8 +36,10 @@ class SessionHook(_AbsentHook):
 
 class EstimatorHook(_AbsentHook):
     framework = "tensorflow"
-    instead = ("tf.estimator was removed from TensorFlow in 2.16. SessionHook is for tf.compat.v1.train.MonitoredSession "
-               "(hooks=[hook]), KerasHook for Keras' models")
+    instead = (
+        "tf.estimator was removed from TensorFlow in 2.16. SessionHook is for tf.compat.v1.train.MonitoredSession "
+        "(hooks=[hook]), KerasHook for Keras' models"
+    )
 
 
 class KerasHook(_AbsentHook):
@@ -42,17 +47,18 @@ class KerasHook(_AbsentHook):
     instead = "keras cannot be imported"
 
 
-def hook_getter(hook_class):
-    def get(json_config_path=None):
+def hook_getter(hook_class: type[Any]) -> Callable[..., Any]:
+    def get(json_config_path: str | None = None) -> Any:
         return get_hook(hook_class, json_config_path, create=True)
 
     get.__name__ = "get_hook"
     return get
 
 
-def tensorflow_hook(**classes):
+def tensorflow_hook(**classes: Any) -> Callable[..., Any]:
     """smdebug.tensorflow's `get_hook`, where `classes` give the class of each hook_type when called."""
-    def get(hook_type=None, json_config_path=None, create_if_not_exists=False):
+    def get(hook_type: str | None = None, json_config_path: str | None = None,
+            create_if_not_exists: bool = False) -> Any:
         if hook_type not in classes and (create_if_not_exists or hook_type is not None):
             raise ValueError(f"hook_type is {hook_type!r}: one of {', '.join(classes)} is accepted")
         wanted = BaseHook if hook_type is None else classes[hook_type]()

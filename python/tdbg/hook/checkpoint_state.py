@@ -3,9 +3,9 @@
     <checkpoint directory>/metadata.json    an array; the element with the highest step seen counts
     [{"training-run": 0, "latest-global-step-saved": 5, "latest-global-step-seen": 6, "latest-mode-step": {"TRAIN": 5}}]
 
-The directory is what the JSON file at $CHECKPOINT_CONFIG_FILE_PATH calls `LocalPath`; without such a file nothing here
-does anything. A state is written when the checkpoint files are not what they were, so that it tells of a step that a
-checkpoint exists for.
+The directory is what the JSON file at $CHECKPOINT_CONFIG_FILE_PATH calls `LocalPath`, else that of `tdbg run
+--checkpoint-dir`; without either nothing here does anything. A state is written when the checkpoint files are not what
+they were, so that it tells of a step that a checkpoint exists for.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+from typing import Any
 
 from ..places import write_whole
+from ..resume import checkpoint_directory
 
 CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR = "CHECKPOINT_CONFIG_FILE_PATH"
 DEFAULT_CHECKPOINT_CONFIG_FILE = "/opt/ml/input/config/checkpointconfig.json"
@@ -26,27 +28,29 @@ LATEST_GLOBAL_STEP_SAVED = "latest-global-step-saved"
 LATEST_GLOBAL_STEP_SEEN = "latest-global-step-seen"
 LATEST_MODE_STEP = "latest-mode-step"
 
+_MOST_STATES = 100      # of the file, which is written as a whole
+
 logger = logging.getLogger("smdebug")
 
 
 class StateStore:
     """Never raises: what cannot be read or written is a warning, and the job starts, or is started again, from 0."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._directory = _checkpoint_directory()
-        self._states = []
+        self._states: list[dict[str, Any]] = []
         if self._directory is not None:
             self._states = _read(os.path.join(self._directory, METADATA_FILENAME))
-            self._files = self._look()
+            self._files = self._look(self._directory)
 
     @property
-    def directory(self):
+    def directory(self) -> str | None:
         """Of the job's checkpoints; None: this job keeps none."""
         return self._directory
 
     _checkpoint_dir = directory     # smdebug's name
 
-    def get_last_saved_state(self):
+    def get_last_saved_state(self) -> dict[str, Any] | None:
         """The state with the highest step seen, or None."""
         return self._states[-1] if self._states else None
 
@@ -54,26 +58,31 @@ class StateStore:
         """Are the checkpoint files other ones than at the last call (than when this object was made)?"""
         if self._directory is None:
             return False
-        before, self._files = self._files, self._look()
+        before, self._files = self._files, self._look(self._directory)
         return bool(self._files) and self._files != before
 
-    def update_state(self, ts_state):
+    def update_state(self, ts_state: dict[str, Any]) -> None:
         """Appends a state. A reader finds the file as it was, or whole."""
         if self._directory is None:
             return
         self._states.append(ts_state)
+        # The last one counts. Where a log lies beside the checkpoints, each step brings one.
+        del self._states[:-_MOST_STATES]
         path = os.path.join(self._directory, METADATA_FILENAME)
-        # Not a name that is taken for a checkpoint.
-        temporary = os.path.join(self._directory, f".{METADATA_FILENAME}.sagemaker-uploaded.tmp")
+        # Not a name that is taken for a checkpoint, and one of this process alone: with include_workers="all" each rank
+        # writes after the same checkpoint, and in one file they would cut off what another has just published.
+        own = f"{os.uname().nodename}.{os.getpid()}"
+        temporary = os.path.join(self._directory, f".{METADATA_FILENAME}.{own}.sagemaker-uploaded.tmp")
         try:
             write_whole(path, json.dumps(self._states), temporary)
         except OSError as error:
             logger.warning("%s: the state could not be written: %s", path, error)
 
-    def _look(self):
+    @staticmethod
+    def _look(directory: str) -> dict[str, tuple[int, int]]:
         """{path: (size, time of change)}: a file that is written again at the same size is a new checkpoint too."""
         found = {}
-        for folder, _, names in os.walk(self._directory):
+        for folder, _, names in os.walk(directory):
             for name in names:
                 if name == METADATA_FILENAME or "sagemaker-uploaded" in name:
                     continue
@@ -86,20 +95,20 @@ class StateStore:
         return found
 
 
-def _checkpoint_directory():
+def _checkpoint_directory() -> str | None:
     path = os.environ.get(CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR, DEFAULT_CHECKPOINT_CONFIG_FILE)
     try:
         with open(path, encoding="utf-8") as file:
             directory = json.load(file).get(CHECKPOINT_DIR_KEY)
     except FileNotFoundError:
-        return None
+        return checkpoint_directory()
     except (OSError, ValueError, AttributeError) as error:
         logger.warning("%s is not used: %s", path, error)
         return None
     return directory if isinstance(directory, str) and directory else None
 
 
-def _read(path):
+def _read(path: str) -> list[dict[str, Any]]:
     try:
         with open(path, encoding="utf-8") as file:
             states = json.load(file)
@@ -114,8 +123,8 @@ def _read(path):
     return sorted(good, key=lambda state: state[LATEST_GLOBAL_STEP_SEEN])
 
 
-def _is_state(state):
-    def is_step(value):
+def _is_state(state: Any) -> bool:
+    def is_step(value: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and value >= -1
 
     return (isinstance(state, dict) and is_step(state.get(LATEST_GLOBAL_STEP_SEEN))

@@ -9,57 +9,68 @@ Keras takes weights after it).
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 
 from ..adaptors.keras.attach import attach, stand_down
 from .base import BaseHook
 
 
-class KerasHook(BaseHook, keras.callbacks.Callback):
-    """Its arguments are BaseHook's. Modes and steps are Keras' own: a step is a batch of `fit`, `evaluate` or `predict`;
-    `set_mode` is accepted and changes nothing. The script's own scalars and tensors belong to the open step, those saved
-    while none is open to the next one."""
+class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
+    """Its arguments are BaseHook's. Modes and steps are Keras' own: a step is a batch of `fit`, `evaluate` or
+    `predict`; `set_mode` is accepted and changes nothing. The script's own scalars and tensors belong to the open step,
+    those saved while none is open to the next one."""
 
     framework = "tensorflow"
     _keeps_state = False        # steps are the adaptor's to count
 
-    def __init__(self, *arguments, **options):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         keras.callbacks.Callback.__init__(self)
         BaseHook.__init__(self, *arguments, **options)
-        self._attached = None
+        self._attached: Any = None
         self._ranks = 0, 1
         stand_down("the script has a hook of its own")
 
+    # What scripts call, and nothing here needs --------------------------------------------------------------------
+
+    def wrap_optimizer(self, optimizer: Any) -> Any:
+        """Returns it: its gradients and variables are seen as they are."""
+        return optimizer
+
+    def register_model(self, model: Any) -> None:
+        """Does nothing: the layers of the model that is trained are seen as they are."""
+
     # What Keras calls -------------------------------------------------------------------------------------------
 
-    def set_model(self, model):
+    def set_model(self, model: Any) -> None:
         keras.callbacks.Callback.set_model(self, model)
         if not self._closed:
             self._prepare()                     # what cannot be meant is raised here
             self._watched("attaching", self._attach)
 
-    def _attach(self):
+    def _attach(self) -> None:
         if self._attached is None:
             self._attached = attach(dir=self._launched or self.out_dir, open_run=self._open_run)
             self._attached._session.on_step_end.append(self._step_ends)
 
-    def _open_run(self, rank=0, world_size=1, **options):
+    def _open_run(self, rank: int = 0, world_size: int = 1, **options: Any) -> Any:
         self._ranks = rank, world_size
         if not self._ensure_run():
             raise RuntimeError(f"this hook saves of one worker, and worker {rank} is another")
         return self._run
 
-    def _rank(self):
+    def _rank(self) -> tuple[int, int]:
         return self._ranks
 
-    def _saves_this_step(self):
+    def _saves_this_step(self) -> bool:
         return True         # modes and steps are the adaptor's
 
-    def _step_ends(self):
+    def _step_ends(self) -> None:
         self._watched("a script's own values", self._put_own)
         self.step = self.last_saved_step = self._run.global_step
 
-    def close(self, reason="completed", message=""):
+    def close(self, reason: str = "completed", message: str = "") -> None:
         """Ends the run with the final weights. Later calls do nothing."""
         if self._attached is not None and not self._closed:
             if self._own and self._run is not None and self._attached._session.open_mode is None:
@@ -69,8 +80,8 @@ class KerasHook(BaseHook, keras.callbacks.Callback):
 
     cleanup = close
 
-    def _adaptor(self):
+    def _adaptor(self) -> str:
         return f"keras {keras.__version__}, smdebug hook"
 
-    def _to_numpy(self, value):
+    def _to_numpy(self, value: Any) -> Any:
         return keras.ops.convert_to_numpy(value) if keras.ops.is_tensor(value) else value

@@ -13,6 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import mxnet
 from mxnet.gluon import Block
@@ -21,7 +23,6 @@ from mxnet.ndarray import NDArray
 from ..adaptors.mxnet import arrays, ranks
 from ..adaptors.mxnet.attach import stand_down
 from ..adaptors.mxnet.blocks import (
-    NOT_WANTED,
     PROBES,
     block_kind,
     is_loss,
@@ -30,6 +31,7 @@ from ..adaptors.mxnet.blocks import (
     parameter_unit_axis,
     tree,
 )
+from ..adaptors.session import NOT_WANTED
 from .base import BaseHook
 from .collection import Collection
 from .watcher import Watcher
@@ -38,19 +40,19 @@ logger = logging.getLogger("smdebug")
 
 
 class _RootPre(Watcher):
-    def __call__(self, block, inputs):
+    def __call__(self, block: Any, inputs: Any) -> None:
         if next(arrays.flat(inputs), None) is not None:         # symbols: a graph is being made
             self.hook._root_begins(block, inputs)
 
 
 class _BlockPost(Watcher):
-    def __call__(self, block, inputs, outputs):
+    def __call__(self, block: Any, inputs: Any, outputs: Any) -> None:
         if self.hook._due and next(arrays.flat(inputs), None) is not None:
             self.hook._watched("output of " + block.name, self.hook.forward_hook, block, inputs, outputs)
 
 
 class MxNetCollection(Collection):
-    def add_block_tensors(self, block, inputs=False, outputs=True):
+    def add_block_tensors(self, block: Any, inputs: bool = False, outputs: bool = True) -> None:
         """Inputs and outputs of a block, which must be (part of) a registered one."""
         if inputs:
             self.include(f"{block.name}_input_")
@@ -66,21 +68,23 @@ class Hook(BaseHook):
 
     framework = "mxnet"
     _collection_class = MxNetCollection
+    _training_error: Exception | None = None
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._roots = weakref.WeakSet()
-        self._known = weakref.WeakSet()         # blocks with a forward hook
-        self._ran = []                          # weak references to roots that were called in this step
-        self._numbers = {}                      # (name, "input") -> how many in this step
-        self._thread = None
+        self._roots: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()    # blocks with a forward hook
+        self._ran: list[weakref.ref[Any]] = []    # weak references to roots that were called in this step
+        self._numbers: dict[tuple[str, str], int] = {}    # (name, "input") -> how many in this step
+        self._thread: int | None = None
         self._watching = False
         stand_down("the script has a hook of its own")
 
     # Registering ----------------------------------------------------------------------------------------------
 
-    def register_block(self, block):
-        """Watches a model: parameters, gradients, and what its blocks take and return, as far as it is saved; or a loss."""
+    def register_block(self, block: Any) -> None:
+        """Watches a model: parameters, gradients, and what its blocks take and return, as far as it is saved; or a
+        loss."""
         if not isinstance(block, Block):
             logger.error("register_block(%s): a gluon.Block is accepted; nothing is registered", type(block).__name__)
             return
@@ -96,29 +100,31 @@ class Hook(BaseHook):
 
     register_hook = register_block
 
-    def _watch_root(self, root):
+    def _watch_root(self, root: Any) -> None:
         for block in tree(root):
             if self._any_block or self._wants(block):
                 self._watch_block(block)
 
-    def _wants(self, block):
+    def _wants(self, block: Any) -> bool:
         kind, run = block_kind(block), self._run
-        return any(run.wants(f"{block.name}_{what}_{k}", what, kind, 0) for what in ("input", "output") for k in range(PROBES))
+        return any(
+            run.wants(f"{block.name}_{what}_{k}", what, kind, 0) for what in ("input", "output") for k in range(PROBES)
+        )
 
-    def _watch_block(self, block):
+    def _watch_block(self, block: Any) -> None:
         if block not in self._known:
             self._known.add(block)
             block.register_forward_hook(_BlockPost(self))
 
     # Events ---------------------------------------------------------------------------------------------------
 
-    def _root_begins(self, block, inputs):
+    def _root_begins(self, block: Any, inputs: Any) -> None:
         if self._closed or (self._thread is not None and self._thread != threading.get_ident()):
             return
         self._prepare()         # what cannot be meant is raised here, in the first step
         self._watched("forward of " + block.name, self.forward_pre_hook, block, inputs)
 
-    def forward_pre_hook(self, block, inputs):
+    def forward_pre_hook(self, block: Any, inputs: Any) -> None:
         """A registered block is called: the step before ends, a step begins."""
         if not self._start():
             return
@@ -128,29 +134,27 @@ class Hook(BaseHook):
             self.last_saved_step = self.step
         self._ran = [weakref.ref(block)]
 
-    def forward_hook(self, block, inputs, outputs):
+    def forward_hook(self, block: Any, inputs: Any, outputs: Any) -> None:
         """A block has returned `outputs` in a step that is saved."""
         self._write(block, "input", inputs)
         self._write(block, "output", outputs)
 
-    def _start(self):
+    def _start(self) -> bool:
         if self._watching or not self._ensure_run():
             return self._watching
         self._watching = True
         self._thread = threading.get_ident()
-        # Patterns of one's own may ask for any number of an output; those of built-in collections for all or none.
-        self._any_block = any(c.get("keep") and c.get("include_regex") and c["name"] not in
-                              ("weights", "biases", "gradients", "losses") for c in self._plan["collections"])
+        self._any_block = self._asks_for_numbers()
         for root in list(self._roots):
             self._watch_root(root)
         return True
 
-    def _end_step(self, last=False):
+    def _end_step(self, last: bool = False) -> None:
         if self._open:
             self._watched("parameters", self._put_parameters)        # at the end; a forward has done it already
         super()._end_step(last)
 
-    def _put_parameters(self):
+    def _put_parameters(self) -> None:
         """Of the roots that ran in the open step, as it left them."""
         ran, self._ran = self._ran, []
         if not self._due:
@@ -175,12 +179,12 @@ class Hook(BaseHook):
         if ids:
             self._run.put_many(ids, arrays.addresses(handles), 0, 0)
 
-    def _parameter_id(self, name, kind, array):
+    def _parameter_id(self, name: str, kind: str, array: Any) -> int:
         return self._id((name, array.dtype, array.shape), lambda: self._run.define(
             name, name, kind, "", arrays.dtype_name(array), list(array.shape), False,
             parameter_unit_axis(None, kind, array.ndim), [], []))
 
-    def _write(self, block, what, values):
+    def _write(self, block: Any, what: str, values: Any) -> None:
         kind, key = block_kind(block), (block.name, what)
         number = self._numbers.get(key, 0)
         for array in arrays.flat(values):
@@ -194,35 +198,40 @@ class Hook(BaseHook):
                 self._run.put_array(ident, arrays.values(array), 0, 0)
         self._numbers[key] = number
 
-    def _write_raw_tensor_simple(self, tensor_name, tensor_value, tensor_ref=None, timestamp=None):
+    def _write_raw_tensor_simple(self, tensor_name: str, tensor_value: Any, tensor_ref: Any = None,
+                                 timestamp: Any = None) -> None:
         """Saves `tensor_value` in the open step, whatever the schedules say."""
         self.save_tensor(tensor_name, tensor_value)
 
-    def _watched(self, site, function, *args):
+    def _watched(self, site: str, function: Callable[..., Any], *args: Any) -> None:
         try:
             super()._watched(site, lambda: self._kept_apart(function, *args))
         finally:
-            error, self._training_error = getattr(self, "_training_error", None), None
+            error, self._training_error = self._training_error, None
             if error is not None:
                 raise error
 
-    def _kept_apart(self, function, *args):
+    def _kept_apart(self, function: Callable[..., Any], *args: Any) -> None:
         try:
             function(*args)
-        except arrays.TrainingError as error:       # the training's own, which our wait brought out: nobody else gets it
+        # the training's own, which our wait brought out: nobody else gets it
+        except arrays.TrainingError as error:
             self._training_error = error.error
 
-    def _to_numpy(self, value):
-        return arrays.values(value) if isinstance(value, NDArray) else value
+    def _to_numpy(self, value: Any) -> Any:
+        try:
+            return arrays.values(value) if isinstance(value, NDArray) else value
+        except arrays.TrainingError as error:
+            raise error.error from None
 
-    def _rank(self):
+    def _rank(self) -> tuple[int, int]:
         return ranks.of_process()
 
-    def _adaptor(self):
+    def _adaptor(self) -> str:
         return f"mxnet {mxnet.__version__}, smdebug hook"
 
 
-def get_hook(json_config_path=None):
+def get_hook(json_config_path: str | None = None) -> Any:
     """The process's hook, or one from the configuration file where there is one."""
     from .singleton import get_hook as get
 

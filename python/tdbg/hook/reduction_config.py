@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from ..exceptions import SMDebugTypeError, SMDebugValueError
 
@@ -18,8 +20,9 @@ class ReductionConfig:
     Sums are numpy's; `std` and `variance` divide by n; norms are over all elements, whatever the shape.
     """
 
-    def __init__(self, reductions=None, abs_reductions=None, norms=None, abs_norms=None, save_raw_tensor=False,
-                 save_shape=False):
+    def __init__(self, reductions: list[str] | None = None, abs_reductions: list[str] | None = None,
+                 norms: list[str] | None = None, abs_norms: list[str] | None = None, save_raw_tensor: bool = False,
+                 save_shape: bool = False) -> None:
         self.reductions = list(reductions or [])
         self.abs_reductions = list(abs_reductions or [])
         self.norms = list(norms or [])
@@ -40,7 +43,8 @@ class ReductionConfig:
                 + [f"abs_{n}_norm" for n in self.abs_norms])
 
     @classmethod
-    def of_names(cls, names, save_raw_tensor=False, save_shape=False):
+    def of_names(cls, names: Iterable[str], save_raw_tensor: bool = False,
+                 save_shape: bool = False) -> ReductionConfig:
         config = cls(save_raw_tensor=save_raw_tensor, save_shape=save_shape)
         for name in names:
             plain = name[4:] if name.startswith("abs_") else name
@@ -53,7 +57,7 @@ class ReductionConfig:
             getattr(config, kind).append(plain)
         return config
 
-    def to_json_dict(self) -> dict:
+    def to_json_dict(self) -> dict[str, Any]:
         return {"save_raw_tensor": self.save_raw_tensor, "reductions": ",".join(self.names()),
                 "save_shape": self.save_shape}
 
@@ -61,7 +65,7 @@ class ReductionConfig:
         return json.dumps(self.to_json_dict())
 
     @classmethod
-    def from_dict(cls, params):
+    def from_dict(cls, params: Any) -> ReductionConfig | None:
         """`reductions` as text ("min,abs_l1_norm") or a list, with the two flags."""
         if params is None:
             return None
@@ -73,38 +77,46 @@ class ReductionConfig:
         return cls.of_names(names, params.get("save_raw_tensor", False), params.get("save_shape", False))
 
     @classmethod
-    def from_json(cls, text: str):
+    def from_json(cls, text: str) -> ReductionConfig | None:
         return cls.from_dict(json.loads(text))
 
     @classmethod
-    def parse(cls, value):
+    def parse(cls, value: Any) -> ReductionConfig | None:
         if value is None or isinstance(value, ReductionConfig):
             return value
         if isinstance(value, dict):
             return cls.from_dict(value)
         raise SMDebugTypeError(f"a reduction config is {value!r}: ReductionConfig or a dict is accepted")
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, ReductionConfig) and self.to_json_dict() == other.to_json_dict()
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (f"ReductionConfig({','.join(self.names())}, save_raw_tensor={self.save_raw_tensor}, "
                 f"save_shape={self.save_shape})")
+
+
+def document_of(config: ReductionConfig | None) -> dict[str, Any] | None:
+    """As the plan's configuration has it."""
+    if config is None:
+        return None
+    return {"reductions": config.names(), "save_raw_tensor": config.save_raw_tensor, "save_shape": config.save_shape}
 
 
 REDUCTIONS_PREFIX = "smdebug/reductions/"
 
 
-def get_reduction_tensor_name(tensorname, reduction_name, abs, remove_colon_index=True) -> str:
+def get_reduction_tensor_name(tensorname: str, reduction_name: str, abs: bool,
+                              remove_colon_index: bool = True) -> str:
     """Under which name smdebug's files hold one reduction: smdebug/reductions/abs_mean/conv1.weight."""
     if remove_colon_index:
         tensorname = re.sub(r":\d+", "", tensorname)
     return f"{REDUCTIONS_PREFIX}{'abs_' if abs else ''}{reduction_name}/{tensorname}"
 
 
-def reverse_reduction_tensor_name(reduction_tensor_name):
+def reverse_reduction_tensor_name(reduction_tensor_name: str) -> tuple[str, str, bool]:
     """(tensor's name, reduction, of absolute values?) of such a name."""
     op, _, name = reduction_tensor_name.split(REDUCTIONS_PREFIX, 1)[1].partition("/")
     return name, op.removeprefix("abs_"), op.startswith("abs_")

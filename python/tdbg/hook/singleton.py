@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from ..exceptions import SMDebugTypeError
 
@@ -18,24 +19,24 @@ def opted_out() -> bool:
     return os.environ.get("USE_SMDEBUG", "").strip().lower() in ("0", "false", "off", "no", "n", "f")
 
 
-def current():
+def current() -> ProcessHook | None:
     return _hook
 
 
-def set_hook(hook):
+def set_hook(hook: ProcessHook) -> None:
     global _hook
     if not isinstance(hook, ProcessHook):
         raise SMDebugTypeError(f"set_hook({hook!r}): a hook is accepted")
     _hook = hook
 
 
-def del_hook():
+def del_hook() -> None:
     """Forgets the hook; it goes on saving until it is closed."""
     global _hook
     _hook = None
 
 
-def get_hook(hook_class, json_config_path=None, create=False):
+def get_hook(hook_class: type[Any], json_config_path: str | None = None, create: bool = False) -> Any:
     """The process's hook if it is of that class, whatever the path; else, with `create`, one made from the
     configuration file. None where there is no such file, or under USE_SMDEBUG=0."""
     global _hook

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..exceptions import SMDebugValueError
 
 
-def parse_list_from_str(arg, delimiter=","):
+def parse_list_from_str(arg: Any, delimiter: str = ",") -> list[str]:
     """"a,b" -> ["a", "b"]; "" and None -> []; a list as it is."""
     if not arg:
         return []
@@ -16,7 +18,7 @@ def parse_list_from_str(arg, delimiter=","):
     return arg.split(delimiter)
 
 
-def parse_bool(arg, default=False):
+def parse_bool(arg: Any, default: bool = False) -> bool:
     """True, "True", "true", False, "False", "false"; None is the default."""
     if arg is None:
         return default

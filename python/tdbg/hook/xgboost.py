@@ -12,6 +12,8 @@ import json
 import logging
 import os
 import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import xgboost
 
@@ -38,9 +40,22 @@ class Hook(BaseHook, Callback):
     framework = "xgboost"
     _keeps_state = False
 
-    def __init__(self, out_dir=None, export_tensorboard=False, tensorboard_dir=None, dry_run=False,
-                 reduction_config=None, save_config=None, include_regex=None, include_collections=None, save_all=False,
-                 include_workers="one", hyperparameters=None, train_data=None, validation_data=None):
+    def __init__(
+        self,
+        out_dir: str | os.PathLike[str] | None = None,
+        export_tensorboard: bool = False,
+        tensorboard_dir: str | None = None,
+        dry_run: bool = False,
+        reduction_config: Any = None,
+        save_config: Any = None,
+        include_regex: str | Sequence[str] | None = None,
+        include_collections: Iterable[str] | None = None,
+        save_all: bool = False,
+        include_workers: str = "one",
+        hyperparameters: dict[str, Any] | None = None,
+        train_data: Any = None,
+        validation_data: Any = None,
+    ) -> None:
         if reduction_config is not None:
             logger.warning("'reduction_config' is not supported for XGBoost and is not used")
         super().__init__(out_dir, export_tensorboard, tensorboard_dir, dry_run, None, save_config, include_regex,
@@ -48,23 +63,23 @@ class Hook(BaseHook, Callback):
         self.hyperparameters = hyperparameters
         self.train_data = _data(train_data)
         self.validation_data = _data(validation_data)
-        self._training = None
+        self._training: Any = None
 
     # What XGBoost calls -----------------------------------------------------------------------------------------
 
-    def before_training(self, model):
+    def before_training(self, model: Any) -> Any:
         self._prepare()             # what cannot be meant is raised here
         self._training = None
         self._watched("the beginning of a training", self._begin, model)
         return model
 
-    def after_iteration(self, model, epoch, evals_log):
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         self._watched("a boosting round", self._round, model, evals_log)
         return False
 
     # --------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, model):
+    def _begin(self, model: Any) -> None:
         if self._closed:
             return
         one = isinstance(model, xgboost.Booster)        # cv hands over a pack of them
@@ -77,7 +92,7 @@ class Hook(BaseHook, Callback):
                                   booster=_booster(model) if one else None)
         self._training.follow(self._run, model, context=False)
 
-    def _round(self, model, evals_log):
+    def _round(self, model: Any, evals_log: Any) -> None:
         if self._training is None or self._closed:
             return
         if self._begin_step():
@@ -85,20 +100,20 @@ class Hook(BaseHook, Callback):
             self._training.record(model, evals_log)
         self._end_step()
 
-    def _rank(self):
+    def _rank(self) -> tuple[int, int]:
         collective = getattr(xgboost, "collective", None)
         return (collective.get_rank(), collective.get_world_size()) if collective else (0, 1)
 
-    def _adaptor(self):
+    def _adaptor(self) -> str:
         return f"xgboost {xgboost.__version__}, smdebug hook"
 
 
-def _booster(model):
+def _booster(model: Any) -> str:
     """"gbtree", "dart" or "gblinear"."""
-    return json.loads(model.save_config())["learner"]["gradient_booster"]["name"]
+    return str(json.loads(model.save_config())["learner"]["gradient_booster"]["name"])
 
 
-def _data(data):
+def _data(data: Any) -> Any:
     if data is None or isinstance(data, xgboost.DMatrix):
         return data
     if not isinstance(data, tuple) or len(data) != 2 or not isinstance(data[0], str):
@@ -117,7 +132,7 @@ def _data(data):
             raise SMDebugError(f"{path}: {error}") from None
 
 
-def get_hook(json_config_path=None):
+def get_hook(json_config_path: str | None = None) -> Any:
     """The process's hook, or one from the configuration file where there is one."""
     from .singleton import get_hook as get
 

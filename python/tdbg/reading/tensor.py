@@ -5,6 +5,7 @@ smdebug's methods with smdebug's arguments, and what it never had. Arrays are re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +15,7 @@ from ..errors import InvalidArgumentError, NotFoundError, TdbgError, Unimplement
 from ..modes import ModeKeys
 from ..words import printable
 from .arrays import Array, array_of
+from .notebook import of_tensor
 from .steps import EVERY_STEP, KINDS, Kind, Mode, StepState, mode_of
 from .summary import Histogram, Summary
 
@@ -55,6 +57,9 @@ class Shape(tuple[int, ...]):
 
     def __call__(self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> tuple[int, ...]:
         return self._tensor._shape_at(step_num, mode, worker)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return tuple, (tuple(self),)        # to another process goes what it is, without the run
 
 
 class Tensor:
@@ -147,9 +152,20 @@ class Tensor:
         return self._array(self._raw.value, step_num, mode, worker)
 
     def values(self, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> dict[int, Array]:
-        """step -> value, for the steps that have a raw value."""
-        steps = self.steps(mode=mode, kind="raw", worker=worker)
-        return {step: self.value(step, mode, worker) for step in steps}
+        """step -> value, for the steps that have one: the raw value, or of a single number its statistics.
+
+        >>> {step: float(value) for step, value in trial.tensor("lr").values().items()}
+        {0: 0.125, 2: 0.0625}
+        """
+        if math.prod(self._extents) != 1:
+            return {step: self.value(step, mode, worker) for step in self.steps(mode=mode, kind="raw", worker=worker)}
+        found: dict[int, Array] = {}
+        for step in self.steps(mode=mode, worker=worker):
+            try:
+                found[step] = self.value(step, mode, worker)
+            except self._trial._raises.not_at_step:
+                pass        # its shape varies, and here it was larger; or reductions alone were saved
+        return found
 
     def slice(self, step_num: int, key: Any = (), mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> Array:
         """value(step_num)[key], of which only the touched pages are read: `t.slice(100, np.s_[3, :, ::2])`.
@@ -369,3 +385,5 @@ class Tensor:
     def __repr__(self) -> str:
         shape = "x".join(map(str, self._extents)) or "scalar"
         return f"<tdbg.Tensor {printable(self.name)} {self.dtype} {shape}>"
+
+    _repr_html_ = of_tensor

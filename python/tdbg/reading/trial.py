@@ -7,13 +7,15 @@ smdebug's way to open one is tdbg.compat.trial.create_trial. Steps are global st
 
 from __future__ import annotations
 
+import glob
 import json
 import math
+import os
 import re
 import time
 import warnings
 from collections.abc import Iterable, Iterator, KeysView, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import _trial
 from ..errors import DeadlineExceededError, NotFoundError, TdbgError
@@ -25,12 +27,17 @@ from .arrays import Array
 from .collection import KnownCollections
 from .cursor import SLICE_MILLIS, Cursor, slices
 from .frame import Frame
+from .incidents import Findings, Incidents, findings_of, incidents_of
+from .notebook import of_trial, show_page
 from .origins import NanOrigin, origins_of
 from .plot import Plots
 from .raises import OWN, Raises
 from .refreshing import refresh
 from .steps import Kind, Mode, Step, StepFilter, StepState, mode_of, step_filter
 from .tensor import Tensor, said
+
+if TYPE_CHECKING:
+    from ..blackbox.opened import Opened
 
 _AFTER_THE_END_SECONDS = 1.0  # between two looks at a run that is over
 
@@ -52,6 +59,8 @@ class Trial:
     """
 
     _raises: ClassVar[Raises] = OWN
+    view = show_page
+    _repr_html_ = of_trial
     _tensor_type: ClassVar[type[Tensor]] = Tensor
 
     def __init__(self, raw: _trial.Trial, name: str | None = None, kind: str = "any", dynamic_refresh: bool = False,
@@ -169,6 +178,33 @@ class Trial:
         """
         self._look()
         return origins_of(self._raw.contexts("nan_origin"))
+
+    def black_boxes(self) -> list[Opened]:
+        """Steps in which something became NaN or infinite, kept whole: weights, batch, random states, gradients
+        (docs/black-box.md); by step. Needs torch. PyTorch only.
+
+        :raises BlackBoxError: one of them is damaged
+
+        >>> trial.black_boxes()
+        []
+        """
+        places = glob.glob(os.path.join(glob.escape(self.path), "black_box", "*", "*", "*", "black_box.json"))
+        if not places:
+            return []
+        from ..blackbox.opened import Opened
+        return sorted((Opened(os.path.dirname(place)) for place in places), key=lambda box: (box.step, box.directory))
+
+    def incidents(self) -> Incidents:
+        """What the profile found while the run was watched (docs/incidents.md); `tdbg explain` judges one that was not.
+
+        >>> trial.incidents()
+        []
+        """
+        return incidents_of(self.path)
+
+    def findings(self) -> Findings:
+        """All findings of all rules while the run was watched: rule, global_step, tensor, measure, value, ..."""
+        return findings_of(self.path)
 
     # ---- news
 

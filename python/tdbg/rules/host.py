@@ -72,8 +72,8 @@ class Socket:
             return list(self._lines)
 
     def answer(self, message: Message) -> None:
-        """Says it."""
-        data = (json.dumps(message) + "\n").encode()
+        """Says it. A text may hold half of a surrogate pair (a file's name that is no UTF-8), which JSON cannot."""
+        data = (json.dumps(message, ensure_ascii=False) + "\n").encode(errors="replace")
         while data:
             data = data[os.write(self._fd, data):]
 
@@ -105,7 +105,7 @@ class Judge:
         self._native = load.is_native(cls)
         judged = view.JudgedTrial if self._native else view.SmdebugJudgedTrial
         self.trial: JudgedTrial = judged(_trial.open(message["run"], message["attempt"], 0))
-        self.raw = self.trial.view
+        self.raw = self.trial.up_to
         self.raw.refresh()
         self._step: view.Step | None = None
         parameters = dict(message["parameters"])
@@ -118,8 +118,8 @@ class Judge:
             self._rule = _smdebug_rule(cls, self.trial, others, parameters)
 
     def lost(self, message: Message) -> None:
-        """A worker was declared lost: from that step on it is not there."""
-        self.raw.lost[message["worker"]] = message["from_step"]
+        """A worker was declared lost: from that step on it is not there, until a later attempt begins."""
+        self.raw.lost.add(message["attempt"], message["worker"], message["from_step"])
 
     def step(self, message: Message, waiting: list[Message]) -> Message:
         """The answer about one step.
@@ -127,6 +127,7 @@ class Judge:
         :param waiting: messages that have come behind it
         """
         step = message["step"]
+        self.raw.lost.judged(step, message["attempt"])
         if step > self.raw._newest or not self._complete(step):
             self.raw.refresh()
         self.raw.shown = step

@@ -38,8 +38,11 @@ def provide_smdebug() -> None:
         del sys.modules[name]
     from .. import modes
     from ..compat import exceptions, rule, trial
-    from ..hook.collection import Collection
+    from ..compat.modes import str_to_mode_keys
+    from ..hook.collection import Collection, CollectionKeys
+    from ..hook.text import parse_bool, parse_list_from_str
     from ..reading import refreshing
+    from ..reading.steps import StepState
 
     def module(name: str, package: bool = False, **members: Any) -> None:
         made = types.ModuleType(name)
@@ -53,7 +56,7 @@ def provide_smdebug() -> None:
 
     names = ("Rule", "invoke_rule", "RequiredTensors", "RequiredTensorsForTrial")
     rules = {name: getattr(rule, name) for name in names}
-    module("smdebug", True, modes=modes.ModeKeys)
+    module("smdebug", True, modes=modes.ModeKeys, CollectionKeys=CollectionKeys)
     module("smdebug.rules", True, **rules)
     module("smdebug.rules.rule", Rule=rule.Rule)
     module("smdebug.rules.rule_invoker", invoke_rule=rule.invoke_rule)
@@ -64,10 +67,12 @@ def provide_smdebug() -> None:
     module("smdebug.trials.utils", create_trial=trial.create_trial)
     module("smdebug.trials.trial", Trial=trial.Trial)
     module("smdebug.analysis", True)
-    module("smdebug.analysis.utils", no_refresh=refreshing.no_refresh, refresh=refreshing.refresh)
+    module("smdebug.analysis.utils", no_refresh=refreshing.no_refresh, refresh=refreshing.refresh,
+           parse_bool=parse_bool, parse_list_from_str=parse_list_from_str)
     module("smdebug.core", True)
-    module("smdebug.core.modes", ModeKeys=modes.ModeKeys)
-    module("smdebug.core.collection", Collection=Collection)
+    module("smdebug.core.modes", ModeKeys=modes.ModeKeys, str_to_mode_keys=str_to_mode_keys)
+    module("smdebug.core.collection", Collection=Collection, CollectionKeys=CollectionKeys)
+    module("smdebug.core.tensor", StepState=StepState, Tensor=trial.Tensor)
     module("smdebug.core.logger", get_logger=lambda *args: __import__("logging").getLogger("smdebug"))
     sys.modules["smdebug.exceptions"] = exceptions
     vars(sys.modules["smdebug"])["exceptions"] = exceptions

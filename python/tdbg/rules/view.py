@@ -6,6 +6,7 @@ extension's trial stands in tdbg.Trial and answers as if the judged step were th
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -27,6 +28,33 @@ _COLUMNS = (*Summary.FIELDS, "mean_abs", "std", "nonfinite_count", "value")
 _CHUNK_STEPS = 256  # read at once where a rule lags behind
 
 
+class Lost:
+    """Workers that were declared lost, each in one attempt of the job, from a step on."""
+
+    def __init__(self) -> None:
+        self._from: dict[tuple[int, str], int] = {}  # (attempt, worker) -> the first global step without it
+        self._begins: list[tuple[int, int]] = []  # (the first judged step of it, attempt); attempts never go back
+
+    def __bool__(self) -> bool:
+        return bool(self._from)
+
+    def add(self, attempt: int, worker: str, from_step: int) -> None:
+        """One that was never seen is called "rank 3"."""
+        self._from[attempt, worker] = from_step
+
+    def judged(self, step: int, attempt: int) -> None:
+        """The step is judged next."""
+        if not self._begins or self._begins[-1][1] != attempt:
+            self._begins.append((step, attempt))
+
+    def hides(self, worker: str, step: int) -> bool:
+        """Is what it recorded of the step not to be judged?"""
+        at = bisect.bisect_right([begin for begin, _ in self._begins], step)
+        attempt = self._begins[max(at - 1, 0)][1] if self._begins else 0
+        names = (worker, "rank " + worker.removeprefix("worker_"))
+        return any(step >= self._from.get((attempt, name), LAST) for name in names)
+
+
 class UpTo:
     """The extension's trial, seen from one of its steps.
 
@@ -38,7 +66,7 @@ class UpTo:
         self._raises = raises
         self.shown = -1
         self.ended = False
-        self.lost: dict[str, int] = {}  # worker -> the first global step without it
+        self.lost = Lost()
         self._newest = -1
 
     def __getattr__(self, name: str) -> Any:
@@ -124,7 +152,7 @@ class UpTo:
 
     def tensor_workers(self, name: str, step: int, kind: int) -> list[str]:
         workers = self._whole.tensor_workers(name, self._allow(step), kind)
-        return [w for w in workers if step < self.lost.get(w, LAST)]
+        return [w for w in workers if not self.lost.hides(w, step)]
 
     def is_kept(self, name: str, step: int, kind: int, worker: str) -> bool:
         return step <= self.shown and self._whole.is_kept(name, step, kind, worker)
@@ -174,9 +202,9 @@ class JudgedTrial(Trial):
     _kind_of_steps = "any"
 
     def __init__(self, raw: _trial.Trial) -> None:
-        self.view = UpTo(raw, self._raises)
+        self.up_to = UpTo(raw, self._raises)
         # A range, so that no call takes the short way around the filter; dynamic_refresh off: the host looks.
-        super().__init__(cast(_trial.Trial, self.view), kind=self._kind_of_steps, dynamic_refresh=False,
+        super().__init__(cast(_trial.Trial, self.up_to), kind=self._kind_of_steps, dynamic_refresh=False,
                          range_steps=(0, LAST))
 
     def refresh(self) -> bool:
@@ -275,7 +303,7 @@ class Frames:
     :param refresh: brings it up to date
     """
 
-    def __init__(self, whole: _trial.Trial, lost: dict[str, int], refresh: Callable[[], object]) -> None:
+    def __init__(self, whole: _trial.Trial, lost: Lost, refresh: Callable[[], object]) -> None:
         self._whole, self._lost, self._refresh = whole, lost, refresh
         self._chunks: dict[tuple[str | None, str | None], _Chunk] = {}
         # Steps that wait to be judged, the judged one first: all of them are complete, if not here yet.
@@ -290,7 +318,7 @@ class Frames:
         rows = slice(begin, end)
         worker = chunk.worker[rows]
         columns = {name: column[rows] for name, column in chunk.columns.items()}
-        kept = [i for i, w in enumerate(worker) if step < self._lost.get(w, LAST)] if self._lost else None
+        kept = [i for i, w in enumerate(worker) if not self._lost.hides(w, step)] if self._lost else None
         if kept is not None and len(kept) < len(worker):
             return Statistics(chunk.tensor[rows][kept], worker[kept], {n: c[kept] for n, c in columns.items()})
         return Statistics(chunk.tensor[rows], worker, columns)

@@ -15,6 +15,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -46,6 +47,12 @@ struct Stream {
   bool busy = false;
 };
 
+/// A place in a stream's work, which another stream waits for. An event that is recorded again is another
+/// place, and who waits for the first one still does.
+struct Place {
+  bool reached = false;
+};
+
 struct Capture {
   std::vector<Work> graph;
   bool broken = false;
@@ -69,7 +76,11 @@ class Fake {
     if (dead_ != 0) return dead_;
     if (fail_in_ > 0 && --fail_in_ == 0) {
       if (fail_code_ >= 700) dead_ = fail_code_;
+      changed_.notify_all();
       return fail_code_;
+    }
+    if (current_device_ < 0 && contexts_of_thread == 0 && NeedsContext(symbol)) {
+      return tdbg::cuda::kInvalidContext;
     }
     if (forbidden_in_captures && capture_mode_of_thread != tdbg::cuda::kCaptureModeRelaxed &&
         !captures_.empty()) {
@@ -169,6 +180,10 @@ class Fake {
     *out = memory;
     return 0;
   }
+  size_t memory_left() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<size_t>(std::max<int64_t>(0, memory_left_));
+  }
   Error Free(void* memory) {
     const std::lock_guard lock(mutex_);
     if (pinned_.erase(static_cast<uint64_t*>(memory)) + device_.erase(static_cast<uint64_t*>(memory)) == 0) {
@@ -231,6 +246,48 @@ class Fake {
     for (const Work& w : work) Add(stream, w, &lock);
   }
 
+  // Events
+  // -----------------------------------------------------------------------------------------------------
+
+  Handle NewEvent() {
+    const std::lock_guard lock(mutex_);
+    events_[++last_event_];  // of no place: who waits for it does not wait
+    return reinterpret_cast<Handle>(last_event_);
+  }
+  Error DestroyEvent(Handle event) {
+    const std::lock_guard lock(mutex_);
+    return events_.erase(reinterpret_cast<uintptr_t>(event)) == 1 ? 0 : kInvalidValue;
+  }
+  Error Record(Handle event, uint64_t stream) {
+    const auto place = std::make_shared<Place>();
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = events_.find(reinterpret_cast<uintptr_t>(event));
+      if (found == events_.end()) return kInvalidValue;
+      found->second = place;
+    }
+    return Enqueue(stream, [this, place] {
+      const std::lock_guard lock(mutex_);
+      place->reached = true;
+      changed_.notify_all();
+    });
+  }
+  Error WaitFor(Handle event, uint64_t stream) {
+    std::shared_ptr<Place> place;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = events_.find(reinterpret_cast<uintptr_t>(event));
+      if (found == events_.end()) return kInvalidValue;
+      place = found->second;
+    }
+    if (place == nullptr) return 0;
+    return Enqueue(stream, [this, place] {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock,
+                    [&] { return place->reached || dead_ != 0; });  // nobody reaches it in a dead context
+    });
+  }
+
   uint64_t Random(uint64_t below) {
     const std::lock_guard lock(mutex_);
     return below == 0 ? 0 : random_() % below;
@@ -240,8 +297,14 @@ class Fake {
   int current_device() const { return current_device_; }
 
   inline static thread_local int capture_mode_of_thread = 0;
+  inline static thread_local int contexts_of_thread = 0;  // that were pushed
 
  private:
+  static bool NeedsContext(std::string_view symbol) {
+    return symbol != "cuDeviceGet" && !symbol.starts_with("cuDevicePrimaryCtx") &&
+           symbol != "cuCtxPushCurrent_v2";
+  }
+
   void FromEnvironment() {
     const char* const words = std::getenv("TDBG_FAKE_CUDA");
     std::string rest = words == nullptr ? "" : words;
@@ -316,6 +379,8 @@ class Fake {
   std::map<uint64_t, std::unique_ptr<Stream>> streams_;
   std::map<uint64_t*, Pinned> pinned_;
   std::map<uint64_t*, size_t> device_;
+  std::map<uintptr_t, std::shared_ptr<Place>> events_;  // by handle: the place that it was last recorded at
+  uintptr_t last_event_ = 0;
   std::map<uint64_t, Capture> captures_;
   std::vector<std::vector<Work>> graphs_;
   std::map<std::string, uint64_t> calls_;
@@ -389,20 +454,27 @@ Error cuDevicePrimaryCtxRetain(Handle* context, int device) {
 }
 Error cuCtxPushCurrent_v2(Handle) {
   CALLED();
+  ++Fake::contexts_of_thread;
   return 0;
 }
 Error cuCtxPopCurrent_v2(Handle*) {
   CALLED();
+  --Fake::contexts_of_thread;
   return 0;
 }
 Error cuModuleLoadData(Handle* module, const void*) {
-  CALLED();
+  CALLED(true);
   if (const Error error = Fake::It().image_error(); error != 0) return error;
   *module = reinterpret_cast<Handle>(1);
   return 0;
 }
+Error cuModuleUnload(Handle) {
+  CALLED(true);
+  Fake::It().Drain();
+  return 0;
+}
 Error cuModuleGetFunction(Handle* function, Handle, const char* name) {
-  CALLED();
+  CALLED(true);  // it may be the one that loads: CUDA_MODULE_LOADING=LAZY, the default
   *function = const_cast<char*>(Interned(name));
   return 0;
 }
@@ -412,6 +484,12 @@ Error cuLaunchKernel(Handle function, unsigned grid, unsigned, unsigned, unsigne
   std::shared_ptr<HostLaunch> launch = HostLaunch::Make(static_cast<const char*>(function), grid, parameters);
   if (launch == nullptr) return kNotFound;
   return Fake::It().Enqueue(Number(stream), [launch] { launch->Run(1 + Fake::It().Random(1u << 20)); });
+}
+Error cuMemGetInfo_v2(size_t* free, size_t* total) {
+  CALLED();
+  *free = Fake::It().memory_left();
+  *total = size_t{1} << 40;
+  return 0;
 }
 Error cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
   CALLED(true);
@@ -478,44 +556,26 @@ Error cuThreadExchangeStreamCaptureMode(int* mode) {
   return 0;
 }
 
-/// Events: the work of a stream up to a place, which another stream waits for.
-namespace {
-struct Event {
-  std::mutex mutex;
-  std::condition_variable changed;
-  uint64_t recorded = 0, reached = 0;
-};
-}  // namespace
+Error cuStreamDestroy_v2(Handle) {
+  CALLED();
+  return 0;  // what is on it is carried out; its thread waits for more, which never comes
+}
+
 Error cuEventCreate(Handle* event, unsigned) {
   CALLED();
-  *event = new Event;
+  *event = Fake::It().NewEvent();
   return 0;
 }
-Error cuEventRecord(Handle handle, Handle stream) {
+Error cuEventDestroy_v2(Handle event) {
   CALLED();
-  auto* const event = static_cast<Event*>(handle);
-  uint64_t number;
-  {
-    const std::lock_guard lock(event->mutex);
-    number = ++event->recorded;
-  }
-  return Fake::It().Enqueue(Number(stream), [event, number] {
-    const std::lock_guard lock(event->mutex);
-    event->reached = std::max(event->reached, number);
-    event->changed.notify_all();
-  });
+  return Fake::It().DestroyEvent(event);
 }
-Error cuStreamWaitEvent(Handle stream, Handle handle, unsigned) {
+Error cuEventRecord(Handle event, Handle stream) {
   CALLED();
-  auto* const event = static_cast<Event*>(handle);
-  uint64_t number;
-  {
-    const std::lock_guard lock(event->mutex);
-    number = event->recorded;
-  }
-  return Fake::It().Enqueue(Number(stream), [event, number] {
-    std::unique_lock lock(event->mutex);
-    event->changed.wait(lock, [&] { return event->reached >= number; });
-  });
+  return Fake::It().Record(event, Number(stream));
+}
+Error cuStreamWaitEvent(Handle stream, Handle event, unsigned) {
+  CALLED();
+  return Fake::It().WaitFor(event, Number(stream));
 }
 }

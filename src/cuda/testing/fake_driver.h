@@ -15,14 +15,16 @@ extern "C" {
 /// Back to what it was when loaded, environment and all; what is under way is carried out first.
 void fake_cuda_reset();
 /// One word of TDBG_FAKE_CUDA:
-///   immediate    a launch runs before the call returns, as the training's next kernel would find it; its
-///   results reach the
-///                host late all the same
-///   delay_us=N   a launch (immediate: its results) is late by a random time up to this
-///   fail=N:CODE  the n-th call from now gives CODE; from 700 on, the context has died and all later ones
-///   give it, too memory=N     bytes that are left, of the device and pinned seed=N       of delays and of
-///   the order of blocks and threads version=N, image=CODE (of cuModuleLoadData), device=N (the current one),
-///   hold=0|1 (nothing runs, nothing arrives)
+///   - immediate: a launch runs before the call returns, as the training's next kernel would find it; its
+///     results reach the host late all the same
+///   - delay_us=N: a launch (immediate: its results) is late by a random time up to this
+///   - fail=N:CODE: the n-th call from now gives CODE; from 700 on, the context has died and all later ones
+///     give it, too
+///   - memory=N: bytes that are left, of the device and pinned
+///   - seed=N: of delays and of the order of blocks and threads
+///   - version=N; image=CODE (of cuModuleLoadData); device=N (the current one; -1: a thread has no context
+///     before it pushes one)
+///   - hold=0|1: nothing runs, nothing arrives
 /// \return 0: no such word
 int fake_cuda_set(const char* word);
 /// How often a function was called, by its symbol; null: all of them.

@@ -25,7 +25,8 @@ namespace tdbg::rules {
   RULE(Confusion)                   \
   RULE(FeatureImportanceOverweight) \
   RULE(TreeDepth)                   \
-  RULE(CreateXgboostReport)
+  RULE(CreateXgboostReport)         \
+  RULE(Profile)
 
 #define TDBG_DECLARE(name) void Register##name(RuleRegistry* registry);
 TDBG_BUILTIN_RULES(TDBG_DECLARE)

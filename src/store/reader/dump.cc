@@ -35,7 +35,7 @@ Json Embedded(std::string_view text) {
 
 Json DumpDefinition(std::string_view text) { return Embedded(text); }
 
-/// What is not to be believed, each with its place.
+/// Damage that was found, each with its place in the file.
 using Places = std::vector<std::string>;
 
 Json ValueAt(const std::byte* at, DType dtype) {

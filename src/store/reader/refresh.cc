@@ -114,7 +114,7 @@ void WorkerState::LearnTensors(uint64_t writer, std::vector<format::TensorDef> d
 Status WorkerState::AdoptSegment(const std::string& name, uint64_t last, bool* news) {
   const std::string path = base::JoinPath(base::JoinPath(directory, format::kSegmentsDir), name);
   std::vector<Damage> found;
-  // Known definitions must be without holes to be skipped by count.
+  // Definitions are skipped by their number, so those that are known must have no gaps.
   const bool dense = std::find(id_map.begin(), id_map.end(), SegmentReader::kUnknownTensor) == id_map.end();
   auto segment = SegmentReader::Open(path, {id_map_writer, dense ? id_map.size() : 0}, &found);
   ReportAll(std::move(found));
@@ -156,10 +156,46 @@ Status WorkerState::AdoptSegment(const std::string& name, uint64_t last, bool* n
   return OkStatus();
 }
 
+// Who keeps a run within its budget puts a smaller file in a segment's place, with the same steps
+// (docs/format.md, "Levels"). As long as the old one is mapped, its blocks are not given back to the disk.
+void WorkerState::TakeThinned(std::span<const base::DirEntry> entries, bool* news) {
+  bool any = false;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const auto at = std::lower_bound(
+        entries.begin(), entries.end(), segments[i]->file_name(),
+        [](const base::DirEntry& entry, const std::string& name) { return entry.name < name; });
+    if (at == entries.end() || at->name != segments[i]->file_name() ||
+        at->size == segments[i]->file_bytes() || segments[i]->meta().writer_id != id_map_writer) {
+      continue;
+    }
+    const std::string path = base::JoinPath(base::JoinPath(directory, format::kSegmentsDir), at->name);
+    auto thinned = SegmentReader::Open(path, {id_map_writer, id_map.size()}, nullptr);
+    // Cut off by somebody, or replaced by something else: what was mapped before is still there.
+    if (!thinned.ok() || (*thinned)->commits().size() != sealed_commits[i].size()) continue;
+    (*thinned)->SetTensors(id_map, &layouts, &spots);
+    segment_bytes -= segments[i]->file_bytes();
+    segment_bytes += (*thinned)->file_bytes();
+    sealed_commits[i] = (*thinned)->commits();
+    segments[i] = *std::move(thinned);
+    any = true;
+  }
+  if (!any) return;
+  batches.clear();
+  batches_progress = {};
+  rows = {};
+  scalars = {};
+  raws = {};
+  lone_raws = {};
+  ++resealed;
+  ++rewrites;
+  *news = true;
+}
+
 Status WorkerState::AdoptSegments(bool* news) {
   const std::string path = base::JoinPath(directory, format::kSegmentsDir);
   if (!base::LocalFileSystem().Exists(path)) return OkStatus();
   TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> entries, base::LocalFileSystem().List(path));
+  TakeThinned(entries, news);
   bool adopted = false;
   Status status;
   std::vector<format::Commit> told;  // what the journal said of the commits that change sides now
@@ -304,7 +340,7 @@ void WorkerState::ReadDeadJournalByItsRecords(bool* news) {
   const auto found = journal->ReadSnapshot();
   const bool tells_more =
       found.ok() && (found->committed_pos > said.committed_pos || found->sealed_pos < said.sealed_pos);
-  if (!tells_more) {  // what is missing was damaged, and is told as that
+  if (!tells_more) {  // what is missing was damaged, and is reported as damage
     journal->TrustPositions(true);
     return;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/stable_sort.h"
 #include "format/json_fields.h"
@@ -42,6 +43,8 @@ Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& pa
                                                            std::vector<Damage>* damage) {
   std::unique_ptr<SegmentReader> segment(new SegmentReader());
   segment->file_name_ = base::BaseName(path);
+  segment->path_ = path;
+  segment->filler_ = base::FillerOf(path);
   TDBG_ASSIGN_OR_RETURN(segment->mapping_, base::ReadOnlyMapping::Open(path));
   const Status by_index = segment->OpenIndex(known, damage);
   if (!by_index.ok()) {
@@ -62,6 +65,17 @@ Result<std::unique_ptr<SegmentReader>> SegmentReader::Open(const std::string& pa
   return segment;
 }
 
+Status SegmentReader::Need(uint64_t offset, uint64_t bytes) const {
+  return filler_ ? filler_->Need(path_, offset, bytes) : OkStatus();
+}
+
+Status SegmentReader::NeedHeader() const {
+  if (!filler_ || mapping_->bytes().size() < sizeof(uint64_t)) return OkStatus();
+  TDBG_RETURN_IF_ERROR(Need(0, sizeof(uint64_t)));
+  const auto header_bytes = base::Load<uint64_t>(mapping_->bytes().data());
+  return Need(0, std::min<uint64_t>(header_bytes, mapping_->bytes().size()) + sizeof(uint64_t));
+}
+
 Status SegmentReader::OpenIndex(const KnownTensors& known, std::vector<Damage>* damage) {
   TDBG_ASSIGN_OR_RETURN(index_, format::DecodeSegmentIndex(mapping_->bytes()));
   TDBG_ASSIGN_OR_RETURN(
@@ -79,6 +93,7 @@ Status SegmentReader::OpenIndex(const KnownTensors& known, std::vector<Damage>* 
   } else {
     // The segment that has the others is not there. The header repeats them all.
     SegmentMeta all;
+    TDBG_RETURN_IF_ERROR(NeedHeader());
     const auto header = HeaderTable::Decode(mapping_->bytes(), file_name_, known, &all);
     if (header.ok()) {
       meta_.tensors = std::move(all.tensors);
@@ -98,6 +113,7 @@ Status SegmentReader::OpenHeader(const KnownTensors& known) {
   const std::span<const std::byte> file = mapping_->bytes();
   meta_ = {};
   columns_.clear();
+  TDBG_RETURN_IF_ERROR(NeedHeader());
   TDBG_ASSIGN_OR_RETURN(header_, HeaderTable::Decode(file, file_name_, known, &meta_));
   data_offset_ = header_->header().data_offset;
   data_bytes_ = file.size() - data_offset_;
@@ -137,6 +153,7 @@ void SegmentReader::Report(std::vector<Damage>* damage, std::string what, uint64
 
 Result<const HeaderTable*> SegmentReader::Header() {
   if (!header_) {
+    TDBG_RETURN_IF_ERROR(NeedHeader());
     TDBG_ASSIGN_OR_RETURN(header_, HeaderTable::Decode(mapping_->bytes(), file_name_, {}, nullptr));
   }
   return &*header_;
@@ -163,6 +180,10 @@ std::span<const std::byte> SegmentReader::BytesAt(uint64_t begin, uint64_t bytes
 
 bool SegmentReader::Verify(Column& column, std::vector<Damage>* damage) {
   if (column.trust == Trust::kUnknown) {
+    if (const Status there = Need(data_offset_ + column.begin, column.bytes); !there.ok()) {
+      Report(damage, std::string(column.key) + ": " + there.message(), column.bytes);
+      return false;  // not known to be damaged: it is asked for again
+    }
     const bool good = !column.hash || base::Hash64(BytesAt(column.begin, column.bytes)) == *column.hash;
     column.trust = good ? Trust::kGood : Trust::kBad;
     if (!good) Report(damage, std::string(column.key) + ": checksum", column.bytes);
@@ -488,6 +509,11 @@ Result<SegmentReader::RawPlace> SegmentReader::LocateRaw(const RawRef& ref, cons
   if (row >= index_->raws.size()) return Internal("not a raw value of this segment");
   block_trust_.resize(index_->block_hashes.size(), Trust::kUnknown);
   if (block_trust_[block] == Trust::kUnknown) {
+    const std::span<const format::IndexRaw> rows = index_->raws.subspan(block * format::kIndexBlockRows);
+    const std::byte* const begin = std::as_bytes(rows).data();
+    TDBG_RETURN_IF_ERROR(
+        Need(static_cast<uint64_t>(begin - mapping_->bytes().data()),
+             std::min<uint64_t>(rows.size(), format::kIndexBlockRows) * sizeof(format::IndexRaw)));
     block_trust_[block] = index_->Intact(row) ? Trust::kGood : Trust::kBad;
     if (block_trust_[block] == Trust::kBad) {
       Report(damage, "index: where raw values lie, block " + std::to_string(block) + "; the header tells", 0);
@@ -532,6 +558,7 @@ Result<RawValue> SegmentReader::Map(RawPlace place, const std::string& key) cons
   const auto bytes = BytesOf(place.dtype, place.shape);
   if (!bytes) return DataLoss(key + ": shape, in " + file_name_);
   if (*bytes != place.bytes) return DataLoss(key + ": shape and bytes do not agree, in " + file_name_);
+  TDBG_RETURN_IF_ERROR(Need(data_offset_ + place.begin, place.bytes));
   RawValue value;
   value.bytes = BytesAt(place.begin, place.bytes);
   value.owner = mapping_;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/filled_files.h"
 #include "format/columns.h"
 #include "format/records.h"
 #include "format/segment_index.h"
@@ -107,6 +108,9 @@ class SegmentReader {
   Result<const HeaderTable*> Header();
   Column* FindColumn(std::string_view key);
   std::span<const std::byte> BytesAt(uint64_t begin, uint64_t bytes) const;
+  /// Brings these bytes of the file here, where the run lies elsewhere. Offsets of the file.
+  Status Need(uint64_t offset, uint64_t bytes) const;
+  Status NeedHeader() const;
   bool Verify(Column& column, std::vector<Damage>* damage);
   /// The column's first byte if it has `rows` elements of `dtype` and is aligned; not verified. Null for an
   /// optional column that is absent, which is not reported as damage.
@@ -131,6 +135,8 @@ class SegmentReader {
 
   std::string file_name_;
   std::shared_ptr<const base::ReadOnlyMapping> mapping_;
+  std::shared_ptr<base::Filler> filler_;  ///< of a file with holes; null, mostly
+  std::string path_;
   uint64_t data_offset_ = 0, data_bytes_ = 0;
   std::optional<format::SegmentIndex> index_;
   std::optional<HeaderTable> header_;  // without an index; else when it has to step in

@@ -231,7 +231,7 @@ void WorkerState::EachSourceOf(int64_t global_step, FromSegment from_segment, Fr
     last = segment;
   }
   if (at < all.sealed() || at == all.size() || all.StepOf(at) != global_step) return;
-  // Looked for, not walked to: while a run is followed there are hundreds of batches, in no cache.
+  // By binary search: while a run is followed there are hundreds of batches, and none is in a cache.
   const auto& live_batches = live.batches();
   const auto first = std::partition_point(live_batches.begin(), live_batches.end(), [&](const auto& batch) {
     return batch.delta.commits.back().commit.global_step < global_step;
@@ -413,7 +413,7 @@ class RunWorkerReader final : public WorkerReader {
   }
   std::span<const Damage> damage() const override { return state_->damage; }
   uint64_t bytes_on_disk() const override {
-    // The journal is pre-allocated: what counts is what waits in it, not the room it keeps.
+    // The journal is pre-allocated: its size says nothing, only the bytes that wait in it count.
     const uint64_t waiting =
         state_->has_snapshot ? state_->snapshot.committed_pos - state_->snapshot.sealed_pos : 0;
     return state_->segment_bytes + waiting;

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/file.h"
 #include "format/records.h"
 #include "store/reader/index.h"
 #include "store/reader/journal_reader.h"
@@ -100,6 +101,7 @@ struct WorkerState {
   bool TakeSnapshot();
   Status AdoptSegments(bool* news);
   Status AdoptSegment(const std::string& name, uint64_t last, bool* news);
+  void TakeThinned(std::span<const base::DirEntry> entries, bool* news);
   uint32_t Intern(format::TensorDef def);
   void LearnTensors(uint64_t writer, std::vector<format::TensorDef> defs);
   void RebuildTail();

@@ -15,7 +15,7 @@ void Doorbell::Open() {
 
 void Doorbell::Ring(uint64_t committed_seq) {
   if (committed_seq == rung_) return;
-  if (!fd_.Mine()) {  // never made, or closed by the script, whose own file may have its number by now
+  if (!fd_.Mine()) {  // never opened, or closed by the script: its number may be another file's by now
     if (skip_ > 0) {
       --skip_;
       return;

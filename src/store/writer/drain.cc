@@ -10,6 +10,8 @@
 
 #include "base/background.h"
 #include "base/catching.h"
+#include "format/level.h"
+#include "store/writer/budget.h"
 #include "store/writer/drain_files.h"
 #include "store/writer/leftovers.h"
 
@@ -27,7 +29,8 @@ constexpr int64_t kFirstRetryNanos = 20'000'000;
 constexpr int64_t kLastRetryNanos = 2'000'000'000;
 constexpr int64_t kSyncPatienceNanos = 30'000'000'000;  // of an end that names none
 constexpr int64_t kNapNanos = 16'000'000;
-constexpr int64_t kLivelyNanos = 60'000'000;  // after the last commit that was seen
+constexpr int64_t kRecountNanos = 1'000'000'000;  // of what lies on the disk, where the budget is used up
+constexpr int64_t kLivelyNanos = 60'000'000;      // after the last commit that was seen
 // Where nothing comes at all: what others do to the lock and the journal is to be noticed before it is
 // needed.
 constexpr int64_t kLongestRestNanos = 2'000'000'000;
@@ -260,6 +263,7 @@ void Drain::Run() {
       continue;
     }
     if (stop) break;
+    LookForFreedRoom(now);
     TouchAhead();
     now = options_.clock->MonotonicNanos();
     int64_t timeout = kLongestRestNanos;
@@ -345,7 +349,7 @@ Status Drain::TrySealOne() {
   if (commits_hidden_ && sealed.end_pos == last.position) CountLostCommits(last.count, 0);
   retry_nanos_ = 0;
   pending_since_ = -1;
-  handoff_->bytes_sealed.fetch_add(sealed.file_bytes, std::memory_order_relaxed);
+  CountSealed(sealed.file_bytes);
   // Behind a damaged end the builder goes by the header, which may be some commits ahead by now: they would
   // be taken for sealed.
   ring_.Set(&format::JournalHeader::sealed_seq, std::min(sealed.last_sequence, last.sequence));
@@ -355,6 +359,34 @@ Status Drain::TrySealOne() {
   handoff_->sealed.Notify();
   if (files_->syncer != nullptr && sealed.file_bytes != 0) files_->syncer->Enqueue(std::move(sealed.path));
   return OkStatus();
+}
+
+// The budget is one of what lies on the disk. Where a compactor is at work segments shrink behind us, and its
+// coarse rows come instead (docs/format.md, "Levels").
+void Drain::CountSealed(uint64_t file_bytes) {
+  base::FileSystem& files = *options_.files;
+  const std::string levels = base::JoinPath(options_.worker_directory, format::kLevelsDir);
+  handoff_->bytes_sealed.fetch_add(file_bytes, std::memory_order_relaxed);
+  if (!files.Exists(levels)) return;
+  uint64_t bytes = 0;
+  for (const std::string& directory : {files_->segments_directory, levels}) {
+    const auto entries = files.List(directory);
+    if (!entries.ok()) return;
+    for (const base::DirEntry& entry : *entries) bytes += entry.size;
+  }
+  handoff_->bytes_sealed.store(bytes, std::memory_order_relaxed);
+}
+
+// Where the budget is used up hardly anything is written, and the next segment, at which it would be counted
+// again, may be 200000 steps away. What a compactor freed meanwhile is room all the same.
+void Drain::LookForFreedRoom(int64_t now) {
+  const uint64_t used = handoff_->bytes_sealed.load(std::memory_order_relaxed) + Pending();
+  if (now < recount_at_ || Budget(options_.budget_bytes).LevelAt(used) == BudgetLevel::kAll) return;
+  recount_at_ = now + kRecountNanos;
+  (void)base::Catching([this] {
+    CountSealed(0);
+    return OkStatus();
+  }).ok();
 }
 
 void Drain::TellError(Status status) noexcept {

@@ -57,6 +57,8 @@ class Drain {
   bool WantsSeal(int64_t now) const;
   bool SealOne();
   Status TrySealOne();
+  void CountSealed(uint64_t file_bytes);
+  void LookForFreedRoom(int64_t now);
   void TellError(Status status) noexcept;
   void TouchAhead();
 
@@ -86,6 +88,7 @@ class Drain {
   int64_t renew_at_ = 0;         // monotonic
   int64_t renewal_pause_ = 0;    // before the next one
   int times_retaken_ = 0;        // the lock, as far as that was looked at
+  int64_t recount_at_ = 0;       // monotonic
 
   std::thread thread_;
 };

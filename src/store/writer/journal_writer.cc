@@ -113,8 +113,8 @@ void JournalWriter::AppendTensorDef(format::TensorDef def) {
 }
 
 bool JournalWriter::FlushDefs() {
-  // Room first, and only then a look at what comes next: MakeRoom may take another journal, and puts in front
-  // of these what was in the last one.
+  // Make room before looking at what comes next: MakeRoom may start another journal, and then puts in front
+  // of it what the last one still held.
   const auto room_for = [this](const std::string& json) { return MakeRoom(json.size(), Class::kRows); };
   while (defs_in_ring_ < defs_.size()) {
     const size_t waiting = defs_.size();

@@ -101,7 +101,7 @@ void ForEachColumn(const Content& c, F&& f) {
 
 Status SegmentBuilder::LayColumns() {
   Content& c = *content_;
-  // What room there is comes of the same walk that lays them: no column can be laid that was not counted.
+  // The size is computed by the same walk that lays the columns: none can be laid that was not counted.
   uint64_t bytes = 0;
   ForEachColumn(c, [&](std::string_view, DType dtype, uint64_t rows, const auto&) {
     bytes = base::AlignUp(bytes, 8) + rows * ItemSize(dtype);

@@ -13,12 +13,14 @@ namespace tdbg::store {
 namespace {
 
 Status SyncFile(const std::string& path) {
-  const base::UniqueFd fd = base::OpenFd(path.c_str(), O_RDONLY);
+  // A disk may take seconds: long enough for a script to close what is not its own.
+  const base::LastingFd fd = base::LastingFd::Open(path.c_str(), O_RDONLY);
   if (!fd.ok()) return OkStatus();  // deleted meanwhile: nothing to keep
-  const int error = ::fdatasync(fd.get()) != 0 ? errno : 0;
+  const int error = ::fdatasync(fd.Unchecked()) != 0 ? errno : 0;
   const size_t slash = path.rfind('/');
-  const base::UniqueFd directory = base::OpenFd(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY);
-  if (directory.ok()) (void)::fsync(directory.get());  // the name; not every file system can
+  const base::LastingFd directory =
+      base::LastingFd::Open(path.substr(0, slash + 1).c_str(), O_RDONLY | O_DIRECTORY);
+  if (directory.ok()) (void)::fsync(directory.Unchecked());  // the name; not every file system can
   return error == 0 ? OkStatus() : base::PathError(error, "cannot sync", path);
 }
 

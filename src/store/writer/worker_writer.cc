@@ -23,7 +23,7 @@ struct WorkerWriter::Impl {
   Handoff handoff;
   std::unique_ptr<Drain> drain;
   std::unique_ptr<JournalWriter> journal;
-  const format::JournalHeader* header = nullptr;  // the drain's: memory of this process alone
+  const format::JournalHeader* header = nullptr;  // the drain thread's: private memory of this process
   bool all_sealed() const {
     return header->sealed_pos.load(std::memory_order_acquire) ==
            header->committed_pos.load(std::memory_order_acquire);

@@ -95,6 +95,18 @@ class WorkerWriterTest : public testing::Test {
     commit.wall_nanos = 1'000 + step;
     writer_->Commit(commit);
   }
+  /// A worker that was given far more than its budget, a megabyte.
+  void UseUpTheBudget() {
+    options_.budget_bytes = 1 << 20;
+    Open();
+    Define(0, "w");
+    const std::string values = Values(0, 0, 2'000);
+    for (int64_t s = 0; s < 2000; ++s) {
+      Raw(s, 0, values);
+      Row(s, 0, std::string(400, 'h'));
+      Commit(s);
+    }
+  }
   /// A field of the journal's header.
   template <typename T>
   T Header(size_t offset) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -270,15 +271,7 @@ TEST_F(WorkerWriterTest, ManyRowsOfOneStepAreSplitAndKeepTheirHistograms) {
 }
 
 TEST_F(WorkerWriterTest, TheBudgetStopsRawThenHistogramsThenRowsAndSaysSo) {
-  options_.budget_bytes = 1 << 20;
-  Open();
-  Define(0, "w");
-  const std::string values = Values(0, 0, 2'000);
-  for (int64_t s = 0; s < 2000; ++s) {
-    Raw(s, 0, values);
-    Row(s, 0, std::string(400, 'h'));
-    Commit(s);
-  }
+  UseUpTheBudget();
   const auto dropped = writer_->dropped();
   EXPECT_GT(Lost(dropped, DropCause::kBudget, DropKind::kRaw), 1800u);
   EXPECT_GT(Lost(dropped, DropCause::kBudget, DropKind::kHistogram), 100u);
@@ -287,6 +280,22 @@ TEST_F(WorkerWriterTest, TheBudgetStopsRawThenHistogramsThenRowsAndSaysSo) {
   EXPECT_FALSE(writer_->RoomForRaw(1));
   writer_.reset();
   EXPECT_EQ(Read().steps.size(), 2000u);
+}
+
+TEST_F(WorkerWriterTest, WhatACompactorFreedIsUsedWithoutWaitingForTheNextSegment) {
+  options_.segment_bytes = 64 << 10;  // otherwise all of it waits in the journal
+  UseUpTheBudget();
+  // Until nothing is left that would be sealed, and counted with it.
+  ASSERT_TRUE(Eventually([this] {
+    const uint64_t before = writer_->bytes_sealed();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return writer_->bytes_sealed() == before;
+  }));
+  ASSERT_FALSE(writer_->RoomForRaw(1));
+  std::filesystem::create_directory(options_.worker_directory + "/levels");
+  for (const auto& segment : std::filesystem::directory_iterator(options_.worker_directory + "/segments"))
+    std::filesystem::resize_file(segment.path(), 1);
+  EXPECT_TRUE(Eventually([this] { return writer_->RoomForRaw(1); }));
 }
 
 TEST_F(WorkerWriterTest, TensorsThatAreStatisticsStayAsLongAsStatisticsDo) {

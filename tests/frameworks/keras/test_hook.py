@@ -1,5 +1,6 @@
 """smdebug's hook for Keras under its own names: what it saves, when, and what the values are."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -37,6 +38,11 @@ def test_what_the_hook_says_is_saved_is_saved_and_the_training_is_the_same(hook,
     assert trial.tensor_names(collection="metrics") == ["accuracy", "val_accuracy", "val_loss"]
     assert trial.tensor_names(collection="losses") == ["loss"] and trial.tensor("scalar/mine").steps() == [0]
     np.testing.assert_array_equal(trial.tensor("late").value(trial.tensor("late").steps()[0]), np.arange(3))
+
+
+def test_what_smdebug_wants_wrapped_stays_what_it_is(hook):
+    h, optimizer = hook(), keras.optimizers.SGD()
+    assert h.wrap_optimizer(optimizer) is optimizer and h.register_model(dense()) is None
 
 
 def test_by_default_losses_and_metrics_every_500_steps(hook, tmp_path):

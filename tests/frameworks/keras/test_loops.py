@@ -1,5 +1,8 @@
 """Loops of the script's own on TensorFlow: tapes, tf.functions, updates by hand, sessions of TensorFlow 1."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -53,6 +56,30 @@ def test_a_loop_with_a_tape(tmp_path, kind):
             np.testing.assert_array_equal(trial[f"gradients/{name}Grad"].value(step), gradients[step][k])
         assert trial["hidden/outputs"].value(step).shape == (16, 6)
     assert state == loop(kind)[3]
+
+
+def test_a_loop_that_is_over_leaves_its_optimizer_to_the_script(tmp_path):
+    gone = []
+
+    def train():
+        import tensorflow as tf
+        model, optimizer = dense(), SGD(0.1)
+        gone.append(weakref.ref(optimizer))
+        x, _ = data()
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(model(tf.constant(x[:16])) ** 2)
+            optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+
+    def is_gone():
+        train()
+        gc.collect()
+        return gone.pop()() is None
+
+    fresh()
+    bare = is_gone()
+    with tdbg.attach(framework="keras", dir=str(tmp_path / "run"), config={"rules": []}):
+        assert is_gone() == bare
 
 
 def test_a_model_that_nobody_trains_takes_no_names_away(tmp_path):

@@ -12,29 +12,40 @@ nbclient = pytest.importorskip("nbclient")
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOME = os.environ.get("TDBG_HOME", str(ROOT / "python"))
 NOTEBOOK = ROOT / "examples" / "notebooks" / "what_a_layer_sees.ipynb"
+SCENARIO = ROOT / "examples" / "sagemaker" / "1_live_analysis.ipynb"  # with PyTorch: tests/python/test_sagemaker_notebooks.py
 NAMES = ["conv0_bias", "conv0_input_0", "conv0_output_0", "conv0_relu_input_0", "conv0_relu_output_0",
          "conv0_weight", "gradient/conv0_bias", "gradient/conv0_weight"]
 
 
-def test_the_notebook_shows_activations_live_and_kernels_afterwards(monkeypatch, tmp_path):
-    """TDBG_NOTEBOOK_OUT=FILE keeps it, with its pictures; TDBG_NOTEBOOK_EPOCHS=10 is the whole training."""
+@pytest.fixture
+def execute(monkeypatch, tmp_path):
+    """Executes a notebook; TDBG_NOTEBOOK_EPOCHS=10 is the whole training. Returns the cell with a text in it, and the outputs
+    of such a cell."""
     epochs = os.environ.get("TDBG_NOTEBOOK_EPOCHS", "1")
-    monkeypatch.setenv("TDBG_HOME", HOME)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [HOME, os.environ.get("PYTHONPATH")])))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    assert not any(cell.get("outputs") for cell in notebook.cells), "committed without outputs"
-    start = next(cell for cell in notebook.cells if "epochs = 10" in cell.source)
-    start.source = start.source.replace("epochs = 10", f"epochs = {epochs}")
-    client = nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(NOTEBOOK.parent)}})
-    client.execute()
+    for name, value in {"TDBG_HOME": HOME, "PYTHONPATH": os.pathsep.join(filter(None, [HOME, os.environ.get("PYTHONPATH")])),
+                        "TMPDIR": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython"),
+                        "MPLBACKEND": "module://matplotlib_inline.backend_inline"}.items():
+        monkeypatch.setenv(name, value)
 
-    def outputs(part, kind):
-        (cell,) = [c for c in notebook.cells if c.cell_type == "code" and part in c.source]
-        return [o.data[kind] for o in cell.outputs if kind in o.get("data", {})]
+    def run(path):
+        notebook = nbformat.read(path, as_version=4)
+        assert not any(cell.get("outputs") for cell in notebook.cells), "committed without outputs"
+        start = next(cell for cell in notebook.cells if "epochs = 10" in cell.source)
+        start.source = start.source.replace("epochs = 10", f"epochs = {epochs}")
+        nbclient.NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(path.parent)}}).execute()
 
+        def outputs(part, kind):
+            (cell,) = [c for c in notebook.cells if c.cell_type == "code" and part in c.source]
+            return [o.data[kind] for o in cell.outputs if kind in o.get("data", {})]
+
+        return notebook, outputs
+
+    return run
+
+
+def test_the_notebook_shows_activations_live_and_kernels_afterwards(execute):
+    """TDBG_NOTEBOOK_OUT=FILE keeps it, with its pictures."""
+    notebook, outputs = execute(NOTEBOOK)
     assert outputs("training_ended", "image/png")
     assert re.findall(r"'([^']+)'", outputs("tensor_names(collection", "text/plain")[0]) == NAMES
     assert len(outputs("output channel", "image/png")) == 6
@@ -43,3 +54,9 @@ def test_the_notebook_shows_activations_live_and_kernels_afterwards(monkeypatch,
     save = os.environ.get("TDBG_NOTEBOOK_OUT")
     if save:
         nbformat.write(notebook, save)
+
+
+def test_the_scenario_has_the_names_that_there_were(execute):
+    _, outputs = execute(SCENARIO)
+    assert re.findall(r"'([^']+)'", outputs("tensor_names(collection", "text/plain")[0]) == NAMES
+    assert outputs("imshow(tensor.value", "image/png") and len(outputs("kernel {channel}", "image/png")) == 6

@@ -1,6 +1,8 @@
 """Compiled functions: the training's own program is what it is, whatever is watched."""
 
 import functools
+import gc
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import optax
 import pytest
 
 import tdbg
+from tdbg.adaptors.optax import session
 
 
 def elementwise(p, x):
@@ -113,3 +116,41 @@ def test_updates_that_nothing_can_be_seen_of_are_said(tmp_path, capfd):
     with tdbg.attach(framework="optax", dir=str(tmp_path / "run"), config={"rules": []}):
         step({"w": jnp.ones(3)})
     assert "not captured" in capfd.readouterr().err
+
+
+def test_weights_of_trainings_that_are_gone_have_a_bound(tmp_path, monkeypatch):
+    def update_once():
+        optimizer, p = optax.sgd(0.1), {"w": jnp.ones(3)}
+        optax.apply_updates(p, optimizer.update({"w": jnp.ones(3)}, optimizer.init(p), p)[0])
+
+    monkeypatch.setattr(session, "KEPT_BYTES", 0)
+    with tdbg.attach(framework="optax", dir=str(tmp_path / "run"), config={"rules": []}) as run:
+        for _ in range(3):
+            update_once()
+            gc.collect()
+        assert len(run._session._final) == 1
+
+
+def test_threads_that_train_at_once_have_gradients_of_their_own(tmp_path):
+    computed, applied = threading.Event(), threading.Event()
+    one, two = optax.sgd(0.1), optax.sgd(0.1)
+
+    def other():
+        p = {"other": jnp.ones(2)}
+        updates, _ = two.update({"other": jnp.full(2, 3.0)}, two.init(p), p)
+        computed.set()
+        assert applied.wait(60)
+        optax.apply_updates(p, updates)
+
+    with tdbg.attach(framework="optax", dir=str(tmp_path / "run"), config={"rules": []}):
+        thread = threading.Thread(target=other)
+        thread.start()
+        try:
+            assert computed.wait(60)
+            p = {"own": jnp.ones(3)}
+            optax.apply_updates(p, one.update({"own": jnp.full(3, 5.0)}, one.init(p), p)[0])
+        finally:
+            applied.set()
+            thread.join()
+    trial = tdbg.open(str(tmp_path / "run"))
+    assert [trial[name].summary(0).max for name in ("gradient/own", "gradient/other")] == [5.0, 3.0]

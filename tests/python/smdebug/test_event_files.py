@@ -1,5 +1,6 @@
 """FileWriter and FileReader against the real ones: each reads what the other wrote."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -82,8 +83,11 @@ def test_nothing_is_seen_before_the_writer_closes(tmp_path):
     writer.flush()
     assert not os.path.exists(writer.name())
     writer.close()
+    index = tmp_path / "index" / "000000000" / "000000000000_worker_0.json"
+    told = index.read_text()
+    assert [one["tensorname"] for one in json.loads(told)["tensor_payload"]] == ["x"]
     writer.close()
-    assert list(read_all(writer.name())) == ["x"]
+    assert list(read_all(writer.name())) == ["x"] and index.read_text() == told
     assert not list(tmp_path.rglob("*.tmp"))
 
 

@@ -17,11 +17,12 @@ pytest.importorskip("tdbg._trial")
 import tdbg  # noqa: E402
 
 PROGRAM = """
-import os, signal, sys, time
+import os, pathlib, signal, sys, time
 import torch
 import smdebug.pytorch as smd
 from smdebug import SaveConfig, modes
 
+out = pathlib.Path(sys.argv[1])
 net = torch.nn.Sequential(torch.nn.Linear(200, 200), torch.nn.Linear(200, 200), torch.nn.Linear(200, 200))
 hook = smd.Hook(sys.argv[1], save_config=SaveConfig(save_interval=1), include_collections=["weights", "gradients"])
 hook.register_module(net)
@@ -31,7 +32,9 @@ for step in range(5):
         torch.nn.init.constant_(p, step + 1)
     loss = net(torch.ones(2, 200)).sum()
     if step == 4:
-        time.sleep(1)       # its writer is a thread
+        end = time.monotonic() + 60     # its writer is a thread
+        while time.monotonic() < end and not any(p.stat().st_size > 200_000 for p in out.rglob("*.tfevents.tmp")):
+            time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGKILL)
     loss.backward()
 """

@@ -15,7 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOME = os.environ.get("TDBG_HOME", str(ROOT / "python"))
 COMPAT = ROOT / "smdebug-compat" / "src"
 REAL = ROOT / ".venv-smdebug" / "bin" / "python"
-DOCUMENT = (ROOT / "docs" / "migrating-from-smdebug.md").read_text()
+# Without blocks of commands: three backticks in front of one would make of what follows it what stands between names.
+DOCUMENT = re.sub(r"```.*?```", "", (ROOT / "docs" / "migrating-from-smdebug.md").read_text(), flags=re.S)
 
 
 def python(code, *paths):

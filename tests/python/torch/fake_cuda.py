@@ -39,24 +39,12 @@ class Devices:
 
     kind = "cuda"
     current = 7
-    capturing = False
 
     def index(self, tensor):
         return 0
 
     def stream(self, device):
         return Devices.current
-
-    def is_capturing(self):
-        return Devices.capturing
-
-    def to_host(self, tensor):
-        class Done:
-            @staticmethod
-            def query():
-                return True
-
-        return tensor.clone(), Done
 
 
 class Graph:
@@ -68,10 +56,8 @@ class Graph:
 
     def capture_begin(self):
         _driver.fake_cuda_begin_capture(Devices.current)
-        Devices.capturing = True
 
     def capture_end(self):
-        Devices.capturing = False
         self.graph = _driver.fake_cuda_end_capture(Devices.current)
         if not self.graph:
             raise RuntimeError("cudaErrorStreamCaptureInvalidated")
@@ -85,11 +71,17 @@ class CurrentStream:
     def __init__(self, device=None):
         self.cuda_stream = Devices.current
 
+    def query(self):
+        return CurrentStream.idle
+
+    idle = True
+
 
 def pose(monkeypatch, cuda):
     """Host tensors are a GPU's from here on, for `watch(force_lane="cuda")`."""
     reset()
-    Devices.current, Devices.capturing = 7, False
+    Devices.current = 7
+    CurrentStream.idle = True
     monkeypatch.setattr(cuda, "Devices", Devices)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)

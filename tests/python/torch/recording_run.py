@@ -145,6 +145,9 @@ class RecordingRun:
         view = np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in strides])
         self._keep(spec["name"], sub, point, view.copy())
 
+    def put_raw(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
+        self.put_ptr(ident, ptr, dtype, shape, strides, sub, point)
+
     def put_summaries(self, ids, rows, sub=0, point=0):
         assert rows.dtype == np.float64 and rows.shape == (len(ids), 15)
         for ident, row in zip(ids, rows):

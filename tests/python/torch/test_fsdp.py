@@ -6,15 +6,20 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
+import torch
 
 PACKAGE = pathlib.Path(os.environ.get("TDBG_HOME", pathlib.Path(__file__).resolve().parents[3] / "python")) / "tdbg"
 pytest.importorskip("tdbg._capture", reason="the extension modules are not built (TDBG_PYTHON=ON)")
 tdbg = pytest.importorskip("tdbg")
 
-# Seven and three rows do not divide by two, one row leaves a rank without any; the embedding has histograms.
+from tdbg.adaptors.torch.shards import whole_of
+
+# Seven and three rows do not divide by two, one row leaves a rank without any; the embedding has
+# histograms (256 elements), though each half of it alone would have none.
 TRAINING = """
 import os, sys, pickle
 import torch
@@ -24,6 +29,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 class Collectives(TorchDispatchMode):
@@ -31,15 +37,17 @@ class Collectives(TorchDispatchMode):
         super().__init__()
         self.counts = {}
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if "c10d" in func.namespace:
+        # What a DTensor's own operation gathers is not seen by this mode: so are those counted that gather to look at one element.
+        looks = str(func).startswith(("aten.select", "aten._local_scalar")) and any(issubclass(t, DTensor) for t in types)
+        if "c10d" in func.namespace or looks:
             self.counts[str(func)] = self.counts.get(str(func), 0) + 1
         return func(*args, **(kwargs or {}))
 
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embedding = nn.Embedding(40, 33)
-        self.fc1, self.fc2, self.last = nn.Linear(33, 7), nn.Linear(7, 3), nn.Linear(3, 1)
+        self.embedding = nn.Embedding(40, 12)
+        self.fc1, self.fc2, self.last = nn.Linear(12, 7), nn.Linear(7, 3), nn.Linear(3, 1)
     def forward(self, x):
         return self.last(torch.tanh(self.fc2(torch.relu(self.fc1(self.embedding(x))))))
 
@@ -129,10 +137,10 @@ def test_merged_statistics_are_those_of_the_unsharded_tensor(trained):
 def test_names_and_shapes_are_the_models_own(trained):
     run, steps = trained
     tensor = run.tensor("fc1.weight")
-    assert tensor.name == "Net_fc1.weight" and tensor.in_parts and tuple(tensor.shape) == (7, 33)
+    assert tensor.name == "Net_fc1.weight" and tensor.in_parts and tuple(tensor.shape) == (7, 12)
     assert set(steps[0]) <= set(run.tensor_names())
     assert run.workers() == ["worker_0", "worker_1"]
-    assert [tensor.summary(0, worker=w).count for w in run.workers()] == [4 * 33, 3 * 33]
+    assert [tensor.summary(0, worker=w).count for w in run.workers()] == [4 * 12, 3 * 12]
     assert run.tensor("last.weight").workers(0) == ["worker_0"], "its only row is on rank 0"
 
 
@@ -141,7 +149,7 @@ def test_values_are_put_together(trained):
     for name, value in steps[2].items():
         np.testing.assert_array_equal(run.tensor(name).value(2, mode="TRAIN"), value, err_msg=name)
     histogram = run.tensor("embedding.weight").histogram(1, mode="TRAIN")
-    assert histogram.count.sum() == 40 * 33
+    assert histogram.count.sum() == 40 * 12
 
 
 @pytest.mark.skipif("TDBG_CLI" not in os.environ, reason="the command line is not built")
@@ -150,6 +158,14 @@ def test_a_rule_judges_the_whole(trained):
     done = subprocess.run([os.environ["TDBG_CLI"], "check", trained[0].path, "--rule", "exploding_tensor", "--json"],
                           capture_output=True, text=True, timeout=60)
     assert "NoIssuesFound" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_number_is_whole_where_every_rank_has_it():
+    replicate, share = (types.SimpleNamespace(is_replicate=lambda known=known: known) for known in (True, False))
+    number = torch.tensor(3.0)
+    assert whole_of(number) is number
+    assert whole_of(types.SimpleNamespace(placements=(replicate, replicate), _local_tensor=number)) is number
+    assert whole_of(types.SimpleNamespace(placements=(replicate, share), _local_tensor=number)) is None
 
 
 def test_nothing_is_communicated(tmp_path):

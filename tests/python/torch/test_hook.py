@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 import weakref
 
 import numpy as np
@@ -18,6 +19,7 @@ pytest.importorskip("tdbg._capture", reason="the extension modules are not built
 tdbg = pytest.importorskip("tdbg")
 pytest.importorskip("tdbg._trial")
 
+from tdbg.adaptors.torch import ranks  # noqa: E402
 from tdbg.exceptions import InvalidCollectionConfiguration, SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError  # noqa: E402
 from tdbg.hook import Collection, SaveConfig, SaveConfigMode, singleton  # noqa: E402
 from tdbg.hook.torch import Hook, get_hook  # noqa: E402
@@ -116,6 +118,102 @@ def test_a_scripts_own_values_are_kept_in_the_step_they_were_said_in(tmp_path):
     assert not trial.has_tensor("scalar/late")
 
 
+def test_values_of_any_kind_are_kept_or_passed_over_and_the_steps_go_on(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights"]))
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    net(torch.ones(1, 2))
+    hook.save_tensor("swapped", np.array([1, 2], ">i4"))
+    hook.save_tensor("long", np.array([0.5], np.longdouble))
+    hook.save_scalar("long", np.longdouble(1.5))
+    hook.save_tensor("conjugate", torch.tensor([1 + 2j]).conj())
+    hook.save_tensor("eight", torch.tensor([1.5]).to(torch.float8_e5m2))
+    hook.save_tensor("sparse", torch.eye(2).to_sparse())
+    hook.save_tensor("ragged", [[1], [1, 2]])
+    net(torch.ones(1, 2))
+    hook.close()
+    trial = tdbg.create_trial(str(tmp_path / "run"))
+    assert trial.steps() == [0, 1]
+    assert trial.tensor("swapped").value(0).tolist() == [1, 2]
+    assert trial.tensor("long").value(0).tolist() == [0.5] and trial.tensor("scalar/long").value(0).tolist() == [1.5]
+    assert trial.tensor("conjugate").value(0).tolist() == [1 - 2j] and trial.tensor("eight").value(0).tolist() == [1.5]
+    assert not {"sparse", "ragged"}.intersection(trial.tensor_names())
+
+
+def test_a_collection_that_save_tensor_makes_in_the_middle_costs_no_step(tmp_path):
+    hook = Hook(str(tmp_path / "run"), **every(save_all=True))
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    for n in range(3):
+        net(torch.ones(1, 2))
+        if n == 0:
+            hook.save_tensor("mine", np.arange(2), "late")
+        hook.save_scalar("n", n)
+        assert hook.should_save_tensor_or_collection("mine", "late")
+    hook.close()
+    trial = tdbg.create_trial(str(tmp_path / "run"))
+    assert [float(trial.tensor("scalar/n").value(step)[0]) for step in trial.steps()] == [0, 1, 2]
+
+
+def test_of_one_worker_the_others_say_nothing_at_each_step(tmp_path, caplog):
+    class Second(Hook):
+        def _rank(self):
+            return 1, 2
+
+    hook, net = Second(str(tmp_path / "run"), **every(include_collections=["weights"])), nn.Linear(2, 1)
+    hook.register_module(net)
+    for n in range(3):
+        net(torch.ones(1, 2))
+        hook.save_scalar("n", n)
+        hook.save_tensor("t", np.ones(2))
+    hook.close()
+    assert caplog.text == "" and not (tmp_path / "run").exists()
+    hook = Hook(str(tmp_path / "other"))
+    hook.close()
+    for n in range(3):
+        hook.save_scalar("n", n)
+    assert caplog.text.count("after close(): not kept") == 1
+
+
+def test_workers_of_horovod_know_their_ranks(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+    def not_initialised():
+        raise ValueError("Horovod has not been initialized; use hvd.init().")
+
+    assert ranks.of_process() == (0, 1)
+    monkeypatch.setitem(sys.modules, "horovod.torch", types.SimpleNamespace(rank=not_initialised, size=not_initialised))
+    assert ranks.of_process() == (0, 1)
+    monkeypatch.setitem(sys.modules, "horovod.torch", types.SimpleNamespace(rank=lambda: 1, size=lambda: 2))
+    assert ranks.of_process() == (1, 2)
+
+
+def test_a_parameter_that_is_replaced_is_recorded_as_it_is(tmp_path):
+    hook, net = Hook(str(tmp_path / "run"), **every(include_collections=["weights"])), nn.Linear(2, 1)
+    hook.register_module(net)
+    net(torch.ones(1, 2))
+    net.weight = nn.Parameter(torch.full((1, 2), 7.0))
+    net(torch.ones(1, 2))
+    net.load_state_dict({"weight": torch.full((1, 2), 8.0), "bias": torch.zeros(1)}, assign=True)
+    net(torch.ones(1, 2))
+    hook.close()
+    trial = tdbg.open(tmp_path / "run")
+    assert [trial["Linear_weight"].value(step).tolist() for step in (1, 2)] == [[[7, 7]], [[8, 8]]]
+
+
+def test_a_run_that_cannot_be_made_costs_the_script_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TDBG_STRICT", "0")
+    (tmp_path / "file").write_text("no directory")
+    hook, net = Hook(str(tmp_path / "file" / "run"), **every(include_collections=["weights"])), nn.Linear(2, 1)
+    hook.register_module(net)
+    for n in range(3):
+        net(torch.ones(1, 2))
+        hook.save_scalar("n", n)
+    hook.close()
+    assert "could not capture" in capsys.readouterr().err
+
+
 def test_values_without_a_step_are_a_step(tmp_path):
     hook = Hook(str(tmp_path / "run"))
     hook.save_scalar("only", 2.5)
@@ -194,6 +292,19 @@ def test_a_closed_hook_keeps_nothing_alive(tmp_path):
     del hook, net, loss
     gc.collect()
     assert [reference() for reference in left] == [None] * 3
+
+
+def test_a_model_that_goes_on_keeps_no_closed_hook(tmp_path):
+    net = Net()
+    hook = Hook(str(tmp_path / "run"), **every(include_collections=["gradients"]))
+    hook.register_module(net)
+    train(net, hook)
+    left = weakref.ref(hook)
+    hook.close()
+    singleton.del_hook()
+    del hook
+    gc.collect()
+    assert left() is None and not any(parameter._backward_hooks for parameter in net.parameters())
 
 
 def test_configuration_that_can_mean_nothing_is_said(tmp_path):

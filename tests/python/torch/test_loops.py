@@ -317,6 +317,10 @@ def test_micro_steps_of_two_optimizers_have_sub_keys_of_their_own(watch):
 # Steps that the script says, and updates that it makes itself -------------------------------------------------------------
 
 
+def own_loss(y):
+    return y.pow(2).sum()
+
+
 def by_hand(model, loss, steps=4, at=lambda: None):
     seen = []
     for n in range(steps):
@@ -333,7 +337,7 @@ def by_hand(model, loss, steps=4, at=lambda: None):
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["attached to the model", "to nothing"])
-@pytest.mark.parametrize("name, loss", [(MSE + "_0", lambda y: F.mse_loss(y, torch.ones(4, 2))), (OWN, lambda y: y.pow(2).sum())])
+@pytest.mark.parametrize("name, loss", [(MSE + "_0", lambda y: F.mse_loss(y, torch.ones(4, 2))), (OWN, own_loss)])
 def test_an_update_by_hand_is_a_step_where_the_script_says_so(watch, named, name, loss):
     bare = by_hand(net(), loss)
     session, model = watch(), net()
@@ -355,6 +359,38 @@ def test_what_was_seen_of_an_update_that_nobody_speaks_of_is_counted(watch):
     session.finish("completed")
     (_, _, said), = session.made[0].lost
     assert "3 forwards of the model, 3 losses, 3 calls of backward, and no optimizer stepped" in said and "tdbg.step()" in said
+
+
+def test_forwards_of_a_model_that_nobody_named_are_counted_and_change_nothing(watch):
+    bare, session, model = by_hand(net(), own_loss), watch(), net()
+    plain = {name: dict(vars(m)["_forward_pre_hooks"]) for name, m in model.named_modules()}
+    seen = by_hand(model, own_loss)
+    assert all(a[0] == b[0] and all((x == y).all() for x, y in zip(a[1] + a[2], b[1] + b[2])) for a, b in zip(seen, bare))
+    assert "torch: 4 forwards of the model, 4 calls of backward, and no optimizer stepped" in session.what_was_seen()
+    torch.jit.script(model)
+    assert not copy.deepcopy(model)._forward_pre_hooks
+    session.finish("completed")
+    assert not session.made and {name: dict(m._forward_pre_hooks) for name, m in model.named_modules()} == plain
+
+
+def test_a_model_that_gets_an_optimizer_late_is_counted_no_more_and_recorded_as_ever(watch):
+    session, model = watch(), net()
+    own_loss(model(batch(0))).backward()          # to find a learning rate
+    counting = len(model._forward_pre_hooks)
+    model.zero_grad()
+    optimizer = sgd(model)
+    for n in range(2):
+        optimizer.zero_grad()
+        own_loss(model(batch(n))).backward()
+        optimizer.step()
+    assert counting == 1 and session.unknown.called == 1 and len(session.made[0].steps) == 2
+
+
+def test_a_model_that_is_never_called_itself_has_no_number_of_forwards(watch):
+    session, model = watch(), net()
+    for _ in range(3):
+        model.head(torch.ones(2, 4)).sum().backward()
+    assert session.what_was_seen().startswith("torch: 3 calls of backward, and no optimizer stepped")
 
 
 def test_a_step_that_the_script_says_has_every_update_in_it(watch):

@@ -43,6 +43,15 @@ def test_own_loss_is_backward_loss_and_a_loss(watch):
     assert all(("backward_loss", 0, 0) in s.values for s in run.steps)
 
 
+def test_a_loss_that_fsdps_own_scaler_scaled_is_unscaled(watch):
+    from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+    session = watch()
+    scaler = ShardedGradScaler(device="cpu", init_scale=1024.0)
+    train(nn.Linear(4, 3), lambda y: scaler.scale(F.mse_loss(y, torch.zeros_like(y))))
+    step = session.made[0].steps[0]
+    assert step.scalars["backward_loss", 0] == pytest.approx(float(step["MSELoss_output_0"]))
+
+
 def test_value_is_that_of_the_call_even_if_changed_in_place(watch):
     session = watch()
     seen = []
@@ -163,6 +172,55 @@ def test_absent_gradient_is_not_a_zero_gradient(watch):
     assert run.contexts["gradients_absent"][0][1]["names"] == ["ModuleDict_b.weight", "ModuleDict_b.bias"]
 
 
+RESETS = {
+    "to None": lambda optimizer: optimizer.zero_grad(),
+    "to zeros": lambda optimizer: optimizer.zero_grad(set_to_none=False),
+    "past torch's count of writes": lambda optimizer: [
+        p.grad.data.zero_() for g in optimizer.param_groups for p in g["params"] if p.grad is not None],
+}
+
+
+@pytest.mark.parametrize("way", [*RESETS, "not at all"])
+def test_gradients_that_nobody_resets_are_said(watch, way):
+    session = watch()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for n in range(6):
+        if n % 2 == 0:      # two micro-steps
+            RESETS.get(way, lambda _: None)(optimizer)
+        model(torch.ones(2, 4)).sum().backward()
+        if n % 2:
+            optimizer.step()
+    kept = [s.scalars.get(("context/gradients_kept", 0), 0) for s in session.made[0].steps]
+    assert kept == ([0, 1, 1] if way == "not at all" else [0, 0, 0])
+
+
+def test_predictions_and_targets_of_two_shapes_are_said(watch):
+    session = watch()
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for target in (torch.ones(5, 1), torch.tensor(1.0), torch.ones(5)):
+        optimizer.zero_grad()
+        F.mse_loss(model(torch.ones(5, 4)), target).backward()
+        optimizer.step()
+    (_, shapes), = session.made[0].contexts["loss_broadcast"]
+    assert shapes == {"input": [5, 1], "target": [5]}
+
+
+def test_each_of_two_optimizers_says_what_it_lacks(watch):
+    session = watch()
+    models = nn.ModuleList([nn.Linear(4, 3), nn.Linear(4, 3)])
+    first, second = torch.optim.SGD(models[0].parameters(), lr=0.1), torch.optim.Adam(models[1].parameters())
+    for _ in range(3):
+        models[0](torch.ones(2, 4)).sum().backward()
+        first.step()
+        second.step()
+    contexts = session.made[0].contexts
+    assert "gradients_absent/SGD" not in contexts
+    (_, absent), = contexts["gradients_absent/Adam"]
+    assert [name.rsplit(".", 1)[1] for name in absent["names"]] == ["weight", "bias"]
+
+
 def test_what_is_replaced_is_one_function_and_pickles(watch):
     watch()
     for name in ("clip_grad_norm_", "clip_grad_value_"):
@@ -185,6 +243,26 @@ def test_gradients_before_clipping_on_request(watch):
     assert (step.values["gradient/Linear_weight", 0, 2] == before.numpy()).all()
     assert (step["gradient/Linear_weight"] == model.weight.grad.numpy()).all()
     assert (before != model.weight.grad).any()
+
+
+def test_gradients_before_clipping_are_those_of_what_is_clipped(watch):
+    session = watch(plan={"collections": [{"name": "gradients_before_clip", "keep": True}]})
+    models = nn.Linear(4, 3), nn.Linear(4, 2)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    before = []
+    for step in range(3):
+        for model, optimizer in zip(models, optimizers):
+            optimizer.zero_grad()
+            (model(torch.ones(6, 4)) * (10 + step)).sum().backward()
+            before.append(model.weight.grad.clone())
+            nn.utils.clip_grad_norm_((p for p in model.parameters()), 1.0)
+            optimizer.step()
+    session.finish("closed")
+    [run] = session.made
+    assert run.twice == [] and len(run.steps) == 3
+    for step, one, two in zip(run.steps, before[::2], before[1::2]):
+        assert (step.values["gradient/Linear_weight", 0, 2] == one.numpy()).all()
+        assert (step.values["gradient/Linear_1_weight", 0, 2] == two.numpy()).all()
 
 
 CLASSES = torch.tensor([0, 1, 2, 2, 1, -100])

@@ -145,3 +145,34 @@ def test_a_prediction_for_one_row_is_no_loss(watch):
         run = session.made[0]
         assert [s.mode for s in run.steps] == [TRAIN, EVAL] * 2
         assert not [s.values for s in run.eval if any(name == OWN for name, _, _ in s.values)]
+
+
+def test_an_evaluation_of_several_parts_is_one_step(watch):
+    """A LightningModule with an encoder, a decoder and a loss, each of which its steps call."""
+    class Task(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.act, self.decoder, self.criterion = nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 3), nn.MSELoss()
+
+        def loss(self, n):
+            x = batch(n)
+            return self.criterion(self.act(self.decoder(self.act(self.encoder(x)))), x)
+
+    session, task = watch(), Task()
+    optimizer = sgd(task)
+
+    def evaluate(*batches):
+        task.eval()
+        with torch.no_grad():
+            losses = [task.loss(n).item() for n in batches]
+        task.train()
+        return losses
+
+    expected = evaluate(0, 1)
+    for n in range(2):
+        update(optimizer, task.loss(n))
+        expected += evaluate(2, 3, 4)
+    session.finish("completed")
+    run = session.made[0]
+    assert [s.mode for s in run.steps] == [EVAL] * 2 + ([TRAIN] + [EVAL] * 3) * 2
+    assert [s[MSE + "_0"].item() for s in run.steps if s.mode == EVAL] == expected

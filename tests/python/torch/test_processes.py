@@ -117,7 +117,7 @@ def test_script_that_does_not_train_leaves_nothing(program):
 
 @pytest.mark.parametrize("source, said", [
     ("model = nn.Linear(4, 3); [model(torch.ones(2, 4)).sum().backward() for _ in range(3)]",
-     "torch: 3 calls of backward, and no optimizer stepped: an update that the script writes itself is recorded where "),
+     "torch: 3 forwards of the model, 3 calls of backward, and no optimizer stepped: an update that the script writes itself is recorded where "),
     ("model = nn.Linear(4, 3).eval()\nwith torch.no_grad(): nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 3))",
      "torch: 1 losses, and no optimizer stepped: this was an evaluation, and tdbg records trainings"),
     ("nn.Linear(4, 3)(torch.ones(2, 4))", "torch was imported, and nothing was trained: "),
@@ -287,6 +287,32 @@ def test_the_scripts_own_attach_takes_over(program):
         run.close()""")
     assert kinds(events) == ["open", "step", "end"], done.stderr
     assert events[0]["directory"].endswith("/run")
+
+
+def test_what_the_script_says_of_its_run_counts_under_a_launcher_too(program):
+    done, events = program("""
+        import tdbg
+        run = tdbg.attach(step_base=7)
+        train(1)
+        print(run._session.run.options["step_base"], run._session.run.options["step_base_from"])
+        tdbg.attach(step_base=9)
+        run.close()""")
+    assert kinds(events) == ["open", "step", "end"], done.stderr
+    assert done.stdout == "7 script\n" and done.stderr == "tdbg: attach: the run is open already; step_base is not used\n"
+
+
+def test_models_may_be_attached_one_by_one(program):
+    done, events = program("""
+        import tdbg
+        one, two = nn.Linear(4, 3), nn.Linear(3, 2)
+        tdbg.attach(one)
+        run = tdbg.attach(two)
+        optimizer = torch.optim.SGD([*one.parameters(), *two.parameters()], lr=0.1)
+        two(one(torch.ones(2, 4))).sum().backward()
+        optimizer.step()
+        run.close()""", launched=False, environment={"PATH": "/nonexistent"})
+    assert kinds(events) == ["open", "step", "end"], done.stderr
+    assert {"Linear_weight", "Linear_1_weight"} <= set(events[1]["names"])
 
 
 def test_attach_without_a_launcher(program):

@@ -87,3 +87,60 @@ def test_threads_that_begin_at_once_open_one_run(watch, monkeypatch):
         thread.join()
     [run] = session.made
     assert len(run.steps) >= 20
+
+
+def test_a_training_goes_on_while_another_thread_is_in_a_forward(watch):
+    began, over = threading.Event(), threading.Event()
+
+    class Waits(nn.Module):
+        def forward(self, x):
+            began.set()
+            assert over.wait(30)
+            return x
+
+    session = watch()
+    model, actor = nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 3), Waits())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session.add_model(actor)
+    one_step(model, optimizer)
+
+    def act():
+        with torch.no_grad():
+            actor(torch.ones(1, 4))
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        assert began.wait(30)
+        one_step(model, optimizer)
+        one_step(model, optimizer)
+    finally:
+        over.set()
+        thread.join()
+    one_step(model, optimizer)
+    session.finish("closed")
+    [run] = session.made
+    assert [step.mode for step in run.steps] == 4 * [TRAIN]
+    assert [step.scalars.get(("context/batch_size", 0)) for step in run.steps] == 4 * [2.0]
+
+
+def test_outputs_of_another_threads_forward_are_none_of_the_step(watch):
+    class Acts(nn.Module):
+        def forward(self, x):
+            if threading.current_thread() is threading.main_thread():
+                in_a_thread(act)
+            return x
+
+    def act():
+        with torch.no_grad():
+            model[0](torch.zeros(2, 4))
+
+    session = watch(kinds=("output",))
+    model = nn.Sequential(nn.Linear(4, 3), Acts(), nn.Linear(3, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    one_step(model, optimizer)
+    one_step(model, optimizer)
+    session.finish("closed")
+    [run] = session.made
+    for step in run.steps:
+        assert sorted(name for name, *_ in step.values) == ["0_output_0", "1_output_0", "2_output_0", "Sequential_output_0"]

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,9 +167,15 @@ def test_what_cannot_be_recorded_is_named_in_one_line(tmp_path):
     """))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert [loss.cause for loss in tdbg.open(directory).dropped()] == ["unsupported"]
-    assert done.stderr.endswith(" trees/Tree: a linear booster (gblinear) has no trees\n")
-    assert done.stderr.count("\n") == 1
+    sentence = "What tdbg cannot record: trees/Tree: a linear booster (gblinear) has no trees."
+    assert [(drop.cause, drop.text) for drop in tdbg.open(directory).dropped()] == [("unsupported", sentence)]
+    assert done.stderr == f"tdbg: {sentence}\n"
+    tool = Path(tdbg.__file__).parent / "bin" / "tdbg"
+    for command in ("status", "check"):     # who reads them has no log of the job
+        said = subprocess.run([str(tool), command, directory, "--json"], capture_output=True, text=True, timeout=60)
+        assert sentence in said.stdout, (command, said.stdout, said.stderr)
+    assert sentence in " ".join(subprocess.run([str(tool), "status", directory], capture_output=True, text=True,
+                                               timeout=60).stdout.split())
 
 
 def test_a_library_s_own_words_come_without_its_stack(record):

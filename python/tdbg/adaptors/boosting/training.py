@@ -4,9 +4,13 @@ Everything that costs more than a look (importances, predictions, SHAP values, t
 wants it, and only in steps in which it is due. Knows no library: that is the subclasses' part.
 """
 
+from __future__ import annotations
+
 import json
 import platform
 import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,51 +20,57 @@ from ..session import NOT_WANTED
 from ..steps import TRAIN
 from .sample import SEED, choose
 
+if TYPE_CHECKING:
+    from ..guard import Guard
+
 #: smdebug's `losses` are the metrics whose names do not end in these.
 NOT_A_LOSS = ("auc", "map")
 TREE_COLUMNS = ("Tree", "Node", "ID", "Feature", "Split", "Yes", "No", "Missing", "Gain", "Cover", "Category")
 
 
 class Training:
-    """:param open_run: called with Run.open's keyword arguments when the training begins.
+    """:param open_run: called with Run.open's keyword arguments when the training begins; None: `follow` is told the
+        run.
     :param guard: keeps our failures to itself.
     :param params: of the training; kept as hyperparameters, those that are None left out
     """
 
     library = version = ""
 
-    def __init__(self, open_run, guard, params):
+    def __init__(self, open_run: Callable[..., Any] | None, guard: Guard, params: dict[str, Any] | None) -> None:
         self._open_run, self._guard = open_run, guard
         self._params = {k: v for k, v in dict(params or {}).items() if v is not None}
-        self.run = None
+        self.run: Any = None
         self._done = False
-        self._ids, self._series = {}, {}
-        self._sources = []
+        self._rank = 0, 1       # and the world size
+        self._ids: dict[str, int] = {}
+        self._series: dict[str, int] = {}
+        self._sources: list[tuple[str, list[str], Callable[[Any], dict[str, Any]]]] = []
 
     # What a library says ----------------------------------------------------------------------------------------
 
-    def place(self, model):
-        """{"step_base", "rank", "world_size"} of a training that begins with this model."""
+    def place(self, model: Any) -> dict[str, Any]:
+        """{"step_base", "step_base_from", "rank", "world_size"} of a training that begins with this model."""
         raise NotImplementedError
 
-    def is_one(self, model):
+    def is_one(self, model: Any) -> bool:
         """Is it one model? cv hands over a pack of them, of which only metrics are recorded."""
         raise NotImplementedError
 
-    def metrics(self, log):
+    def metrics(self, log: Any) -> Iterable[tuple[str, str, float, float | None]]:
         """(data set, metric, value, standard deviation over folds or None) of the round that ended."""
         raise NotImplementedError
 
-    def learning_rate(self, model, log):
+    def learning_rate(self, model: Any, log: Any) -> float:
         raise NotImplementedError
 
-    def sources(self, model, add):
+    def sources(self, model: Any, add: Callable[..., Any]) -> None:
         """Calls add(kind, names, function(model) -> {name: value}) for each that there may be."""
         raise NotImplementedError
 
     # Events, called by the callback; nothing here may raise into the training -----------------------------------
 
-    def begins(self, model):
+    def begins(self, model: Any) -> None:
         try:
             self._begin(model)
         except Exception as error:
@@ -69,7 +79,7 @@ class Training:
                 raise
             say(f"nothing is captured: {error}; training goes on")
 
-    def round_ended(self, model, log):
+    def round_ended(self, model: Any, log: Any) -> None:
         if self.run is None or self._done:
             return
         try:
@@ -79,19 +89,18 @@ class Training:
                     self.record(model, log)
             finally:
                 self.run.end_step(False)
-            request = self.run.take_request()
-            if request is not None:
-                obey(self.run, request, model)
+            while (request := self.run.take_request()) is not None:
+                obey(self.run, request, model, self._rank)
         except Exception as error:
             self._guard.failed("a boosting round", error)
 
-    def finish(self, reason, message=""):
+    def finish(self, reason: str, message: str = "") -> None:
         """Idempotent."""
         if self.run is not None and not self._done:
             self._done = True
             self.run.end(reason, message)
 
-    def abandon(self):
+    def abandon(self) -> None:
         """In the child of a fork."""
         if self.run is not None and not self._done:
             self._done = True
@@ -99,10 +108,13 @@ class Training:
 
     # ----------------------------------------------------------------------------------------------------------
 
-    def _begin(self, model):
-        self.follow(self._open_run(**self.place(model), adaptor=f"{self.library} {self.version}"), model)
+    def _begin(self, model: Any) -> None:
+        assert self._open_run is not None
+        place = self.place(model)
+        self._rank = place.get("rank", 0), place.get("world_size", 1)
+        self.follow(self._open_run(**place, adaptor=f"{self.library} {self.version}"), model)
 
-    def follow(self, run, model, context=True):
+    def follow(self, run: Any, model: Any, context: bool = True) -> None:
         """Records in `run`, which is open and whose steps somebody begins and ends: `round_ended`, or a hook.
 
         :param context: False: neither hyperparameters nor learning rates, whatever the plan says
@@ -119,7 +131,7 @@ class Training:
             say(f"{self.library}.cv: metrics are recorded, its boosters are not")
             return
 
-        def add(kind, names, source):
+        def add(kind: str, names: Sequence[str], source: Callable[..., Any]) -> None:
             wanted = [name for name in names if self.run.wants(name, kind)]
             if wanted:
                 self._sources.append((kind, wanted, source))
@@ -128,15 +140,16 @@ class Training:
         add("hyperparameter", [f"hyperparameters/{k}" for k in self._params], lambda model: self._hyperparameters())
         self.sources(model, add)
 
-    def sample(self, rows):
-        """Of which of so many rows SHAP values are computed (numbers, ascending; None: all). A choice is said in the run."""
+    def sample(self, rows: int) -> np.ndarray[Any, Any] | None:
+        """Of which of so many rows SHAP values are computed (numbers, ascending; None: all). A choice is said in the
+        run."""
         numbers = choose(rows, self._shap_rows)
         if numbers is not None:
             say(f"SHAP values are those of {len(numbers)} of {rows} rows (shap_rows)")
             self.run.put_context("shap_sample", json.dumps({"of": rows, "seed": SEED, "rows": numbers.tolist()}))
         return numbers
 
-    def record(self, model, log):
+    def record(self, model: Any, log: Any) -> None:
         """What is due in the open step."""
         for data, metric, value, deviation in self.metrics(log):
             self._metric(f"{data}-{metric}", metric, value, deviation)
@@ -158,13 +171,13 @@ class Training:
                 if name in wanted:
                     self._put(name, kind, value)
 
-    def _metric(self, name, metric, value, deviation):
+    def _metric(self, name: str, metric: str, value: Any, deviation: float | None) -> None:
         collections = ["metrics"] if metric.endswith(NOT_A_LOSS) else ["metrics", "losses"]
         if deviation is not None:
             self._put(f"{name}-std", "metric", [float(deviation)], ["metrics"])
         self._put(name, "metric", [float(value)], collections)
 
-    def _put(self, name, kind, value, collections=()):
+    def _put(self, name: str, kind: str, value: Any, collections: Sequence[str] = ()) -> None:
         array = np.ascontiguousarray(value)
         shape, text = list(array.shape), array.dtype.kind == "U"
         if text:
@@ -183,13 +196,13 @@ class Training:
         else:
             self.run.put_array(ident, array)
 
-    def _scalar(self, name, value):
+    def _scalar(self, name: str, value: Any) -> None:
         ident = self._series.get(name)
         if ident is None:
             ident = self._series[name] = self.run.define_scalar(name)
         self.run.put_scalars([ident], [value])
 
-    def _hyperparameters(self):
+    def _hyperparameters(self) -> dict[str, Any]:
         values = {}
         for key, value in self._params.items():
             if isinstance(value, (list, tuple)):
@@ -203,7 +216,7 @@ class Training:
         return values
 
 
-def cause(error):
+def cause(error: BaseException) -> str:
     """What a library says went wrong, in one line: without the time and the source line that XGBoost puts in front of
     it, and without the C++ stack it puts behind."""
     text = re.split(r"\n\s*(?:\n|Stack trace)", str(error).strip(), maxsplit=1)[0]
@@ -211,13 +224,13 @@ def cause(error):
     return " ".join(text.split()) or type(error).__name__
 
 
-def shares(kind, scores):
+def shares(kind: str, scores: dict[str, float]) -> dict[str, Any]:
     """`feature_importance/<kind>/<feature>` of {feature: score}: parts of their sum."""
     total = sum(scores.values())
     return {f"feature_importance/{kind}/{f}": [score / total if total else 0.0] for f, score in scores.items()}
 
 
-def column_means(values):
+def column_means(values: Any) -> list[Any]:
     """Of SHAP values, (rows, features + 1) or (rows, classes, features + 1): an array per feature, the bias last.
 
     Summed in float64: in float32 the rows of a column are added one after the other, and from some million of them on a

@@ -1,21 +1,28 @@
 """What differs between Keras' backends: which objects are tensors, where they may be taken from, how they are read."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..steps import TRAIN
 from .collect import ROWS, SAME, SUM
 
+if TYPE_CHECKING:
+    from . import collect
 
-def _flatten(value):
+
+def _flatten(value: Any) -> Any:
     """The leaves of any structure that Keras passes around."""
     from keras.src import tree
     return tree.flatten(value)
 
 
-def _never():
+def _never() -> bool:
     return False
 
 
@@ -23,9 +30,10 @@ class TensorFlow:
     name = "tensorflow"
     compiling = staticmethod(_never)    # is a compiler tracing the function that calls this? It must not see our code
     extras = True           # the step is a function to which outputs can be added
-    merges = sums = False   # several replicas: can the places be patched where outputs are merged, and gradients summed?
+    # several replicas: can the places be patched where outputs are merged, and gradients summed?
+    merges = sums = False
 
-    def __init__(self):
+    def __init__(self) -> None:
         import tensorflow as tf
         self._tf = tf
         self._graph = tf.compat.v1.get_default_graph
@@ -35,38 +43,44 @@ class TensorFlow:
         self._record, self._in_xla = record, control_flow_util.GraphOrParentsInXlaContext
         self.flatten = _flatten
 
-    def place(self):
+    def place(self) -> Any:
         return None if self._tf.executing_eagerly() else self._graph()
 
-    def is_tensor(self, value):
-        if not isinstance(value, self._tf.Tensor) or value.dtype in (self._tf.string, self._tf.variant, self._tf.resource):
+    def is_tensor(self, value: Any) -> bool:
+        if not isinstance(value, self._tf.Tensor) or value.dtype in (
+            self._tf.string,
+            self._tf.variant,
+            self._tf.resource,
+        ):
             return False
         eager = hasattr(value, "_numpy")
         return eager if self._tf.executing_eagerly() else not eager and value.graph is self._graph()
 
-    def replicas(self):
-        return self._tf.distribute.get_strategy().num_replicas_in_sync
+    def replicas(self) -> int:
+        return int(self._tf.distribute.get_strategy().num_replicas_in_sync)
 
-    def is_distributed(self):
+    def is_distributed(self) -> bool:
         """Is this in the scope of a strategy that runs replicas, each in a thread of its own?"""
         tf = self._tf.distribute
         return tf.has_strategy() and not isinstance(tf.get_strategy(), tf.OneDeviceStrategy)
 
-    def native(self, variable):
+    def native(self, variable: Any) -> Any:
         """TensorFlow's own variable of one of Keras'."""
         return variable.value if hasattr(variable, "path") else variable
 
-    def is_packable(self, tensor, largest):
+    def is_packable(self, tensor: Any, largest: int) -> bool:
         """Is it of known shape, of at most `largest` bytes, and float32 or a count?"""
         return (tensor.dtype in (self._tf.float32, self._tf.int64) and tensor.shape.is_fully_defined()
                 and 0 < tensor.shape.num_elements() * tensor.dtype.size <= largest)
 
-    def concatenate(self, tensors):
+    def concatenate(self, tensors: Sequence[Any]) -> Any:
         """The bytes of all, one behind the other, as float32."""
         tf = self._tf
-        return tf.concat([tf.reshape(t if t.dtype == tf.float32 else tf.bitcast(t, tf.float32), [-1]) for t in tensors], 0)
+        return tf.concat(
+            [tf.reshape(t if t.dtype == tf.float32 else tf.bitcast(t, tf.float32), [-1]) for t in tensors], 0
+        )
 
-    def merge(self, outputs, strategy):
+    def merge(self, outputs: dict[tuple[str, str], Any], strategy: Any) -> dict[str, Any]:
         """name -> one tensor, of a collect.PerReplica as the strategy returns it. In the place where Keras makes one of
         its own outputs."""
         found = {}
@@ -81,7 +95,7 @@ class TensorFlow:
                 found[name] = total if how is SUM else total / len(parts)
         return found
 
-    def takes_operations(self, model):
+    def takes_operations(self, model: Any) -> bool:
         """May an operation of ours be put into the graph of the model's train function?"""
         inner = getattr(model.optimizer, "inner_optimizer", model.optimizer)
         if (model.run_eagerly or self._tf.config.functions_run_eagerly() or model.jit_compile
@@ -91,38 +105,38 @@ class TensorFlow:
         from ..tensorflow import operation
         return not operation.why_not()
 
-    def is_of_tracing(self, error):
+    def is_of_tracing(self, error: Exception) -> bool:
         """In a call that traced its function: can this be an error of anything but a graph that runs?"""
         return not isinstance(error, self._tf.errors.OpError)
 
-    def differentiation(self, collector):
+    def differentiation(self, collector: collect.Collector) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
-    def read(self, variable):
+    def read(self, variable: Any) -> Any:
         return self._tf.convert_to_tensor(variable.value if hasattr(variable, "path") else variable)
 
-    def dense(self, gradient):
+    def dense(self, gradient: Any) -> Any:
         return self._tf.convert_to_tensor(gradient) if isinstance(gradient, self._tf.IndexedSlices) else gradient
 
-    def cast(self, value, like):
+    def cast(self, value: Any, like: Any) -> Any:
         return self._tf.cast(value, like.dtype)
 
-    def is_variable(self, value):
+    def is_variable(self, value: Any) -> bool:
         return isinstance(value, self._tf.Variable) or hasattr(value, "path") and hasattr(value, "assign")
 
-    def recording(self):
+    def recording(self) -> bool:
         """Is a tape recording?"""
-        return self._record.could_possibly_record()
+        return bool(self._record.could_possibly_record())
 
-    def has_host_calls(self):
+    def has_host_calls(self) -> bool:
         """Can the graph that is being made call a host function? XLA's cannot."""
         return not self._in_xla(self._graph())
 
-    def call_host(self, function, tensors):
+    def call_host(self, function: Callable[..., Any], tensors: Sequence[Any]) -> None:
         """`function` with the arrays, at this place of every execution of the graph, in its order with updates."""
         self._tf.numpy_function(function, tensors, [], stateful=True)
 
-    def numpy(self, tensor):
+    def numpy(self, tensor: Any) -> Any:
         """A view of host memory where the tensor lies there. Belongs to the tensor."""
         return tensor._numpy() if hasattr(tensor, "_numpy") else np.asarray(tensor)
 
@@ -132,59 +146,62 @@ class Jax:
     compiling = staticmethod(_never)
     extras = True
 
-    def processes(self):
+    def processes(self) -> tuple[int, int]:
         """(rank, how many) of the processes that run one program together (keras.distribution.initialize). Asks the
         devices: not before the training does."""
         return self._jax.process_index(), self._jax.process_count()
 
-    def shardings(self, mode, state):
+    def shardings(self, mode: int, state: Any) -> tuple[Any, Any, Any, Any]:
         """What Keras' `_get_state_sharding_spec` returns, of the state that a function is given: trainable, other, the
         optimizer's and metrics' variables; to evaluate takes no optimizer's, to predict the first two."""
         trainable, other, *rest = ([value.sharding for value in part] for part in state)
         optimizer, metrics = rest if mode == TRAIN else ([], rest[0] if rest else [])
         return trainable, other, optimizer, metrics
 
-    def is_here(self, value):
+    def is_here(self, value: Any) -> bool:
         """Does this process have the whole of it, so that looking costs no word with the others?"""
         return not self.is_tensor(value) or value.is_fully_addressable or value.is_fully_replicated
 
-    def __init__(self):
+    def __init__(self) -> None:
         import jax
         self._jax = jax
         self.version = jax.__version__
         self.flatten = _flatten
         try:
             from jax._src.core import trace_ctx
-            self._context = trace_ctx if hasattr(trace_ctx, "trace") else None
+            self._context: Any = trace_ctx if hasattr(trace_ctx, "trace") else None
         except ImportError:
             self._context = None
 
-    def takes_operations(self, model):
+    def takes_operations(self, model: Any) -> bool:
         return False
 
-    def is_of_tracing(self, error):
+    def is_of_tracing(self, error: Exception) -> bool:
         return False
 
-    def place(self):
+    def place(self) -> Any:
         return None if self._context is None else self._context.trace
 
-    def is_tensor(self, value):
-        return isinstance(value, self._jax.Array) and not self._jax.dtypes.issubdtype(value.dtype, self._jax.dtypes.prng_key)
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, self._jax.Array) and not self._jax.dtypes.issubdtype(
+            value.dtype, self._jax.dtypes.prng_key
+        )
 
-    def replicas(self):
+    def replicas(self) -> int:
         return 1
 
-    def is_distributed(self):
+    def is_distributed(self) -> bool:
         return False
 
     @contextlib.contextmanager
-    def differentiation(self, collector):
+    def differentiation(self, collector: collect.Collector) -> Iterator[None]:
         """Tensors inside a function that is differentiated leave it as its auxiliary results."""
         jax, value_and_grad, grad = self._jax, self._jax.value_and_grad, self._jax.grad
 
-        def watched(function, argnums=0, has_aux=False, **options):
+        def watched(function: Callable[..., Any], argnums: int = 0, has_aux: bool = False,
+                    **options: Any) -> Callable[..., Any]:
             @functools.wraps(function)
-            def inner(*args, **kwargs):
+            def inner(*args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, Any]]:
                 with collector.inside() as extras:
                     out = function(*args, **kwargs)
                 value, aux = out if has_aux else (out, None)
@@ -192,16 +209,17 @@ class Jax:
 
             differentiated = value_and_grad(inner, argnums, has_aux=True, **options)
 
-            def call(*args, **kwargs):
+            def call(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
                 (value, (aux, extras)), gradients = differentiated(*args, **kwargs)
                 collector.merge(extras)
                 return ((value, aux) if has_aux else value), gradients
             return call
 
-        def watched_grad(function, argnums=0, has_aux=False, **options):
+        def watched_grad(function: Callable[..., Any], argnums: int = 0, has_aux: bool = False,
+                         **options: Any) -> Callable[..., Any]:
             both = watched(function, argnums, has_aux, **options)
 
-            def call(*args, **kwargs):
+            def call(*args: Any, **kwargs: Any) -> Any:
                 value, gradients = both(*args, **kwargs)
                 return (gradients, value[1]) if has_aux else gradients
             return call
@@ -212,25 +230,25 @@ class Jax:
         finally:
             jax.value_and_grad, jax.grad = value_and_grad, grad
 
-    def read(self, variable):
+    def read(self, variable: Any) -> Any:
         return variable.value if hasattr(variable, "path") else variable
 
-    def is_variable(self, value):
+    def is_variable(self, value: Any) -> bool:
         return hasattr(value, "path") and hasattr(value, "assign")
 
-    def recording(self):
+    def recording(self) -> bool:
         return False
 
-    def has_host_calls(self):
+    def has_host_calls(self) -> bool:
         return False
 
-    def dense(self, gradient):
+    def dense(self, gradient: Any) -> Any:
         return gradient
 
-    def cast(self, value, like):
+    def cast(self, value: Any, like: Any) -> Any:
         return self._jax.numpy.asarray(value, like.dtype)
 
-    def numpy(self, tensor):
+    def numpy(self, tensor: Any) -> Any:
         return np.asarray(tensor)
 
 
@@ -238,45 +256,45 @@ class Torch:
     name = "torch"
     extras = False          # everything happens at once, and updates are in place: read before it is too late
 
-    def __init__(self):
+    def __init__(self) -> None:
         import torch
         self._torch = torch
         self.compiling = torch.compiler.is_compiling
         self.version = torch.__version__
         self.flatten = _flatten
 
-    def takes_operations(self, model):
+    def takes_operations(self, model: Any) -> bool:
         return False
 
-    def place(self):
+    def place(self) -> None:
         return None
 
-    def is_tensor(self, value):
+    def is_tensor(self, value: Any) -> bool:
         return isinstance(value, self._torch.Tensor) and value.layout is self._torch.strided
 
-    def replicas(self):
+    def replicas(self) -> int:
         return 1
 
-    def is_distributed(self):
+    def is_distributed(self) -> bool:
         return False
 
-    def read(self, variable):
+    def read(self, variable: Any) -> Any:
         value = variable.value if hasattr(variable, "path") else variable
         return value.detach() if isinstance(value, self._torch.Tensor) else value
 
-    def is_variable(self, value):
+    def is_variable(self, value: Any) -> bool:
         return hasattr(value, "path") and hasattr(value, "assign")
 
-    def recording(self):
-        return self._torch.is_grad_enabled()
+    def recording(self) -> bool:
+        return bool(self._torch.is_grad_enabled())
 
-    def dense(self, gradient):
+    def dense(self, gradient: Any) -> Any:
         return gradient.to_dense() if gradient is not None and gradient.layout is not self._torch.strided else gradient
 
-    def cast(self, value, like):
+    def cast(self, value: Any, like: Any) -> Any:
         return value
 
-    def numpy(self, tensor):
+    def numpy(self, tensor: Any) -> Any:
         """bfloat16, which NumPy does not know, comes as ml_dtypes'."""
         tensor = tensor.detach().cpu().contiguous()
         if tensor.dtype is self._torch.bfloat16:
@@ -285,7 +303,7 @@ class Torch:
         return tensor.numpy()
 
 
-def make(name):
+def make(name: str) -> Any:
     """The backend that Keras was configured with; None for one that we do not know (OpenVINO trains nothing)."""
     cls = {"tensorflow": TensorFlow, "jax": Jax, "torch": Torch}.get(name)
     return None if cls is None else cls()

@@ -1,15 +1,20 @@
 """Training loops of one's own: what is seen of them is an optimizer that applies gradients, and a tape.
 
-Where everything is executed at once (TensorFlow eagerly, torch), weights, gradients and the loss are put before the update.
-Inside a `tf.function` of the script's own there are no values while it is traced and no outputs to add to: the tensors
-are handed to a host function that runs before the update, at every call. XLA has no such thing.
+Where everything is executed at once (TensorFlow eagerly, torch), weights, gradients and the loss are put before the
+update. Inside a `tf.function` of the script's own there are no values while it is traced and no outputs to add to: the
+tensors are handed to a host function that runs before the update, at every call. XLA has no such thing.
 
-A step closes as in the other adaptors (steps.py): when every optimizer that stepped in the last one has stepped again. A loop
-without any optimizer (`w.assign_sub(lr * g)`) has a step per gradient that it takes.
+A step closes as in the other adaptors (steps.py): when every optimizer that stepped in the last one has stepped again.
+A loop without any optimizer (`w.assign_sub(lr * g)`) has a step per gradient that it takes.
 """
+
+from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -18,30 +23,41 @@ from ..steps import TRAIN, Clock
 from ..watch import ARMED, OFF
 from . import collect
 
+if TYPE_CHECKING:
+    from .session import Session
+
+
+def _weakly(owner: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(owner)
+    except TypeError:       # of a class that allows none
+        return lambda: owner
+
 
 class Loops:
-    def __init__(self, session):
+    def __init__(self, session: Session) -> None:
         self._session = session
         self.clock = Clock(session.begin, lambda mode, skipped: session.close_step(skipped))
-        self._numbers = {}                  # id of an optimizer -> its number; they live as long as the loop
-        self._optimizers = []
-        self._loss = None
-        self._collector = None              # of the step that is under way, for layers
+        # id of an optimizer, or of a loop's first variable -> it, weakly, and its number
+        self._numbers: dict[int, tuple[Callable[[], Any], int]] = {}
+        self._count = 0
+        self._loss: Any = None
+        self._collector: collect.Collector | None = None    # of the step that is under way, for layers
         self.silent = False                 # inside of an optimizer, or of a function of Keras'
         self._in_graph = False
-        self._has_optimizer = {}            # id of a loop's first variable -> is there an optimizer that may apply its gradients?
+        # id of a loop's first variable -> is there an optimizer that may apply its gradients?
+        self._has_optimizer: dict[int, bool] = {}
 
-    def close(self):
+    def close(self) -> None:
         self.clock.close()
 
-    def forget(self):
+    def forget(self) -> None:
         """The watch is over."""
-        self._optimizers.clear()
         self._numbers.clear()
         self._loss = self._collector = None
 
     @contextlib.contextmanager
-    def silence(self):
+    def silence(self) -> Iterator[None]:
         before, self.silent = self.silent, True
         try:
             yield
@@ -50,17 +66,17 @@ class Loops:
 
     # Events -------------------------------------------------------------------------------------------------------
 
-    def made_optimizer(self):
+    def made_optimizer(self) -> None:
         self._has_optimizer.clear()
 
-    def tape_begins(self):
+    def tape_begins(self) -> None:
         """Layers are watched from the first tape on, if the plan wants them; what is known before the first step."""
         session = self._session
         if (session.state is ARMED and collect.current() is None and session.backend.place() is None
                 and not session.backend.is_distributed()):
             session.ensure_open()
 
-    def layer(self, layer, args, kwargs, outputs):
+    def layer(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> None:
         """A layer was called, outside of any function of Keras'."""
         session = self._session
         if session.layers_wanted and not self.silent and not session.elsewhere() and session.backend.recording():
@@ -69,7 +85,7 @@ class Loops:
             if self._collector.here():
                 self._collector.layer(layer, args, kwargs, outputs)
 
-    def took_gradient(self, target, sources, gradients):
+    def took_gradient(self, target: Any, sources: Any, gradients: Sequence[Any]) -> None:
         """`GradientTape.gradient`. Where no optimizer is known, this is the step."""
         backend = self._session.backend
         if self._session.state is OFF or self.silent or collect.current() is not None or self._is_not_ours():
@@ -82,7 +98,7 @@ class Loops:
             if not self._in_graph:
                 self.clock.has_stepped(self._number(pairs[0][0]))
 
-    def _optimizer_of(self, variables):
+    def _optimizer_of(self, variables: Sequence[Any]) -> bool:
         """Does an optimizer live that is built for one of them, or for nothing yet?"""
         key = id(variables[0])
         if key not in self._has_optimizer:
@@ -92,7 +108,7 @@ class Loops:
                 not o.built or any(v is w for v in variables for w in o._trainable_variables) for o in found)
         return self._has_optimizer[key]
 
-    def applying(self, optimizer, gradients, variables):
+    def applying(self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> int | None:
         """An optimizer is about to apply gradients. Returns its number, for `applied`."""
         session = self._session
         if session.state is OFF or self._is_not_ours():
@@ -103,34 +119,41 @@ class Loops:
         self._step(optimizer, gradients, variables)
         return self._number(optimizer)
 
-    def _is_not_ours(self):
+    def _is_not_ours(self) -> Any:
         """Is it in another thread, such as a replica's?"""
         if self._session.backend.is_distributed():
-            self._session.say_once("a loop of the script's own under a tf.distribute strategy: nothing of it is captured "
-                                   "(Keras' own fit under one is)")
+            self._session.say_once(
+                "a loop of the script's own under a tf.distribute strategy: nothing of it is captured "
+                "(Keras' own fit under one is)"
+            )
             return True
         return self._session.elsewhere()
 
-    def applied(self, number):
+    def applied(self, number: int | None) -> None:
         if number is not None and not self._in_graph:
             self.clock.has_stepped(number)
 
     # One step -----------------------------------------------------------------------------------------------------
 
-    def _number(self, owner):
-        if id(owner) not in self._numbers:
-            self._numbers[id(owner)] = len(self._numbers)
-            self._optimizers.append(owner)
-        return self._numbers[id(owner)]
+    def _number(self, owner: Any) -> int:
+        known = self._numbers.get(id(owner))
+        if known is None or known[0]() is not owner:
+            # A script that trains one model after another must have their memory back: an optimizer holds variables.
+            known = self._numbers[id(owner)] = _weakly(owner), self._count
+            self._count += 1
+        return known[1]
 
-    def _step(self, optimizer, gradients, variables):
+    def _step(self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         session, backend = self._session, self._session.backend
         self._in_graph = backend.place() is not None
+        session.opens_with(optimizer, TRAIN)
         if not session.ensure_open():
             return
         if self._in_graph and not backend.has_host_calls():
-            session.say_once("a tf.function with jit_compile=True that trains with a loop of its own: nothing of it is captured, "
-                             "because XLA calls no host function (Keras' own fit with jit_compile=True is captured)")
+            session.say_once(
+                "a tf.function with jit_compile=True that trains with a loop of its own: nothing of it is captured, "
+                "because XLA calls no host function (Keras' own fit with jit_compile=True is captured)"
+            )
             return
         session.learn_live(variables)
         number = self._number(optimizer if optimizer is not None else variables[0])
@@ -153,7 +176,7 @@ class Loops:
             return
         names, absent = list(extras), len(collector.absent)
 
-        def host(*arrays):
+        def host(*arrays: Any) -> None:
             try:
                 if session.listening_in_function():
                     if self.clock.about_to_step(number):
@@ -164,14 +187,17 @@ class Loops:
 
         backend.call_host(host, [extras[name] for name in names])
 
-    def _put(self, arrays, absent):
-        session, found = self._session, {}
+    def _put(self, arrays: dict[str, Any], absent: int) -> None:
+        session = self._session
+        found: dict[int, list[tuple[Any, Any]]] = {}
         for key, array in arrays.items():
             if key.startswith("context/"):
                 session.context.add(key, array)
             elif key not in (collect.ITERATION, collect.FINITE):
                 name, _, repeated = key.partition(collect.AGAIN)
-                found.setdefault(int(repeated) + 1 if repeated else 0, []).append((session.values.known(name), np.asarray(array)))
+                found.setdefault(int(repeated) + 1 if repeated else 0, []).append(
+                    (session.values.known(name), np.asarray(array))
+                )
             elif key == collect.FINITE and not bool(array):
                 self.clock.skipped = True
         for sub, pairs in found.items():

@@ -4,40 +4,49 @@ A `Tap` belongs to one function of one model. While the function is traced it pu
 is wanted (tensorflow/operation.py); when it runs, they record into the step that `begin` has opened them for.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from tdbg import _capture
 
 from . import collect
+
+if TYPE_CHECKING:
+    from .session import Session
 
 
 class Tap:
     """:param session: with an open run."""
 
-    def __init__(self, session):
+    def __init__(self, session: Session) -> None:
         from ..tensorflow import operation
         self._session, self._operation = session, operation
         self._capture = _capture.GraphCapture(session.run)
-        self._taken = set()             # keys of what has its operation
-        self._batch = []                # tensors of the batch: none of them, no step
+        self._taken: set[str] = set()    # keys of what has its operation
+        self._batch: list[Any] = []    # tensors of the batch: none of them, no step
 
-    def retrace(self, batch):
-        """The function is traced, maybe once more. `batch`: the tensors that it takes from the data. What does not depend on
-        them (a weight, the learning rate) is nevertheless recorded only if there are any: the data may have ended."""
+    def retrace(self, batch: list[Any]) -> None:
+        """The function is traced, maybe once more. `batch`: the tensors that it takes from the data. What does not
+        depend on them (a weight, the learning rate) is nevertheless recorded only if there are any: the data may have
+        ended."""
         self._taken.clear()
         self._batch = batch
 
-    def begin(self):
+    def begin(self) -> None:
         """What is computed from here on belongs to the open step."""
         self._capture.begin()
 
-    def end(self):
+    def end(self) -> tuple[int | None, str, list[int]] | None:
         """(fingerprint or None, NumPy's name of the dtype, shape) of the batch; None if there was none."""
         return self._capture.end()
 
-    def __contains__(self, key):
+    def __contains__(self, key: str) -> bool:
         """Is it recorded by an operation?"""
         return key in self._taken
 
-    def through(self, key, tensor, first=None):
+    def through(self, key: str, tensor: Any, first: tuple[str, Any] | None = None) -> Any:
         """`tensor` behind its operation, for whoever uses it next. `first`: (key, tensor) to be recorded before it."""
         after = []
         if first is not None:
@@ -46,14 +55,15 @@ class Tap:
         passed = self._record(key, tensor, after)
         return tensor if passed is None else passed
 
-    def rest(self, tensors):
+    def rest(self, tensors: dict[str, Any]) -> dict[str, Any]:
         """Puts operations behind what has none yet. Returns what cannot be recorded so and must be an output."""
-        if collect.ITERATION in tensors:        # a step of several batches: what is due when is known when they have run
+        # a step of several batches: what is due when is known when they have run
+        if collect.ITERATION in tensors:
             return tensors
         return {key: tensor for key, tensor in tensors.items()
                 if key not in self._taken and self._record(key, tensor) is None}
 
-    def _record(self, key, tensor, after=()):
+    def _record(self, key: str, tensor: Any, after: Sequence[Any] = ()) -> Any:
         if tensor.dtype not in self._operation.DTYPES or key in (collect.ITERATION, collect.FINITE):
             return None
         if key == collect.BATCH:
@@ -63,13 +73,24 @@ class Tap:
         else:
             name, _, repeated = key.partition(collect.AGAIN)
             entry = self._session.values.known(name)
-            slot = self._capture.tensor(entry.name, entry.short, entry.kind, entry.module_kind, entry.variable, entry.unit_axis,
-                                        entry.collections, int(repeated) + 1 if repeated else 0)
+            slot = self._capture.tensor(
+                entry.name,
+                entry.short,
+                entry.kind,
+                entry.module_kind,
+                entry.variable,
+                entry.unit_axis,
+                entry.collections,
+                int(repeated) + 1 if repeated else 0,
+            )
         try:
             passed = self._operation.record(tensor, slot, [*self._batch, *after])
-        except Exception as error:      # it is an output, then: a trace that fails loses the variables that were made in it
-            self._session.say_once(f"TensorFlow takes no operation of ours here ({type(error).__name__}: {error}): tensors "
-                                   "leave the step as its outputs, which takes longer")
+        # it is an output, then: a trace that fails loses the variables that were made in it
+        except Exception as error:
+            self._session.say_once(
+                f"TensorFlow takes no operation of ours here ({type(error).__name__}: {error}): tensors "
+                "leave the step as its outputs, which takes longer"
+            )
             return None
         self._taken.add(key)
         return passed

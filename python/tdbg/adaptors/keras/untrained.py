@@ -1,17 +1,19 @@
 """What no optimizer changes, at every step all the same: frozen weights, averages of them, a layer's moving statistics.
 
-What they are is known by a mark (of all of a variable up to 4 KiB, of 64 pieces of 64 bytes spread over a larger one): a variable
-is assigned inside a compiled step, where nobody is told. Where the mark is what it was the last row is said again
-(Run.put_many's `unchanged`), and every LOOK_EVERY-th step each variable is looked at whatever it says.
+What they are is known by a mark (of all of a variable up to 4 KiB, of 64 pieces of 64 bytes spread over a larger one):
+a variable is assigned inside a compiled step, where nobody is told. Where the mark is what it was the last row is said
+again (Run.put_many's `unchanged`), and every LOOK_EVERY-th step each variable is looked at whatever it says.
 """
-
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tdbg import _capture
+
+if TYPE_CHECKING:
+    from .session import Session
 
 #: A change that the mark does not show is seen so many steps late at most.
 LOOK_EVERY = 64
@@ -20,13 +22,13 @@ LOOK_EVERY = 64
 class Untrained:
     """Of all models that are trained."""
 
-    def __init__(self, session) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
         self._marks: dict[str, int] = {}
-        self._changed: set[str] = set()     # names of those that changed since they were last put
+        self._changed: set[str] = set()    # names of those that changed since they were last put
         self._calls = 0
 
-    def look(self, model, state: Any, raw_due: bool) -> list[tuple]:
+    def look(self, model: Any, state: Any, raw_due: bool) -> list[tuple[Any, Any, bool]]:
         """[(Entry, array or None, is it unchanged?)], as they are now, for `put`.
 
         :param state: what the function of a step is given first. On JAX the variables are empty while `fit` runs, and
@@ -41,7 +43,7 @@ class Untrained:
             entry = session.values.entry(named.name, named.kind, named.module_kind, named.short_name, named.unit_axis)
             if entry is None:
                 continue
-            value = values.get(id(variable), None)
+            value = values.get(id(variable))
             given = value is not None
             if given and not session.backend.is_here(value):
                 continue
@@ -58,7 +60,7 @@ class Untrained:
             found.append((entry, None if unchanged and not raw_due else np.array(array), unchanged))
         return found
 
-    def put(self, found: list[tuple]) -> None:
+    def put(self, found: list[tuple[Any, Any, bool]]) -> None:
         """What `look` found belongs to the open step."""
         self.session.values.put_untrained(found)
         self._changed.difference_update(entry.name for entry, _, _ in found)

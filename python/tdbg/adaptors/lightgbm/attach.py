@@ -1,5 +1,9 @@
 """Attaching to LightGBM: `train` and `cv` are replaced by functions that add one callback to the call."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import lightgbm
 from lightgbm import engine as _engine
 
@@ -13,12 +17,12 @@ class Session(_Session):
     name = "lightgbm"
     looked_through = "valid_sets",
 
-    def functions(self):
+    def functions(self) -> list[Any]:
         # The estimators imported `train` by name.
         exporting = [o for o in (lightgbm, getattr(lightgbm, "sklearn", None)) if o is not None]
         return [("train", [_engine, *exporting]), ("cv", [_engine, lightgbm])]
 
-    def prepare(self, name, given):
+    def prepare(self, name: str, given: dict[str, Any]) -> Any:
         callbacks = given.get("callbacks") or ()
         if not hasattr(callbacks, "__len__") or self.number() is None:
             return None                 # LightGBM raises for an iterator, as it does unwatched
@@ -34,13 +38,13 @@ class Session(_Session):
 class Callback:
     """Tells a `Training` what LightGBM tells its callbacks: before all others, of which one may end the training."""
 
-    order = -1_000_000
     before_iteration = False
 
-    def __init__(self, training):
+    def __init__(self, training: Training) -> None:
         self._training = training
+        self.order = -1_000_000     # the instance's: LightGBM gives a number of its own to those that have none
 
-    def __call__(self, env):
+    def __call__(self, env: Any) -> None:
         if env.iteration == env.begin_iteration:
             self._training.begins(env)
         self._training.round_ended(env.model, env)

@@ -1,11 +1,19 @@
 """One training call of LightGBM: what there is to record of a round, and where it comes from."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
 import lightgbm
 import numpy as np
 
 from ..boosting import training as boosting
 from ..boosting.training import TREE_COLUMNS, column_means, shares
 from .trees import columns
+
+if TYPE_CHECKING:
+    from ..guard import Guard
 
 #: Of a feature: number of its splits, mean gain of one, sum of their gains. LightGBM keeps no covers.
 IMPORTANCES = ("weight", "gain", "total_gain")
@@ -23,7 +31,8 @@ class Training(boosting.Training):
 
     library, version = "lightgbm", lightgbm.__version__
 
-    def __init__(self, open_run, guard, params, training_data=None, valid_sets=(), continued=False):
+    def __init__(self, open_run: Callable[..., Any] | None, guard: Guard, params: dict[str, Any] | None,
+                 training_data: Any = None, valid_sets: Any = (), continued: bool = False) -> None:
         super().__init__(open_run, guard, params)
         self._training_data, self._continued = training_data, continued
         # LightGBM numbers the data sets of a model: 0 is the training's, then those to watch.
@@ -33,27 +42,27 @@ class Training(boosting.Training):
         # whether any are wanted.
         self._rows = getattr(training_data, "data", None)
 
-    def begins(self, env):
+    def begins(self, env: Any) -> None:
         self._first = env.begin_iteration
         super().begins(env.model)
 
-    def is_one(self, model):
+    def is_one(self, model: Any) -> bool:
         return isinstance(model, lightgbm.Booster)
 
-    def place(self, model):
-        return {"step_base": self._first}
+    def place(self, model: Any) -> dict[str, Any]:
+        return {"step_base": self._first, "step_base_from": "model" if self._first else ""}
 
-    def metrics(self, env):
+    def metrics(self, env: Any) -> Iterator[tuple[str, str, float, float | None]]:
         for result in env.evaluation_result_list or ():
             data, metric, value = result[:3]
             if data == "cv_agg":                # until 4.5: "train l2" of all folds
                 data, _, metric = metric.partition(" ")
             yield data, metric, value, result[4] if len(result) > 4 else None
 
-    def learning_rate(self, model, env):
+    def learning_rate(self, model: Any, env: Any) -> float:
         return float(next((env.params[name] for name in RATES if name in env.params), 0.1))
 
-    def sources(self, model, add):
+    def sources(self, model: Any, add: Callable[..., Any]) -> None:
         features = model.feature_name()
         for kind in IMPORTANCES:
             add("feature_importance", [f"feature_importance/{kind}/{f}" for f in features],
@@ -75,7 +84,7 @@ class Training(boosting.Training):
                 self._rows = None
 
 
-def _importance(model, kind):
+def _importance(model: Any, kind: str) -> Any:
     # Of all iterations: by default LightGBM stops at the best one, which another callback may have set.
     splits, gains = (dict(zip(model.feature_name(), model.feature_importance(what, iteration=-1)))
                      for what in ("split", "gain"))
@@ -84,7 +93,7 @@ def _importance(model, kind):
     return shares(kind, {f: float(scores[f]) for f, count in splits.items() if count})
 
 
-def _predictions(model, number):
+def _predictions(model: Any, number: int) -> Any:
     """What the model says of a data set it evaluates: kept by LightGBM, a copy of its own buffer."""
     predict = getattr(model, "_Booster__inner_predict", None)
     if predict is None:
@@ -92,7 +101,7 @@ def _predictions(model, number):
     return np.array(predict(data_idx=number))
 
 
-def _last_trees(model):
+def _last_trees(model: Any) -> dict[Any, Any]:
     last = model.current_iteration() - 1
     return {f"trees/{name}": column for name, column in columns(
         model.dump_model(num_iteration=1, start_iteration=last)).items()}
@@ -101,15 +110,17 @@ def _last_trees(model):
 class _Shap:
     """SHAP values of a growing model at the cost of its new trees: they add up over trees, the bias too."""
 
-    def __init__(self, rows, continued, params, sample):
-        self._rows, self._continued, self._sample = rows, continued, sample
+    def __init__(self, rows: Any, continued: Any, params: dict[str, Any], sample: Callable[[int], Any]) -> None:
+        self._rows, self._continued = rows, continued
+        self._sample: Callable[[int], Any] | None = sample
         boosting_kind = next((params[k] for k in ("boosting", "boosting_type", "boost") if k in params), "gbdt")
         self._additive = boosting_kind not in ("dart", "rf")        # earlier trees change, or are averaged
         self._threads = next((params[k] for k in THREADS if k in params), 0)
         self._verbosity = next((params[k] for k in ("verbosity", "verbose") if k in params), 1)
-        self._sum, self._iterations = None, 0
+        self._sum: Any = None
+        self._iterations = 0
 
-    def values(self, model):
+    def values(self, model: Any) -> Any:
         """(rows, features + 1) float64, or (rows, classes, features + 1); the last column is the bias."""
         if self._continued:
             raise NotImplementedError("the trees before init_model's end are in another model")
@@ -129,7 +140,7 @@ class _Shap:
             self._iterations = iterations
         return self._sum
 
-    def _of(self, model, begin, end):
+    def _of(self, model: Any, begin: int, end: int) -> Any:
         # Of a copy: LightGBM aborts the process when it is asked for the contributions of trees that are being trained,
         # because it has not measured their depth yet. It writes numbers so that they are read back as they were.
         text = model.model_to_string(num_iteration=end - begin, start_iteration=begin)
@@ -142,7 +153,7 @@ class _Shap:
         return values if values.shape[1] == columns else values.reshape(len(values), -1, columns)
 
 
-def _take(rows, chosen):
+def _take(rows: int, chosen: Any) -> Any:
     """These rows, in the type in which the Dataset got them."""
     if hasattr(rows, "iloc"):
         return rows.iloc[chosen]

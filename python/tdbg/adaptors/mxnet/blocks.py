@@ -1,11 +1,19 @@
-"""What blocks and parameters are called, what kind they are; inputs and outputs of blocks, where the plan wants them."""
+"""What blocks and parameters are called, what kind they are; inputs and outputs of blocks, where the plan wants
+them."""
+
+from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from mxnet.gluon import Block, loss, nn
 
 from ..session import NOT_WANTED
 from . import arrays
+
+if TYPE_CHECKING:
+    from .session import Session
 
 #: Numbers k of `<block>_output_<k>` that the plan is asked about before a block is left alone.
 PROBES = 3
@@ -19,7 +27,7 @@ _KINDS = {
 _ACTIVATIONS = ("relu", "tanh", "sigmoid")
 
 
-def block_kind(block):
+def block_kind(block: Any) -> str:
     """relu, tanh, sigmoid, conv, linear, norm, loss ... or "" where we have no word for it."""
     if isinstance(block, nn.Activation):
         act = getattr(block, "_act_type", "")
@@ -31,11 +39,11 @@ def block_kind(block):
     return "attention" if "Attention" in name else "loss" if name.endswith("Loss") else ""
 
 
-def is_loss(block):
+def is_loss(block: Any) -> bool:
     return isinstance(block, loss.Loss) or block_kind(block) == "loss"
 
 
-def output_unit_axis(block, kind, rank):
+def output_unit_axis(block: Any, kind: str, rank: int) -> int:
     """Which axis of an output numbers the units (channels, features); -1: none."""
     if rank < 2:
         return -1
@@ -47,7 +55,7 @@ def output_unit_axis(block, kind, rank):
     return 1 if rank >= 4 else rank - 1
 
 
-def parameter_kind(name):
+def parameter_kind(name: str) -> str:
     """weight, bias, or buffer for what is no parameter of the function (running averages)."""
     last = name.rsplit("_", 1)[-1]
     if "_running_" in name or "_moving_" in name or name.startswith(("running_", "moving_")):
@@ -55,14 +63,14 @@ def parameter_kind(name):
     return "bias" if last in ("bias", "beta") else "weight"
 
 
-def parameter_unit_axis(block, kind, rank):
+def parameter_unit_axis(block: Any, kind: str, rank: int) -> int:
     """Weights and gradients: the axis of the output units."""
     if rank == 0:
         return -1
     return 1 if block is not None and "Transpose" in type(block).__name__ and kind == "weight" and rank > 2 else 0
 
 
-def tree(block):
+def tree(block: Any) -> Iterator[Any]:
     """`block` and all below it, each once, parents first."""
     seen, todo = set(), [block]
     while todo:
@@ -75,14 +83,14 @@ def tree(block):
 
 
 class Names:
-    """Gluon numbers names itself (conv0_weight, conv1_weight). Where two live under one name, because the script gave both
-    the same prefix, the later one gets a number of ours: net_dense0_weight_1."""
+    """Gluon numbers names itself (conv0_weight, conv1_weight). Where two live under one name, because the script gave
+    both the same prefix, the later one gets a number of ours: net_dense0_weight_1."""
 
-    def __init__(self):
-        self._names = weakref.WeakKeyDictionary()
-        self._used = {}
+    def __init__(self) -> None:
+        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._used: dict[str, int] = {}
 
-    def of(self, thing):
+    def of(self, thing: Any) -> str:
         name = self._names.get(thing)
         if name is None:
             used = self._used.get(thing.name, 0)
@@ -96,7 +104,7 @@ class _Watched:
 
     __slots__ = ("name", "kind", "wants", "collections")
 
-    def __init__(self, name, kind, wants, collections):
+    def __init__(self, name: str, kind: str, wants: list[str], collections: list[str]) -> None:
         self.name, self.kind, self.wants, self.collections = name, kind, wants, collections
 
 
@@ -104,17 +112,17 @@ class BlockTensors:
     """Inputs and outputs as `<block>_input_<k>`, `<block>_output_<k>`; k counts over all calls of the block in a step.
     Their values are waited for inside the training's forward: only in steps in which they are due."""
 
-    def __init__(self, session):
+    def __init__(self, session: Session) -> None:
         self.session = session
         self.active = False          # anything wanted at all
         self.armed = False           # and due in the open step, as far as is known
-        self._installed = weakref.WeakSet()
-        self._watched = weakref.WeakKeyDictionary()
-        self._ids = {}
-        self._counts = {}
-        self._place = None
+        self._installed: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._watched: weakref.WeakKeyDictionary[Any, _Watched | None] = weakref.WeakKeyDictionary()
+        self._ids: dict[Any, int] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        self._place: Any = None
 
-    def install(self, root):
+    def install(self, root: Any) -> None:
         """Finds out what is wanted of a model, or of a loss."""
         if root in self._installed:
             return
@@ -138,10 +146,10 @@ class BlockTensors:
             self._watched[block] = _Watched(name, kind, wants, said) if wants else None
             self.active |= bool(wants)
 
-    def watched(self, block):
+    def watched(self, block: Any) -> _Watched | None:
         return self._watched.get(block)
 
-    def ran(self, block, args, out):
+    def ran(self, block: Any, args: Any, out: Any) -> None:
         watched = self._watched.get(block)
         if watched is None:
             return
@@ -151,7 +159,7 @@ class BlockTensors:
                     self.put(block, watched, what, self.number(watched, what), array)
                     self.count(watched, what, 1)
 
-    def number(self, watched, what):
+    def number(self, watched: Any, what: str) -> int:
         """How many of these there were in this step already."""
         place = self.session.place()
         if place != self._place:
@@ -159,11 +167,11 @@ class BlockTensors:
             self._counts.clear()
         return self._counts.get((watched.name, what), 0)
 
-    def count(self, watched, what, more):
+    def count(self, watched: Any, what: str, more: int) -> None:
         key = (watched.name, what)
         self._counts[key] = self._counts.get(key, 0) + more
 
-    def put(self, block, watched, what, number, array):
+    def put(self, block: Any, watched: Any, what: str, number: int, array: Any) -> None:
         session, rank = self.session, array.ndim
         key = (watched.name, what, number, array.dtype, rank)
         ident = self._ids.get(key)

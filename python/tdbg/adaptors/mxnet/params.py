@@ -2,42 +2,52 @@
 
 Gradients are what `Parameter.grad()` holds: summed over the batch, because Gluon differentiates the sum of what
 `backward` is called on and divides by `Trainer.step`'s batch size inside the update. The divisor is context
-(`context/gradient_divisor`), and nothing here multiplies. Over several contexts (devices) they are summed, which is what
-the update gets; a weight is the first context's.
+(`context/gradient_divisor`), and nothing here multiplies. Over several contexts (devices) they are summed, which is
+what the update gets; a weight is the first context's.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from tdbg import _capture
 
+from ..session import NOT_WANTED
 from . import arrays
-from .blocks import NOT_WANTED, parameter_kind, parameter_unit_axis
+from .blocks import parameter_kind, parameter_unit_axis
 from .copies import Copies
+
+if TYPE_CHECKING:
+    from .session import Session
 
 #: Sparse parameters and gradients are put as dense ones, if those are no larger than this.
 MAX_DENSE = 64 << 20
-#: Bytes of weights and gradients that are copied, in memory of ours. Above, the script waits for its backward: a training of that
-#: size computes for so long that a step without its head start does not show.
+# : Weights and gradients up to so many bytes in all are copied, so that the script need not wait for its backward.
+# Larger ones are : waited for: a training of that size computes for so long that the wait does not show.
 MAX_COPIED = 64 << 20
-#: A change of a frozen parameter that its mark (a hash of at most 4 KiB) does not show is seen so many steps late at most.
+# : A change of a frozen parameter that its mark (a hash of at most 4 KiB) does not show is seen so many steps late at
+# most.
 LOOK_EVERY = 64
 
 
 class TrainerTensors:
     """What is recorded of one Trainer. Lives as long as it (see trainers.py), holds its parameters strongly."""
 
-    def __init__(self, session, serial, label):
+    def __init__(self, session: Session, serial: int, label: str) -> None:
         self.session, self.serial, self.label = session, serial, label
-        self.params = []
-        self.ref = lambda: None              # weak reference to the Trainer
+        self.params: list[Any] = []
+        self.ref: Callable[[], Any] = lambda: None    # weak reference to the Trainer
         self.nested = 0                      # calls of step() or update() inside one
         self.skipped = self.ignored = False
         self.accumulates = False             # some gradients add up over backward calls
         self.total_bytes = 0
-        self._key = None
-        self._frozen = []
-        self._marks = {}                     # id of a frozen parameter -> hash of what was last recorded
+        self._key: Any = None
+        self._frozen: list[tuple[Any, int]] = []
+        self._marks: dict[int, int] = {}    # id of a frozen parameter -> hash of what was last recorded
         self._captures = 0
 
-    def refresh(self, trainer):
+    def refresh(self, trainer: Any) -> None:
         """Defines the tensors again where parameters were added, frozen, cast, moved or only now got their shapes."""
         self.params = trainer._params
         key = [(p._data, p._grad, p._grad_req) for p in self.params]
@@ -48,7 +58,7 @@ class TrainerTensors:
         self._define()
         self.session.context.membership(self, trainer)
 
-    def _define(self):
+    def _define(self) -> None:
         names = self.session.names
         self.accumulates = any(p._grad_req == "add" for p in self.params)
         self.fast, self.fast_names, self.ids = [], [], []       # parameters whose memory is handed over
@@ -78,21 +88,21 @@ class TrainerTensors:
                 self.odd.append((parameter, weight_id, gradient_id, name))
         self._plan_copies()
 
-    def _plan_copies(self):
-        """What the engine copies when a Trainer is about to step, and is put later. Weights too: where an evaluation is on
-        its way, oneDNN lays them out anew behind our back. Not where running averages are wanted: a graph of fixed
+    def _plan_copies(self) -> None:
+        """What the engine copies when a Trainer is about to step, and is put later. Weights too: where an evaluation is
+        on its way, oneDNN lays them out anew behind our back. Not where running averages are wanted: a graph of fixed
         shapes writes them without telling the engine, so they are there when the gradients are."""
         weights = [n for n, h in enumerate(self.handles) if h is not None]
         gradients = [n for n, h in enumerate(self.grad_handles) if h is not None]
         sources = [self.fast[n]._data[0] for n in weights] + [self.fast[n]._grad[0] for n in gradients]
         averages = any(self.fast[n]._grad_req == "null" for n in weights)
-        self.copies = None
+        self.copies: Copies | None = None
         if gradients and not averages and not self.odd and sum(map(arrays.dense_bytes, sources)) <= MAX_COPIED:
             self.copies = Copies(sources)
             self.copy_ids = [self.ids[n] for n in weights] + [self.grad_ids[n] for n in gradients]
             self._copied_gradients = [(len(weights) + k, n) for k, n in enumerate(gradients)]
 
-    def _ids(self, parameter, name):
+    def _ids(self, parameter: Any, name: str) -> tuple[int, int]:
         """The ids of a parameter's values and of its gradient."""
         run, short = self.session.run, self.session.short_name(parameter, name)
         block = self.session.owner(parameter)
@@ -103,19 +113,23 @@ class TrainerTensors:
         weight = run.define(name, short, kind, module_kind, dtype, shape, False, axis)
         gradient = NOT_WANTED
         if parameter._grad_req != "null":
-            gradient = run.define("gradient/" + name, "gradient/" + short, "gradient", module_kind, dtype, shape, False, axis)
+            gradient = run.define(
+                "gradient/" + name, "gradient/" + short, "gradient", module_kind, dtype, shape, False, axis
+            )
         return weight, gradient
 
     @staticmethod
-    def _is_fast(parameter):
+    def _is_fast(parameter: Any) -> bool:
         own = list(parameter._data) + list(parameter._grad or ())
         return len(parameter._data) == 1 and all(arrays.is_plain(a) and a.dtype == own[0].dtype for a in own)
 
     # One step -----------------------------------------------------------------------------------------------
 
-    def capture(self, reduced, only_fresh):
-        """Weights and gradients as they are now. Returns the names of parameters whose gradient this step did not compute,
-        and, where the engine copies, a function for later: it waits and gives (ids, addresses) of what was copied.
+    def capture(self, reduced: bool, only_fresh: bool) -> tuple[list[str],
+                Callable[[], tuple[list[int], list[int]]] | None]:
+        """Weights and gradients as they are now. Returns the names of parameters whose gradient this step did not
+        compute, and, where the engine copies, a function for later: it waits and gives (ids, addresses) of what was
+        copied.
 
         `reduced`: the gradients of several contexts are summed already. `only_fresh`: the update will pass over
         parameters that no backward reached.
@@ -126,17 +140,18 @@ class TrainerTensors:
             absent = [n for n, f, i in zip(self.fast_names, fresh, self.grad_ids) if not f and i != NOT_WANTED]
         if self.copies is not None:
             self.copies.take()
-            later = self._copied(fresh)
+            later = self._copied(self.copies, fresh)
         else:
             grad_handles = self.grad_handles if fresh is None else [h if f else None
                                                                     for h, f in zip(self.grad_handles, fresh)]
-            arrays.wait(grad_handles)       # backward is through: the first parameters' gradients are the last ones
+            # the first parameter's gradient is computed last: when it is there, backward is through
+            arrays.wait(grad_handles)
             self.session.run.put_many(self.ids + self.grad_ids, arrays.addresses(self.handles + grad_handles), 0, 0)
             self._capture_odd(reduced, only_fresh, absent)
         self._capture_frozen()
         return absent, later
 
-    def _capture_frozen(self):
+    def _capture_frozen(self) -> None:
         """Where nothing changed the last row is said again, and no memory is read (Run.put_many's `unchanged`)."""
         self._captures += 1
         ids, handles, sizes = [], [], []
@@ -156,7 +171,7 @@ class TrainerTensors:
         if ids:
             self.session.run.put_many(ids, places, 0, 0, unchanged)
 
-    def _capture_odd(self, reduced, only_fresh, absent):
+    def _capture_odd(self, reduced: bool, only_fresh: bool, absent: list[str]) -> None:
         for parameter, weight_id, gradient_id, name in self.odd:
             self._put(weight_id, parameter._data[:1], name)
             if gradient_id == NOT_WANTED or parameter._grad is None:
@@ -166,11 +181,11 @@ class TrainerTensors:
             else:
                 self._put(gradient_id, parameter._grad[:1] if reduced else parameter._grad, "gradient/" + name)
 
-    def _copied(self, fresh):
-        copies, ids = self.copies, self.copy_ids
+    def _copied(self, copies: Copies, fresh: Any) -> Callable[[], tuple[list[int], list[int]]]:
+        ids = self.copy_ids
         stale = [] if fresh is None else [k for k, n in self._copied_gradients if not fresh[n]]
 
-        def later():
+        def later() -> tuple[list[int], list[int]]:
             places = copies.addresses()
             for k in stale:
                 places[k] = 0
@@ -178,14 +193,14 @@ class TrainerTensors:
 
         return later
 
-    def capture_gradients(self, point):
+    def capture_gradients(self, point: int) -> None:
         """The gradients alone, at a point of the step (before clipping)."""
         self.session.run.put_many(self.grad_ids, arrays.addresses(self.grad_handles), 0, point)
         for parameter, _, gradient_id, name in self.odd:
             if gradient_id != NOT_WANTED and parameter._grad is not None:
                 self._put(gradient_id, parameter._grad, "gradient/" + name, point)
 
-    def capture_weights(self):
+    def capture_weights(self) -> None:
         """The weights alone: the record at the end of a run."""
         self.session.run.put_many(self.ids, arrays.addresses(self.handles), 0, 0)
         for parameter, weight_id, _, name in self.odd:
@@ -193,7 +208,7 @@ class TrainerTensors:
         for parameter, weight_id in self._frozen:
             self._put(weight_id, parameter._data[:1], parameter.name)
 
-    def _put(self, ident, parts, name, point=0):
+    def _put(self, ident: int, parts: Any, name: str, point: int = 0) -> None:
         """What has no memory of its own to show: sparse, on a device, or in several parts that add up."""
         if ident == NOT_WANTED:
             return

@@ -8,7 +8,8 @@ from ..ranks import LAUNCHER, of_environment
 
 
 def of_process() -> tuple[int, int]:
-    """(rank, world size) of Horovod, else of whoever set RANK and WORLD_SIZE, else of a worker of MXNet's parameter server."""
+    """(rank, world size) of Horovod, else of whoever set RANK and WORLD_SIZE, else of a worker of MXNet's parameter
+    server."""
     horovod = sys.modules.get("horovod.mxnet")
     try:
         if horovod is not None:

@@ -1,4 +1,5 @@
-"""`jax.jit`, so that a function which trains is compiled a second time, with callbacks: the training's own program is not touched."""
+"""`jax.jit`, so that a function which trains is compiled a second time, with callbacks: the training's own program is
+not touched."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""One training under watch. JAX' functions are pure and compiled: a loop computes gradients (`jax.value_and_grad`), has an optimizer
-make updates of them (`GradientTransformation.update`), and applies those (`optax.apply_updates`). Where these three are called,
-the values are at hand.
+"""One training under watch. JAX' functions are pure and compiled: a loop computes gradients (`jax.value_and_grad`), has
+an optimizer make updates of them (`GradientTransformation.update`), and applies those (`optax.apply_updates`). Where
+these three are called, the values are at hand.
 
-Inside of `jax.jit` they are tracers. A callback there would be one more use of the gradients, XLA would fuse the rest otherwise,
-and the training's last bits would be others (in 6 of 80 combinations of model, optimizer and loop that were tried). So the
-training's own program is compiled as it is. Beside it, a second one is compiled of the same function, with callbacks
-(`jitted.py`); in a step that is due it runs first, on the same arguments, and what it returns is dropped.
+Inside of `jax.jit` they are tracers. A callback there would be one more use of the gradients, XLA would fuse the rest
+otherwise, and the training's last bits would be others (in 6 of 80 combinations of model, optimizer and loop that were
+tried). So the training's own program is compiled as it is. Beside it, a second one is compiled of the same function,
+with callbacks (`jitted.py`); in a step that is due it runs first, on the same arguments, and what it returns is
+dropped.
 
-A step is an `apply_updates`. Only values of one and the same trace are put together: a tracer of another one must never be used.
+A step is an `apply_updates`. Only values of one and the same trace are put together: a tracer of another one must never
+be used.
 """
 
 from __future__ import annotations
@@ -36,6 +38,17 @@ from . import jitted, trees
 
 #: Losses that are kept until an update: whoever computes more trains nothing with them.
 MAX_LOSSES = 64
+#: Of final weights whose optimizer is gone, the last ones' together: a search over parameters makes many.
+KEPT_BYTES = 64 << 20
+
+
+class _Pending(threading.local):
+    """What the calling thread has computed and not applied yet: two that train at once have nothing to do with each
+    other."""
+
+    def __init__(self) -> None:
+        self.losses: list[tuple[str, Any, Any]] = []    # (name, value, trace) since the last update was applied
+        self.update: tuple[int, Any, Any, Any] | None = None    # (serial, gradients, state, trace)
 
 
 class Session(LoopSession):
@@ -50,9 +63,9 @@ class Session(LoopSession):
         self.values: Any = None
         self._lock = threading.RLock()
         self._inside = threading.local()        # .update: an optimizer's update runs in this thread, and calls others
-        self.tracing = threading.local()        # .of: the jitted.Traced that this thread traces; none: nothing is traced
-        self._losses: list[tuple[str, Any, Any]] = []       # (name, value, trace) since the last update was applied
-        self._update: tuple[int, Any, Any, Any] | None = None      # (serial, gradients, state, trace) that is not applied yet
+        # .of: the jitted.Traced that this thread traces; none: nothing is traced
+        self.tracing = threading.local()
+        self._pending = _Pending()
         self._wrappers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._serials: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._count = 0
@@ -86,9 +99,9 @@ class Session(LoopSession):
         return value_and_grad
 
     def watched_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
-        """`update` of a transformation, which tells us of its gradients. The same one for the same: a function that is given to
-        jax.jit is compiled once."""
-        known = self._wrappers.get(id(update))
+        """`update` of a transformation, which tells us of its gradients. The same one for the same: a function that is
+        given to jax.jit is compiled once."""
+        known: Callable[..., Any] | None = self._wrappers.get(id(update))
         if known is not None:
             return known
         session = self
@@ -121,22 +134,25 @@ class Session(LoopSession):
     # Events -------------------------------------------------------------------------------------------------
 
     def _saw_loss(self, value: Any) -> None:
-        if getattr(value, "shape", None) == () and len(self._losses) < MAX_LOSSES:
-            self._losses.append(("loss", value, get_opaque_trace_state()))
+        if getattr(value, "shape", None) == () and len(self._pending.losses) < MAX_LOSSES:
+            self._pending.losses.append(("loss", value, get_opaque_trace_state()))
 
     def _saw_gradients(self, update: Callable[..., Any], gradients: Any, state: Any) -> None:
-        if self._update is not None:
-            self.say_once("optax: updates that the script applies by other means than optax.apply_updates are not captured")
+        if self._pending.update is not None:
+            self.say_once(
+                "optax: updates that the script applies by other means than optax.apply_updates are not captured"
+            )
         serial = self._serials.get(update)
         if serial is None:
             serial = self._serials[update] = self._count
             self._count += 1
-        self._update = serial, gradients, state, get_opaque_trace_state()
+        self._pending.update = serial, gradients, state, get_opaque_trace_state()
 
     def _applied(self, params: Any, new: Any) -> None:
         """`apply_updates` has made `new` of `params`. Traced or not: what is wanted of it goes to the host."""
-        update, self._update = self._update, None
-        losses, self._losses = self._losses, []
+        pending = self._pending
+        update, pending.update = pending.update, None
+        losses, pending.losses = pending.losses, []
         here = get_opaque_trace_state()
         if update is None or update[3] != here:
             self.say_once("optax: updates that are not computed in the function that applies them are not captured")
@@ -152,7 +168,9 @@ class Session(LoopSession):
         traced = getattr(self.tracing, "of", None)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree_util.tree_leaves(new)):
             if traced is None:
-                self.say_once("optax: updates in a function that was given to jax.jit before tdbg watched are not captured")
+                self.say_once(
+                    "optax: updates in a function that was given to jax.jit before tdbg watched are not captured"
+                )
                 return
             if not traced.instrumented:
                 traced.saw_update(serial_of=update[0], looped=here != traced.outside)
@@ -204,7 +222,7 @@ class Session(LoopSession):
 
     def forget_trace(self) -> None:
         """What a function that was traced left is of no use to anybody, and must not be used."""
-        self._losses, self._update = [], None
+        self._pending.losses, self._pending.update = [], None
 
     # Steps --------------------------------------------------------------------------------------------------
 
@@ -224,8 +242,18 @@ class Session(LoopSession):
             elif due:
                 now.append((entry, np.asarray(array)))
         self.values.put(now)
-        self._final[serial] = final
+        self._keep(serial, final)
         self.clock.has_stepped(serial)
+
+    def _keep(self, serial: int, final: list[tuple[Any, Any]]) -> None:
+        """Weights as they are now, for the end of the run."""
+        self._final[serial] = final
+        if len(self._final) > 1:
+            living, room = {serial, *self._serials.values()}, KEPT_BYTES
+            for gone in [s for s in reversed(self._final) if s not in living]:
+                room -= sum(array.nbytes for _, array in self._final[gone])
+                if room < 0:
+                    del self._final[gone]
 
     def _begin(self, mode: int) -> bool:
         due = self.begin_step(mode)
@@ -253,15 +281,12 @@ class Session(LoopSession):
     def _opened(self) -> None:
         super()._opened()
         self.values = Values(self.run)
-        self.context.topic("versions", {"jax": jax.__version__, "optax": optax.__version__, "python": platform.python_version()})
+        self.context.topic(
+            "versions", {"jax": jax.__version__, "optax": optax.__version__, "python": platform.python_version()}
+        )
 
     def record_value(self, name: str, tensor: Any, collection: str) -> None:
-        array = np.array(tensor)
-        entry = self.values.entry(name, "", "", name, -1, (collection,), True)
-        if entry is None:
-            self.say_not_kept(name, collection)
-        else:
-            self.soon(lambda: self.values.put([(entry, array)]))
+        self.values.record(self, name, np.array(tensor), collection)
 
     def record_scalar(self, name: str, value: Any, collection: str) -> None:
         number, ident = float(value), self.context.id("scalar/" + name, collection)
@@ -278,7 +303,7 @@ class Session(LoopSession):
     def disarm(self) -> None:
         self.state = OFF
         self.patches.undo()
-        self._losses, self._update = [], None
+        self._pending = _Pending()          # of all threads
         self._final.clear()
 
 

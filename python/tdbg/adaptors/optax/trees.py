@@ -19,7 +19,11 @@ def named(tree: Any) -> list[tuple[str, Any]]:
             parts = parts[1:]
         if len(parts) > 1 and parts[-1] == _SILENT_LAST:
             parts = parts[:-1]
-        if hasattr(leaf, "dtype") and hasattr(leaf, "shape") and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+        if (
+            hasattr(leaf, "dtype")
+            and hasattr(leaf, "shape")
+            and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended)
+        ):
             found.append(("/".join(parts) or "param", leaf))
     return found
 

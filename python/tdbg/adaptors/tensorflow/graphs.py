@@ -1,12 +1,16 @@
 """What of a graph can be had beside a run of a session without making that run another one.
 
-A tensor that the run computes anyway is fetched with it. One that it does not needs more operations: they are let run if
-they leave nothing behind (no draw from a generator, no element of a dataset, no assignment), need nothing that is
+A tensor that the run computes anyway is fetched with it. One that it does not needs more operations: they are let run
+if they leave nothing behind (no draw from a generator, no element of a dataset, no assignment), need nothing that is
 not fed and, where the run changes variables, read none: what they would read, nobody can say. Those that are made of
 variables and feeds alone are had from a run of their own before.
 """
 
+from __future__ import annotations
+
 import weakref
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -18,19 +22,22 @@ _RAISES = {"CheckNumerics", "CheckNumericsV2", "EnsureShape"}   # on purpose
 _KEPT = 64                                                      # signatures of runs per graph
 
 #: Graph -> _Outline
-_outlines = weakref.WeakKeyDictionary()
-_harmless = {}              # type of an operation -> does it leave nothing behind?
+_outlines: weakref.WeakKeyDictionary[Any, _Outline] = weakref.WeakKeyDictionary()
+_harmless: dict[str, bool] = {}     # type of an operation -> does it leave nothing behind?
 
 
 class Split:
-    """Of the tensors asked for, by name: `beside` are fetched with the run, `computed` are those of them that it computes
-    anyway; `before` are fetched by a run of their own before it, with the same feeds; the rest are not to be had."""
+    """Of the tensors asked for, by name: `beside` are fetched with the run, `computed` are those of them that it
+    computes anyway; `before` are fetched by a run of their own before it, with the same feeds; the rest are not to be
+    had."""
 
-    def __init__(self):
-        self.beside, self.computed, self.before = set(), set(), set()
+    def __init__(self) -> None:
+        self.beside: set[str] = set()
+        self.computed: set[str] = set()
+        self.before: set[str] = set()
 
 
-def split(graph, fetches, feeds, tensors):
+def split(graph: Any, fetches: Any, feeds: Any, tensors: Iterable[Any]) -> Split:
     """:param fetches, feeds: of the run, as given to it
     :param tensors: of the graph, always the same ones for a graph that does not grow: the answer is kept
     :returns: a Split
@@ -42,12 +49,12 @@ def split(graph, fetches, feeds, tensors):
     return run.answers[key]
 
 
-def computed(graph, fetches, feeds):
+def computed(graph: Any, fetches: Any, feeds: Any) -> set[str]:
     """Names of the operations that a run computes, for those of `fetches` and `feeds`."""
     return _run(graph, fetches, feeds).reached
 
 
-def _run(graph, fetches, feeds):
+def _run(graph: Any, fetches: Any, feeds: Any) -> _Run:
     outline = _outlines.get(graph)
     if outline is None or outline.version != graph.version:
         outline = _outlines[graph] = _Outline(graph)
@@ -60,18 +67,18 @@ def _run(graph, fetches, feeds):
     return run
 
 
-def _operations(graph, fetches):
+def _operations(graph: Any, fetches: Any) -> Iterator[str]:
     for element in _elements(graph, fetches):
         yield (element if isinstance(element, tf.Operation) else element.op).name
 
 
-def _names(graph, feeds):
+def _names(graph: Any, feeds: Any) -> Iterator[str]:
     for feed in feeds:
         for element in _elements(graph, feed):
             yield element.name
 
 
-def _elements(graph, structure):
+def _elements(graph: Any, structure: Any) -> Iterator[Any]:
     for part in tf.nest.flatten(structure):
         if isinstance(part, (tf.SparseTensor, tf.IndexedSlices, tf.RaggedTensor)):
             yield from _elements(graph, tf.nest.flatten(part, expand_composites=True))
@@ -80,10 +87,12 @@ def _elements(graph, structure):
 
 
 class _Outline:
-    def __init__(self, graph):
-        self.version, self.runs = graph.version, {}
-        self.operations = {}        # name -> (type, [(where from, name of the tensor)], [waited for]), as they were made
-        self.dead = set()           # those that may have no value, though they are asked
+    def __init__(self, graph: Any) -> None:
+        self.version = graph.version
+        self.runs: dict[tuple[frozenset[str], frozenset[str]], _Run] = {}
+        # name -> (type, [(where from, name of the tensor)], [waited for]), as they were made
+        self.operations: dict[str, tuple[str, list[tuple[str, str]], list[str]]] = {}
+        self.dead: set[str] = set()    # those that may have no value, though they are asked
         for op in graph.get_operations():
             inputs = [(t.op.name, t.name) for t in op.inputs]
             waits = [c.name for c in op.control_inputs]
@@ -98,9 +107,11 @@ class _Outline:
 class _Run:
     """Of which tensors are fetched, and which fed: what it computes, and whether it changes variables."""
 
-    def __init__(self, outline, fetched, fed):
+    def __init__(self, outline: _Outline, fetched: frozenset[str], fed: frozenset[str]) -> None:
         self._operations, self._dead, self._fed = outline.operations, outline.dead, fed
-        self.reached, self._changes, self.answers = set(), False, {}
+        self.reached: set[str] = set()
+        self._changes = False
+        self.answers: dict[frozenset[str], Split] = {}
         ahead = list(fetched)
         while ahead:
             name = ahead.pop()
@@ -114,10 +125,10 @@ class _Run:
             ahead += [i for i, tensor in inputs if tensor not in fed]
             ahead += waits
 
-    def split(self, tensors):
+    def split(self, tensors: Iterable[Any]) -> Split:
         reached, fed = self.reached, self._fed
-        still = set()       # made of variables, constants and feeds alone
-        more = {}           # what the run does not compute, and could -> does that read variables?
+        still: set[str] = set()     # made of variables, constants and feeds alone
+        more: dict[str, bool] = {}      # what the run does not compute, and could -> does that read variables?
         for name, (kind, inputs, waits) in self._operations.items():
             needs = [i for i, tensor in inputs if tensor not in fed] + waits
             if not _harmless[kind]:
@@ -143,7 +154,7 @@ class _Run:
         return answer
 
 
-def _leaves_nothing(op):
+def _leaves_nothing(op: Any) -> bool:
     if op.type in _HOLDERS or op.type in _READS:
         return True
     if op.type == "Placeholder" or op.type in _RAISES or not hasattr(tf.raw_ops, op.type):      # or a function's name

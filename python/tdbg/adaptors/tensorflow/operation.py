@@ -3,8 +3,12 @@
 It runs on the host alone: with a GPU in sight TensorFlow would move tensors for it, so there it is not to be had.
 """
 
+from __future__ import annotations
+
 import functools
 import os
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,16 +19,16 @@ DTYPES = frozenset((tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int8, tf
                     tf.uint16, tf.uint32, tf.uint64, tf.bool))
 
 
-def record(tensor, slot, after=()):
-    """`tensor` (of a graph), recorded under the slot of a GraphCapture whenever it is computed. What is returned is the same
-    tensor behind that; whoever uses it waits for it, and for `after`."""
+def record(tensor: Any, slot: int, after: Sequence[Any] = ()) -> Any:
+    """`tensor` (of a graph), recorded under the slot of a GraphCapture whenever it is computed. What is returned is the
+    same tensor behind that; whoever uses it waits for it, and for `after`."""
     from tensorflow.python.framework import op_def_library
     with tf.control_dependencies(after):
         return op_def_library.apply_op(_capture.GraphCapture.OPERATION, value=tensor, slot=slot)
 
 
 @functools.cache
-def why_not():
+def why_not() -> str:
     """Why this TensorFlow does not take the operation; empty if it does, which is tried."""
     if tf.config.list_physical_devices("GPU"):
         return "there is a GPU"

@@ -1,10 +1,14 @@
-"""Sessions of TensorFlow 1 (`tf.compat.v1.train.MonitoredSession`): a run of the session that computes an optimizer's update
-is a TRAIN step. Names are the graph's, as smdebug's SessionHook has them.
+"""Sessions of TensorFlow 1 (`tf.compat.v1.train.MonitoredSession`): a run of the session that computes an optimizer's
+update is a TRAIN step. Names are the graph's, as smdebug's SessionHook has them.
 
 Weights are read by a session run of their own before the update: fetched with it, they may be those before or after.
 """
 
+from __future__ import annotations
+
 import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -12,33 +16,37 @@ from ..guard import say
 from ..steps import TRAIN
 from .graphs import computed, split
 
+if TYPE_CHECKING:
+    from ..patches import Patches
+
 v1 = tf.compat.v1
 #: Graph -> what optimizers were asked in it.
-_graphs = weakref.WeakKeyDictionary()
+_graphs: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
 
 
 class _Known:
-    def __init__(self):
-        self.gradients = {}         # tensor's name -> (tensor, variable)
-        self.updates = set()        # names of operations
+    def __init__(self) -> None:
+        # By name: a tensor or an operation holds its graph, which would never die.
+        self.gradients: dict[str, None] = {}    # tensors, in order
+        self.updates: set[str] = set()    # operations
 
 
-def _known(graph):
+def _known(graph: Any) -> _Known:
     return _graphs.setdefault(graph, _Known())
 
 
-def patch(patches, session_of):
-    def watch_apply(original):
-        def apply_gradients(optimizer, grads_and_vars, *args, **kwargs):
+def patch(patches: Patches, session_of: Callable[[], Any]) -> None:
+    def watch_apply(original: Callable[..., Any]) -> Callable[..., Any]:
+        def apply_gradients(optimizer: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
             pairs = list(grads_and_vars)
             update = original(optimizer, pairs, *args, **kwargs)
             try:
                 if not tf.executing_eagerly() and isinstance(update, (tf.Operation, tf.Tensor)):
                     known = _known(update.graph)
                     known.updates.add(update.name.partition(":")[0])
-                    for gradient, variable in pairs:
-                        if isinstance(gradient, tf.Tensor):
-                            known.gradients[gradient.name] = (gradient, variable)
+                    for gradient, _ in pairs:
+                        if isinstance(gradient, tf.Tensor) and gradient.graph is update.graph:
+                            known.gradients[gradient.name] = None
             except Exception as error:
                 _failed(session_of, "an optimizer of TensorFlow 1", error)
             return update
@@ -46,8 +54,8 @@ def patch(patches, session_of):
 
     patches.replace([v1.train.Optimizer], "apply_gradients", watch_apply)
 
-    def watch_init(original):
-        def __init__(session, session_creator=None, hooks=None, *args, **kwargs):
+    def watch_init(original: Callable[..., Any]) -> Callable[..., Any]:
+        def __init__(session: Any, session_creator: Any = None, hooks: Any = None, *args: Any, **kwargs: Any) -> None:
             try:
                 hooks = [*(hooks or ()), Hook(session_of)]
             except Exception as error:
@@ -58,22 +66,22 @@ def patch(patches, session_of):
     patches.replace([v1.train.MonitoredSession], "__init__", watch_init)
 
 
-def _failed(session_of, site, error):
+def _failed(session_of: Callable[[], Any], site: str, error: Exception) -> None:
     try:
         session_of().guard.failed(site, error)
     except AttributeError:
         say(f"could not capture ({site}: {error}); training goes on")
 
 
-class Hook(v1.train.SessionRunHook):
+class Hook(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
     """A step is opened when its run has come back: one that fails, as the last of a dataset does, is none."""
 
-    def __init__(self, session_of):
+    def __init__(self, session_of: Callable[[], Any]) -> None:
         self._session_of = session_of
         self._steps = False
-        self._read = []         # [(entry, value)]: variables as the run found them
+        self._read: list[tuple[Any, Any]] = []  # [(entry, value)]: variables as the run found them
 
-    def before_run(self, context):
+    def before_run(self, context: Any) -> Any:
         self._steps, self._read = False, []
         try:
             return self._before(context)
@@ -81,7 +89,7 @@ class Hook(v1.train.SessionRunHook):
             _failed(self._session_of, "a session's run", error)
             return None
 
-    def _before(self, context):
+    def _before(self, context: Any) -> Any:
         session = self._session_of()
         if session is None or session.elsewhere():
             return None
@@ -99,7 +107,7 @@ class Hook(v1.train.SessionRunHook):
         if variables:
             values = context.session.run(variables)
             self._read = [(session.values.known(v.name), value) for v, value in zip(variables, values)]
-        wanted = {name: gradient for name, (gradient, _) in known.gradients.items()
+        wanted = {name: graph.get_tensor_by_name(name) for name in known.gradients
                   if session.values.entry(name, "gradient") is not None}
         for loss in graph.get_collection(v1.GraphKeys.LOSSES):
             if session.values.entry(loss.name, "loss") is not None:
@@ -108,7 +116,7 @@ class Hook(v1.train.SessionRunHook):
         wanted = {name: tensor for name, tensor in wanted.items() if name in beside}
         return v1.train.SessionRunArgs(wanted) if wanted else None
 
-    def after_run(self, context, values):
+    def after_run(self, context: Any, values: Any) -> None:
         if not self._steps:
             return
         session = self._session_of()
@@ -122,5 +130,5 @@ class Hook(v1.train.SessionRunHook):
             _failed(self._session_of, "the end of a session's run", error)
 
 
-def _kind(name):
+def _kind(name: str) -> str:
     return "bias" if "bias" in name.rsplit("/", 1)[-1] else "weight"

@@ -1,13 +1,21 @@
 """`tf.GradientTape.gradient`: the loss of a loop of one's own and, where it has no optimizer, the step itself."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 import tensorflow as tf
 
 from ..guard import say
 
+if TYPE_CHECKING:
+    from ..patches import Patches
 
-def patch(patches, session_of):
-    def watch_gradient(original):
-        def gradient(tape, target, sources, *args, **kwargs):
+
+def patch(patches: Patches, session_of: Callable[[], Any]) -> None:
+    def watch_gradient(original: Callable[..., Any]) -> Callable[..., Any]:
+        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(tape, target, sources, *args, **kwargs)
             session = _quietly(session_of)
             if session is not None:
@@ -20,8 +28,8 @@ def patch(patches, session_of):
 
     patches.replace([tf.GradientTape], "gradient", watch_gradient)
 
-    def watch_enter(original):
-        def __enter__(tape):
+    def watch_enter(original: Callable[..., Any]) -> Callable[..., Any]:
+        def __enter__(tape: Any) -> Any:
             session = _quietly(session_of)
             if session is not None:
                 try:
@@ -34,10 +42,10 @@ def patch(patches, session_of):
     patches.replace([tf.GradientTape], "__enter__", watch_enter)
 
 
-_said = set()
+_said: set[type] = set()
 
 
-def _quietly(session_of):
+def _quietly(session_of: Callable[[], Any]) -> Any:
     try:
         return session_of()
     except Exception as error:

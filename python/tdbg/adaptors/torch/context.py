@@ -1,23 +1,37 @@
 """The training context of a step: numbers as series `context/...`, structure as JSON written when it changes.
 
 Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_size, batch_fingerprint (hash of
-a sample of the first input of the last root forward), gradients_absent, loss_scale, skipped, grad_norm.
-Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), optimizer/<optimizer>
-(class, groups, options). An absent gradient and a gradient of zeros are different: the first is listed here.
+a sample of the first input of the last root forward), gradients_absent, gradients_kept (1: nobody reset them),
+loss_scale, skipped, grad_norm; of what the training is fed: data.py.
+Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
+loss_broadcast (shapes), optimizer/<optimizer> (class, groups, options).
+An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
+from __future__ import annotations
+
 import platform
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tdbg import _capture
 
 from ..context import Context as BaseContext
+from ..steps import TRAIN
 from ..structure import first
-from .params import READER
+from .data import Data
+from .params import READER, local
+
+if TYPE_CHECKING:
+    from .names import NamedParameter
+    from .params import OptimizerTensors
+    from .session import Session
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     """A group's option as JSON; a tensor on a device is not read (that would wait for it)."""
     if isinstance(value, torch.Tensor):
         return float(value) if value.device.type == "cpu" and value.numel() == 1 else f"tensor on {value.device}"
@@ -28,17 +42,25 @@ def _plain(value):
     return str(value)
 
 
-def fingerprint(tensor):
+def fingerprint(tensor: torch.Tensor) -> int:
     """Mark of a host tensor's values in C order: the same for the same batch. At most 4 KiB of it is looked at."""
     tensor = tensor.contiguous()
     return _capture.fingerprint(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
+def _first_number(gradient: torch.Tensor) -> float:
+    """Of host memory; 1 of a device's, which is not waited for."""
+    if gradient.device.type != "cpu" or not gradient.numel():
+        return 1.0
+    return float(gradient[(0,) * gradient.dim()])
+
+
 NOT_OPTIONS = ("params", "lr", "param_names")
 
 
-def _same_objects(groups, options):
-    """Nothing was assigned to the groups' options since they were put down, nor added: what every step but a few finds."""
+def _same_objects(groups: Any, options: Sequence[Any]) -> bool:
+    """Nothing was assigned to the groups' options since they were put down, nor added: what every step but a few
+    finds."""
     for group, known in zip(groups, options):
         if len(group) - sum(map(group.__contains__, NOT_OPTIONS)) != len(known):
             return False
@@ -49,15 +71,19 @@ def _same_objects(groups, options):
 
 
 class Context(BaseContext):
-    def __init__(self, session):
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._waiting = []        # topics, until numbers are handed over: a step is open then
-        self._batch = None
-        self._groups = {}
+        self._waiting: list[tuple[str, str]] = []    # topics, until numbers are handed over: a step is open then
+        self._batch: Any = None
+        self._groups: dict[Any, Any] = {}
+        # (parameter, version and first number of its gradient after an update) until backward: was it reset?
+        self._left: tuple[weakref.ref[Any], int, float] | None = None
+        self._kept = False
+        self.data = Data(session)
 
     # Scalars ------------------------------------------------------------------------------------------------
 
-    def add(self, name, value):
+    def add(self, name: str, value: Any) -> None:
         """One number for the open step, handed over by `flush`."""
         if not self.enabled:
             return
@@ -70,7 +96,7 @@ class Context(BaseContext):
             value = value.item()
         self.number(self.id(name), float(value))
 
-    def series(self, name, value, sub):
+    def series(self, name: str, value: Any, sub: int) -> None:
         """A loss that is kept as a series beside the losses. `value` is a tensor of one element."""
         if self.session.on_device(value):
             self.session.put_device_scalar(self.id(name), value.reshape(()), sub)
@@ -79,7 +105,7 @@ class Context(BaseContext):
         else:
             self.number(self.id(name), value.item())
 
-    def flush(self):
+    def flush(self) -> None:
         for topic, text in self._waiting:
             self.session.port.put_context(topic, text)
         self._waiting.clear()
@@ -88,36 +114,90 @@ class Context(BaseContext):
             self._ready = ([], [])
             self.session.port.put_scalars(ids, values, 0)
 
-    def put_topic(self, name, text):
+    def put_topic(self, name: str, text: str) -> None:
         self._waiting.append((name, text))
 
-    def origin(self, topic, text):
-        """Now, and not with the step's other topics: a script that finds the NaN itself raises before there is a step."""
+    def origin(self, topic: str, text: str) -> None:
+        """Now, and not with the step's other topics: a script that finds the NaN itself raises before there is a
+        step."""
         if self.enabled:
             self.session.port.put_context(topic, text)
 
     # What is observed ---------------------------------------------------------------------------------------
 
-    def started(self):
+    def updated(self, parameters: Sequence[torch.Tensor]) -> None:
+        """The training's only optimizer has stepped: what gradient is left?"""
+        self._left = None
+        if self.enabled and parameters:
+            # Of a DTensor this rank's part: an element of the whole takes a collective, which a rank that is not
+            # recorded takes no part in.
+            left: Any = parameters[-1].grad
+            gradient = None if left is None else local(left)
+            if gradient is not None and gradient.layout is torch.strided:
+                self._left = weakref.ref(parameters[-1]), gradient._version, _first_number(gradient)
+
+    def before_backward(self) -> None:
+        """backward adds to the gradients that are there."""
+        left, self._left = self._left, None
+        if left is not None:
+            parameter = left[0]()
+            gradient = None if parameter is None else local(parameter.grad)
+            # By version where nothing was written; by value where somebody wrote past it, through `.data`.
+            self._kept = (gradient is not None and gradient._version == left[1] and left[2] != 0
+                          and _first_number(gradient) == left[2])
+
+    def broadcast(self, value: torch.Tensor, target: torch.Tensor) -> None:
+        """A loss was given predictions of another shape than its targets have."""
+        if value.dim() != target.dim() and torch.broadcast_shapes(value.shape, target.shape).numel() > value.numel():
+            self.topic("loss_broadcast", {"input": list(value.shape), "target": list(target.shape)})
+
+    def started(self) -> None:
         self.topic("versions", {"torch": torch.__version__, "python": platform.python_version(),
                                 "threads": torch.get_num_threads()})
 
-    def saw_batch(self, args, kwargs):
+    def saw_batch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.session.losses.origins.given(args, kwargs)
         self.take_batch(self.batch_of(args, kwargs))
+        if self.data.due and self.enabled:
+            try:
+                self.data.given(args, kwargs)
+            except Exception as error:
+                self.session.guard.failed("the model's input", error, self.data.give_up)
 
-    def take_batch(self, batch: tuple | None) -> None:
+    def compared(self, function: str, given: Any, target: Any, result: Any, ignored: Any, masked: bool) -> None:
+        """A loss function returned `result`."""
+        session = self.session
+        if not self.enabled or session.idle[TRAIN] or not getattr(result, "requires_grad", False):
+            return
+        if session.evaluations.evaluating or session.forward is not None or session.elsewhere():
+            return
+        try:
+            self.data.compared(function, given, target, ignored, masked)
+        except Exception as error:
+            session.guard.failed("labels", error, self.data.give_up)
+
+    def bad_loss(self) -> None:
+        """backward is about to run on what is not finite."""
+        # A step that is not recorded has no input of its own: numbers would go into a later one.
+        if not self.enabled or self.session.idle[TRAIN]:
+            return
+        try:
+            self.data.bad_loss(self.session.losses.origins.first_input())
+        except Exception as error:
+            self.session.guard.failed("the model's input", error, self.data.give_up)
+
+    def take_batch(self, batch: tuple[int, int | None] | None) -> None:
         """Of `batch_of`: that of the training forward that ran last."""
         self._batch = batch or self._batch
 
-    def batch_of(self, args, kwargs):
+    def batch_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, int | None] | None:
         """(size, mark) of what a model is called with; None where that is no tensor."""
         if not self.enabled:
             return None
         tensor = args[0] if args and type(args[0]) is torch.Tensor else first(torch.Tensor, args, kwargs.values())
         if type(tensor) is not torch.Tensor:
             return None
-        batch = READER and READER.batch(tensor)
+        batch: tuple[int, int | None] | None = READER.batch(tensor) if READER is not None else None
         if batch is None:
             if self.session.unread("batch", tensor):
                 return None
@@ -130,7 +210,7 @@ class Context(BaseContext):
             self.topic("batch", {"dtype": str(tensor.dtype)[6:], "shape": list(tensor.shape)})
         return batch
 
-    def add_batch(self, batch=None):
+    def add_batch(self, batch: Any = None) -> None:
         """The batch that was seen last, or this one; (): none."""
         if batch is None:
             batch, self._batch = self._batch, None
@@ -140,9 +220,12 @@ class Context(BaseContext):
             if mark is not None:
                 self.add("context/batch_fingerprint", mark)
 
-    def membership(self, entry, optimizer, outside):
+    def membership(self, entry: OptimizerTensors, optimizer: torch.optim.Optimizer,
+                   outside: list[torch.Tensor]) -> None:
         named = dict(zip(map(id, entry.params), entry.named))
-        self._groups[entry.serial] = [[name for p in g["params"] for name in self._names_of(entry, p, named)] for g in entry.groups(optimizer)]
+        self._groups[entry.serial] = [
+            [name for p in g["params"] for name in self._names_of(entry, p, named)] for g in entry.groups(optimizer)
+        ]
         self._options(entry, optimizer, force=True)
         of = self.session.names.named
         out = [(p, of(p)) for p in outside]
@@ -152,11 +235,11 @@ class Context(BaseContext):
                       + [n.name for p, n in zip(entry.params, entry.named) if not p.requires_grad]})
 
     @staticmethod
-    def _names_of(entry, parameter, named):
+    def _names_of(entry: OptimizerTensors, parameter: torch.Tensor, named: dict[int, NamedParameter]) -> list[str]:
         pieces = entry.pieces.get(id(parameter))
         return [named[id(parameter)].name] if pieces is None else [piece.named.name for piece in pieces]
 
-    def _options(self, entry, optimizer, force=False):
+    def _options(self, entry: OptimizerTensors, optimizer: torch.optim.Optimizer, force: bool = False) -> None:
         groups = entry.groups(optimizer)
         if not force and _same_objects(groups, entry.options):
             return
@@ -172,7 +255,8 @@ class Context(BaseContext):
                 "groups": [{"parameters": names, "options": {k: _plain(v) for k, v in group}}
                            for names, group in zip(self._groups[entry.serial], options)]})
 
-    def optimizer_step(self, entry, optimizer, micro_steps, absent, skipped):
+    def optimizer_step(self, entry: OptimizerTensors, optimizer: torch.optim.Optimizer, micro_steps: int,
+                       absent: list[str], skipped: bool) -> None:
         """Everything that is known when an optimizer is about to step."""
         if not self.enabled:
             return
@@ -191,9 +275,13 @@ class Context(BaseContext):
         if micro_steps:
             self.add("context/micro_steps", micro_steps)
         self.add_absent(entry.label, absent)
+        if self._kept:
+            self._kept = False
+            self.add("context/gradients_kept", 1)
         if skipped:
             self.add("context/skipped", 1)
         if self.norm is not None:
             norm, self.norm = self.norm, None
             self.add("context/grad_norm", norm)
+        self.data.step_ends()
         self.add_batch()

@@ -3,13 +3,15 @@
 An inert hook (`Inert`) in a copy still is one: TorchScript refuses it, a file that holds it cannot be loaded with
 `weights_only`, and both stay so for good, without tdbg. So our hooks are left out:
 
-* of what a module is pickled and deep-copied by: under `__reduce_ex__`, because classes have a `__getstate__` of their own that
-  never asks torch.nn.Module's (RNNs, DistributedDataParallel);
-* of what TorchScript sees, in the two functions that look at hooks: all ways to it lead there, and a frame of ours above
-  `torch.jit.script` would be taken for the scope that names are looked up in.
+* of what a module is pickled and deep-copied by: under `__reduce_ex__`, because classes have a `__getstate__` of their
+  own that never asks torch.nn.Module's (RNNs, DistributedDataParallel);
+* of what TorchScript sees, in the two functions that look at hooks: all ways to it lead there, and a frame of ours
+  above `torch.jit.script` would be taken for the scope that names are looked up in.
 
 What goes past both (GraphModule's copies, dicts that hold hooks of the script's as well) has the inert hook.
 """
+
+from __future__ import annotations
 
 import collections
 import contextlib
@@ -17,6 +19,8 @@ import copy
 import sys
 import threading
 import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -26,11 +30,13 @@ from ..patches import Patches
 _HOOKS = (("_forward_hooks", ("_forward_hooks_with_kwargs", "_forward_hooks_always_called")),
           ("_forward_pre_hooks", ("_forward_pre_hooks_with_kwargs",)))
 _COPY, _DEEPCOPY = (getattr(function, "__code__", None) for function in (copy.copy, copy.deepcopy))
-_patches, _holders = Patches(), weakref.WeakSet()
-_lock, _unseen = threading.Lock(), {}
+_patches = Patches()
+_holders: weakref.WeakSet[Any] = weakref.WeakSet()
+_lock = threading.Lock()
+_unseen: dict[Any, Any] = {}
 
 
-def hold(owner):
+def hold(owner: Any) -> None:
     """`owner` has hooks on models, until it lets go of them."""
     if not _holders:
         _patches.undo()                # of holders that died without a word
@@ -41,22 +47,23 @@ def hold(owner):
     _holders.add(owner)
 
 
-def let_go(owner):
+def let_go(owner: Any) -> None:
     _holders.discard(owner)
     if not _holders:
         _patches.undo()
 
 
-def _only_ours(hooks):
-    """Where the script has hooks beside ours, their handles may be in the copy, too, and know them by this very dict."""
+def _only_ours(hooks: Any) -> bool:
+    """Where the script has hooks beside ours, their handles may be in the copy, too, and know them by this very
+    dict."""
     return type(hooks) in (dict, collections.OrderedDict) and hooks and all(map(is_ours, hooks.values()))
 
 
-def _plain(state):
+def _plain(state: dict[str, Any]) -> dict[str, Any]:
     """What `state` is without our hooks. The dicts in it are the module's, and stay as they are."""
     plain = state
     for name, beside in _HOOKS:
-        hooks = state.get(name)
+        hooks: Any = state.get(name)
         if _only_ours(hooks):
             plain = state.copy() if plain is state else plain
             plain[name] = type(hooks)()
@@ -67,10 +74,10 @@ def _plain(state):
     return plain
 
 
-def _without_hooks(original):
-    def __reduce_ex__(module, protocol):
+def _without_hooks(original: Callable[..., Any]) -> Callable[..., Any]:
+    def __reduce_ex__(module: torch.nn.Module, protocol: Any) -> Any:
         made = original(module, protocol)
-        # A shallow copy shares the dicts: what the script hooks to one of the two is called for both.
+        # A shallow copy shares the dicts of hooks: one that the script adds to either is called for both.
         if type(made) is not tuple or len(made) < 3 or sys._getframe(1).f_code is _COPY:
             return made
         state = made[2]
@@ -87,7 +94,7 @@ def _without_hooks(original):
 
 
 @contextlib.contextmanager
-def _hidden(module):
+def _hidden(module: torch.nn.Module) -> Iterator[None]:
     """The module without our hooks. Several threads may look at it: the last one puts them back."""
     with _lock:
         entry = _unseen.get(id(module))
@@ -109,8 +116,8 @@ def _hidden(module):
                 module.__dict__.update(entry[1])
 
 
-def _unhooked(original):
-    def looks_at(nn_module, *args, **kwargs):
+def _unhooked(original: Callable[..., Any]) -> Callable[..., Any]:
+    def looks_at(nn_module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         with _hidden(nn_module):
             return original(nn_module, *args, **kwargs)
     return looks_at

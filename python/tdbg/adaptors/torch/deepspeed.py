@@ -1,23 +1,27 @@
 """DeepSpeed's ZeRO, stages 1 and 2: an optimizer of flat partitions, and which pieces of them are whose.
 
-The optimizer that steps has one tensor a group, this rank's part of all of the group's parameters laid end to end; the model's
-parameters have no gradient any more when it does. DeepSpeed leaves a note on each parameter (`_hp_mapping`): where it lies
-in the partition. So gradients have the parameters' names, shaped like them where all of one is here, else flat and as a
-part of the whole. Weights are the model's own, which are what it computes with, of whatever type.
+The optimizer that steps has one tensor a group, this rank's part of all of the group's parameters laid end to end; the
+model's parameters have no gradient any more when it does. DeepSpeed leaves a note on each parameter (`_hp_mapping`):
+where it lies in the partition. So gradients have the parameters' names, shaped like them where all of one is here, else
+flat and as a part of the whole. Weights are the model's own, which are what it computes with, of whatever type.
 
-It also steps once for each group, with that group alone: together they are one step, of the optimizer with all its groups.
-Stage 3 leaves no such note: its partitions are tensors without a name (`parameter_0`), and that is said.
+It also steps once for each group, with that group alone: together they are one step, of the optimizer with all its
+groups. Stage 3 leaves no such note: its partitions are tensors without a name (`parameter_0`), and that is said.
 """
-
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..guard import say
 from .names import NamedParameter, live_modules
+
+if TYPE_CHECKING:
+    from .names import Names
+    from .session import Session
 
 _MODULE = "deepspeed.runtime.zero.stage_1_and_2"
 
@@ -33,7 +37,7 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        return self.count == self.parameter.numel()
+        return bool(self.count == self.parameter.numel())
 
     def layout(self) -> tuple[list[int], dict[str, list[int]]]:
         """(shape of what is here, Run.define's arguments of a part)"""
@@ -46,7 +50,7 @@ class Piece:
         return flat.detach().reshape(-1).narrow(0, self.start, self.count).view(self.layout()[0])
 
 
-def pieces_of(parameters: list[torch.Tensor], names) -> dict[int, list[Piece]]:
+def pieces_of(parameters: list[torch.Tensor], names: Names) -> dict[int, list[Piece]]:
     """{id() of a partition: its pieces, in their order} for those of `parameters` that are partitions."""
     if "deepspeed" not in sys.modules:
         return {}
@@ -66,8 +70,11 @@ def pieces_of(parameters: list[torch.Tensor], names) -> dict[int, list[Piece]]:
             found[id(flat)] = sorted(pieces, key=lambda piece: piece.start)
         elif not _said and any(name.startswith("deepspeed.runtime.zero") for name in sys.modules):
             _said.append(True)
-            say("DeepSpeed keeps parameters in flat partitions here and does not say which is where (ZeRO stage 3): weights and "
-                "gradients are recorded as partitions, parameter_0 and so on")
+            say(
+                "DeepSpeed keeps parameters in flat partitions here and does not say which is where (ZeRO stage 3): "
+                "weights and "
+                "gradients are recorded as partitions, parameter_0 and so on"
+            )
     return found
 
 
@@ -80,7 +87,7 @@ def _note(parameter: torch.Tensor) -> Any:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def _piece(parameter: torch.Tensor, named: NamedParameter, flat: torch.Tensor) -> Piece:
@@ -94,7 +101,7 @@ class Turn:
 
     __slots__ = ("number", "groups")
 
-    def __init__(self, number: int, groups: list[dict]) -> None:
+    def __init__(self, number: int, groups: list[dict[str, Any]]) -> None:
         self.number, self.groups = number, groups
 
     @property
@@ -106,15 +113,15 @@ class Turn:
         return self.number == len(self.groups) - 1
 
 
-def patch(session) -> None:
+def patch(session: Session) -> None:
     """Puts the steps of single groups under watch, once DeepSpeed is imported. Cheap to ask again."""
     kind = getattr(sys.modules.get(_MODULE), "DeepSpeedZeroOptimizer", None)
     if kind is not None:
         session.patches.replace([kind], "_optimizer_step", lambda original: _watch(original, session))
 
 
-def _watch(original, session):
-    def _optimizer_step(zero, group_no, *args, **kwargs):
+def _watch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    def _optimizer_step(zero: Any, group_no: int, *args: Any, **kwargs: Any) -> Any:
         session.optimizers.turn = Turn(group_no, zero.optimizer.param_groups)
         try:
             return original(zero, group_no, *args, **kwargs)

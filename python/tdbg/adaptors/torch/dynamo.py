@@ -1,16 +1,20 @@
 """What Dynamo is told of functions of ours that it meets. Nothing here imports it: that takes seconds."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from ..guard import say
 
 
-def run_uncompiled(*functions):
-    """What torch calls outside of a graph, while a compiled function runs, is a frame that would be compiled as well, with
-    all that it calls. Traced inside of another's graph it is as before."""
-    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+def run_uncompiled(*functions: Any) -> None:
+    """What torch calls outside of a graph, while a compiled function runs, is a frame that would be compiled as well,
+    with all that it calls. Traced inside of another's graph it is as before."""
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     try:
         skip = frames._FrameAction.SKIP
         for function in functions:
@@ -20,30 +24,31 @@ def run_uncompiled(*functions):
 
 
 class _UnlessOneGraph:
-    """True where the function that is being traced may be broken into several graphs: with `fullgraph=True` the training
-    would be told that it cannot be compiled."""
+    """True where the function that is being traced may be broken into several graphs: with `fullgraph=True` the
+    training would be told that it cannot be compiled."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._said = False
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         try:
             broken = not sys.modules["torch._dynamo.symbolic_convert"].InstructionTranslator.current_tx().one_graph
         except Exception:
             return True
         if not broken and not self._said:
             self._said = True
-            say("an optimizer steps inside a graph that may not be broken (fullgraph=True): its steps are not seen")
-        return broken
+            say("an optimizer steps inside a graph that must stay one (fullgraph=True): its steps are not seen")
+        return bool(broken)
 
 
 _unless_one_graph = _UnlessOneGraph()
 
 
-def breaks_graph(function):
+def breaks_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that Dynamo stops tracing for, and that is called with nothing of it traced. In one graph it is traced
     after all: it begins with `if is_dynamo_compiling(): return`."""
-    function._torchdynamo_disable = _unless_one_graph
-    function._torchdynamo_disable_msg = "tdbg looks at the tensors of an optimizer step"
+    marked: Any = function
+    marked._torchdynamo_disable = _unless_one_graph
+    marked._torchdynamo_disable_msg = "tdbg looks at the tensors of an optimizer step"
     run_uncompiled(function)
     return function

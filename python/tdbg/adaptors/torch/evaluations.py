@@ -1,19 +1,20 @@
-"""Forwards in evaluation mode: which of them are EVAL steps, which are a part of a training step, and when that is known.
+"""Forwards in evaluation mode: which of them are EVAL steps, which are a part of a training step, and when that is
+known.
 
-    without gradients        an EVAL step of its own, at once
-    with gradients           undecided: training, if backward comes (fine-tuning in evaluation mode), else an evaluation
-    while gradients          an evaluation, held until the training step is over: a TRAIN step is one step of the optimizer, whatever
-    accumulate               is evaluated in the middle of it
-    beside the training      between a training forward and its backward, inside a closure, between the steps of two optimizers, or
+    without gradients        an EVAL step of its own, at once with gradients           undecided: training, if backward
+    comes (fine-tuning in evaluation mode), else an evaluation while gradients          an evaluation, held until the
+    training step is over: a TRAIN step is one step of the optimizer, whatever accumulate               is evaluated in
+    the middle of it beside the training      between a training forward and its backward, inside a closure, between the
+    steps of two optimizers, or
                              of a copy that nothing trains: an EVAL step only if it has a loss; held likewise
 
 What modules gave in a forward whose step is not there yet is copied, MAX_KEPT bytes at most.
 """
-
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,8 +23,11 @@ from ..structure import first
 from .graph import reaches
 from .modules import Kept
 
+if TYPE_CHECKING:
+    from .session import Session
+
 MAX_HELD = 4096
-MAX_UNDECIDED = 8           # whoever keeps the graphs of more forwards differentiates none of them
+MAX_UNDECIDED = 8           # a script that keeps the graphs of more forwards than this differentiates none of them
 MAX_KEPT = 256 << 20        # bytes of outputs that wait for their step
 
 
@@ -38,14 +42,14 @@ class Evaluation:
         self.beside = beside
         self.sure = sure                # a step, whether a loss was computed or not
         self.module = module            # id()
-        self.output: Any = None         # weak: what it gave, where that can be differentiated
-        self.losses: list = []          # once it is over
-        self.batch: Any = None          # of Context.batch_of
-        self.kept: Kept | None = None   # outputs that wait for its step
+        self.output: Any = None    # weak: what it gave, where that can be differentiated
+        self.losses: list[Any] = []    # once it is over
+        self.batch: Any = None    # of Context.batch_of
+        self.kept: Kept | None = None  # outputs that wait for its step
 
     def kind(self) -> int:
         """EVAL, or PREDICT where the script said so, or computed no loss in torch's inference mode."""
-        if self.said in (EVAL, PREDICT):
+        if self.said is not None and self.said in (EVAL, PREDICT):
             return self.said
         return PREDICT if self.inferring and not self.losses else EVAL
 
@@ -54,21 +58,21 @@ class Evaluation:
 
 
 class Evaluations:
-    """Of one session. `evaluating`: the last root forward was an evaluation's, and its step is not closed; `differentiates`:
-    and what it gives may be trained on."""
+    """Of one session. `evaluating`: the last root forward was an evaluation's, and its step is not closed;
+    `differentiates`: and what it gives may be trained on."""
 
-    def __init__(self, session) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
         self.evaluating = self.differentiates = False
-        self.held: list[Evaluation] = []        # ran while a TRAIN step was open
+        self.held: list[Evaluation] = []    # ran while a TRAIN step was open
         self._current: Evaluation | None = None
         self._undecided: list[Evaluation] = []  # before it, with gradients that somebody still holds
-        self._arm_after: bool | None = None     # were modules armed before an evaluation beside the training?
+        self._arm_after: bool | None = None    # were modules armed before an evaluation beside the training?
         self._kept_bytes = [0]
 
     # Forwards -----------------------------------------------------------------------------------------------
 
-    def begins(self, module: torch.nn.Module, args: tuple, kwargs: dict, twin: bool) -> None:
+    def begins(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], twin: bool) -> None:
         session, grad = self.session, torch.is_grad_enabled()
         sure = not grad and not twin and self._accumulates()
         beside = twin or sure or self._runs_beside(grad)
@@ -121,8 +125,9 @@ class Evaluations:
             self._arm_after = None
 
     def _runs_beside(self, grad: bool) -> bool:
-        """Is an evaluation that begins now a part of the training iteration (a teacher, a target network)? It is between a
-        training forward and its backward or inside a closure, and may be between the steps of two optimizers of one step."""
+        """Is an evaluation that begins now a part of the training iteration (a teacher, a target network)? It is
+        between a training forward and its backward or inside a closure, and may be between the steps of two optimizers
+        of one step."""
         session = self.session
         if session.mode_wanted is not None:
             return False
@@ -137,8 +142,8 @@ class Evaluations:
     # What becomes of them -----------------------------------------------------------------------------------
 
     def close(self, next_evaluates: bool = False) -> None:
-        """What ran last is over. `next_evaluates`: and another forward in evaluation mode begins: what somebody may still
-        differentiate waits."""
+        """What ran last is over. `next_evaluates`: and another forward in evaluation mode begins: what somebody may
+        still differentiate waits."""
         if self.session.forward is not None:
             return
         self._take_current()
@@ -146,9 +151,9 @@ class Evaluations:
                                        and len(self._undecided) < MAX_UNDECIDED):
             self._over(self._undecided.pop(0))
 
-    def differentiated(self, tensors) -> None:
-        """backward() is about to run on `tensors`: what it reaches was training, whatever its mode. So was the forward that ran
-        last, if it can be differentiated; nobody looks whether it is reached."""
+    def differentiated(self, tensors: Sequence[torch.Tensor]) -> None:
+        """backward() is about to run on `tensors`: what it reaches was training, whatever its mode. So was the forward
+        that ran last, if it can be differentiated; nobody looks whether it is reached."""
         if self._current is None and not self._undecided:
             return
         last = self._current if self.differentiates else None
@@ -200,12 +205,12 @@ class Evaluations:
         else:
             evaluation.sure = True
         self.held.append(evaluation)
-        if len(self.held) >= MAX_HELD:       # no iteration evaluates so often: it is over
+        if len(self.held) >= MAX_HELD:       # no loop evaluates so often within one step: the step is over
             clock.close()
 
     def between_optimizers(self) -> None:
-        """An optimizer is about to step. Of what ran between two optimizers of the open step only what had a loss was an
-        evaluation; where the optimizer opened a step of its own, nothing is held any more."""
+        """An optimizer is about to step. Of what ran between two optimizers of the open step only what had a loss was
+        an evaluation; where the optimizer opened a step of its own, nothing is held any more."""
         self.held = [held for held in self.held if held.losses or held.sure]
 
     def put_held(self) -> None:

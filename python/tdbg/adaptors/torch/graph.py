@@ -1,7 +1,9 @@
-"""What a value was computed from: torch's graph, walked from a loss. Costs 1 us a node, so only where nothing else can tell."""
+"""What a value was computed from: torch's graph, walked from a loss. Costs 1 us a node, so only where nothing else can
+tell."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -40,9 +42,20 @@ def reaches(tensors: torch.Tensor | Iterable[torch.Tensor], node: Any) -> bool:
         return True
 
 
+def leaves(tensors: torch.Tensor | Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """What a backward of `tensors` gives gradients; of a large graph those among its first nodes."""
+    found = []
+    with contextlib.suppress(TooLarge):
+        for node in _nodes(tensors):
+            leaf = getattr(node, "variable", None)
+            if leaf is not None:
+                found.append(leaf)
+    return found
+
+
 def owners(tensors: torch.Tensor | Iterable[torch.Tensor], owner_of: dict[int, set[int]]) -> set[int] | None:
-    """Whose parameters a backward of `tensors` gives gradients. `owner_of`: by id() of a parameter. None: that takes too long
-    to find out."""
+    """Whose parameters a backward of `tensors` gives gradients. `owner_of`: by id() of a parameter. None: that takes
+    too long to find out."""
     every = set().union(*owner_of.values())
     found: set[int] = set()
     try:

@@ -1,20 +1,28 @@
 """Hugging Face's cross entropy, as a mean.
 
 Its Trainer gives a model the number of tokens in all micro-batches of a step, and the model's loss function then takes
-cross_entropy's sum and divides by that number. As a loss, the sum says nothing: it grows with the batch, and the batches of
-training and evaluation differ. What is recorded is the mean over the tokens of the call itself, which is what the
-function returns when it is not given a number, in training and in evaluation. `backward_loss` has what was trained on.
+cross_entropy's sum and divides by that number. As a loss, the sum says nothing: it grows with the batch, and the
+batches of training and evaluation differ. What is recorded is the mean over the tokens of the call itself, which is
+what the function returns when it is not given a number, in training and in evaluation. `backward_loss` has what was
+trained on.
 """
+
+from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from .session import Session
 
 _NAME = "CrossEntropyLoss"
 
 
-def patch(session):
+def patch(session: Session) -> None:
     """Puts transformers' loss function under watch, once it is imported. Cheap to ask again."""
     module = sys.modules.get("transformers.loss.loss_utils")
     if module is not None:
@@ -24,14 +32,15 @@ def patch(session):
         session.patches.replace([trainer], "evaluation_loop", lambda original: _watch_evaluation(original, session))
 
 
-def _watch_evaluation(original, session):
-    """Losses that a Trainer computes by itself (label smoothing, DPO's): what its prediction_step returns, whoever overrode it."""
-    def evaluation_loop(trainer, *args, **kwargs):
+def _watch_evaluation(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    """Losses that a Trainer computes by itself (label smoothing, DPO's): what its prediction_step returns, whoever
+    overrode it."""
+    def evaluation_loop(trainer: Any, *args: Any, **kwargs: Any) -> Any:
         own = trainer.prediction_step
         replaced = trainer.__dict__.get("prediction_step")
 
         @functools.wraps(own)
-        def prediction_step(*a, **k):
+        def prediction_step(*a: Any, **k: Any) -> Any:
             result = own(*a, **k)
             if session.listening and session.evaluations.evaluating:
                 session.guarded("a Trainer's evaluation", session.losses.of_evaluation, result[0], False)
@@ -48,8 +57,8 @@ def _watch_evaluation(original, session):
     return evaluation_loop
 
 
-def _watch(original, session):
-    def fixed_cross_entropy(*args, **kwargs):
+def _watch(original: Callable[..., Any], session: Session) -> Callable[..., Any]:
+    def fixed_cross_entropy(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling() or not session.listening or session.elsewhere():
             return original(*args, **kwargs)
         losses = session.losses
@@ -67,7 +76,8 @@ def _watch(original, session):
     return fixed_cross_entropy
 
 
-def _share(result, source, target, num_items_in_batch=None, ignore_index=-100, **_):
+def _share(result: torch.Tensor, source: Any, target: Any, num_items_in_batch: Any = None, ignore_index: int = -100,
+           **_: Any) -> Any:
     """What `result` is multiplied by to be the mean over this call's targets; None: it is that."""
     if num_items_in_batch is None:
         return None

@@ -1,15 +1,15 @@
 """Steps whose values are still on their way from a device: what stands between the adaptor and its run.
 
 The calls of a Run are kept, step by step, host memory as copies. A step is replayed into the run when all of it has
-arrived: in order, and at most MAX_LAG steps late. What has not come by then is left out and counted as "device_late". Nothing
-waits while the training runs; when it is over, the end waits for what is under way, for a bounded time.
+arrived: in order, and at most MAX_LAG steps late. What has not come by then is left out and counted as "device_late".
+Nothing waits while the training runs; when it is over, the end waits for what is under way, for a bounded time.
 """
-
 from __future__ import annotations
 
 import collections
 import ctypes
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy
@@ -22,19 +22,29 @@ MAX_LAG = 32        # steps that may be under way; a step is visible at most thi
 PATIENCE = 5.0
 
 
+def within_patience(done: Callable[[], bool]) -> bool:
+    """Polls until it is so; False if it is not after PATIENCE seconds."""
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.001)
+    return True
+
+
 class Step:
     """One step, as it is put."""
 
     def __init__(self, mode: int, begun: bool = False) -> None:
         self.mode = mode
         self.begun = begun                          # the run has it open already
-        self.calls: list[tuple[Any, ...]] = []      # (kind, ...), in order
+        self.calls: list[tuple[Any, ...]] = []    # (kind, ...), in order
         self.skipped = False
 
 
 class LateSteps:
-    """Stands in for a Run while values are on their way. What a device's own lane knows it says in `ready`, `wait`, `arrived`
-    and `lost`.
+    """Stands in for a Run while values are on their way. What a device's own lane knows it says in `ready`, `wait`,
+    `arrived` and `lost`.
 
     :param forecast: the session's, which knows of requests for more detail, too
     :param mode_steps: the session's, which counts a step before it is begun here
@@ -56,14 +66,16 @@ class LateSteps:
         step = self._mode_steps[mode]
         self._step = self.new_step(mode)
         self.begun(mode, step)
-        return self._forecast.due(mode, step)
+        return bool(self._forecast.due(mode, step))
 
     def adopt(self, mode: int) -> None:
-        """The run has a step of this mode open, and a tensor on a device turns up in it: what comes is kept from here on."""
+        """The run has a step of this mode open, and a tensor on a device turns up in it: what comes is kept from here
+        on."""
         self._step = self.new_step(mode, begun=True)
         self.begun(mode, self._mode_steps[mode])
 
-    def put_many(self, ids, ptrs, sub=0, point=0, unchanged=None):
+    def put_many(self, ids: list[int], ptrs: list[int], sub: int = 0, point: int = 0,
+                 unchanged: list[bool] | None = None) -> None:
         kept, data = [], []
         for ident, ptr in zip(ids, ptrs):
             size = self._sizes.get(ident, 0)
@@ -72,21 +84,22 @@ class LateSteps:
                 data.append(ctypes.string_at(ptr, size))
         self._step.calls.append(("host", kept, data, sub, point))
 
-    def put_ptr(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
+    def put_ptr(self, ident: int, ptr: int, dtype: torch.dtype, shape: Iterable[int], strides: list[int],
+                sub: int = 0, point: int = 0) -> None:
         item = torch.empty((), dtype=getattr(torch, dtype)).element_size()
         extent = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
         self._step.calls.append(("ptr", ident, ctypes.string_at(ptr, extent * item), dtype, shape, strides, sub, point))
 
-    def put_scalars(self, ids, values, sub=0):
+    def put_scalars(self, ids: list[int], values: Any, sub: int = 0) -> None:
         self._step.calls.append(("put_scalars", list(ids), list(values), sub))
 
-    def put_context(self, topic, text):
+    def put_context(self, topic: str, text: str) -> None:
         if self._step is None:
             self._run.put_context(topic, text)
         else:
             self._step.calls.append(("put_context", topic, text))
 
-    def end_step(self, skipped=False):
+    def end_step(self, skipped: bool = False) -> int:
         step, self._step = self._step, None
         step.skipped |= skipped
         if self.ended(step):
@@ -107,9 +120,26 @@ class LateSteps:
         """Is the open step in a CUDA graph, to happen when that is replayed?"""
         return False
 
+    def keep_part(self) -> None:
+        """What was captured of the open step is a part of a step."""
+
+    def holds_part(self, graph: Any) -> bool:
+        """Has it a part of a step of ours in it?"""
+        return False
+
     def holds(self, graph: Any) -> bool:
         """Has it steps of ours in it?"""
         return False
+
+    def made_copy(self, size: int) -> None:
+        """What was put last is a copy of this many bytes, made for us."""
+
+    def answers(self) -> bool:
+        """Does the device carry out anything any more?"""
+        return True
+
+    def leave(self) -> None:
+        """The process ends."""
 
     # What a lane says ---------------------------------------------------------------------------------------
 
@@ -129,15 +159,15 @@ class LateSteps:
 
     def wait(self, step: Any) -> None:
         """The training is over: waits until it has."""
-        deadline = time.monotonic() + PATIENCE
-        while not self.ready(step) and time.monotonic() < deadline:
-            time.sleep(0.001)
+        within_patience(lambda: self.ready(step))
 
     def arrived(self, step: Any, call: tuple[Any, ...], late: bool) -> int:
         """Replays a call of a kind of its own. Returns how many tensors are missing of it."""
         raise NotImplementedError
 
     def why_lost(self, late: bool) -> str:
+        if self._over:
+            return "the training ended before the device had delivered all of its last steps"
         return f"a step's values were not on the host {MAX_LAG} steps later"
 
     # Replay -------------------------------------------------------------------------------------------------
@@ -151,7 +181,7 @@ class LateSteps:
             if wait:
                 self.wait(step)
                 late = not self.ready(step)
-                wait = not late         # of those behind it, what is there is there
+                wait = not late         # of the later ones, what has arrived is put
             elif self._over:
                 late = not self.ready(step)
             elif not self.ready(step):

@@ -1,4 +1,4 @@
-"""Outputs and inputs of modules, only where the plan wants them.
+"""Outputs and inputs of modules, only where the plan wants them. (Gradients of outputs: output_gradients.py.)
 
 Statistics are taken inside the hook: the next module may overwrite its input in place. Inside torch.compile a hook
 only appends to a list, which the graph replays as a side effect; the list is read when the root's forward ends.
@@ -6,25 +6,34 @@ Values that a compiled graph then overwrites in place are seen after that. A com
 hooked module (x1.13 with all of them): select blocks.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tdbg import _capture
 
-from ..guard import say
+from ..guard import is_the_trainings_own, say
 from ..inert import Inert
+from ..session import NOT_WANTED
 from ..structure import every
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
-from .params import NOT_WANTED, READER, dtype_name
+from .params import READER
+
+if TYPE_CHECKING:
+    from .names import Names
+    from .session import Session
 
 _Tensor = torch.Tensor
 _is_compiling = torch.compiler.is_compiling
-# torch.jit.trace calls the model, twice, to compare what it saw: shapes are tensors then, and values are called what the
-# variables are called that hold them. That is no forward of the training.
+# torch.jit.trace calls the model, twice, to compare what it saw: shapes are tensors then, and values are called what
+# the variables are called that hold them. That is no forward of the training.
 is_tracing = torch._C._is_tracing
 
 # Eager quantisation and the fusing of modules register a module's hooks again on what replaces it, and forget that they
@@ -33,23 +42,25 @@ _ABSENT = object()
 
 
 class _ModuleHook(Inert):
-    """Picks up one module's inputs and outputs; `armed` and `sink` are lists shared by all hooks."""
+    """Picks up one module's inputs and outputs. `armed` (empty: no, else yes) and `sink` are lists that all hooks
+    share, so a call while nothing is due looks up one attribute, and none of the owner's."""
 
-    def __init__(self, owner, name, kind, wants_input, wants_output, input_collections):
+    def __init__(self, owner: Any, name: str, kind: str, wants_input: bool, wants_output: bool,
+                 input_collections: Sequence[str]) -> None:
         self.owner, self.name, self.kind = owner, name, kind
         self.input_collections = input_collections
         self.wants_input, self.wants_output = wants_input, wants_output
         self.armed, self.sink = owner.armed, owner.sink
         self.keys = {what: f"{name}_{what}" for what in ("input", "output")}
-        self.slots = {"input": [], "output": []}    # by number: where the tensors of one name go
+        self.slots: dict[str, list[Any]] = {"input": [], "output": []}    # by number: where the tensors of one name go
         self.output_only = wants_output and not wants_input
-        self.first = None                           # the slot of the first output
+        self.first: Any = None    # the slot of the first output
         self.key = self.keys["output"]
 
-    def give_up(self):
+    def give_up(self) -> None:
         self.wants_input = self.wants_output = False
 
-    def __call__(self, module, args, kwargs, output=_ABSENT):
+    def __call__(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any = _ABSENT) -> None:
         if not self.armed:
             return
         if output is _ABSENT:
@@ -66,24 +77,25 @@ class _ModuleHook(Inert):
         # whatever goes wrong here, is `ran`'s.
         owner = self.owner
         if (owner.settled and self.first is not None and type(output) is _Tensor and self.key not in owner.counts
-                and in_backward() == -1):
+                and in_backward() == -1 and not owner.session.elsewhere()):
             try:
                 if owner.put_tensor(self.first, output, owner.sub):
                     owner.counts[self.key] = 1
                     return
-            except Exception:
-                pass
-        owner.ran(self, args, output)
+            except Exception as error:
+                if is_the_trainings_own(error):
+                    raise
+        owner.ran(self, module, args, output)
 
 
-def has_compiled():
+def has_compiled() -> bool:
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and bool(utils.counters["stats"].get("unique_graphs"))
 
 
-def _was_compiled(root):
-    """Does Dynamo have code of a class in it already? That runs, and knows nothing of hooks which come now. What else was
-    compiled in the process is no matter of this model's."""
+def _was_compiled(root: torch.nn.Module) -> bool:
+    """Does Dynamo have code of a class in it already? That runs, and knows nothing of hooks which come now. What else
+    was compiled in the process is no matter of this model's."""
     try:
         entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
         return any(entries(kind.forward.__code__) for kind in {type(module) for _, module in root.modules()})
@@ -119,23 +131,25 @@ class Kept:
 class ModuleTensors:
     """Hooks on the modules whose outputs or inputs the plan wants."""
 
-    def __init__(self, session):
+    def __init__(self, session: Session) -> None:
         self.session = session
-        self.armed, self.sink = [], []
+        self.armed: list[bool] = []
+        self.sink: list[tuple[str, str, Any]] = []
         self.active = False              # anything hooked at all
-        self._handles = []
-        self._hooked = weakref.WeakSet()
-        self._roots = set()
-        self._ids = {}
-        self._hooks = {}
-        self.counts = {}
-        self._place, self.sub = None, 0
+        self._handles: list[Any] = []
+        self._hooked: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._roots: set[Any] = set()
+        self._ids: dict[Any, int] = {}
+        self._hooks: dict[Any, Any] = {}
+        self.counts: dict[Any, int] = {}
+        self._place: tuple[int, int | None, int] | None = None
+        self.sub = 0
         self.settled = False             # `_place` is `session.place()`, and nothing happens that could change it
-        self.put_tensor = None
+        self.put_tensor: Any = None
         self.kept: Kept | None = None    # where what modules give goes instead of into the open step
-        self._said = False
+        self._said = self._said_replicas = False
 
-    def install(self, names):
+    def install(self, names: Names) -> None:
         """Hooks what is wanted of the roots that are known. Before the first compiled call, or it is ignored."""
         run, hooked = self.session.run, []
         for root in names.roots:
@@ -159,31 +173,37 @@ class ModuleTensors:
                     self._hooks[name] = hook
                     self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
                     self.active = True
+        if self.session.output_gradients.install(names):
+            self.active = True
         if hooked and self.active and not self._said and has_compiled() and (
                 self.session.compiled_before or any(map(_was_compiled, hooked))):
             self._said = True
             say("something was compiled before tdbg was attached: outputs of modules in it are not seen; run under "
                 "`tdbg run`, or attach before the first call")
         if self.active and "torch._dynamo" in sys.modules:
-            # Else a new instance of a class that is compiled already runs the old code, without its hooks.
+            # Without this, a new instance of a class that was compiled before runs the old code, which knows no hooks.
             sys.modules["torch._dynamo"].config.skip_nnmodule_hook_guards = False
 
-    def arm(self, due):
+    def arm(self, due: bool) -> None:
         if due and not self.armed:
             self.armed.append(True)
         elif not due:
             self.armed.clear()
 
-    def remove(self):
+    def remove(self) -> None:
         self.armed.clear()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self.session.output_gradients.remove()
 
-    def ran(self, hook, args, output):
+    def ran(self, hook: _ModuleHook, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         try:
             if in_backward() != -1 or is_tracing():
                 return                   # recomputed by activation checkpointing (seen before), or traced
+            if self.session.elsewhere():
+                self._ran_elsewhere(module)
+                return
             if hook.wants_input:
                 self._put(hook, "input", args)
             if hook.wants_output:
@@ -191,7 +211,14 @@ class ModuleTensors:
         except Exception as error:
             self.session.guard.failed(f"output of {hook.name}", error, alone=hook.give_up)
 
-    def forward_ended(self):
+    def _ran_elsewhere(self, module: torch.nn.Module) -> None:
+        """In another thread than the training's. What evaluates a model beside it (an actor) is no part of the step
+        that is open; of DataParallel's replicas it is said that they are not seen."""
+        if getattr(module, "_is_replica", False) and not self._said_replicas:
+            self._said_replicas = True
+            self.session.lost("unsupported", 1, "outputs of DataParallel's replicas, which run in threads of their own")
+
+    def forward_ended(self) -> None:
         """Records what compiled modules left in the list."""
         self.unsettle()
         if self.sink:
@@ -202,18 +229,18 @@ class ModuleTensors:
                 if hook is not None:
                     self._put(hook, what, value)
 
-    def settle(self):
+    def settle(self) -> None:
         """A root's forward begins. Until it ends (or `unsettle` is called) its modules run in one place."""
         self.put_tensor = getattr(self.session.port, "put_tensor", None)
         self.settled = bool(self.armed) and self.put_tensor is not None and self.kept is None
         if self.settled:
             self._look()
 
-    def unsettle(self):
+    def unsettle(self) -> None:
         """Whatever `Session.place` is made of may change now."""
         self.settled = False
 
-    def _look(self):
+    def _look(self) -> None:
         place = self.session.place()
         if self._place != place:
             self._place, self.sub = place, self.session.sub()
@@ -225,9 +252,11 @@ class ModuleTensors:
         for hook, what, tensor in rows if due else ():
             self._put(hook, what, tensor)
         if kept.left_out and due:
-            self.session.lost("unsupported", kept.left_out, "outputs of forwards in evaluation mode: more than wait for their step")
+            self.session.lost(
+                "unsupported", kept.left_out, "outputs of forwards in evaluation mode: more than wait for their step"
+            )
 
-    def _put(self, hook, what, value):
+    def _put(self, hook: _ModuleHook, what: str, value: Any) -> None:
         session = self.session
         if self.kept is not None:
             for tensor in plain_tensors(value, functools.partial(session.unread, hook.keys[what])):
@@ -247,7 +276,7 @@ class ModuleTensors:
             if put_tensor is None or number >= len(slots) or not put_tensor(slots[number], tensor, sub):
                 self._put_one(hook, what, number, tensor, sub)
 
-    def _put_one(self, hook, what, number, tensor, sub):
+    def _put_one(self, hook: _ModuleHook, what: str, number: Any, tensor: torch.Tensor, sub: int) -> None:
         session, rank = self.session, tensor.dim()
         spec = (hook.keys[what], number, tensor.dtype, rank)
         ident = self._ids.get(spec)
@@ -266,15 +295,10 @@ class ModuleTensors:
                 hook.first = hook.slots["output"][0]
         if ident == NOT_WANTED or not tensor.numel():
             return
-        tensor = tensor.detach()
-        if session.on_device(tensor):
-            session.put_device([ident], [tensor], sub, 0)
-        else:
-            session.port.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
-                                 list(tensor.stride()), sub, 0)
+        session.put_value(ident, tensor.detach(), sub)
 
 
-def plain_tensors(value, unread):
+def plain_tensors(value: Any, unread: Callable[..., bool]) -> Iterator[torch.Tensor]:
     """The plain tensors in what a module took or returned: nested tuples, lists, dicts (ModelOutput), in order.
     `unread`: called with (tensor, why) of what there is no reading of."""
     for tensor in every(torch.Tensor, value, cut=lambda: unread(None, "more than we look through")):

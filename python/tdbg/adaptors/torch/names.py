@@ -6,10 +6,14 @@ tree is found by one walk over the garbage collector's objects (some 10 ms per 1
 new set of parameters), so a script need not hand its model over.
 """
 
+from __future__ import annotations
+
 import gc
 import re
 import time
 import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 
@@ -26,31 +30,31 @@ _WRAPPERS = {
 _PREFIX = re.compile(r"(^|\.)(_orig_mod|_checkpoint_wrapped_module|_fsdp_wrapped_module|_forward_module)(?=\.|$)")
 
 
-def is_wrapper(module):
+def is_wrapper(module: Any) -> bool:
     return type(module).__name__ in _WRAPPERS
 
 
-def unwrap(module):
+def unwrap(module: Any) -> torch.nn.Module:
     """The user's module inside DDP, torch.compile and the like."""
     while (attribute := _WRAPPERS.get(type(module).__name__)) and hasattr(module, attribute):
         module = getattr(module, attribute)
     return module
 
 
-def strip(dotted):
+def strip(dotted: str) -> str:
     """A parameter's or module's path without the parts that wrappers added."""
     return _PREFIX.sub("", dotted).lstrip(".")
 
 
-def class_name(module):
+def class_name(module: Any) -> str:
     """smdebug's C. FSDP2 renames the class of what it shards: TF becomes FSDPTF."""
-    name = module._get_name()
+    name: str = module._get_name()
     if name.startswith("FSDP") and any(c.__name__ == "FSDPModule" for c in type(module).__mro__):
         return name[4:]
     return name
 
 
-def parameter_kind(name):
+def parameter_kind(name: str) -> str:
     return "bias" if "bias" in name.rsplit(".", 1)[-1] else "weight"
 
 
@@ -63,7 +67,7 @@ _KINDS_BY_NAME = {
 }
 
 
-def module_kind(module):
+def module_kind(module: Any) -> str:
     """relu, tanh, sigmoid, conv, linear, attention, norm, ... or "" where we have no word for it."""
     for cls in type(module).__mro__:
         name = cls.__name__
@@ -89,7 +93,7 @@ def module_kind(module):
     return ""
 
 
-def output_unit_axis(kind, rank):
+def output_unit_axis(kind: str, rank: int) -> int:
     """Which axis of an output numbers the units (channels, features); -1: none.
 
     An activation does not know what fed it. Four and more axes are images and volumes, channels first; three are
@@ -104,7 +108,7 @@ def output_unit_axis(kind, rank):
     return 1 if rank >= 4 else rank - 1
 
 
-def parameter_unit_axis(module, kind, rank):
+def parameter_unit_axis(module: Any, kind: str, rank: int) -> int:
     """Weights and gradients: the axis of the output units."""
     if rank == 0:
         return -1
@@ -118,7 +122,8 @@ class NamedParameter:
 
     __slots__ = ("name", "short_name", "kind", "module_kind", "unit_axis", "aliases")
 
-    def __init__(self, name, short_name, kind, module_kind="", unit_axis=-1, aliases=()):
+    def __init__(self, name: str, short_name: str, kind: str, module_kind: str = "", unit_axis: int = -1,
+                 aliases: Sequence[str] = ()) -> None:
         self.name, self.short_name, self.kind = name, short_name, kind
         self.module_kind, self.unit_axis, self.aliases = module_kind, unit_axis, list(aliases)
 
@@ -129,34 +134,35 @@ class Root:
     `entry` is the outermost wrapper (what the script calls), `module` the user's module inside it.
     """
 
-    def __init__(self, entry, label):
+    def __init__(self, entry: torch.nn.Module, label: str) -> None:
         self._entry = weakref.ref(entry)      # weak: a model that the script drops must be freed
         self._module = weakref.ref(unwrap(entry))
         self.label = label
 
     @property
-    def entry(self):
+    def entry(self) -> torch.nn.Module | None:
         return self._entry()
 
     @property
-    def module(self):
+    def module(self) -> torch.nn.Module | None:
         return self._module()
 
-    def enter_through(self, entry):
+    def enter_through(self, entry: torch.nn.Module) -> None:
         self._entry = weakref.ref(entry)
 
-    def parameters(self):
+    def parameters(self) -> list[tuple[torch.Tensor, NamedParameter]]:
         """[(parameter, NamedParameter)], tied weights once, with their other names as aliases."""
         return [(tensor, named) for _, table, _, tensor, named in self.tensors() if table == "_parameters"]
 
-    def buffers(self):
+    def buffers(self) -> list[tuple[torch.Tensor, NamedParameter]]:
         """[(buffer, NamedParameter)] of those of floating point, complex ones too; kind "buffer"."""
         return [(tensor, named) for _, table, _, tensor, named in self.tensors() if table == "_buffers"]
 
-    def tensors(self):
-        """[(module, "_parameters" or "_buffers", its key there, tensor, NamedParameter)]: parameters, and buffers of floating
-        point. Each tensor once, with its other names as aliases."""
-        found, top = {}, self.module
+    def tensors(self) -> list[tuple[torch.nn.Module, str, str, torch.Tensor, NamedParameter]]:
+        """[(module, "_parameters" or "_buffers", its key there, tensor, NamedParameter)]: parameters, and buffers of
+        floating point. Each tensor once, with its other names as aliases."""
+        found: dict[int, tuple[torch.nn.Module, str, str, torch.Tensor, NamedParameter]] = {}
+        top = self.module
         for prefix, module in (top.named_modules(remove_duplicate=False) if top is not None else ()):
             for table, own, tensor in _own_tensors(module):
                 raw = f"{prefix}.{own}" if prefix else own
@@ -175,7 +181,7 @@ class Root:
                     module, table, own, tensor, NamedParameter(full, short, kind, module_kind(module), axis, aliases))
         return list(found.values())
 
-    def modules(self):
+    def modules(self) -> list[tuple[str, torch.nn.Module]]:
         """[(tensor name prefix, module)]: the root under its class, others under their dotted names."""
         result, seen, top = [], set(), self.module
         for dotted, module in (top.named_modules() if top is not None else ()):
@@ -189,7 +195,21 @@ class Root:
         return result
 
 
-def _own_tensors(module):
+    def compiled(self) -> list[str]:
+        """Names, as in `modules`, of those that torch.compile makes a graph of, with all that is in them."""
+        wrapper = self.entry
+        while wrapper is not None and (attribute := _WRAPPERS.get(type(wrapper).__name__)):
+            if attribute == "_orig_mod":
+                return [self.label]
+            wrapper = getattr(wrapper, attribute, None)
+        found, top = [], self.module
+        for dotted, module in (top.named_modules() if top is not None else ()):
+            if module.__dict__.get("_compiled_call_impl") or _WRAPPERS.get(type(module).__name__) == "_orig_mod":
+                found.append(strip(dotted) if dotted else self.label)
+        return found
+
+
+def _own_tensors(module: Any) -> Iterator[tuple[str, str, torch.Tensor]]:
     for own, parameter in module._parameters.items():
         if parameter is not None:
             yield "_parameters", own, parameter
@@ -198,20 +218,22 @@ def _own_tensors(module):
             yield "_buffers", own, buffer
 
 
-def live_modules():
+def live_modules() -> list[torch.nn.Module]:
     # type() and not isinstance(): lazy proxies answer __class__ by importing or raising.
     Module = torch.nn.Module
     return [o for o in gc.get_objects() if issubclass(type(o), Module) and "_parameters" in o.__dict__]
 
 
-def discover(parameters, modules=None):
+def discover(parameters: Sequence[torch.Tensor],
+             modules: Iterable[torch.nn.Module] | None = None) -> list[torch.nn.Module]:
     """The outermost modules that own `parameters` (a list), in the order of the parameters.
 
     A parameter reachable from several trees (a module held by its loss as well) goes to the tree that owns most of
     the list, and among those to the smallest.
     """
     modules = live_modules() if modules is None else modules
-    owners, parents = {}, {}
+    owners: dict[int, list[torch.nn.Module]] = {}
+    parents: dict[int, list[torch.nn.Module]] = {}
     for module in modules:
         for parameter in module._parameters.values():
             if parameter is not None:
@@ -220,7 +242,7 @@ def discover(parameters, modules=None):
             if child is not None:
                 parents.setdefault(id(child), []).append(module)
 
-    def tops(module):
+    def tops(module: Any) -> list[torch.nn.Module]:
         todo, seen, found = [module], set(), []
         while todo:
             current = todo.pop()
@@ -234,7 +256,9 @@ def discover(parameters, modules=None):
                 found.append(current)
         return found
 
-    cache, candidates, owned = {}, {}, {}
+    cache: dict[int, list[torch.nn.Module]] = {}
+    candidates: dict[int, torch.nn.Module] = {}
+    owned: dict[int, set[int]] = {}
     for parameter in parameters:
         for owner in owners.get(id(parameter), ()):
             if id(owner) not in cache:
@@ -244,12 +268,13 @@ def discover(parameters, modules=None):
                 owned.setdefault(id(top), set()).add(id(parameter))
     size = {key: sum(1 for _ in top.modules()) for key, top in candidates.items()}
     ranked = sorted(candidates, key=lambda key: (-len(owned[key]), size[key]))
-    chosen, covered = [], set()
+    chosen: list[int] = []
+    covered: set[int] = set()
     for key in ranked:
         if owned[key] - covered:
             chosen.append(key)
             covered |= owned[key]
-    first = {}
+    first: dict[int, int] = {}
     for position, parameter in enumerate(parameters):
         for key in chosen:
             if id(parameter) in owned[key]:
@@ -260,14 +285,14 @@ def discover(parameters, modules=None):
 class Names:
     """The names given so far; labels of roots are made unique (QNetwork, QNetwork_1)."""
 
-    def __init__(self):
-        self.roots = []
-        self._labels = {}
-        self._by_id = {}       # id(parameter) -> NamedParameter, refreshed by `resolve`
-        self._loose = {}
+    def __init__(self) -> None:
+        self.roots: list[Root] = []
+        self._labels: dict[str, int] = {}
+        self._by_id: dict[int, NamedParameter] = {}    # id(parameter) -> NamedParameter, refreshed by `resolve`
+        self._loose: dict[int, str] = {}
         self._search_seconds_left = 2.0   # a script that builds a thousand models is not searched a thousand times
 
-    def add_root(self, entry):
+    def add_root(self, entry: torch.nn.Module) -> Root:
         inner = unwrap(entry)
         for root in self.roots:
             if root.module is inner:
@@ -281,7 +306,7 @@ class Names:
         self.roots.append(root)
         return root
 
-    def resolve(self, parameters, search=True):
+    def resolve(self, parameters: Sequence[torch.Tensor], search: bool = True) -> list[NamedParameter]:
         """NamedParameter for each of `parameters`; finds their roots if they are not known yet."""
         self._refresh()
         missing = [p for p in parameters if id(p) not in self._by_id]
@@ -293,7 +318,7 @@ class Names:
             self._refresh()
         return [self._by_id.get(id(p)) or self._loose_name(p) for p in parameters]
 
-    def living(self, kinds):
+    def living(self, kinds: set[type]) -> list[torch.nn.Module]:
         """The modules that there are of exactly these classes, while there is time to search."""
         if self._search_seconds_left <= 0:
             return []
@@ -302,18 +327,19 @@ class Names:
         self._search_seconds_left -= time.thread_time() - began
         return found
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         self._by_id = {}
         for root in self.roots:
             for parameter, named in root.parameters():
                 self._by_id.setdefault(id(parameter), named)
 
-    def _loose_name(self, parameter):
-        # A tensor that no module owns (w = torch.zeros(3, requires_grad=True)): numbered in the order of sight.
+    def _loose_name(self, parameter: torch.Tensor) -> NamedParameter:
+        # A tensor that no module owns (w = torch.zeros(3, requires_grad=True)): numbered in the order in which they are
+        # seen.
         name = self._loose.get(id(parameter))
         if name is None:
             name = self._loose[id(parameter)] = f"parameter_{len(self._loose)}"
         return NamedParameter(name, name, "weight", "", 0 if parameter.dim() else -1)
 
-    def named(self, parameter):
+    def named(self, parameter: torch.Tensor) -> NamedParameter | None:
         return self._by_id.get(id(parameter))

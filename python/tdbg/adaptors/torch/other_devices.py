@@ -2,11 +2,16 @@
 
 The same code runs in the tests with host tensors forced through it; on such a device it has not been run.
 
-Reductions are enqueued when a tensor is put, so they see it before the optimizer's own kernels change it: 77 operations a small
-tensor, about 1 ms of the host's time. At the step's end all numbers of the step lie in one buffer per device, which goes
-to the host in one copy. Histograms are not taken. At steps where raw values are due the tensors themselves are copied, and the run
-takes its statistics from the copy.
+Reductions are enqueued when a tensor is put, so they see it before the optimizer's own kernels change it: 77 operations
+a small tensor, about 1 ms of the host's time. At the step's end all numbers of the step lie in one buffer per device,
+which goes to the host in one copy. Histograms are not taken. At steps where raw values are due the tensors themselves
+are copied, and the run takes its statistics from the copy.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
@@ -14,13 +19,16 @@ import torch
 from .late_steps import LateSteps, Step
 from .params import dtype_name
 
+if TYPE_CHECKING:
+    from ..steps import ModeSteps
+
 CHUNK = 1 << 24            # elements widened to float64 at a time: 128 MiB of temporary memory at most
 SMALL = 16                 # tensors up to this size travel as values (losses), not as statistics
 
 
 def summarize(tensor: torch.Tensor) -> torch.Tensor:
-    """The 15 numbers of one tensor as a vector on its device (include/tdbg/summary.h says what they mean); of a complex one those
-    of |x|."""
+    """The 15 numbers of one tensor as a vector on its device (include/tdbg/summary.h says what they mean); of a complex
+    one those of |x|."""
     wide = torch.float32 if tensor.device.type == "mps" else torch.float64
     flat = tensor.detach().reshape(-1)
     chunks = flat.split(CHUNK) if flat.numel() else ()
@@ -54,14 +62,14 @@ def summarize(tensor: torch.Tensor) -> torch.Tensor:
     row = torch.stack([torch.full_like(zero, flat.numel()), nan_count.to(wide), pos_inf.to(wide), neg_inf.to(wide),
                        zeros.to(wide), low, high, mean, m2 / finite, m3 / finite, m4 / finite, l1, squares.sqrt(),
                        abs_low, abs_high])
-    # Nothing finite: every double says NaN, the counts stay.
+    # Without a finite element all numbers but the counts are NaN.
     return torch.where((finite == 0) & (torch.arange(15, device=tensor.device) >= 5), float("nan"), row)
 
 
 def _numbers_of(chunk: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
     if not chunk.is_complex():
         return chunk.to(wide)
-    # In the wide type: of two finite parts of complex64 |x| may be too large for a float32.
+    # Widened first: |x| of a complex64 with finite parts may be too large for a float32.
     return chunk.to(torch.complex128).abs() if wide is torch.float64 else chunk.abs()
 
 
@@ -79,15 +87,16 @@ def _unpacked(numbers: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...])
     return numbers.to(dtype).reshape(shape)
 
 
-def _floor(threshold, dtype):
+def _floor(threshold: float, dtype: torch.dtype) -> float:
     """The largest number of a float type that is not above `threshold`: comparing with it is comparing with that."""
     with numpy.errstate(over="ignore"):
         near = dtype(threshold)
     return float(near if float(near) <= threshold else numpy.nextafter(near, dtype("-inf")))
 
 
-def derive(tensor, statistic):
-    """A derived statistic's entries as a vector on the tensor's device (include/tdbg/statistic.h says what they mean)."""
+def derive(tensor: torch.Tensor, statistic: Any) -> torch.Tensor:
+    """A derived statistic's entries as a vector on the tensor's device (include/tdbg/statistic.h says what they
+    mean)."""
     x, kind, p = tensor.detach(), statistic["kind"], statistic["parameters"]
     wide = torch.float32 if tensor.device.type == "mps" else torch.float64
     if kind == "value_counts":
@@ -108,21 +117,21 @@ def derive(tensor, statistic):
 class _Copy:
     """One buffer on its way to the host."""
 
-    def __init__(self, vectors):
+    def __init__(self, vectors: Any) -> None:
         self.host = torch.cat(vectors).to("cpu")   # no asynchronous copy known for these devices
 
-    def ready(self):
+    def ready(self) -> bool:
         return True
 
 
 class _Step(Step):
-    def __init__(self, mode, begun=False):
+    def __init__(self, mode: int, begun: bool = False) -> None:
         super().__init__(mode, begun)
-        self.vectors = {}                  # device -> vectors to be packed
-        self.lengths = {}                  # device -> numbers packed so far
-        self.copies = {}
+        self.vectors: dict[Any, list[Any]] = {}    # device -> vectors to be packed
+        self.lengths: dict[Any, int] = {}    # device -> numbers packed so far
+        self.copies: dict[Any, Any] = {}
 
-    def pack(self, vector):
+    def pack(self, vector: Any) -> tuple[Any, int, int]:
         """Queues a vector of numbers; returns where it will lie."""
         device = vector.device
         at = self.lengths.get(device, 0)
@@ -134,19 +143,23 @@ class _Step(Step):
 class Lane(LateSteps):
     """:param derived: id -> derived statistics that are wanted of it (Run.statistics)"""
 
-    def __init__(self, run, forecast, mode_steps, sizes, derived=None):
+    def __init__(self, run: Any, forecast: Any, mode_steps: ModeSteps, sizes: dict[int, int],
+                 derived: dict[int, Any] | None = None) -> None:
         super().__init__(run, forecast, mode_steps, sizes)
         self._derived = derived if derived is not None else {}
         self._raw_due = False
-        self._kept, self._last = set(), {}     # of what may be said again: ids under way or there, id -> its numbers
+        # Of what may be said again.
+        self._kept: set[int] = set()        # ids under way or there
+        self._last: dict[int, Any] = {}     # id -> its numbers
 
-    def new_step(self, mode, begun=False):
+    def new_step(self, mode: int, begun: bool = False) -> _Step:
         return _Step(mode, begun)
 
-    def begun(self, mode, step):
+    def begun(self, mode: int, step: Any) -> None:
         self._raw_due = self._forecast.raw_due(mode, step)
 
-    def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
+    def put_device(self, ids: list[int], tensors: Sequence[torch.Tensor], sub: int = 0, point: int = 0,
+                   unchanged: bool | None = None) -> None:
         """Tensors in a device's memory, as they are at this place of the current stream.
 
         `unchanged`: True where they are what they were at the last call that said True or False.
@@ -172,18 +185,18 @@ class Lane(LateSteps):
                                        tensor.numel() // (1 if axis < 0 else tensor.shape[axis]), tensor.shape[0],
                                        sub, point))
 
-    def put_device_scalar(self, ident, tensor, sub=0):
+    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
         self._step.calls.append(("scalar", ident, self._step.pack(_packed(tensor.reshape(-1)[:1])), sub))
 
-    def ended(self, step):
+    def ended(self, step: Any) -> bool:
         step.copies = {device: _Copy(vectors) for device, vectors in step.vectors.items()}
         step.vectors = {}
         return True
 
-    def ready(self, step):
+    def ready(self, step: Any) -> bool:
         return all(copy.ready() for copy in step.copies.values())
 
-    def arrived(self, step, call, late):
+    def arrived(self, step: Any, call: Any, late: Any) -> int:
         run, kind = self._run, call[0]
         if kind == "repeat" and call[1] in self._last:
             run.put_summaries([call[1]], self._last[call[1]], *call[2:])
@@ -197,7 +210,9 @@ class Lane(LateSteps):
             run.put_ptr(ident, value.data_ptr(), dtype_name(dtype), list(shape), list(value.stride()), sub, point)
         elif kind == "raw":
             _, ident, host, sub, point = call
-            run.put_ptr(ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()), sub, point)
+            run.put_ptr(
+                ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()), sub, point
+            )
         elif kind == "summary":
             _, ident, where, sub, point = call
             row = self._numbers(step, where).double().reshape(1, 15).numpy()
@@ -213,7 +228,7 @@ class Lane(LateSteps):
         return 0
 
     @staticmethod
-    def _numbers(step, where):
+    def _numbers(step: Any, where: Any) -> Any:
         device, at, length = where
         return step.copies[device].host[at:at + length]
 
@@ -221,20 +236,21 @@ class Lane(LateSteps):
 class Final:
     """The run's port when training is over: waiting for the device costs nobody anything any more."""
 
-    def __init__(self, run):
+    def __init__(self, run: Any) -> None:
         self.put_many, self.put_ptr, self.put_scalars = run.put_many, run.put_ptr, run.put_scalars
 
-    def put_device_scalar(self, ident, tensor, sub=0):
+    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
         self.put_scalars([ident], [tensor.item()], sub)
 
-    def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
+    def put_device(self, ids: list[int], tensors: Sequence[torch.Tensor], sub: int = 0, point: int = 0,
+                   unchanged: bool | None = None) -> None:
         for ident, tensor in zip(ids, tensors):
             host = tensor.detach().to("cpu").contiguous()
             self.put_ptr(ident, host.data_ptr(), dtype_name(host.dtype), list(host.shape), list(host.stride()), sub,
                          point)
 
-    def gather(self):
+    def gather(self) -> None:
         """At once, here."""
 
-    def launch(self):
+    def launch(self) -> None:
         """At once, here."""

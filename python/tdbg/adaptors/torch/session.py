@@ -1,17 +1,23 @@
-"""One training under watch: wires the pieces of the torch adaptor to a run, which the first training event opens: a root's
-forward, backward or step of an optimizer's model.
+"""One training under watch: wires the pieces of the torch adaptor to a run, which the first training event opens: a
+root's forward, backward or step of an optimizer's model.
 """
 
+from __future__ import annotations
+
 import contextlib
+import os
 import threading
 import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
+from ..guard import say
 from ..inert import is_ours
-from ..session import LoopSession
+from ..session import NOT_WANTED, LoopSession
 from ..steps import EVAL, TRAIN, Clock
 from ..structure import first
 from ..watch import OFF, OPEN
@@ -19,6 +25,7 @@ from . import cuda as _cuda
 from . import losses as _losses
 from . import ranks
 from . import scaler as _scaler
+from .black_box import BlackBox
 from .by_hand import patch_fastai
 from .context import Context
 from .entries import Entries
@@ -28,8 +35,15 @@ from .modules import ModuleTensors, has_compiled
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .other_devices import Final, Lane
-from .params import NOT_WANTED, Unread, dtype_name
+from .output_gradients import OutputGradients
+from .params import Unread, dtype_name, local, put_odd
+from .shards import whole_of
+from .unknown import UnknownModels
 from .untrained import Untrained
+from .verify import Verify
+
+if TYPE_CHECKING:
+    from .names import Root
 
 BEFORE_CLIP = 2
 
@@ -37,13 +51,16 @@ BEFORE_CLIP = 2
 class Session(LoopSession):
     """:param open_run, options: a Watch's
     :param explicit: only optimizers of the models handed over by `add_model` are watched.
-    :param force_lane: host tensors take a device's lane (tests): True, that of devices without kernels of ours; "cuda", a GPU's.
+    :param force_lane: host tensors take a device's lane (tests): True, that of devices without kernels of ours; "cuda",
+        a GPU's.
     Threads: one of them trains; events of the others are ignored, their optimizers' steps counted as lost.
     """
 
     accepts = torch.nn.Module, "a torch.nn.Module"
+    context: Context
 
-    def __init__(self, open_run, options=None, explicit=False, force_lane=False):
+    def __init__(self, open_run: Callable[..., Any], options: dict[str, Any] | None = None, explicit: bool = False,
+                 force_lane: bool = False) -> None:
         super().__init__("torch", open_run, options, Context)
         self.explicit, self.force_lane = explicit, force_lane
         self.has_trained = False
@@ -56,24 +73,32 @@ class Session(LoopSession):
         self.optimizers = Optimizers(self)
         self.clock = Clock(self._begin, self._end, self.optimizers.covered)
         self.untrained = Untrained(self)
-        self.forward = None            # where the plan says step_by: forward
+        self.unknown = UnknownModels()
+        self.forward: ForwardSteps | None = None    # where the plan says step_by: forward
         self.evaluations = Evaluations(self)
-        self._forward = None           # mode of the root's forward that runs
-        self._undifferentiated = None  # weak: what the last training forward gave, until backward
-        self.trained = set()           # id()s of what was called to train in the open step, where outputs are recorded
+        self.black_box = BlackBox(self)
+        self.verify: Verify | None = None           # where TDBG_VERIFY_EVERY says so
+        self.output_gradients = OutputGradients(self)
+        self._forward: int | None = None    # mode of the root's forward that runs
+        # weak: what the last training forward gave, until backward
+        self._undifferentiated: weakref.ref[torch.Tensor] | None = None
+        # id()s of what was called to train in the open step, where outputs are recorded
+        self.trained: set[int] = set()
         self.needs_device_lane = force_lane
-        self._sizes = {}
+        self._lane_lock = threading.Lock()
+        self._sizes: dict[int, int] = {}
         self.compiled_before = False   # something was, when the watch began
-        self._derived = {}             # id -> derived statistics that the plan wants of it
+        self._derived: dict[int, Any] = {}    # id -> derived statistics that the plan wants of it
         self._derives = False          # the plan wants derived statistics of anything
         self._clip_wanted = self.buffers_wanted = False
         self.unread = Unread(self.lost)
         self.state_wanted = False
-        self._handles = []
+        self._handles: list[Any] = []
+        self._opens_evaluating = False
 
     # Arming and opening -------------------------------------------------------------------------------------
 
-    def install(self):
+    def install(self) -> None:
         self.compiled_before = has_compiled()
         _losses.patch(self.patches, self)
         _scaler.patch(self.patches, self)
@@ -84,14 +109,14 @@ class Session(LoopSession):
                          _optim.register_optimizer_step_pre_hook(self.optimizers.pre),
                          _optim.register_optimizer_step_post_hook(self.optimizers.post)]
 
-    def watch_init(self, original):
+    def watch_init(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """An optimizer's __init__, that tells us of it."""
-        def __init__(optimizer, *args, **kwargs):
+        def __init__(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
             original(optimizer, *args, **kwargs)
             self.guarded("a new optimizer", self.optimizers.made, optimizer)
         return __init__
 
-    def _registered(self, parent, name, child):
+    def _registered(self, parent: torch.nn.Module, name: str, child: torch.nn.Module) -> None:
         """A wrapper (DDP, torch.compile) closed around a model we know: the script will call that one."""
         try:
             if self.listening and is_wrapper(parent):
@@ -102,36 +127,50 @@ class Session(LoopSession):
         except Exception as error:
             self.guard.failed("wrapping a model", error)
 
-    def watch(self, models):
+    def watch(self, models: list[torch.nn.Module]) -> None:
         """What the script handed over: where there is any, optimizers of nothing else are watched."""
         self.explicit |= bool(models)
         self.attached = True
+        self.unknown.forget()
         for model in models:
             self.add_model(model)
         if models:
             self.names.resolve([])
             self.optimizers.find()
 
-    def add_model(self, model):
+    def add_model(self, model: torch.nn.Module) -> Root:
         root = self.names.add_root(model)
         self.entries.follow(self.names)
         if self.run is not None:
             self.modules.install(self.names)
         return root
 
-    def adaptor(self):
+    def keep_step(self, because: str) -> None:
+        """Writes the black box of the next step whose forward begins."""
+        self.black_box.asked(because)
+
+    def adaptor(self) -> str:
         return f"torch {torch.__version__}"
 
-    def rank(self):
+    def rank(self) -> tuple[int, int]:
         return ranks.of_process()
 
-    def may_open(self):
+    def optimizer_count(self) -> tuple[int, str] | None:
+        return self.optimizers.own_count()
+
+    def begins_with_evaluation(self) -> bool:
+        return self._opens_evaluating
+
+    def may_open(self) -> bool:
         return torch.utils.data.get_worker_info() is None
 
-    def _opened(self):
+    def _opened(self) -> None:
         super()._opened()
         self.run.share_threads(torch.get_num_threads())
         self._clip_wanted = self.keeps("gradients_before_clip")
+        self.black_box.opened(self.plan.get("black_box_bytes", 0), _asked("TDBG_FLIGHT", self.plan, "flight"))
+        if interval := _asked("TDBG_VERIFY_EVERY", self.plan, "verify_every"):
+            self.verify = Verify(self, interval)
         self.buffers_wanted = self.keeps("buffers")
         self._derives = any(c.get("statistics") for c in self.plan.get("collections", []))
         self.state_wanted = self.run.wants("optimizer/x/exp_avg", "optimizer", "", 0)
@@ -142,45 +181,60 @@ class Session(LoopSession):
         self.context.started()
         self.modules.install(self.names)
 
-    def define(self, name, short, kind, module_kind, dtype, shape, variable=False, unit_axis=-1, aliases=(),
-               collections=(), **part):
+    def define(self, name: str, short: str, kind: str, module_kind: str, dtype: torch.dtype, shape: Iterable[int],
+               variable: bool = False, unit_axis: int = -1, aliases: Sequence[str] = (),
+               collections: Sequence[str] = (), **part: Any) -> int:
         """Run.define's arguments; `part`: whole_shape and part_begin, of a tensor that lies on several ranks."""
         shape = list(shape)
-        ident = self.run.define(name, short, kind, module_kind, dtype_name(dtype), shape, variable, unit_axis,
+        ident: int = self.run.define(name, short, kind, module_kind, dtype_name(dtype), shape, variable, unit_axis,
                                 list(aliases), list(collections), **part)
         if ident != NOT_WANTED:
-            size = dtype.itemsize
+            size: int = dtype.itemsize
             for d in shape:
                 size *= d
             self._sizes[ident] = size
             # Counts and sums of complex numbers there are none: the run says so of those that it reads.
-            if self._derives and not dtype.is_complex and (statistics := self.run.statistics(ident, unit_axis, len(shape))):
+            if (
+                self._derives
+                and not dtype.is_complex
+                and (statistics := self.run.statistics(ident, unit_axis, len(shape)))
+            ):
                 self._derived[ident] = statistics
         return ident
 
-    def on_device(self, tensor):
+    def on_device(self, tensor: torch.Tensor) -> bool:
         return bool(self.force_lane) or tensor.device.type != "cpu"
 
-    def put_device(self, ids, tensors, sub=0, point=0, unchanged=None):
+    def put_device(self, ids: list[int], tensors: Sequence[torch.Tensor], sub: int = 0, point: int = 0,
+                   unchanged: bool | None = None) -> None:
         self._lane_for(tensors[0]).put_device(ids, tensors, sub, point, unchanged)
 
-    def put_device_scalar(self, ident, tensor, sub=0):
+    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
         self._lane_for(tensor).put_device_scalar(ident, tensor, sub)
 
-    def skipped_if(self, found):
+    def skipped_if(self, found: torch.Tensor) -> None:
         """The open step's update was skipped if this number on a device is not 0."""
         self._lane_for(found).skipped_if(found)
 
-    def _lane_for(self, tensor):
-        """The port, which from here on is a lane in front of the run: also in a step that began without any tensor on a device."""
+    def made_copy(self, size: int) -> None:
+        """What was put last is a copy of this many bytes, made for us."""
+        if self.port is not self.run:
+            self.port.made_copy(size)
+
+    def _lane_for(self, tensor: torch.Tensor | None) -> Any:
+        """The port, which from here on is a lane in front of the run: also in a step that began without any tensor on a
+        device."""
         if self.port is self.run:
-            self.needs_device_lane = True
-            self.modules.unsettle()
-            self.port = self._new_lane(None if tensor is None else tensor.device.type)
-            self.port.adopt(self.open_mode)
+            with self._lane_lock:               # autograd has a thread for each device
+                if self.port is self.run:
+                    self.needs_device_lane = True
+                    self.modules.unsettle()
+                    lane = self._new_lane(None if tensor is None else tensor.device.type)
+                    lane.adopt(self.open_mode)
+                    self.port = lane
         return self.port
 
-    def _new_lane(self, kind=None):
+    def _new_lane(self, kind: bool | str | None = None) -> Any:
         if self.force_lane:
             kind = self.force_lane
         elif kind is None:
@@ -189,7 +243,7 @@ class Session(LoopSession):
         return lane(self.run, self.forecast, self._mode_steps, self._sizes, self._derived)
 
     @contextlib.contextmanager
-    def gathering(self):
+    def gathering(self) -> Iterator[None]:
         """Tensors on a device that are put meanwhile go together: nothing changes them before its end."""
         port = self.port
         if port is self.run:
@@ -203,18 +257,33 @@ class Session(LoopSession):
         finally:
             port.launch()
 
-    def out_of_sight(self, modules):
+    def out_of_sight(self, modules: list[torch.nn.Module]) -> contextlib.AbstractContextManager[None]:
         """These modules have no hooks of ours while the returned context lasts."""
         return _cuda.unhooked(modules, is_ours)
 
-    def capture_ended(self):
+    def capture_ended(self) -> None:
         """The script has captured a CUDA graph: a step that is wholly in it ends with it."""
-        if self.open_mode is not None and self.port is not self.run and self.port.was_captured():
+        if self.open_mode is None or self.port is self.run:
+            return
+        if self.clock.mode == TRAIN and not self.clock.stepped:
+            self.port.keep_part()           # no optimizer is in it
+        elif self.port.was_captured():
             self.clock.close()
 
-    def graph_replayed(self, graph):
-        """A CUDA graph with whole steps in it was launched."""
-        if not self.port.holds(graph) or self.elsewhere():
+    def graph_replayed(self, graph: Any) -> None:
+        """A CUDA graph with steps, or a part of one, in it was launched."""
+        part, whole = self.port.holds_part(graph), self.port.holds(graph)
+        if not part and not whole:
+            return
+        if self.elsewhere():
+            self.port.replayed_elsewhere(graph)
+            self.lost("unsupported", 1, "a CUDA graph with tensors of the training was launched in another thread than "
+                                        "the one that is recorded")
+            return
+        if part:
+            due = self.clock.train()
+            self.port.part_replayed(graph, due)
+        if not whole:
             return
         self.clock.close()
         for _ in self.port.replayed(graph):
@@ -223,32 +292,40 @@ class Session(LoopSession):
 
     # The script's own values --------------------------------------------------------------------------------
 
-    def record_value(self, name, tensor, collection):
-        value = torch.as_tensor(tensor).detach()
+    def record_value(self, name: str, tensor: Any, collection: str) -> None:
+        value = local(torch.as_tensor(tensor).detach())
         if self.unread(name, value, meta(value)):       # somebody asked for it
             return
+        value = value.resolve_conj().resolve_neg()      # whose bytes do not say so
         ident = self.own_id(name, collection, (name, value.dtype, value.dim()), lambda: self.define(
             name, name, "", "", value.dtype, value.shape, True, -1, [], [collection]))
         if ident is not None:
             if self.open_mode is None:
                 value = value.clone()      # it waits for a step, and the script may write into it meanwhile
-            self.soon(lambda: self.put_value(ident, value))
+            self.soon(lambda: put_odd(self, ident, value, 0, 0, name))
 
-    def record_scalar(self, name, value, collection):
+    def record_scalar(self, name: str, value: Any, collection: str) -> None:
         ident = self.context.id("scalar/" + name, collection)
-        number = value.detach() if isinstance(value, torch.Tensor) else float(value)
-        if isinstance(value, torch.Tensor) and self.unread("scalar/" + name, number, meta(number)):
-            return
+        number: Any = value.detach() if isinstance(value, torch.Tensor) else float(value)
+        if isinstance(number, torch.Tensor):
+            whole = whole_of(number)
+            why = "this rank has a share of it" if whole is None else meta(number)
+            if self.unread("scalar/" + name, number, why):
+                return
+            number = whole
+        if isinstance(number, torch.Tensor) and self.open_mode is None:
+            number = number.clone()        # likewise
         self.soon(lambda: self.put_number(ident, number))
 
-    def put_value(self, ident, tensor):
+    def put_value(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
+        tensor = local(tensor)
         if self.on_device(tensor):
-            self.put_device([ident], [tensor])
+            self.put_device([ident], [tensor], sub)
         elif tensor.numel():
             self.port.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
-                              list(tensor.stride()), 0, 0)
+                              list(tensor.stride()), sub, 0)
 
-    def put_number(self, ident, number):
+    def put_number(self, ident: int, number: Any) -> None:
         if not isinstance(number, torch.Tensor):
             self.port.put_scalars([ident], [number], 0)
         elif self.on_device(number):
@@ -258,7 +335,7 @@ class Session(LoopSession):
 
     # Steps --------------------------------------------------------------------------------------------------
 
-    def _begin(self, mode):
+    def _begin(self, mode: int) -> bool:
         self.modules.unsettle()
         if self.needs_device_lane and self.port is self.run:
             self.port = self._new_lane()
@@ -269,7 +346,7 @@ class Session(LoopSession):
             self.waiting.write()
         return due
 
-    def _end(self, mode, skipped):
+    def _end(self, mode: int, skipped: bool) -> None:
         self.modules.unsettle()
         if mode == TRAIN:
             self.losses.put_left()
@@ -283,24 +360,29 @@ class Session(LoopSession):
             self.trained.clear()
             self.losses.step_ended()
             self.entries.step_ended()
+            self.black_box.step_ended()
+            if self.verify is not None:
+                self.verify.step_over()
             if self.evaluations.held:
                 self.evaluations.put_held()
         self.take_request()
 
-    def sub(self):
-        """Sub-key of what happens now: 0 up to the first backward of a step, n + 1 after the n-th, whichever optimizer has
-        stepped meanwhile."""
+    def sub(self) -> int:
+        """Sub-key of what happens now: 0 up to the first backward of a step, n + 1 after the n-th, whichever optimizer
+        has stepped meanwhile."""
         if self.clock.evaluates or self.forward is not None:
             return 0
         n = self.losses.passes
         return n + 1 if n else 0
 
-    def place(self):
+    def place(self) -> tuple[int, int | None, int]:
         return self.steps_closed, self.clock.mode, self.losses.passes
 
     # Events: forward and backward ---------------------------------------------------------------------------
 
-    def forward_begins(self, module, args, kwargs):
+    def forward_begins(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.run is None:
+            self._opens_evaluating = not module.training
         if not self.ensure_open() or self.elsewhere(trains=module.training and torch.is_grad_enabled()):
             return
         twin = bool(self.entries.twins) and module in self.entries.twins
@@ -321,18 +403,28 @@ class Session(LoopSession):
             self.clock.training_goes_on()
             if not self.idle[TRAIN]:
                 self.context.saw_batch(args, kwargs)
+                self.black_box.forward_begins(module, args, kwargs)
+            if self.verify is not None:
+                self.verify.forward_begins(module, args, kwargs)
             if self.modules.active:
                 self.modules.arm(self.clock.train())
                 self.trained.add(id(module))
         else:
             self.modules.arm(False)
 
-    def forward_ended(self, output):
-        if self.run is None:
+    def evaluation_goes_on(self) -> None:
+        """Another part of a model that is not called as a whole, in the evaluation that runs."""
+        if self.run is not None:
+            self._forward = EVAL
+
+    def forward_ended(self, output: Any) -> None:
+        if self.run is None or self.elsewhere():
             return
         self.modules.forward_ended()
         mode, self._forward = self._forward, None
         if mode == TRAIN:
+            if self.verify is not None:
+                self.verify.forward_ended(output)
             value = output if type(output) is torch.Tensor else first(torch.Tensor, (output,))
             self._undifferentiated = None if value is None else weakref.ref(value)
             self.losses.of_training(output)
@@ -343,12 +435,15 @@ class Session(LoopSession):
         """Does what a training forward gave live, and backward was not called since?"""
         return self._undifferentiated is not None and self._undifferentiated() is not None
 
-    def before_backward(self, tensors):
+    def before_backward(self, tensors: Sequence[torch.Tensor], creates_graph: bool = False) -> None:
         self.modules.unsettle()
         if not self.listening or _losses.in_backward() != -1:
             return
         self.backwards += 1
-        if not self.optimizers.entries and not patch_fastai(self) and not self.attached or not self.ensure_open():
+        if not self.optimizers.entries and not patch_fastai(self) and not self.attached:
+            self.guarded("models without an optimizer", self.unknown.found_by, tensors)
+            return
+        if not self.ensure_open():
             return
         if self.elsewhere(trains=True):
             return
@@ -357,10 +452,17 @@ class Session(LoopSession):
             return
         self.optimizers.left_by_exception()
         self._undifferentiated = None
+        self.context.before_backward()
         self.evaluations.differentiated(tensors)
         self.losses.backward(tensors)
+        if self.verify is not None:
+            self.verify.backward_begins((tensors,) if isinstance(tensors, torch.Tensor) else tensors, creates_graph)
 
-    def step_ends(self):
+    def after_backward(self) -> None:
+        if self.verify is not None and self.listening and _losses.in_backward() == -1 and not self.elsewhere():
+            self.verify.backward_ended()
+
+    def step_ends(self) -> None:
         """The script says that its step ends here."""
         if not self.ensure_open() or self.forward is not None or self.elsewhere(trains=True):
             return
@@ -371,18 +473,25 @@ class Session(LoopSession):
 
     # Events: clipping ---------------------------------------------------------------------------------------
 
-    def before_clipping(self):
-        """Gradients before clipping (point 2), where the plan keeps a collection `gradients_before_clip`."""
-        if not self._clip_wanted or self.forward is not None or self.state is not OPEN or self.elsewhere():
-            return
-        for entry in list(self.optimizers.entries.values()):
-            optimizer = entry.ref()
-            if optimizer is None or not self.optimizers.prepare(entry, optimizer) or entry.serial in self.clock.stepped:
+    @property
+    def clip_wanted(self) -> bool:
+        """Are gradients before clipping to be recorded? Where the plan keeps a collection `gradients_before_clip`."""
+        return self._clip_wanted and self.forward is None and self.state is OPEN and not self.elsewhere()
+
+    def before_clipping(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Gradients before clipping (point 2): of the optimizers that have any of these `parameters`. Another one's may
+        be those of an earlier step, and are clipped by themselves."""
+        clipped = set(map(id, (parameters,) if isinstance(parameters, torch.Tensor) else parameters))
+        found = [entry for entry in list(self.optimizers.entries.values())
+                 if (optimizer := entry.ref()) is not None and self.optimizers.prepare(entry, optimizer)]
+        # Where none has (copies of a library's own), whoever is still to step.
+        for entry in [e for e in found if not clipped.isdisjoint(map(id, e.members()))] or found:
+            if entry.serial in self.clock.stepped or not any(p.grad is not None for p in entry.params):
                 continue
-            if any(p.grad is not None for p in entry.params) and self.clock.train():
+            if self.clock.train():
                 entry.capture_gradients(0, BEFORE_CLIP)
 
-    def clipped(self, total_norm):
+    def clipped(self, total_norm: Any) -> None:
         if self.state is OPEN and threading.get_ident() == self._thread and isinstance(total_norm, torch.Tensor):
             norm = total_norm.detach()
             if not hasattr(norm, "_local_tensor"):      # a DTensor's value takes a collective
@@ -390,28 +499,47 @@ class Session(LoopSession):
 
     # The end ------------------------------------------------------------------------------------------------
 
-    def what_was_seen(self):
+    def what_was_seen(self) -> str | None:
         """Why there is no training step, in the words of what happened."""
         if not self.forwards + self.backwards + self.losses.seen:
-            return ("torch was imported, and nothing was trained: no optimizer was made, backward was never called and no loss was "
-                    "computed")
-        seen = [f"{count} {what}" for count, what in ((self.forwards, "forwards of the model"), (self.losses.seen, "losses"),
-                                                      (self.backwards, "calls of backward")) if count]
+            return (
+                "torch was imported, and nothing was trained: no optimizer was made, backward was never called and "
+                "no loss was "
+                "computed"
+            )
+        counts = ((self.forwards or self.unknown.forwards, "forwards of the model"), (self.losses.seen, "losses"),
+                  (self.backwards, "calls of backward"))
+        seen = [f"{count} {what}" for count, what in counts if count]
         said = f"torch: {', '.join(seen)}, and no optimizer stepped"
         if not self.backwards:
             return said + ": this was an evaluation, and tdbg records trainings"
-        return (said + ": an update that the script writes itself is recorded where tdbg.attach(model) names the model and tdbg.step() "
+        return (said + ": an update that the script writes itself is recorded where tdbg.attach(model) names the "
+                       "model and tdbg.step() "
                        "stands where optimizer.step() would")
 
-    def _last_words(self):
+    def _last_words(self) -> None:
+        hangs = self.failed and self.port is not self.run and not self.port.answers()
         if not self.has_trained and self.backwards:
-            self.lost("unsupported", 1, self.what_was_seen())
+            self.lost("unsupported", 1, self.what_was_seen() or "")
+        if not hangs:
+            self.black_box.before_update()      # the script raised before its optimizer stepped
+        self.output_gradients.ended()
+        if self.verify is not None:
+            self.verify.ended()
         if self.forward is not None:
             self.forward.close()
         self.evaluations.close()
         self.clock.close()
         if self.port is not self.run:
             self.port.drain(wait=True)
+            if self.exits or hangs:
+                self.port.leave()
+            if hangs:
+                if self.plan.get("record_end", True):
+                    self.lost("device_late", sum(len(entry.members()) for entry in self.optimizers.with_tensors()),
+                              "the device did not answer when the script had ended with an exception: there are no "
+                              "final weights")
+                return
             self.port = Final(self.run)
         if self.begin_end():
             taken: set[int] = set()
@@ -420,7 +548,18 @@ class Session(LoopSession):
                 taken.update(map(id, entry.members()))
             self.untrained.capture_end()
 
-    def disarm(self):
+    def _words_under_way(self) -> None:
+        if self.port is not self.run:
+            self.port.drain(wait=True)
+            if self.exits:
+                self.port.leave()
+
+    def forked(self) -> None:
+        super().forked()
+        if self.state is OFF:
+            self.modules.arm(False)     # the child may have been made in the middle of a step
+
+    def disarm(self) -> None:
         """Takes hooks and patches away; the run, if open, is not touched."""
         self.state = OFF
         self.patches.undo()
@@ -428,10 +567,23 @@ class Session(LoopSession):
             handle.remove()
         self._handles = []
         self.entries.remove()
+        self.unknown.forget()
         self.modules.remove()
+        self.black_box.forget()
+        if self.verify is not None:
+            self.verify.step_over()
         if self.forward is not None:
             self.forward.remove()
 
 
-def meta(tensor):
+def _asked(variable: str, plan: Mapping[str, Any], key: str) -> int:
+    """A number of steps: the environment's, or else the plan's. 0: nothing. What is no number is said."""
+    text = os.environ.get(variable, "")
+    if text and not (text.isascii() and text.isdigit()):
+        say(f"${variable}: found {text!r}, expected a number of steps; it is left out")
+        text = ""
+    return int(text or plan.get(key, 0))
+
+
+def meta(tensor: torch.Tensor) -> str | None:
     return "on the meta device" if tensor.is_meta else None

@@ -2,12 +2,28 @@
 communicated. A reader takes the parts of all ranks together; statistics of the whole are those of its parts, merged.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ..guard import say
 
-_said = []
+if TYPE_CHECKING:
+    import torch
+
+_said: list[Any] = []
 
 
-def part_of(tensor):
+def whole_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A DTensor's values where all of them are here; None where other ranks have some of them, or shares of a sum. Any
+    other tensor as it is."""
+    placements, local = getattr(tensor, "placements", None), getattr(tensor, "_local_tensor", None)
+    if placements is None or local is None:
+        return tensor
+    return local if all(p.is_replicate() for p in placements) else None
+
+
+def part_of(tensor: torch.Tensor) -> dict[str, Any]:
     """Arguments of Run.define for a part of a larger tensor; {} for a tensor that is here as a whole."""
     placements = getattr(tensor, "placements", None)
     local = getattr(tensor, "_local_tensor", None)

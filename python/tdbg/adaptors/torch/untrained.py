@@ -1,28 +1,31 @@
-"""What no optimizer changes, at every step all the same: frozen weights, a teacher's, buffers (running averages), and of an
-optimizer's own parameters those that have no gradient at this step.
+"""What no optimizer changes, at every step all the same: frozen weights, a teacher's, buffers (running averages), and
+of an optimizer's own parameters those that have no gradient at this step.
 
 A tensor whose memory, version and mark are what they were has its last row again (Run.put_many's `unchanged`): nothing
-reads it. torch counts a version up with every change in place, but not with one through `.data` or NumPy, as hand-written
-averages of weights make it. For those there is the mark, a hash of all of a tensor of 4 KiB, and of 64 pieces of 64 bytes
-spread over a larger one; and every LOOK_EVERY-th step each tensor is looked at whatever they say.
+reads it. torch counts a version up with every change in place, but not with one through `.data` or NumPy, as
+hand-written averages of weights make it. For those there is the mark, a hash of all of a tensor of 4 KiB, and of 64
+pieces of 64 bytes spread over a larger one; and every LOOK_EVERY-th step each tensor is looked at whatever they say.
 
 Plain host tensors are compared by one call of `_capture.look_again` (0.5 us each, the row included, against 1.7); what
 it does not read, and everything where torch has no DLPack table, goes through `_put_others`.
 """
-
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tdbg import _capture
 
+from ..session import NOT_WANTED
 from .names import NamedParameter
-from .params import NOT_WANTED, READER, local, put_odd, session_members
+from .params import READER, local, put_odd, session_members
 from .shards import part_of
+
+if TYPE_CHECKING:
+    from .session import Session
 
 _data_ptr = torch.Tensor.data_ptr
 _fingerprint = _capture.fingerprint
@@ -34,16 +37,17 @@ LOOK_EVERY = 64
 
 
 class _Slot:
-    """A place where such a tensor is: in a table of a module, or (no `table`) the parameter `owner` itself. Holds no tensor: a
-    model that the script drops must be freed."""
+    """A place where such a tensor is: in a table of a module, or (no `table`) the parameter `owner` itself. Holds no
+    tensor: a model that the script drops must be freed."""
 
     __slots__ = ("owner", "table", "key", "named", "id", "spec", "plain", "varies", "seen", "turn", "mark")
 
-    def __init__(self, owner: weakref.ref, table: str, key: str, named: NamedParameter, turn: int) -> None:
+    def __init__(self, owner: weakref.ref[Any], table: str, key: str, named: NamedParameter, turn: int) -> None:
         self.owner, self.table, self.key, self.named, self.turn = owner, table, key, named, turn
-        self.id, self.spec, self.plain = NOT_WANTED, None, False
+        self.id, self.plain = NOT_WANTED, False
+        self.spec: tuple[Any, Any, Any] | None = None
         self.varies = False             # its shape does
-        self.seen: Any = None           # what was last seen of it, to be compared
+        self.seen: Any = None    # what was last seen of it, to be compared
         self.mark = _capture.TensorMark(turn)       # the same, where `look_again` compares
 
     def whole(self) -> torch.Tensor | None:
@@ -67,8 +71,8 @@ def is_emptied(tensor: torch.Tensor) -> bool:
 
 
 def is_constant(buffer: torch.Tensor, module: torch.nn.Module, key: str) -> bool:
-    """Is it infinite by design: a mask, which attention adds to scores that must not count? On a device nobody looks, which
-    would wait for it: what is no part of the model's state is taken for one there."""
+    """Is it infinite by design: a mask, which attention adds to scores that must not count? On a device nobody looks,
+    which would wait for it: what is no part of the model's state is taken for one there."""
     if buffer.device.type != "cpu":
         return key in module._non_persistent_buffers_set
     return bool((buffer == -torch.inf).any()) and not bool((buffer == torch.inf).any() | buffer.isnan().any())
@@ -77,11 +81,11 @@ def is_constant(buffer: torch.Tensor, module: torch.nn.Module, key: str) -> bool
 class Untrained:
     """Of all models that the session knows."""
 
-    def __init__(self, session) -> None:
+    def __init__(self, session: Session) -> None:
         self.session = session
-        self._slots: dict[tuple, _Slot] = {}
-        self._resting: dict[int, _Slot] = {}        # by id() of a parameter that an optimizer has
-        self._key: tuple = ()
+        self._slots: dict[tuple[int, str, str], _Slot] = {}
+        self._resting: dict[int, _Slot] = {}    # by id() of a parameter that an optimizer has
+        self._key: tuple[Any, ...] = ()
         self._step = -1                 # in which they were last put
         self._calls = 0
 
@@ -119,20 +123,20 @@ class Untrained:
 
     def _refresh(self) -> None:
         session = self.session
-        key = (len(session.names.roots), *(e.shape_key for e in session.optimizers.entries.values()))
+        key = (len(session.names.roots), *(e.shape_key for e in list(session.optimizers.entries.values())))
         if key == self._key and self._calls % LOOK_EVERY:
             return
         self._key = key
         members, known, self._slots = session_members(session), self._slots, {}
         for root in session.names.roots:
-            for owner, table, key, tensor, named in root.tensors():
+            for owner, table, own, tensor, named in root.tensors():
                 # Where a step is a forward, all parameters are taken as it begins.
                 if table == "_parameters" and (id(tensor) in members or session.forward is not None):
                     continue
-                place = (id(owner), table, key)
+                place = (id(owner), table, own)
                 slot = known.get(place)
                 if slot is None or slot.owner() is not owner or slot.named.name != named.name:
-                    slot = _Slot(weakref.ref(owner), table, key, named, len(self._slots))
+                    slot = _Slot(weakref.ref(owner), table, own, named, len(self._slots))
                 self._slots[place] = slot
 
     def _define(self, slot: _Slot, tensor: torch.Tensor) -> None:
@@ -155,7 +159,7 @@ class Untrained:
         if session.unread(named.name, tensor):
             return NOT_WANTED
         if not tensor.numel() or is_emptied(tensor):
-            slot.spec = None        # what it was says nothing of what it will be
+            slot.spec = None        # its earlier values say nothing of the later ones
             return NOT_WANTED
         if named.kind == "buffer" and is_constant(tensor, slot.owner(), slot.key):
             return NOT_WANTED
@@ -192,6 +196,7 @@ class Untrained:
         """Plain host tensors like those that were defined. Returns the positions of all others."""
         if READER is None:
             return range(len(slots))
+        others: list[int]
         ids, pointers, unchanged, others = _capture.look_again(
             READER, [slot.mark for slot in slots], tensors, self._calls, LOOK_EVERY)
         self._put_flat(ids, pointers, unchanged, sub, at_end)
@@ -213,7 +218,7 @@ class Untrained:
             if slot.id == NOT_WANTED or is_emptied(tensor):
                 continue
             if slot.mark.forget():
-                slot.seen = None        # the row that would be said again is another tensor's
+                slot.seen = None        # the row that would be repeated is that of another tensor
             if not slot.plain or not lies_flat(tensor):
                 self._put_odd(slot, tensor, sub)
                 continue

@@ -4,6 +4,10 @@
 XGBoost stops asking callbacks after the first one that ends the training.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import xgboost
 from xgboost import callback as _callback
 from xgboost import training as _training_module
@@ -18,12 +22,12 @@ class Session(_Session):
     name = "xgboost"
     looked_through = "evals", "callbacks"
 
-    def functions(self):
+    def functions(self) -> list[Any]:
         # sklearn's estimators imported `train` by name.
         exporting = [o for o in (xgboost, getattr(xgboost, "sklearn", None)) if o is not None]
         return [("train", [_training_module, *exporting]), ("cv", [_training_module, xgboost])]
 
-    def prepare(self, name, given):
+    def prepare(self, name: str, given: dict[str, Any]) -> Any:
         callbacks = list(given.get("callbacks") or [])
         if any(isinstance(c, Callback) for c in callbacks):
             return None                 # the script put one there itself
@@ -34,7 +38,8 @@ class Session(_Session):
             given["callbacks"] = [Callback(training), *callbacks]
         return training
 
-    def training(self, params=None, training_data=None, evals=(), callbacks=()):
+    def training(self, params: dict[str, Any] | None = None, training_data: Any = None, evals: Any = (),
+                 callbacks: Any = ()) -> Any:
         """The record of one training call that is about to begin; None if this process has had enough of them."""
         if self.number() is None:
             return None
@@ -44,22 +49,22 @@ class Session(_Session):
                         any(isinstance(c, scheduler) for c in callbacks or ()))
 
 
-class Callback(_callback.TrainingCallback):
+class Callback(_callback.TrainingCallback):  # type: ignore[misc]
     """Tells a `Training` what XGBoost tells its callbacks."""
 
-    def __init__(self, training):
+    def __init__(self, training: Training) -> None:
         super().__init__()
         self._training = training
 
-    def before_training(self, model):
+    def before_training(self, model: Any) -> Any:
         self._training.begins(model)
         return model
 
-    def after_iteration(self, model, epoch, evals_log):
+    def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         self._training.round_ended(model, evals_log)
         return False
 
-    def after_training(self, model):
+    def after_training(self, model: Any) -> Any:
         return model
 
 

@@ -3,8 +3,11 @@ a class in each call). The interface is a published ABI; where it is not found, 
 when it is first asked, `get_score` is asked from then on.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
+from typing import Any
 
 from xgboost import core
 
@@ -14,17 +17,17 @@ _pointer = ctypes.POINTER
 class Scores:
     """Of tree models: {feature: score}, features that no tree splits by left out. One thread."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._call = getattr(getattr(core, "_LIB", None), "XGBoosterFeatureScore", None)
         self._trusted = False
-        self._configurations = {}
+        self._configurations: dict[str, Any] = {}
         self._count, self._dimensions = ctypes.c_uint64(), ctypes.c_uint64()
         self._features, self._shape = _pointer(ctypes.c_char_p)(), _pointer(ctypes.c_uint64)()
         self._scores = _pointer(ctypes.c_float)()
         self._results = [ctypes.byref(result) for result in
                          (self._count, self._features, self._dimensions, self._shape, self._scores)]
 
-    def of(self, model, kind):
+    def of(self, model: Any, kind: str) -> Any:
         """:param kind: an `importance_type` of `get_score`"""
         found = self._ask(model, kind)
         if self._trusted and found is not None:
@@ -35,7 +38,7 @@ class Scores:
             self._call = None
         return scores
 
-    def _ask(self, model, kind):
+    def _ask(self, model: Any, kind: str) -> dict[Any, Any] | None:
         """None where XGBoost does not answer."""
         if self._call is None:
             return None

@@ -8,6 +8,11 @@ Where the additivity does not hold (DART rescales earlier trees, a linear booste
 pass over the model.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import xgboost
 
 
@@ -16,12 +21,13 @@ class RunningShap:
     :param sample: function(number of rows) -> numbers of those that are looked at, or None for all; called once
     """
 
-    def __init__(self, data, additive, sample):
-        self._data, self._additive, self._sample = data, additive, sample
-        self._sum = None
+    def __init__(self, data: Any, additive: bool, sample: Callable[[int], Any]) -> None:
+        self._data, self._additive = data, additive
+        self._sample: Callable[[int], Any] | None = sample
+        self._sum: Any = None
         self._rounds = 0        # rounds of the model that are in the sum
 
-    def values(self, model):
+    def values(self, model: Any) -> Any:
         """(rows, features + 1) float32, or (rows, classes, features + 1); the last column is the bias.
 
         The array is ours and changes with the next call: use it before.
@@ -46,14 +52,18 @@ class RunningShap:
         return self._sum
 
 
-def _rows(data, chosen):
+def _rows(data: Any, chosen: Any) -> Any:
     """A DMatrix of these rows, whose SHAP values are those that the rows have in `data`."""
     try:
         return data.slice(chosen, allow_groups=True)
     except xgboost.core.XGBoostError:
-        # A QuantileDMatrix (the estimators') cannot be sliced. It hands out its rows as it binned them, as a copy of all of
-        # them, once; they go the same ways through trees that were grown on the same bins.
+        # A QuantileDMatrix (the estimators') cannot be sliced. It hands out its rows as it binned them, as a copy of
+        # all of them, once; they go the same ways through trees that were grown on the same bins.
         margin = data.get_base_margin()
-        return xgboost.DMatrix(data.get_data()[chosen], feature_names=data.feature_names, feature_types=data.feature_types,
-                               base_margin=margin.reshape(data.num_row(), -1)[chosen] if margin.size else None,
-                               enable_categorical=True)
+        return xgboost.DMatrix(
+            data.get_data()[chosen],
+            feature_names=data.feature_names,
+            feature_types=data.feature_types,
+            base_margin=margin.reshape(data.num_row(), -1)[chosen] if margin.size else None,
+            enable_categorical=True,
+        )

@@ -1,6 +1,10 @@
 """One training call of XGBoost: what there is to record of a round, and where it comes from."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xgboost
@@ -10,6 +14,9 @@ from ..boosting.training import TREE_COLUMNS, column_means, shares
 from .scores import Scores
 from .shap import RunningShap
 from .trees import columns
+
+if TYPE_CHECKING:
+    from ..guard import Guard
 
 IMPORTANCES = ("weight", "gain", "cover", "total_gain", "total_cover")
 #: Up to so many splits XGBoost walks a whole model sooner than it makes one of the new trees (0.4 ms; 10 ns a split).
@@ -27,34 +34,36 @@ class Training(boosting.Training):
 
     library, version = "xgboost", xgboost.__version__
 
-    def __init__(self, open_run, guard, params, training_data=None, watched_data=None, scheduled=False, booster=None):
+    def __init__(self, open_run: Callable[..., Any] | None, guard: Guard, params: dict[str, Any] | None,
+                 training_data: Any = None, watched_data: Any = None, scheduled: bool = False,
+                 booster: str | None = None) -> None:
         super().__init__(open_run, guard, params)
         self._training_data, self._watched_data = training_data, watched_data
         self._scheduled = scheduled
         self._booster = booster or self._params.get("booster", "gbtree")
 
-    def is_one(self, model):
+    def is_one(self, model: Any) -> bool:
         return isinstance(model, xgboost.Booster)
 
-    def place(self, model):
+    def place(self, model: Any) -> dict[str, Any]:
         collective = getattr(xgboost, "collective", None)
         rank, size = (collective.get_rank(), collective.get_world_size()) if collective else (0, 1)
         base = model.num_boosted_rounds() if self.is_one(model) else 0
-        return {"step_base": base, "rank": rank, "world_size": size}
+        return {"step_base": base, "step_base_from": "model" if base else "", "rank": rank, "world_size": size}
 
-    def metrics(self, log):
+    def metrics(self, log: Any) -> Iterator[tuple[str, str, float, float | None]]:
         for data, metrics in log.items():
             for metric, values in metrics.items():
                 last = values[-1]
                 yield (data, metric, *last[:2]) if isinstance(last, tuple) else (data, metric, last, None)
 
-    def learning_rate(self, model, log):
+    def learning_rate(self, model: Any, log: Any) -> float:
         if self._scheduled and self.is_one(model):
             train = json.loads(model.save_config())["learner"]["gradient_booster"].get("tree_train_param", {})
             return float(train.get("learning_rate", train.get("eta", "nan")))
         return float(self._params.get("learning_rate", self._params.get("eta", 0.3)))
 
-    def sources(self, model, add):
+    def sources(self, model: Any, add: Callable[..., Any]) -> None:
         features = model.feature_names or [f"f{i}" for i in range(model.num_features())]
         importances = _Importances()
         linear = self._booster == "gblinear"
@@ -82,12 +91,13 @@ class _Importances:
     over splits.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._scores = Scores()
         self._rounds = 0        # that the totals are of
-        self._totals = {kind: {} for kind in ("weight", "total_gain", "total_cover")}       # kind -> feature -> sum
+        # kind -> feature -> sum
+        self._totals: dict[str, dict[str, float]] = {kind: {} for kind in ("weight", "total_gain", "total_cover")}
 
-    def of(self, model, kind):
+    def of(self, model: Any, kind: str) -> Any:
         self._follow(model)
         scores = self._totals["total_" + kind if kind in ("gain", "cover") else kind]
         if kind in ("gain", "cover"):
@@ -95,7 +105,7 @@ class _Importances:
             scores = {f: v / splits[f] for f, v in scores.items()}
         return shares(kind, scores)
 
-    def _follow(self, model):
+    def _follow(self, model: Any) -> None:
         rounds = model.num_boosted_rounds()
         if rounds == self._rounds:
             return
@@ -110,17 +120,17 @@ class _Importances:
         self._rounds = rounds
 
 
-def _coefficients(model):
+def _coefficients(model: Any) -> Any:
     """A linear booster knows its coefficients and nothing else; with several classes each has its own."""
     scores = model.get_score(importance_type="weight")
     return shares("weight", {f: float(np.sum(v)) for f, v in scores.items()})
 
 
-def _no_trees(model):
+def _no_trees(model: Any) -> None:
     raise NotImplementedError("a linear booster (gblinear) has no trees")
 
 
-def _last_trees(model):
+def _last_trees(model: Any) -> dict[Any, Any]:
     last = model.num_boosted_rounds() - 1
     dumps = model[last:last + 1].get_dump(dump_format="json", with_stats=True)
     return {f"trees/{name}": column for name, column in columns(dumps, last * len(dumps)).items()}

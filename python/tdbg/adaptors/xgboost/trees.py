@@ -1,6 +1,10 @@
 """The trees of one boosting round as columns, one row per node: smdebug's `trees/*`."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +13,7 @@ COLUMNS = {"Tree": np.int64, "Node": np.int64, "ID": str, "Feature": str, "Split
            "Missing": str, "Gain": np.float64, "Cover": np.float64, "Category": str}
 
 
-def _nodes(tree):
+def _nodes(tree: dict[str, Any]) -> Iterator[Any]:
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -17,13 +21,13 @@ def _nodes(tree):
         waiting.extend(node.get("children", ()))
 
 
-def columns(dumps, first_tree):
+def columns(dumps: Sequence[str], first_tree: int) -> dict[str, Any]:
     """{column: array} for the JSON dumps (with_stats=True) of consecutive trees, the first of them number
     `first_tree`. Nodes are in ascending order of their numbers, tree by tree; a leaf's Gain is its value.
     """
-    rows = {name: [] for name in COLUMNS}
+    rows: dict[str, list[Any]] = {name: [] for name in COLUMNS}
 
-    def add(**values):
+    def add(**values: Any) -> None:
         for name in COLUMNS:
             rows[name].append(values[name])
 

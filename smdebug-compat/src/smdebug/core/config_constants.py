@@ -1,6 +1,5 @@
-from tdbg.hook.base import CONFIG_FILE_PATH_ENV_STR, DEFAULT_SAGEMAKER_OUTDIR, TENSORBOARD_CONFIG_FILE_PATH_ENV_STR
+from tdbg.hook.base import CONFIG_FILE_PATH_ENV_STR, DEFAULT_SAGEMAKER_OUTDIR
 from tdbg.hook.base import DEFAULT_SAGEMAKER_CONFIG as DEFAULT_CONFIG_FILE_PATH
-from tdbg.hook.base import DEFAULT_SAGEMAKER_TENSORBOARD_CONFIG as DEFAULT_SAGEMAKER_TENSORBOARD_PATH
 from tdbg.hook.checkpoint_state import (
     CHECKPOINT_CONFIG_FILE_PATH_ENV_VAR,
     CHECKPOINT_DIR_KEY,
@@ -12,6 +11,8 @@ from tdbg.hook.checkpoint_state import (
     METADATA_FILENAME_S3_UPLOADED,
     TRAINING_RUN,
 )
+from tdbg.hook.layout import DEFAULT_SAGEMAKER_TENSORBOARD_CONFIG as DEFAULT_SAGEMAKER_TENSORBOARD_PATH
+from tdbg.hook.layout import TENSORBOARD_CONFIG_FILE_PATH_ENV_STR
 
 # Keys of the hook's JSON file, and of what is read from it.
 CONFIG_OUTDIR_KEY = "LocalPath"

@@ -15,6 +15,9 @@ using simdjson::dom::array;
 using simdjson::dom::element;
 using simdjson::dom::object;
 
+// As in our own runs: whoever counts absent ranks would not end.
+constexpr int64_t kMaxWorkers = 1 << 20;
+
 // A list of texts; false and null stand for an empty one.
 Status Texts(const object& from, const char* key, std::vector<std::string>* out) {
   element value;
@@ -31,7 +34,7 @@ Status Texts(const object& from, const char* key, std::vector<std::string>* out)
   return OkStatus();
 }
 
-// How it was to be saved: told to whoever asks, never needed to read, so what is not as expected is left as
+// How the collection was to be saved. Reading does not need it, so a value that is not as expected is left as
 // it is.
 void Configuration(const object& body, CollectionsFile::Collection* out) {
   const auto number = [](const object& from, const char* key, int64_t* to) {
@@ -79,8 +82,9 @@ Result<CollectionsFile> DecodeCollectionsFile(std::string_view text) {
   if (root["_meta"].get(meta) == simdjson::SUCCESS) {
     element workers;
     if (meta["num_workers"].get(workers) == simdjson::SUCCESS &&
-        (workers.get(file.num_workers) != simdjson::SUCCESS || file.num_workers < 1)) {
-      return DataLoss("_meta: \"num_workers\" is not a number from 1 on");
+        (workers.get(file.num_workers) != simdjson::SUCCESS || file.num_workers < 1 ||
+         file.num_workers > kMaxWorkers)) {
+      return DataLoss(fmt::format("_meta: \"num_workers\" is not a number from 1 to {}", kMaxWorkers));
     }
   }
   object collections;

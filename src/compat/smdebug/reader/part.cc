@@ -58,7 +58,8 @@ EntryKind Part::KindOf(std::string_view operation, bool absolute) {
   });
   const auto index = static_cast<size_t>(known - operations_.begin());
   constexpr auto kFirst = static_cast<size_t>(EntryKind::kFirstReduction);
-  // Names of operations are a stranger's too: past what a kind can number they are all the last one's.
+  // Names of operations come from the file as well: once there are more than a kind can number, the rest
+  // share the last number.
   if (known == operations_.end() && index < std::numeric_limits<uint16_t>::max() - kFirst) {
     operations_.push_back({std::string(operation), absolute});
   }
@@ -126,7 +127,7 @@ void Part::Add(int64_t step, int64_t wall_nanos, const IndexFile& file, const Co
     }
   }
   own.entry_count = static_cast<uint32_t>(entries_.size()) - own.first_entry;
-  // A hostile index may claim any length; what it costs is only this number.
+  // A hostile index may claim any length: the length is stored, nothing is allocated for it.
   event_bytes_ += std::min(event_bytes, uint64_t{1} << 50);
   last_wall_nanos_ = std::max(last_wall_nanos_, wall_nanos);
 

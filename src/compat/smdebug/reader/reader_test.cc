@@ -191,6 +191,32 @@ TEST_F(SmdebugReader, TheEndMarkerOfTheFirstIsNotTheLastOnesEnd) {
   EXPECT_THAT(slow->commits(), SizeIs(2));
 }
 
+// A script that names its writer itself: smdebug's reader knows the number of workers and not whose steps
+// are.
+TEST_F(SmdebugReader, EventFilesUnderAnotherNameThanTheCollectionsFilesAreThatWorkers) {
+  smdebug::Run& run = Opened();
+  EXPECT_EQ(run.part(0).name(), "worker_0");
+  written_.Step(0, {{"w", {1}}}, "algo-1");
+  written_.End();
+  TDBG_ASSERT_OK(run.Refresh());
+  EXPECT_EQ(run.world_size(), 1);
+  EXPECT_EQ(run.part(0).name(), "algo-1");
+  EXPECT_TRUE(run.ended(0));
+}
+
+TEST_F(SmdebugReader, SoTheyAreWhereTheCollectionsFileComesLast) {
+  const std::string collections = written_.path() + "/collections/000000000/worker_0_collections.json";
+  fs::rename(collections, written_.path() + "/kept");
+  written_.Step(0, {{"w", {1}}}, "algo-1");
+  written_.End();
+  smdebug::Run& run = Opened();
+  EXPECT_EQ(run.part(0).name(), "algo-1");
+  fs::rename(written_.path() + "/kept", collections);
+  TDBG_ASSERT_OK(run.Refresh());
+  EXPECT_EQ(run.world_size(), 1);
+  EXPECT_EQ(run.part(0).name(), "algo-1");
+}
+
 TEST_F(SmdebugReader, LeftoversAreNotRead) {
   written_.Step(0, {{"w", {1}}});
   base::Spill(written_.path() + "/index/000000000/000000000001_worker_0.json.tmp", "");
@@ -362,7 +388,8 @@ TEST(SmdebugCollections, WhatAFileMayHold) {
   EXPECT_THAT(collections.Of("yes"), ElementsAre("b"));
   for (const char* bad : {"", "x", "[]", "{}", R"({"collections": []})", R"({"collections": {"a": 1}})",
                           R"({"collections": {"a": {"tensor_names": [1]}}})",
-                          R"({"collections": {}, "_meta": {"num_workers": 0}})"}) {
+                          R"({"collections": {}, "_meta": {"num_workers": 0}})",
+                          R"({"collections": {}, "_meta": {"num_workers": 4611686018427387904}})"}) {
     EXPECT_EQ(DecodeCollectionsFile(bad).status().code(), Code::kDataLoss) << bad;
   }
 }

@@ -19,7 +19,7 @@ namespace {
 // A protocol buffer has less than 2 GiB. A file without blocks behind its length could claim anything else.
 constexpr uint64_t kMaxRecordBytes = (uint64_t{2} << 30) + tfevents::kRecordOverheadBytes;
 
-// As wide as whatever reads the elements may want them aligned.
+// The largest alignment that a reader of the elements may need.
 constexpr size_t kAlignment = 64;
 
 std::shared_ptr<std::byte> Allocate(size_t bytes) {
@@ -167,7 +167,7 @@ Result<Record> RecordReader::Read(const std::string& event_file, uint64_t offset
     const std::span<const std::byte> elements =
         tensor->bytes.empty() ? std::span<const std::byte>(tensor->values) : tensor->bytes;
     if (elements.size() > size) {
-      // Spelled one by one, small numbers are shorter than their elements.
+      // As varints, one after the other, small numbers take fewer bytes than an element does.
       const auto copy = Allocate(elements.size());
       std::memcpy(copy.get(), elements.data(), elements.size());
       out.value.owner = copy;

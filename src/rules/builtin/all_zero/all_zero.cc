@@ -1,5 +1,6 @@
 // Tensors of nothing but zeros. README.md beside this file.
 #include "base/text.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -29,9 +30,7 @@ class AllZero : public Rule {
       judged = true;
       Judge(step, scalar.tensor, scalar.worker, scalar.value == 0, 1, scalar.sub.sub, findings);
     });
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   std::string WouldHaveNeeded() const override {
@@ -44,10 +43,7 @@ class AllZero : public Rule {
     // Multiplied first: 7 of 10 are then exactly 70 %.
     const double percent = 100.0 * static_cast<double>(zeros) / static_cast<double>(of);
     if (percent < threshold_) return;
-    Finding finding;
-    finding.global_step = step.global_step();
-    finding.tensor = step.tensor(tensor).name;
-    finding.worker = step.worker_name(worker);
+    Finding finding = FindingAt(step, tensor, worker);
     finding.measure = "zero_percent";
     finding.value = percent;
     finding.comparison = ">=";
@@ -78,7 +74,7 @@ void RegisterAllZero(RuleRegistry* registry) {
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector selector, RequiredSelector(parameters));
     TDBG_ASSIGN_OR_RETURN(StateValues values, StateValues::Make(std::move(selector)));
-    return std::unique_ptr<Rule>(std::make_unique<AllZero>(std::move(values), parameters.Float("threshold")));
+    return MakeRule<AllZero>(std::move(values), parameters.Float("threshold"));
   });
 }
 

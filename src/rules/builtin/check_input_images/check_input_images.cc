@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "rules/derived_totals.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -94,10 +95,7 @@ class CheckInputImages : public DerivedTotals {
     for (size_t c = 0; c < seen.sums.size(); ++c) {
       const double mean = seen.sums[c] / seen.elements;
       if (!(std::abs(mean) > threshold_)) continue;
-      Finding finding;
-      finding.global_step = step.global_step();
-      finding.tensor = step.tensor(tensor).name;
-      finding.worker = step.worker_name(worker);
+      Finding finding = FindingAt(step, tensor, worker);
       finding.measure = "abs_channel_mean";
       finding.value = std::abs(mean);
       finding.comparison = ">";
@@ -140,9 +138,9 @@ void RegisterCheckInputImages(RuleRegistry* registry) {
     TDBG_ASSIGN_OR_RETURN(Selector selector,
                           Selector::MakeDocumented(parameters, "regex", kDocumented, {"model_input"}));
     const Statistic sums{Statistic::Kind::kSums, {static_cast<double>(parameters.Int("channel"))}};
-    return std::unique_ptr<Rule>(std::make_unique<CheckInputImages>(
-        std::move(selector), sums, parameters.Text("regex") != kDocumented,
-        parameters.Float("threshold_mean"), parameters.Int("threshold_samples")));
+    return MakeRule<CheckInputImages>(std::move(selector), sums, parameters.Text("regex") != kDocumented,
+                                      parameters.Float("threshold_mean"),
+                                      parameters.Int("threshold_samples"));
   });
 }
 

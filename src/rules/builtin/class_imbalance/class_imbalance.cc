@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "rules/class_values.h"
 #include "rules/details.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -111,10 +112,7 @@ class ClassImbalance : public Rule {
   }
 
   static Finding At(const StepContext& step, TensorIndex tensor, WorkerIndex worker) {
-    Finding finding;
-    finding.global_step = step.global_step();
-    finding.tensor = step.tensor(tensor).name;
-    finding.worker = step.worker_name(worker);
+    Finding finding = FindingAt(step, tensor, worker);
     finding.comparison = ">";
     return finding;
   }
@@ -159,7 +157,7 @@ void RegisterClassImbalance(RuleRegistry* registry) {
     limits.imbalance = parameters.Float("threshold_imbalance");
     limits.misprediction = parameters.Float("threshold_misprediction");
     limits.samples = parameters.Int("samples");
-    return std::unique_ptr<Rule>(std::make_unique<ClassImbalance>(std::move(reader), limits));
+    return MakeRule<ClassImbalance>(std::move(reader), limits);
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include "rules/builtin/confusion/confusion_matrix.h"
 #include "rules/class_values.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -66,10 +67,7 @@ class Confusion : public Rule {
         const double share = static_cast<double>(count) / static_cast<double>(total);
         const bool diagonal = label == prediction;
         if (diagonal ? share >= limits_.min_diagonal : share <= limits_.max_off_diagonal) continue;
-        Finding finding;
-        finding.global_step = step.global_step();
-        finding.tensor = step.tensor(values.predictions).name;
-        finding.worker = step.worker_name(values.worker);
+        Finding finding = FindingAt(step, values.predictions, values.worker);
         finding.measure = diagonal ? "share_predicted_right" : "share_predicted_as_other";
         finding.value = share;
         finding.comparison = diagonal ? "<" : ">";
@@ -125,8 +123,8 @@ void RegisterConfusion(RuleRegistry* registry) {
     limits.max_off_diagonal = parameters.Float("max_off_diag");
     if (parameters.Has("category_no"))
       limits.categories = static_cast<int32_t>(parameters.Int("category_no"));
-    return std::unique_ptr<Rule>(std::make_unique<Confusion>(
-        ClassReader(std::move(labels), std::move(predictions), PredictionForm::kByShape), limits));
+    return MakeRule<Confusion>(
+        ClassReader(std::move(labels), std::move(predictions), PredictionForm::kByShape), limits);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "rules/builtin/confusion/confusion_matrix.h"
 #include "rules/builtin/create_xgboost_report/report_data.h"
 #include "rules/class_values.h"
+#include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/loss_values.h"
 #include "rules/rule.h"
@@ -182,7 +183,7 @@ void RegisterCreateXgboostReport(RuleRegistry* registry) {
     inputs.metrics = LossReader(std::move(metrics));
     inputs.importance = LossReader(std::move(importance));
     inputs.classes = ClassReader(inputs.labels, inputs.predictions, PredictionForm::kByShape);
-    return std::unique_ptr<Rule>(std::make_unique<CreateXgboostReport>(std::move(inputs)));
+    return MakeRule<CreateXgboostReport>(std::move(inputs));
   });
 }
 

@@ -1,5 +1,6 @@
 // Layers of which most ReLUs put out nothing but zeros. README.md beside this file.
 #include "rules/inactive_units.h"
+#include "rules/judging.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 
@@ -29,11 +30,11 @@ void RegisterDeadRelu(RuleRegistry* registry) {
                           Selector::MakeDocumented(parameters, "tensor_regex", kDocumented, {"relu_output"}));
     const Statistic above_zero{Statistic::Kind::kCountAbove, {0}};
     const plan::Need inspected = selector.Need();
-    return std::unique_ptr<Rule>(std::make_unique<InactiveUnits>(
+    return MakeRule<InactiveUnits>(
         DerivedValues(std::move(selector), [above_zero](const TensorInfo&) { return above_zero; }),
         std::vector<plan::StatisticNeed>{{inspected.collections, inspected.tensor_regex, above_zero}},
         InactiveUnits::LimitsOf(parameters),
-        InactiveUnits::Words{"dead_units_percent", "above 0", "at least one ReLU's outputs"}));
+        InactiveUnits::Words{"dead_units_percent", "above 0", "at least one ReLU's outputs"});
   });
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -24,9 +25,7 @@ class ExplodingTensor : public Rule {
     bool judged = false;
     for (const Rows rows : step.rows()) judged |= JudgeRows(step, rows, findings);
     judged |= JudgeScalars(step, findings);
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   std::string WouldHaveNeeded() const override {
@@ -86,10 +85,7 @@ class ExplodingTensor : public Rule {
 
   static void Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const char* measure,
                   uint64_t count, uint64_t of, std::vector<Finding>* findings) {
-    Finding finding;
-    finding.global_step = step.global_step();
-    finding.tensor = step.tensor(tensor).name;
-    finding.worker = step.worker_name(worker);
+    Finding finding = FindingAt(step, tensor, worker);
     finding.measure = measure;
     finding.value = static_cast<double>(count);
     finding.comparison = ">";
@@ -122,8 +118,7 @@ void RegisterExplodingTensor(RuleRegistry* registry) {
     const std::vector<std::string> regexes = parameters.List("tensor_regex");
     if (collections.empty() && regexes.empty()) collections = {"gradients", "weights", "buffers", "losses"};
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
-    return std::unique_ptr<Rule>(
-        std::make_unique<ExplodingTensor>(std::move(selector), parameters.Bool("only_nan")));
+    return MakeRule<ExplodingTensor>(std::move(selector), parameters.Bool("only_nan"));
   });
 }
 

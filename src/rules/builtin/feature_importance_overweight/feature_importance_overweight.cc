@@ -9,6 +9,7 @@
 
 #include "base/stable_sort.h"
 #include "base/text.h"
+#include "rules/judging.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -54,10 +55,7 @@ class FeatureImportanceOverweight : public Rule {
         which += fmt::format("{}{} {:g}", i ? ", " : "", name.substr(name.rfind('/') + 1), values[i].value);
       }
       if (!(sum / total > threshold_)) continue;
-      Finding finding;
-      finding.global_step = step.global_step();
-      finding.tensor = step.tensor(values[0].tensor).name;
-      finding.worker = step.worker_name(key.first);
+      Finding finding = FindingAt(step, values[0].tensor, key.first);
       finding.measure = "share_of_largest";
       finding.value = sum / total;
       finding.comparison = ">";
@@ -66,9 +64,7 @@ class FeatureImportanceOverweight : public Rule {
                                  which);  // the largest first
       findings->push_back(std::move(finding));
     }
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   std::string WouldHaveNeeded() const override {
@@ -101,8 +97,8 @@ void RegisterFeatureImportanceOverweight(RuleRegistry* registry) {
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({}, parameters.List("tensor_regex")));
-    return std::unique_ptr<Rule>(std::make_unique<FeatureImportanceOverweight>(
-        std::move(selector), parameters.Float("threshold"), parameters.Int("nfeatures")));
+    return MakeRule<FeatureImportanceOverweight>(std::move(selector), parameters.Float("threshold"),
+                                                 parameters.Int("nfeatures"));
   });
 }
 

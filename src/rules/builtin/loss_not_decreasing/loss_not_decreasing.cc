@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "rules/builtin/loss_not_decreasing/loss_series.h"
 #include "rules/details.h"
+#include "rules/judging.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -54,18 +55,14 @@ class LossNotDecreasing : public Rule {
                                                          gaps_are_losses_ || followed.every_step)) {
         judged = true;
         if (auto finding = Compare(check)) {
-          finding->global_step = step.global_step();
-          finding->tensor = step.tensor(key.first).name;
-          finding->worker = step.worker_name(key.second);
+          SetPlace(step, key.first, key.second, &*finding);
           finding->text += ModeText(check.mode, followed.series);
           findings->push_back(*std::move(finding));
           break;
         }
       }
     }
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   std::string WouldHaveNeeded() const override {
@@ -217,8 +214,7 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
     }
     const Thresholds thresholds{parameters.Float("diff_percent"),
                                 parameters.Float("increase_threshold_percent")};
-    return std::unique_ptr<Rule>(
-        std::make_unique<LossNotDecreasing>(std::move(selector), cadence, thresholds));
+    return MakeRule<LossNotDecreasing>(std::move(selector), cadence, thresholds);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "rules/derived_totals.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -51,10 +52,7 @@ class NLPSequenceRatio : public DerivedTotals {
              std::vector<Finding>* findings) const {
     for (size_t i = 0; i < thresholds_.size(); ++i) {
       if (!(100.0 * seen.counts[i] > thresholds_[i] * seen.tokens)) continue;  // 1 of 2 is exactly 50 %
-      Finding finding;
-      finding.global_step = step.global_step();
-      finding.tensor = step.tensor(tensor).name;
-      finding.worker = step.worker_name(worker);
+      Finding finding = FindingAt(step, tensor, worker);
       finding.measure = fmt::format("token_{:.0f}_percent", statistic().parameters[i]);
       finding.value = 100.0 * seen.counts[i] / seen.tokens;
       finding.comparison = ">";
@@ -129,8 +127,7 @@ void RegisterNLPSequenceRatio(RuleRegistry* registry) {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::MakeDocumented(parameters, "tensor_regex", kDocumented,
                                                                       {"embedding_input"}));
     const Statistic counts{Statistic::Kind::kValueCounts, std::move(tokens)};
-    return std::unique_ptr<Rule>(
-        std::make_unique<NLPSequenceRatio>(std::move(selector), counts, std::move(thresholds)));
+    return MakeRule<NLPSequenceRatio>(std::move(selector), counts, std::move(thresholds));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "rules/judging.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -57,9 +58,7 @@ class Overfit : public Rule {
         }
       }
     }
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   // The end of the run ends the last block, too.
@@ -133,8 +132,8 @@ void RegisterOverfit(RuleRegistry* registry) {
     std::vector<std::string> collections;
     if (regexes.empty()) collections = {"losses"};
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make(std::move(collections), regexes));
-    return std::unique_ptr<Rule>(std::make_unique<Overfit>(std::move(selector), parameters.Int("patience"),
-                                                           parameters.Float("ratio_threshold")));
+    return MakeRule<Overfit>(std::move(selector), parameters.Int("patience"),
+                             parameters.Float("ratio_threshold"));
   });
 }
 

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "rules/details.h"
 #include "rules/interval_means.h"
+#include "rules/judging.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -69,16 +70,12 @@ class Overtraining : public Rule {
         judged |= followed.best.has_value() || !std::isfinite(end.mean);
         auto finding = Compare(step.mode(), end, &followed);
         if (!finding) continue;
-        finding->global_step = step.global_step();
-        finding->tensor = step.tensor(std::get<0>(key)).name;
-        finding->worker = step.worker_name(std::get<1>(key));
+        SetPlace(step, std::get<0>(key), std::get<1>(key), &*finding);
         findings->push_back(*std::move(finding));
         break;
       }
     }
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   std::string WouldHaveNeeded() const override {
@@ -149,7 +146,7 @@ void RegisterOvertraining(RuleRegistry* registry) {
     limits.patience_validation = parameters.Int("patience_validation");
     limits.delta = parameters.Float("delta");
     limits.interval = IntervalOf(parameters);
-    return std::unique_ptr<Rule>(std::make_unique<Overtraining>(std::move(selector), limits));
+    return MakeRule<Overtraining>(std::move(selector), limits);
   });
 }
 

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "rules/gradient_siblings.h"
 #include "rules/interval_means.h"
+#include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
@@ -302,10 +303,7 @@ class PoorWeightInitialization : public Rule {
   }
 
   static Finding At(const StepContext& step, TensorIndex tensor, WorkerIndex worker) {
-    Finding finding;
-    finding.global_step = step.global_step();
-    finding.tensor = step.tensor(tensor).name;
-    finding.worker = step.worker_name(worker);
+    Finding finding = FindingAt(step, tensor, worker);
     return finding;
   }
 
@@ -364,8 +362,8 @@ void RegisterPoorWeightInitialization(RuleRegistry* registry) {
     limits.patience = parameters.Int("patience");
     limits.steps = parameters.Int("steps");
     limits.interval = IntervalOf(parameters);
-    return std::unique_ptr<Rule>(std::make_unique<PoorWeightInitialization>(
-        std::move(values), std::move(gradients), std::move(losses), limits));
+    return MakeRule<PoorWeightInitialization>(std::move(values), std::move(gradients), std::move(losses),
+                                              limits);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "rules/inactive_units.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -75,10 +76,9 @@ void RegisterSaturatedActivation(RuleRegistry* registry) {
     }
     DerivedValues values(std::move(selector),
                          [=](const TensorInfo& tensor) { return InsideOf(tensor, tanh, sigmoid); });
-    return std::unique_ptr<Rule>(std::make_unique<InactiveUnits>(
-        std::move(values), std::move(needs), InactiveUnits::LimitsOf(parameters),
-        InactiveUnits::Words{"saturated_units_percent", "between the bounds",
-                             "at least one tanh's or sigmoid's inputs"}));
+    return MakeRule<InactiveUnits>(std::move(values), std::move(needs), InactiveUnits::LimitsOf(parameters),
+                                   InactiveUnits::Words{"saturated_units_percent", "between the bounds",
+                                                        "at least one tanh's or sigmoid's inputs"});
   });
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <tuple>
 
+#include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -170,7 +171,7 @@ void RegisterSimilarAcrossRuns(RuleRegistry* registry) {
     if (paths.empty())
       return InvalidArgument("other_trials (or other_trial_0) must name a finished run to compare with");
     TDBG_ASSIGN_OR_RETURN(Selector selector, RequiredSelector(parameters));
-    return std::unique_ptr<Rule>(std::make_unique<SimilarAcrossRuns>(std::move(selector), std::move(paths)));
+    return MakeRule<SimilarAcrossRuns>(std::move(selector), std::move(paths));
   });
 }
 

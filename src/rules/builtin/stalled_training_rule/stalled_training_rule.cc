@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/step_context.h"
@@ -36,8 +38,12 @@ class StalledTrainingRule : public Rule {
   // Found by the steps' own time stamps, where no watcher saw the standstill.
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     const StepInfo now = step.info();
+    // A training that a breakpoint held was asked to stand still.
+    const std::string* const hold = step.Context("hold");
+    const bool held = hold != nullptr && *hold != hold_;
+    if (held) hold_ = *hold;
     // The time between two starts of a job is no standstill.
-    if (last_ && last_attempt_ == step.attempt() && now.wall_nanos > last_->wall_nanos) {
+    if (last_ && !held && last_attempt_ == step.attempt() && now.wall_nanos > last_->wall_nanos) {
       const double seconds = static_cast<double>(now.wall_nanos - last_->wall_nanos) / 1e9;
       // Steps between that were not recorded share the time: at least one of them took the mean or longer.
       const auto steps = static_cast<double>(std::max<int64_t>(now.global_step - last_->global_step, 1));
@@ -70,6 +76,7 @@ class StalledTrainingRule : public Rule {
   bool stop_;
   std::optional<StepInfo> last_;
   int64_t last_attempt_ = 0;
+  std::string hold_;  // the latest one, as it was recorded
 };
 
 }  // namespace
@@ -88,8 +95,8 @@ void RegisterStalledTrainingRule(RuleRegistry* registry) {
                     "Accepted and not needed: the job that is stopped is the one that is watched."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
-    return std::unique_ptr<Rule>(std::make_unique<StalledTrainingRule>(
-        parameters.Float("threshold"), parameters.Bool("stop_training_on_fire")));
+    return MakeRule<StalledTrainingRule>(parameters.Float("threshold"),
+                                         parameters.Bool("stop_training_on_fire"));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -38,9 +39,7 @@ class TensorVariance : public Rule {
       judged = true;
       Judge(step, scalar.tensor, scalar.worker, 0, 1, scalar.sub.sub, findings);
     });
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   std::string WouldHaveNeeded() const override {
@@ -53,10 +52,7 @@ class TensorVariance : public Rule {
              uint16_t sub, std::vector<Finding>* findings) const {
     const bool above = bounds_.high && variance > *bounds_.high;
     if (!above && !(bounds_.low && variance < *bounds_.low)) return;
-    Finding finding;
-    finding.global_step = step.global_step();
-    finding.tensor = step.tensor(tensor).name;
-    finding.worker = step.worker_name(worker);
+    Finding finding = FindingAt(step, tensor, worker);
     finding.measure = "variance";
     finding.value = variance;
     finding.comparison = above ? ">" : "<";
@@ -99,7 +95,7 @@ void RegisterTensorVariance(RuleRegistry* registry) {
     }
     TDBG_ASSIGN_OR_RETURN(Selector selector, RequiredSelector(parameters));
     TDBG_ASSIGN_OR_RETURN(StateValues values, StateValues::Make(std::move(selector)));
-    return std::unique_ptr<Rule>(std::make_unique<TensorVariance>(std::move(values), bounds));
+    return MakeRule<TensorVariance>(std::move(values), bounds);
   });
 }
 

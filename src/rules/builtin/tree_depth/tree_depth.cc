@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -219,7 +220,7 @@ void RegisterTreeDepth(RuleRegistry* registry) {
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector trees, Selector::Make({"trees"}, {}));
-    return std::unique_ptr<Rule>(std::make_unique<TreeDepth>(std::move(trees), parameters.Int("depth")));
+    return MakeRule<TreeDepth>(std::move(trees), parameters.Int("depth"));
   });
 }
 

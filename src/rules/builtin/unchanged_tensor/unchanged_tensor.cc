@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "rules/details.h"
+#include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -110,10 +111,7 @@ class UnchangedTensor : public Rule {
  private:
   void Add(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const Followed& followed,
            std::vector<Finding>* findings) const {
-    Finding finding;
-    finding.global_step = step.global_step();
-    finding.tensor = step.tensor(tensor).name;
-    finding.worker = step.worker_name(worker);
+    Finding finding = FindingAt(step, tensor, worker);
     finding.measure = "unchanged_values";
     finding.value = static_cast<double>(followed.unchanged);
     finding.comparison = ">=";
@@ -153,8 +151,8 @@ void RegisterUnchangedTensor(RuleRegistry* registry) {
     TDBG_ASSIGN_OR_RETURN(Selector selector, RequiredSelector(parameters));
     const Tolerance tolerance{parameters.Float("rtol"), parameters.Float("atol"),
                               parameters.Bool("equal_nan")};
-    return std::unique_ptr<Rule>(std::make_unique<UnchangedTensor>(
-        std::move(selector), parameters.Int("num_steps"), tolerance, IntervalOf(parameters)));
+    return MakeRule<UnchangedTensor>(std::move(selector), parameters.Int("num_steps"), tolerance,
+                                     IntervalOf(parameters));
   });
 }
 

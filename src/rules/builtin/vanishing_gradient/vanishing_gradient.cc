@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "rules/builtin/vanishing_gradient/streak.h"
 #include "rules/gradient_siblings.h"
+#include "rules/judging.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
@@ -37,9 +38,7 @@ class VanishingGradient : public Rule {
     bool judged = false;
     for (const Rows rows : step.rows()) judged |= LookAt(step, rows);
     for (const Small& small : small_) Judge(step, small, findings);
-    if (!findings->empty()) return Judged::kJudged;
-    if (step.statistics_incomplete()) return Judged::kIncomplete;
-    return judged ? Judged::kJudged : Judged::kNotDue;
+    return JudgedOf(step, judged, *findings);
   }
 
   // A run shorter than the patience: what never was above the threshold has vanished for all of it.
@@ -171,8 +170,8 @@ void RegisterVanishingGradient(RuleRegistry* registry) {
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({"gradients"}, {}));
-    return std::unique_ptr<Rule>(std::make_unique<VanishingGradient>(
-        std::move(selector), parameters.Float("threshold"), parameters.Int("patience")));
+    return MakeRule<VanishingGradient>(std::move(selector), parameters.Float("threshold"),
+                                       parameters.Int("patience"));
   });
 }
 

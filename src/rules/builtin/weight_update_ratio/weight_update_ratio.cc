@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
@@ -118,10 +119,7 @@ class WeightUpdateRatio : public Rule {
     const double ratio = (change / count) / (size / count + limits_.epsilon);
     const bool large = ratio > limits_.large;
     if (!large && !(ratio < limits_.small)) return true;
-    Finding finding;
-    finding.global_step = step.global_step();
-    finding.tensor = step.tensor(tensor).name;
-    finding.worker = step.worker_name(worker);
+    Finding finding = FindingAt(step, tensor, worker);
     finding.measure = "update_ratio";
     finding.value = ratio;
     finding.comparison = large ? ">" : "<";
@@ -170,7 +168,7 @@ void RegisterWeightUpdateRatio(RuleRegistry* registry) {
                       limits.small, limits.large));
     }
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({"weights"}, {}));
-    return std::unique_ptr<Rule>(std::make_unique<WeightUpdateRatio>(std::move(selector), limits));
+    return MakeRule<WeightUpdateRatio>(std::move(selector), limits);
   });
 }
 

@@ -1,9 +1,10 @@
 """Where gradients stopped being finite, while the loss was.
 
-Backward frees what nodes kept as it goes, and only when the optimizer is about to step does anybody look at gradients. So before it runs
-a reference is held to what can tell afterwards: what operations near the loss were given whose derivative is not finite somewhere
-(`operations.SINGULAR`). Most graphs have none, and then nothing is held. Where they are is found out by one walk; at each later
-backward their places are gone to directly: 0.2 us a node on the way, 2 us for each, within `hold_micros` of a step.
+Backward frees what nodes kept as it goes, and only when the optimizer is about to step does anybody look at gradients.
+So before it runs a reference is held to what can tell afterwards: what operations near the loss were given whose
+derivative is not finite somewhere (`operations.SINGULAR`). Most graphs have none, and then nothing is held. Where they
+are is found out by one walk; at each later backward their places are gone to directly: 0.2 us a node on the way, 2 us
+for each, within `hold_micros` of a step.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from .walk import OPERATION, UNSEEN, Birth
 MOST_HELD = 6
 MOST_BYTES = 16 << 20         # of one tensor that is held until the optimizer steps
 SEARCHED = 2_000              # nodes nearest to the loss among which they are looked for
-MOST_LEAVES = 32              # of the first and of the last parameters: from each of them the graph is gone through once
+# of the first and of the last parameters: from each of them the graph is gone through once
+MOST_LEAVES = 32
 MICROS_A_NODE, MICROS_A_TENSOR = 0.2, 2.0
 AFFORDABLE_MICROS = 8.0       # of a step, or a thousandth of it
 
@@ -53,7 +55,7 @@ class _Plan:
         """None: the graph is another one."""
         if type(root) is not self.root:
             return None
-        nodes = [root]
+        nodes: list[Any] = [root]
         try:
             for parent, position in self.hops:
                 node = nodes[parent].next_functions[position][0]
@@ -88,14 +90,16 @@ class Holder:
         self._plans: list[_Plan] = []
         self._calls = self._searches = 0
         self._last = 0.0
-        self.held: list[list[tuple[Risk, Any, dict[str, torch.Tensor]]]] = []      # a list for each backward since the last step
+        # a list for each backward since the last step
+        self.held: list[list[tuple[Risk, Any, dict[str, torch.Tensor]]]] = []
 
     def before_backward(self, tensor: torch.Tensor) -> None:
         root = tensor.grad_fn
         if root is None:
             return
         self._calls += 1
-        # A graph that had nothing to hold is looked at again at the 2nd, 4th, 8th, ... backward: it may be another one by then.
+        # A graph that had nothing to hold is looked at again at the 2nd, 4th, 8th, ... backward: it may be another one
+        # by then.
         due = self._calls & (self._calls - 1) == 0 or not self._calls & 4095
         for n, plan in enumerate(self._plans):
             held = plan.follow(root)
@@ -160,14 +164,29 @@ class Holder:
                 hops.append((at[parent_node], position))
                 at[behind] = len(hops)
             below = frozenset(id(leaf) for n in graph.below([node]) if (leaf := leaf_of(n)) is not None)
-            risks.append(Risk(at[node], type(node), names, base_name(node), node.name(), places.of(node), below, order_of(node),
-                              _nearest(graph, node, self._layer_of)))
+            risks.append(
+                Risk(
+                    at[node],
+                    type(node),
+                    names,
+                    base_name(node),
+                    node.name(),
+                    places.of(node),
+                    below,
+                    order_of(node),
+                    _nearest(graph, node, self._layer_of),
+                )
+            )
         return _Plan(type(root), hops, risks)
 
 
 def _nearest(graph: Graph, node: Any, layer_of: Callable[[torch.Tensor], str]) -> frozenset[int]:
     below = graph.below([node])
-    users = {user: named for user, leaves in graph.users().items() if user in below and (named := [leaf for leaf in leaves if layer_of(leaf)])}
+    users = {
+        user: named
+        for user, leaves in graph.users().items()
+        if user in below and (named := [leaf for leaf in leaves if layer_of(leaf)])
+    }
     return frozenset(map(id, users[max(users, key=order_of)])) if users else frozenset()
 
 
@@ -184,7 +203,11 @@ def _worth_holding(node: Any, on_devices: bool) -> tuple[str, ...] | None:
     names = tuple(name for name in operations.DERIVATIVE_OF.get(base, ("self",)) if name in kept)
     for name in names:
         value = kept[name]
-        if isinstance(value, Unseen) or (value.device.type != "cpu" and not on_devices) or value.numel() * value.element_size() > MOST_BYTES:
+        if (
+            isinstance(value, Unseen)
+            or (value.device.type != "cpu" and not on_devices)
+            or value.numel() * value.element_size() > MOST_BYTES
+        ):
             return None
         if base == "Div" and value.dim() == 0 and not value.requires_grad and value.grad_fn is None and bool(value):
             return None             # by a number that is not 0
@@ -207,7 +230,9 @@ def any_bad(gradients: Iterable[torch.Tensor]) -> bool:
     return bool(plain) and not bool(torch.stack([torch.isfinite(p).all().to(plain[0].device) for p in plain]).all())
 
 
-def states_of(parameters: Iterable[torch.Tensor], gradient_of: Callable[[torch.Tensor], torch.Tensor | None], budget: Budget) -> Gradients:
+def states_of(
+    parameters: Iterable[torch.Tensor], gradient_of: Callable[[torch.Tensor], torch.Tensor | None], budget: Budget
+) -> Gradients:
     bad, finite = {}, {}
     for parameter in parameters:
         gradient = gradient_of(parameter)
@@ -224,29 +249,37 @@ def states_of(parameters: Iterable[torch.Tensor], gradient_of: Callable[[torch.T
 
 def find(gradients: Gradients, held: list[list[tuple[Risk, Any, dict[str, torch.Tensor]]]], losses: list[torch.Tensor],
          layer_of: Callable[[torch.Tensor], str], reduced_over: int = 1) -> Birth:
-    """:param losses: what was differentiated last, if anybody still holds it: its graph says what lies between which layers.
+    """:param losses: what was differentiated last, if anybody still holds it: its graph says what lies between which
+        layers.
     :param reduced_over: so many ranks' gradients were averaged
     """
     bad = frozenset(gradients.bad)
     for n, of_one in reversed([*enumerate(held)]):
         for risk, exponent, kept in sorted(of_one, key=lambda h: -h[0].order):
-            # What began nearer to the loss would be in layers that are not below it; what began farther away not in the nearest.
+            # What began nearer to the loss would be in layers that are not below it; what began farther away not in the
+            # nearest.
             if not bad <= risk.below or risk.nearest and not bad & risk.nearest:
                 continue
             because = operations.derivative_proof(risk.base, exponent, kept)
             if because is not None:
                 if len(held) > 1:
-                    because = Because(f"{because.text}, in backward call {n + 1} of {len(held)}", {**because.numbers, "micro_step": n})
+                    because = Because(
+                        f"{because.text}, in backward call {n + 1} of {len(held)}", {**because.numbers, "micro_step": n}
+                    )
                 return _born(risk.base, risk.node, risk.place, because)
     return _by_structure(gradients, losses, layer_of, reduced_over)
 
 
 def _born(base: str, node: str, place: Place, because: Because) -> Birth:
     short = operations.short_of(base)
-    return Birth(OPERATION, place, short, node, f"the derivative of {short}", because=because.text, numbers=because.numbers)
+    return Birth(
+        OPERATION, place, short, node, f"the derivative of {short}", because=because.text, numbers=because.numbers
+    )
 
 
-def _by_structure(gradients: Gradients, losses: list[torch.Tensor], layer_of: Callable[[torch.Tensor], str], reduced_over: int) -> Birth:
+def _by_structure(
+    gradients: Gradients, losses: list[torch.Tensor], layer_of: Callable[[torch.Tensor], str], reduced_over: int
+) -> Birth:
     """Of the graph, whose nodes have freed what they kept (all but those of a graph that was retained)."""
     largest = max((m for m in gradients.finite.values() if m == m), default=0.0)
     try:
@@ -280,20 +313,30 @@ def _by_structure(gradients: Gradients, losses: list[torch.Tensor], layer_of: Ca
     where = place.inside or place.after
     said = f"it began in the backward, between {spoken(where)} and the loss" if where else "it began in the backward"
     if reduced_over > 1:
-        return Birth(UNSEEN, place, candidates=names[:8],
-                     because=f"the gradients are averaged over {reduced_over} ranks, and on this one nothing says where it began: see what the "
-                             "others say")
+        return Birth(
+            UNSEEN,
+            place,
+            candidates=names[:8],
+            because=f"the gradients are averaged over {reduced_over} ranks, and on this one nothing says where it "
+                    "began: see what the "
+            "others say",
+        )
     customs = [n for n in candidates if is_python(n)]
     if len(candidates) == 1 and customs and largest < 1e18:
         name = operations.short(customs[0])
-        return Birth(OPERATION, places.of(customs[0]), name, customs[0].name(), f"the backward of the custom function {name}",
-                     because="all other operations that lead to these gradients have a derivative that is finite", numbers={})
+        return Birth(OPERATION, places.of(customs[0]), name, customs[0].name(), "the backward of the custom "
+                                                                                f"function {name}",
+                     because="all other operations that lead to these gradients have a derivative that is "
+                             "finite", numbers={})
     if largest > 1e30:
-        return Birth(UNSEEN, place, because=f"{said}; gradients nearer to the loss reach {operations.number(largest)}: they grew until they "
+        return Birth(UNSEEN, place, because=f"{said}; gradients nearer to the loss reach "
+                                            f"{operations.number(largest)}: they grew until they "
                                             "overflowed", numbers={"largest": largest}, candidates=names[:8])
     if names:
-        return Birth(UNSEEN, place, because=f"{said}, where these operations have derivatives that are not finite everywhere: "
-                                            f"{', '.join(names[:8])}; what they were taken at was freed by then", candidates=names[:8])
+        return Birth(UNSEEN, place, because=f"{said}, where these operations have derivatives that are not finite "
+                                            "everywhere: "
+                                            f"{', '.join(names[:8])}; what they were taken at was freed by "
+                                            "then", candidates=names[:8])
     return Birth(UNSEEN, place, because=f"{said}; no operation there is known to have a derivative that is not finite")
 
 

@@ -1,7 +1,8 @@
 """The graph that a backward is about to go through, and what its nodes kept of the forward.
 
-Reading what a node kept is free of effects only where no hook unpacks it: a checkpointed segment's would run its forward again. So
-the hook is asked for first, and what has one counts as not seen. That is told by torch 2.8 and later; of an older one nothing is read.
+Reading what a node kept is free of effects only where no hook unpacks it: a checkpointed segment's would run its
+forward again. So the hook is asked for first, and what has one counts as not seen. That is told by torch 2.8 and later;
+of an older one nothing is read.
 """
 
 from __future__ import annotations
@@ -14,13 +15,44 @@ import torch
 
 MAX_NODES = 20_000      # of one walk: 40 ms without the values
 
-#: Nodes that hand on values as they are, in another order or shape: a parameter behind one is used by what comes after it.
-VIEWS = {"T", "Transpose", "Permute", "View", "UnsafeView", "ReshapeAlias", "Expand", "Squeeze", "Unsqueeze", "ToCopy", "Alias", "Clone",
-         "Select", "Slice", "Detach", "AsStrided", "Contiguous", "Narrow", "ViewAs", "Mt", "Split", "SplitWithSizes", "Chunk",
-         "UnsafeSplit", "Unbind", "Identity", "Numpy_T", "MoveDim"}
+# : Nodes that hand on values as they are, in another order or shape: a parameter behind one is used by what comes after
+# it.
+VIEWS = {
+    "T",
+    "Transpose",
+    "Permute",
+    "View",
+    "UnsafeView",
+    "ReshapeAlias",
+    "Expand",
+    "Squeeze",
+    "Unsqueeze",
+    "ToCopy",
+    "Alias",
+    "Clone",
+    "Select",
+    "Slice",
+    "Detach",
+    "AsStrided",
+    "Contiguous",
+    "Narrow",
+    "ViewAs",
+    "Mt",
+    "Split",
+    "SplitWithSizes",
+    "Chunk",
+    "UnsafeSplit",
+    "Unbind",
+    "Identity",
+    "Numpy_T",
+    "MoveDim",
+}
 #: What a node keeps of its own result, or computed on the way: no input of it.
-_RESULTS = re.compile(r"^(result\d*|output|out|grad|logsumexp|total_weight|indices|mask|.*rng.*|.*philox.*|seed|offset|save.*|buffer|"
-                      r"cum_seq.*|reserve.*|workspace|argmax|max_indexes|reservedSpace|pivots|info|L|Q|R|U|S|Vh|eigenvalues|eigenvectors)$")
+_RESULTS = re.compile(
+    r"^(result\d*|output|out|grad|logsumexp|total_weight|indices|mask|.*rng.*|.*philox.*|seed|offset|save.*|buffer|"
+    r"cum_seq.*|reserve.*|workspace|argmax|max_indexes|reservedSpace|pivots|info"
+    r"|L|Q|R|U|S|Vh|eigenvalues|eigenvectors)$"
+)
 
 CHECKPOINTED, HOOKED, FREED, CHANGED = "checkpointed", "saved through hooks", "freed", "changed in place since"
 
@@ -192,7 +224,8 @@ def _closure(nodes: Iterable[Any], next_of: Callable[[Any], Iterable[Any]]) -> s
 
 
 class Place(NamedTuple):
-    """Where in the model: inside of layers, or between those before and behind. Layers by the names that the caller gave."""
+    """Where in the model: inside of layers, or between those before and behind. Layers by the names that the caller
+    gave."""
 
     inside: str = ""
     after: str = ""

@@ -1,7 +1,7 @@
 """What operations can do to numbers, by the names of their nodes without `Backward0`, and how it is said.
 
-`proof` looks at what an operation was given and says why its result cannot be finite. `bound` says how large a result can be at most.
-`derivative_proof` does for the derivative what `proof` does for the result.
+`proof` looks at what an operation was given and says why its result cannot be finite. `bound` says how large a result
+can be at most. `derivative_proof` does for the derivative what `proof` does for the result.
 """
 
 from __future__ import annotations
@@ -17,41 +17,51 @@ from .graph import VIEWS, base_name, is_python
 from .values import INF, NAN, Budget, Values, pieces, readable, values_of
 
 #: Finite inputs give finite results, whatever they are (layer_norm's variance overflows at 1e19 only).
-KEEPS = VIEWS - {"ToCopy"} | {
-    "Neg", "Abs", "Relu", "LeakyRelu", "Threshold", "Elu", "Gelu", "Silu", "Mish", "Hardtanh", "Hardsigmoid", "Hardswish", "Softplus",
-    "Softshrink", "Hardshrink", "Prelu", "RreluWithNoise", "Sigmoid", "Tanh", "LogSigmoid", "LogSigmoidForward", "Softmax", "SafeSoftmax",
-    "LogSoftmax", "Clamp", "ClampMin", "ClampMax", "Max", "Min", "Maximum", "Minimum", "Amax", "Amin", "Where", "NativeDropout", "Cat",
-    "Stack", "MaxPool2DWithIndices", "MaxPool3DWithIndices", "MaxPool2D", "AvgPool2D", "AvgPool3D", "AdaptiveAvgPool2D",
-    "AdaptiveAvgPool3D", "AdaptiveMaxPool2D", "MkldnnAdaptiveAvgPool2D", "Mean", "Sin", "Cos", "Sign", "Floor", "Ceil", "Round", "Trunc",
-    "Atan", "Erf", "Erfc", "Sort", "Topk", "Tril", "Triu", "Index", "IndexSelect", "Gather", "Embedding", "EmbeddingBag", "Repeat", "Roll",
-    "Flip", "Diagonal", "Unfold", "MaskedSelect", "Take", "TakeAlongDim", "Median", "Kthvalue", "NativeLayerNorm", "NativeGroupNorm",
-    "UpsampleNearest2D", "UpsampleBilinear2D", "PixelShuffle", "_DDPSink", "Error", "CopySlices", "Copy", "NotImplemented", "ReflectionPad1D",
-    "ReflectionPad2D", "ReplicationPad2D", "Real", "Imag", "ViewAsReal", "ViewAsComplex"}
+KEEPS = VIEWS - {"ToCopy"} | {"Neg", "Abs", "Relu", "LeakyRelu", "Threshold", "Elu", "Gelu", "Silu", "Mish", "Hardtanh",
+                              "Hardsigmoid", "Hardswish", "Softplus", "Softshrink", "Hardshrink", "Prelu",
+                              "RreluWithNoise", "Sigmoid", "Tanh", "LogSigmoid", "LogSigmoidForward", "Softmax",
+                              "SafeSoftmax", "LogSoftmax", "Clamp", "ClampMin", "ClampMax", "Max", "Min", "Maximum",
+                              "Minimum", "Amax", "Amin", "Where", "NativeDropout", "Cat", "Stack",
+                              "MaxPool2DWithIndices", "MaxPool3DWithIndices", "MaxPool2D", "AvgPool2D", "AvgPool3D",
+                              "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool2D", "MkldnnAdaptiveAvgPool2D",
+                              "Mean", "Sin", "Cos", "Sign", "Floor", "Ceil", "Round", "Trunc", "Atan", "Erf", "Erfc",
+                              "Sort", "Topk", "Tril", "Triu", "Index", "IndexSelect", "Gather", "Embedding",
+                              "EmbeddingBag", "Repeat", "Roll", "Flip", "Diagonal", "Unfold", "MaskedSelect", "Take",
+                              "TakeAlongDim", "Median", "Kthvalue", "NativeLayerNorm", "NativeGroupNorm",
+                              "UpsampleNearest2D", "UpsampleBilinear2D", "PixelShuffle", "_DDPSink", "Error",
+                              "CopySlices", "Copy", "NotImplemented", "ReflectionPad1D", "ReflectionPad2D",
+                              "ReplicationPad2D", "Real", "Imag", "ViewAsReal", "ViewAsComplex"}
 _ONE = {"Sigmoid", "Tanh", "Softmax", "SafeSoftmax", "Sin", "Cos", "Erf", "Sign", "Hardsigmoid"}        # at most
-_PRODUCTS = {"Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Convolution", "MkldnnConvolution", "Mv", "Addmv", "Dot", "Linear",
-             "MkldnnLinear", "SlowConvDilated2D", "ThnnConv2D", "Einsum"}
+_PRODUCTS = {"Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Convolution", "MkldnnConvolution", "Mv", "Addmv", "Dot",
+             "Linear", "MkldnnLinear", "SlowConvDilated2D", "ThnnConv2D", "Einsum"}
 #: Of what is added or chosen without a gradient nothing is kept.
-TAKES_CONSTANTS = {"Add", "Sub", "Rsub", "Where", "Maximum", "Minimum", "Cat", "Stack", "MaskedFill", "MaskedScatter", "Copy", "CopySlices",
-                   "Lerp", "L1Loss", "ConstantPadNd", "Addcmul", "Addcdiv", "ScatterAdd", "IndexPut", "IndexAdd", "Scatter"}
+TAKES_CONSTANTS = {"Add", "Sub", "Rsub", "Where", "Maximum", "Minimum", "Cat", "Stack", "MaskedFill", "MaskedScatter",
+                   "Copy", "CopySlices", "Lerp", "L1Loss", "ConstantPadNd", "Addcmul", "Addcdiv", "ScatterAdd",
+                   "IndexPut", "IndexAdd", "Scatter"}
 #: What puts an infinity on purpose, so that a softmax leaves it out.
 MASKS = {"MaskedFill", "Where", "Add", "ConstantPadNd", "MaskedScatter", "Sub"}
 
 #: Behind these what is not finite may be gone: they leave elements out, or choose others.
-DROPS = {"Where", "MaskedFill", "MaskedScatter", "Index", "IndexSelect", "Gather", "Select", "Slice", "MaskedSelect", "Take", "TakeAlongDim", "NanToNum",
-         "Topk", "Sort", "Kthvalue", "Median", "Narrow", "Tril", "Triu", "IndexPut", "Scatter", "CopySlices", "Copy", "Split", "SplitWithSizes", "Unbind",
-         "Chunk", "MaxPool2DWithIndices", "Embedding"}
+DROPS = {"Where", "MaskedFill", "MaskedScatter", "Index", "IndexSelect", "Gather", "Select", "Slice", "MaskedSelect",
+         "Take", "TakeAlongDim", "NanToNum", "Topk", "Sort", "Kthvalue", "Median", "Narrow", "Tril", "Triu", "IndexPut",
+         "Scatter", "CopySlices", "Copy", "Split", "SplitWithSizes", "Unbind", "Chunk", "MaxPool2DWithIndices",
+         "Embedding"}
 #: And behind these an infinity.
-BOUNDS = _ONE | {"Clamp", "ClampMin", "ClampMax", "Hardtanh", "Atan", "Maximum", "Minimum", "Max", "Min", "Amax", "Amin", "Div", "Reciprocal", "Rsqrt",
-                 "Exp", "Relu", "Threshold", "Silu", "Gelu", "Elu", "Softplus", "LogSigmoid", "Hardswish", "Mish", "LeakyRelu", "Logsumexp"}
+BOUNDS = _ONE | {"Clamp", "ClampMin", "ClampMax", "Hardtanh", "Atan", "Maximum", "Minimum", "Max", "Min", "Amax",
+                 "Amin", "Div", "Reciprocal", "Rsqrt", "Exp", "Relu", "Threshold", "Silu", "Gelu", "Elu", "Softplus",
+                 "LogSigmoid", "Hardswish", "Mish", "LeakyRelu", "Logsumexp"}
 
-_WORDS = {"Addmm": "a matrix product (addmm)", "Mm": "a matrix product (mm)", "Bmm": "a matrix product (bmm)", "Mv": "a matrix product (mv)",
-          "Baddbmm": "a matrix product (baddbmm)", "Convolution": "convolution", "NativeBatchNorm": "batch_norm",
-          "CudnnBatchNorm": "batch_norm", "NativeLayerNorm": "layer_norm", "NativeGroupNorm": "group_norm", "SafeSoftmax": "softmax",
-          "ToCopy": "the conversion of its type (to)", "MkldnnRnnLayer": "a recurrent layer (rnn)", "CudnnRnn": "a recurrent layer (rnn)",
-          "NativeDropout": "dropout", "BinaryCrossEntropyWithLogits": "binary_cross_entropy_with_logits", "AccumulateGrad": "a parameter",
-          "CompiledFunction": "a compiled region", "CheckpointFunction": "a checkpointed segment", "LinalgVectorNorm": "norm"}
-_SHORT = {"Addmm": "addmm", "Mm": "mm", "Bmm": "bmm", "ToCopy": "to", "MkldnnRnnLayer": "rnn", "CudnnRnn": "rnn", "Mv": "mv",
-          "Baddbmm": "baddbmm", "Log1P": "log1p", "NllLoss2D": "nll_loss", "CompiledFunction": "compiled", "CheckpointFunction": "checkpoint"}
+_WORDS = {"Addmm": "a matrix product (addmm)", "Mm": "a matrix product (mm)", "Bmm": "a matrix product (bmm)",
+          "Mv": "a matrix product (mv)", "Baddbmm": "a matrix product (baddbmm)", "Convolution": "convolution",
+          "NativeBatchNorm": "batch_norm", "CudnnBatchNorm": "batch_norm", "NativeLayerNorm": "layer_norm",
+          "NativeGroupNorm": "group_norm", "SafeSoftmax": "softmax", "ToCopy": "the conversion of its type (to)",
+          "MkldnnRnnLayer": "a recurrent layer (rnn)", "CudnnRnn": "a recurrent layer (rnn)",
+          "NativeDropout": "dropout", "BinaryCrossEntropyWithLogits": "binary_cross_entropy_with_logits",
+          "AccumulateGrad": "a parameter", "CompiledFunction": "a compiled region",
+          "CheckpointFunction": "a checkpointed segment", "LinalgVectorNorm": "norm"}
+_SHORT = {"Addmm": "addmm", "Mm": "mm", "Bmm": "bmm", "ToCopy": "to", "MkldnnRnnLayer": "rnn", "CudnnRnn": "rnn",
+          "Mv": "mv", "Baddbmm": "baddbmm", "Log1P": "log1p", "NllLoss2D": "nll_loss", "CompiledFunction": "compiled",
+          "CheckpointFunction": "checkpoint"}
 
 
 def short(node: Any) -> str:
@@ -61,7 +71,8 @@ def short(node: Any) -> str:
 
 
 def short_of(base: str) -> str:
-    return _SHORT.get(base) or (_WORDS[base] if base in _WORDS else re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", base).lower())
+    said = _SHORT.get(base) or _WORDS.get(base)
+    return said or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", base).lower()
 
 
 def words(node: Any) -> str:
@@ -114,7 +125,8 @@ def _tensor(given: dict[str, torch.Tensor], *names: str) -> torch.Tensor | None:
 # Proofs: what an operation was given --------------------------------------------------------------------------------
 
 
-def _where(given: dict[str, torch.Tensor], names: tuple[str, ...], conditions: list[tuple[str, str, Callable[[torch.Tensor], torch.Tensor]]],
+def _where(given: dict[str, torch.Tensor], names: tuple[str, ...],
+           conditions: list[tuple[str, str, Callable[[torch.Tensor], torch.Tensor]]],
            what: str = "that it was given") -> Because | None:
     """The first condition that some of the values meet. `conditions`: [(key of the numbers, words, test)]"""
     tensor = _tensor(given, *names)
@@ -211,7 +223,8 @@ def _exponential(node: Any, given: dict[str, torch.Tensor], state: str | None) -
     found = _count(result, torch.isinf)
     largest = _tensor(given, "self", "input 0")
     numbers: dict[str, Any] = {"overflows": found, "values": result.numel(), "limit": round(limit, 2)}
-    text = f"{_of(found, result.numel())} that it was given {'is' if found == 1 else 'are'} above {limit:.1f}, where exp leaves {name_of(dtype)}"
+    verb = "is" if found == 1 else "are"
+    text = f"{_of(found, result.numel())} that it was given {verb} above {limit:.1f}, where exp leaves {name_of(dtype)}"
     if largest is not None and (values := values_of(largest, Budget())) is not None:
         numbers["largest"] = values.high
         text += f" (the largest: {number(values.high)})"
@@ -238,7 +251,8 @@ def _spread(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Bec
     n = math.prod(tensor.shape[d] for d in dims)
     if n - correction > 0:
         return None
-    return Because(f"it was taken of {counted(n, 'value')} and divides by n - {number(correction)}", {"values": n, "correction": correction})
+    return Because(f"it was taken of {counted(n, 'value')} and divides by n - {number(correction)}",
+                   {"values": n, "correction": correction})
 
 
 def _softmax(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Because | None:
@@ -260,10 +274,12 @@ def _softmax(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Be
         except RuntimeError:
             continue
         if full == whole:
-            return Because(f"in {whole:,} of its {n:,} rows everything was masked: a softmax of nothing but -infinity", numbers)
+            return Because(f"in {whole:,} of its {n:,} rows everything was masked: a softmax of nothing but "
+                           "-infinity", numbers)
     if whole == n:
         return None
-    return Because(f"{whole:,} of its {n:,} rows are NaN from end to end and the others have none, as a row of nothing but -infinity gives: "
+    return Because(f"{whole:,} of its {n:,} rows are NaN from end to end and the others have none, as a row of "
+                   "nothing but -infinity gives: "
                    "everything in it was masked", numbers)
 
 
@@ -277,7 +293,8 @@ def _nll(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Becaus
         ignored -= 1 << 64
     if weight is not None and weight.numel() == 1 and float(weight) == 0 and getattr(node, "_saved_reduction", 1) == 1:
         if ignored is not None and bool((target == ignored).all()):
-            return Because(f"all of its {counted(target.numel(), 'label')} {'is' if target.numel() == 1 else 'are'} {ignored}, the class that is "
+            return Because(f"all of its {counted(target.numel(), 'label')} {'is' if target.numel() == 1 else 'are'} "
+                           f"{ignored}, the class that is "
                            "ignored: it divides by a count of 0", {"ignored": target.numel(), "labels": target.numel()})
         return Because("the weights of all its labels add up to 0, and it divides by that", {"labels": target.numel()})
     if log_probabilities is None or log_probabilities.dim() not in (1, 2):
@@ -288,7 +305,10 @@ def _nll(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Becaus
     picked = rows[kept].gather(1, labels[kept].unsqueeze(1))
     found = int(torch.isinf(picked).sum())
     name = "names" if found == 1 else "name"
-    return Because(f"{found:,} of its {counted(labels.numel(), 'label')} {name} a class whose probability is 0 (its logit is -infinity, or was masked)", {"labels_at_zero": found, "labels": labels.numel()}) if found else None
+    if not found:
+        return None
+    return Because(f"{found:,} of its {counted(labels.numel(), 'label')} {name} a class whose probability is 0 (its "
+                   "logit is -infinity, or was masked)", {"labels_at_zero": found, "labels": labels.numel()})
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -302,7 +322,8 @@ def overflow(node: Any, given: dict[str, torch.Tensor], budget: Budget, where: s
         return None
     limit, largest = limit_of(dtype), 0.0
     if base_name(node) == "ToCopy":
-        return Because(f"it was given what is larger than {name_of(dtype)} holds ({number(limit)})", {"limit": limit, "dtype": name_of(dtype)})
+        return Because(f"it was given what is larger than {name_of(dtype)} holds ({number(limit)})",
+                       {"limit": limit, "dtype": name_of(dtype)})
     for name, tensor in given.items():
         if name.startswith(("mask", "result", "total_weight", "target")) or not tensor.is_floating_point():
             continue
@@ -312,18 +333,20 @@ def overflow(node: Any, given: dict[str, torch.Tensor], budget: Budget, where: s
         largest = max(largest, values.largest)
     if not largest:
         return None
-    return Because(f"its result is larger than {name_of(dtype)} holds ({number(limit)}); the largest value that it was given is {number(largest)}",
+    return Because(f"its result is larger than {name_of(dtype)} holds ({number(limit)}); the largest value that it "
+                   f"was given is {number(largest)}",
                    {"largest": largest, "limit": limit, "dtype": name_of(dtype)})
 
 
 _PROOFS: dict[str, Callable[[Any, dict[str, torch.Tensor], str | None], Because | None]] = {
     "Log": _log(0.0), "Log2": _log(0.0), "Log10": _log(0.0), "Log1P": _log(1.0), "Xlogy": _log(0.0),
-    "Sqrt": _result_of(("negative", "negative"), ("", "")), "Rsqrt": _result_of(("negative", "negative"), ("zeros", "0")),
+    "Sqrt": _result_of(("negative", "negative"), ("", "")),
+    "Rsqrt": _result_of(("negative", "negative"), ("zeros", "0")),
     "Reciprocal": _result_of(("", ""), ("zeros", "0")), "Div": _division, "Pow": _power, "Exp": _exponential,
     "Expm1": _exponential, "Acos": _outside(-1, 1), "Asin": _outside(-1, 1), "Atanh": _outside(-1, 1, closed=True),
-    "Acosh": _outside(None, 1), "Erfinv": _outside(-1, 1, closed=True), "Logit": _outside(0, 1, closed=True), "Mean": _mean,
-    "Var": _spread, "Std": _spread, "VarMean": _spread, "StdMean": _spread, "Softmax": _softmax, "SafeSoftmax": _softmax, "NllLoss": _nll,
-    "NllLoss2D": _nll,
+    "Acosh": _outside(None, 1), "Erfinv": _outside(-1, 1, closed=True), "Logit": _outside(0, 1, closed=True),
+    "Mean": _mean, "Var": _spread, "Std": _spread, "VarMean": _spread, "StdMean": _spread, "Softmax": _softmax,
+    "SafeSoftmax": _softmax, "NllLoss": _nll, "NllLoss2D": _nll,
 }
 
 
@@ -332,14 +355,15 @@ PROVES_ALONE = {"Exp", "Expm1", "Softmax", "SafeSoftmax"}
 
 
 def proof(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Because | None:
-    """Why its result is not finite, of what it was given and kept. `state` of the result: NAN, INF or None (not known)."""
+    """Why its result is not finite, of what it was given and kept. `state` of the result: NAN, INF or None (not
+    known)."""
     found = None if is_python(node) else _PROOFS.get(base_name(node))
     return None if found is None else found(node, given, state)
 
 
 def bound(node: Any, inputs: list[float | None], given: dict[str, Values]) -> float | None:
-    """No element of its result is larger in magnitude; None: not known. `inputs`: of its inputs' bounds, in their order, None where
-    one is not known. `given`: values that it kept of its inputs, by name."""
+    """No element of its result is larger in magnitude; None: not known. `inputs`: of its inputs' bounds, in their
+    order, None where one is not known. `given`: values that it kept of its inputs, by name."""
     base = base_name(node)
     if is_python(node):
         return None
@@ -401,7 +425,8 @@ def derivative_proof(node: str, exponent: float | None, given: dict[str, torch.T
     """Why the derivative is not finite at what was kept. `node`: a base name."""
     taken = "that its derivative was taken at"
 
-    def at(names: tuple[str, ...], key: str, said: str, test: Callable[[torch.Tensor], torch.Tensor], what: str = taken) -> Because | None:
+    def at(names: tuple[str, ...], key: str, said: str, test: Callable[[torch.Tensor], torch.Tensor],
+           what: str = taken) -> Because | None:
         return _where(given, names, [(key, said, test)], what)
 
     if node == "Sqrt":
@@ -411,7 +436,8 @@ def derivative_proof(node: str, exponent: float | None, given: dict[str, torch.T
     if node == "Reciprocal":
         return _where(given, ("result",), [("zeros", "0", torch.isinf)], taken)
     if node == "Pow":
-        return at(("self",), "zeros", f"0, with an exponent of {number(exponent)}", _zero) if exponent is not None and exponent < 1 else None
+        return at(("self",), "zeros", f"0, with an exponent of {number(exponent)}",
+                  _zero) if exponent is not None and exponent < 1 else None
     if node in ("Log", "Log2", "Log10", "Xlogy"):
         return at(("self",), "zeros", "0", _zero)
     if node == "Log1P":
@@ -427,18 +453,20 @@ def derivative_proof(node: str, exponent: float | None, given: dict[str, torch.T
         if y is None or x is None:
             return None
         found = int(((y == 0) & (x == 0)).sum())
-        return Because(f"{counted(found, 'pair')} that its derivative was taken at {'is' if found == 1 else 'are'} (0, 0)",
+        return Because(f"{counted(found, 'pair')} that its derivative was taken at {'is' if found == 1 else 'are'} "
+                       "(0, 0)",
                        {"zeros": found}) if found else None
     if node == "Logit":
         return at(("self",), "at_ends", "0 or 1", lambda x: (x == 0) | (x == 1))
     if node in ("Exp", "Expm1"):
-        return _where(given, ("result",), [("overflows", "beyond what exp can hold: its result is infinite there", torch.isinf)], taken)
+        return _where(given, ("result",), [("overflows", "beyond what exp can hold: its result is infinite "
+                                                         "there", torch.isinf)], taken)
     return None
 
 
 #: Whose derivative is not finite somewhere, although their results are.
-SINGULAR = {"Sqrt", "Rsqrt", "Reciprocal", "Pow", "Log", "Log2", "Log10", "Log1P", "Xlogy", "Div", "Acos", "Asin", "Atanh", "Acosh", "Atan2",
-            "Logit", "Exp", "Expm1"}
+SINGULAR = {"Sqrt", "Rsqrt", "Reciprocal", "Pow", "Log", "Log2", "Log10", "Log1P", "Xlogy", "Div", "Acos", "Asin",
+            "Atanh", "Acosh", "Atan2", "Logit", "Exp", "Expm1"}
 #: What of a node tells.
-DERIVATIVE_OF = {"Sqrt": ("result",), "Rsqrt": ("result",), "Reciprocal": ("result",), "Div": ("other",), "Atan2": ("self", "other"),
-                 "Exp": ("result",), "Expm1": ("result",)}
+DERIVATIVE_OF = {"Sqrt": ("result",), "Rsqrt": ("result",), "Reciprocal": ("result",), "Div": ("other",),
+                 "Atan2": ("self", "other"), "Exp": ("result",), "Expm1": ("result",)}

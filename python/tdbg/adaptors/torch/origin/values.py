@@ -1,4 +1,5 @@
-"""What is in a tensor, as far as it matters for NaN and infinity. Looks in pieces, so that it needs 10 MiB and not the tensor's size."""
+"""What is in a tensor, as far as it matters for NaN and infinity. Looks in pieces, so that it needs 10 MiB and not the
+tensor's size."""
 
 from __future__ import annotations
 
@@ -115,16 +116,25 @@ def values_of(tensor: torch.Tensor, budget: Budget) -> Values | None:
         if not piece.is_floating_point():
             piece = piece.double()
         finite = piece[torch.isfinite(piece)]
-        counts = (piece.numel(), torch.isnan(piece).sum(), (piece == float("inf")).sum(), (piece == -float("inf")).sum(),
-                  (finite == 0).sum(), (finite < 0).sum())
+        counts = (
+            piece.numel(),
+            torch.isnan(piece).sum(),
+            (piece == float("inf")).sum(),
+            (piece == -float("inf")).sum(),
+            (finite == 0).sum(),
+            (finite < 0).sum(),
+        )
         total = [a + int(b) for a, b in zip(total, counts)]
         if finite.numel():
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-    return Values(*total, *((low, high) if low <= high else (0.0, 0.0)))
+    low, high = (low, high) if low <= high else (0.0, 0.0)
+    count, nan, posinf, neginf, zeros, negative = total
+    return Values(count, nan, posinf, neginf, zeros, negative, low, high)
 
 
 def samples_with_nan(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """(how many, of how many) rows of the first axis have an element that is not finite; None where that says nothing."""
+    """(how many, of how many) rows of the first axis have an element that is not finite; None where that says
+    nothing."""
     plain = readable(tensor)
     if plain is None or plain.dim() < 2 or plain.numel() > 16 * PIECE or not plain.numel():
         return None

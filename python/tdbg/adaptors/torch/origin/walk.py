@@ -1,9 +1,11 @@
-"""From a loss that is not finite down to where that began, through what the nodes of its graph kept. Nothing is computed again.
+"""From a loss that is not finite down to where that began, through what the nodes of its graph kept. Nothing is
+computed again.
 
-A tensor that a node kept says which node made it: so the values of many edges of the graph are known, and the walk goes down through
-those that are not finite. Where it ends, an operation gave what is not finite out of finite inputs, or a parameter, buffer, input or
-label came in so. Edges of which nobody kept the values are gone through; then the birth is in one of several operations, and those
-that cannot have done it (operations.KEEPS, operations.bound) are left out. What stays ambiguous is said to be.
+A tensor that a node kept says which node made it: so the values of many edges of the graph are known, and the walk goes
+down through those that are not finite. Where it ends, an operation gave what is not finite out of finite inputs, or a
+parameter, buffer, input or label came in so. Edges of which nobody kept the values are gone through; then the birth is
+in one of several operations, and those that cannot have done it (operations.KEEPS, operations.bound) are left out. What
+stays ambiguous is said to be.
 """
 
 from __future__ import annotations
@@ -34,7 +36,15 @@ from .values import FINITE, INF, NAN, Budget, Values, samples_with_nan, state_of
 
 GROWN = 1e4       # no parameter of a training that goes well is larger
 
-OPERATION, PARAMETER, BUFFER, INPUT, LABEL, CONSTANT, UNSEEN = "operation", "parameter", "buffer", "input", "label", "constant", "unseen"
+OPERATION, PARAMETER, BUFFER, INPUT, LABEL, CONSTANT, UNSEEN = (
+    "operation",
+    "parameter",
+    "buffer",
+    "input",
+    "label",
+    "constant",
+    "unseen",
+)
 
 
 class Outside(NamedTuple):
@@ -83,8 +93,14 @@ class Walk:
     :param layer_of: of a leaf: the name of its layer
     """
 
-    def __init__(self, losses: Iterable[torch.Tensor], parameter_name: Callable[[torch.Tensor], str | None],
-                 layer_of: Callable[[torch.Tensor], str], outside: Iterable[Outside] = (), budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        losses: Iterable[torch.Tensor],
+        parameter_name: Callable[[torch.Tensor], str | None],
+        layer_of: Callable[[torch.Tensor], str],
+        outside: Iterable[Outside] = (),
+        budget: Budget | None = None,
+    ) -> None:
         self.budget = budget or Budget()
         self.losses = [t for t in losses if t.grad_fn is not None]
         self.graph = Graph(self.losses)
@@ -95,7 +111,7 @@ class Walk:
         self._states: dict[Edge, str | None] = {}
         self._given: dict[Any, dict[str, torch.Tensor]] = {}     # what a node kept, by its names
         self._unseen: dict[Any, str] = {}
-        self._looked: dict[tuple, str | None] = {}
+        self._looked: dict[tuple[Any, ...], str | None] = {}
         self._values: dict[int, Values | None] = {}
         self._bounds: dict[Edge, float | None] = {}
         self._read()
@@ -188,15 +204,20 @@ class Walk:
                 if found not in seen:
                     seen.add(found)
                     todo.append(found)
-            if state == NAN and not nan and (bad or constants) and not any(self._state_of(t) == NAN for _, _, t in constants):
+            if (
+                state == NAN
+                and not nan
+                and (bad or constants)
+                and not any(self._state_of(t) == NAN for _, _, t in constants)
+            ):
                 sources.append(_Source("became", edge.node, region))
             elif not bad and not constants:
                 sources.append(_Source(state, edge.node, region))
         return sources
 
     def _around(self, node: Any) -> tuple[list[Any], list[Edge], list[tuple[Any, str, torch.Tensor]]]:
-        """(the node and those behind it through edges of which nothing is known, edges into them that are not finite, constants into
-        them that are not finite)"""
+        """(the node and those behind it through edges of which nothing is known, edges into them that are not finite,
+        constants into them that are not finite)"""
         region, bad, constants = [node], [], []
         todo, seen = [node], {node}
         while todo:
@@ -228,10 +249,16 @@ class Walk:
         if made:
             birth = self._of(min(made, key=self._when))
             if became and birth.is_seen:
-                at = [n for n in min(became, key=self._when).region if any(self.state(e) == INF for e in self.graph.inputs(n))]
+                at = [
+                    n
+                    for n in min(became, key=self._when).region
+                    if any(self.state(e) == INF for e in self.graph.inputs(n))
+                ]
                 if len(at) == 1:
                     where = self.places.of(at[0]).words()
-                    birth.became_nan = f"the infinity became NaN in {operations.words(at[0])}" + (f", {where}" if where else "")
+                    birth.became_nan = f"the infinity became NaN in {operations.words(at[0])}" + (
+                        f", {where}" if where else ""
+                    )
             return birth
         # Infinities that were put on purpose: what made a NaN of them, or a loss, is what went wrong.
         if became:
@@ -284,9 +311,23 @@ class Walk:
         numbers = {"nan": values.nan, "inf": values.inf, "values": values.count}
         if source.leaf:
             name = self.parameter_name(tensor)
-            return Birth(PARAMETER, Place(inside=self.layer_of(tensor)), name=name or "a tensor that needs a gradient", because=text, numbers=numbers)
+            return Birth(
+                PARAMETER,
+                Place(inside=self.layer_of(tensor)),
+                name=name or "a tensor that needs a gradient",
+                because=text,
+                numbers=numbers,
+            )
         node = source.node
-        birth = Birth(CONSTANT, self.places.of(node), operations.short(node), node.name(), operations.words(node), because=text, numbers=numbers)
+        birth = Birth(
+            CONSTANT,
+            self.places.of(node),
+            operations.short(node),
+            node.name(),
+            operations.words(node),
+            because=text,
+            numbers=numbers,
+        )
         known = self._recognise(tensor)
         if known is not None:
             birth.what, birth.name = known.what, known.name
@@ -301,7 +342,11 @@ class Walk:
         """By its memory: what autograd kept is often a view."""
         try:
             where = tensor.untyped_storage().data_ptr()
-            return next((o for o in self.outside if o.tensor.untyped_storage().data_ptr() == where), None) if where else None
+            return (
+                next((o for o in self.outside if o.tensor.untyped_storage().data_ptr() == where), None)
+                if where
+                else None
+            )
         except Exception:
             return None
 
@@ -309,8 +354,12 @@ class Walk:
         state = source.state
         candidates = [node for node in source.region if self._can(node)]
         if len(candidates) > 1:
-            proven = [node for node in candidates if self._proof(node, self.state(Edge(node, 0)), source.region) is not None
-                      and self._arrives(node, source)]
+            proven = [
+                node
+                for node in candidates
+                if self._proof(node, self.state(Edge(node, 0)), source.region) is not None
+                and self._arrives(node, source)
+            ]
             if len(proven) == 1:
                 candidates = proven
             elif source.node in proven:
@@ -323,7 +372,8 @@ class Walk:
         return self._unseen_in(source, candidates)
 
     def _arrives(self, node: Any, source: _Source) -> bool:
-        """Does what is not finite in its result come to where it is known not to be, past nothing that may leave it out?"""
+        """Does what is not finite in its result come to where it is known not to be, past nothing that may leave it
+        out?"""
         region, todo, seen = set(source.region), [node], {node}
         infinite = self._proof(node, NAN, source.region) is None
         while todo:
@@ -332,7 +382,12 @@ class Walk:
                 return True
             for user in self.graph.consumers.get(current, ()):
                 base = base_name(user)
-                if user in region and user not in seen and base not in operations.DROPS and not (infinite and base in operations.BOUNDS):
+                if (
+                    user in region
+                    and user not in seen
+                    and base not in operations.DROPS
+                    and not (infinite and base in operations.BOUNDS)
+                ):
                     seen.add(user)
                     todo.append(user)
         return False
@@ -341,29 +396,43 @@ class Walk:
         """`state`: of what is known not to be finite, behind `node`. `alone`: no other can have done it."""
         birth = Birth(OPERATION, self.places.of(node), operations.short(node), node.name(), operations.words(node))
         if base_name(node) == "CompiledFunction":
-            return self._hidden(birth, "what happens inside a compiled region is not kept: run again with TORCH_COMPILE_DISABLE=1 and tdbg "
-                                       "names the operation")
+            return self._hidden(
+                birth,
+                "what happens inside a compiled region is not kept: run again with TORCH_COMPILE_DISABLE=1 and tdbg "
+                "names the operation",
+            )
         if base_name(node) == "CheckpointFunction":
-            return self._hidden(birth, "a checkpointed segment keeps nothing of what it computes: run again without checkpointing and tdbg names "
-                                       "the operation")
+            return self._hidden(
+                birth,
+                "a checkpointed segment keeps nothing of what it computes: run again without checkpointing and tdbg "
+                "names "
+                "the operation",
+            )
         own = self.state(Edge(node, 0)) or (state if base_name(node) in operations.PROVES_ALONE else None)
         because = self._proof(node, own, region)
         if because is None and not is_python(node) and self._takes_unkept(node):
             return self._brought_in(birth)
         if because is None:
-            because = operations.overflow(node, self.given_to(node), self.budget) if not is_python(node) and alone else None
+            because = (
+                operations.overflow(node, self.given_to(node), self.budget) if not is_python(node) and alone else None
+            )
             if because is not None and (grown := self._largest_parameter()) is not None and grown[1] > GROWN:
-                because = Because(f"{because.text}; parameters have grown: {grown[0]} reaches {operations.number(grown[1])} (look at the learning rate)",
+                because = Because(f"{because.text}; parameters have grown: {grown[0]} reaches "
+                                  f"{operations.number(grown[1])} (look at the learning rate)",
                                   {**because.numbers, "largest_parameter": grown[1]})
         if because is None:
             because = Because("all that it was given is finite, and its result is not" if alone else
-                              "all that was given to it and to others like it beside it is finite, and their result is not", {})
+                              "all that was given to it and to others like it beside it is finite, and their result "
+                              "is not", {})
         birth.because, birth.numbers = because
         return birth
 
     @staticmethod
     def _hidden(birth: Birth, why: str) -> Birth:
-        birth.what, birth.because = UNSEEN, f"it began in {birth.said}" + (f", {birth.place.words()}" if birth.place.words() else "") + f"; {why}"
+        birth.what, birth.because = (
+            UNSEEN,
+            f"it began in {birth.said}" + (f", {birth.place.words()}" if birth.place.words() else "") + f"; {why}",
+        )
         return birth
 
     def _brought_in(self, birth: Birth) -> Birth:
@@ -374,13 +443,17 @@ class Walk:
             birth.what, birth.name = bad[0].what, bad[0].name
             if values is not None:
                 n = values.nan or values.inf
-                birth.because = f"{n:,} of its {values.count:,} elements {'is' if n == 1 else 'are'} {'NaN' if values.nan else 'infinite'}"
+                verb, what = "is" if n == 1 else "are", "NaN" if values.nan else "infinite"
+                birth.because = f"{n:,} of its {values.count:,} elements {verb} {what}"
                 birth.numbers = {"nan": values.nan, "inf": values.inf, "values": values.count}
                 if (rows := samples_with_nan(bad[0].tensor)) is not None:
                     birth.because += f", in {rows[0]:,} of {rows[1]:,} samples"
             return birth
         birth.what = CONSTANT
-        birth.because = "what it was given with a gradient is finite; what it was given without one (a label, a mask, a number) is not kept"
+        birth.because = (
+            "what it was given with a gradient is finite; what it was given without one (a label, a mask, a "
+            "number) is not kept"
+        )
         return birth
 
     def _unseen_in(self, source: _Source, candidates: list[Any]) -> Birth:
@@ -390,7 +463,8 @@ class Walk:
         birth = Birth(UNSEEN, place, candidates=names[:8])
         where = f" {place.words()}" if place.words() else ""
         if CHECKPOINTED in why:
-            birth.because = (f"it began{where} in a checkpointed segment, which keeps nothing of what it computes: run again without checkpointing "
+            birth.because = (f"it began{where} in a checkpointed segment, which keeps nothing of what it computes: "
+                             "run again without checkpointing "
                              "and tdbg names the operation")
         elif why:
             birth.because = f"it began{where}, where the values were not to be read ({', '.join(sorted(why))})"
@@ -415,7 +489,9 @@ class Walk:
         return max(found, key=lambda one: one[1], default=None)
 
     def _takes_unkept(self, node: Any) -> bool:
-        return base_name(node) in operations.TAKES_CONSTANTS and any(behind is None for behind, _ in node.next_functions)
+        return base_name(node) in operations.TAKES_CONSTANTS and any(
+            behind is None for behind, _ in node.next_functions
+        )
 
     def _proof(self, node: Any, state: str | None, region: list[Any]) -> Because | None:
         given = self.given_to(node)
@@ -433,7 +509,11 @@ class Walk:
             return True
         if base in operations.KEEPS:
             if base in ("Softmax", "SafeSoftmax", "Mean"):
-                return self._proof(node, None, [node]) is not None or base == "Softmax" and self.state(Edge(node, 0)) == NAN
+                return (
+                    self._proof(node, None, [node]) is not None
+                    or base == "Softmax"
+                    and self.state(Edge(node, 0)) == NAN
+                )
             return self._takes_unkept(node) and not self._is_finite(node)
         if self._takes_unkept(node):
             return not self._is_finite(node)

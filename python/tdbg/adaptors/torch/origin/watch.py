@@ -1,13 +1,13 @@
 """When the birth of a NaN is looked for, in one training, and how it gets into the run.
 
-While all is well that costs: a comparison of the loss, whose value was copied already; a reference to each tensor that the model was
-given; and what `backward.Holder` holds. A loss on a device is not waited for, so there nothing is looked for, unless TDBG_NAN_ORIGIN=wait
-asks for it.
+While all is well that costs: a comparison of the loss, whose value was copied already; a reference to each tensor that
+the model was given; and what `backward.Holder` holds. A loss on a device is not waited for, so there nothing is looked
+for, unless TDBG_NAN_ORIGIN=wait asks for it.
 
-    backward is called, the loss is not finite      the graph is still there: walk.Walk
-    an optimizer is about to step, and the recorder says that among weights and gradients something is not finite,
-    although the loss was                           backward.find
-    `clip_grad_norm_` is about to spread a norm that is not finite over all gradients      their states are looked at before it does
+    backward is called, the loss is not finite      the graph is still there: walk.Walk an optimizer is about to step,
+    and the recorder says that among weights and gradients something is not finite, although the loss was
+    backward.find `clip_grad_norm_` is about to spread a norm that is not finite over all gradients      their states
+    are looked at before it does
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import math
 import os
 import time
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,7 +51,8 @@ class Origins:
         self._searches = 0
         self._recorded: set[tuple[str, ...]] = set()
         self._backwards = 0
-        self._fine_at = -1              # that number when weights and gradients of a step were last looked at and were finite
+        # that number when weights and gradients of a step were last looked at and were finite
+        self._fine_at = -1
         self._waits: dict[int, list[int]] = {}      # by optimizer: looks that found nothing; steps until the next
         self._before_clip: dict[int, str | None] | None = None
 
@@ -63,20 +65,33 @@ class Origins:
             if type(value) is torch.Tensor:
                 found.append(("the model's input" if not n else f"the model's input {n}", weakref.ref(value)))
             elif isinstance(value, dict):
-                found += [(f"the model's input {key!r}", weakref.ref(v)) for key, v in value.items() if type(v) is torch.Tensor]
+                found += [
+                    (f"the model's input {key!r}", weakref.ref(v))
+                    for key, v in value.items()
+                    if type(v) is torch.Tensor
+                ]
             elif isinstance(value, (list, tuple)):
-                found += [(f"the model's input {n}[{k}]", weakref.ref(v)) for k, v in enumerate(value) if type(v) is torch.Tensor]
+                found += [
+                    (f"the model's input {n}[{k}]", weakref.ref(v))
+                    for k, v in enumerate(value)
+                    if type(v) is torch.Tensor
+                ]
         for key, value in kwargs.items():
             if type(value) is torch.Tensor:
                 found.append((f"the model's input {key!r}", weakref.ref(value)))
         self._given = found
 
+    def first_input(self) -> torch.Tensor | None:
+        """The first tensor that a training forward was given last, if it still lives."""
+        return self._given[0][1]() if self._given else None
+
     def compared_with(self, target: torch.Tensor) -> None:
         """A loss function was given this to compare with."""
         self._target = weakref.ref(target)
 
-    def finite_loss(self, tensors: tuple[torch.Tensor, ...]) -> None:
-        """backward is about to run on these, which are finite, or of which nobody can say without waiting for a device."""
+    def finite_loss(self, tensors: Sequence[torch.Tensor]) -> None:
+        """backward is about to run on these, which are finite, or of which nobody can say without waiting for a
+        device."""
         self._in_episode = False
         self._backwards += 1
         first = tensors[0] if tensors else None
@@ -92,9 +107,9 @@ class Origins:
         self._holder.forget()
         self._before_clip = None
 
-    # What is looked at once something is not ---------------------------------------------------------------------------
+    # What is looked at once something is not ----------------------------------------------------------------------
 
-    def bad_loss(self, tensors: tuple[torch.Tensor, ...]) -> None:
+    def bad_loss(self, tensors: Sequence[torch.Tensor]) -> None:
         """backward is about to run on these, of which one is not finite."""
         self._holder.forget()
         self._backwards += 1
@@ -118,7 +133,11 @@ class Origins:
             return
         with _Quietly():
             budget = Budget()
-            self._before_clip = {id(p): state_of(p.grad, budget) for p in parameters if isinstance(p, torch.Tensor) and p.grad is not None}
+            self._before_clip = {
+                id(p): state_of(p.grad, budget)
+                for p in parameters
+                if isinstance(p, torch.Tensor) and p.grad is not None
+            }
 
     def bad_batch(self, serial: int, parameters: list[torch.Tensor], skipped: bool) -> None:
         """An optimizer is about to step with these. Among them and their gradients something is not finite."""
@@ -147,8 +166,14 @@ class Origins:
             losses = [t for ref in self._losses if (t := ref()) is not None]
             birth = _backward.find(found, self._holder.held, losses, self._layer_of, _ranks())
         self._holder.forget()
-        birth.numbers = {**birth.numbers, "gradients": len(found.bad), "of_gradients": len(found.bad) + len(found.finite)}
-        self._record(birth, "backward", "NaN" if "nan" in found.bad.values() else "infinite", time.perf_counter() - began)
+        birth.numbers = {
+            **birth.numbers,
+            "gradients": len(found.bad),
+            "of_gradients": len(found.bad) + len(found.finite),
+        }
+        self._record(
+            birth, "backward", "NaN" if "nan" in found.bad.values() else "infinite", time.perf_counter() - began
+        )
 
     # Names -----------------------------------------------------------------------------------------------------------
 
@@ -159,9 +184,11 @@ class Origins:
             for parameter, named in ((p, n) for root in self._session.names.roots for p, n in root.parameters()):
                 layer = named.short_name.rpartition(".")[0] or named.short_name
                 self._layers[id(parameter)] = named.name, layer
-            for entry in self._session.optimizers.entries.values():
+            for entry in list(self._session.optimizers.entries.values()):
                 for parameter, named in zip(entry.params, entry.named):
-                    self._layers.setdefault(id(parameter), (named.name, named.short_name.rpartition(".")[0] or named.short_name))
+                    self._layers.setdefault(
+                        id(parameter), (named.name, named.short_name.rpartition(".")[0] or named.short_name)
+                    )
             known = self._layers.setdefault(id(leaf), ("", ""))
         return known
 
@@ -181,7 +208,7 @@ class Origins:
         self._layers.clear()            # id()s of parameters are those of now
         return found
 
-    # What is written ---------------------------------------------------------------------------------------------------
+    # What is written ----------------------------------------------------------------------------------------------
 
     def _record(self, birth: Birth, direction: str, noun: str, seconds: float) -> None:
         session = self._session
@@ -197,26 +224,58 @@ class Origins:
         if history:
             sentence += f"; {history['text']}"
         record: dict[str, Any] = {
-            "title": title, "sentence": sentence, "direction": direction, "state": noun, "what": birth.what, "operation": birth.operation,
-            "node": birth.node, "inside": birth.place.inside, "after": birth.place.after, "before": birth.place.before, "name": birth.name,
-            "because": birth.because, "numbers": {k: _number(v) for k, v in birth.numbers.items()}, "became_nan": birth.became_nan,
-            "candidates": birth.candidates, "looked_at": {"nodes": birth.nodes, "tensors": birth.tensors, "bytes": birth.bytes,
-                                                          "millis": round(seconds * 1e3, 3)}}
+            "title": title,
+            "sentence": sentence,
+            "direction": direction,
+            "state": noun,
+            "what": birth.what,
+            "operation": birth.operation,
+            "node": birth.node,
+            "inside": birth.place.inside,
+            "after": birth.place.after,
+            "before": birth.place.before,
+            "name": birth.name,
+            "because": birth.because,
+            "numbers": {k: _number(v) for k, v in birth.numbers.items()},
+            "became_nan": birth.became_nan,
+            "candidates": birth.candidates,
+            "looked_at": {
+                "nodes": birth.nodes,
+                "tensors": birth.tensors,
+                "bytes": birth.bytes,
+                "millis": round(seconds * 1e3, 3),
+            },
+        }
         if history:
             record["update"] = history
         session.context.origin(TOPIC, json.dumps(record))
+        session.black_box.wanted(title)
 
     def _history(self, name: str) -> dict[str, Any]:
         """Of a parameter that is not finite: who made it so, as far as the steps before say."""
         session = self._session
         if not session.steps_closed or not session.has_trained:
-            return {"by": "initial", "text": "it was so before the first update: by its initialisation, or in what was loaded"}
-        if not any(named.name == name for entry in session.optimizers.entries.values() for named in entry.named):
+            return {
+                "by": "initial",
+                "text": "it was so before the first update: by its initialisation, or in what was loaded",
+            }
+        if not any(named.name == name for entry in list(session.optimizers.entries.values()) for named in entry.named):
             return {"by": "unknown", "text": "no optimizer updates it, so what made it so could not be seen"}
         if self._fine_at != self._backwards - max(1, session.losses.micro):
-            return {"by": "unknown", "text": "the step before was not looked at, so whether its gradient or its update made it so could not be seen"}
-        rates = sorted({float(group["lr"]) for entry in session.optimizers.entries.values() if (o := entry.ref()) is not None
-                        for group in o.param_groups if isinstance(group.get("lr"), (int, float))})
+            return {
+                "by": "unknown",
+                "text": "the step before was not looked at, so whether its gradient or its update made it so could "
+                        "not be seen",
+            }
+        rates = sorted(
+            {
+                float(group["lr"])
+                for entry in list(session.optimizers.entries.values())
+                if (o := entry.ref()) is not None
+                for group in o.param_groups
+                if isinstance(group.get("lr"), (int, float))
+            }
+        )
         with_rate = f" with a learning rate of {' and '.join(f'{r:g}' for r in rates)}" if rates else ""
         return {"by": "update", "learning_rates": rates,
                 "text": f"in the step before it was finite and its gradient was, too: the update{with_rate} made it so"}

@@ -1,0 +1,335 @@
+"""What a training is fed: numbers of the model's first input, of the labels, and of what a loss function is given.
+
+    context/input/...       zeros (share), nan and infinite (counts), min, max, mean, std, same_rows (1: all rows are
+                            one), padding (share; where the model or the caller says what padding is)
+    context/labels/...      count, distinct, min, max, ignored (share), of what a loss for classes compares with
+    context/loss_input/...  wrong (1: probabilities where logits are wanted, anything but log-probabilities where those
+                            are)
+    topics                  input (dtype, shape, mean and deviation of each channel), labels (how often each class came,
+                            in the batches that were looked at), loss_input (which function, the shape)
+
+Exact numbers of whole tensors, at some steps: each of the first EARLY ones, in which nearly all that can be wrong is
+seen, and every EVERY-th after them; large tensors seldom enough to cost PER_STEP bytes a step. A batch whose loss is
+not finite is looked at whatever the step. Of a device's tensors the numbers come late, like all of its values: it is
+not waited for, and labels are not counted there. Not looked at: what the training has computed itself (another model's
+output is no data), and anything while a dispatch mode of the script's is on, which would see our operations as its own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..structure import every, first
+from .params import unreadable
+
+if TYPE_CHECKING:
+    from .session import Session
+
+EARLY = 20
+EVERY = 8
+EVERY_ON_A_DEVICE = 64
+SMALL = 1 << 20          # bytes: looked at in each early step
+LARGEST = 256 << 20
+PER_STEP = 128 << 10
+ROWS = 16                # of what a loss is given: all of them are of one make
+CHANNELS = 64
+MOST_BAD = 64            # batches whose loss is not finite
+CLASSES = 256            # told one by one
+COUNTED = 1 << 16        # labels above that are no classes that can be counted
+IGNORED = -100           # torch's ignore_index, unless the caller has another
+DESCRIBED = 16 << 20     # bytes: channels of larger inputs are not told, which takes copies in 64 bits
+
+_HALVES = (torch.float16, torch.bfloat16)
+#: torch computes all of these numbers of these; of 16 bits without a sign, which token files have, hardly any.
+_READ = frozenset((torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int16, torch.int32, torch.int64))
+#: Nodes of a graph that pass on what they are given, as it is or a part of it.
+_PASS_ON = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Select", "Index", "Permute", "Transpose",
+            "ToCopy", "Clone", "Alias", "Expand")
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    """Strided memory of numbers that have an order."""
+    return (unreadable(tensor) is None and tensor.layout is torch.strided and not tensor.is_meta
+            and tensor.dtype in _READ and not tensor.is_neg() and tensor.numel() > 0)
+
+
+def _is_captured(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cuda" and bool(torch.cuda.is_current_stream_capturing())
+
+
+def _alone(tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Is nothing else given by which rows differ? A graph whose nodes have no features has ones there, and edges."""
+    if any(not isinstance(v, (torch.Tensor, list, tuple, dict, int, float, str, type(None)))
+           for v in (*args, *kwargs.values())):
+        return False
+    rows = tensor.shape[0] if tensor.dim() else 1
+    return all(t is tensor or t.numel() <= rows for t in every(torch.Tensor, (args, kwargs)))
+
+
+def _rows(given: torch.Tensor) -> torch.Tensor:
+    """Some of the rows over the classes, which are axis 1. Copies no more than these."""
+    if given.dim() > 2:
+        given = given[0].flatten(1).movedim(0, 1)
+    given = given.reshape(-1, given.shape[-1])
+    return given[:: max(1, given.shape[0] // ROWS)][:ROWS].float()
+
+
+def _is_sigmoids(given: torch.Tensor) -> bool:
+    """Does its graph say that a sigmoid gave it?"""
+    node = given.grad_fn
+    for _ in range(8):
+        if node is None:
+            return False
+        name = node.name()
+        if name.startswith(("Sigmoid", "Hardsigmoid")):
+            return True
+        if not name.startswith(_PASS_ON) or not node.next_functions:
+            return False
+        node = node.next_functions[0][0]
+    return False
+
+
+def _described(x: torch.Tensor, with_channels: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {"dtype": str(x.dtype)[6:], "shape": list(x.shape)}
+    if with_channels and x.dim() >= 2:
+        axis = 1 if x.dim() != 3 else 2        # features of a row or of a moment, else channels
+        x = x.movedim(axis, 0)[:CHANNELS].flatten(1).double()
+        variance, mean = torch.var_mean(x, 1, correction=0)
+        if bool(torch.isfinite(variance).all()):
+            said["channels"] = {"axis": axis, "mean": mean.tolist(), "std": variance.sqrt().tolist()}
+    return said
+
+
+class Data:
+    """Of one session. `due`: this step's tensors are looked at, if they are not too large."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.due = True
+        self._steps = 0                                  # of the training, that were recorded
+        self._ready: list[tuple[str, Any]] = []          # numbers for the step, a device's as tensors
+        self._seen: set[str] = set()                     # what of the step at hand was looked at
+        self._looked_at: Any = lambda: None              # weak: the input that was
+        self._counts: dict[int, int] | None = {}         # class -> how often; None: they are too many
+        self._batches = 0
+        self._padding: int | None = None
+        self._knows_padding = False
+        self._off = self._described = False
+        self._bad = 0                                    # losses that were not finite
+        self._told_in = -1                               # Session.steps_closed at the step that was told last
+
+    # What is looked at --------------------------------------------------------------------------------------
+
+    def given(self, args: tuple[Any, ...], kwargs: dict[str, Any], even_so: bool = False) -> None:
+        """A training forward is given these. `even_so`: its loss turned out not to be finite."""
+        if "input" in self._seen:
+            return
+        tensor = args[0] if args and type(args[0]) is torch.Tensor else first(torch.Tensor, args, kwargs.values())
+        if type(tensor) is not torch.Tensor or not _plain(tensor):
+            return
+        if not self._is_due(tensor) and not (even_so and tensor.numel() * tensor.dtype.itemsize <= LARGEST):
+            return
+        if tensor.grad_fn is not None or _dispatch_modes():
+            return
+        self._seen.add("input")
+        self._looked_at = weakref.ref(tensor)
+        with torch.no_grad():
+            alone = not tensor.is_floating_point() or _alone(tensor, args, kwargs)
+            self._input(tensor.detach(), kwargs.get("attention_mask"), alone)
+
+    def bad_loss(self, tensor: torch.Tensor | None) -> None:
+        """A loss is not finite. `tensor`: the model's first input, if that still lives."""
+        self._bad += 1
+        if tensor is None or self._bad > MOST_BAD or self._off:
+            return
+        on_host = tensor.device.type == "cpu"
+        if "input" in self._seen:
+            if not on_host or tensor is self._looked_at() or not _plain(tensor):
+                return
+            # A step of several batches: the first was looked at, and it is this one that counts.
+            self._seen.discard("input")
+            self._ready = [(name, value) for name, value in self._ready if not name.startswith("input/")]
+        self.given((tensor,), {}, even_so=on_host)
+
+    def compared(self, function: str, given: Any, target: Any, ignored: Any, masked: bool = False) -> None:
+        """A loss function was given these in a training. `masked`: perhaps not all that it gave is trained on."""
+        if "loss" in self._seen or type(given) is not torch.Tensor or _dispatch_modes():
+            return
+        if not _plain(given) or not given.is_floating_point():
+            return
+        self._seen.add("loss")
+        with torch.no_grad():
+            if not masked and type(target) is torch.Tensor and _plain(target) and self._is_due(target):
+                self._labels(function, target.detach(), ignored if type(ignored) is int else IGNORED)
+            if self._steps >= EARLY or _is_captured(given):
+                return
+            if function == "binary_cross_entropy_with_logits" and self._is_due(given):
+                self._logits_of_two(function, given)
+            elif function in ("cross_entropy", "nll_loss") and given.dim() >= 1:     # of any size: only rows are read
+                self._logits(function, given.detach())
+
+    def step_ends(self) -> None:
+        """An optimizer is about to step: what was looked at is the step's. Of several in a step it is the first one's,
+        so that it is always the same model's."""
+        if self._off:
+            return
+        context, ready = self._session.context, self._ready
+        self._ready = []
+        self._seen.clear()
+        if self._session.steps_closed == self._told_in:
+            return
+        self._told_in = self._session.steps_closed
+        for name, value in ready:
+            context.add("context/" + name, value)
+        self._steps += 1
+        self.due = self._steps < EARLY or self._steps % EVERY == 0
+
+    def give_up(self) -> None:
+        self.due, self._off = False, True
+
+    # How ----------------------------------------------------------------------------------------------------
+
+    def _is_due(self, tensor: torch.Tensor) -> bool:
+        size: int = tensor.numel() * tensor.dtype.itemsize
+        if not self.due or size > LARGEST:
+            return False
+        if _is_captured(tensor):
+            return False
+        if self._steps < (EARLY if size <= SMALL else 2):
+            return True
+        if tensor.device.type == "cpu":
+            return self._steps % max(EVERY, size // PER_STEP) == 0
+        return self._steps % max(EVERY_ON_A_DEVICE, size // PER_STEP) == 0
+
+    def _number(self, name: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+            value = value.item()
+        self._ready.append((name, value))
+
+    def _input(self, x: torch.Tensor, mask: Any, alone: bool) -> None:
+        host = x.device.type == "cpu"
+        floats = x.is_floating_point()
+        size = x.numel()
+        low, high = torch.aminmax(x)
+        if floats:
+            whole = x
+            if host and not (-float("inf") < low.item() and high.item() < float("inf")):    # NaN, too
+                whole = x[torch.isfinite(x)]
+                nan = int(torch.isnan(x).sum())
+                self._number("input/nan", nan)
+                self._number("input/infinite", size - whole.numel() - nan)
+                if not whole.numel():
+                    return
+                low, high = torch.aminmax(whole)
+            elif not host:
+                self._number("input/nan", torch.isnan(x).sum())
+            values = (whole.float() if x.dtype in _HALVES else whole).reshape(-1)
+            mean = values.mean()
+            apart = values - mean       # torch.var_mean takes seven times as long
+            self._number("input/mean", mean)
+            self._number("input/std", (torch.dot(apart, apart) / values.numel()).sqrt())
+        self._number("input/min", low)
+        self._number("input/max", high)
+        self._number("input/zeros", 1 - torch.count_nonzero(x) / size)
+        if alone and x.dim() and x.shape[0] >= 4 and size >= 64 and size * x.dtype.itemsize <= SMALL:
+            same = not host or torch.equal(x[0], x[1])
+            self._number("input/same_rows", (x == x[:1]).all() if same else 0)
+        if not floats:
+            self._tokens(x, mask, low, high)
+        if not self._described:
+            self._described = True
+            with_channels = floats and host and size * x.dtype.itemsize <= DESCRIBED
+            self._session.context.topic("input", _described(x, with_channels))
+
+    def _tokens(self, x: torch.Tensor, mask: Any, low: torch.Tensor, high: torch.Tensor) -> None:
+        if (type(mask) is torch.Tensor and unreadable(mask) is None and mask.layout is torch.strided
+                and mask.dim() == 2 and mask.shape == x.shape and mask.device == x.device):
+            absent = mask == 0
+            share = torch.count_nonzero(absent) / mask.numel()
+            # Padding is of one make. In a mask that is added, or that says what to leave out, zeros stand at words.
+            one = torch.where(absent, x, high).amin() == torch.where(absent, x, low).amax()
+            if x.device.type != "cpu":
+                self._number("input/padding", torch.where(one, share, torch.full_like(share, float("nan"))))
+                return
+            if one:
+                self._number("input/padding", share)
+                return
+        if not self._knows_padding:
+            self._knows_padding = True
+            tables = (m for root in self._session.names.roots if root.module is not None for m in root.module.modules()
+                      if isinstance(m, torch.nn.Embedding))
+            table = next(tables, None)
+            self._padding = None if table is None else table.padding_idx
+        if self._padding is not None:
+            self._number("input/padding", torch.count_nonzero(x == self._padding) / x.numel())
+
+    def _labels(self, function: str, target: torch.Tensor, ignored: int) -> None:
+        if target.device.type != "cpu":
+            low, high = torch.aminmax(target)
+            self._number("labels/min", low)
+            self._number("labels/max", high)
+            return
+        target = target.reshape(-1)
+        if not target.is_floating_point():
+            valid = target[target != ignored]
+            self._number("labels/ignored", 1 - valid.numel() / target.numel())
+            target = valid
+        self._number("labels/count", target.numel())
+        if not target.numel():
+            return
+        low, high = torch.aminmax(target)
+        self._number("labels/min", low)
+        self._number("labels/max", high)
+        if target.is_floating_point():
+            if "binary" in function:
+                self._number("labels/distinct", 1 if low == high else 2)
+            return
+        if low.item() < 0 or high.item() >= COUNTED:
+            return
+        counts = torch.bincount(target)
+        classes = counts.nonzero().reshape(-1).tolist()
+        self._number("labels/distinct", len(classes))
+        self._count(dict(zip(classes, counts[classes].tolist())) if len(classes) <= CLASSES else None)
+
+    def _count(self, more: dict[int, int] | None) -> None:
+        """Told after 1, 10, 100, ... batches: so a topic that changes with each is written seldom."""
+        self._batches += 1
+        if more is None or self._counts is None:
+            self._counts = None
+            return
+        for label, count in more.items():
+            self._counts[label] = self._counts.get(label, 0) + count
+        if len(self._counts) > CLASSES:
+            self._counts = None
+        elif str(self._batches).rstrip("0") == "1":
+            counts = {str(label): self._counts[label] for label in sorted(self._counts)}
+            self._session.context.topic("labels", {"batches": self._batches, "counts": counts})
+
+    def _logits_of_two(self, function: str, given: torch.Tensor) -> None:
+        low, high = torch.aminmax(given.detach())
+        wrong = (low >= 0) & (high <= 1)
+        if not _is_sigmoids(given):
+            # A network that has not learnt yet gives nearly the same for all, which may well lie between 0 and 1.
+            wrong = wrong & (low < 0.25) & (high > 0.75)
+        self._wrong(function, given, wrong)
+
+    def _logits(self, function: str, given: torch.Tensor) -> None:
+        rows = _rows(given)
+        if rows.shape[1] < 2:
+            return
+        if function == "cross_entropy":
+            near = 2e-2 if given.dtype in _HALVES else 1e-3
+            wrong = (((rows.sum(1) - 1).abs() < near) & (rows.amin(1) >= 0)).all()
+        else:
+            # Of 16 bits -11 is 0.06 from the next; and a little is often added to keep a logarithm from 0.
+            near = 1e-1 if given.dtype in _HALVES else 5e-2
+            wrong = ~((rows.exp().sum(1) - 1).abs() < near).any()
+        self._wrong(function, given, wrong)
+
+    def _wrong(self, function: str, given: torch.Tensor, wrong: torch.Tensor) -> None:
+        self._number("loss_input/wrong", wrong)
+        self._session.context.topic("loss_input", {"function": function, "shape": list(given.shape[1:])})

@@ -1,0 +1,1 @@
+"""Questions about runs for programs that reason: `tdbg mcp`."""

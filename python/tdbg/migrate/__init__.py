@@ -1,0 +1,1 @@
+"""What of programs for smdebug and sagemaker.debugger runs here: `tdbg migrate` (docs/migrating-from-smdebug.md)."""

@@ -1,0 +1,192 @@
+"""At which step an attempt begins (docs/jobs.md, "Where an attempt goes on"): what the script says, else smdebug's
+state beside the checkpoints, else the optimizer's own count.
+
+A script and an optimizer count training steps only. `earlier_steps.json`, which the launcher writes into each further
+attempt, holds the steps that readers saw when it began; from it follow the global step and the evaluations before it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+
+TYPE_CHECKING = False  # as typing's, which would cost an import in each training
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+EARLIER_STEPS = "earlier_steps.json"
+METADATA = "metadata.json"
+_TRAIN, _EVAL, _PREDICT, _GLOBAL = "TRAIN", "EVAL", "PREDICT", "GLOBAL"
+_LARGEST = 2**53
+
+_said: int | None = None
+
+
+def resume_step(n: int) -> None:
+    """Says that the loaded checkpoint holds `n` training steps, so that this attempt continues behind them. Call it
+    after the checkpoint was loaded and before the first step (with a smdebug hook, before the hook is made). The last
+    call counts.
+
+        state = torch.load("last.pt")
+        tdbg.resume_step(state["step"])
+
+    :param n: steps as tdbg counts them, updates of the weights; evaluations between them are not counted
+    :raises ValueError: it is not a number of steps
+    """
+    global _said
+    if isinstance(n, bool) or not hasattr(n, "__index__") or not 0 <= n.__index__() < _LARGEST:
+        raise ValueError(f"resume_step takes a number of training steps, 0 or more, not {n!r}")
+    _said = n.__index__()
+
+
+def take_said() -> int | None:
+    """What the script said, once."""
+    global _said
+    said, _said = _said, None
+    return said
+
+
+@dataclass
+class Beginning:
+    """Where an attempt begins.
+
+    :ivar step: global
+    :ivar modes: mode -> its own first step
+    :ivar source: "script", "metadata.json", "optimizer"; "": unknown
+    :ivar recorded: how many of the steps that readers saw are replaced, from `step` on; negative: how many are missing
+    """
+
+    step: int = 0
+    modes: dict[str, int] = field(default_factory=dict)
+    source: str = ""
+    recorded: int = 0
+
+    def words(self, attempt: int, who: str) -> str:
+        """For people; `who` says it."""
+        text = f"attempt {attempt} goes on at step {self.step}, as {who} says"
+        if self.recorded > 0:
+            last = self.step + self.recorded - 1
+            again = f"step {last} is" if self.recorded == 1 else f"steps {self.step} to {last} are"
+            text += f"; {again} trained again"
+        elif self.recorded < 0:
+            text += f"; nothing is known of steps {self.step + self.recorded} to {self.step - 1}"
+        return text
+
+
+class EarlierSteps:
+    """The steps that readers saw when an attempt began.
+
+    :param spans: [(mode, first global step, first step of the mode, how many, skipped)]; steps between them had
+        nothing due
+    :param optimizer_began: how far the optimizer's count was ahead of the numbers of training steps, at the first
+    :param next_step: the step after the last one; default: after the last of `spans`
+    """
+
+    def __init__(self, spans: list[tuple[str, int, int, int, bool]], optimizer_began: int = 0,
+                 next_step: int = 0) -> None:
+        self.spans, self.optimizer_began = spans, optimizer_began
+        self.next_step = max(next_step, spans[-1][1] + spans[-1][3] if spans else 0)
+        # A script that never says its mode trains in GLOBAL (smdebug's hooks).
+        self._trains = _TRAIN if any(span[0] == _TRAIN for span in spans) else _GLOBAL
+
+    def behind(self, trained: int, by_optimizer: bool = False, evaluates: bool = False) -> Beginning:
+        """The step behind so many that trained.
+
+        :param by_optimizer: steps whose update was skipped do not count
+        :param evaluates: the attempt begins with an evaluation, and repeats what followed; else evaluations that came
+            between two steps of training stay
+        """
+        modes = {_TRAIN: 0, _EVAL: 0, _PREDICT: 0}
+        step, target = 0, trained
+        for mode, first, mode_first, count, skipped in self.spans:
+            if mode != self._trains:
+                if evaluates and modes[_TRAIN] >= target:
+                    break
+                step, modes[mode] = first + count, mode_first + count
+                continue
+            if target <= mode_first:
+                if target == mode_first and not evaluates:
+                    step, modes[_TRAIN] = first, target
+                break
+            if by_optimizer and skipped:
+                target += count
+            taken = min(count, target - mode_first)
+            step, modes[_TRAIN] = first + taken, mode_first + taken
+            if taken < count:
+                break
+        step, modes[_TRAIN] = step + target - modes[_TRAIN], target     # nothing is known of those
+        return Beginning(step, modes, "", self.next_step - step)
+
+    def at(self, step: int, modes: dict[str, int]) -> Beginning:
+        """A global step that somebody knows."""
+        return Beginning(step, dict(modes), "", self.next_step - step if self.spans else 0)
+
+
+def earlier_steps() -> EarlierSteps:
+    """The earlier steps of an attempt that a launcher started; of any other attempt, none."""
+    run, attempt = os.environ.get("TDBG_RUN"), os.environ.get("TDBG_ATTEMPT")
+    if not run or not attempt or attempt == "0":
+        return EarlierSteps([])
+    try:
+        with open(os.path.join(run, attempt, EARLIER_STEPS), encoding="utf-8") as file:
+            known = json.load(file)
+        spans = [(str(mode), int(first), int(mode_first), int(count), bool(skipped))
+                 for mode, first, mode_first, count, skipped in known["spans"]]
+        return EarlierSteps([span for span in spans if span[3] > 0], int(known.get("optimizer_began", 0)),
+                            int(known["next_step"]))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return EarlierSteps([])
+
+
+def checkpoint_directory() -> str | None:
+    """Where `tdbg run --checkpoint-dir` says that checkpoints lie."""
+    return os.environ.get("TDBG_CHECKPOINT_DIR") or None
+
+
+def _state_beside_checkpoints() -> dict[str, Any] | None:
+    """smdebug's state with the highest step; None: there is none, or it cannot be read."""
+    directory = checkpoint_directory()
+    if directory is None:
+        return None
+    try:
+        with open(os.path.join(directory, METADATA), encoding="utf-8") as file:
+            states = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+    found = [state for state in states if isinstance(state, dict) and _is_step(state.get("latest-global-step-seen"))
+             and isinstance(state.get("latest-mode-step"), dict)] if isinstance(states, list) else []
+    return max(found, key=lambda state: state["latest-global-step-seen"], default=None)
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -1 <= value < _LARGEST
+
+
+def beginning(optimizer: Callable[[], tuple[int, str] | None],
+              evaluates: bool = False) -> tuple[Beginning, str, int | None]:
+    """(where this attempt begins, who says so in words, the optimizer's count or None).
+
+    :param optimizer: -> (how often it has been stepped, before this process too, what it is called); None: it keeps no
+        count
+    :param evaluates: the first step is no training step
+    """
+    said, counted = take_said(), optimizer()
+    steps = None if counted is None else counted[0]
+    earlier = earlier_steps()
+    if said is not None:
+        found, who = earlier.behind(said, evaluates=evaluates), "the script"
+        found.source = "script"
+    elif (state := _state_beside_checkpoints()) is not None:
+        seen, modes = state["latest-global-step-seen"], state["latest-mode-step"]
+        # A mode that the state does not know starts from the global step, as in smdebug.
+        found = earlier.at(seen + 1, {mode: (modes[mode] if _is_step(modes.get(mode)) else seen) + 1
+                                      for mode in (_TRAIN, _EVAL, _PREDICT)})
+        found.source, who = METADATA, f"{METADATA} beside the checkpoints"
+    elif counted is not None and earlier.spans:
+        found = earlier.behind(max(0, counted[0] - earlier.optimizer_began), True, evaluates)
+        found.source, who = "optimizer", f"the optimizer's own state ({counted[1]})"
+    else:
+        found, who = Beginning(recorded=earlier.next_step), ""
+    return found, who, steps

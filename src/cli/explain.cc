@@ -1,0 +1,152 @@
+// tdbg explain: a run's incidents as a story: what was found, what shows it, what followed, what to do.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/exit_codes.h"
+#include "cli/json_output.h"
+#include "cli/output.h"
+#include "cli/run_path.h"
+#include "cli/run_summary.h"
+#include "cli/terminal.h"
+#include "cli/verdicts.h"
+
+namespace tdbg::cli {
+namespace {
+
+constexpr size_t kMostLines = 20, kStepsShown = 6;
+constexpr int kLabelColumns = 11;
+
+// The last few values before the step, of the field that the finding measured, or the most telling one.
+std::string HistoryOf(const Trial& trial, const rules::Finding& finding) {
+  if (finding.tensor.empty()) return {};
+  const auto info = trial.tensor(finding.tensor);
+  if (!info.ok()) return {};
+  const bool one_number = info->kind == "scalar" || info->kind == "loss" || info->shape.empty();
+  const std::string field = one_number ? "value" : finding.measure == "nan_count" ? "nan_count" : "l2";
+  const auto series = trial.series(finding.tensor, field, finding.worker);
+  if (!series.ok()) return {};
+  std::vector<std::pair<int64_t, double>> values;
+  for (size_t i = 0; i < series->steps.size() && series->steps[i] <= finding.global_step; ++i)
+    values.emplace_back(series->steps[i], series->values[i]);
+  if (values.size() > kStepsShown)
+    values.erase(values.begin(), values.end() - static_cast<ptrdiff_t>(kStepsShown));
+  if (values.empty()) return {};
+  std::string text = fmt::format("{} ({})", finding.tensor, one_number ? "value" : field);
+  for (const auto& [step, value] : values) text += fmt::format("  {}: {:.4g}", step, value);
+  return text;
+}
+
+bool Concerns(const rules::Incident& incident, const std::string& tensor) {
+  const auto of = [&](const rules::Finding& finding) {
+    return finding.tensor == tensor || finding.tensor.ends_with("/" + tensor) ||
+           finding.text.find(tensor) != std::string::npos;
+  };
+  return std::ranges::any_of(incident.evidence, of) || std::ranges::any_of(incident.consequences, of);
+}
+
+class ExplainCommand : public Command {
+ public:
+  std::string name() const override { return "explain"; }
+  std::string help() const override { return "what happened to a run, why, and what to do: its incidents"; }
+  void Define(CLI::App& app) override {
+    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
+    auto* const step = app.add_option("--step", step_, "only what had begun by this global step");
+    app.add_option("--tensor", tensor_, "only incidents in which this tensor has a part")->excludes(step);
+    app.add_flag("--json", json_, "one JSON document on stdout");
+    app.footer("\nexit code: 0 no incident, 1 incidents, 5 none in what could be read");
+  }
+
+  Result<int> Run() override {
+    TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(run_));
+    TDBG_ASSIGN_OR_RETURN(RunSummary report, SummariseRun(*trial, {}));
+    if (report.rules.empty()) {
+      TDBG_ASSIGN_OR_RETURN(report.rules, JudgeByProfile(*trial));
+      report.incidents = rules::IncidentsOf(report.rules);
+    }
+    if (!tensor_.empty()) {
+      TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
+      std::erase_if(report.incidents, [&](const auto& incident) { return !Concerns(incident, info.name); });
+    }
+    if (step_ >= 0)
+      std::erase_if(report.incidents, [&](const auto& incident) { return incident.first_step > step_; });
+    if (json_) {
+      PrintJson({{"run", report.path},
+                 {"state", StateWords(report)},
+                 {"incidents", IncidentsToJson(report.incidents)},
+                 {"nan_origins", OriginsToJson(report.origins)}});
+    } else {
+      PrintStory(*trial, report);
+    }
+    const Status whole = CouldNotRead(trial->damage());  // judging reads more than the summary did
+    if (report.incidents.empty()) {
+      TDBG_RETURN_IF_ERROR(whole);
+      return kExitOk;
+    }
+    // What was found stands, whatever else could not be read.
+    if (!whole.ok()) Tell("tdbg: {}\n", whole.message());
+    return kExitIssues;
+  }
+
+ private:
+  void Line(std::string_view label, const std::string& text) {
+    const std::string line = fmt::format("{:<{}}{}\n", label, kLabelColumns, Wrapped(text, kLabelColumns));
+    const auto count = static_cast<size_t>(std::ranges::count(line, '\n'));
+    if (lines_ + count > kMostLines) return;
+    lines_ += count;
+    Print("{}", line);
+  }
+
+  void PrintStory(const Trial& trial, const RunSummary& report) {
+    const std::string run = ShellWord(DisplayPath(report.path));
+    const auto counted = report.incidents.empty()
+                             ? std::string("no incident")
+                             : base::Counted(static_cast<uint64_t>(report.incidents.size()), "incident");
+    Line("run", fmt::format("{} ({}), {}: {}{}", Printable(report.name), StateWords(report),
+                            base::Counted(static_cast<uint64_t>(report.steps), "step"), counted,
+                            step_ >= 0         ? fmt::format(" up to step {}", step_)
+                            : !tensor_.empty() ? " with " + Printable(tensor_)
+                                               : std::string()));
+    size_t number = 0;
+    for (const rules::Incident& incident : report.incidents) {
+      if (++number > 3) {
+        Line("", fmt::format("and {} more: tdbg explain {} --json", report.incidents.size() - 3, run));
+        break;
+      }
+      Line(fmt::format("{}", number), fmt::format("{} ({})", Printable(incident.title), incident.id));
+      std::string_view label = "what";
+      for (const std::string& line : IncidentLines(incident, report.origins)) {
+        Line(label, line);
+        label = "";
+      }
+      if (const std::string history = HistoryOf(trial, incident.evidence.front()); !history.empty())
+        Line("history", Printable(history));
+      if (number == 1 && !incident.tensor.empty())
+        Line("look", fmt::format("tdbg show {} {} --steps {}:{}", run, ShellWord(incident.tensor),
+                                 std::max<int64_t>(0, incident.first_step - 10), incident.first_step + 5));
+    }
+    for (const rules::RuleStatus& rule : report.rules) {
+      if (rule.state == rules::RuleState::kError) Line("not judged", Printable(rule.details));
+      if (rule.state == rules::RuleState::kInProgress && !IsAlive(report))
+        Line("not judged", fmt::format("to the run's end by {}: tdbg check {}", Printable(rule.name), run));
+      if (rule.state == rules::RuleState::kNoIssuesFound && !rule.details.empty())
+        Line("remark", Printable(rule.details.substr(0, rule.details.find('\n'))));
+    }
+  }
+
+  std::string run_, tensor_;
+  int64_t step_ = -1;
+  size_t lines_ = 0;
+  bool json_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> MakeExplainCommand() { return std::make_unique<ExplainCommand>(); }
+
+}  // namespace tdbg::cli

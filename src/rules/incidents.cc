@@ -1,0 +1,145 @@
+#include "rules/incidents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/stable_sort.h"
+#include "rules/details.h"
+#include "rules/profile/catalogue.h"
+
+namespace tdbg::rules {
+namespace {
+
+using profile::DetectorInfo;
+
+// "Net_l1" of "gradient/Net_l1.weight".
+std::string LayerOf(const std::string& tensor) {
+  if (tensor.starts_with("context/")) return {};
+  const size_t slash = tensor.rfind('/');
+  const std::string name = slash == std::string::npos ? tensor : tensor.substr(slash + 1);
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? std::string() : name.substr(0, dot);
+}
+
+// All that one detector found at one step.
+struct Group {
+  const DetectorInfo* info = nullptr;
+  int64_t step = 0;
+  std::vector<Finding> findings;
+};
+
+// What leads: what was wrong before the first step, then what began first, then the catalogue's order.
+bool Leads(const Group& a, const Group& b) {
+  const auto key = [](const Group& group) {
+    const bool state = group.info->family == profile::Family::kWiring ||
+                       group.info->family == profile::Family::kStart ||
+                       (group.info->family == profile::Family::kData && group.info->id != "input_nonfinite");
+    // A state is said to be one after some steps. Of what was found later than that it began later, too, and
+    // may itself follow from something.
+    const bool from_the_start = state && group.step < profile::kStateSteps * 3;
+    const int64_t began = state ? group.step - profile::kStateSteps : group.step;
+    return std::tuple(!from_the_start, from_the_start ? 0 : began, group.info - profile::Catalogue().data(),
+                      group.step);
+  };
+  return key(a) < key(b);
+}
+
+std::vector<Group> GroupsOf(const RuleStatus& status) {
+  std::vector<Group> groups;
+  for (const Finding& finding : status.findings) {
+    const DetectorInfo* const info = profile::Find(finding.detector);
+    if (info == nullptr) continue;  // of a later version
+    auto group = std::ranges::find_if(
+        groups, [&](const Group& g) { return g.info == info && g.step == finding.global_step; });
+    if (group == groups.end()) {
+      groups.push_back({info, finding.global_step, {}});
+      group = groups.end() - 1;
+    }
+    group->findings.push_back(finding);
+  }
+  base::StableSort(&groups, Leads);
+  return groups;
+}
+
+void AddOfProfile(const RuleStatus& status, std::vector<Incident>* incidents) {
+  struct Open {
+    const DetectorInfo* info;
+    int64_t step;
+    size_t incident;
+  };
+  std::vector<Open> open;
+  std::map<std::string, int> seen;
+  for (Group& group : GroupsOf(status)) {
+    const auto cause = std::ranges::find_if(open, [&](const Open& one) {
+      return profile::LeadsTo(*one.info, one.step, *group.info, group.step);
+    });
+    if (cause != open.end()) {
+      std::vector<Finding>& into = (*incidents)[cause->incident].consequences;
+      std::ranges::move(group.findings, std::back_inserter(into));
+      continue;
+    }
+    open.push_back({group.info, group.step, incidents->size()});
+    const Finding& first = group.findings.front();
+    Incident incident;
+    const int number = ++seen[std::string(group.info->id)];
+    incident.id = number == 1 ? std::string(group.info->id) : fmt::format("{}-{}", group.info->id, number);
+    incident.detector = group.info->id;
+    incident.rule = status.name;
+    incident.family = profile::FamilyName(group.info->family);
+    incident.title = group.info->title;
+    incident.sentence = first.text;
+    incident.first_step = group.step;
+    incident.tensor = first.tensor;
+    incident.layer = LayerOf(first.tensor);
+    incident.worker = first.worker;
+    incident.confidence = profile::ConfidenceName(group.info->confidence);
+    incident.advice = group.info->advice;
+    incident.nonfinite = group.info->id == "nonfinite";
+    incident.evidence = std::move(group.findings);
+    incidents->push_back(std::move(incident));
+  }
+}
+
+void AddOfRule(const RuleStatus& status, std::vector<Incident>* incidents) {
+  const Finding& first = status.findings.front();
+  Incident incident;
+  incident.id = status.name;
+  incident.rule = status.name;
+  incident.family = "rule";
+  incident.title = status.name + " found an issue";
+  incident.sentence = EvidenceLine(first);
+  incident.first_step = first.global_step;
+  incident.tensor = first.tensor;
+  incident.layer = LayerOf(first.tensor);
+  incident.worker = first.worker;
+  incident.confidence = "possible";  // a threshold that somebody chose: what it means is theirs to say
+  incident.nonfinite = FollowsNonfinite(status);
+  incident.evidence = status.findings;
+  incidents->push_back(std::move(incident));
+}
+
+}  // namespace
+
+std::vector<Incident> IncidentsOf(const std::vector<RuleStatus>& statuses) {
+  std::vector<Incident> incidents;
+  const std::vector<int> causes = CausesOf(statuses);
+  for (const RuleStatus& status : statuses) {
+    const bool of_profile = !status.findings.empty() && !status.findings.front().detector.empty();
+    if (of_profile) AddOfProfile(status, &incidents);
+  }
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    const RuleStatus& status = statuses[i];
+    if (status.state != RuleState::kIssuesFound || status.findings.empty() || causes[i] >= 0) continue;
+    if (status.findings.front().detector.empty()) AddOfRule(status, &incidents);
+  }
+  for (Incident& incident : incidents) {
+    base::StableSort(&incident.consequences,
+                     [](const Finding& a, const Finding& b) { return a.global_step < b.global_step; });
+  }
+  return incidents;
+}
+
+}  // namespace tdbg::rules

@@ -1,0 +1,35 @@
+// Findings of one cause are one incident.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rules/engine.h"
+#include "rules/rule.h"
+
+namespace tdbg::rules {
+
+/// What users are told: a cause, its evidence, and its consequences.
+struct Incident {
+  std::string id;        ///< "no_gradient", a second one "no_gradient-2"; of other rules the rule's name
+  std::string detector;  ///< the profile's detector, a section of docs/incidents.md; empty for other rules
+  std::string rule;      ///< configuration name of the rule that found it
+  std::string family;    ///< "wiring", "start", "numerics", "updates", "learning", "evaluation", "rule"
+  std::string title;     ///< "parameters get no gradient"
+  std::string sentence;  ///< all of it, with the numbers
+  int64_t first_step = 0;
+  std::string tensor, layer, worker;  ///< where it shows first; may be empty
+  std::string confidence;             ///< "certain", "likely", "possible"
+  std::string advice;                 ///< what to do next
+  std::vector<Finding> evidence;      ///< the cause's findings, never empty
+  std::vector<Finding> consequences;  ///< findings that follow from it, by step
+  bool nonfinite = false;             ///< it is a NaN or an infinity: the run may say where it began
+};
+
+/// Groups the findings of a run's statuses, which may come from an engine or from events: the same list live
+/// and in a replay. Findings of wiring and start are causes first, then the earliest finding. Each rule that
+/// the user named is an incident of its own, unless its finding follows from another rule's NaN.
+std::vector<Incident> IncidentsOf(const std::vector<RuleStatus>& statuses);
+
+}  // namespace tdbg::rules

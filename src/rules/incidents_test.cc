@@ -1,0 +1,118 @@
+#include "rules/incidents.h"
+
+#include <gtest/gtest.h>
+
+#include "rules/profile/catalogue.h"
+#include "rules/testing.h"
+
+namespace tdbg::rules {
+namespace {
+
+RuleStatus Found(std::initializer_list<std::pair<const char*, int64_t>> findings) {
+  RuleStatus status;
+  status.name = status.rule = "Profile";
+  status.state = RuleState::kIssuesFound;
+  for (const auto& [detector, step] : findings) {
+    Finding finding;
+    finding.detector = detector;
+    finding.global_step = step;
+    finding.tensor = "gradient/Net_l1.weight";
+    finding.text = "a sentence";
+    status.findings.push_back(finding);
+  }
+  return status;
+}
+
+std::string Ids(const RuleStatus& status) {
+  std::string text;
+  for (const Incident& incident : IncidentsOf({status})) {
+    text += incident.id;
+    for (const Finding& finding : incident.consequences) text += ">" + finding.detector;
+    text += " ";
+  }
+  return text;
+}
+
+TEST(IncidentsTest, WhatIsWiredWronglyLeadsWhateverWasSeenFirst) {
+  EXPECT_EQ(Ids(Found({{"update_too_small", 5}, {"no_gradient", 9}, {"no_improvement", 199}})),
+            "no_gradient>update_too_small>no_improvement ");
+  EXPECT_EQ(Ids(Found({{"first_loss", 0}, {"gradient_jump", 30}, {"init_scale", 0}, {"nonfinite", 31}})),
+            "init_scale>first_loss>gradient_jump>nonfinite ");
+}
+
+TEST(IncidentsTest, WhatFollowsFromANanIsNoNewsAndWhatWasBeforeItIs) {
+  EXPECT_EQ(Ids(Found({{"nonfinite", 40}, {"zero_gradient", 60}, {"validation_rises", 80}})),
+            "nonfinite>zero_gradient>validation_rises ");
+  EXPECT_EQ(Ids(Found({{"validation_rises", 20}, {"nonfinite", 40}})), "validation_rises nonfinite ");
+  EXPECT_EQ(Ids(Found({{"gradient_jump", 39}, {"nonfinite", 40}})), "gradient_jump>nonfinite ");
+}
+
+TEST(IncidentsTest, WhatIsWiredWronglyOnlyLaterMayFollowFromSomething) {
+  EXPECT_EQ(Ids(Found({{"clipped_away", 76}, {"weight_jump", 64}})), "weight_jump>clipped_away ");
+  EXPECT_EQ(Ids(Found({{"loss_jump", 62}, {"same_batch", 64}})), "same_batch>loss_jump ");
+}
+
+TEST(IncidentsTest, TwoIndependentFaultsAreTwo) {
+  EXPECT_EQ(Ids(Found({{"no_gradient", 9}, {"no_optimizer", 9}, {"validation_rises", 90}})),
+            "no_gradient no_optimizer validation_rises ");
+}
+
+TEST(IncidentsTest, AnotherRulesFindingIsOneOfItsOwn) {
+  RuleStatus status = Found({{"", 7}});
+  status.name = status.rule = "VanishingGradient";
+  const auto incidents = IncidentsOf({Found({{"rate_cut", 12}}), status});
+  ASSERT_EQ(incidents.size(), 2u);
+  EXPECT_EQ(incidents[0].id, "rate_cut");
+  EXPECT_EQ(incidents[1].title, "VanishingGradient found an issue");
+  EXPECT_EQ(incidents[1].layer, "Net_l1");
+  EXPECT_TRUE(incidents[1].detector.empty());
+}
+
+TEST(IncidentsTest, AnUnknownDetectorIsLeftOut) {
+  EXPECT_EQ(Ids(Found({{"of_a_later_version", 3}, {"rate_cut", 12}})), "rate_cut ");
+  EXPECT_TRUE(IncidentsOf({Found({})}).empty());
+}
+
+TEST(IncidentsTest, EveryDetectorHasWordsForAPerson) {
+  for (const profile::DetectorInfo& a : profile::Catalogue()) {
+    EXPECT_FALSE(a.title.empty() || a.advice.empty()) << a.id;
+    EXPECT_EQ(profile::Find(a.id), &a);
+  }
+}
+
+TEST(ProfileTest, GoesOnAfterAFindingAndKeepsItsState) {
+  MemorySource source;
+  const TensorIndex weight = source.Tensor("Net_l1.weight", "weights");
+  for (int step = 0; step < 3; ++step) source.Step({{weight, 1.0}});
+  source.Step({{weight, std::nan("")}});
+  for (int step = 0; step < 60; ++step) source.Step({{weight, 1.0}});
+  source.Step({{weight, std::nan("")}});
+  plan::RuleConfig config;
+  config.rule = "profile";
+  auto engine = Engine::Create({config});
+  ASSERT_TRUE(engine.ok());
+  const auto changed = (*engine)->Advance(source, 1);
+  ASSERT_TRUE(changed.ok());
+  EXPECT_EQ(changed->size(), 2u);
+  EXPECT_FALSE((*engine)->decided()) << "there may be more";
+  ASSERT_TRUE((*engine)->Finish(source, JobEnd::kCompleted, 2).ok());
+  EXPECT_TRUE((*engine)->decided());
+  const RuleStatus& status = (*engine)->statuses().front();
+  EXPECT_EQ(status.state, RuleState::kIssuesFound);
+  ASSERT_EQ(status.findings.size(), 2u);
+  EXPECT_EQ(status.findings[0].global_step, 3);
+  EXPECT_EQ(status.findings[1].global_step, 64);
+  EXPECT_EQ(status.steps_judged, 65);
+
+  // A later attempt takes the steps over: what it found is judged again.
+  source.generation = 1;
+  source.base = 0;
+  source.DropSteps();
+  source.Step({{weight, 1.0}});
+  ASSERT_TRUE((*engine)->Finish(source, JobEnd::kCompleted, 3).ok());
+  EXPECT_EQ((*engine)->statuses().front().state, RuleState::kNoIssuesFound);
+  EXPECT_TRUE((*engine)->statuses().front().findings.empty());
+}
+
+}  // namespace
+}  // namespace tdbg::rules

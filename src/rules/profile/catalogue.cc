@@ -1,0 +1,173 @@
+#include "rules/profile/catalogue.h"
+
+#include <array>
+
+namespace tdbg::rules::profile {
+namespace {
+
+using enum Family;
+using enum Confidence;
+
+constexpr auto kDetectors = std::to_array<DetectorInfo>({
+    {"no_gradient", kWiring, kCertain, "parameters get no gradient",
+     "look for detach(), .item(), .data, no_grad() or an unused layer between them and the loss"},
+    {"no_optimizer", kWiring, kCertain, "parameters are in no optimizer",
+     "pass them to the optimizer, or set requires_grad_(False) where they should not train"},
+    {"loss_sign", kWiring, kCertain, "the loss is maximised",
+     "backward() is called on the negative of the loss: remove the minus sign"},
+    {"zero_rate", kWiring, kCertain, "the learning rate is zero",
+     "look at the scheduler: what it multiplies by, and how often it is stepped"},
+    {"rate_cut", kWiring, kCertain, "the learning rate was cut",
+     "look at the scheduler: its milestones count its own steps, epochs or updates"},
+    {"rate_jump", kWiring, kCertain, "the learning rate jumped",
+     "look at the scheduler at that step: a unit, a restart, a state that was loaded"},
+    {"decay_too_strong", kWiring, kCertain, "weight decay outweighs learning",
+     "lower weight_decay: each update takes that share of every weight away"},
+    {"clipped_away", kWiring, kCertain, "clipping leaves next to nothing of the gradients",
+     "raise max_norm to about the usual norm of the gradients, or unscale before you clip"},
+    {"same_batch", kWiring, kCertain, "the same batch comes again and again",
+     "look at the data loader: an iterator that is not advanced, a cache, a sampler"},
+    {"gradients_kept", kWiring, kCertain, "gradients are never reset",
+     "call optimizer.zero_grad() before each backward (once per step where they accumulate)"},
+    {"loss_broadcast", kWiring, kCertain, "predictions and targets differ in shape",
+     "give both one shape: squeeze(1) the predictions, or unsqueeze(1) the targets"},
+    {"norm_frozen", kWiring, kLikely, "a norm over batches is left in evaluation mode",
+     "call model.train() after each evaluation; norms that are to stay frozen need no gradient either"},
+    {"rate_gone", kWiring, kCertain, "the learning rate has decayed to nothing",
+     "look at the scheduler: it may be stepped at each batch where it counts epochs"},
+    {"input_nonfinite", kData, kCertain, "the input is not finite",
+     "look for missing values, a division by a deviation of 0, a logarithm of 0 in what makes the batch"},
+    {"not_logits", kData, kCertain, "a loss is given probabilities where it takes logits",
+     "give it what the last layer returns: leave out the softmax, sigmoid or logarithm before it"},
+    {"labels_out_of_range", kData, kCertain, "labels are outside of what the loss takes",
+     "map them to 0 and 1 (from -1 and 1, from 0 to 255)"},
+    {"all_padding", kData, kCertain, "batches hold nothing but padding",
+     "look at the tokenizer, the side it pads on, the mask, and what is cut off"},
+    {"input_constant", kData, kLikely, "all inputs are the same",
+     "look at what reads and transforms the data: it may return one sample, or nothing, for all of them"},
+    {"input_unscaled", kData, kLikely, "inputs are not scaled",
+     "scale them to about -1 to 1 (x / 255, or (x - mean) / std of the training set)"},
+    {"input_shifted", kData, kLikely, "the inputs have another scale than before",
+     "look for what changed in the data: a file, a unit, a transform that is left out or applied twice"},
+    {"labels_one_class", kData, kLikely, "all labels are of one class",
+     "look at how labels are made; a set that is sorted by class shows the first one only: shuffle it"},
+    {"labels_sorted", kData, kLikely, "the data come sorted by class",
+     "shuffle them (DataLoader(shuffle=True))"},
+    {"init_scale", kStart, kLikely, "a weight begins at the wrong scale",
+     "initialise it with about 1 / sqrt(fan_in) (torch.nn.init.kaiming_uniform_)"},
+    {"constant_weight", kStart, kCertain, "all elements of a weight begin equal",
+     "initialise it at random: equal units stay equal"},
+    {"first_loss", kStart, kLikely, "the first loss is far above guessing",
+     "look at the last layer's scale, at the labels, and at what the loss is given (logits)"},
+    {"nonfinite", kNumerics, kCertain, "NaN or infinity",
+     "tdbg explain tells where it began; lower the learning rate or guard the operation it names"},
+    {"replica_differs", kNumerics, kCertain, "a replica is not its fellows' any more",
+     "look for what one rank does alone (its own seed, a branch on the rank, an in-place write); or memory"},
+    {"not_repeatable", kNumerics, kCertain, "a step that is executed again gives something else",
+     "train once more with torch.use_deterministic_algorithms(True); if it stays, test the machine's memory"},
+    {"weight_jump", kNumerics, kCertain, "a weight jumped",
+     "look at the learning rate and the gradients of the step before; clip gradients"},
+    {"weights_replaced", kNumerics, kLikely, "weights were replaced",
+     "no update did that: look for a checkpoint that was loaded, a copy, a reset, memory that was damaged"},
+    {"loss_jump", kNumerics, kLikely, "the loss jumped",
+     "look at that step's batch, learning rate and gradients; clip gradients"},
+    {"loss_back", kNumerics, kLikely, "the loss is back where it began",
+     "look for weights that were reset, and for labels or inputs that changed at that step"},
+    {"gradient_jump", kNumerics, kLikely, "the gradients jumped",
+     "look at that step's batch and loss; clip gradients"},
+    {"loss_scale", kNumerics, kLikely, "the loss scale keeps falling",
+     "gradients overflow at every scale: look for NaN in the model, or train in bfloat16"},
+    {"weights_unchanged", kUpdates, kCertain, "updates change no weight",
+     "raise the learning rate, keep weights in 32 bits, and look for what puts old weights back"},
+    {"update_lost", kUpdates, kLikely, "updates are rounded away",
+     "keep the weights in float32 (autocast computes in 16 bits), or round stochastically"},
+    {"update_too_large", kUpdates, kLikely, "updates are larger than the weights allow",
+     "lower the learning rate"},
+    {"update_too_small", kUpdates, kLikely, "updates are too small to change anything",
+     "raise the learning rate, or look at what scales the gradients down"},
+    {"zero_gradient", kLearning, kCertain, "a gradient is exactly zero",
+     "nothing flows back through the layers behind it: dead units, a saturated function, zero weights"},
+    {"vanishing_ratio", kLearning, kLikely, "hardly any gradient reaches the first layers",
+     "use residual connections, a norm, or another activation or initialisation"},
+    {"dead_units", kLearning, kLikely, "units die while it trains",
+     "lower the learning rate, or use LeakyReLU or GELU"},
+    {"diverging", kLearning, kLikely, "the loss diverges", "lower the learning rate; clip gradients"},
+    {"no_improvement", kLearning, kLikely, "nothing is learnt",
+     "check that labels belong to their inputs, the learning rate, and that all layers are connected"},
+    {"validation_rises", kEvaluation, kLikely, "validation gets worse while training improves",
+     "stop at the best validation loss; more data, regularisation or augmentation"},
+    {"rank_died", kJob, kCertain, "a rank died",
+     "look at that rank's output and its host's log: out of memory, a signal, an error of its device"},
+    {"stalled", kJob, kPossible, "the training stands still",
+     "see where its processes wait (py-spy dump --pid PID): a collective, a disk, a lock; or it saves"},
+    {"slow_steps", kJob, kPossible, "steps take much longer than before",
+     "look at the loader, the disk, the clock of the device; a machine that has other work does that, too"},
+});
+
+}  // namespace
+
+std::string_view FamilyName(Family family) {
+  constexpr std::string_view kNames[] = {"wiring",  "start",    "data",       "numerics",
+                                         "updates", "learning", "evaluation", "job"};
+  return kNames[static_cast<size_t>(family)];
+}
+
+std::string_view ConfidenceName(Confidence confidence) {
+  constexpr std::string_view kNames[] = {"certain", "likely", "possible"};
+  return kNames[static_cast<size_t>(confidence)];
+}
+
+std::span<const DetectorInfo> Catalogue() { return kDetectors; }
+
+const DetectorInfo* Find(std::string_view id) {
+  for (const DetectorInfo& info : kDetectors) {
+    if (info.id == id) return &info;
+  }
+  return nullptr;
+}
+
+bool LeadsTo(const DetectorInfo& first, int64_t first_step, const DetectorInfo& later, int64_t later_step) {
+  if (&first == &later) return true;
+  switch (first.family) {
+    case kWiring:
+      // Wiring faults are found some steps after they begin, and their effects may be seen before that.
+      return later.family == kUpdates || later.family == kLearning ||
+             (later.family == kNumerics && later_step >= first_step - kStateSteps) ||
+             (later.family == kEvaluation && first.id == "norm_frozen") ||
+             (later.family == kData && first.id == "same_batch") ||
+             (later.family == kWiring && first.id == "rate_jump" && later.id == "rate_cut") ||
+             (later.family == kWiring && first.id == "zero_rate" && later.id == "rate_cut");
+    case kData:
+      if (first.id == "input_nonfinite") {
+        return later_step >= first_step &&
+               (later.family == kNumerics || later.family == kUpdates || later.family == kLearning ||
+                later.family == kEvaluation || later.id == "clipped_away");
+      }
+      return later.family == kUpdates || later.family == kLearning || later.family == kEvaluation ||
+             (later.family == kNumerics && later_step >= first_step - kStateSteps) ||
+             later.id == "first_loss" || (later.family == kData && later_step >= first_step) ||
+             later.id == "same_batch";
+    case kStart:
+      return later.family == kNumerics || later.family == kUpdates || later.family == kLearning ||
+             (later.family == kStart && later.id == "first_loss");
+    case kNumerics:
+      // What was found before it is no consequence. What is clipped is its consequence, too.
+      return later_step >= first_step && (later.family != kWiring || later.id == "clipped_away") &&
+             later.family != kStart && later.family != kJob &&
+             (later.family != kEvaluation || first.id == "nonfinite" || first.id == "loss_jump" ||
+              first.id == "weight_jump");
+    case kUpdates:
+      return later.family == kUpdates || later.family == kLearning ||
+             (later.family == kNumerics && later_step >= first_step);
+    case kLearning:
+      return later.family == kLearning || later.family == kUpdates ||
+             (first.id == "diverging" && later_step >= first_step && later.family != kWiring &&
+              later.family != kJob);
+    case kEvaluation:
+    case kJob:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace tdbg::rules::profile

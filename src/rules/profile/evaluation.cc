@@ -1,0 +1,85 @@
+// Compares validation with training. A gap between the two alone is no fault.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "rules/profile/detector.h"
+#include "rules/profile/history.h"
+
+namespace tdbg::rules::profile {
+namespace {
+
+constexpr int kRises = 3;  // validations in a row
+
+class ValidationRises : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (told_ || step.losses().empty()) return;
+    // Of several losses the first: validations are compared with each other, even if they report more losses
+    // than training does.
+    const Loss& loss = step.losses().front();
+    if (!std::isfinite(loss.value)) return;
+    if (step.eval()) {
+      sum_ += loss.value;
+      ++count_;
+      return;
+    }
+    if (!step.train()) return;
+    if (count_ > 0) Close(step, loss.name, findings);
+    if (training_.seen() == 0) first_training_ = loss.value;
+    training_.Add(loss.value);
+  }
+
+  std::string Unjudged() const override {
+    return training_.seen() > 0 && validations_ == 0 ? "validation (no loss of an evaluation was seen)" : "";
+  }
+
+ private:
+  // A validation has ended when a training step follows; it is judged then.
+  void Close(const Digest& step, const std::string& name, std::vector<Finding>* findings) {
+    const double now = sum_ / count_;
+    sum_ = 0;
+    count_ = 0;
+    if (training_.seen() == 0) return;
+    const double training = training_.Mean(20);
+    ++validations_;
+    if (now < best_) {
+      best_ = now;
+      best_at_ = validations_;
+      best_step_ = step.global_step() - 1;
+      training_at_best_ = training;
+      rises_ = 0;
+      return;
+    }
+    rises_ = now > 1.1 * best_ ? rises_ + 1 : 0;
+    if (rises_ < kRises || !(best_ > 0) || now < 1.2 * best_ || training > 0.9 * training_at_best_) return;
+    // Where nearly all is learnt the best one is next to nothing, and so is what it rises by.
+    if (now - best_ < 0.1 * (first_training_ - best_)) return;
+    told_ = true;
+    Finding finding = MakeFinding(step, "validation_rises", name);
+    finding.measure = "validation loss";
+    finding.value = now;
+    finding.comparison = ">";
+    finding.threshold = 1.2 * best_;
+    finding.text = fmt::format(
+        "the validation loss is {:.4g}, and was best with {:.4g} at step {}; the training loss fell from "
+        "{:.4g} to {:.4g} meanwhile",
+        now, best_, best_step_, training_at_best_, training);
+    findings->push_back(std::move(finding));
+  }
+
+  History training_{20};
+  double sum_ = 0, best_ = std::numeric_limits<double>::infinity(), training_at_best_ = 0,
+         first_training_ = 0;
+  int64_t count_ = 0, best_step_ = 0;
+  int validations_ = 0, best_at_ = 0, rises_ = 0;
+  bool told_ = false;
+};
+
+}  // namespace
+
+void AddEvaluation(Detectors* to) { to->push_back(std::make_unique<ValidationRises>()); }
+
+}  // namespace tdbg::rules::profile

@@ -1,0 +1,120 @@
+// The beginning of a training: the first weights, the first loss.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "rules/profile/detector.h"
+
+namespace tdbg::rules::profile {
+namespace {
+
+constexpr uint64_t kEnoughElements = 64;  // needed for a meaningful standard deviation
+
+class Weights : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || done_) return;
+    done_ = true;
+    const Parameter* worst = nullptr;
+    double worst_scale = 0;
+    size_t small = 0, large = 0, matrices = 0;
+    for (const Parameter& parameter : step.parameters()) {
+      if (!parameter.matrix() || !parameter.weight_now || !parameter.weight_now->finite()) continue;
+      if (parameter.group < 0 || parameter.frozen || parameter.weight_now->count < kEnoughElements) continue;
+      ++matrices;
+      const Numbers& now = *parameter.weight_now;
+      if (now.variance == 0 && now.mean != 0) {
+        Constant(step, parameter, findings);
+        continue;
+      }
+      // Adapters, and the last layers of some networks, begin with zeros on purpose.
+      if (now.zeros == now.count || !(now.variance > 0)) continue;
+      const double scale = std::sqrt(now.variance * parameter.fan_in());
+      // A depthwise kernel has few inputs, and a pretrained one is as large as it has to be.
+      if (scale >= 0.02 && scale <= (parameter.fan_in() < 16 ? 15 : 5)) continue;
+      ++(scale < 1 ? small : large);
+      if (worst == nullptr || std::abs(std::log(scale)) > std::abs(std::log(worst_scale))) {
+        worst = &parameter;
+        worst_scale = scale;
+      }
+    }
+    none_ = matrices == 0;
+    // One small head is how a policy begins that is to try everything.
+    if (worst == nullptr || (large == 0 && (small < 2 || 3 * small < matrices))) return;
+    const size_t wrong = small + large;
+    Finding finding = MakeFinding(step, "init_scale", worst->name);
+    finding.measure = "std x sqrt(fan_in)";
+    finding.value = worst_scale;
+    finding.comparison = worst_scale > 1 ? ">" : "<";
+    finding.threshold = worst_scale > 1 ? 5 : 0.02;
+    finding.text = fmt::format(
+        "{} begins with a standard deviation of {:.3g}, {} 1 / sqrt(fan_in) of {:.3g}", worst->name,
+        std::sqrt(worst->weight_now->variance),
+        worst_scale > 1 ? fmt::format("{:.3g} times", worst_scale) : fmt::format("{:.2g} of", worst_scale),
+        1 / std::sqrt(worst->fan_in()));
+    if (wrong > 1) finding.text += fmt::format("; {} of {} weights are like that", wrong, matrices);
+    findings->push_back(std::move(finding));
+  }
+
+  std::string Unjudged() const override {
+    return none_ ? "how weights begin (no matrix of 64 elements and more is known)" : "";
+  }
+
+ private:
+  static void Constant(const Digest& step, const Parameter& parameter, std::vector<Finding>* findings) {
+    Finding finding = MakeFinding(step, "constant_weight", parameter.name);
+    finding.measure = "variance";
+    finding.value = 0;
+    finding.comparison = "=";
+    finding.text =
+        fmt::format("all {} of {} begin as {:.3g}", base::Counted(parameter.weight_now->count, "element"),
+                    parameter.name, parameter.weight_now->mean);
+    findings->push_back(std::move(finding));
+  }
+
+  bool done_ = false, none_ = false;
+};
+
+class FirstLoss : public Detector {
+ public:
+  void Judge(const Digest& step, std::vector<Finding>* findings) override {
+    if (!step.train() || done_ || step.losses().size() != 1) return;
+    done_ = true;
+    const Loss& loss = step.losses().front();
+    const auto classes = step.classes();
+    unknown_ = loss.kind == LossKind::kCrossEntropy && !classes;
+    if (loss.kind != LossKind::kCrossEntropy || !classes || !std::isfinite(loss.value)) return;
+    const double guessing = std::log(*classes);
+    const double times = loss.value / guessing;
+    if (times <= 3) return;
+    // A loss that is summed over the batch is larger by the size of the batch, which is no fault.
+    const auto batch = step.series("batch_size");
+    if (!batch || times > 0.4 * *batch) return;
+    Finding finding = MakeFinding(step, "first_loss", loss.name);
+    finding.measure = "first loss";
+    finding.value = loss.value;
+    finding.comparison = ">";
+    finding.threshold = 3 * guessing;
+    finding.text = fmt::format("the first loss is {:.4g}; guessing among {:.0f} classes has {:.3g}",
+                               loss.value, *classes, guessing);
+    findings->push_back(std::move(finding));
+  }
+
+  std::string Unjudged() const override {
+    return unknown_ ? "the first loss (how many classes there are is not known)" : "";
+  }
+
+ private:
+  bool done_ = false, unknown_ = false;
+};
+
+}  // namespace
+
+void AddStart(Detectors* to) {
+  to->push_back(std::make_unique<Weights>());
+  to->push_back(std::make_unique<FirstLoss>());
+}
+
+}  // namespace tdbg::rules::profile

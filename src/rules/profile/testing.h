@@ -1,0 +1,181 @@
+// For tests of detectors: a training that is made up.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rules/profile/catalogue.h"
+#include "rules/profile/detector.h"
+#include "rules/worker_fates.h"
+#include "trial/testing.h"
+
+namespace tdbg::rules::profile {
+
+// A training of one layer, as a detector sees it. Everything may be changed between two steps.
+class Training : public StepContext, public SeesWorkers {
+ public:
+  explicit Training(void (*add)(Detectors*), DType dtype = DType::kFloat32,
+                    const char* loss_name = "CrossEntropyLoss_output") {
+    Tensor("Net_l1.weight", "weights", "linear", {16, 16}, dtype);
+    Tensor("gradient/Net_l1.weight", "gradients", "linear", {16, 16}, dtype);
+    Tensor(loss_name, "losses", "", {}, DType::kFloat32);
+    Tensor("Net_norm.running_mean", "buffers", "norm", {16}, DType::kFloat32);
+    Tensor("Net_norm.weight", "weights", "norm", {16}, DType::kFloat32);
+    Tensor("context/lr/SGD/0", "context", "", {}, DType::kFloat32);
+    Tensor("context/optimizer_step/SGD", "context", "", {}, DType::kFloat32);
+    contexts["optimizer/SGD"] =
+        R"({"class": "SGD", "groups": [{"parameters": ["Net_l1.weight", "Net_norm.weight"], "options": {}}]})";
+    add(&detectors_);
+  }
+
+  // What it found first: "id at step".
+  std::string Run(int steps, const std::function<void(int)>& at) {
+    for (int step = 0; step < steps; ++step) {
+      at(step);
+      Step(ModeKey::kTrain);
+    }
+    return found_;
+  }
+
+  void Step(ModeKey mode) {
+    info_ = {};
+    info_.global_step = info_.mode_step = step_++;
+    info_.mode = mode;
+    info_.wall_nanos = wall_nanos += static_cast<int64_t>(seconds * 1e9);
+    batch_ = std::make_unique<MemoryBatch>();
+    if (mode == ModeKey::kTrain && !incomplete) {
+      Row(0, 256, weight, 0.1);
+      if (gradient >= 0) Row(1, 256, gradient, 0.1);
+      Row(3, 16, running_mean, 0.1);
+      if (bias_gradient >= 0) Row(Index("gradient/Net_l1.bias", "gradients"), 16, bias_gradient, 0.1);
+      if (bias_gradient >= 0) Row(Index("Net_l1.bias", "biases"), 16, 1, 0.1);
+      Row(4, 16, 4, 0.1);
+    }
+    Row(2, 1, std::abs(loss), loss);
+    scalars_.clear();
+    if (sgd_steps) Scalar(5, rate);
+    if (sgd_steps) Scalar(6, step_);
+    for (const auto& [name, value] : series) Scalar(Index("context/" + name), value);
+    if (differentiated) Scalar(Index("backward_loss"), *differentiated);
+    rows_ = {Rows(batch_->Span(tensor_of_))};  // behind Index, which may move what the span is of
+    digest_.Take(*this);
+    std::vector<Finding> findings;
+    for (const auto& detector : detectors_) detector->Judge(digest_, &findings);
+    Take(findings);
+  }
+
+  // What it found first, the end of the run included.
+  std::string End() {
+    std::vector<Finding> findings;
+    for (const auto& detector : detectors_) detector->AtEnd(*this, &findings);
+    Take(findings);
+    return found_;
+  }
+
+  std::string Unjudged() const {
+    std::string text;
+    for (const auto& detector : detectors_) text += detector->Unjudged();
+    return text;
+  }
+
+  double weight = 4, gradient = 0.1, loss = 1, running_mean = 1, rate = 0.01, bias_gradient = -1;
+  double seconds = 0.02;  // from the step before
+  int64_t wall_nanos = 1'000'000'000;
+  std::vector<WorkerFate> fates;
+  std::map<std::string, std::string> errors;  // by worker
+  std::optional<double> differentiated;
+  std::map<std::string, double> series;
+  std::map<std::string, std::string, std::less<>> contexts;
+  int64_t attempt_number = 0;
+  bool incomplete = false;  // its rows were dropped
+  bool sgd_steps = true;
+
+  const StepInfo& info() const override { return info_; }
+  int64_t attempt() const override { return attempt_number; }
+  bool statistics_incomplete() const override { return incomplete; }
+  const std::string* Context(std::string_view topic) const override {
+    const auto found = contexts.find(topic);
+    return found == contexts.end() ? nullptr : &found->second;
+  }
+  size_t tensor_count() const override { return tensors_.size(); }
+  const TensorInfo& tensor(TensorIndex tensor) const override { return tensors_[tensor]; }
+  const std::string& worker_name(WorkerIndex) const override { return worker_; }
+  std::vector<WorkerFate> workers() const override { return fates; }
+  std::string ErrorOf(const std::string& worker) const override {
+    const auto found = errors.find(worker);
+    return found == errors.end() ? "" : found->second;
+  }
+  std::span<const Rows> rows() const override { return rows_; }
+  std::span<const StepContext::Scalar> scalars() const override { return scalars_; }
+  std::span<const WorkerIndex> raw_workers() const override { return {}; }
+  Result<TensorValue> Raw(TensorIndex, WorkerIndex) const override { return NotFound("no raw values"); }
+  std::vector<RawValue> RawsOf(TensorIndex) const override { return {}; }
+  Result<TensorValue> Read(const RawValue&) const override { return NotFound("no raw values"); }
+  std::optional<TensorIndex> StatisticOf(TensorIndex, std::string_view) const override { return {}; }
+  Result<Histogram> HistogramOf(const StepContext::Row&) const override { return NotFound("none"); }
+
+ private:
+  void Take(const std::vector<Finding>& findings) {
+    for (const Finding& finding : findings) {
+      EXPECT_NE(Find(finding.detector), nullptr) << finding.detector;
+      EXPECT_FALSE(finding.text.empty());
+      if (found_.empty()) found_ = finding.detector + " at " + std::to_string(finding.global_step);
+    }
+  }
+  void Tensor(const std::string& name, const char* collection, const char* module_kind,
+              std::vector<int64_t> shape, DType dtype) {
+    TensorInfo info;
+    info.name = name;
+    info.collections = {collection};
+    info.module_kind = module_kind;
+    info.shape = std::move(shape);
+    info.dtype = dtype;
+    info.order = static_cast<uint32_t>(tensors_.size());
+    tensor_of_.push_back(static_cast<TensorIndex>(tensors_.size()));
+    tensors_.push_back(std::move(info));
+  }
+  TensorIndex Index(const std::string& name, const char* collection = "context") {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].name == name) return static_cast<TensorIndex>(i);
+    }
+    Tensor(name, collection, "", {}, DType::kFloat32);
+    return static_cast<TensorIndex>(tensors_.size() - 1);
+  }
+  void Row(uint32_t tensor, uint64_t count, double l2, double mean) {
+    Summary summary;
+    summary.count = count;
+    summary.l1 = summary.l2 = l2;
+    summary.zero_count = l2 == 0 ? count : 0;
+    summary.m3 = summary.m4 = 0;
+    summary.variance = count > 1 ? l2 * l2 / static_cast<double>(count) : 0;
+    summary.mean = summary.min = summary.max = summary.abs_min = summary.abs_max = mean;
+    batch_->Add(tensor, summary);
+  }
+  void Scalar(TensorIndex tensor, double value) {
+    StepContext::Scalar scalar;
+    scalar.tensor = tensor;
+    scalar.value = value;
+    scalars_.push_back(scalar);
+  }
+
+  Digest digest_;
+  Detectors detectors_;
+  StepInfo info_;
+  int64_t step_ = 0;
+  std::string found_, worker_ = "worker_0";
+  std::vector<TensorInfo> tensors_;
+  std::vector<TensorIndex> tensor_of_;
+  std::unique_ptr<MemoryBatch> batch_;
+  std::vector<Rows> rows_;
+  std::vector<StepContext::Scalar> scalars_;
+};
+
+}  // namespace tdbg::rules::profile

@@ -1,0 +1,158 @@
+#include "service/logs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "events/change.h"
+#include "jobs/training_output.h"
+
+namespace tdbg::service {
+namespace {
+
+constexpr const char* kTraining = "/aws/sagemaker/TrainingJobs";
+constexpr const char* kProcessing = "/aws/sagemaker/ProcessingJobs";
+constexpr size_t kDefaultEvents = 10'000;
+// Of one answer; AWS has the same bound.
+constexpr size_t kMostBytes = 1 << 20;
+
+struct LogEvent {
+  int64_t millis;
+  std::string message;
+};
+
+struct Stream {
+  std::string name;
+  int64_t created_millis;
+  JobPaths paths;
+  std::string rule;  ///< of a processing job
+};
+
+std::string StreamName(const std::string& job, int64_t created_wall_nanos) {
+  return fmt::format("{}/algo-1-{}", job, created_wall_nanos / 1'000'000'000);
+}
+
+std::vector<Stream> StreamsOf(const JobDirectory& jobs, bool processing) {
+  std::vector<Stream> streams;
+  for (const std::string& name : jobs.Names()) {
+    const JobPaths paths = jobs.Paths(name);
+    const auto job = ReadJob(paths.directory);
+    if (!job.ok()) continue;
+    const int64_t created = job->created_wall_nanos;
+    if (!processing) {
+      if (base::LocalFileSystem().Exists(base::JoinPath(paths.run, "logs")))
+        streams.push_back({StreamName(name, created), created / 1'000'000, paths, ""});
+      continue;
+    }
+    for (const RuleJob& rule : job->rules)
+      streams.push_back({StreamName(rule.processing, created), created / 1'000'000, paths, rule.rule});
+  }
+  std::ranges::sort(streams, {}, &Stream::name);
+  return streams;
+}
+
+std::vector<LogEvent> TrainingEvents(const JobPaths& paths) {
+  std::vector<LogEvent> events;
+  for (int64_t attempt = 0;; ++attempt) {
+    jobs::OutputReader reader(paths.run, attempt);
+    if (!reader.Exists()) return events;
+    const bool ended =
+        base::LocalFileSystem().Exists(base::JoinPath(paths.run, std::to_string(attempt + 1))) ||
+        !base::LocalFileSystem().IsLocked(base::JoinPath(paths.run, "launcher.lock"));
+    for (;;) {
+      const auto lines = reader.Next(ended);
+      if (lines.empty()) break;
+      for (const jobs::OutputLine& line : lines)
+        events.push_back({line.wall_nanos / 1'000'000, base::ToValidUtf8(line.text)});
+    }
+  }
+}
+
+std::vector<LogEvent> RuleEvents(const Stream& stream) {
+  std::vector<LogEvent> events = {{stream.created_millis, "evaluating the rule " + stream.rule}};
+  const auto text = base::LocalFileSystem().ReadFile(stream.paths.events);
+  if (!text.ok()) return events;
+  for (const std::string& line : base::SplitList(*text, '\n')) {
+    const Json event = Json::parse(line, nullptr, false);
+    if (!event.is_object() || !event.contains("event")) continue;
+    const Json ours = event["event"].value("/detail/tdbg"_json_pointer, Json::object());
+    if (ours.value("change", "") != "rule" || ours.value("name", "") != stream.rule) continue;
+    events.push_back({event.value("wall_nanos", int64_t{0}) / 1'000'000,
+                      fmt::format("{}: {}", ours.value("status", ""), ours.value("details", ""))});
+  }
+  return events;
+}
+
+Refusal NoSuch(const char* what) {
+  return {"ResourceNotFoundException", fmt::format("The specified log {} does not exist.", what)};
+}
+
+Answer<Json> Events(const std::vector<LogEvent>& events, const Json& request) {
+  const size_t limit = std::min<size_t>(request.value("limit", kDefaultEvents), kDefaultEvents);
+  const int64_t from = request.value("startTime", int64_t{0}), until = request.value("endTime", INT64_MAX);
+  size_t at = 0;
+  bool back = false;
+  if (const std::string token = request.value("nextToken", ""); !token.empty()) {
+    const auto number = base::ParseInt(token.substr(std::min<size_t>(2, token.size())));
+    if ((!token.starts_with("f/") && !token.starts_with("b/")) || !number || *number < 0)
+      return Refusal{"InvalidParameterException", "The specified nextToken is invalid."};
+    at = std::min(static_cast<size_t>(*number), events.size());
+    back = token.starts_with("b/");
+  } else if (!request.value("startFromHead", false) && events.size() > limit) {
+    at = events.size() - limit;
+  }
+  const size_t end = back ? at : events.size();
+  if (back) at = at > limit ? at - limit : 0;
+  const size_t first = at;
+  Json list = Json::array();
+  for (size_t bytes = 0; at < end && list.size() < limit && bytes < kMostBytes; ++at) {
+    if (events[at].millis < from || events[at].millis >= until) continue;
+    bytes += events[at].message.size() + 64;
+    list.push_back({{"timestamp", events[at].millis},
+                    {"message", events[at].message},
+                    {"ingestionTime", events[at].millis}});
+  }
+  return Json{{"events", list},
+              {"nextForwardToken", fmt::format("f/{}", back ? end : at)},
+              {"nextBackwardToken", fmt::format("b/{}", first)}};
+}
+
+}  // namespace
+
+Answer<Json> AnswerLogs(const JobDirectory& jobs, const std::string& operation, const Json& request) {
+  if (operation == "DescribeLogGroups") {
+    Json groups = Json::array();
+    for (const char* const group : {kProcessing, kTraining}) {
+      if (std::string_view(group).starts_with(request.value("logGroupNamePrefix", "")))
+        groups.push_back({{"logGroupName", group}});
+    }
+    return Json{{"logGroups", groups}};
+  }
+  const std::string group = request["logGroupName"];
+  if (group != kTraining && group != kProcessing) return NoSuch("group");
+  const std::vector<Stream> streams = StreamsOf(jobs, group == kProcessing);
+  if (operation == "DescribeLogStreams") {
+    const std::string prefix = request.value("logStreamNamePrefix", "");
+    const size_t limit = request.value("limit", size_t{50});
+    Json list = Json::array();
+    // All in one answer and no nextToken: the SageMaker SDK asks again for as long as there is one, for the
+    // same page.
+    for (const Stream& stream : streams) {
+      if (stream.name.starts_with(prefix) && list.size() < limit)
+        list.push_back({{"logStreamName", stream.name}, {"creationTime", stream.created_millis}});
+    }
+    if (request.value("descending", false)) std::reverse(list.begin(), list.end());
+    return Json{{"logStreams", list}};
+  }
+  const std::string name = request["logStreamName"];
+  for (const Stream& stream : streams) {
+    if (stream.name == name)
+      return Events(stream.rule.empty() ? TrainingEvents(stream.paths) : RuleEvents(stream), request);
+  }
+  return NoSuch("stream");
+}
+
+}  // namespace tdbg::service

@@ -1,0 +1,392 @@
+#include "storage/s3/s3_store.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/posix.h"
+#include "base/text.h"
+#include "storage/s3/payload_hash.h"
+
+namespace tdbg::storage {
+namespace {
+
+constexpr uint64_t kMaxParts = 10'000;  // S3's
+constexpr uint64_t kLongestAnswer = uint64_t{5} << 30;
+constexpr uint64_t kLeastRoom = 64u << 10;  // room for an error's text
+constexpr int64_t kClockMatters = 60'000'000'000;
+
+void Pause(int64_t millis) {
+  // Half of the delay is random, so that many clients that failed at once do not return at once.
+  static thread_local std::mt19937_64 random{std::random_device{}()};
+  const int64_t half = millis / 2;
+  ::usleep(static_cast<useconds_t>(1000 * (half + std::uniform_int_distribution<int64_t>(0, half)(random))));
+}
+
+std::string AmzTime(int64_t wall_nanos) {
+  const time_t seconds = static_cast<time_t>(wall_nanos / 1'000'000'000);
+  tm parts = {};
+  ::gmtime_r(&seconds, &parts);
+  char text[32];
+  (void)::strftime(text, sizeof(text), "%Y%m%dT%H%M%SZ", &parts);
+  return text;
+}
+
+// "Mon, 23 Nov 2026 23:00:00 GMT"; 0 if it is not a date.
+int64_t HttpTime(const std::string& text) {
+  tm parts = {};
+  if (::strptime(text.c_str(), "%a, %d %b %Y %H:%M:%S", &parts) == nullptr) return 0;
+  return static_cast<int64_t>(::timegm(&parts)) * 1'000'000'000;
+}
+
+bool WorthRetrying(int status, const std::string& code) {
+  return status >= 500 || status == 408 || status == 429 || code == "SlowDown" || code == "RequestTimeout" ||
+         code == "RequestTimeTooSkewed" || code == "ExpiredToken" || code == "BadDigest" ||
+         code == "XAmzContentSHA256Mismatch" || code == "IncompleteBody" || code == "OperationAborted" ||
+         code == "ConditionalRequestConflict";
+}
+
+std::string CodeOf(const HttpAnswer& answer) {
+  const auto xml = ParseXml(answer.body);
+  return xml.ok() && xml->name == "Error" ? xml->TextOf("Code") : "";
+}
+
+std::string HostOf(const std::string& url) {
+  const size_t begin = url.find("://") + 3;
+  return url.substr(begin, url.find('/', begin) - begin);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<S3Store>> S3Store::Open(const std::string& bucket, const StoreOptions& options,
+                                               const Environment& environment) {
+  TDBG_ASSIGN_OR_RETURN(Settings settings, ReadSettings(environment));
+  return std::unique_ptr<S3Store>(new S3Store(bucket, options, std::move(settings), environment));
+}
+
+S3Store::S3Store(std::string bucket, StoreOptions options, Settings settings, const Environment& environment)
+    : bucket_(std::move(bucket)),
+      options_(options),
+      settings_(std::move(settings)),
+      credentials_(settings_, environment, &http_) {}
+
+Result<HttpAnswer> S3Store::Try(const Call& call) {
+  TDBG_ASSIGN_OR_RETURN(const Credentials credentials, credentials_.Get());
+  // The certificate for *.s3.amazonaws.com does not match a bucket's name with dots in it.
+  const bool path_style = settings_.path_style || bucket_.find('.') != std::string::npos;
+  std::string base = settings_.endpoint;
+  if (base.empty()) base = "https://s3." + settings_.region + ".amazonaws.com";
+  std::string path = "/" + call.key;
+  if (path_style) {
+    path = "/" + bucket_ + (call.key.empty() ? "" : path);
+  } else {
+    base.insert(base.find("://") + 3, bucket_ + ".");
+  }
+  // The endpoint's URL may have a path of its own.
+  if (const size_t slash = base.find('/', base.find("://") + 3); slash != std::string::npos) {
+    path = base.substr(slash) + path;
+    base.resize(slash);
+  }
+  SignedRequest signed_request;
+  signed_request.method = call.method;
+  signed_request.path = path;
+  signed_request.query = call.query;
+  // The payload is hashed and signed even over TLS, so that the store refuses bytes that were damaged on
+  // their way.
+  signed_request.payload_hash = Sha256Hex(call.body);
+  const std::string time = AmzTime(base::SystemClock().WallNanos() + clock_offset_nanos_.load());
+  signed_request.headers = call.headers;
+  signed_request.headers.emplace_back("x-amz-content-sha256", signed_request.payload_hash);
+  signed_request.headers.emplace_back("x-amz-date", time);
+  if (!credentials.session_token.empty())
+    signed_request.headers.emplace_back("x-amz-security-token", credentials.session_token);
+  HttpRequest request;
+  request.method = call.method;
+  const std::string query = CanonicalQuery(call.query);
+  request.url = base + UriEncode(path, true) + (query.empty() ? "" : "?" + query);
+  request.headers = signed_request.headers;
+  signed_request.headers.emplace_back("host", HostOf(base));
+  request.headers.emplace_back("Authorization",
+                               Authorization(signed_request, credentials, time, settings_.region, "s3"));
+  request.body = call.body;
+  request.most_bytes = std::max(call.most_bytes, kLeastRoom);
+  request.connect_millis = options_.connect_millis;
+  request.silent_millis = options_.silent_millis;
+  return http_.Send(request);
+}
+
+Result<HttpAnswer> S3Store::Perform(const Call& call) {
+  int64_t delay_millis = options_.first_delay_millis;
+  for (int tries = 1;; ++tries) {
+    auto answer = Try(call);
+    const bool last = tries >= options_.tries;
+    if (answer.ok() && answer->status < 300) {
+      const bool complete = !call.complete || call.complete(*answer);
+      if (complete) return answer;
+      if (last)
+        return Unavailable(Location{true, bucket_, call.key}.ToString() + ": the answer is not whole");
+    } else if (answer.ok()) {
+      const std::string code = CodeOf(*answer);
+      if (!WorthRetrying(answer->status, code) || last) return ErrorOf(call, *answer);
+      if (code == "ExpiredToken") credentials_.Forget();
+      if (code == "RequestTimeTooSkewed") {
+        const int64_t theirs = HttpTime(answer->Header("date"));
+        // Only once: if the store refuses again, the clock was not the reason.
+        if (theirs == 0 || clock_offset_nanos_.load() != 0) return ErrorOf(call, *answer);
+        clock_offset_nanos_ = theirs - base::SystemClock().WallNanos();
+        continue;
+      }
+    } else if (answer.status().code() != Code::kUnavailable || last) {
+      const std::string where = settings_.endpoint.empty() ? "S3" : settings_.endpoint;
+      if (answer.status().code() != Code::kUnavailable) return answer.status();
+      return Unavailable(where + " cannot be reached: " + answer.status().message());
+    }
+    Pause(delay_millis);
+    delay_millis = std::min(delay_millis * 2, options_.longest_delay_millis);
+  }
+}
+
+Status S3Store::ErrorOf(const Call& call, const HttpAnswer& answer) const {
+  const auto xml = ParseXml(answer.body);
+  const std::string code = xml.ok() ? xml->TextOf("Code") : "";
+  std::string said = xml.ok() ? xml->TextOf("Message") : "";
+  if (said.size() > 300) said.resize(300);
+  const std::string what = Location{true, bucket_, call.key}.ToString() + ": ";
+  if (code == "NoSuchBucket") return InvalidArgument("there is no bucket '" + bucket_ + "'; create it first");
+  if (answer.status == 412) return Status(Code::kAlreadyExists, what + "another one is there");
+  if (code == "RequestTimeTooSkewed" || code == "RequestExpired") {
+    const int64_t theirs = HttpTime(answer.Header("date"));
+    const int64_t off = theirs == 0 ? 0 : base::SystemClock().WallNanos() - theirs;
+    return FailedPrecondition("this machine's clock is off" +
+                              (std::abs(off) > kClockMatters
+                                   ? " by " + std::to_string(off / 1'000'000'000) + " s"
+                                   : std::string()) +
+                              ", and the store refuses what it signs");
+  }
+  if (answer.status == 404)
+    return NotFound(what + "not there" +
+                    (call.method == "HEAD" ? ""
+                     : code.empty()        ? ""
+                                           : " (" + code + ")"));
+  if (answer.status == 301 || answer.status == 307 || code == "PermanentRedirect") {
+    const std::string region = answer.Header("x-amz-bucket-region");
+    return InvalidArgument("the bucket '" + bucket_ + "' is in another region" +
+                           (region.empty() ? "" : ": set AWS_REGION=" + region));
+  }
+  if (answer.status == 401 || answer.status == 403)
+    return FailedPrecondition(what + "not allowed" + (code.empty() ? "" : " (" + code + ")") +
+                              (said.empty() ? "" : ": " + said));
+  const std::string text = what + "the store answered " + std::to_string(answer.status) +
+                           (code.empty() ? "" : " " + code) + (said.empty() ? "" : ": " + said);
+  if (answer.status >= 500 || answer.status == 429 || answer.status == 408) return Unavailable(text);
+  return InvalidArgument(text);
+}
+
+ObjectInfo S3Store::InfoOf(const std::string& key, const HttpAnswer& answer, uint64_t bytes) const {
+  return {key, bytes, answer.Header("etag"), HttpTime(answer.Header("last-modified"))};
+}
+
+Result<std::vector<ObjectInfo>> S3Store::List(const std::string& prefix, size_t most) {
+  std::vector<ObjectInfo> objects;
+  std::string token;
+  while (true) {
+    Call call;
+    call.method = "GET";
+    call.query = {{"list-type", "2"}, {"prefix", prefix}, {"encoding-type", "url"}};
+    if (most > 0) call.query.emplace_back("max-keys", std::to_string(std::min<size_t>(most, 1000)));
+    if (!token.empty()) call.query.emplace_back("continuation-token", token);
+    Result<ListPage> page = DataLoss("no list");
+    // If the XML of an answer was cut off, request it again.
+    call.complete = [&page](const HttpAnswer& answer) { return (page = ParseListPage(answer.body)).ok(); };
+    TDBG_ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(call));
+    for (ObjectInfo& object : page->objects) {
+      if (object.key.starts_with(prefix)) objects.push_back(std::move(object));
+      if (most > 0 && objects.size() >= most) return objects;
+    }
+    if (page->next.empty() || page->next == token) break;
+    token = page->next;
+  }
+  std::ranges::sort(objects, {}, &ObjectInfo::key);
+  return objects;
+}
+
+Result<ObjectInfo> S3Store::Head(const std::string& key) {
+  Call call;
+  call.method = "HEAD";
+  call.key = key;
+  TDBG_ASSIGN_OR_RETURN(const HttpAnswer answer, Perform(call));
+  const auto bytes = base::ParseInt(answer.Header("content-length"));
+  return InfoOf(key, answer, bytes ? static_cast<uint64_t>(*bytes) : 0);
+}
+
+Result<Object> S3Store::Get(const std::string& key, std::optional<Range> range) {
+  Call call;
+  call.method = "GET";
+  call.key = key;
+  call.most_bytes = range && range->bytes > 0 ? range->bytes : kLongestAnswer;
+  if (range) {
+    const std::string last = range->bytes > 0 ? std::to_string(range->offset + range->bytes - 1) : "";
+    call.headers.emplace_back("range", "bytes=" + std::to_string(range->offset) + "-" + last);
+  }
+  uint64_t whole = 0;
+  // "bytes 0-9/443": which part was sent. A proxy that does not know ranges sends the whole object.
+  call.complete = [&](const HttpAnswer& answer) {
+    const auto length = base::ParseInt(answer.Header("content-length"));
+    if (length && static_cast<uint64_t>(*length) != answer.body.size()) return false;
+    whole = answer.body.size();
+    if (!range) return true;
+    const std::string said = answer.Header("content-range");
+    const auto total = base::ParseInt(said.substr(std::min(said.size(), said.rfind('/') + 1)));
+    if (answer.status != 206 || !total) return false;
+    whole = static_cast<uint64_t>(*total);
+    const uint64_t left = whole - std::min(whole, range->offset);
+    return answer.body.size() == (range->bytes > 0 ? std::min(left, range->bytes) : left);
+  };
+  auto answer = Perform(call);
+  if (!answer.ok() && range && answer.status().message().find("InvalidRange") != std::string::npos) {
+    TDBG_ASSIGN_OR_RETURN(ObjectInfo info, Head(key));
+    return Object{std::move(info), "", 0};
+  }
+  if (!answer.ok()) return answer.status();
+  Object object;
+  object.info = InfoOf(key, *answer, whole);
+  object.store_wall_nanos = HttpTime(answer->Header("date"));
+  object.bytes = std::move(answer->body);
+  return object;
+}
+
+Result<ObjectInfo> S3Store::Put(const std::string& key, std::span<const std::byte> bytes,
+                                const Condition& condition) {
+  Call call;
+  call.method = "PUT";
+  call.key = key;
+  call.body = bytes;
+  if (condition.absent) call.headers.emplace_back("if-none-match", "*");
+  if (!condition.matching.empty()) call.headers.emplace_back("if-match", condition.matching);
+  const auto answer = Perform(call);
+  if (!answer.ok() && answer.status().code() == Code::kAlreadyExists) {
+    // The answer to an earlier try may have been lost, and the object there may be ours.
+    const auto there = Get(key, std::nullopt);
+    if (there.ok() && std::ranges::equal(std::as_bytes(std::span(there->bytes)), bytes)) return there->info;
+  }
+  if (!answer.ok()) return answer.status();
+  return InfoOf(key, *answer, bytes.size());
+}
+
+Result<ObjectInfo> S3Store::PutFile(const std::string& key, const std::string& path, uint64_t bytes) {
+  if (bytes > 2 * options_.part_bytes) {
+    Call begin;
+    begin.method = "POST";
+    begin.key = key;
+    begin.query = {{"uploads", ""}};
+    std::string upload;
+    begin.complete = [&upload](const HttpAnswer& answer) {
+      const auto xml = ParseXml(answer.body);
+      upload = xml.ok() ? xml->TextOf("UploadId") : "";
+      return !upload.empty();
+    };
+    TDBG_ASSIGN_OR_RETURN(const HttpAnswer begun, Perform(begin));
+    auto put = PutParts(key, path, bytes, upload);
+    if (put.ok()) return put;
+    Call abort;  // until the upload is aborted, its parts cost money
+    abort.method = "DELETE";
+    abort.key = key;
+    abort.query = {{"uploadId", upload}};
+    (void)Perform(abort).ok();
+    return put;
+  }
+  const base::UniqueFd fd = base::OpenFd(path.c_str(), O_RDONLY);
+  if (!fd.ok()) return base::PathError(errno, "cannot open", path);
+  std::string content(bytes, '\0');
+  const ssize_t got = ::pread(fd.get(), content.data(), content.size(), 0);
+  if (got < 0) return base::PathError(errno, "cannot read", path);
+  if (static_cast<uint64_t>(got) != bytes) return DataLoss("became shorter: " + path);
+  return Put(key, std::as_bytes(std::span(content)), {});
+}
+
+Result<ObjectInfo> S3Store::PutParts(const std::string& key, const std::string& path, uint64_t bytes,
+                                     const std::string& upload) {
+  const base::UniqueFd fd = base::OpenFd(path.c_str(), O_RDONLY);
+  if (!fd.ok()) return base::PathError(errno, "cannot open", path);
+  const uint64_t part_bytes = std::max(options_.part_bytes, (bytes + kMaxParts - 1) / kMaxParts);
+  const uint64_t parts = (bytes + part_bytes - 1) / part_bytes;
+  std::vector<std::string> etags(parts);
+  std::atomic<uint64_t> next{0};
+  std::mutex mutex;
+  Status failed;  // guarded by mutex
+  const auto send_parts = [&] {
+    std::string content;
+    for (uint64_t i = next++; i < parts; i = next++) {
+      const uint64_t begin = i * part_bytes;
+      content.resize(std::min(part_bytes, bytes - begin));
+      const ssize_t got = ::pread(fd.get(), content.data(), content.size(), static_cast<off_t>(begin));
+      Status status;
+      if (got != static_cast<ssize_t>(content.size())) {
+        status = got < 0 ? base::PathError(errno, "cannot read", path) : DataLoss("became shorter: " + path);
+      } else {
+        Call call;
+        call.method = "PUT";
+        call.key = key;
+        call.query = {{"partNumber", std::to_string(i + 1)}, {"uploadId", upload}};
+        call.body = std::as_bytes(std::span(content));
+        const auto answer = Perform(call);
+        if (answer.ok()) etags[i] = answer->Header("etag");
+        status = answer.ok() ? OkStatus() : answer.status();
+      }
+      if (status.ok()) continue;
+      const std::lock_guard guard(mutex);
+      if (failed.ok()) failed = status;
+      next = parts;
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (int i = 1; i < options_.parts_at_once && static_cast<uint64_t>(i) < parts; ++i)
+      others.emplace_back(send_parts);
+    send_parts();
+  }
+  if (!failed.ok()) return failed;
+  std::string list = "<CompleteMultipartUpload>";
+  for (uint64_t i = 0; i < parts; ++i) {
+    list +=
+        "<Part><PartNumber>" + std::to_string(i + 1) + "</PartNumber><ETag>" + etags[i] + "</ETag></Part>";
+  }
+  list += "</CompleteMultipartUpload>";
+  Call complete;
+  complete.method = "POST";
+  complete.key = key;
+  complete.query = {{"uploadId", upload}};
+  complete.body = std::as_bytes(std::span(list));
+  std::string etag;
+  // S3 sends status 200 first; only the body says whether it worked.
+  complete.complete = [&etag](const HttpAnswer& answer) {
+    const auto xml = ParseXml(answer.body);
+    etag = xml.ok() ? xml->TextOf("ETag") : "";
+    return !etag.empty();
+  };
+  const auto answer = Perform(complete);
+  if (!answer.ok()) {
+    // An earlier try succeeded and its answer was lost: then the upload is gone and the object is there.
+    const auto there = Head(key);
+    if (answer.status().code() == Code::kNotFound && there.ok() && there->bytes == bytes) return there;
+    return answer.status();
+  }
+  return ObjectInfo{key, bytes, etag, 0};
+}
+
+Status S3Store::Delete(const std::string& key) {
+  Call call;
+  call.method = "DELETE";
+  call.key = key;
+  const auto answer = Perform(call);
+  if (answer.ok() || answer.status().code() == Code::kNotFound) return OkStatus();
+  return answer.status();
+}
+
+}  // namespace tdbg::storage

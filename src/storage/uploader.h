@@ -1,0 +1,120 @@
+// Keeps a prefix of a store the same as a run's directory, while the run trains and until it is complete. It
+// is an ordinary reader of the run: the training does not know of it and never waits for it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "storage/object_store.h"
+#include "storage/upload_state.h"
+
+namespace tdbg::storage {
+
+struct UploadOptions {
+  std::string run_directory;
+  Location to;
+  /// Uploader::id of a process that is known to be gone: its prefix is taken over at once. Empty: an id of
+  /// its own.
+  std::string predecessor;
+  int64_t every_millis = 5'000;  ///< time between two looks at the directory
+  int files_at_once = 4;
+  /// How long the rest is tried at the end of the job if the store fails.
+  int64_t grace_millis = 600'000;
+  std::function<void(const std::string&)> say;  ///< gets sentences for people; must not be empty
+};
+
+struct UploadTotals {
+  uint64_t files = 0, bytes = 0;  ///< uploaded, journal parts included
+  uint64_t failed_passes = 0;
+  uint64_t files_left = 0, bytes_left = 0;  ///< not uploaded yet, as of the last look
+};
+
+/// \threadsafety One thread, except Stop.
+class Uploader {
+ public:
+  Uploader(ObjectStore* store, UploadOptions options);
+
+  /// Whether this run may be uploaded to the prefix: it is empty, or holds this run and no other uploader is
+  /// active. Writes nothing. \param run  empty: the run does not exist yet
+  /// \error kAlreadyExists  something else is there; and ObjectStore's errors
+  Status Check(const std::string& run);
+  /// Check, then claims the prefix for this run in the store. Of two that do so at once, one succeeds.
+  Status Claim();
+  /// Uploads what is new until Stop is called, then the rest. \error what is left, and why
+  Status Follow();
+  /// Uploads everything once and marks the prefix as complete.
+  Status SendAll();
+  /// The job is over: Follow uploads the rest and returns.
+  void Stop() { stopping_ = true; }
+  const UploadTotals& totals() const { return totals_; }
+  /// What the claimed prefix says of whose it is.
+  const std::string& id() const { return uploader_; }
+
+ private:
+  struct File {
+    std::string name;  ///< below the run's directory
+    uint64_t bytes = 0;
+    int64_t modified_nanos = 0;
+    uint64_t inode = 0;
+    bool Same(const File& other) const {
+      return bytes == other.bytes && modified_nanos == other.modified_nanos && inode == other.inode;
+    }
+  };
+  struct Sent {
+    File file;
+    int64_t monotonic_nanos = 0;
+  };
+  struct Journal {
+    uint64_t epoch = 0, counter = 0, inode = 0, writer_id = 0;
+    uint64_t committed_pos = 0, sealed_pos = 0, ended = 0;
+    std::vector<JournalPart> parts;  ///< in the store, of this epoch
+    std::vector<JournalPart> stale;  ///< in the store, no longer needed
+  };
+
+  Status Pass(bool last);
+  Status LookAtStore();
+  /// \error kUnavailable  a directory could not be listed: what was found is not all
+  Result<std::vector<File>> Walk(std::vector<std::string>* workers) const;
+  void TakeFile(const std::string& path, std::vector<File>* files, std::vector<std::string>* workers) const;
+  bool Due(const File& file, bool last) const;
+  Status SendFiles(const std::vector<File>& files);
+  /// \error kNotFound  it is another one by now; kInvalidArgument  this file cannot go, others may
+  Status SendFile(const File& file);
+  Status SendJournal(const std::string& worker, const std::string& page, Journal* journal);
+  /// Which locks of processes are held: the launcher's and these workers'.
+  std::vector<std::string> HeldLocks(const std::vector<std::string>& workers) const;
+  /// \param held  what HeldLocks said before the files were read that are in the store by now
+  Status WriteState(bool following, bool complete, std::vector<std::string> held);
+  /// Under state_mutex_. \error kAlreadyExists  the prefix is another uploader's by now
+  Status PutState(const UploadState& state);
+  void Beat(const std::stop_token& stop);
+  std::string Key(const std::string& name) const { return KeyBelow(options_.to.KeyPrefix(), name); }
+
+  ObjectStore* const store_;
+  const UploadOptions options_;
+  std::string run_;
+  const std::string uploader_;
+  bool claimed_ = false, looked_ = false;
+  std::mutex state_mutex_;
+  std::condition_variable_any beats_;
+  std::string state_etag_;   ///< guarded by state_mutex_, as are the two below
+  UploadState state_;        ///< as it was written last
+  int64_t state_nanos_ = 0;  ///< when it was tried last
+  std::map<std::string, Sent> sent_;
+  std::map<std::string, uint64_t> there_;  ///< what the store had before, by name: size in bytes
+  std::map<std::string, Journal> journals_;
+  Status refused_;  ///< of the last pass: the first file that will never go, whatever is tried
+  UploadTotals totals_;
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace tdbg::storage

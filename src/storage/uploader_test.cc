@@ -1,0 +1,140 @@
+// What an uploader says of itself and of the processes that it saw, while it sends.
+#include "storage/uploader.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/testing.h"
+#include "format/run_files.h"
+#include "storage/directory_store.h"
+
+namespace tdbg::storage {
+namespace {
+
+// Keeps every state that is written, and lets a test look in before a file is sent.
+class WatchedStore : public DirectoryStore {
+ public:
+  using DirectoryStore::DirectoryStore;
+  Result<ObjectInfo> Put(const std::string& key, std::span<const std::byte> bytes,
+                         const Condition& condition) override {
+    auto put = DirectoryStore::Put(key, bytes, condition);
+    if (put.ok() && lost_answers > 0 && lost_answers-- > 0) return Unavailable("no answer");
+    if (!key.ends_with(kStateFile) || !put.ok()) return put;
+    const auto state = UploadState::FromJson({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const std::lock_guard guard(mutex_);
+    states_.push_back(state.ok() ? *state : UploadState());
+    changed_.notify_all();
+    if (after_state) after_state(states_.back());
+    return put;
+  }
+  Result<ObjectInfo> PutFile(const std::string& key, const std::string& path, uint64_t bytes) override {
+    if (before_file) before_file(key);
+    return DirectoryStore::PutFile(key, path, bytes);
+  }
+  /// Waits for that many states; false: they did not come.
+  bool WaitForStates(size_t count) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return states_.size() >= count; });
+  }
+  std::vector<UploadState> states() {
+    const std::lock_guard guard(mutex_);
+    return states_;
+  }
+  std::function<void(const std::string&)> before_file;
+  std::function<void(const UploadState&)> after_state;
+  std::atomic<int> lost_answers{0};  ///< so many objects are written, and nobody is told
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<UploadState> states_;
+};
+
+class UploaderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    format::RunInfo run;
+    run.id = "a-run";
+    Write("run.json", run.ToJson());
+    Write("plan.json", "{}");
+  }
+  void Write(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = scratch_ / ("run/" + name);
+    std::filesystem::create_directories(path.parent_path());
+    base::Spill(path.string(), text);
+  }
+  UploadOptions Options(int64_t every_millis) {
+    UploadOptions options;
+    options.run_directory = scratch_ / "run";
+    options.to.path = "/bucket/run";
+    options.every_millis = every_millis;
+    options.files_at_once = 1;
+    options.say = [](const std::string&) {};
+    return options;
+  }
+
+  base::ScratchDirectory scratch_;
+  WatchedStore store_{scratch_ / "store"};
+};
+
+TEST_F(UploaderTest, AFileThatTakesLongDoesNotMakeItSilent) {
+  Uploader uploader(&store_, Options(10));
+  TDBG_ASSERT_OK(uploader.Claim());
+  store_.before_file = [&](const std::string& key) {
+    if (!key.ends_with("plan.json")) return;
+    EXPECT_TRUE(store_.WaitForStates(3)) << "nothing is said while it is sent";
+  };
+  TDBG_ASSERT_OK(uploader.SendAll());
+  const std::vector<UploadState> states = store_.states();
+  EXPECT_TRUE(states[1].following);
+  EXPECT_FALSE(states.back().following);
+  EXPECT_TRUE(states.back().complete);
+}
+
+TEST_F(UploaderTest, AWorkerThatEndsWhileItSendsIsNotCalledDeadBeforeItsEndIsThere) {
+  Write("0/worker_0/worker.json", "{}");
+  auto lock = base::LocalFileSystem().Lock(scratch_ / "run/0/worker_0/lock");
+  ASSERT_TRUE(lock.ok());
+  Uploader uploader(&store_, Options(10'000));
+  TDBG_ASSERT_OK(uploader.Claim());
+  store_.before_file = [&](const std::string&) { lock->reset(); };  // what it wrote was read before
+  store_.after_state = [&](const UploadState&) { uploader.Stop(); };
+  TDBG_ASSERT_OK(uploader.Follow());
+  const std::vector<UploadState> states = store_.states();
+  ASSERT_GE(states.size(), 3u);
+  EXPECT_TRUE(states[1].following);
+  EXPECT_EQ(states[1].held, std::vector<std::string>{"0/worker_0/lock"});
+  EXPECT_TRUE(states.back().held.empty());
+}
+
+TEST_F(UploaderTest, AStateWhoseAnswerWasLostIsNotTakenForAnothersState) {
+  Uploader uploader(&store_, Options(10'000));
+  TDBG_ASSERT_OK(uploader.Claim());
+  store_.lost_answers = 1;
+  TDBG_ASSERT_OK(uploader.SendAll());
+  EXPECT_TRUE(store_.states().back().complete);
+  EXPECT_EQ(uploader.totals().failed_passes, 1u);
+}
+
+TEST_F(UploaderTest, OneWhosePrefixAnotherHasTakenEnds) {
+  Uploader uploader(&store_, Options(10'000));
+  TDBG_ASSERT_OK(uploader.Claim());
+  UploadState other = store_.states().back();
+  other.uploader = "another";
+  const std::string text = other.ToJson(), key = "bucket/run/" + std::string(kStateFile);
+  TDBG_ASSERT_OK(store_.Put(key, std::as_bytes(std::span(text)), {}));
+  EXPECT_EQ(uploader.SendAll().code(), Code::kAlreadyExists);
+}
+
+}  // namespace
+}  // namespace tdbg::storage

@@ -1,0 +1,311 @@
+"""A run that goes into a bucket while it trains, and is read from there by whoever never had its disk."""
+
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+
+import pytest
+import ship_run
+from program import BINARY, ROOT, processes_marked
+
+TRAINING = str(pathlib.Path(ship_run.__file__))
+STORE = BINARY.parent / "tdbg-store"
+ISSUES, USAGE, REFUSED, UNSUPPORTED = 1, 2, 6, 7
+
+
+def place():
+    return f"s3://bucket/{uuid.uuid4().hex[:8]}/a run@1"
+
+
+def objects(tdbg, url):
+    done = subprocess.run([STORE, "ls", url + "/"], env=tdbg.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    prefix = url.removeprefix("s3://bucket/") + "/"
+    return [line.split(" ", 2)[2].removeprefix(prefix) for line in done.stdout.splitlines()]
+
+
+def python(tdbg, script, *arguments):
+    done = subprocess.run([sys.executable, "-c", "import sys, json, tdbg\n" + script, *arguments], timeout=120,
+                          env={**tdbg.env, "PYTHONPATH": tdbg.env["TDBG_HOME"]}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def eventually(question, seconds=30):
+    end = time.monotonic() + seconds
+    while True:
+        answer = question()
+        if answer:
+            return answer
+        assert time.monotonic() < end, answer
+        time.sleep(0.1)
+
+
+def test_a_run_whose_disk_is_gone_is_opened_from_the_bucket(tdbg):
+    url = place()
+    done = tdbg.ok("run", "--dir", "r", "--upload", url, "--rule", "exploding_tensor", "--", sys.executable, TRAINING, "30")
+    assert f"all of the run is in {url}" in done.stderr
+    here = {command: tdbg.json(command, "r", *more, code=code) for command, more, code in QUESTIONS}
+    names = objects(tdbg, url)
+    assert {"run.json", "plan.json", "events.jsonl", "tdbg-upload.json", "0/worker_0/worker.json"} <= set(names)
+    assert any(name.endswith(".safetensors") for name in names)
+    assert not any(name.endswith(("/journal", "lock", ".tmp", "control")) for name in names)
+
+    shutil.rmtree(tdbg.directory / "r")
+    for command, more, code in QUESTIONS:
+        there = tdbg.json(command, url, *more, code=code)
+        assert without_places(there) == without_places(here[command]), command
+    assert python(tdbg, "t = tdbg.open(sys.argv[1]); print(json.dumps([t.steps(), t.state, t.tensor_names(), t.damage()]))",
+                  url) == [list(range(30)), "ended", ["Loss_output_0", "Net_fc.bias", "Net_fc.weight", "lr/0"], []]
+    assert python(tdbg, "t = tdbg.create_trial(sys.argv[1]); print(json.dumps([t.loaded_all_steps, t.name]))",
+                  url) == [True, "a run@1"]
+    for command in ("stop", "watch"):
+        assert "s3://" in tdbg.fails(UNSUPPORTED, command, url)
+
+
+QUESTIONS = [("status", [], 0), ("tensors", [], 0), ("steps", [], 0), ("show", ["Net_fc.weight"], 0), ("check", [], ISSUES)]
+
+
+def without_places(answer):
+    """Without paths and times of judging, which differ."""
+    if isinstance(answer, dict):
+        return {k: without_places(v) for k, v in answer.items() if k not in ("run", "path", "next", "LastModifiedTime")}
+    return [without_places(one) for one in answer] if isinstance(answer, list) else answer
+
+
+def test_a_run_is_followed_while_it_is_uploaded_and_a_job_that_is_asked_to_end_leaves_all_of_it(tdbg):
+    url = place()
+    job = tdbg.start("run", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, TRAINING, "100000", "0.05")
+    try:
+        eventually(lambda: "run.json" in objects(tdbg, url))
+        seen = python(tdbg, """
+import time
+t = tdbg.open(sys.argv[1], wait=60)
+first = len(t.steps())
+end = time.monotonic() + 60
+while len(t.steps()) < first + 20 and time.monotonic() < end:
+    t.refresh()
+    time.sleep(0.2)
+print(json.dumps([first, len(t.steps()), t.state, t.damage()]))
+""", url)
+        assert seen[1] >= seen[0] + 20 and seen[2:] == ["running", []], seen
+        assert any("/journal.parts/" in name for name in objects(tdbg, url)), "nothing is sealed yet"
+    finally:
+        job.send_signal(signal.SIGTERM)
+        job.wait(60)
+    # The rest comes, and it is the run that is here.
+    assert tdbg.json("status", url)["state"] == tdbg.json("status", "r")["state"]
+    assert len(tdbg.json("steps", url)["steps"]) == len(tdbg.json("steps", "r")["steps"]) >= seen[1]
+
+
+def test_a_directory_in_a_bucket_leaves_nothing_here(tdbg):
+    url = place()
+    tdbg.ok("run", "--dir", url, "--", sys.executable, TRAINING, "3")
+    assert not list((tdbg.directory / ".state").rglob("run.json")) and not (tdbg.directory / "tdbg-runs").exists()
+    assert len(tdbg.json("steps", url)["steps"]) == 3
+
+
+def test_what_cannot_work_is_one_line_before_the_training(tdbg, bucket):
+    taken = place()
+    tdbg.ok("run", "--dir", "first", "--upload", taken, "--quiet", "--", sys.executable, TRAINING, "3")
+    (tdbg.directory / "other").write_text("not a run")
+    put = subprocess.run([STORE, "put", "other", "s3://bucket/others/file"], cwd=tdbg.directory, env=tdbg.env, timeout=60)
+    assert put.returncode == 0
+    no_keys = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    for code, where, env, said in [
+            (USAGE, "s3://no-such-bucket/x", {}, "there is no bucket 'no-such-bucket'"),
+            (USAGE, "s3://", {}, "no bucket"),
+            (USAGE, "gs://bucket/x", {}, "accepted: s3://BUCKET/PREFIX"),
+            (USAGE, "s3://bucket/x", {"AWS_PROFILE": "nobody"}, "found 'nobody'"),
+            (USAGE, "s3://bucket/x", {"AWS_ENDPOINT_URL": "localhost:1"}, "accepted: http://HOST:PORT"),
+            (REFUSED, taken, {}, "holds another run"),
+            (REFUSED, "s3://bucket/others", {}, "is not empty"),
+            (REFUSED, "s3://bucket/x", no_keys, "no AWS credentials"),
+            (REFUSED, "s3://bucket/x", {"AWS_SECRET_ACCESS_KEY": "wrong"}, "SignatureDoesNotMatch"),
+            (REFUSED, "s3://bucket/x", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "cannot be reached")]:
+        script = "open('it trained', 'w')"
+        line = tdbg.fails(code, "run", "--upload", where, "--", sys.executable, "-c", script, env=env)
+        assert said in line, (where, line)
+        assert not (tdbg.directory / "it trained").exists() and not (tdbg.directory / "tdbg-runs").exists(), where
+
+
+def test_of_two_that_upload_at_once_one_gets_the_prefix(tdbg):
+    for name in ("a", "b"):
+        tdbg.ok("run", "--dir", name, "--quiet", "--", sys.executable, TRAINING, "3")
+    for _ in range(5):
+        url = place()
+        both = [subprocess.Popen([STORE, "upload", name, url], cwd=tdbg.directory, env=tdbg.env, stderr=subprocess.PIPE,
+                                 stdout=subprocess.DEVNULL, text=True) for name in ("a", "b")]
+        codes = sorted(process.wait(60) for process in both)
+        assert codes == [0, REFUSED], [process.stderr.read() for process in both]
+        assert len(tdbg.json("steps", url)["steps"]) == 3
+
+
+def test_a_copy_of_a_prefix_is_a_run(tdbg):
+    url = f"file://{tdbg.directory}/bucket/x"
+    tdbg.ok("run", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, TRAINING, "3")
+    shutil.move(tdbg.directory / "bucket/x", tdbg.directory / "copy")
+    shutil.rmtree(tdbg.directory / "r")
+    for where in ("copy", f"file://{tdbg.directory}/copy"):
+        assert len(tdbg.json("steps", where)["steps"]) == 3
+
+
+@pytest.mark.skipif(not (ROOT / ".venv-smdebug/bin/python").exists(), reason="the real smdebug is not installed (tools/setup.sh)")
+def test_the_real_smdebug_reads_the_exported_layout_from_a_copy_of_the_bucket(tdbg):
+    url = place()
+    (tdbg.directory / "c.yaml").write_text("format: smdebug\n")
+    tdbg.ok("run", "--config", "c.yaml", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, TRAINING, "12")
+    expected = sorted(str(p.relative_to(tdbg.directory / "r")) for p in (tdbg.directory / "r/smdebug").rglob("*") if p.is_file())
+    shutil.rmtree(tdbg.directory / "r")
+    there = [name for name in objects(tdbg, url) if name.startswith("smdebug/")]
+    assert there == expected and there
+    for name in there:
+        target = tdbg.directory / "fetched" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(target, "wb") as file:
+            assert subprocess.run([STORE, "cat", f"{url}/{name}"], env=tdbg.env, stdout=file, timeout=60).returncode == 0
+    script = ("import sys, json; from smdebug.trials import create_trial; t = create_trial(sys.argv[1]); "
+              "print(json.dumps([len(t.steps()), sorted(t.tensor_names())]))")
+    done = subprocess.run([ROOT / ".venv-smdebug/bin/python", "-c", script, tdbg.directory / "fetched/smdebug"],
+                          env=tdbg.env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    steps, names = json.loads(done.stdout.splitlines()[-1])
+    assert steps == 12 and names
+    assert python(tdbg, "t = tdbg.create_trial(sys.argv[1]); print(json.dumps([len(t.steps()), sorted(t.tensor_names())]))",
+                  url + "/smdebug") == [steps, names]
+
+
+def test_a_file_that_cannot_go_keeps_nothing_else_back(tdbg):
+    """Somebody put a file into the run's directory whose name no store takes: the training ends as ever, the run arrives."""
+    url = f"file://{tdbg.directory}/bucket/x"
+    script = tdbg.directory / "t.py"
+    script.write_text(f"""
+import os, sys
+sys.argv = [sys.argv[0], "30", "0.02"]
+os.chdir(os.environ["TDBG_RUN"])
+for _ in range(5):
+    os.mkdir("d" * 240); os.chdir("d" * 240)
+open("file", "w").close()
+sys.path.insert(0, {str(pathlib.Path(TRAINING).parent)!r})
+exec(compile(open({TRAINING!r}).read(), {TRAINING!r}, "exec"))
+""")
+    began = time.monotonic()
+    done = tdbg("run", "--dir", "r", "--upload", url, "--", sys.executable, script)
+    assert done.returncode == 0 and "all of the run is in" not in done.stderr, done.stderr
+    assert done.stderr.count("1 file (") == 1 and f"tdbg upload {tdbg.directory}/r {url}" in done.stderr, done.stderr
+    assert time.monotonic() - began < 45, "it is tried once, not for ten minutes"
+    assert len(tdbg.json("steps", url)["steps"]) == 30
+    state = json.loads((tdbg.directory / "bucket/x/tdbg-upload.json").read_text())
+    assert not state["complete"] and not state["following"]
+    assert "1 file (" in tdbg.fails(REFUSED, "upload", "r", url)
+    shutil.rmtree(tdbg.directory / "r" / ("d" * 240))
+    assert tdbg.json("upload", "r", url)["url"] == url
+    assert json.loads((tdbg.directory / "bucket/x/tdbg-upload.json").read_text())["complete"]
+
+
+def uploader(tdbg):
+    return next((pid for pid, line in processes_marked(tdbg.mark) if "tdbg-store upload" in line), None)
+
+
+def test_an_uploader_that_was_killed_is_started_again_and_loses_nothing(tdbg):
+    """As by a machine without memory, more than once; the successor has the prefix at once, and not after half a minute."""
+    url = place()
+    job = tdbg.start("run", "--dir", "r", "--upload", url, "--", sys.executable, TRAINING, "60", "0.1", stderr=subprocess.PIPE)
+    tdbg.wait_for("r/0/worker_0/worker.json")
+    first = eventually(lambda: uploader(tdbg))
+    os.kill(first, signal.SIGKILL)
+    second = eventually(lambda: (pid := uploader(tdbg)) != first and pid)
+    os.kill(second, signal.SIGKILL)
+    said = job.communicate(timeout=60)[1]
+    assert job.returncode == 0 and said.count("ended by signal 9, and is started again") == 1, said
+    assert f"all of the run is in {url}" in said and said.count("signal 9") == 1, said
+    assert len(tdbg.json("steps", url)["steps"]) == 60
+
+
+def test_an_uploader_that_is_killed_whenever_it_is_started_is_said_with_the_command_that_sends_the_rest(tdbg, monkeypatch):
+    """Its successors are a script that stands in its place and ends as they would."""
+    url = place()
+    stand_in = tdbg.directory / "home/tdbg-store"
+    stand_in.parent.mkdir()
+    stand_in.write_text(f'#!/bin/sh\ncase "$*" in *--uploader*) kill -9 $$ ;; esac\nexec "{STORE}" "$@"\n')
+    stand_in.chmod(0o755)
+    (stand_in.parent / "tdbg").symlink_to(pathlib.Path(tdbg.env["TDBG_HOME"]) / "tdbg")
+    with monkeypatch.context() as changed:
+        changed.setitem(tdbg.env, "TDBG_HOME", str(stand_in.parent))
+        job = tdbg.start("run", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, TRAINING, "40", "0.1", stderr=subprocess.PIPE)
+    tdbg.wait_for("r/0/worker_0/worker.json")
+    os.kill(eventually(lambda: uploader(tdbg)), signal.SIGKILL)
+    said = job.communicate(timeout=60)[1]
+    assert job.returncode == 0 and said.count("ended by signal 9, and is started again") == 1, said
+    assert said.count("whenever it was started") == 1 and f"'{url}' sends the rest" in said, said
+    assert len(tdbg.json("steps", "r")["steps"]) == 40
+    assert "if it is gone, try again in" in tdbg.fails(REFUSED, "upload", "r", url)
+
+
+def test_a_batch_system_that_signals_every_process_of_a_job_loses_nothing(tdbg):
+    url = place()
+    job = tdbg.start("run", "--dir", "r", "--upload", url, "--", sys.executable, TRAINING, "100000", "0.02", stderr=subprocess.PIPE)
+    tdbg.wait_for("r/0/worker_0/worker.json")
+    eventually(lambda: "run.json" in objects(tdbg, url))
+    for pid, _ in sorted(processes_marked(tdbg.mark), reverse=True):
+        os.kill(pid, signal.SIGTERM)
+    said = job.communicate(timeout=60)[1]
+    assert f"all of the run is in {url}" in said, said
+    assert len(tdbg.json("steps", url)["steps"]) == len(tdbg.json("steps", "r")["steps"]) > 0
+
+
+def test_who_looks_after_a_job_again_uploads_it_too(tdbg):
+    """At once, while the dead launcher's uploader may still have the prefix."""
+    url = place()
+    job = tdbg.start("run", "--dir", "r", "--upload", url, "--", sys.executable, TRAINING, "200", "0.05",
+                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    tdbg.wait_for("r/0/worker_0/worker.json")
+    eventually(lambda: "run.json" in objects(tdbg, url))
+    job.kill()
+    job.wait()
+    resumed = tdbg("resume", "r", timeout=120)
+    assert resumed.returncode == 0 and f"all of the run is in {url}" in resumed.stderr, resumed.stderr
+    assert len(tdbg.json("steps", url)["steps"]) == 200
+
+
+def test_what_a_rehearsed_attempt_keeps_for_itself_stays_here(tdbg):
+    """$TMPDIR of a rehearsal lies in the run, and holds whatever the script puts there."""
+    url = f"file://{tdbg.directory}/bucket/x"
+    tdbg.ok("run", "--dir", "r", "--quiet", "--", sys.executable, TRAINING, "3")
+    (tdbg.directory / "r/0/tmp/below").mkdir(parents=True)
+    (tdbg.directory / "r/0/tmp/below/secret").write_text("x")
+    tdbg.ok("upload", "r", url)
+    assert not list((tdbg.directory / "bucket").rglob("secret"))
+    assert len(tdbg.json("steps", url)["steps"]) == 3
+
+
+def test_a_run_of_more_segments_than_a_process_may_have_files(tdbg):
+    url = f"file://{tdbg.directory}/bucket/x"
+    (tdbg.directory / "t.py").write_text("""
+import numpy as np
+from tdbg._capture import Run
+run = Run.open()
+weight = run.define("w", "w", "weight", "linear", "float32", [64, 1024])
+for step in range(160):
+    run.begin_step(1)
+    run.put_array(weight, np.full((64, 1024), step, np.float32))
+    run.end_step()
+run.end("completed")
+""")
+    (tdbg.directory / "c.yaml").write_text(
+        "journal: {size: 1MiB}\nwhen_full: block\ncollections:\n  w: {include_regex: [w], raw: true, save_interval: 1}\n")
+    tdbg.ok("run", "--config", "c.yaml", "--dir", "r", "--upload", url, "--quiet", "--", sys.executable, "t.py",
+            env={"PYTHONPATH": tdbg.env["TDBG_HOME"]})
+    few = 40
+    assert len(list((tdbg.directory / "bucket").rglob("*.safetensors"))) > few
+    read = subprocess.run([BINARY, "show", url, "w", "--json"], env=tdbg.env, cwd=tdbg.directory, capture_output=True, text=True,
+                          timeout=60, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (few, few)))
+    assert read.returncode == 0, read.stderr
+    assert json.loads(read.stdout) == tdbg.json("show", "r", "w")
