@@ -1,5 +1,8 @@
 #include "base/hash.h"
 
+#include <algorithm>
+#include <new>
+
 #include "base/hash_kernel.h"
 
 namespace tdbg::base {
@@ -9,7 +12,7 @@ namespace {
 constexpr size_t kManyBytes = 1024;
 
 const HashKernel& Kernel() {
-  static constexpr HashKernel kPlain = {&HashMany, &CopyAndHashMany};
+  static constexpr HashKernel kPlain = {&HashMany, &Update};
   static const HashKernel* const kernel = Avx2HashKernel() != nullptr ? Avx2HashKernel() : &kPlain;
   return *kernel;
 }
@@ -22,9 +25,38 @@ uint64_t Hash64(std::span<const std::byte> bytes) {
 }
 
 uint64_t CopyAndHash64(std::byte* to, std::span<const std::byte> from) {
-  if (from.size() > kPieceBytes) return Kernel().copy_and_hash(to, from.data(), from.size());
-  if (!from.empty()) memcpy(to, from.data(), from.size());
-  return Hash64({to, from.size()});
+  CopyingHash copy(to);
+  copy.Put(from);
+  return copy.Finish();
+}
+
+void CopyingHash::Put(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (filled_ == sizeof(piece_)) Flush();
+    const size_t n = std::min(bytes.size(), sizeof(piece_) - filled_);
+    memcpy(piece_ + filled_, bytes.data(), n);
+    filled_ += n;
+    bytes = bytes.subspan(n);
+  }
+}
+
+void CopyingHash::Flush() {
+  static_assert(sizeof(XXH3_state_t) <= sizeof(state_) && alignof(XXH3_state_t) <= 64);
+  if (!streams_) XXH3_64bits_reset(new (state_) XXH3_state_t);
+  streams_ = true;
+  Kernel().update(state_, piece_, filled_);
+  memcpy(to_, piece_, filled_);
+  to_ += filled_;
+  filled_ = 0;
+}
+
+uint64_t CopyingHash::Finish() {
+  if (streams_) {
+    Flush();
+    return XXH3_64bits_digest(std::launder(reinterpret_cast<const XXH3_state_t*>(state_)));
+  }
+  if (filled_ != 0) memcpy(to_, piece_, filled_);
+  return Hash64({piece_, filled_});
 }
 
 std::string Hex64(uint64_t value) {

@@ -6,7 +6,7 @@ namespace tdbg::base {
 
 const HashKernel* Avx2HashKernel() {
 #ifdef __AVX2__
-  static constexpr HashKernel kKernel = {&HashMany, &CopyAndHashMany};
+  static constexpr HashKernel kKernel = {&HashMany, &Update};
   return __builtin_cpu_supports("avx2") ? &kKernel : nullptr;
 #else
   return nullptr;

@@ -109,9 +109,11 @@ Result<SummariesView> DecodeSummaries(std::span<const std::byte> payload) {
 
 Result<RawPayload> DecodeRaw(std::span<const std::byte> payload) {
   if (payload.size() < kRawDataOffset) return DataLoss("raw tensor: shorter than its header");
-  RawPayload raw;
-  raw.header = base::Load<RawHeader>(payload.data());
-  raw.data = payload.subspan(kRawDataOffset);
+  return DecodeRaw(base::Load<RawHeader>(payload.data()), payload.subspan(kRawDataOffset));
+}
+
+Result<RawPayload> DecodeRaw(const RawHeader& header, std::span<const std::byte> data) {
+  const RawPayload raw{header, data};
   if (raw.header.rank > kMaxRank) return DataLoss("raw tensor: rank");
   const uint64_t item = raw.header.dtype <= 0xff ? ItemSize(static_cast<DType>(raw.header.dtype)) : 0;
   if (item == 0) return Unimplemented("raw tensor: a dtype of a newer tdbg");

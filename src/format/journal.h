@@ -154,5 +154,6 @@ struct RawPayload {
 };
 inline constexpr uint64_t kRawDataOffset = 128;
 Result<RawPayload> DecodeRaw(std::span<const std::byte> payload);
+Result<RawPayload> DecodeRaw(const RawHeader& header, std::span<const std::byte> data);
 
 }  // namespace tdbg::format

@@ -169,32 +169,34 @@ bool JournalWriter::AppendRowBatch(int64_t step, std::span<const SummaryRow> row
   const uint64_t kept_bytes = !with_histograms ? 0 : as_one_block ? histograms.size() : histogram_bytes;
   const uint64_t payload_bytes = sizeof(format::SummariesHeader) + row_bytes + kept_bytes;
   if (!MakeRoom(payload_bytes, Class::kRows)) return false;
-  std::byte* const payload = Begin(payload_bytes);
+  base::CopyingHash payload(Begin(payload_bytes));
   const format::SummariesHeader header{static_cast<uint32_t>(rows.size()), 0, kept_bytes};
-  std::memcpy(payload, &header, sizeof(header));
-  std::byte* const out_rows = payload + sizeof(header);
-  std::byte* const out_histograms = out_rows + row_bytes;
-  std::memcpy(out_rows, rows.data(), row_bytes);
-  if (with_histograms && as_one_block && !histograms.empty()) {
-    std::memcpy(out_histograms, histograms.data(), histograms.size());
-  }
-  if (id_base_ != 0 || !with_histograms || !as_one_block) {
+  payload.Put(std::as_bytes(std::span(&header, 1)));
+  if (id_base_ == 0 && with_histograms && as_one_block) {
+    payload.Put(std::as_bytes(rows));
+  } else {
     uint32_t at = 0;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      SummaryRow row = rows[i];
+    for (SummaryRow row : rows) {
       row.tensor += id_base_;
       if (row.histogram_bytes != 0 && !with_histograms) {
         row.histogram_offset = row.histogram_bytes = 0;
         row.flags |= format::kRowHistogramShed;
       } else if (row.histogram_bytes != 0 && !as_one_block) {
-        std::memcpy(out_histograms + at, histograms.data() + row.histogram_offset, row.histogram_bytes);
         row.histogram_offset = at;
         at += row.histogram_bytes;
       }
-      std::memcpy(out_rows + i * sizeof(row), &row, sizeof(row));
+      payload.Put(std::as_bytes(std::span(&row, 1)));
     }
   }
-  Finish(RecordType::kSummaries, payload_bytes, step, base::Hash64({payload, payload_bytes}));
+  if (with_histograms && as_one_block) {
+    payload.Put(std::as_bytes(histograms));
+  } else if (with_histograms) {
+    for (const SummaryRow& row : rows) {
+      if (row.histogram_bytes == 0) continue;  // its offset means nothing
+      payload.Put(std::as_bytes(histograms.subspan(row.histogram_offset, row.histogram_bytes)));
+    }
+  }
+  Finish(RecordType::kSummaries, payload_bytes, step, payload.Finish());
   summary_rows_ += static_cast<uint32_t>(rows.size());
   return true;
 }
@@ -267,16 +269,12 @@ void JournalWriter::AppendScalars(int64_t step, std::span<const format::ScalarRo
     Shed(DropKind::kSummary, step, rows.size(), bytes, refusal_);
     return;
   }
-  std::byte* const payload = Begin(bytes);
-  std::memcpy(payload, rows.data(), bytes);
-  if (id_base_ != 0) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const format::TensorId id = rows[i].tensor + id_base_;
-      std::memcpy(payload + i * sizeof(format::ScalarRow) + offsetof(format::ScalarRow, tensor), &id,
-                  sizeof(id));
-    }
+  base::CopyingHash payload(Begin(bytes));
+  for (format::ScalarRow row : rows) {
+    row.tensor += id_base_;
+    payload.Put(std::as_bytes(std::span(&row, 1)));
   }
-  Finish(RecordType::kScalars, bytes, step, base::Hash64({payload, bytes}));
+  Finish(RecordType::kScalars, bytes, step, payload.Finish());
   scalar_rows_ += static_cast<uint32_t>(rows.size());
 }
 
@@ -314,15 +312,17 @@ bool JournalWriter::AppendRaw(int64_t step, format::TensorId tensor, format::Sub
     raw.shape[0] = view.element_count();
     CountDropped(DropCause::kUnsupported, DropKind::kRaw, step, 1, 0);  // its shape is what is lost
   }
+  std::byte prefix[format::kRawDataOffset] = {};
+  std::memcpy(prefix, &raw, sizeof(raw));
   std::byte* const payload = Begin(payload_bytes);
-  std::memset(payload, 0, format::kRawDataOffset);
-  std::memcpy(payload, &raw, sizeof(raw));
-  const uint64_t prefix_hash = base::Hash64({payload, format::kRawDataOffset});
+  const uint64_t prefix_hash = base::CopyAndHash64(payload, prefix);
   std::byte* const data = payload + format::kRawDataOffset;
   uint64_t hash;
   if (view.is_contiguous()) {
     hash = base::CopyAndHash64(data, {static_cast<const std::byte*>(view.data), data_bytes});
   } else {
+    // The one hash that is made of what lies in the ring: in pieces that fit into a cache a transposed copy
+    // would cost several times as much.
     if (data_bytes != 0) CopyContiguous(view, data);
     hash = base::Hash64({data, data_bytes});
   }
@@ -335,6 +335,8 @@ bool JournalWriter::CommitEnd(std::string_view json, const format::Commit& commi
   // Definitions that wait for room are not asked to go before it.
   if (MakeRoom(EndPayloadBytes(json.size()), Class::kEnd)) {
     AddJson(RecordType::kEnd, commit.global_step, json);
+  } else if (refused_by_renewal()) {
+    return false;  // and no commit without it: there may be another journal by now
   } else {
     Shed(DropKind::kSummary, commit.global_step, 1, json.size(), refusal_);
   }
@@ -348,13 +350,15 @@ bool JournalWriter::CommitAs(Class c, format::Commit commit) {
   commit.raw_tensors = raw_tensors_;
   commit.shed = shed_;
   if (!MakeRoom(sizeof(commit), c)) {
-    CountDropped(refusal_, DropKind::kStep, commit.global_step, 1, open_bytes());
+    // An end is no step, and is tried again where there is another journal.
+    if (c != Class::kEnd || !refused_by_renewal())
+      CountDropped(refusal_, DropKind::kStep, commit.global_step, 1, open_bytes());
     Rollback();
     return false;
   }
   std::byte* const payload = Begin(sizeof(commit));
-  std::memcpy(payload, &commit, sizeof(commit));
-  Finish(RecordType::kCommit, sizeof(commit), commit.global_step, base::Hash64({payload, sizeof(commit)}));
+  const uint64_t hash = base::CopyAndHash64(payload, std::as_bytes(std::span(&commit, 1)));
+  Finish(RecordType::kCommit, sizeof(commit), commit.global_step, hash);
   committed_seq_ = next_sequence_ - 1;
   committed_pos_ = head_;
   ring_.Set(&format::JournalHeader::committed_seq, committed_seq_);

@@ -48,8 +48,11 @@ class JournalWriter {
   /// False if even the commit record did not fit: the step is lost and counted.
   bool Commit(format::Commit commit) { return CommitAs(Class::kCommit, commit); }
   /// The end's record and its commit. \pre no step is open. Fits always if `json` has at most kMaxEndBytes;
-  /// a longer one is left out (and counted) where there is no room.
+  /// a longer one is left out (and counted) where there is no room. False where there is no journal, or only
+  /// half of it went into one that the drain has given up since: refused_by_renewal, and to be done again.
   bool CommitEnd(std::string_view json, const format::Commit& commit);
+  /// Whether what was refused last was refused because the journal changes.
+  bool refused_by_renewal() const { return refusal_ == format::DropCause::kDamaged; }
   /// Forgets the open step. \return whether there was one.
   bool Rollback();
   /// Records that the worker was alive at this step, though it kept nothing.

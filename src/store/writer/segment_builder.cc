@@ -1,6 +1,7 @@
 #include "store/writer/segment_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -35,14 +36,7 @@ void Lose(format::DropKind kind, int64_t step, uint64_t count, uint64_t bytes, S
   result->damage.push_back(drop);
 }
 
-// Some 100 KB of a step, where its raw values may be as many MB: those keep their hash on the way to the
-// segment.
-Status CheckButRawValues(const RecordHeader& header, std::span<const std::byte> payload) {
-  if (header.type != static_cast<uint16_t>(RecordType::kRaw)) return format::CheckPayload(header, payload);
-  const bool good = payload.size() >= format::kRawDataOffset &&
-                    base::Hash64(payload.first(format::kRawDataOffset)) == header.prefix_hash;
-  return good ? OkStatus() : DataLoss("raw header");
-}
+bool IsUsed(RecordType type) { return type > RecordType::kPad && type <= RecordType::kEnd; }
 
 }  // namespace
 
@@ -102,16 +96,30 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
       position = next;
       continue;
     }
-    const std::span<const std::byte> payload(ring.At(position) + sizeof(header), header.payload_bytes);
+    std::span<const std::byte> payload(ring.At(position) + sizeof(header), header.payload_bytes);
     position += format::RecordBytes(header.payload_bytes);
-    const bool at_commit = header.type == static_cast<uint16_t>(RecordType::kCommit);
+    const auto type = static_cast<RecordType>(header.type);
+    const bool at_commit = type == RecordType::kCommit;
     if (header.sequence <= skip_through_sequence) {
       if (at_commit) c.damaged_records = c.damaged_bytes = 0;  // counted with that segment
       continue;
     }
     if (c.first_sequence == 0) c.first_sequence = header.sequence;
-    if (!(verify ? format::CheckPayload(header, payload) : CheckButRawValues(header, payload)).ok() ||
-        (at_commit && payload.size() < sizeof(format::Commit))) {
+    // Others can write into the ring between a check and the use of what was checked, so it is copied first:
+    // some 100 KB of a step, where its raw values may be as many MB. Those keep their hash on the way to the
+    // segment, and only what stands before them is copied.
+    std::array<std::byte, format::kRawDataOffset> raw_prefix;
+    bool good = type != RecordType::kRaw || payload.size() >= raw_prefix.size();
+    if (good && type == RecordType::kRaw) {
+      std::copy_n(payload.begin(), raw_prefix.size(), raw_prefix.begin());
+      payload = payload.subspan(raw_prefix.size());
+      good = base::Hash64(raw_prefix) == header.prefix_hash &&
+             (!verify || base::Hash64(payload) == header.payload_hash);
+    } else if (good) {
+      if (IsUsed(type)) payload = c.Copy(payload);
+      good = format::CheckPayload(header, payload).ok();
+    }
+    if (!good || (at_commit && payload.size() < sizeof(format::Commit))) {
       damaged(header.payload_bytes);
       if (!at_commit) continue;
       // The step's records are good, so it is kept under its number; what else the commit said is gone.
@@ -122,7 +130,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
       continue;
     }
     const std::string_view text(reinterpret_cast<const char*>(payload.data()), payload.size());
-    switch (static_cast<RecordType>(header.type)) {
+    switch (type) {
       case RecordType::kTensorDef:
         tensors->Add(text);
         break;
@@ -144,7 +152,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
         row_bytes += payload.size();
         break;
       case RecordType::kRaw: {
-        const auto raw = format::DecodeRaw(payload);
+        const auto raw = format::DecodeRaw(base::Load<format::RawHeader>(raw_prefix.data()), payload);
         if (!raw.ok()) break;
         c.raws.push_back({header.global_step, raw->header, raw->data, header.payload_hash,
                           static_cast<uint32_t>(c.commits.size())});
@@ -393,6 +401,7 @@ Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos
   TDBG_RETURN_IF_ERROR(WriteFile(header, result.path, hooks));
   sealed_definitions_ = tensors->size();
   result.file_bytes = header.size() + at;
+  c.copies.clear();  // nobody needs them any more, nor what refers to them
   return result;
 }
 

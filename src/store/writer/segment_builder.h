@@ -25,8 +25,8 @@ struct SegmentOrigin {
 
 struct SealLimits {
   uint64_t journal_bytes = 64 << 20;  ///< cut at the first commit that reaches this
-  /// Rows become columns in memory before they are written (raw tensors do not); with the header this keeps
-  /// the drain's memory under some 32 MiB.
+  /// Rows are copied and become columns in memory before they are written (raw tensors are not); with the
+  /// header this keeps the drain's memory under some 32 MiB.
   uint64_t row_bytes = 12 << 20;
   uint64_t header_bytes = 8 << 20;  ///< estimated; safetensors refuses headers beyond 100 MB
 };

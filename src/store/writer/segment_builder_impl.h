@@ -65,6 +65,9 @@ struct SegmentBuilder::Content {
   uint64_t last_sequence = 0;
   uint64_t damaged_records = 0, damaged_bytes = 0;  ///< since the last commit
 
+  std::vector<std::vector<std::byte>> copies;  // of records; their memory stays where it is
+  size_t copied = 0;                           // of the last one
+
   std::vector<std::byte> columns;  // all of them, each at a multiple of 8
   std::vector<Piece> pieces;
   std::vector<std::byte> stage;
@@ -83,6 +86,19 @@ struct SegmentBuilder::Content {
     summary_rows = scalar_rows = histogram_bytes = first_sequence = last_sequence = 0;
     damaged_records = damaged_bytes = 0;
     pieces.clear();
+    copies.clear();
+  }
+  /// A record's payload where nobody else can write: what is checked there stays as it was.
+  std::span<const std::byte> Copy(std::span<const std::byte> payload) {
+    constexpr size_t kCopiesBytes = 1 << 20;
+    if (copies.empty() || copies.back().size() - copied < payload.size()) {
+      copies.emplace_back(std::max(kCopiesBytes, payload.size()));
+      copied = 0;
+    }
+    const std::span<std::byte> to = std::span(copies.back()).subspan(copied, payload.size());
+    std::copy(payload.begin(), payload.end(), to.begin());
+    copied += to.size();
+    return to;
   }
   void Close(const format::Commit& commit) {
     commits.push_back(commit);

@@ -116,10 +116,13 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
   handoff.sync_until.store(begin + timeout_nanos, std::memory_order_relaxed);
   const auto renewing = [&] { return handoff.renewal.load(std::memory_order_acquire) != Renewal::kNone; };
   // Again where the last segment tells that somebody has overwritten what it was to take, and where the drain
-  // finds only now that the journal was cut short.
+  // finds only now that the journal was cut short: before the end is written, after it, or in the middle.
+  bool missed = false;
   for (int round = 0; round < 3; ++round) {
     journal.AwaitJournal(std::min(timeout_nanos, kPatienceWithANewJournal));
-    if (journal.CommitEnd(json, commit)) journal.SayEnded();
+    const bool written = journal.CommitEnd(json, commit);
+    if (written) journal.SayEnded();
+    missed = !written && journal.refused_by_renewal();
     // What was refused before is tried again now: only a refusal of that is one to have little patience with.
     handoff.drain_cause.store(0, std::memory_order_release);
     handoff.Urge();
@@ -131,7 +134,11 @@ void WorkerWriter::End(std::string_view json, int64_t timeout_nanos) {
       if (renewing() || impl_->all_sealed() || left <= 0) break;
       handoff.sealed.Wait(ticket, left);
     }
-    if (!renewing() && !journal.RepairRecords()) break;
+    if (!renewing() && !missed && !journal.RepairRecords()) break;
+  }
+  if (missed) {
+    journal.CountDropped(format::DropCause::kDamaged, format::DropKind::kSummary, impl_->last_step, 1,
+                         json.size());
   }
 }
 

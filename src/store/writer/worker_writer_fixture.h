@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <random>
@@ -111,6 +112,17 @@ class WorkerWriterTest : public testing::Test {
   template <typename T>
   T Header(size_t offset) {
     return base::Load<T>(base::Slurp(options_.journal_path).data() + offset);
+  }
+  bool AllIsSealed() {
+    return Header<uint64_t>(offsetof(format::JournalHeader, sealed_pos)) ==
+           Header<uint64_t>(offsetof(format::JournalHeader, committed_pos));
+  }
+  /// All segments' bytes.
+  std::string Segments() const {
+    std::string bytes;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.worker_directory + "/segments"))
+      bytes += base::Slurp(entry.path().string());
+    return bytes;
   }
   /// On a full disk: until the drain has found it full, the journal is what is.
   uint64_t LostSteps() const {
