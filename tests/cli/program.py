@@ -32,6 +32,14 @@ def processes_marked(mark):
     return found
 
 
+def follows(pid):
+    """Whether this process of ours has opened a run and waits for what is written there."""
+    try:
+        return any(os.readlink(entry) == "anon_inode:inotify" for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False  # it, or a file of its, is closed meanwhile
+
+
 class Tdbg:
     """Runs the command in a directory of its own; `ok`, `fails` check what every call must keep to."""
 

@@ -87,26 +87,29 @@ def test_a_reader_that_goes_away_ends_the_command_as_it_does_without_us(tdbg):
 
 
 def test_a_launcher_and_its_keeper_of_the_log_may_be_killed(tdbg):
-    script = ("import time\nopen('ready', 'w').close()\n"
-              "for i in range(40): print('line', i, flush=True); time.sleep(0.05)\nopen('whole', 'w').close()")
+    script = ("import itertools, os, time\nopen('ready', 'w').close()\nfor i in itertools.count():\n"
+              "  print('line', i, flush=True); time.sleep(0.05)\n  if os.path.exists('go'): break\n"
+              "print('the last line', flush=True)\nopen('whole', 'w').close()")
     job = start(tdbg, script, stdout=subprocess.DEVNULL)
     tdbg.wait_for("ready")
     keepers = [int(p) for p in subprocess.run(["pgrep", "-x", "tdbg-log", "-P", str(job.pid)],
                                               capture_output=True, text=True).stdout.split()]
     assert len(keepers) == 1
     os.kill(keepers[0], signal.SIGKILL)
-    time.sleep(0.5)     # another one has taken its place by then
+    kept = len(tdbg.ok("logs", "r").stdout)
+    until(lambda: len(tdbg.ok("logs", "r").stdout) > kept)  # another one has taken its place
     job.kill()
     job.wait(20)
     state = tdbg.json("jobs", "r")
     assert state["life"] == "unwatched" and state["phase"] == "Training"
     assert "without a launcher" in tdbg.ok("jobs").stdout
     assert "still trains" in tdbg.fails(REFUSED, "resume", "r", "--", "true")
+    (tdbg.directory / "go").touch()
     tdbg.wait_for("whole")  # nothing that it printed has ended it
     until(lambda: tdbg.json("jobs", "r")["life"] == "ended")
     state = tdbg.json("jobs", "r")
     assert state["phase"] == "Failed" and "launcher was killed" in state["message"]
-    assert "line 39" in tdbg.ok("logs", "r").stdout
+    assert tdbg.ok("logs", "r").stdout.endswith("the last line\n")
     (tdbg.directory / "whole").unlink()
     tdbg.ok("resume", "r", "--", sys.executable, "-c", "print('again')")
     state = tdbg.json("jobs", "r")
@@ -179,15 +182,17 @@ def test_an_interruption_is_a_restart_that_keeps_the_checkpoints(tdbg):
 
 
 def test_who_asks_for_the_end_during_an_interruption_gets_no_restart(tdbg):
-    script = "import signal, time; signal.signal(15, signal.SIG_IGN); open('ready', 'w').close(); time.sleep(60)"
+    script = ("import signal, time; signal.signal(15, lambda *a: open('asked', 'w').close())\n"
+              "open('ready', 'w').close(); time.sleep(60)")
     for end, code, phase in ((lambda job: tdbg.ok("stop", "r"), STOPPED, "Stopped"),
                              (lambda job: job.terminate(), 128 + signal.SIGKILL, "Stopped")):
         job = start(tdbg, script)
         tdbg.wait_for("ready")
-        tdbg.ok("interrupt", "r", "--notice", 2)
-        time.sleep(0.5)     # it has been seen
+        tdbg.ok("interrupt", "r", "--notice", 4)    # who asks for the end needs a tenth of a second
+        tdbg.wait_for("asked")
         end(job)
-        (tdbg.directory / "ready").unlink()
+        for name in ("ready", "asked"):
+            (tdbg.directory / name).unlink()
         assert job.wait(20) == code
         assert phases(tdbg)[-1] == phase and not (tdbg.directory / "ready").exists()
 

@@ -71,12 +71,13 @@ def test_a_command_that_was_killed_says_by_what(tdbg):
 
 def test_rules_of_a_run_whose_tdbg_died_are_to_be_judged_again(tdbg):
     job = tdbg.start("run", "--quiet", "--dir", "r", "--", sys.executable, "-c",
-                     "import time; open('ready', 'w').close(); time.sleep(1)")
+                     "import os, time; open('ready', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.02)")
     tdbg.wait_for("ready")
     assert "no process has reached its first training step yet" in " ".join(tdbg.ok("status", "r").stdout.split())
     job.kill()
     job.wait(20)
     assert "tdbg check r" in tdbg.ok("status", "r").stdout
+    (tdbg.directory / "go").touch()
 
 
 def test_a_message_that_cannot_be_written_costs_nobody_the_exit_code(tdbg):
@@ -222,6 +223,25 @@ def group_of(pid):
         return None
 
 
+def listener_of(tdbg, command):
+    """The process of ours in the group of the command. It enters the group by itself, while the command starts."""
+    in_group = []
+    while len(in_group) < 2:
+        in_group = [pid for pid, _ in processes_marked(tdbg.mark) if group_of(pid) == command]
+    (listener,) = set(in_group) - {command}
+    return listener
+
+
+def until_heard(listener):
+    """A second ctrl-C is one with the first as long as that waits to be heard."""
+    def waiting():
+        status = pathlib.Path(f"/proc/{listener}/status").read_text()
+        fields = dict(line.split(":\t", 1) for line in status.splitlines())
+        return (int(fields["SigPnd"], 16) | int(fields["ShdPnd"], 16)) >> (signal.SIGINT - 1) & 1
+    while waiting():
+        time.sleep(0.01)
+
+
 def test_ctrl_c_is_known_though_who_hears_it_is_the_last_to_run(tdbg):
     """On a busy machine: the command has heard it and ended before the process of ours that listens for it."""
     terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c",
@@ -229,10 +249,7 @@ def test_ctrl_c_is_known_though_who_hears_it_is_the_last_to_run(tdbg):
                         "except KeyboardInterrupt: raise SystemExit(5)")
     terminal.until(b"> is ready")
     command = int(re.search(rb"<(\d+)> is ready", terminal.output)[1])
-    in_group = []
-    while len(in_group) < 2:    # The listener enters the group by itself, while the command starts.
-        in_group = [pid for pid, _ in processes_marked(tdbg.mark) if group_of(pid) == command]
-    (listener,) = set(in_group) - {command}
+    listener = listener_of(tdbg, command)
     os.kill(listener, signal.SIGSTOP)
     terminal.press(b"\x03")
     while pathlib.Path(f"/proc/{command}").exists():
@@ -244,13 +261,15 @@ def test_ctrl_c_is_known_though_who_hears_it_is_the_last_to_run(tdbg):
 
 
 def test_ctrl_c_twice_ends_a_script_that_ignores_it(tdbg):
-    script = ("import signal, time; signal.signal(signal.SIGINT, lambda *a: print('no', flush=True)); "
-              "print('ready', flush=True)\nwhile True: time.sleep(0.05)")
+    script = ("import os, signal, time; signal.signal(signal.SIGINT, lambda *a: print('no', flush=True)); "
+              "print(f'<{os.getpid()}> is ready', flush=True)\nwhile True: time.sleep(0.05)")
     terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c", script)
-    terminal.until(b"ready")
+    terminal.until(b"> is ready")
+    listener = listener_of(tdbg, int(re.search(rb"<(\d+)> is ready", terminal.output)[1]))
     terminal.press(b"\x03")
     terminal.until(b"no")
-    time.sleep(0.3)
+    until_heard(listener)
+    terminal.read(0.3)  # for a second "no", which nobody asked for
     assert terminal.output.count(b"no\r\n") == 1
     terminal.press(b"\x03")
     assert terminal.wait() == 128 + signal.SIGTERM
@@ -259,12 +278,15 @@ def test_ctrl_c_twice_ends_a_script_that_ignores_it(tdbg):
 def test_ctrl_c_three_times_kills_whatever_the_script_does(tdbg):
     # The second one brings SIGINT and SIGTERM at once, and a print may not be interrupted by another.
     script = ("import os, signal, time\nfor s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, lambda *a: os.write(1, b'no'))\n"
-              "print('ready', flush=True)\nwhile True: time.sleep(0.05)")
+              "print(f'<{os.getpid()}> is ready', flush=True)\nwhile True: time.sleep(0.05)")
     terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c", script)
-    terminal.until(b"ready")
-    for _ in range(3):
+    terminal.until(b"> is ready")
+    listener = listener_of(tdbg, int(re.search(rb"<(\d+)> is ready", terminal.output)[1]))
+    for heard in (b"no", b"asked the command to end"):   # the second one is told of by us, too
         terminal.press(b"\x03")
-        time.sleep(0.4)
+        terminal.until(heard)
+        until_heard(listener)
+    terminal.press(b"\x03")
     assert terminal.wait() == 128 + signal.SIGKILL
 
 
@@ -279,7 +301,10 @@ def test_the_script_reads_from_the_terminal(tdbg):
 
 def test_the_live_line_leaves_the_scripts_lines_alone_and_the_terminal_as_it_was(tdbg):
     terminal = Terminal(tdbg, "run", "--dir", "r", "--", sys.executable, "-c",
-                        "import time\nfor i in range(5): print(f'line {i} of theirs', flush=True); time.sleep(0.2)")
+                        "import os, time\nfor i in range(5):\n  print(f'line {i} of theirs', flush=True)\n"
+                        "  while i == 1 and not os.path.exists('go'): time.sleep(0.02)")
+    terminal.until(b"waiting for the first step")
+    (tdbg.directory / "go").touch()
     assert terminal.wait() == 0
     assert b"waiting for the first step" in terminal.output
     for i in range(5):

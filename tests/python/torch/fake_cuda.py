@@ -1,6 +1,7 @@
 """A driver of no device in libcuda's place (src/cuda/testing/fake_driver.h), and host tensors that pose as a GPU's."""
 
 import ctypes
+import gc
 import os
 import pathlib
 
@@ -22,7 +23,13 @@ _driver.fake_cuda_end_capture.restype = ctypes.c_uint64
 _driver.fake_cuda_end_capture.argtypes = [ctypes.c_uint64]
 _driver.fake_cuda_replay.argtypes = [ctypes.c_uint64, ctypes.c_uint64]
 
-reset, drain = _driver.fake_cuda_reset, _driver.fake_cuda_drain
+drain = _driver.fake_cuda_drain
+
+
+def reset():
+    # Sessions are in circles: what one that is over gives back may else be counted as the next test's.
+    gc.collect()
+    _driver.fake_cuda_reset()
 
 
 def set(*words):
