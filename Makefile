@@ -10,7 +10,7 @@ export PATH := $(abspath $(VENV)/bin):$(PATH)
 WHEEL_SOURCES := $(shell find src include python smdebug-compat cmake ui/dist CMakeLists.txt pyproject.toml README.md LICENSE -type f \
   -not -name '*_test.cc' -not -path '*/__pycache__/*' 2>/dev/null)
 
-.PHONY: help setup build wheel wheels install demo test test-frameworks test-programs test-gpu refresh-programs bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
+.PHONY: help setup build wheel wheels install demo test test-all smoke test-frameworks test-programs test-gpu refresh bench sanitize sanitize-address sanitize-thread fuzz check docs format clean
 .DELETE_ON_ERROR:
 
 help:
@@ -21,9 +21,11 @@ help:
 	@echo 'make install   that wheel into .venv'
 	@echo 'make demo      a training that is stopped by a rule, and its healthy twin'
 	@echo 'make test      C++ and Python tests; the last line counts them'
+	@echo 'make test-all  the long suite: all of this with matrices, frameworks, sanitizers, fuzzing and programs; build/test-all.json'
+	@echo 'make smoke     one test of each framework that has an environment of its own'
 	@echo 'make test-frameworks  the tests of each framework that has an environment of its own (tools/frameworks)'
 	@echo 'make test-programs    programs that people train with (tests/programs): bare and watched, all of them'
-	@echo 'make refresh-programs the latest versions of what those need, written into tools/frameworks/programs.txt'
+	@echo 'make refresh   the latest versions that go together, of every Python environment, written into its list (tools/refresh.py)'
 	@echo 'make test-gpu  what needs a GPU (tests/gpu); counted as skipped where there is none'
 	@echo 'make bench     the measurements of bench/'
 	@echo 'make sanitize  C++ tests under ASan+UBSan, then under TSan'
@@ -62,25 +64,25 @@ $(VENV)/.tdbg-installed: build/wheel.stamp
 demo: install
 	examples/demo.sh
 
-# Most of a test is a training process that starts. A file stays in one place: its fixtures are a training, too. Files
-# start in the order of their names: xdist would start those with the fewest tests last, and they are the longest
-# (keras/test_backends.py: four tests, 230 s, at the end of which one core was idle for 70 s).
-PYTEST := -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -p no:cacheprovider
-# For .ci/run: a test of a job, a browser or a bucket that fails has a second try, and what the first one said is shown.
-ifdef TDBG_SECOND_TRY
-PYTEST += --reruns 1 --rerun-show-tracebacks -rR
-endif
+# Matrices, sweeps and whatever takes long (pytest: `@pytest.mark.long`) belong to the long suite: make test LONG=1 runs them, too.
+LONG ?=
+PYTEST_SELECT := $(if $(LONG),,-m 'not long')
 
 # What a user would have: the wheel, and the program in it.
 test: export TDBG_HOME = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
 test: export TDBG_BIN = $(TDBG_HOME)/tdbg/bin/tdbg
 test: export TDBG_CLI = $(TDBG_HOME)/tdbg/bin/tdbg
-# Both suites run to their end whatever the first one says; the summary is the verdict and the last line.
+# Both suites run to their end whatever the first one says; what failed is run once more, alone (tools/run_tests.py). The
+# summary is the last line.
 test: build install
-	@rm -f build/ctest.xml build/scenarios.xml build/pytest.xml
-	-ctest --test-dir build --output-on-failure -j2 --output-junit $(CURDIR)/build/ctest.xml
-	-$(PYTHON) $(PYTEST) tests tools --junitxml=build/pytest.xml
-	@$(PYTHON) tools/summarize_tests.py build/ctest.xml build/scenarios.xml build/pytest.xml
+	@status=0; $(PYTHON) tools/run_tests.py ctest build || status=1; \
+	  $(PYTHON) tools/run_tests.py pytest build/pytest.xml $(PYTEST_SELECT) tests tools || status=1; \
+	  $(PYTHON) tools/summarize_tests.py build/ctest.xml build/scenarios.xml build/pytest.xml && exit $$status
+
+# The long suite: frameworks, programs, sanitizers and fuzzing included; hours. Its results are build/test-all.json.
+test-all: setup
+	@tools/setup.sh --ci
+	$(PYTHON) tools/run_stages.py all
 
 # One after the other, each in its .venv-NAME with the wheel installed; all run, whatever one says.
 FRAMEWORKS ?= $(foreach name,$(patsubst tools/frameworks/%.txt,%,$(wildcard tools/frameworks/*.txt)),\
@@ -89,6 +91,12 @@ test-frameworks: wheel
 	@rm -f $(FRAMEWORKS:%=build/pytest-%.xml)
 	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory test-framework-$$name; done; \
 	  $(PYTHON) tools/summarize_tests.py $(FRAMEWORKS:%=build/pytest-%.xml)
+
+# Of each environment the tests that are marked `smoke`: does it import, train and record there?
+smoke: wheel
+	@rm -f $(FRAMEWORKS:%=build/smoke-%.xml)
+	@for name in $(FRAMEWORKS); do $(MAKE) --no-print-directory test-framework-$$name SUITE=smoke; done; \
+	  $(PYTHON) tools/summarize_tests.py $(FRAMEWORKS:%=build/smoke-%.xml)
 
 # Whose environment also runs programs; hf a few, with every change.
 PROGRAMS_hf := tests/programs
@@ -106,40 +114,40 @@ test-gpu: build install
 	-$(PYTHON) -m pytest -q -p no:cacheprovider tests/gpu --junitxml=build/pytest-gpu.xml
 	@$(PYTHON) tools/summarize_tests.py build/ctest-gpu.xml build/pytest-gpu.xml
 
-refresh-programs:
-	tools/refresh_framework.sh programs
+refresh: setup
+	$(PYTHON) tools/refresh.py $(NAMES)
 
+SUITE ?= pytest
 test-framework-%: wheel
 	@tools/setup_framework.sh $*
 	@.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps dist/tdbg-*.whl
 	-@home=$$(.venv-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))'); \
 	  TDBG_HOME=$$home TDBG_BIN=$$home/tdbg/bin/tdbg TDBG_CLI=$$home/tdbg/bin/tdbg PATH=$(abspath .venv-$*/bin):$$PATH \
-	  .venv-$*/bin/python $(PYTEST) $(wildcard tests/frameworks/$*) $(PROGRAMS_$*) --junitxml=build/pytest-$*.xml
+	  .venv-$*/bin/python tools/run_tests.py pytest build/$(SUITE)-$*.xml $(wildcard tests/frameworks/$*) \
+	  $(if $(filter smoke,$(SUITE)),-m smoke,$(PROGRAMS_$*))
 
 bench: install
 	@test -x bench/run.sh || { echo 'bench/run.sh is missing' >&2; exit 1; }
 	bench/run.sh
 
 sanitize:
-	@$(MAKE) --no-print-directory sanitize-address
-	@$(MAKE) --no-print-directory sanitize-thread
+	-@$(MAKE) --no-print-directory sanitize-address
+	-@$(MAKE) --no-print-directory sanitize-thread
 	@$(PYTHON) tools/summarize_tests.py build-asan/ctest.xml build-asan/scenarios.xml build-tsan/ctest.xml build-tsan/scenarios.xml
 
-# The verdict is sanitize's: a failing test here must not keep the other sanitizer from running.
+# Each is a stage of the long suite; `sanitize` runs both, whatever the first one says.
 sanitize-address: export UBSAN_OPTIONS = print_stacktrace=1
 sanitize-address: setup
 	@test -f build-asan/build.ninja || cmake -S . -B build-asan -G Ninja -DTDBG_SANITIZE=address
 	ninja -C build-asan -j $(JOBS)
-	@rm -f build-asan/ctest.xml build-asan/scenarios.xml
-	-ctest --test-dir build-asan --output-on-failure -j2 --output-junit $(CURDIR)/build-asan/ctest.xml
+	$(PYTHON) tools/run_tests.py ctest build-asan
 
 # Without the command line, which has one thread. Tests fork while threads run, which TSan would otherwise refuse.
 sanitize-thread: export TSAN_OPTIONS = die_after_fork=0:halt_on_error=1
 sanitize-thread: setup
 	@test -f build-tsan/build.ninja || cmake -S . -B build-tsan -G Ninja -DTDBG_SANITIZE=thread -DTDBG_CLI=OFF
 	ninja -C build-tsan -j $(JOBS)
-	@rm -f build-tsan/ctest.xml build-tsan/scenarios.xml
-	-ctest --test-dir build-tsan --output-on-failure -j2 --output-junit $(CURDIR)/build-tsan/ctest.xml
+	$(PYTHON) tools/run_tests.py ctest build-tsan
 
 fuzz:
 	tools/fuzz.sh $(or $(SECONDS),60)

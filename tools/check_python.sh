@@ -6,7 +6,7 @@ python=${TDBG_VENV:-.venv}/bin/python
 
 for tool in ruff mypy; do
   if ! "$python" -m "$tool" --version > /dev/null 2>&1; then
-    echo "check_python: $tool is not in ${python%/bin/python} (tools/requirements.txt names it): tools/setup.sh" >&2
+    echo "check_python: $tool is not in ${python%/bin/python} (tools/requirements.in names it): tools/setup.sh" >&2
     exit 1
   fi
 done

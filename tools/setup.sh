@@ -18,7 +18,7 @@ say() { printf 'setup: %s\n' "$*"; }
 die() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 packages=(
-  g++ cmake ninja-build ccache pkg-config valgrind git
+  g++ make cmake ninja-build ccache pkg-config valgrind git
   libhwy-dev nlohmann-json3-dev libyaml-cpp-dev libpcre2-dev libcurl4-openssl-dev libssl-dev libexpat1-dev libcli11-dev libfmt-dev
   libxxhash-dev libprotozero-dev libsimdjson-dev libsqlite3-dev libboost-dev libgtest-dev libgmock-dev libbenchmark-dev
   dataset-fashion-mnist python3-venv python3-dev chromium
@@ -71,8 +71,14 @@ install_python() {
     say "creating $venv"
     "$python" -m venv "$venv" || die "cannot create $venv"
   fi
-  local wanted
-  wanted=$(grep -v '^#' tools/requirements.txt)
+  # The list holds for one Python; for another one pip looks up what goes together.
+  local list=tools/requirements.txt wanted version
+  version=$("$venv/bin/python" -c 'import sys; print("Python %d.%d" % sys.version_info[:2])')
+  if ! grep -q "$version;" <(head -n 1 "$list"); then
+    list=tools/requirements.in
+    say "$version has no list of versions (tools/refresh.py makes one): the latest that go together are taken"
+  fi
+  wanted=$(grep -v '^#' "$list")
   if [[ -n ${TDBG_TORCH:-} ]]; then
     wanted=$(printf '%s\n' "$wanted" | grep -v '^torch=='; printf '%s\n' "$TDBG_TORCH")
   fi
@@ -86,19 +92,20 @@ install_python() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
-# It wants an old numpy and an old protobuf, so it has a place of its own. torch is looked up in .venv, after
-# everything that lies here: a second copy would only cost time and disk.
+# It has a place of its own (tools/smdebug.in says why). torch is looked up in .venv, after everything that lies here: a second
+# copy would only cost time and disk.
 install_smdebug() {
   local python=${TDBG_PYTHON:-python3} venv=.venv-smdebug torch=${TDBG_VENV:-.venv}
-  [[ -e $venv/.complete ]] && return 0
+  local wanted
+  wanted=$(<tools/smdebug.txt)
+  [[ -f $venv/.complete && $(<"$venv/.complete") == "$wanted" ]] && return 0
   say "creating $venv"
-  "$python" -m venv "$venv" || die "cannot create $venv"
-  # Its wheel names neither pandas nor requests nor psutil.
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check setuptools smdebug==1.0.34 'protobuf<3.21' \
-    'numpy<2' 'pandas<2.2' requests psutil packaging || die "pip failed"
+  # Cleared: what an earlier list left there would see all of .venv's packages as its own.
+  "$python" -m venv --clear "$venv" || die "cannot create $venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r tools/smdebug.txt || die "pip failed"
   "$torch/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))' \
     >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/torch_of_tdbg.pth"
-  touch "$venv/.complete"
+  printf '%s\n' "$wanted" >"$venv/.complete"
 }
 
 if command -v dpkg-query >/dev/null; then

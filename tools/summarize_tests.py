@@ -5,15 +5,38 @@ A results file that is missing or cannot be read counts as a failure, and so doe
 suite that did not start must not look like one that passed. Of each failure the end of what it said is repeated: of a
 machine that is gone when somebody looks, these lines are all that is left.
 
-A test that did not fail at its second try (.ci/run allows one) is named, also one that then was skipped. More than
-MOST_SECOND_TRIES of them are no accident: then the run has failed.
+A test that failed and then did not, when it was run again alone (tools/run_tests.py; build/pytest-again.xml beside
+build/pytest.xml), is counted by what it did then, and named as unstable, with what it said at first. More than
+MOST_UNSTABLE of them are no accident: then the run has failed.
 """
 
+import dataclasses
+import pathlib
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections import Counter
 
-MOST_SECOND_TRIES = 3
+MOST_UNSTABLE = 5
+
+
+@dataclasses.dataclass
+class Summary:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list = dataclasses.field(default_factory=list)  # names
+    unstable: list = dataclasses.field(default_factory=list)  # names; each is counted in passed or skipped, too
+
+    def line(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+    def good(self):
+        return self.failed == 0 and self.passed > 0 and len(self.unstable) <= MOST_UNSTABLE
+
+
+def again(path):
+    """Where the second time's results of `path` lie."""
+    path = pathlib.Path(path)
+    return path.with_name(f"{path.stem}-again{path.suffix}")
 
 
 def outcome(case):
@@ -39,42 +62,50 @@ def words(case, most=15):
     return [line[:300] for line in lines[-most:]]
 
 
+def outcomes(path):
+    """{name: (outcome, last words of a failure)} of a results file. Raises OSError or ParseError."""
+    worst = {}
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        found = outcome(case)
+        # pytest writes one case twice if both the test and its teardown fail.
+        if worst.get(name, ("", []))[0] != "failed":
+            worst[name] = found, words(case) if found == "failed" else []
+    return worst
+
+
 def summarize(paths, report=lambda line: print(line, file=sys.stderr)):
-    """Counts by outcome over all files, and "second_try", how many failed first and then did not; those and failures are reported by name."""
-    counts = {"passed": 0, "failed": 0, "skipped": 0, "second_try": 0}
+    """A Summary over all files; failures and unstable tests are reported by name."""
+    summary = Summary()
     for path in paths:
-        # pytest writes one case twice if both the test and its teardown fail, or once for each try; of a try that is
-        # followed by another one it says nothing but the name.
-        worst, said, cases = {}, {}, Counter()
         try:
-            for case in ElementTree.parse(path).getroot().iter("testcase"):
-                name = f"{case.get('classname')}.{case.get('name')}"
-                found = outcome(case)
-                cases[name] += 1
-                if worst.get(name) != "failed":
-                    worst[name] = found
-                    said[name] = words(case) if found == "failed" else []
+            first = outcomes(path)
+            second = outcomes(again(path)) if again(path).exists() else {}
         except (OSError, ElementTree.ParseError) as error:
             report(f"failed: no results in {path}: {error}")
-            counts["failed"] += 1
+            summary.failed += 1
+            summary.failures.append(str(path))
             continue
-        for name, found in worst.items():
-            counts[found] += 1
+        for name, (found, said) in first.items():
+            if found == "failed" and name in second:
+                found, at_last = second[name]
+                if found != "failed":
+                    summary.unstable.append(name)
+                    report("\n    ".join([f"unstable: {name} ({again(path)}: {found} when it was run again); at first:", *said]))
+                said = said + at_last if found == "failed" and said != at_last else said
+            setattr(summary, found, getattr(summary, found) + 1)
             if found == "failed":
-                report("\n    ".join([f"failed: {name}", *said[name]]))
-            elif cases[name] > 1:
-                counts["second_try"] += 1
-                report(f"{found} at its second try: {name}")
-    return counts
+                summary.failures.append(name)
+                report("\n    ".join([f"failed: {name}", *said]))
+    if len(summary.unstable) > MOST_UNSTABLE:
+        report(f"failed: {len(summary.unstable)} tests were unstable, {MOST_UNSTABLE} may be")
+    return summary
 
 
 def main(paths):
-    counts = summarize(paths)
-    print("{passed} passed, {failed} failed, {skipped} skipped".format(**counts))
-    if counts["second_try"] > MOST_SECOND_TRIES:
-        print(f"failed: {counts['second_try']} tests needed a second try, {MOST_SECOND_TRIES} may", file=sys.stderr)
-        return 1
-    return 0 if counts["failed"] == 0 and counts["passed"] > 0 else 1
+    summary = summarize(paths)
+    print(summary.line())
+    return 0 if summary.good() else 1
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class SummarizeTest(unittest.TestCase):
             if text is not None:
                 paths[-1].write_text(text)
         counts = summarize_tests.summarize(paths, report=lambda line: None)
-        return counts["passed"], counts["failed"], counts["skipped"]
+        return counts.passed, counts.failed, counts.skipped
 
     def test_ctest_without_an_executable_is_a_failure_and_a_skip_is_none(self):
         self.assertEqual(self.counts(CTEST), (1, 2, 2))
@@ -50,26 +50,44 @@ class SummarizeTest(unittest.TestCase):
     def test_test_that_fails_twice_is_one_failure(self):
         self.assertEqual(self.counts(PYTEST), (1, 1, 1))
 
-    def test_a_second_try_passes_and_is_named_and_four_of_them_fail(self):
-        """As pytest-rerunfailures 16 has them written: the try that failed is a case without a word."""
-        paths = []
-        for tests in (3, 4):
-            twice = "".join(f'<testcase classname="tests.a" name="t{n}"/>' for n in range(tests) for _ in range(2))
-            paths.append(self.root / f"{tests}.xml")
-            paths[-1].write_text(f"<testsuite>{twice}</testsuite>")
-        said = []
-        counts = summarize_tests.summarize(paths[:1], report=said.append)
-        self.assertEqual((counts["passed"], counts["failed"], counts["second_try"]), (3, 0, 3))
-        self.assertEqual(said, [f"passed at its second try: tests.a.t{n}" for n in range(3)])
-        self.assertEqual([summarize_tests.main([path]) for path in paths], [0, 1])
+    def again(self, first, second):
+        """(Summary, what it reported) of tests a.NAME that did `first` and, those of them that are in `second`, that."""
+        def case(name, outcome):
+            said = {"failed": f'<failure message="{name} said no"/>', "skipped": '<skipped message="no"/>', "passed": ""}
+            return f'<testcase classname="a" name="{name}">{said[outcome]}</testcase>'
 
-    def test_a_failure_that_is_skipped_at_its_second_try_is_named_too(self):
-        path = self.root / "skipped.xml"
-        path.write_text('<testsuite><testcase classname="tests.a" name="t"/>'
-                        '<testcase classname="tests.a" name="t"><skipped message="no"/></testcase></testsuite>')
-        said = []
-        self.assertEqual(summarize_tests.summarize([path], report=said.append)["second_try"], 1)
-        self.assertEqual(said, ["skipped at its second try: tests.a.t"])
+        path, reported = self.root / "pytest.xml", []
+        for place, outcomes in ((path, first), (self.root / "pytest-again.xml", second)):
+            place.write_text("<testsuite>" + "".join(case(*item) for item in outcomes.items()) + "</testsuite>")
+        return summarize_tests.summarize([path], reported.append), reported
+
+    def test_what_passes_when_it_is_run_again_is_unstable_and_told_with_what_it_said(self):
+        summary, reported = self.again({"good": "passed", "shaky": "failed", "bad": "failed"},
+                                       {"shaky": "passed", "bad": "failed"})
+        self.assertEqual((summary.line(), summary.unstable), ("2 passed, 1 failed, 0 skipped", ["a.shaky"]))
+        self.assertEqual((summary.failures, summary.good()), (["a.bad"], False))
+        shaky, bad = reported
+        self.assertTrue(shaky.startswith("unstable: a.shaky") and shaky.endswith("shaky said no"), shaky)
+        self.assertEqual(bad, "failed: a.bad\n    bad said no")
+
+    def test_a_failure_that_is_skipped_when_it_is_run_again_is_unstable_too(self):
+        summary, _ = self.again({"good": "passed", "shaky": "failed"}, {"shaky": "skipped"})
+        self.assertEqual((summary.line(), summary.unstable), ("1 passed, 0 failed, 1 skipped", ["a.shaky"]))
+        self.assertTrue(summary.good())
+
+    def test_a_failure_that_was_not_run_again_stays_one(self):
+        summary, _ = self.again({"good": "passed", "bad": "failed"}, {"other": "passed"})
+        self.assertEqual((summary.line(), summary.unstable), ("1 passed, 1 failed, 0 skipped", []))
+
+    def test_many_unstable_tests_are_no_accident(self):
+        for many, good in ((summarize_tests.MOST_UNSTABLE, True), (summarize_tests.MOST_UNSTABLE + 1, False)):
+            names = [f"t{n}" for n in range(many)]
+            summary, _ = self.again(dict.fromkeys(names, "failed"), dict.fromkeys(names, "passed"))
+            self.assertEqual((summary.failed, summary.good()), (0, good))
+
+    def test_second_results_that_cannot_be_read_are_a_failure(self):
+        (self.root / "0-again.xml").write_text("<testsuite>")
+        self.assertEqual(self.counts(PYTEST), (0, 1, 0))
 
     def test_files_are_added_up(self):
         self.assertEqual(self.counts(CTEST, PYTEST), (2, 3, 3))

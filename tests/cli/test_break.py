@@ -167,6 +167,7 @@ def test_a_wrong_break_is_refused_before_anything_starts(tdbg, flag, wrong):
     assert not (tdbg.directory / "r").exists()
 
 
+@pytest.mark.long
 def test_verify_and_flight_are_flags_and_a_difference_is_an_incident(tdbg):
     (tdbg.directory / "train.py").write_text("""
 import torch, torch.nn as nn, torch.nn.functional as F

@@ -29,6 +29,8 @@ TRAININGS = {
     "pixels": [["check_input_images"]],
     "padding": [["nlp_sequence_ratio"]],
 }
+# Those that every landing tries: one rule of gradients, one of weights over steps, one of outputs.
+ALWAYS = ("exploding", "unchanged", "saturated")
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_what_is_zero_by_mathematics_or_by_design_has_not_vanished(tdbg, capture
 
 
 @pytest.mark.parametrize("twin", ["faulty", "healthy"])
-@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.long) for name in TRAININGS])
 def test_a_fault_trips_its_rules_and_the_healthy_twin_does_not(tdbg, captures, name, twin):
     statuses = train(tdbg, name, TRAININGS[name], *(["--healthy"] if twin == "healthy" else []))
     expected = "IssuesFound" if twin == "faulty" else "NoIssuesFound"
@@ -121,6 +123,7 @@ def test_a_fault_trips_its_rules_and_the_healthy_twin_does_not(tdbg, captures, n
             assert status["findings"] and status["StatusDetails"].startswith("RuleEvaluationConditionMet: ")
 
 
+@pytest.mark.long
 def test_counts_are_kept_and_the_outputs_are_not(tdbg, captures):
     train(tdbg, "dead_relu", [["dead_relu"]], "--healthy")
     listed = {t["name"]: t for t in tdbg.json("tensors", "r", "--all")}
@@ -133,6 +136,7 @@ def test_counts_are_kept_and_the_outputs_are_not(tdbg, captures):
     assert shown["values"][0]["values"][:2] == [128 * 16, 128]
 
 
+@pytest.mark.long
 def test_other_bounds_than_were_kept_are_an_error_that_names_them(tdbg, captures):
     train(tdbg, "saturated", [["saturated_activation"]], "--healthy")
     assert tdbg("check", "r", "--rule", "saturated_activation").returncode == 0

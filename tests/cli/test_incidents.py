@@ -59,10 +59,10 @@ def script(tdbg):
 @pytest.mark.parametrize("fault, id, first_step, words", [
     ("detach", "no_gradient", 9, "parameters get no gradient, at step 9"),
     ("left_out", "no_optimizer", 9, "parameters are in no optimizer, at step 9"),
-    ("overfit", "validation_rises", None, "validation gets worse while training improves"),
+    pytest.param("overfit", "validation_rises", None, "validation gets worse while training improves", marks=pytest.mark.long),
     ("nan", "nonfinite", 44, "at step 44"),
-    ("bytes", "input_unscaled", 2, "inputs are not scaled, at step 2"),
-    ("softmax", "not_logits", 2, "a loss is given probabilities where it takes logits"),
+    pytest.param("bytes", "input_unscaled", 2, "inputs are not scaled, at step 2", marks=pytest.mark.long),
+    pytest.param("softmax", "not_logits", 2, "a loss is given probabilities where it takes logits", marks=pytest.mark.long),
 ])
 def test_a_fault_is_one_incident_that_says_its_cause(tdbg, script, fault, id, first_step, words):
     done = script(fault)
@@ -102,6 +102,7 @@ def test_a_fault_is_one_incident_that_says_its_cause(tdbg, script, fault, id, fi
     assert damaged.returncode == 5 and segment.name in damaged.stderr, damaged
 
 
+@pytest.mark.long
 def test_the_healthy_twin_says_nothing_and_a_run_that_nobody_watched_can_be_explained(tdbg, script):
     done = script("none")
     assert done.returncode == 0 and "no issue found" in done.stderr and "Profile  NoIssuesFound" in done.stderr
@@ -140,7 +141,7 @@ for step in range(40):
 """
 
 
-@pytest.mark.parametrize("how", ["dies", "lives"])
+@pytest.mark.parametrize("how", ["dies", pytest.param("lives", marks=pytest.mark.long)])
 def test_a_rank_that_died_is_an_incident(tdbg, how):
     (tdbg.directory / "ranks.py").write_text(RANKS)
     done = tdbg("run", "--dir", how, "--", sys.executable, "ranks.py", how, timeout=600)

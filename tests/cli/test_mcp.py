@@ -83,6 +83,7 @@ def test_the_story_of_a_nan(tdbg, recorded):
     assert series["points"][0][0] == 0
 
 
+@pytest.mark.long
 def test_the_story_of_a_training_that_learns_nothing(tdbg, tmp_path):
     (tmp_path / "stuck.py").write_text(STUCK)
     done = tdbg("run", "--dir", "stuck", "--", sys.executable, "stuck.py", timeout=120)

@@ -38,6 +38,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 random = torch.Generator().manual_seed(rank)
 criterion = Loss()
 for step in range(steps):
+    while step == steps - 30 and os.path.exists("hold"):
+        time.sleep(0.05)
     x = torch.randn(16, 8, generator=random)
     optimizer.zero_grad()
     criterion.extra = float("inf") if rank == 1 and step == bad else 0.0
@@ -125,18 +127,23 @@ def test_a_node_that_does_not_come_is_named_and_what_cannot_be_is_refused(tdbg):
 
 
 def test_a_launcher_that_is_stopped_for_a_while_judges_no_more_when_it_goes_on(tdbg):
-    first = start(tdbg, 0, "--", "sleep", "6")
+    waits = ("--", "sh", "-c", "while [ ! -e go ]; do sleep 0.1; done")
+    first = start(tdbg, 0, *waits)
     until(lambda: events(tdbg, "job_started"))
-    second = start(tdbg, 1, "--", "sleep", "6")
+    second = start(tdbg, 1, *waits)
     until(lambda: len(training(tdbg)) == 2)
     first.send_signal(signal.SIGSTOP)
     try:
         until(lambda: events(tdbg, "judge"))
     finally:
         first.send_signal(signal.SIGCONT)
-    (code, _, said), (other, _, _) = ends(first), ends(second)
-    assert (code, other) == (0, 0)
-    assert "another one judges" in said
+    said = ""
+    while "another one judges" not in said:
+        line = first.stderr.readline()
+        assert line, said
+        said += line
+    (tdbg.directory / "go").touch()
+    assert (ends(first)[0], ends(second)[0]) == (0, 0)
     assert [e["node"] for e in events(tdbg, "judge")] == [1]
     assert len(events(tdbg, "job_ended")) == 1
 
@@ -234,16 +241,19 @@ def test_a_finding_on_one_host_stops_both(tdbg, hosts):
     assert len([e for e in events(tdbg, "action") if e["action"] == "stop"]) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_judge_that_is_killed_is_followed_and_nothing_is_lost_or_said_twice(tdbg, hosts, seed):
     chance = random.Random(seed)
+    (tdbg.directory / "hold").touch()
     first = hosts(0, 300, 150, 0.02)
     until(lambda: events(tdbg, "job_started"))
     second = hosts(1, 300, 150, 0.02)
-    until(lambda: steps_of(tdbg) > 5)
-    time.sleep(6 * chance.random())     # before the finding, or behind it
+    at = 5 + 260 * chance.random()     # before the finding, or behind it
+    until(lambda: steps_of(tdbg) > at)
     first.kill()
     first.wait(20)
+    (tdbg.directory / "hold").unlink()
     code, out, err = ends(second, 240)
     assert code == 0 and "trained to the end 1" in out, err
     assert [e["node"] for e in events(tdbg, "judge")] == [1]
@@ -253,8 +263,10 @@ def test_a_judge_that_is_killed_is_followed_and_nothing_is_lost_or_said_twice(td
     first.stdout.close(), first.stderr.close()
 
 
+@pytest.mark.long
 def test_launchers_that_are_killed_are_followed_by_others_on_their_nodes(tdbg, hosts):
     """Node 1's, which did not judge; then all of them, so that nobody is there to join."""
+    (tdbg.directory / "hold").touch()
     first = hosts(0, 500, 250, 0.02)
     until(lambda: events(tdbg, "job_started"))
     second = hosts(1, 500, 250, 0.02)
@@ -275,6 +287,8 @@ def test_launchers_that_are_killed_are_followed_by_others_on_their_nodes(tdbg, h
     until(lambda: events(tdbg, "node_joined"))
     kill(first, second)
     first, second = hosts.run(0, "resume", "r"), hosts.run(1, "resume", "r")
+    until(lambda: len(training(tdbg)) == 5)     # launchers, one after the other: of node 0 two, of node 1 three
+    (tdbg.directory / "hold").unlink()
     for code, out, err in (ends(first, 200), ends(second, 200)):
         assert code == 0, err
     assert said_once(tdbg) == (250, "worker_1")
@@ -324,6 +338,7 @@ def on_host(name):
     return found
 
 
+@pytest.mark.long
 def test_a_host_that_dies_is_told_and_the_other_ends(tdbg, hosts):
     first = hosts(0, 3000, -1, 0.01)
     until(lambda: events(tdbg, "job_started"))

@@ -68,7 +68,7 @@ def start(tdbg, source, *flags):
                 timeout=120)
 
 
-@pytest.mark.parametrize("config", ["by_call.yaml", "by_call.json"])
+@pytest.mark.parametrize("config", ["by_call.yaml", pytest.param("by_call.json", marks=pytest.mark.long)])
 def test_a_step_is_what_lies_between_two_calls_where_the_configuration_says_so(tdbg, script, config):  # noqa: F811
     (tdbg.directory / config).write_text(
         "step_by: call\nrules: []\n" if config.endswith("yaml") else json.dumps({"step_by": "call", "rules": []}))
@@ -80,6 +80,7 @@ def test_a_step_is_what_lies_between_two_calls_where_the_configuration_says_so(t
     assert (steps["all"], steps["TRAIN"]) == (4, 4), "the critic stepped 20 times"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", STEPLESS)
 def test_where_nothing_steps_it_is_said_what_was_seen(tdbg, script, what):  # noqa: F811
     source, words = STEPLESS[what]

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from program import ROOT
+from program import ROOT, follows, processes_marked
 
 pytest.importorskip("torch")
 
@@ -42,6 +42,7 @@ def batch(step):
     x = torch.randn(16, 4, generator=generator)
     return x, x.sum(1, keepdim=True)
 for step in range(begin, int(sys.argv[1])):
+    while step == int(sys.argv[1]) - 60 and os.path.exists("hold"): time.sleep(0.01)
     model.train()
     x, y = batch(step)
     loss = torch.nn.functional.mse_loss(model(x), y)
@@ -61,7 +62,7 @@ RULES = ["--rule", "loss_not_decreasing", "num_steps=10", "--rule", "vanishing_g
 
 
 def script(tdbg, optimizer="Adam", said="", every=7):
-    """A checkpoint after every so many steps."""
+    """A checkpoint after every so many steps. Before the last 60 it waits for as long as there is a file `hold`."""
     (tdbg.directory / "train.py").write_text(TRAIN.replace("OPTIMIZER", optimizer).replace("SAID", said).replace("EVERY", str(every)))
     return [sys.executable, "train.py"]
 
@@ -96,6 +97,7 @@ def verdicts(tdbg, command, run, *flags):
     return [{k: v for k, v in rule.items() if k not in left_out} for rule in json.loads(done.stdout)["rules"]]
 
 
+@pytest.mark.long
 def test_a_training_that_is_reclaimed_again_and_again_is_one_training(tdbg):
     train = script(tdbg)
     tdbg.ok("run", "--quiet", "--dir", "whole", *RULES, "--checkpoint-dir", "c0", "--", *train, STEPS, "none", timeout=300)
@@ -159,24 +161,28 @@ def test_a_launcher_that_is_killed_is_followed_by_another(tdbg):
     assert verdicts(tdbg, "status", "r") == verdicts(tdbg, "check", "r", *RULES)
 
 
+@pytest.mark.long
 def test_a_training_that_ends_under_its_second_launcher_is_complete(tdbg):
     script(tdbg)
-    text = (tdbg.directory / "train.py").read_text()
-    (tdbg.directory / "train.py").write_text(text.replace("for step", "open('ready', 'w').close()\nfor step", 1))
+    (tdbg.directory / "hold").touch()
     tdbg.env["PAUSE"] = "0.02"
     job = tdbg.start("run", "--quiet", "--dir", "r", "--checkpoint-dir", "c", "--", sys.executable, "train.py", 150, "none",
                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: steps_seen(tdbg) >= 3, 60)
     job.kill()
     job.wait(20)
-    done = tdbg.ok("resume", "r", timeout=120)
-    assert "looks after 'r' again" in done.stderr or done.stderr == ""
+    second = tdbg.start("resume", "r", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    until(lambda: tdbg.json("jobs", "r")["life"] == "watched", 60)
+    (tdbg.directory / "hold").unlink()
+    said = second.communicate(timeout=120)[1]
+    assert second.returncode == 0 and ("looks after 'r' again" in said or said == ""), said
     state = tdbg.json("jobs", "r")
     assert state["status"] == "Completed" and state["exit_code"] == 0 and state["attempt"] == 0
     assert (tdbg.directory / "final.pt").exists()
     assert [s[0] for s in steps_of(tdbg, "r")] == list(range(165))
 
 
+@pytest.mark.long
 def test_the_rehearsal_of_the_document_does_what_it_says(tdbg):
     # Steps are trained again unless an interruption comes right behind a checkpoint: of every 15th step, none of 20 does.
     script(tdbg, every=15)
@@ -192,20 +198,26 @@ def test_the_rehearsal_of_the_document_does_what_it_says(tdbg):
     tdbg.fails(2, "run", "--interruptions", "3", "--", "true")
 
 
+@pytest.mark.long
 def test_launchers_that_are_killed_at_random_instants_lose_nothing(tdbg):
     """One training, one launcher after the other: each is killed at a random instant, as soon as it begins or when it judges."""
     chance = random.Random(int(os.environ.get("TDBG_TEST_SEED", "0")))
     train = script(tdbg)
     tdbg.env["PAUSE"] = "0.01"
     steps = 200 + 60 * KILLS
+    (tdbg.directory / "hold").touch()
     launcher = tdbg.start("run", "--quiet", "--dir", "r", *RULES, "--checkpoint-dir", "c", "--", *train, steps, "none",
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: steps_seen(tdbg) >= 3, 60)
     for _ in range(KILLS):
+        if chance.random() < 0.5:   # else amid its start
+            until(lambda: follows(launcher.pid), 60)
         time.sleep(chance.choice((0.02, 0.1, 0.5)) * chance.random())
         launcher.kill()
         launcher.wait(20)
         launcher = tdbg.start("resume", "r", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    until(lambda: follows(launcher.pid), 60)
+    (tdbg.directory / "hold").unlink()
     assert launcher.wait(300) == 0, launcher.stderr.read()
     launcher.stderr.close()
     state = tdbg.json("jobs", "r")
@@ -225,6 +237,6 @@ def test_launchers_that_are_killed_while_they_start_leave_a_job_that_can_be_star
         launcher.kill()
         launcher.wait(20)
         tdbg.ok("jobs")     # whatever it looks like
-    time.sleep(0.5)
+    until(lambda: not processes_marked(tdbg.mark), 60)  # the last one's command, too, has ended
     tdbg.ok("run", "--quiet", "--dir", "k", "--", "true")
     assert tdbg.json("jobs", "k")["status"] == "Completed"

@@ -101,7 +101,7 @@ def _notebook(folder):
 
 @pytest.mark.parametrize("command, read", [
     (_package, ""), (lambda _: [sys.executable, "-c", THREE_STEPS], ""), (lambda _: [sys.executable, "-"], THREE_STEPS),
-    (_console_script, ""), (_notebook, "")], ids=["module", "command", "stdin", "console_script", "notebook"])
+    pytest.param(_console_script, "", marks=pytest.mark.long), (_notebook, "")], ids=["module", "command", "stdin", "console_script", "notebook"])
 def test_a_training_is_watched_however_it_is_started(tdbg, script, command, read):
     done = tdbg("run", "--dir", "r", "--journal", "1MiB", "--", *command(tdbg.directory), stdin=read, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -123,6 +123,7 @@ def test_a_run_says_after_which_step_its_training_ended_and_how(tdbg, script, ho
     assert (failure["worker"], failure["last_step"], failure["reason"]) == ("worker_0", 7, "exception" if code == 1 else None)
 
 
+@pytest.mark.long
 def test_what_every_crashed_start_of_a_job_left_is_sealed(tdbg, script):
     text = SCRIPT.replace("    optimizer.step()\n", "    optimizer.step()\n    if step == 7:\n        os.kill(os.getpid(), 9)\n")
     (tdbg.directory / "dies.py").write_text("import os\n" + text)

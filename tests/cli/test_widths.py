@@ -6,6 +6,7 @@ import shutil
 import sys
 import textwrap
 
+import pytest
 from program import GOLDEN
 
 FAULTY = """
@@ -35,6 +36,7 @@ def too_wide(text):
     return [line for line in text.splitlines() if len(line) > 100 and max(map(len, line.split())) <= 90]
 
 
+@pytest.mark.long
 def test_of_a_run_that_went_wrong(tdbg):
     (tdbg.directory / "train.py").write_text(textwrap.dedent(FAULTY))
     said = {}

@@ -107,6 +107,7 @@ def test_a_stop_that_one_rank_causes_arrives_at_once(tdbg, train):
     assert tdbg.json("status", name)["steps"]["all"] < 500, "the other 1,979 take 20 s"
 
 
+@pytest.mark.long
 def test_a_copy_of_a_weight_that_one_rank_changes_is_an_incident_and_equal_copies_are_none(tdbg, train):
     name, done = train((), "ddp", 30, -1, 0, 12)
     assert done.returncode == 0, done.stderr
@@ -121,6 +122,7 @@ def test_a_copy_of_a_weight_that_one_rank_changes_is_an_incident_and_equal_copie
     assert not [i for i in tdbg.json("status", name)["incidents"] if i["detector"] == "replica_differs"]
 
 
+@pytest.mark.long
 def test_workers_that_torchrun_starts_again_are_the_next_attempt(tdbg, train):
     name, done = train((*EXPLODING, "--rule", "vanishing_gradient"), "elastic", 25, -1, 0.02, 12, restarts=1)
     assert done.returncode == 0, done.stderr

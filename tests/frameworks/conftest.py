@@ -1,4 +1,4 @@
-"""Frameworks with an environment of their own (tools/frameworks/NAME.txt) are tested there, by make test-frameworks."""
+"""Frameworks with an environment of their own (tools/frameworks) are tested there, by make test-frameworks."""
 
 import json
 import os

@@ -36,6 +36,7 @@ def found(tmp_path_factory):
     return own_tests.run("tdbg", wanted, source, tmp_path_factory.mktemp("own"))
 
 
+@pytest.mark.long
 def test_what_the_real_one_passes_passes_here(found, tmp_path):
     expected = {item for item, reason in listed().items() if not reason}
     missing = expected - found.keys()

@@ -74,6 +74,7 @@ def test_an_event_stops_the_job(execute):
     assert done.pictures("plot.series") == 1
 
 
+@pytest.mark.long
 def test_the_first_convolution_is_drawn_while_it_learns(execute):
     """With PyTorch's names; with MXNet's, and so with exactly those that there were, in tests/frameworks/mxnet."""
     done = execute("1_live_analysis")
@@ -94,6 +95,7 @@ def test_a_training_is_interrupted_and_goes_on(execute):
     assert "VanishingGradient NoIssuesFound" in done.text('rule["RuleConfigurationName"], rule["RuleEvaluationStatus"])')
 
 
+@pytest.mark.long
 def test_every_configuration_of_the_guide_is_run(execute):
     done = execute("3_configurations")
     assert "not known and passed over: HookParameters.key" in done.text("commands.sh\"], capture")
@@ -109,6 +111,7 @@ def test_every_configuration_of_the_guide_is_run(execute):
     assert "[0, 4]" in done.text("twice") and "tensorboard/train" in done.text("tfevents")
 
 
+@pytest.mark.long
 def test_boosting_with_a_rule_and_a_report(execute):
     pytest.importorskip("xgboost")
     done = execute("4_boosting")

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-#: A Python that has moto and boto3 (tools/requirements.txt): this one, or another.
+#: A Python that has moto and boto3 (tools/requirements.in): this one, or another.
 PYTHON = os.environ.get("TDBG_MOTO_PYTHON") or (sys.executable if importlib.util.find_spec("moto") else None)
 
 _SETUP = """

@@ -30,7 +30,7 @@ def through(tdbg, proxy):
     return {"AWS_ENDPOINT_URL": proxy.endpoint, "TDBG_CACHE": str(tdbg.directory / f"cache-{uuid.uuid4().hex}")}
 
 
-@pytest.mark.parametrize("fault", ["reset", "500", "503", "truncated", "slow", "stale"])
+@pytest.mark.parametrize("fault", ["reset", "500", "503", "truncated", pytest.param("slow", marks=pytest.mark.long), "stale"])
 def test_a_run_goes_through_and_comes_back_in_spite_of(tdbg, proxy, fault):
     url = place()
     proxy.faults = {fault: 0.3}
@@ -45,6 +45,7 @@ def test_a_run_goes_through_and_comes_back_in_spite_of(tdbg, proxy, fault):
     assert proxy.counts[fault] > 0
 
 
+@pytest.mark.long
 def test_a_store_that_is_away_is_said_once_and_gets_the_rest(tdbg, proxy):
     tdbg.env.update(through(tdbg, proxy))
     url = place()
@@ -153,6 +154,7 @@ handlers:
 """
 
 
+@pytest.mark.long
 def test_whatever_breaks_beside_a_training_it_is_the_same_to_the_bit_and_each_trouble_is_told_once(tdbg, proxy):
     """All at once: a bucket that goes away, handlers that crash, raise and hang, metrics that can go nowhere, and a full disk under
     the run when its black box is to be written."""

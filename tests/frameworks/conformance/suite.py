@@ -148,6 +148,7 @@ class Conformance:
         for collection, names in self.framework.names.items():
             assert trial.tensor_names(collection=collection) == sorted(names), collection
 
+    @pytest.mark.smoke
     def test_values_modes_and_steps_are_the_trainings_own(self):
         trained, trial = self.recorded(self.framework.train)
         seen = {name for step in trained.steps for name in step.values}

@@ -5,7 +5,9 @@ from frameworks.conformance import Conformance
 from frameworks.libtorch.framework import BUILD, Libtorch, program
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not (BUILD / "libtdbg_session.a").exists(), reason=f"{BUILD} has no libraries (make build)")
+# Long: the example is built and its values are looked at in tests/libtorch.
+pytestmark = [pytest.mark.long,
+              pytest.mark.skipif(not (BUILD / "libtdbg_session.a").exists(), reason=f"{BUILD} has no libraries (make build)")]
 
 
 class TestLibtorch(Conformance):

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from . import service as parts
 
 PROGRAM = """
@@ -31,6 +33,7 @@ print("RESULT", json.dumps({
 """
 
 
+@pytest.mark.smoke
 def test_fit_with_a_hook_and_rules(service, bucket):
     done = service.program(PROGRAM, parts.TRAINING)
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-3000:])

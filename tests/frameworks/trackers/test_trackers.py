@@ -88,6 +88,7 @@ def values_of(families):
     return {(sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples}
 
 
+@pytest.mark.smoke
 def test_prometheus_own_parser_reads_the_metrics(trained):
     directory, _ = trained
     said = call(directory, "metrics", "r").stdout
@@ -123,6 +124,7 @@ def test_a_collector_stand_in_gets_messages_of_opentelemetry(trained):
     assert 0 < judged.data_points[0].start_time_unix_nano < judged.data_points[0].time_unix_nano
 
 
+@pytest.mark.smoke
 def test_mlflow_gets_numbers_and_verdicts(trained):
     directory, _ = trained
     store = (directory / "mlruns").as_uri()

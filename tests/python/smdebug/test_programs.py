@@ -80,6 +80,7 @@ def same(real, ours):
         assert real == ours
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", NAMES)
 def test_a_program_finds_what_the_real_smdebug_finds(program, real, ours):
     assert real[program] and "failed" not in real[program], real[program]

@@ -122,7 +122,7 @@ def trained(tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("name, step", [("forward", 6), ("backward", 4), ("two", 4), ("raises", 3)])
+@pytest.mark.parametrize("name, step", [("forward", 6), *(pytest.param(*case, marks=pytest.mark.long) for case in [("backward", 4), ("two", 4), ("raises", 3)])])
 def test_a_process_with_another_seed_is_brought_back_to_the_bit(trained, name, step):
     script, directory, done = trained(name)
     assert "tdbg replay" in done.stderr

@@ -168,6 +168,7 @@ def test_a_number_is_whole_where_every_rank_has_it():
     assert whole_of(types.SimpleNamespace(placements=(replicate, share), _local_tensor=number)) is None
 
 
+@pytest.mark.long
 def test_nothing_is_communicated(tmp_path):
     counts = [pickle.loads((train(tmp_path / str(watched), watched=watched) / "rendezvous.counts").read_bytes())
               for watched in (False, True)]

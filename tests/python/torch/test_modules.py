@@ -372,6 +372,7 @@ def test_what_else_was_compiled_is_no_matter_of_the_model(watch, capfd, late):
     assert all(("conv1_output_0", 0, 0) in step.values for step in session.made[0].steps)
 
 
+@pytest.mark.long
 def test_inductor_selected_outputs_and_the_rest_at_the_optimizer(watch):
     """Compiled for real: outputs of one block, weights and gradients, all in one graph; the training is the same bit for bit."""
     import torch._dynamo

@@ -325,6 +325,7 @@ def test_birth_is_named(watch, name):
     assert record["sentence"].startswith(record["title"]) and record["because"] in record["sentence"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ALL)
 def test_healthy_twin_has_none(watch, name):
     assert train(watch, name, faulty=False) == []

@@ -173,6 +173,7 @@ def test_forked_workers_are_inert(program):
     assert len({e["pid"] for e in events}) == 1 and kinds(events).count("step") == 3
 
 
+@pytest.mark.long
 def test_worker_processes_that_only_load_data_open_nothing(program):
     done, events = program("""
         from torch.utils.data import DataLoader, Dataset
@@ -234,6 +235,7 @@ def test_a_framework_that_somebody_asked_after_before_it_was_imported_is_watched
     assert kinds(events) == ["open", "step", "end"]
 
 
+@pytest.mark.long
 def test_extension_of_another_python_is_said_and_training_goes_on(program):
     (program.home / "tdbg" / "_capture.py").write_text("raise ImportError('built for another Python')")
     done, events = program("train(1); print('trained')")
