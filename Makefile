@@ -80,7 +80,7 @@ test: build install
 	  $(PYTHON) tools/summarize_tests.py build/ctest.xml build/scenarios.xml build/pytest.xml && exit $$status
 
 # The long suite: frameworks, programs, sanitizers and fuzzing included; hours. Its results are build/test-all.json.
-test-all: setup
+test-all:
 	@tools/setup.sh --ci
 	$(PYTHON) tools/run_stages.py all
 

@@ -20,8 +20,8 @@ using namespace nb::literals;
 
 namespace {
 
-const char* TextOf(cuda::Lane::Refusal refusal) {
-  using R = cuda::Lane::Refusal;
+const char* TextOf(cuda::Refusal refusal) {
+  using R = cuda::Refusal;
   switch (refusal) {
     case R::kNone:
       return "";
@@ -35,22 +35,6 @@ const char* TextOf(cuda::Lane::Refusal refusal) {
       return "capturing";
     case R::kKind:
       return "kind";
-  }
-  return "closed";
-}
-const char* TextOf(cuda::RawCopies::Refusal refusal) {
-  using R = cuda::RawCopies::Refusal;
-  switch (refusal) {
-    case R::kNone:
-      return "";
-    case R::kClosed:
-      return "closed";
-    case R::kFull:
-      return "full";
-    case R::kMemory:
-      return "memory";
-    case R::kCapturing:
-      return "capturing";
   }
   return "closed";
 }
@@ -140,11 +124,11 @@ uint64_t DeviceLane::Replayed(uint32_t graph) {
 }
 
 int DeviceLane::Look(uint64_t ticket) {
-  return lane_ ? static_cast<int>(lane_->Look(ticket)) : static_cast<int>(cuda::Lane::State::kLost);
+  return lane_ ? static_cast<int>(lane_->Look(ticket)) : static_cast<int>(cuda::TicketState::kLost);
 }
 
 std::optional<DeviceRows> DeviceLane::Take(uint64_t ticket) {
-  if (!lane_ || lane_->Look(ticket) == cuda::Lane::State::kUnderWay) return std::nullopt;
+  if (!lane_ || lane_->Look(ticket) == cuda::TicketState::kUnderWay) return std::nullopt;
   auto arrival = lane_->Take(ticket);
   const auto plan = under_way_.extract(ticket);
   if (!arrival || plan.empty()) return std::nullopt;
@@ -172,7 +156,7 @@ std::vector<std::pair<std::string, uint64_t>> DeviceLane::PutRaw(int device, uin
 }
 
 int DeviceLane::LookRaw(uint64_t ticket) const {
-  return static_cast<int>(raw_ ? raw_->Look(ticket) : cuda::RawCopies::State::kLost);
+  return static_cast<int>(raw_ ? raw_->Look(ticket) : cuda::TicketState::kLost);
 }
 
 uint64_t DeviceLane::RawAddress(uint64_t ticket) const {
@@ -242,9 +226,9 @@ void BindDeviceLane(nb::module_* m) {
       });
   nb::class_<DeviceLane>(*m, "DeviceLane", "Statistics of tensors on NVIDIA's GPUs, by kernels of our own.")
       .def(nb::init<>())
-      .def_prop_ro_static("ARRIVED", [](nb::handle) { return static_cast<int>(cuda::Lane::State::kArrived); })
+      .def_prop_ro_static("ARRIVED", [](nb::handle) { return static_cast<int>(cuda::TicketState::kArrived); })
       .def_prop_ro_static("UNDER_WAY",
-                          [](nb::handle) { return static_cast<int>(cuda::Lane::State::kUnderWay); })
+                          [](nb::handle) { return static_cast<int>(cuda::TicketState::kUnderWay); })
       .def("put", &DeviceLane::Put, "device"_a, "stream"_a, "ids"_a, "addresses"_a, "dtypes"_a, "shapes"_a,
            "statistics"_a, "sub"_a = 0, "point"_a = 0,
            "(why it was refused, or an empty text; ticket; graph, if it was launched into a capture)")

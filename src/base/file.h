@@ -123,7 +123,7 @@ class ReadOnlyMapping {
 
 /// A page of a ReadOnlyMapping opened from now on that is not to be had any more (its file was cut short, its
 /// disk fails, its server dropped it) reads as zeros, and TornMapping says so, instead of SIGBUS killing the
-/// process. It takes the process's SIGBUS: for programs of ours, not for somebody's Python. Other faults stay
+/// process. It takes the process's SIGBUS: for programs of ours, not for a user's Python. Other faults stay
 /// what they were. Before there are threads; a second call does nothing.
 void SurviveTornMappings();
 /// Once that has happened: what, and to which file. What was read since the last look is then not to be

@@ -75,7 +75,7 @@ bool Recorder::RawDue(Id id, ModeKey mode, int64_t mode_step) const {
   const Tensor* t = Find(id);
   if (t == nullptr || options_.inert) return false;
   uint64_t due = plan_.DueGroups(static_cast<int>(mode), mode_step);
-  if (step_ < more_end_) due |= plan::kMoreGroup;  // asked for now; the step may be one of those that come
+  if (step_ < more_end_) due |= plan::kMoreGroup;  // requested; the step may be one of those that come
   return t->always || (t->raw_groups & due) != 0;
 }
 

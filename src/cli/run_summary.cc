@@ -246,20 +246,11 @@ Json IncidentsToJson(const std::vector<rules::Incident>& incidents) {
     return json;
   };
   for (const rules::Incident& incident : incidents) {
-    list.push_back({{"id", incident.id},
-                    {"rule", incident.rule},
-                    {"detector", incident.detector},
-                    {"family", incident.family},
-                    {"title", incident.title},
-                    {"sentence", incident.sentence},
-                    {"first_step", incident.first_step},
-                    {"tensor", incident.tensor},
-                    {"layer", incident.layer},
-                    {"worker", incident.worker},
-                    {"confidence", incident.confidence},
-                    {"advice", incident.advice},
-                    {"evidence", findings(incident.evidence)},
-                    {"consequences", findings(incident.consequences)}});
+    Json json;
+    rules::ForEachField(incident, [&](const char* name, const auto& value) { json[name] = value; });
+    json["evidence"] = findings(incident.evidence);
+    json["consequences"] = findings(incident.consequences);
+    list.push_back(std::move(json));
   }
   return list;
 }

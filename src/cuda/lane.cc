@@ -269,7 +269,7 @@ auto Lane::Make(int device, uint64_t stream, const Kind& kind) -> Prepared* {
   return plans_.back().get();
 }
 
-auto Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) -> Refusal {
+Refusal Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) {
   const Functions* const functions = FunctionsOf(plan->device);
   if (functions == nullptr) return trouble().empty() ? Refusal::kMemory : Refusal::kClosed;
   const auto on = reinterpret_cast<Handle>(plan->stream);
@@ -294,7 +294,7 @@ auto Lane::LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag) 
 /// A kernel's first launch may want memory of the device for its stacks. Where there is none the step is left
 /// out, as without memory for its plan; what was launched of it before has counted into tables that nothing
 /// empties now.
-auto Lane::NotLaunched(const Prepared& plan, Error error, const char* kernel) -> Refusal {
+Refusal Lane::NotLaunched(const Prepared& plan, Error error, const char* kernel) {
   if (error != kOutOfMemory) {
     (void)Check(error, kernel);
     return Refusal::kClosed;
@@ -307,12 +307,12 @@ auto Lane::NotLaunched(const Prepared& plan, Error error, const char* kernel) ->
   return emptied ? Refusal::kMemory : Refusal::kClosed;
 }
 
-auto Lane::Issue(Prepared* plan) -> Ticket {
+Ticket Lane::Issue(Prepared* plan) {
   const Ticket ticket = next_ticket_++;
   ++plan->launched;
   plan->used_at = ticket;
   plan->under_way.push_back(ticket);
-  batches_.emplace(ticket, Batch{plan, State::kUnderWay, false, {}});
+  batches_.emplace(ticket, Batch{plan, TicketState::kUnderWay, false, {}});
   return ticket;
 }
 
@@ -449,7 +449,7 @@ void Lane::Collect(Prepared* plan) {
     if (sequence < due) return;
     const auto batch = batches_.find(plan->under_way.front());
     Batch& b = batch->second;
-    b.state = State::kLost;
+    b.state = TicketState::kLost;
     if (sequence == due) Read(plan, slot, due, &b);
     plan->under_way.pop_front();
     ++plan->taken;
@@ -506,22 +506,22 @@ void Lane::Read(Prepared* prepared, const unsigned char* slot, uint64_t sequence
   }
   a.derived_at = prepared->layout.derived;
   a.derived_at.push_back(plan.derived_values);
-  batch->state = State::kArrived;
+  batch->state = TicketState::kArrived;
 }
 
-auto Lane::Look(Ticket ticket) -> State {
+TicketState Lane::Look(Ticket ticket) {
   const auto batch = batches_.find(ticket);
-  if (batch == batches_.end() || !connection_.in_its_process()) return State::kLost;
-  if (batch->second.state == State::kUnderWay) Collect(batch->second.plan);
+  if (batch == batches_.end() || !connection_.in_its_process()) return TicketState::kLost;
+  if (batch->second.state == TicketState::kUnderWay) Collect(batch->second.plan);
   return batch->second.state;
 }
 
 std::optional<Arrival> Lane::Take(Ticket ticket) {
-  const State state = Look(ticket);
+  const TicketState state = Look(ticket);
   const auto batch = batches_.find(ticket);
-  if (state == State::kUnderWay || batch == batches_.end()) return std::nullopt;
+  if (state == TicketState::kUnderWay || batch == batches_.end()) return std::nullopt;
   std::optional<Arrival> arrival;
-  if (state == State::kArrived) arrival = std::move(batch->second.arrival);
+  if (state == TicketState::kArrived) arrival = std::move(batch->second.arrival);
   batches_.erase(batch);
   return arrival;
 }
@@ -529,7 +529,7 @@ std::optional<Arrival> Lane::Take(Ticket ticket) {
 void Lane::Drop(Ticket ticket) {
   const auto batch = batches_.find(ticket);
   if (batch == batches_.end()) return;
-  if (batch->second.state == State::kUnderWay) {
+  if (batch->second.state == TicketState::kUnderWay) {
     batch->second.dropped = true;
   } else {
     batches_.erase(batch);

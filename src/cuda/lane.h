@@ -17,6 +17,7 @@
 #include "cuda/connection.h"
 #include "cuda/driver.h"
 #include "cuda/layout.h"
+#include "cuda/ticket.h"
 #include "tdbg/statistic.h"
 #include "tdbg/status.h"
 #include "tdbg/summary.h"
@@ -74,17 +75,6 @@ struct LaneOptions {
 /// \threadsafety  One thread at a time. After fork() the child's copy does nothing and touches nothing.
 class Lane {
  public:
-  using Ticket = uint64_t;
-  enum class State : uint8_t { kUnderWay, kArrived, kLost };
-  /// Why a batch was not launched.
-  enum class Refusal : uint8_t {
-    kNone,
-    kClosed,     ///< `trouble` says why
-    kFull,       ///< its ring is full: the device is far behind
-    kMemory,     ///< no memory for its plan, or for the kernels
-    kCapturing,  ///< the stream is being captured, and nothing was prepared
-    kKind,       ///< a tensor of a type or size that the kernels do not take
-  };
   struct Put {
     Refusal refusal = Refusal::kNone;
     Ticket ticket = 0;   ///< 0: refused, or captured
@@ -112,7 +102,7 @@ class Lane {
   /// A graph that holds this batch was launched once more. Its ticket: where the results will be.
   Ticket Replayed(uint32_t graph);
 
-  State Look(Ticket ticket);
+  TicketState Look(Ticket ticket);
   /// Forgets the ticket. Nothing unless it has arrived.
   std::optional<Arrival> Take(Ticket ticket);
   /// Its results are wanted no more.
@@ -137,7 +127,7 @@ class Lane {
   };
   struct Batch {
     Prepared* plan;
-    State state = State::kUnderWay;
+    TicketState state = TicketState::kUnderWay;
     bool dropped = false;
     Arrival arrival;
   };

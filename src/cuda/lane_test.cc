@@ -17,19 +17,9 @@ namespace tdbg::cuda {
 namespace {
 
 using ::testing::HasSubstr;
-using State = Lane::State;
-using Refusal = Lane::Refusal;
 
-class CudaLaneTest : public ::testing::Test {
+class CudaLaneTest : public FakeDriverTest {
  protected:
-  void SetUp() override {
-    fake.reset();
-    auto loaded = Driver::Load(TDBG_FAKE_CUDA_LIBRARY);
-    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-    driver = *loaded;
-  }
-  void TearDown() override { fake.reset(); }
-
   Lane MakeLane(LaneOptions options = {}) { return Lane(&driver, std::as_bytes(std::span(kImage)), options); }
 
   static Item Of(const std::vector<float>& values, uint32_t flags = kStatistics | kHistogram) {
@@ -67,16 +57,14 @@ class CudaLaneTest : public ::testing::Test {
     return values;
   }
   // A launch takes half a second under ThreadSanitizer.
-  std::optional<Arrival> Await(Lane* lane, Lane::Ticket ticket) {
+  std::optional<Arrival> Await(Lane* lane, Ticket ticket) {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    while (lane->Look(ticket) == State::kUnderWay && std::chrono::steady_clock::now() < patience)
+    while (lane->Look(ticket) == TicketState::kUnderWay && std::chrono::steady_clock::now() < patience)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return lane->Take(ticket);
   }
 
   static constexpr char kImage[] = "image";
-  static inline FakeDriver fake;
-  Driver driver;
 };
 
 TEST_F(CudaLaneTest, ATensorFromPutToARow) {
@@ -107,7 +95,7 @@ TEST_F(CudaLaneTest, NothingIsReadBeforeItHasArrived) {
   fake.set("hold=1");
   const auto values = Values(100, 1);
   const Lane::Put put = lane.Launch(0, 0, std::vector{Of(values)});
-  EXPECT_EQ(lane.Look(put.ticket), State::kUnderWay);
+  EXPECT_EQ(lane.Look(put.ticket), TicketState::kUnderWay);
   EXPECT_FALSE(lane.Take(put.ticket));
   fake.set("hold=0");
   EXPECT_TRUE(Await(&lane, put.ticket));
@@ -117,7 +105,7 @@ TEST_F(CudaLaneTest, StreamsKnowNothingOfEachOther) {
   Lane lane = MakeLane();
   fake.set("delay_us=2000");
   std::vector<std::vector<float>> values;
-  std::vector<Lane::Ticket> tickets;
+  std::vector<Ticket> tickets;
   for (unsigned i = 0; i < 18; ++i) {
     values.push_back(Values(300, i));
     const Lane::Put put = lane.Launch(0, 7 + i % 3, std::vector{Of(values.back())});
@@ -137,7 +125,7 @@ TEST_F(CudaLaneTest, AFullRingRefusesAndWaitsForNobody) {
   Lane lane = MakeLane(options);
   fake.set("hold=1");
   const auto values = Values(100, 1);
-  std::vector<Lane::Ticket> tickets;
+  std::vector<Ticket> tickets;
   Lane::Put put;
   for (int i = 0; i < 100; ++i) {
     put = lane.Launch(0, 0, std::vector{Of(values)});
@@ -399,7 +387,7 @@ TEST_F(CudaLaneTest, BatchesOfOneKindInAStepHaveAPlaceEachInTheGraph) {
   const uint64_t graph = fake.end_capture(4);
   for (int i = 0; i < 5; ++i) {
     fake.replay(graph, 4);
-    const Lane::Ticket a = lane.Replayed(first.graph), b = lane.Replayed(second.graph);
+    const Ticket a = lane.Replayed(first.graph), b = lane.Replayed(second.graph);
     const auto of_one = Await(&lane, a), of_two = Await(&lane, b);
     ASSERT_TRUE(of_one && of_two) << i;
     ExpectRow(*of_one, 0, one);
@@ -417,13 +405,13 @@ TEST_F(CudaLaneTest, ReplaysThatWentOnceAroundTheRingAreLostAndNeverWrong) {
   fake.begin_capture(4);
   const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
   const uint64_t graph = fake.end_capture(4);
-  std::vector<Lane::Ticket> tickets;
+  std::vector<Ticket> tickets;
   fake.set("hold=1");
   for (int i = 0; i < 10; ++i) fake.replay(graph, 4), tickets.push_back(lane.Replayed(captured.graph));
   fake.set("hold=0");
   fake.drain();
   for (size_t i = 0; i < 10; ++i) {
-    EXPECT_EQ(lane.Look(tickets[i]), i < 6 ? State::kLost : State::kArrived) << i;
+    EXPECT_EQ(lane.Look(tickets[i]), i < 6 ? TicketState::kLost : TicketState::kArrived) << i;
     if (i >= 6) ExpectRow(*lane.Take(tickets[i]), 0, values);
   }
 }
@@ -493,7 +481,7 @@ TEST_F(CudaLaneTest, AtAnyLatenessAndWithAnyFailureAValueIsRightOrMissing) {
     Lane lane = MakeLane(options);
     struct Sent {
       std::vector<std::vector<float>> values;
-      Lane::Ticket ticket;
+      Ticket ticket;
     };
     std::vector<Sent> sent;
     std::vector<std::vector<std::vector<float>>> left_out;  // some launch of theirs may have been made

@@ -212,10 +212,10 @@ Result<Layout> MakeLayout(std::span<const TensorSpec> tensors, std::span<const D
   }
 
   std::vector<Derived> statistics;
+  std::vector<size_t> first_statistics;  // of each spec
   for (const DerivedSpec& spec : derived) {
-    const size_t before = statistics.size();
+    first_statistics.push_back(statistics.size());
     TDBG_RETURN_IF_ERROR(AppendDerived(spec, tensors, &statistics));
-    l.derived.push_back(static_cast<uint32_t>(before));  // for now: which of `statistics`
   }
   uint64_t results = 0, parts = 0;
   for (Derived& d : statistics) {
@@ -229,8 +229,9 @@ Result<Layout> MakeLayout(std::span<const TensorSpec> tensors, std::span<const D
     results += d.units;
     parts += slices * d.units;
   }
-  for (uint32_t& first : l.derived) {
-    first = first < statistics.size() ? statistics[first].result : static_cast<uint32_t>(results);
+  for (const size_t first : first_statistics) {
+    l.derived.push_back(first < statistics.size() ? statistics[first].result
+                                                  : static_cast<uint32_t>(results));
   }
   std::vector<Tile> tiles;
   for (uint32_t table = 0; table <= TableOf(static_cast<uint32_t>(tensors.size())); ++table) {

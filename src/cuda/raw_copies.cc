@@ -305,14 +305,14 @@ auto RawCopies::Copy(int number, uint64_t stream, std::span<const Source> source
   return puts;
 }
 
-auto RawCopies::Look(Ticket ticket) const -> State {
+TicketState RawCopies::Look(Ticket ticket) const {
   const auto found = entries_.find(ticket);
-  if (found == entries_.end() || !connection_->in_its_process()) return State::kLost;
-  return found->second->arrived() ? State::kArrived : State::kUnderWay;
+  if (found == entries_.end() || !connection_->in_its_process()) return TicketState::kLost;
+  return found->second->arrived() ? TicketState::kArrived : TicketState::kUnderWay;
 }
 
 const std::byte* RawCopies::Data(Ticket ticket) const {
-  if (Look(ticket) != State::kArrived) return nullptr;
+  if (Look(ticket) != TicketState::kArrived) return nullptr;
   const Entry& entry = *entries_.find(ticket)->second;
   return entry.ring->pinned + entry.at;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda/connection.h"
+#include "cuda/ticket.h"
 
 namespace tdbg::cuda {
 
@@ -38,16 +39,6 @@ struct RawCopiesOptions {
 /// \threadsafety  One thread at a time. After fork() the child's copy does nothing and touches nothing.
 class RawCopies {
  public:
-  using Ticket = uint64_t;
-  enum class State : uint8_t { kUnderWay, kArrived, kLost };
-  /// Why a tensor's bytes are not on their way.
-  enum class Refusal : uint8_t {
-    kNone,
-    kClosed,     ///< the connection's `trouble` says why
-    kFull,       ///< no room until earlier ones have been released
-    kMemory,     ///< no memory, or more bytes than may ever be pinned
-    kCapturing,  ///< a captured copy would be made with every replay, due or not
-  };
   struct Source {
     uint64_t address = 0;  ///< on the device; dense
     uint64_t bytes = 0;    ///< not 0
@@ -69,7 +60,7 @@ class RawCopies {
   /// \param stream  a CUstream of that device; 0: its default stream
   std::vector<Put> Copy(int device, uint64_t stream, std::span<const Source> sources);
 
-  State Look(Ticket ticket) const;
+  TicketState Look(Ticket ticket) const;
   /// Where they lie until `Release`. Null unless they have arrived.
   const std::byte* Data(Ticket ticket) const;
   /// Arrived, lost or wanted no more: their room is free once the device does not write there any more.

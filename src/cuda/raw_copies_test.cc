@@ -22,19 +22,9 @@ namespace tdbg::cuda {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
-using State = RawCopies::State;
-using Refusal = RawCopies::Refusal;
 
-class RawCopiesTest : public ::testing::Test {
+class RawCopiesTest : public FakeDriverTest {
  protected:
-  void SetUp() override {
-    fake.reset();
-    auto loaded = Driver::Load(TDBG_FAKE_CUDA_LIBRARY);
-    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
-    driver = *loaded;
-  }
-  void TearDown() override { fake.reset(); }
-
   static RawCopiesOptions Small() { return {.ring_bytes = 64 << 10, .pinned_bytes = 512 << 10}; }
   static Bytes Random(size_t n, unsigned seed) {
     std::mt19937 random(seed);
@@ -48,18 +38,15 @@ class RawCopiesTest : public ::testing::Test {
   static RawCopies::Put One(RawCopies* copies, uint64_t stream, const Bytes& bytes) {
     return copies->Copy(0, stream, std::vector{Of(bytes)}).at(0);
   }
-  static std::optional<Bytes> Await(RawCopies* copies, RawCopies::Ticket ticket, size_t n) {
+  static std::optional<Bytes> Await(RawCopies* copies, Ticket ticket, size_t n) {
     const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    while (copies->Look(ticket) == State::kUnderWay && std::chrono::steady_clock::now() < patience)
+    while (copies->Look(ticket) == TicketState::kUnderWay && std::chrono::steady_clock::now() < patience)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const std::byte* const data = copies->Data(ticket);
     if (data == nullptr) return std::nullopt;
     const auto* const first = reinterpret_cast<const unsigned char*>(data);
     return Bytes(first, first + n);
   }
-
-  static inline FakeDriver fake;
-  Driver driver;
 };
 
 TEST_F(RawCopiesTest, TheBytesAreThoseOfTheirPlaceOnTheStream) {
@@ -74,7 +61,7 @@ TEST_F(RawCopiesTest, TheBytesAreThoseOfTheirPlaceOnTheStream) {
   const Bytes after = Random(1000, 2);
   driver.CopyOnDeviceAsync(reinterpret_cast<uintptr_t>(tensor.data()),
                            reinterpret_cast<uintptr_t>(after.data()), 1000, reinterpret_cast<Handle>(7));
-  EXPECT_EQ(copies.Look(put.ticket), State::kUnderWay);
+  EXPECT_EQ(copies.Look(put.ticket), TicketState::kUnderWay);
   EXPECT_EQ(copies.Data(put.ticket), nullptr);
   fake.set("hold=0");
   EXPECT_EQ(Await(&copies, put.ticket, 1000), before);
@@ -107,7 +94,7 @@ TEST_F(RawCopiesTest, ManyStepsUnderWayInMemoryThatStaysWhatItWas) {
   fake.set("delay_us=300");
   struct Sent {
     Bytes bytes;
-    RawCopies::Ticket ticket;
+    Ticket ticket;
   };
   std::deque<Sent> under_way;
   std::mt19937 random(3);
@@ -139,7 +126,7 @@ TEST_F(RawCopiesTest, WhatHasNoRoomIsRefusedUntilSomethingIsReleased) {
   RawCopies copies(&connection, {.ring_bytes = 64 << 10, .pinned_bytes = 200 << 10});
   const Bytes bytes = Random(60000, 1);
   fake.set("hold=1");
-  std::vector<RawCopies::Ticket> tickets;
+  std::vector<Ticket> tickets;
   RawCopies::Put put;
   while ((put = One(&copies, 7, bytes)).refusal == Refusal::kNone) tickets.push_back(put.ticket);
   EXPECT_EQ(put.refusal, Refusal::kFull);
@@ -274,7 +261,7 @@ TEST_F(RawCopiesTest, AnErrorOfTheDriverEndsItWhereverItComes) {
         EXPECT_THAT(connection.trouble(), ::testing::HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
         continue;
       }
-      if (copies.Look(put.ticket) != State::kArrived) continue;
+      if (copies.Look(put.ticket) != TicketState::kArrived) continue;
       EXPECT_EQ(Await(&copies, put.ticket, 1000), bytes) << at;
       ++arrived;
       copies.Release(put.ticket);

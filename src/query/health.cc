@@ -176,20 +176,11 @@ Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses) {
 Json IncidentsOf(const std::vector<rules::RuleStatus>& statuses) {
   Json list = Json::array();
   for (const rules::Incident& incident : rules::IncidentsOf(statuses)) {
-    list.push_back({{"id", incident.id},
-                    {"rule", incident.rule},
-                    {"detector", incident.detector},
-                    {"family", incident.family},
-                    {"title", incident.title},
-                    {"sentence", incident.sentence},
-                    {"first_step", incident.first_step},
-                    {"tensor", incident.tensor},
-                    {"layer", incident.layer},
-                    {"worker", incident.worker},
-                    {"confidence", incident.confidence},
-                    {"advice", incident.advice},
-                    {"evidence", FindingsOf(incident.evidence)},
-                    {"consequences", FindingsOf(incident.consequences)}});
+    Json json;
+    rules::ForEachField(incident, [&](const char* name, const auto& value) { json[name] = value; });
+    json["evidence"] = FindingsOf(incident.evidence);
+    json["consequences"] = FindingsOf(incident.consequences);
+    list.push_back(std::move(json));
   }
   return list;
 }

@@ -27,6 +27,24 @@ struct Incident {
   bool nonfinite = false;             ///< it is a NaN or an infinity: the run may say where it began
 };
 
+/// Calls `put(name, value)` for each field by the name that it has in JSON, in the order in which it is
+/// written; not for the findings.
+template <typename F>
+void ForEachField(const Incident& incident, F&& put) {
+  put("id", incident.id);
+  put("rule", incident.rule);
+  put("detector", incident.detector);
+  put("family", incident.family);
+  put("title", incident.title);
+  put("sentence", incident.sentence);
+  put("first_step", incident.first_step);
+  put("tensor", incident.tensor);
+  put("layer", incident.layer);
+  put("worker", incident.worker);
+  put("confidence", incident.confidence);
+  put("advice", incident.advice);
+}
+
 /// Groups the findings of a run's statuses, which may come from an engine or from events: the same list live
 /// and in a replay. Findings of wiring and start are causes first, then the earliest finding. Each rule that
 /// the user named is an incident of its own, unless its finding follows from another rule's NaN.

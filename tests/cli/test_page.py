@@ -1,6 +1,7 @@
 """The page in a real browser (Debian's chromium, driven by playwright): what a person does, from the sentence to the
 command. Needs both; tools/setup.sh brings them."""
 
+import contextlib
 import csv
 import json
 import pathlib
@@ -13,7 +14,7 @@ import urllib.parse
 
 import pytest
 from page_runs import DEAD, DEAD_FROM, HOSTILE, HOSTILE_NAMES, NAN_FROM, SICK
-from test_view import record, serving
+from test_view import record, recorded, serving  # noqa: F401
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 CHROMIUM = shutil.which("chromium")
@@ -29,30 +30,29 @@ def browser():
         browser.close()
 
 
-@pytest.fixture
-def page(browser):
+@contextlib.contextmanager
+def page_without_troubles(browser, expected):
+    """A page whose `troubles` (errors it reports, dialogs, what is added to them) are empty at the end, but for what matches."""
     context = browser.new_context(viewport={"width": 1280, "height": 720})
     context.set_default_timeout(15_000)
     page = context.new_page()
     page.troubles = []
     page.on("console", lambda m: page.troubles.append(m.text) if m.type == "error" else None)
-    page.on("response", lambda r: page.troubles.append(f"{r.status} {r.url}") if r.status >= 400 else None)
     page.on("pageerror", lambda e: page.troubles.append(str(e)))
     page.on("dialog", lambda d: page.troubles.append(f"a dialog: {d.message}"))
-    page.on("request", lambda r: page.troubles.append(r.url) if "127.0.0.1" not in r.url and not r.url.startswith("data:") else None)
     yield page
     context.close()
-    # Told with its address above, and the server ends before the page does. A step of a living run that has not come yet, or has no histogram,
+    assert [t for t in page.troubles if not re.search(expected, t)] == []
+
+
+@pytest.fixture
+def page(browser):
+    # Told with its address below, and the server ends before the page does. A step of a living run that has not come yet, or has no histogram,
     # is a 404, whose reason the page shows.
-    assert [t for t in page.troubles if not re.search(r"Failed to load resource|404 .*/(histogram|values|step)\?", t)] == []
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("runs")
-    record(directory / "sick", "sick")
-    record(directory / "fine", "fine")
-    return directory
+    with page_without_troubles(browser, r"Failed to load resource|404 .*/(histogram|values|step)\?") as page:
+        page.on("response", lambda r: page.troubles.append(f"{r.status} {r.url}") if r.status >= 400 else None)
+        page.on("request", lambda r: page.troubles.append(r.url) if "127.0.0.1" not in r.url and not r.url.startswith("data:") else None)
+        yield page
 
 
 def until(page, condition, seconds=30):

@@ -6,30 +6,14 @@ import re
 
 import pytest
 from page_runs import DEAD, HOSTILE_NAMES, NAN_FROM, SICK
-from test_page import browser, pixels, until  # noqa: F401
-from test_view import Server, record, serving
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("runs")
-    record(directory / "sick", "sick")
-    record(directory / "fine", "fine")
-    return directory
+from test_page import browser, page_without_troubles, pixels, until  # noqa: F401
+from test_view import Server, record, recorded, serving  # noqa: F401
 
 
 @pytest.fixture
 def page(browser):
-    context = browser.new_context(viewport={"width": 1280, "height": 720})
-    context.set_default_timeout(15_000)
-    page = context.new_page()
-    page.troubles = []
-    page.on("console", lambda m: page.troubles.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda e: page.troubles.append(str(e)))
-    page.on("dialog", lambda d: page.troubles.append(f"a dialog: {d.message}"))
-    yield page
-    context.close()
-    assert [t for t in page.troubles if "ERR_CONNECTION_REFUSED" not in t] == []
+    with page_without_troubles(browser, "ERR_CONNECTION_REFUSED") as page:
+        yield page
 
 
 def opened(page, file, state=""):

@@ -124,13 +124,21 @@ class FaultyProxy:
                 point -= rate
         return None
 
-    def _forward(self, client):
+    @staticmethod
+    def _head(client):
+        """A request's head; empty where the client has ended."""
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             line = client.rfile.readline(65536)
             if not line:
-                return False
+                return b""
             head += line
+        return head
+
+    def _forward(self, client):
+        head = self._head(client)
+        if not head:
+            return False
         length = int((re.search(rb"(?i)\r\ncontent-length: *(\d+)", head) or [0, 0])[1])
         body = client.rfile.read(length)
         if self.down:

@@ -80,12 +80,8 @@ def test_what_could_not_be_sent_is_said_and_sent_later(tdbg, bucket, proxy):
 def test_a_clock_that_is_off_is_said(tdbg, bucket):
     class Skewed(servers.FaultyProxy):
         def _forward(self, client):
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                line = client.rfile.readline(65536)
-                if not line:
-                    return False
-                head += line
+            if not self._head(client):
+                return False
             text = b"<Error><Code>RequestTimeTooSkewed</Code><Message>too large</Message></Error>"
             client.wfile.write(b"HTTP/1.1 403 no\r\nDate: Mon, 01 Jan 2024 00:00:00 GMT\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
             return True

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <gtest/gtest.h>
 
+#include "cuda/driver.h"
 #include "cuda/testing/fake_driver.h"
 
 namespace tdbg::cuda {
@@ -29,6 +31,21 @@ struct FakeDriver {
   decltype(&fake_cuda_begin_capture) begin_capture;
   decltype(&fake_cuda_end_capture) end_capture;
   decltype(&fake_cuda_replay) replay;
+};
+
+/// The fake driver as it is when new, and loaded.
+class FakeDriverTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake.reset();
+    auto loaded = Driver::Load(TDBG_FAKE_CUDA_LIBRARY);
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    driver = *loaded;
+  }
+  void TearDown() override { fake.reset(); }
+
+  static inline FakeDriver fake;
+  Driver driver;
 };
 
 }  // namespace tdbg::cuda

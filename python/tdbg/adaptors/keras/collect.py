@@ -137,6 +137,14 @@ class Collector:
         self._into[key] = tensor
         return key
 
+    def _add_gradient(self, named: Named, gradient: Any, merged: str = SAME) -> str | None:
+        return self.add(named.gradient, gradient, "gradient", named.module_kind, unit_axis=named.unit_axis,
+                        merged=merged)
+
+    def _add_weight(self, named: Named, variable: Any) -> str | None:
+        return self.add(named.name, self.backend.read(variable), named.kind, named.module_kind, named.short_name,
+                        named.unit_axis)
+
     def _has_rows(self, tensor: Any) -> bool:
         """Does its first axis count the rows of the batch, as far as the graph knows?"""
         return len(tensor.shape) > 0 and tensor.shape[0] == self._rows
@@ -229,12 +237,9 @@ class Collector:
             elif wait:
                 self._awaited[id(backend.native(variable))] = named
             else:
-                key = self.add(
-                    named.gradient, gradient, "gradient", named.module_kind, unit_axis=named.unit_axis, merged=SUM
-                )
+                key = self._add_gradient(named, gradient, merged=SUM)
             if session.wants_weight(named):
-                weight = self.add(named.name, backend.read(variable), named.kind, named.module_kind, named.short_name,
-                                  named.unit_axis)
+                weight = self._add_weight(named, variable)
             if (self._tap is not None and key is not None and gradient is gradients[n]
                     and not inner.gradient_accumulation_steps):
                 # The weight first: the update then writes where nobody reads any more.
@@ -265,13 +270,7 @@ class Collector:
         for gradient, variable in pairs:
             named = self._awaited.pop(id(variable), None)
             if named is not None and gradient is not None:
-                self.add(
-                    named.gradient,
-                    self.backend.dense(gradient),
-                    "gradient",
-                    named.module_kind,
-                    unit_axis=named.unit_axis,
-                )
+                self._add_gradient(named, self.backend.dense(gradient))
 
     def raw_gradients(self, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
         """Gradients of a loop that has no optimizer."""
@@ -280,16 +279,9 @@ class Collector:
             if gradient is None:
                 self.absent.append(named.gradient)
             else:
-                self.add(
-                    named.gradient,
-                    self.backend.dense(gradient),
-                    "gradient",
-                    named.module_kind,
-                    unit_axis=named.unit_axis,
-                )
+                self._add_gradient(named, self.backend.dense(gradient))
             if self.session.wants_weight(named):
-                self.add(named.name, self.backend.read(variable), named.kind, named.module_kind, named.short_name,
-                         named.unit_axis)
+                self._add_weight(named, variable)
 
 
 def unscaled(optimizer: Any, loss: Any, backend: Any) -> Any:
