@@ -9,7 +9,7 @@
 
 namespace tdbg::cuda {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 
 // ---- Geometry
 // ----------------------------------------------------------------------------------------------------
@@ -176,14 +176,15 @@ struct Chunk {
   uint32_t index;   ///< of the tensor's chunks
 };
 
-/// What a chunk came to. Moments are central sums of x / 2^exponent.
+/// What a chunk came to, or chunks together (device/merge.cuh). Moments are central sums of x / 2^exponent.
 struct Partial {
   double mean, m2, m3, m4, l1;
   double min, max, abs_min, abs_max;  ///< of the finite elements, in their own unit
   uint32_t finite, nan, pos_inf, neg_inf, zero;
-  int32_t exponent;
-  uint32_t redone;   ///< 1: was summed again, in float64
+  int16_t exponent;
+  uint16_t redone;   ///< chunks that were summed again, in float64
   uint32_t present;  ///< 0: the tensor's pointer was null
+  uint32_t arrived;  ///< of a group's first: how many of its chunks are there so far; 0 between steps
 };
 
 /// A derived statistic (tdbg/statistic.h) of a dense tensor seen as [outer, units, inner]: per unit the sum,

@@ -387,7 +387,7 @@ TEST(CudaSummarizeTest, OnlyChunksThatNeedItAreReadTwice) {
   EXPECT_EQ(Summarized(Of(DType::kFloat32, std::vector<double>(1000, 0.0))).redone_chunks, 0u);
 }
 
-// The look ahead takes every 240th element of a whole chunk: here they say nothing of the others.
+// The look ahead takes every 1,920th element of a whole chunk: here they say nothing of the others.
 TEST(CudaSummarizeTest, AMisleadingSampleIsNoticed) {
   std::vector<double> x = Wide(Normal(kChunk, 0, 1));
   for (size_t i = 0; i < x.size(); i += 240) x[i] = 1000;
@@ -396,6 +396,37 @@ TEST(CudaSummarizeTest, AMisleadingSampleIsNoticed) {
     Check(m, "misleading");
     EXPECT_EQ(Summarized(m).redone_chunks, 1u);
   }
+}
+
+// Chunks of a tensor that has more than 256 are merged in groups of as many, each by the block that comes
+// last.
+TEST(CudaSummarizeTest, ALargeTensorsChunksAreMergedInGroups) {
+  std::vector<float> x(257 * kChunk + 5);
+  const std::vector<float> some = Normal(1 << 20, 0.25, 1);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = some[i % some.size()];
+  x[kChunk + 1] = kNaN;
+  const TensorSpec specs[] = {{x.size(), DType::kFloat32, kStatistics | kHistogram},
+                              {513 * kChunk, DType::kUInt8, kStatistics}};
+  const void* const pointers[] = {x.data(), x.data()};
+  HostPlan plan(specs);
+  plan.Step(pointers, 0);
+  const std::vector<std::byte> bits = plan.Bits(1);
+  const Expected want = Define({x.begin(), x.end()});
+  ExpectWithinBounds(plan.Of(1, 0).summary, want.s, kFloatUnit, "float32");
+  EXPECT_EQ(plan.Of(1, 0).histogram, want.h);
+  EXPECT_EQ(plan.Of(1, 0).redone_chunks, 1u);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(x.data());
+  const std::vector<double> numbers(bytes, bytes + 513 * kChunk);
+  ExpectWithinBounds(plan.Of(1, 1).summary, Define(numbers).s, kDoubleUnit, "uint8");
+  plan.Begin(pointers, 1, 3);  // not delivered
+  plan.Reset();
+  plan.Step(pointers, 7);
+  EXPECT_EQ(plan.Bits(2), bits);
+  const void* const gone[] = {nullptr, x.data()};
+  plan.Step(gone, 1);
+  EXPECT_EQ(plan.Of(3, 0).flags, 0u);
+  plan.Step(pointers, 8);
+  EXPECT_EQ(plan.Bits(4), bits);
 }
 
 TEST(CudaSummarizeTest, AnythingAgreesWithTheDefinition) {

@@ -1,19 +1,28 @@
 // The kernels of src/cuda on a real GPU.
 //
-//   tdbg_gpu_kernels           are they right: each case's rows, buckets and derived statistics must be, bit
-//   by bit, what the same
-//                              source gives on the CPU, eagerly and replayed by a CUDA graph
-//   tdbg_gpu_kernels --bench   how fast: share of a read-only kernel's bandwidth, by type, with and without
-//   histogram
+//   tdbg_gpu_kernels [--only TEXT] [--image FILE]...
+//       are they right: each case's rows, buckets and derived statistics must be, bit by bit, what the same
+//       source gives on the CPU, eagerly and replayed by a CUDA graph
+//   tdbg_gpu_kernels --bench [--only TEXT] [--image FILE]...
+//       how fast: share of a read-only kernel's bandwidth, by type, with and without histogram
+//
+// --only: the cases, or rows, whose name has TEXT in it.
+// --image: of the kernels in this file (a fat binary, or machine code for this GPU) in place of the built-in
+// ones. Of several the same rows are measured in turns, in one process: what compares two versions.
 //
 // Ends with 77 ("skipped") where there is no GPU. Needs nothing but the driver: it may be built elsewhere and
 // carried.
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cuda/image.h"
@@ -30,6 +39,7 @@ constexpr int kSkipped = 77;
 struct Gpu {
   Driver cu;
   Handle module = nullptr, stream = nullptr;
+  std::string image = "built-in";
 
   Handle Function(const char* name) const {
     Handle f = nullptr;
@@ -76,6 +86,11 @@ class DevicePlan {
       TDBG_CU(cu,
               Launch(gpu_.Function(l.kernel), l.grid, 1, 1, kThreads, 1, 1, 0, gpu_.stream, params, nullptr));
     }
+    Deliver(tag);
+  }
+  /// The end of a step alone: what the chunks of the step before came to, once more.
+  void Deliver(uint64_t tag) {
+    const Driver& cu = gpu_.cu;
     void* params[] = {&plan_, &tag};
     TDBG_CU(cu, Launch(gpu_.Function(kDeliver), layout_.deliver_grid(), 1, 1, kThreads, 1, 1, 0, gpu_.stream,
                        params, nullptr));
@@ -155,6 +170,11 @@ std::vector<Case> Cases() {
     bits.Add(dtype, Random(70001 * ItemSize(dtype), random), kAll, 1);
   }
   cases.push_back(std::move(bits));
+  Case large = {"more chunks than are merged at once", {}, {}, {}, {}};
+  large.Add(DType::kFloat32, Floats(257 * kChunk + 3, 0.1, 1, random, 5000001), kAll);
+  large.Add(DType::kUInt8, Random(600 * kChunk, random), kAll);
+  large.Add(DType::kFloat32, Floats(256 * kChunk, 0.1, 1, random), kStatistics);
+  cases.push_back(std::move(large));
   Case many = {"2,500 tensors", {}, {}, {}, {}};
   for (int i = 0; i < 2500; ++i)
     many.Add(DType::kFloat32, Floats(static_cast<size_t>(i % 50), 0, 1, random), kAll);
@@ -211,7 +231,7 @@ bool Check(const Gpu& gpu, const Case& c) {
     good = good && equal;
   }
   for (size_t i = 0; i < device.size(); ++i) cu.Free(device[i] - c.offsets[i]);
-  std::printf("%s: %s\n", good ? "ok" : "FAILED", c.name.c_str());
+  std::printf("%s: %s, image %s\n", good ? "ok" : "FAILED", c.name.c_str(), gpu.image.c_str());
   return good;
 }
 
@@ -235,56 +255,101 @@ double Time(const Gpu& gpu, F&& enqueue, int rounds = 20) {
   return best;
 }
 
-void Bench(const Gpu& gpu) {
-  const Driver& cu = gpu.cu;
+void Bench(const std::vector<Gpu>& gpus, std::string_view only) {
+  const Driver& cu = gpus[0].cu;
   size_t free = 0, total = 0;
   TDBG_CU(cu, MemGetInfo(&free, &total));
-  const uint64_t elements = std::min<uint64_t>(uint64_t{1} << 30, free / 8 / kChunk * kChunk);
+  constexpr uint64_t kParts = 128;  // of a model that has as many tensors
+  const uint64_t part = std::min<uint64_t>((uint64_t{1} << 30) / kParts, free / 8 / kParts) / kChunk * kChunk;
+  const uint64_t elements = kParts * part;
   Address data = 0;
   TDBG_CU(cu, Alloc(&data, elements * 4));
-  const auto fill = [&](const std::vector<std::byte>& piece) {
+  std::function<std::vector<std::byte>()> filling;  // due before the next row
+  const auto fill = [&] {
+    if (!filling) return;
+    const std::vector<std::byte> piece = std::exchange(filling, {})();
     for (uint64_t at = 0; at < elements * 4; at += piece.size()) {
       TDBG_CU(cu, Upload(data + at, piece.data(), std::min<uint64_t>(piece.size(), elements * 4 - at)));
     }
+    TDBG_CU(cu, StreamSynchronize(nullptr));
   };
   std::mt19937_64 random(1);
   Address out = 0;
   TDBG_CU(cu, Alloc(&out, 16));
-  const auto read = [&](uint64_t bytes) {
-    void* params[] = {&data, &bytes, &out};
-    TDBG_CU(cu, Launch(gpu.Function(kReadOnly), 2048, 1, 1, kThreads, 1, 1, 0, gpu.stream, params, nullptr));
-  };
   std::printf(
-      "| %.2f G elements | read only, ms | statistics | with histogram | share of read bandwidth "
-      "|\n|---|---|---|---|---|\n",
+      "| %.2f G elements | image | read only, ms | statistics | with histogram | of which delivery "
+      "| share of read bandwidth |\n|---|---|---|---|---|---|---|\n",
       static_cast<double>(elements) * 1e-9);
-  const auto row = [&](const char* name, DType dtype) {
-    const double only = Time(gpu, [&] { read(elements * ItemSize(dtype)); });
-    double ms[2];
-    for (const bool histogram : {false, true}) {
-      const TensorSpec spec = {elements, dtype, histogram ? kStatistics | kHistogram : uint32_t{kStatistics}};
-      DevicePlan plan(gpu, {&spec, 1}, {}, 2, 1u << 15);
-      ms[histogram] = Time(gpu, [&] { plan.Step({&data, 1}, 0); });
+  const auto row = [&](const std::string& name, DType dtype, uint64_t tensors = 1) {
+    if (name.find(only) == std::string::npos) return;
+    fill();
+    uint64_t bytes = elements * ItemSize(dtype);
+    std::vector<Address> pointers;
+    for (uint64_t i = 0; i < tensors; ++i) pointers.push_back(data + i * bytes / tensors);
+    for (const Gpu& gpu : gpus) {
+      const double read = Time(gpu, [&] {
+        void* params[] = {&data, &bytes, &out};
+        TDBG_CU(cu,
+                Launch(gpu.Function(kReadOnly), 2048, 1, 1, kThreads, 1, 1, 0, gpu.stream, params, nullptr));
+      });
+      double ms[2], deliver = 0;
+      for (const bool histogram : {false, true}) {
+        const std::vector<TensorSpec> specs(
+            tensors,
+            {elements / tensors, dtype, histogram ? kStatistics | kHistogram : uint32_t{kStatistics}});
+        DevicePlan plan(gpu, specs, {}, 2, 1u << 15);
+        ms[histogram] = Time(gpu, [&] { plan.Step(pointers, 0); });
+        deliver = Time(gpu, [&] { plan.Deliver(0); });
+      }
+      std::printf("| %s | %s | %.3f | %.3f | %.3f | %.3f | %.2f, with histogram %.2f |\n", name.c_str(),
+                  gpu.image.c_str(), read, ms[0], ms[1], deliver, read / ms[0], read / ms[1]);
+      std::fflush(stdout);
     }
-    std::printf("| %s | %.3f | %.3f | %.3f | %.2f, with histogram %.2f |\n", name, only, ms[0], ms[1],
-                only / ms[0], only / ms[1]);
   };
-  fill(Floats(1 << 24, 0, 1e-3, random));
+  filling = [&] { return Floats(1 << 24, 0, 1e-3, random); };
   row("float32", DType::kFloat32);
-  const std::vector<std::byte> narrow = UpperHalves(Floats(1 << 24, 0, 1e-3, random));
-  fill(narrow);
+  row("float32, 128 tensors", DType::kFloat32, kParts);
+  filling = [&] { return UpperHalves(Floats(1 << 24, 0, 1e-3, random)); };
   row("bfloat16", DType::kBFloat16);
+  row("bfloat16, 128 tensors", DType::kBFloat16, kParts);
   row("float16", DType::kFloat16);
   row("float8_e4m3fn", DType::kFloat8E4M3FN);
-  fill(Floats(1 << 24, 0, 1, random, 5000));
+  filling = [&] { return Floats(1 << 24, 0, 1, random, 5000); };
   row("float32, NaN in every chunk", DType::kFloat32);
-  fill(std::vector<std::byte>(1 << 24));
+  filling = [&] { return UpperHalves(Floats(1 << 24, 0, 1, random, 5000)); };
+  row("bfloat16, NaN in every chunk", DType::kBFloat16);
+  filling = [&] { return std::vector<std::byte>(1 << 24); };
   row("float32, zeros", DType::kFloat32);
+  row("bfloat16, zeros", DType::kBFloat16);
+  row("float8_e4m3fn, zeros", DType::kFloat8E4M3FN);
   cu.Free(data);
   cu.Free(out);
 }
 
-int Main(bool bench) {
+/// The kernels of an image, ready: a driver that loads lazily loads them here, which no capture allows.
+void Load(Gpu& gpu, const void* image) {
+  TDBG_CU(gpu.cu, ModuleLoadData(&gpu.module, image));
+  for (const char* kernel : kSummarize) gpu.Function(kernel);
+  for (const char* kernel : {kDerive, kDeliver, kReadOnly}) gpu.Function(kernel);
+}
+
+int Main(std::span<char* const> arguments) {
+  bool bench = false;
+  std::string_view only;
+  std::vector<std::string> images;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--bench") {
+      bench = true;
+    } else if (argument == "--only" && i + 1 < arguments.size()) {
+      only = arguments[++i];
+    } else if (argument == "--image" && i + 1 < arguments.size()) {
+      images.emplace_back(arguments[++i]);
+    } else {
+      std::fprintf(stderr, "usage: tdbg_gpu_kernels [--bench] [--only TEXT] [--image FILE]...\n");
+      return 2;
+    }
+  }
   Gpu gpu;
   if (const char* why = gpu.cu.Open()) {
     std::printf("skipped: %s\n", why);
@@ -303,17 +368,32 @@ int Main(bool bench) {
   Handle context = nullptr;
   TDBG_CU(cu, PrimaryRetain(&context, device));
   TDBG_CU(cu, SetCurrent(context));
-  TDBG_CU(cu, ModuleLoadData(&gpu.module, Image().data()));
   TDBG_CU(cu, StreamCreate(&gpu.stream, 1));
-  // A driver that loads lazily loads a kernel here, which no capture allows.
-  for (const char* kernel : kSummarize) gpu.Function(kernel);
-  for (const char* kernel : {kDerive, kDeliver, kReadOnly}) gpu.Function(kernel);
+  std::vector<Gpu> gpus;
+  for (const std::string& path : images) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    if (bytes.empty()) {
+      std::fprintf(stderr, "%s: cannot be read\n", path.c_str());
+      return 2;
+    }
+    gpus.push_back(gpu);
+    gpus.back().image = path.substr(path.rfind('/') + 1);
+    Load(gpus.back(), bytes.data());
+  }
+  if (gpus.empty()) {
+    Load(gpu, Image().data());
+    gpus.push_back(gpu);
+  }
   if (bench) {
-    Bench(gpu);
+    Bench(gpus, only);
     return 0;
   }
   bool good = true;
-  for (const Case& c : Cases()) good = Check(gpu, c) && good;
+  for (const Case& c : Cases()) {
+    if (c.name.find(only) == std::string::npos) continue;
+    for (const Gpu& each : gpus) good = Check(each, c) && good;
+  }
   return good ? 0 : 1;
 }
 
@@ -321,5 +401,5 @@ int Main(bool bench) {
 }  // namespace tdbg::gpu
 
 int main(int argc, char** argv) {
-  return tdbg::gpu::Main(argc > 1 && std::string_view(argv[1]) == "--bench");
+  return tdbg::gpu::Main(std::span<char* const>(argv + 1, static_cast<size_t>(argc - 1)));
 }

@@ -35,6 +35,12 @@ TDBG_DEVICE uint32_t WarpMin(uint32_t x) {
   return x;
 }
 
+TDBG_DEVICE float WarpMax(float x) {
+  TDBG_UNROLL
+  for (int o = 16; o > 0; o >>= 1) x = fmaxf(x, TDBG_SHUFFLE_XOR(x, o));
+  return x;
+}
+
 /// Power sums of a chunk's finite elements about a pivot.
 struct PowerSums {
   double s1, s2, s3, s4, l1;
@@ -106,6 +112,7 @@ struct Scratch {
   double pivot;
   int32_t exponent;
   uint32_t again;
+  uint32_t last;  ///< of its group's chunks, to come
 };
 
 }  // namespace device

@@ -1,116 +1,43 @@
 // The step's end: chunks become rows, bins become buckets, and all of it is written where the host can read it.
 #pragma once
 
-#include "cuda/device/block.cuh"
+#include "cuda/device/merge.cuh"
 
 namespace tdbg::cuda {
 namespace device {
 
 struct DeliverShared {
   uint32_t group[(kWideBins.padded / 32 + 31) / 32 * 32];  ///< buckets in each 32 bins; then where the first of them goes
-  Moments moments[kWarps];
-  double extremes[kWarps][4];
-  uint64_t counts[kWarps][5];
+  MergeShared merge;
   uint32_t total, first;
   Row row;
 };
 
-TDBG_DEVICE double ShuffleDown(double x, int o) { return TDBG_SHUFFLE_DOWN(x, o); }
-TDBG_DEVICE Moments ShuffleDown(const Moments& m, int o) {
-  return {ShuffleDown(m.n, o),  ShuffleDown(m.mean, o), ShuffleDown(m.m2, o),
-          ShuffleDown(m.m3, o), ShuffleDown(m.m4, o),   ShuffleDown(m.l1, o)};
-}
-
-/// A chunk's moments in units of 2^exponent.
-TDBG_DEVICE Moments MomentsOf(const Partial& p, int exponent) {
-  const int e = p.exponent - exponent;
-  Moments m = {static_cast<double>(p.finite), p.mean, p.m2, p.m3, p.m4, p.l1};
-  if (e != 0) {
-    m.mean = Scale(m.mean, e);
-    m.m2 = Scale(m.m2, 2 * e);
-    m.m3 = Scale(m.m3, 3 * e);
-    m.m4 = Scale(m.m4, 4 * e);
-    m.l1 = Scale(m.l1, e);
+/// All of a tensor's partials as one, in shared.row.
+TDBG_DEVICE void MergeTensor(const Partial* partials, uint32_t chunks, DeliverShared& s) {
+  if (chunks > kGroup) {
+    MergePartials(partials, (chunks + kGroup - 1) / kGroup, kGroup, s.merge);  // groups have been merged
+  } else {
+    MergePartials(partials, chunks, 1, s.merge);
   }
-  return m;
-}
-
-/// All of a tensor's partials as one, in shared.row. Thread t takes every 256th chunk from t on, then warps and blocks merge
-/// in the order of their threads.
-TDBG_DEVICE void MergePartials(const Partial* partials, uint32_t chunks, DeliverShared& s) {
-  const uint32_t tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
-  double min = WideInfinity(), max = -WideInfinity(), abs_min = WideInfinity(), abs_max = 0;
-  uint64_t finite = 0, nan = 0, pos_inf = 0, neg_inf = 0, zero = 0;
-  uint32_t redone = 0;
-  TDBG_NO_UNROLL
-  for (uint32_t c = tid; c < chunks; c += kThreads) {
-    const Partial& p = partials[c];
-    nan += p.nan;
-    pos_inf += p.pos_inf;
-    neg_inf += p.neg_inf;
-    zero += p.zero;
-    redone += p.redone;
-    if (p.finite == 0) continue;
-    finite += p.finite;
-    min = fmin(min, p.min);
-    max = fmax(max, p.max);
-    abs_min = fmin(abs_min, p.abs_min);
-    abs_max = fmax(abs_max, p.abs_max);
-  }
-  min = WarpMin(min);
-  max = -WarpMin(-max);
-  abs_min = WarpMin(abs_min);
-  abs_max = -WarpMin(-abs_max);
-  // Up to 2^32 elements: a double adds such counts exactly, in any order.
-  const double counts[5] = {WarpSum(static_cast<double>(nan)), WarpSum(static_cast<double>(pos_inf)),
-                            WarpSum(static_cast<double>(neg_inf)), WarpSum(static_cast<double>(zero)),
-                            WarpSum(static_cast<double>(redone))};
-  if (lane == 0) {
-    s.extremes[warp][0] = min;
-    s.extremes[warp][1] = max;
-    s.extremes[warp][2] = abs_min;
-    s.extremes[warp][3] = abs_max;
-    for (int i = 0; i < 5; ++i) s.counts[warp][i] = static_cast<uint64_t>(counts[i]);
-  }
-  __syncthreads();
-  double largest = 0;
-  TDBG_NO_UNROLL
-  for (uint32_t w = 0; w < kWarps; ++w) largest = fmax(largest, s.extremes[w][3]);
-  const int exponent = UnitFor(largest);  // one for all chunks
-  Moments m = {0, 0, 0, 0, 0, 0};
-  TDBG_NO_UNROLL
-  for (uint32_t c = tid; c < chunks; c += kThreads) m = Merge(m, MomentsOf(partials[c], exponent));
-  TDBG_NO_UNROLL
-  for (int o = 16; o > 0; o >>= 1) {
-    const Moments other = ShuffleDown(m, o);
-    if (lane + o < 32) m = Merge(m, other);
-  }
-  if (lane == 0) s.moments[warp] = m;
-  __syncthreads();
-  if (tid != 0) return;
+  if (threadIdx.x != 0) return;
+  const Merged& all = s.merge.merged;
+  const Moments& m = all.moments;
+  const int exponent = all.exponent;
   Row& r = s.row;
-  m = s.moments[0];
-  TDBG_NO_UNROLL
-  for (uint32_t w = 1; w < kWarps; ++w) m = Merge(m, s.moments[w]);
-  TDBG_NO_UNROLL
-  for (uint32_t w = 0; w < kWarps; ++w) {
-    min = fmin(min, s.extremes[w][0]);
-    max = fmax(max, s.extremes[w][1]);
-    abs_min = fmin(abs_min, s.extremes[w][2]);
-    r.nan_count += s.counts[w][0];
-    r.pos_inf_count += s.counts[w][1];
-    r.neg_inf_count += s.counts[w][2];
-    r.zero_count += s.counts[w][3];
-    r.redone_chunks += static_cast<uint32_t>(s.counts[w][4]);
-  }
+  r.nan_count = static_cast<uint64_t>(all.nan);
+  r.pos_inf_count = static_cast<uint64_t>(all.pos_inf);
+  r.neg_inf_count = static_cast<uint64_t>(all.neg_inf);
+  r.zero_count = static_cast<uint64_t>(all.zero);
+  r.redone_chunks = static_cast<uint32_t>(all.redone);
   if (m.n == 0) {
     r.min = r.max = r.mean = r.variance = r.m3 = r.m4 = r.l1 = r.l2 = r.abs_min = r.abs_max = NotANumber();
     return;
   }
-  r.min = min + 0.0;  // a zero is +0
-  r.max = max + 0.0;
-  r.abs_min = abs_min;
-  r.abs_max = largest;
+  r.min = all.min + 0.0;  // a zero is +0
+  r.max = all.max + 0.0;
+  r.abs_min = all.abs_min;
+  r.abs_max = all.abs_max;
   const double variance = m.m2 / m.n;
   r.mean = Scale(m.mean, exponent);
   r.variance = Scale(variance, 2 * exponent);
@@ -203,7 +130,7 @@ TDBG_DEVICE void Deliver(const Plan& plan, uint64_t tag, DeliverShared& s) {
       s.row.count = present ? tensor.n : 0;
     }
     __syncthreads();
-    if (present && (tensor.flags & kStatistics) != 0) MergePartials(partials, tensor.chunks, s);
+    if (present && (tensor.flags & kStatistics) != 0) MergeTensor(partials, tensor.chunks, s);
     if (present && (tensor.flags & kHistogram) != 0) {
       auto* buckets = reinterpret_cast<Bucket*>(slot + BucketsAt(plan.tensor_count, plan.derived_values, plan.value_bytes));
       PackBuckets(plan, tensor, buckets, s);
@@ -243,6 +170,10 @@ TDBG_DEVICE void Reset(const Plan& plan) {
   const uint64_t step = static_cast<uint64_t>(gridDim.x) * kThreads;
   for (uint64_t i = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x; i < plan.table_words; i += step) {
     plan.tables[i] = 0;
+  }
+  for (uint32_t i = blockIdx.x; i < plan.tensor_count; i += gridDim.x) {
+    Partial* const partials = plan.partials + plan.tensors[i].first_partial;
+    for (uint32_t c = threadIdx.x * kGroup; c < plan.tensors[i].chunks; c += kThreads * kGroup) partials[c].arrived = 0;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     plan.state->buckets = 0;

@@ -50,7 +50,7 @@ struct FloatExtremes {
 struct Float32 {
   using Word = float;
   static constexpr uint32_t kPerVector = 4;
-  static constexpr uint32_t kUnroll = 4;  ///< vectors under way
+  static constexpr uint32_t kUnroll = 6;  ///< vectors under way; a divisor of those that a thread has of a whole chunk
   static TDBG_DEVICE float Widen(float x) { return x; }
   static TDBG_DEVICE void Unpack(const Vector16& v, float* x) {
     TDBG_UNROLL
@@ -99,13 +99,13 @@ struct PairExtremes {
 struct BFloat16 {
   using Word = uint16_t;
   static constexpr uint32_t kPerVector = 8;
-  static constexpr uint32_t kUnroll = 2;
+  static constexpr uint32_t kUnroll = 3;
   static constexpr uint32_t kInfinities = 0x7f807f80u;
   static TDBG_DEVICE float Widen(uint16_t x) { return FloatOf(static_cast<uint32_t>(x) << 16); }
   static TDBG_DEVICE void Unpack(const Vector16& v, float* x) {
     TDBG_UNROLL
     for (int i = 0; i < 4; ++i) {
-      x[2 * i] = FloatOf(v.w[i] << 16);
+      x[2 * i] = FloatOf(ToUpperHalf(v.w[i]));
       x[2 * i + 1] = FloatOf(v.w[i] & 0xffff0000u);
     }
   }
@@ -117,7 +117,7 @@ struct BFloat16 {
 struct Float16 {
   using Word = uint16_t;
   static constexpr uint32_t kPerVector = 8;
-  static constexpr uint32_t kUnroll = 2;
+  static constexpr uint32_t kUnroll = 3;
   static constexpr uint32_t kInfinities = 0x7c007c00u;
   static TDBG_DEVICE float Widen(uint16_t x) { return HalfToFloat(x); }
   static TDBG_DEVICE void Unpack(const Vector16& v, float* x) {
@@ -217,14 +217,11 @@ TDBG_DEVICE double NumberAt(const unsigned char* data, uint32_t code, uint64_t i
 
 // ---- Bins ----------------------------------------------------------------------------------------------------------
 
-// A block counts in shared memory, floats by their eleven leading bits: sign, exponent, two of the mantissa. One word is
-// left out after every 64, so that a value and its negative, and the same mantissas of other exponents, lie in other banks.
-inline constexpr uint32_t kSlots = 2048 + 2048 / 64;
+// A block counts in shared memory, floats by their eleven leading bits: sign, exponent, two of the mantissa.
+inline constexpr uint32_t kSlots = 2048;
 /// Behind them those of the subnormal floats, by leading bit and the two after it.
 inline constexpr uint32_t kSubnormalsOfASign = 23 * 4;
 inline constexpr uint32_t kTable = kSlots + 2 * kSubnormalsOfASign;
-
-TDBG_DEVICE uint32_t SlotOf(uint32_t leading_bits) { return leading_bits + (leading_bits >> 6); }
 
 /// k = 4e + m of a finite double that is not 0 (stats/buckets.h).
 TDBG_DEVICE int KOf(double x) {
@@ -236,10 +233,17 @@ TDBG_DEVICE int KOf(double x) {
   return 4 * (lead - 1074) + quarter;
 }
 
-/// Adds to one bin in the device's memory, and says that there is something.
+/// Says that there is something in one of the 32 bins of a group. Thousands of blocks come with the same few groups, and
+/// atomic operations on one word wait for each other: so who finds it said already, says nothing.
+TDBG_DEVICE void MarkGroup(uint32_t* table, uint32_t group) {
+  const uint32_t bit = 1u << (group & 31u);
+  if ((*static_cast<volatile uint32_t*>(&table[group >> 5]) & bit) == 0) atomicOr(&table[group >> 5], bit);
+}
+
+/// Adds to one bin in the device's memory.
 TDBG_DEVICE void CountGlobally(uint32_t* table, const Bins& bins, uint32_t bin, uint32_t n) {
   atomicAdd(&table[bins.masks + bin], n);
-  atomicOr(&table[bin >> 10], 1u << (bin >> 5 & 31u));
+  MarkGroup(table, bin >> 5);
 }
 
 }  // namespace device

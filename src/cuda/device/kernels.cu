@@ -1,7 +1,7 @@
 // The kernels, by the names and with the arguments of cuda/abi.h.
 //
-// Blocks a multiprocessor: float32 4, 16-bit types 5 (registers decide: 64 and 48 a thread); that many loads under way are
-// what it takes to keep the memory busy. docs/gpu.md has the numbers.
+// Blocks a multiprocessor: float32 3, of 80 registers a thread and six loads under way; the 16-bit types and bytes 4, of 64
+// registers, with three and five loads. More blocks with fewer loads each were slower on an H100. docs/gpu.md has the numbers.
 #include "cuda/device/deliver.cuh"
 #include "cuda/device/derive.cuh"
 #include "cuda/device/summarize.cuh"
@@ -16,8 +16,8 @@ namespace device {
     __shared__ Shared shared;                                                                            \
     Summarize<family>(pointers, plan, launch, shared);                                                   \
   }
-TDBG_SUMMARIZE(tdbg_summarize_float, Family::kFloat, 4)
-TDBG_SUMMARIZE(tdbg_summarize_half, Family::kHalf, 5)
+TDBG_SUMMARIZE(tdbg_summarize_float, Family::kFloat, 3)
+TDBG_SUMMARIZE(tdbg_summarize_half, Family::kHalf, 4)
 TDBG_SUMMARIZE(tdbg_summarize_byte, Family::kByte, 4)
 TDBG_SUMMARIZE(tdbg_summarize_double, Family::kDouble, 3)
 

@@ -57,9 +57,12 @@ TDBG_DEVICE int LeadingZeros(uint32_t x) { return x == 0 ? 32 : __builtin_clz(x)
 TDBG_DEVICE int LeadingZeros(uint64_t x) { return x == 0 ? 64 : __builtin_clzll(x); }
 TDBG_DEVICE uint32_t PopulationCount(uint32_t x) { return static_cast<uint32_t>(__builtin_popcount(x)); }
 TDBG_DEVICE uint32_t Ballot(bool yes) { return emulation::Ballot(yes); }
+TDBG_DEVICE uint32_t ToUpperHalf(uint32_t x) { return x << 16; }
 /// A load of what is read once: it need not push anything out of the caches.
 TDBG_DEVICE Vector16 LoadOnce(const Vector16* p) { return *p; }
 TDBG_DEVICE uint64_t Clock() { return emulation::Clock(); }
+/// What this thread wrote before, and what it knows others to have written, is there for the whole device.
+TDBG_DEVICE void DeviceFence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 TDBG_DEVICE void StoreRelease(uint64_t* p, uint64_t x) { __atomic_store_n(p, x, __ATOMIC_RELEASE); }
 
 #else
@@ -68,6 +71,7 @@ TDBG_DEVICE uint32_t BitsOf(float x) { return __float_as_uint(x); }
 TDBG_DEVICE float FloatOf(uint32_t bits) { return __uint_as_float(bits); }
 TDBG_DEVICE uint64_t BitsOf(double x) { return static_cast<uint64_t>(__double_as_longlong(x)); }
 TDBG_DEVICE double DoubleOf(uint64_t bits) { return __longlong_as_double(static_cast<long long>(bits)); }
+TDBG_DEVICE void DeviceFence() { __threadfence(); }
 TDBG_DEVICE int LeadingZeros(uint32_t x) { return __clz(static_cast<int>(x)); }
 TDBG_DEVICE int LeadingZeros(uint64_t x) { return __clzll(static_cast<long long>(x)); }
 TDBG_DEVICE uint32_t PopulationCount(uint32_t x) { return static_cast<uint32_t>(__popc(x)); }
@@ -82,6 +86,7 @@ TDBG_DEVICE float HalfToFloat(uint32_t bits) {
 TDBG_DEVICE uint32_t Ballot(bool yes) {
   return static_cast<uint32_t>(__ballot(yes) >> (warpSize == 64 ? (threadIdx.x & 32u) : 0u));
 }
+TDBG_DEVICE uint32_t ToUpperHalf(uint32_t x) { return x << 16; }
 TDBG_DEVICE Vector16 LoadOnce(const Vector16* p) { return *p; }
 TDBG_DEVICE uint64_t Clock() { return wall_clock64(); }
 #else
@@ -89,6 +94,13 @@ TDBG_DEVICE float HalfToFloat(uint32_t bits) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(static_cast<unsigned short>(bits)));
   return x;
+}
+/// The lower half moved up. The compiler is not to see what it is: it would find another way from there to the leading bits, of
+/// one instruction more for each element.
+TDBG_DEVICE uint32_t ToUpperHalf(uint32_t x) {
+  uint32_t y;
+  asm("shl.b32 %0, %1, 16;" : "=r"(y) : "r"(x));
+  return y;
 }
 TDBG_DEVICE uint32_t Ballot(bool yes) { return __ballot_sync(0xffffffffu, yes); }
 TDBG_DEVICE Vector16 LoadOnce(const Vector16* p) {
