@@ -104,12 +104,8 @@ std::tuple<std::string, uint64_t, uint32_t> DeviceLane::Put(
   return {TextOf(put.refusal), put.ticket, put.graph};
 }
 
-void DeviceLane::StepEnded() {
-  if (lane_) lane_->StepEnded();
-}
-
-void DeviceLane::PrepareCapture(int device, uint64_t stream) {
-  if (lane_) lane_->PrepareCapture(device, stream);
+void DeviceLane::PrepareCapture(int device) {
+  if (lane_) lane_->PrepareCapture(device);
 }
 
 void DeviceLane::BeforeReplay(int device, uint64_t stream) {
@@ -232,8 +228,7 @@ void BindDeviceLane(nb::module_* m) {
       .def("put", &DeviceLane::Put, "device"_a, "stream"_a, "ids"_a, "addresses"_a, "dtypes"_a, "shapes"_a,
            "statistics"_a, "sub"_a = 0, "point"_a = 0,
            "(why it was refused, or an empty text; ticket; graph, if it was launched into a capture)")
-      .def("step_ended", &DeviceLane::StepEnded)
-      .def("prepare_capture", &DeviceLane::PrepareCapture, "device"_a, "stream"_a)
+      .def("prepare_capture", &DeviceLane::PrepareCapture, "device"_a)
       .def("before_replay", &DeviceLane::BeforeReplay, "device"_a, "stream"_a)
       .def("replayed", &DeviceLane::Replayed, "graph"_a, "The ticket of one more replay of a graph.")
       .def("look", &DeviceLane::Look, "ticket"_a)

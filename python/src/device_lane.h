@@ -56,8 +56,7 @@ class DeviceLane {
       const std::vector<std::tuple<uint32_t, std::string, uint64_t, uint64_t, uint64_t, uint64_t>>&
           statistics,
       int sub, int point);
-  void StepEnded();
-  void PrepareCapture(int device, uint64_t stream);
+  void PrepareCapture(int device);
   void BeforeReplay(int device, uint64_t stream);
   uint64_t Replayed(uint32_t graph);
   /// 0 under way, 1 arrived, 2 lost

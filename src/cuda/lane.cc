@@ -15,7 +15,7 @@ constexpr size_t kMaxPlans =
 constexpr size_t kMaxPlansOfAKind = 8;  // whose rings are full, before the device counts as far behind
 // Blocks of memory are powers of two from here on, so that what one shape has left is good for the next.
 constexpr uint64_t kSmallestOnDevice = 16u << 10, kSmallestPinned = 128u << 10;
-constexpr unsigned kPortable = 1, kDeviceMap = 2, kWithoutTiming = 2;
+constexpr unsigned kPortable = 1, kDeviceMap = 2, kWithoutTiming = 2, kNonBlocking = 1;
 
 // Words of a slot that the device may be writing once more, where a graph is replayed faster than we read:
 // what is torn is found out afterwards, by the slot's own `begun`.
@@ -113,9 +113,13 @@ Lane::~Lane() {
     const Connection::Relaxed relaxed(&connection_);
     return relaxed.ok() && give_back();
   };
-  for (const auto& entry : prepared_) {
-    const Handle event = entry.second;
-    if (!in(entry.first, [&] { return Check(driver_->EventDestroy(event), "cuEventDestroy"); })) return;
+  for (const auto& entry : asides_) {
+    const Aside& aside = entry.second;
+    const bool destroyed = in(entry.first, [&] {
+      return (aside.event == nullptr || Check(driver_->EventDestroy(aside.event), "cuEventDestroy")) &&
+             (aside.stream == nullptr || Check(driver_->StreamDestroy(aside.stream), "cuStreamDestroy"));
+    });
+    if (!destroyed) return;
   }
   for (const auto& plan : plans_) {
     Collect(plan.get());
@@ -331,21 +335,8 @@ auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items,
   if (asked == kCaptureImplicit) return {Refusal::kCapturing};
   if (!Check(asked, "cuStreamIsCapturing")) return {Refusal::kClosed};
 
-  if (status != kNoCapture) {
-    // Launched into the graph, with memory of its own: eager steps and replays may overlap.
-    const Kind kind(device, 0, items, derived);
-    std::vector<Prepared*>& spare = spare_[kind.key];
-    if (status != kActiveCapture || spare.empty()) return {Refusal::kCapturing};
-    Prepared* const plan = spare.back();
-    spare.pop_back();
-    plan->stream = stream;
-    captured_.push_back(plan);
-    const auto graph = static_cast<uint32_t>(captured_.size());
-    const Refusal refused = LaunchAll(plan, items, graph);
-    if (refused == Refusal::kNone) return {Refusal::kNone, 0, graph};
-    // What of it is in the graph writes to memory of ours that nobody reads.
-    return {refused == Refusal::kMemory ? Refusal::kCapturing : refused};
-  }
+  if (status == kActiveCapture) return LaunchIntoGraph(device, stream, items, derived);
+  if (status != kNoCapture) return {Refusal::kCapturing};  // a broken one
 
   const Kind kind(device, stream, items, derived);
   std::vector<Prepared*>& plans = by_key_[kind.key];
@@ -368,68 +359,65 @@ auto Lane::Launch(int device, uint64_t stream, std::span<const Item> items,
   }
   const Refusal refused = LaunchAll(plan, items, next_ticket_);
   if (refused != Refusal::kNone) return {refused};
-  ++in_step_[kind.key];
   return {Refusal::kNone, Issue(plan)};
 }
 
-void Lane::StepEnded() {
-  for (const auto& [key, count] : in_step_) {
-    size_t& most = most_in_step_[key];
-    most = std::max(most, count);
+/// Eager steps and replays may overlap, so each captured batch has memory of its own. It is set on a stream
+/// that nobody captures, else every replay would set it once more.
+auto Lane::LaunchIntoGraph(int device, uint64_t stream, std::span<const Item> items,
+                           std::span<const DerivedSpec> derived) -> Put {
+  const auto aside = asides_.find(device);
+  const auto functions = functions_.find(device);
+  if (aside == asides_.end() || aside->second.event == nullptr || functions == functions_.end() ||
+      !functions->second->complete) {
+    return {Refusal::kCapturing};
   }
-  in_step_.clear();
+  const Handle on = aside->second.stream;
+  Prepared* const plan =
+      Make(device, reinterpret_cast<uintptr_t>(on), Kind(device, /*stream=*/0, items, derived));
+  if (plan == nullptr || !Check(driver_->EventRecord(aside->second.event, on), "cuEventRecord")) {
+    return {trouble().empty() ? Refusal::kCapturing : Refusal::kClosed};
+  }
+  plan->captured = true;
+  plan->stream = stream;
+  captured_.push_back(plan);
+  const auto graph = static_cast<uint32_t>(captured_.size());
+  const Refusal refused = LaunchAll(plan, items, graph);
+  if (refused == Refusal::kNone) return {Refusal::kNone, 0, graph};
+  // What of it is in the graph writes to memory of ours that nobody reads.
+  return {refused == Refusal::kMemory ? Refusal::kCapturing : refused};
 }
 
-void Lane::PrepareCapture(int device, uint64_t stream) {
-  if (!connection_.usable() || plans_.empty()) return;
+void Lane::PrepareCapture(int device) {
+  if (!connection_.usable()) return;
   const Connection::Entered entered(&connection_, device);
-  if (!entered.ok()) return;
-  const auto on = reinterpret_cast<Handle>(stream);
-  int status = kNoCapture;
-  if (driver_->StreamIsCapturing(on, &status) != kSuccess || status != kNoCapture) return;
-  // One event for all that is prepared on a device: whoever records it again comes after those before him.
-  if (const auto found = prepared_.find(device); found != prepared_.end()) {
-    if (!Check(driver_->StreamWaitEvent(on, found->second, 0), "cuStreamWaitEvent")) return;
-  } else {
-    Handle event = nullptr;
-    const Error error = driver_->EventCreate(&event, kWithoutTiming);
-    if (error == kOutOfMemory || !Check(error, "cuEventCreate")) return;
-    prepared_.emplace(device, event);
+  if (!entered.ok() || FunctionsOf(device) == nullptr) return;
+  Aside& aside = asides_[device];
+  const Connection::Relaxed relaxed(&connection_);
+  // Where memory is out, the next capture tries again.
+  const auto made = [this](Handle* handle, Error error, const char* what) {
+    if (error != kSuccess) *handle = nullptr;
+    return error == kSuccess || (error != kOutOfMemory && Check(error, what));
+  };
+  if (!relaxed.ok()) return;
+  if (aside.stream == nullptr &&
+      !made(&aside.stream, driver_->StreamCreate(&aside.stream, kNonBlocking), "cuStreamCreate")) {
+    return;
   }
-  MakeSpares(device, stream);
-  if (trouble().empty()) (void)Check(driver_->EventRecord(prepared_.at(device), on), "cuEventRecord");
-}
-
-void Lane::MakeSpares(int device, uint64_t stream) {
-  const size_t known = plans_.size();
-  for (size_t i = 0; i < known && trouble().empty(); ++i) {
-    const Prepared& plan = *plans_[i];
-    if (plan.device != device || plan.captured) continue;
-    std::vector<Item> items;
-    for (const TensorSpec& t : plan.tensors) items.push_back({0, t.elements, t.dtype, t.flags});
-    const std::vector<DerivedSpec> statistics = plan.statistics;  // `Make` may take the place of `plan`
-    const Kind kind(device, 0, items, statistics);
-    // Outputs of one shape are batches of one kind: each is a launch of the graph, with memory of its own.
-    const uint64_t key = plan.key;
-    const size_t wanted = std::max({size_t{1}, in_step_[key], most_in_step_[key]});
-    while (spare_[kind.key].size() < wanted) {
-      Prepared* const made = Make(device, stream, kind);  // set in the stream's order, before the graph
-      if (made == nullptr) return;
-      made->captured = true;
-      spare_[kind.key].push_back(made);
-    }
+  if (aside.event == nullptr) {
+    (void)made(&aside.event, driver_->EventCreate(&aside.event, kWithoutTiming), "cuEventCreate");
   }
 }
 
 void Lane::BeforeReplay(int device, uint64_t stream) {
-  const auto prepared = prepared_.find(device);
-  if (!connection_.usable() || prepared == prepared_.end()) return;
+  const auto aside = asides_.find(device);
+  if (!connection_.usable() || aside == asides_.end() || aside->second.event == nullptr) return;
   const Connection::Entered entered(&connection_, device);
   if (!entered.ok()) return;
   const auto on = reinterpret_cast<Handle>(stream);
   int status = kNoCapture;
   if (driver_->StreamIsCapturing(on, &status) != kSuccess || status != kNoCapture) return;
-  (void)Check(driver_->StreamWaitEvent(on, prepared->second, 0), "cuStreamWaitEvent");
+  (void)Check(driver_->StreamWaitEvent(on, aside->second.event, 0), "cuStreamWaitEvent");
 }
 
 auto Lane::Replayed(uint32_t graph) -> Ticket {

@@ -66,11 +66,10 @@ struct LaneOptions {
 /// A batch is launched on the stream on which it is put, so its tensors are read as they are at that place of
 /// the stream, and nothing is asked of the device afterwards: results are polled for in host memory. Nothing
 /// waits, nothing throws, and an error of the driver ends the lane (`trouble`), never the training. Memory is
-/// allocated with the first batch of its kind on its stream, and kept; never while the stream is being
-/// captured.
+/// allocated with the first batch of its kind on its stream, and kept.
 ///
-/// In somebody's capture a batch is launched into the graph where memory for it was prepared
-/// (`PrepareCapture`), and every replay delivers once more; else it stays out.
+/// In somebody's capture a batch is launched into the graph, with memory of its own, and every replay
+/// delivers once more. That takes a `PrepareCapture` before the capture; without one it stays out.
 ///
 /// \threadsafety  One thread at a time. After fork() the child's copy does nothing and touches nothing.
 class Lane {
@@ -92,12 +91,10 @@ class Lane {
   /// \param stream  a CUstream of that device; 0: its default stream
   Put Launch(int device, uint64_t stream, std::span<const Item> items,
              std::span<const DerivedSpec> derived = {});
-  /// A step of the training is over. How many batches of a kind it had is how many `PrepareCapture` is for.
-  void StepEnded();
-  /// A capture of `stream` is about to begin: memory for one more step like those that the device has seen.
-  void PrepareCapture(int device, uint64_t stream);
-  /// A graph with batches of ours is about to be launched for the first time, on `stream`, which need not be
-  /// that of its capture: it comes after what `PrepareCapture` has put there.
+  /// Somebody is about to capture a stream of this device: what cannot be had while they do is made now.
+  void PrepareCapture(int device);
+  /// A graph with batches of ours is about to be launched for the first time, on `stream`: it comes after
+  /// what its capture has set in our memory.
   void BeforeReplay(int device, uint64_t stream);
   /// A graph that holds this batch was launched once more. Its ticket: where the results will be.
   Ticket Replayed(uint32_t graph);
@@ -125,6 +122,11 @@ class Lane {
     DevicePointer memory;
     uint64_t bytes;
   };
+  /// A stream of ours, which nobody captures: on it the memory of captured batches is set. And an event
+  /// behind all of that.
+  struct Aside {
+    Handle stream = nullptr, event = nullptr;
+  };
   struct Batch {
     Prepared* plan;
     TicketState state = TicketState::kUnderWay;
@@ -136,7 +138,8 @@ class Lane {
   Functions* FunctionsOf(int device);
   bool Load(int device, Functions* functions);
   Prepared* Make(int device, uint64_t stream, const Kind& kind);
-  void MakeSpares(int device, uint64_t stream);
+  Put LaunchIntoGraph(int device, uint64_t stream, std::span<const Item> items,
+                      std::span<const DerivedSpec> derived);
   Refusal LaunchAll(Prepared* plan, std::span<const Item> items, uint64_t tag);
   Refusal NotLaunched(const Prepared& plan, Error error, const char* kernel);
   void Collect(Prepared* plan);
@@ -153,11 +156,8 @@ class Lane {
   std::vector<std::unique_ptr<Prepared>> plans_;
   std::vector<Block> idle_;  // of the device: of plans for whose rings there was no pinned memory
   std::unordered_map<uint64_t, std::vector<Prepared*>> by_key_;  // plans of eager batches
-  std::unordered_map<uint64_t, std::vector<Prepared*>> spare_;   // prepared for a capture
-  // By the key of an eager kind: batches in the step that is open, and the most that any step had.
-  std::unordered_map<uint64_t, size_t> in_step_, most_in_step_;
-  std::vector<Prepared*> captured_;  // by graph - 1
-  std::map<int, Handle> prepared_;   // by device: an event behind all that was prepared for captures
+  std::vector<Prepared*> captured_;                              // by graph - 1
+  std::map<int, Aside> asides_;                                  // by device
   std::unordered_map<Ticket, Batch> batches_;
   std::vector<unsigned char> slot_;  // a copy of the slot that is read
 };

@@ -273,7 +273,7 @@ TEST_F(CudaLaneTest, AThreadWithoutAContextHasOneWhileWeCall) {
     const Lane::Put put = lane.Launch(0, 3, std::vector{Of(values)});
     ASSERT_EQ(put.refusal, Refusal::kNone) << lane.trouble();
     ASSERT_TRUE(Await(&lane, put.ticket));
-    lane.PrepareCapture(0, 4);
+    lane.PrepareCapture(0);
     fake.begin_capture(4);
     const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
     const uint64_t graph = fake.end_capture(4);
@@ -317,7 +317,7 @@ TEST_F(CudaLaneTest, AGraphDeliversWithEveryReplay) {
   std::vector<float> values = Values(500, 1);
   const Lane::Put eager = lane.Launch(0, 3, std::vector{Of(values)});
   ASSERT_TRUE(Await(&lane, eager.ticket));
-  lane.PrepareCapture(0, 4);
+  lane.PrepareCapture(0);
   fake.begin_capture(4);
   const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
   EXPECT_EQ(captured.refusal, Refusal::kNone);
@@ -325,6 +325,7 @@ TEST_F(CudaLaneTest, AGraphDeliversWithEveryReplay) {
   ASSERT_NE(captured.graph, 0u);
   const uint64_t graph = fake.end_capture(4);
   ASSERT_NE(graph, 0u);
+  lane.BeforeReplay(0, 4);
   for (unsigned i = 0; i < 50; ++i) {
     const std::vector<float> next = Values(500, 100 + i);
     std::copy(next.begin(), next.end(), values.begin());  // where the graph reads
@@ -335,23 +336,55 @@ TEST_F(CudaLaneTest, AGraphDeliversWithEveryReplay) {
   }
 }
 
-TEST_F(CudaLaneTest, AReplayOnAnotherStreamComesAfterWhatWasPreparedForIt) {
-  std::vector<char> busy(64u << 20);
+TEST_F(CudaLaneTest, AReplayComesAfterWhatItsCaptureHasSetInOurMemory) {
+  fake.set("delay_us=20000");  // of each thing on each stream
   const auto values = Values(500, 1);
   Lane lane = MakeLane();
   ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(values)}).ticket));
-  // What keeps the stream of the capture busy: the plan's memory is set behind it.
-  driver.SetBytesAsync(reinterpret_cast<uintptr_t>(busy.data()), 1, busy.size(), reinterpret_cast<Handle>(4));
-  lane.PrepareCapture(0, 4);
+  for (uint64_t on = 9; on < 19; ++on) {
+    lane.PrepareCapture(0);
+    fake.begin_capture(4);
+    const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
+    const uint64_t graph = fake.end_capture(4);
+    ASSERT_NE(graph, 0u);
+    lane.BeforeReplay(0, on);
+    fake.replay(graph, on);
+    const auto arrival = Await(&lane, lane.Replayed(captured.graph));
+    ASSERT_TRUE(arrival);
+    ExpectRow(*arrival, 0, values);
+  }
+}
+
+TEST_F(CudaLaneTest, WhatNoStepHadBeforeIsCapturedToo) {
+  Lane lane = MakeLane();
+  const std::vector<float> seen = Values(500, 1), first = Values(700, 2), second = Values(70'000, 3);
+  ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(seen)}).ticket));
+  lane.PrepareCapture(0);
   fake.begin_capture(4);
-  const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
+  const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(first), Of(second)});
   const uint64_t graph = fake.end_capture(4);
-  ASSERT_NE(graph, 0u);
-  lane.BeforeReplay(0, 9);
-  fake.replay(graph, 9);
-  const auto arrival = Await(&lane, lane.Replayed(captured.graph));
-  ASSERT_TRUE(arrival);
-  ExpectRow(*arrival, 0, values);
+  ASSERT_NE(captured.graph, 0u) << lane.trouble();
+  ASSERT_NE(graph, 0u) << "the capture is whole";
+  lane.BeforeReplay(0, 4);
+  for (int i = 0; i < 3; ++i) {
+    fake.replay(graph, 4);
+    const auto arrival = Await(&lane, lane.Replayed(captured.graph));
+    ASSERT_TRUE(arrival) << i;
+    ExpectRow(*arrival, 0, first);
+    ExpectRow(*arrival, 1, second);
+  }
+}
+
+TEST_F(CudaLaneTest, ACaptureWithoutMemoryToSpareIsWhole) {
+  Lane lane = MakeLane();
+  const auto values = Values(500, 1);
+  ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(values)}).ticket));
+  lane.PrepareCapture(0);
+  fake.set("memory=1000");
+  fake.begin_capture(4);
+  EXPECT_EQ(lane.Launch(0, 4, std::vector{Of(values)}).refusal, Refusal::kCapturing);
+  EXPECT_NE(fake.end_capture(4), 0u);
+  EXPECT_EQ(lane.trouble(), "");
 }
 
 TEST_F(CudaLaneTest, WhatAGraphHasInItOutlivesTheLane) {
@@ -360,13 +393,14 @@ TEST_F(CudaLaneTest, WhatAGraphHasInItOutlivesTheLane) {
   {
     Lane lane = MakeLane();
     ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(values)}).ticket));
-    lane.PrepareCapture(0, 4);
+    lane.PrepareCapture(0);
     fake.begin_capture(4);
     ASSERT_NE(lane.Launch(0, 4, std::vector{Of(values)}).graph, 0u);
     graph = fake.end_capture(4);
   }
   EXPECT_EQ(fake.calls("cuMemFree_v2"), 1u) << "of the step without a graph";
   EXPECT_EQ(fake.calls("cuModuleUnload"), 0u);
+  fake.drain();
   fake.replay(graph, 4);
   fake.drain();
 }
@@ -376,15 +410,14 @@ TEST_F(CudaLaneTest, BatchesOfOneKindInAStepHaveAPlaceEachInTheGraph) {
   const std::vector<float> one = Values(500, 1), two = Values(500, 2);  // outputs of one shape
   for (const auto* values : {&one, &two})
     ASSERT_TRUE(Await(&lane, lane.Launch(0, 3, std::vector{Of(*values)}).ticket));
-  lane.StepEnded();
-  lane.PrepareCapture(0, 4);
+  lane.PrepareCapture(0);
   fake.begin_capture(4);
   const Lane::Put first = lane.Launch(0, 4, std::vector{Of(one)}),
                   second = lane.Launch(0, 4, std::vector{Of(two)});
   ASSERT_NE(first.graph, 0u);
-  ASSERT_NE(second.graph, 0u) << "memory for both was prepared";
-  EXPECT_EQ(lane.Launch(0, 4, std::vector{Of(one)}).refusal, Refusal::kCapturing) << "and no more";
+  ASSERT_NE(second.graph, 0u);
   const uint64_t graph = fake.end_capture(4);
+  lane.BeforeReplay(0, 4);
   for (int i = 0; i < 5; ++i) {
     fake.replay(graph, 4);
     const Ticket a = lane.Replayed(first.graph), b = lane.Replayed(second.graph);
@@ -401,10 +434,12 @@ TEST_F(CudaLaneTest, ReplaysThatWentOnceAroundTheRingAreLostAndNeverWrong) {
   Lane lane = MakeLane(options);
   const auto values = Values(500, 1);
   ASSERT_TRUE(Await(&lane, lane.Launch(0, 4, std::vector{Of(values)}).ticket));
-  lane.PrepareCapture(0, 4);
+  lane.PrepareCapture(0);
   fake.begin_capture(4);
   const Lane::Put captured = lane.Launch(0, 4, std::vector{Of(values)});
   const uint64_t graph = fake.end_capture(4);
+  lane.BeforeReplay(0, 4);
+  fake.drain();
   std::vector<Ticket> tickets;
   fake.set("hold=1");
   for (int i = 0; i < 10; ++i) fake.replay(graph, 4), tickets.push_back(lane.Replayed(captured.graph));
@@ -423,7 +458,7 @@ TEST_F(CudaLaneTest, AForkedChildTouchesNothing) {
   const pid_t child = fork();
   if (child == 0) {  // the fake driver aborts where it is called
     const bool refused = lane.Launch(0, 0, std::vector{Of(values)}).refusal == Refusal::kClosed;
-    lane.PrepareCapture(0, 0);
+    lane.PrepareCapture(0);
     lane.~Lane();
     _exit(refused ? 0 : 1);
   }

@@ -3,7 +3,7 @@
 import fake_cuda
 import pytest
 import torch
-from test_cuda_lane import train
+from cuda_training import train
 from torch import nn
 
 from tdbg.adaptors.torch import cuda, late_steps, other_devices

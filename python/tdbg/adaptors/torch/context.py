@@ -83,15 +83,16 @@ class Context(BaseContext):
 
     # Scalars ------------------------------------------------------------------------------------------------
 
-    def add(self, name: str, value: Any) -> None:
-        """One number for the open step, handed over by `flush`."""
+    def add(self, name: str, value: Any, every_step: bool = False) -> None:
+        """One number for the open step, handed over by `flush`. `every_step`: of a device's numbers, whether each step
+        has it."""
         if not self.enabled:
             return
         if type(value) not in (int, float) and isinstance(value, torch.Tensor):
             if self.session.unread(name, value):
                 return
             if self.session.on_device(value):
-                self.session.put_device_scalar(self.id(name), value)
+                self.session.put_device_scalar(self.id(name), value, every_step=every_step)
                 return
             value = value.item()
         self.number(self.id(name), float(value))

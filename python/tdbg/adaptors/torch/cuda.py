@@ -9,15 +9,12 @@ While somebody captures a CUDA graph a batch is launched into the graph, and eve
 where that cannot be, the capture is left alone. Raw values that are due go another way (src/cuda/raw_copies.h): a
 snapshot on the device, and from there by a stream of its own into pinned memory that is bounded; what has no room is
 counted, and has its statistics all the same.
-
-Not yet run on a GPU since it was written: held by tests on the CPU, against a driver that has no device.
 """
 from __future__ import annotations
 
-import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,13 +29,14 @@ from .params import dtype_name
 
 #: Tensors up to this size travel as they are (kMaxValueBytes of src/cuda/abi.h).
 SMALL_BYTES = 256
+ASIDE = -1      # in place of a point: numbers that not every step has
 #: Of copies that are made for us in a step: with more of them than this, those that there are are launched.
 MOST_COPIES = 256 << 20
 _WHY_REFUSED = {
     "memory": "there is no memory left on the GPU for what we need there",
     "kind": "tensors of a type, or of more than 4,294,967,295 elements, that no kernel is for",
     "full": "the GPU is further behind than results have room",
-    "capturing": "tensors in a CUDA graph for which nothing was prepared: no step before its capture had them",
+    "capturing": "tensors in a CUDA graph that was captured before tdbg had seen a step, or without memory to spare",
     "part again": "a CUDA graph with a part of a step was launched twice in it: only the first launch is recorded",
     "raw full": "raw values: those of earlier steps still fill the pinned memory that there is for them",
     "raw memory": "raw values: there is no pinned memory for them, or a tensor is larger than all that there may be",
@@ -158,7 +156,6 @@ class CudaLane(LateSteps):
         again costs nothing worth saving."""
         with self._lock:
             for ident, tensor in zip(ids, tensors):
-                tensor = tensor.detach()
                 if not tensor.numel():
                     continue
                 try:
@@ -185,9 +182,11 @@ class CudaLane(LateSteps):
             if self._copies > MOST_COPIES:
                 self._flush()
 
-    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
+    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0, every_step: bool = True) -> None:
+        """`every_step`: whether each step has it. What only some have goes by itself: with the parameters it would make
+        a batch of another kind, for which all of their memory would be taken once more."""
         with self._lock:
-            batch, at = self._add(NOT_WANTED, tensor.detach().reshape(-1)[:1], sub, 0)
+            batch, at = self._add(NOT_WANTED, tensor.detach().reshape(-1)[:1], sub, 0 if every_step else ASIDE)
             batch.scalars.append((at, ident, sub))
             if not self._gathering:
                 self._flush()
@@ -211,9 +210,12 @@ class CudaLane(LateSteps):
             # Any dense order will do for statistics alone; a unit's elements, and the bytes of a small one, lie in C
             # order.
             if tensor.nbytes <= SMALL_BYTES or ident in self._derived or not _is_dense(tensor):
-                tensor = tensor.contiguous()
+                tensor = tensor.detach().contiguous()
                 self._copies += tensor.nbytes
-        batch = self._waiting.setdefault((device, stream, sub, point), _Batch())
+        place = device, stream, sub, point
+        batch = self._waiting.get(place)
+        if batch is None:
+            batch = self._waiting[place] = _Batch()
         batch.tensors.append(tensor)
         batch.ids.append(ident)
         return batch, len(batch.ids) - 1
@@ -237,7 +239,7 @@ class CudaLane(LateSteps):
             [tuple(t.shape) for t in batch.tensors],
             batch.statistics,
             sub,
-            point,
+            max(point, 0),
         )
         if refused == "kind" and len(batch.ids) > 1:
             # A type or size that the kernels do not take keeps nothing from the others.
@@ -272,27 +274,26 @@ class CudaLane(LateSteps):
 
     # Captures -----------------------------------------------------------------------------------------------
 
-    def capture_begins(self, graph: Any, device: int, stream: int) -> None:
-        """The script is about to capture the current stream: memory is made now, as none can be made later."""
+    def capture_begins(self, graph: Any, device: int) -> None:
+        """The script is about to capture a stream of this device."""
         # An object may be captured into again, after `reset()` or a capture that failed: what it held is gone.
         self._graphs.pop(graph, None)
         self._parts.pop(graph, None)
         self._graph = graph
         self._unlaunched[graph] = device
-        self._lane.prepare_capture(device, stream)
+        self._lane.prepare_capture(device)
 
     def capture_ended(self) -> None:
         self._graph = None
 
     def replay_begins(self, graph: Any) -> None:
-        """The stream of a capture and that of a replay are two as a rule, and what was prepared lies on the first."""
+        """Its first launch comes after what our part of it needs."""
         device = self._unlaunched.pop(graph, None)
         if device is not None and (self.holds(graph) or self.holds_part(graph)):
             with self._lock:
                 self._lane.before_replay(device, self._devices.stream(device))
 
     def ended(self, step: CudaStep) -> bool:
-        self._lane.step_ended()
         if not step.captured or step.eager:
             return True
         # All of it was captured: nothing has happened yet. Each replay is such a step.
@@ -306,9 +307,11 @@ class CudaLane(LateSteps):
         if not self._said:
             self._said = True
             say(
+                "a step was captured in a CUDA graph, and there was no memory for what tdbg does in it: what its "
+                "replays do is not recorded"
+                if self._graph is not None else
                 "a step was captured in a CUDA graph before any of its tensors was seen: what its replays do is not "
-                "recorded; "
-                "a step or two run before the capture, as torch's documentation has it, is all that is needed"
+                "recorded; a step or two run before the capture, as torch's documentation has it, is all that is needed"
             )
 
     def keep_part(self) -> None:
@@ -482,96 +485,3 @@ def _seen_along(shape: torch.Size, axis: int) -> tuple[int, int, int]:
     if axis < 0:
         return 1, 1, shape.numel()
     return shape[:axis].numel(), shape[axis], shape[axis + 1:].numel()
-
-
-def patch(patches: Any, session: Any) -> None:
-    """Watches captures and replays of CUDA graphs."""
-    guard = session.guard
-
-    def lane() -> CudaLane | None:
-        return session.port if isinstance(session.port, CudaLane) else None
-
-    def watch_begin(original: Callable[..., Any]) -> Callable[..., Any]:
-        def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                if session.listening and (port := lane()) is not None and not session.elsewhere():
-                    device = torch.cuda.current_device()
-                    port.capture_begins(graph, device, torch.cuda.current_stream(device).cuda_stream)
-            except Exception as error:
-                guard.failed("CUDAGraph.capture_begin", error)
-            return original(graph, *args, **kwargs)
-        return capture_begin
-
-    def watch_end(original: Callable[..., Any]) -> Callable[..., Any]:
-        def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(graph, *args, **kwargs)
-            finally:
-                try:
-                    if (port := lane()) is not None and not session.elsewhere():
-                        session.capture_ended()
-                        port.capture_ended()
-                except Exception as error:
-                    guard.failed("CUDAGraph.capture_end", error)
-        return capture_end
-
-    def watch_replay(original: Callable[..., Any]) -> Callable[..., Any]:
-        def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                if session.listening and (port := lane()) is not None:
-                    port.replay_begins(graph)
-            except Exception as error:
-                guard.failed("CUDAGraph.replay", error)
-            result = original(graph, *args, **kwargs)
-            try:
-                if session.listening and lane() is not None:
-                    session.graph_replayed(graph)
-            except Exception as error:
-                guard.failed("CUDAGraph.replay", error)
-            return result
-        return replay
-
-    classes = [torch.cuda.CUDAGraph]
-    patches.replace(classes, "capture_begin", watch_begin)
-    patches.replace(classes, "capture_end", watch_end)
-    patches.replace(classes, "replay", watch_replay)
-
-    def watch_graphed(original: Callable[..., Any]) -> Callable[..., Any]:
-        def make_graphed_callables(callables: Any, *args: Any, **kwargs: Any) -> Any:
-            # It refuses modules that have hooks, and calls what it is given, which is no step of the training.
-            given = callables if isinstance(callables, (tuple, list)) else (callables,)
-            with session.out_of_sight([m for m in given if isinstance(m, torch.nn.Module)]):
-                return original(callables, *args, **kwargs)
-        return make_graphed_callables
-
-    patches.replace([torch.cuda, torch.cuda.graphs], "make_graphed_callables", watch_graphed)
-
-
-class _Unhooked:
-    """Modules without our hooks, while it is entered; they come back where they were, in their order."""
-
-    def __init__(self, modules: list[torch.nn.Module], is_ours: Any) -> None:
-        self._modules, self._is_ours = modules, is_ours
-        self._taken: list[Any] = []
-
-    _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-    def __enter__(self) -> None:
-        for module in itertools.chain.from_iterable(m.modules() for m in self._modules):
-            for name in self._HOOKS:
-                hooks = getattr(module, name)
-                if any(map(self._is_ours, hooks.values())):
-                    self._taken.append((hooks, dict(hooks)))
-                    for key in [k for k, hook in hooks.items() if self._is_ours(hook)]:
-                        del hooks[key]
-
-    def __exit__(self, *error: object) -> None:
-        for hooks, before in reversed(self._taken):
-            now = dict(hooks)
-            hooks.clear()
-            hooks.update({key: hook for key, hook in before.items() if key in now or self._is_ours(hook)})
-            hooks.update({key: hook for key, hook in now.items() if key not in before})
-
-
-def unhooked(modules: list[torch.nn.Module], is_ours: Any) -> _Unhooked:
-    return _Unhooked(modules, is_ours)

@@ -305,7 +305,7 @@ class Optimizers:
             self.session.context.optimizer_step(entry, optimizer, micro, absent, skipped)
             scale = _scaler.scale_of(self.scaler) if self.scaler is not None else None
             if scale is not None:
-                self.session.context.add("context/loss_scale", scale)
+                self.session.context.add("context/loss_scale", scale, every_step=True)
         self.session.context.flush()
         if isinstance(found, torch.Tensor) and self.session.on_device(found):
             self.session.skipped_if(found)

@@ -185,7 +185,7 @@ class Lane(LateSteps):
                                        tensor.numel() // (1 if axis < 0 else tensor.shape[axis]), tensor.shape[0],
                                        sub, point))
 
-    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
+    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0, every_step: bool = True) -> None:
         self._step.calls.append(("scalar", ident, self._step.pack(_packed(tensor.reshape(-1)[:1])), sub))
 
     def ended(self, step: Any) -> bool:
@@ -239,7 +239,7 @@ class Final:
     def __init__(self, run: Any) -> None:
         self.put_many, self.put_ptr, self.put_scalars = run.put_many, run.put_ptr, run.put_scalars
 
-    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
+    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0, every_step: bool = True) -> None:
         self.put_scalars([ident], [tensor.item()], sub)
 
     def put_device(self, ids: list[int], tensors: Sequence[torch.Tensor], sub: int = 0, point: int = 0,

@@ -112,9 +112,8 @@ def put_odd(session: Session, ident: int, tensor: torch.Tensor, sub: int, point:
     if tensor.is_meta:
         session.unread(name, tensor)
         return
-    tensor = tensor.detach()
     if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
+        tensor = tensor.detach().resolve_conj().resolve_neg()
     if session.on_device(tensor):
         session.put_device([ident], [tensor], sub, point)
         return

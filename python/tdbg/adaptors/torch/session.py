@@ -22,6 +22,7 @@ from ..steps import EVAL, TRAIN, Clock
 from ..structure import first
 from ..watch import OFF, OPEN
 from . import cuda as _cuda
+from . import cuda_graphs as _cuda_graphs
 from . import losses as _losses
 from . import ranks
 from . import scaler as _scaler
@@ -102,7 +103,7 @@ class Session(LoopSession):
         self.compiled_before = has_compiled()
         _losses.patch(self.patches, self)
         _scaler.patch(self.patches, self)
-        _cuda.patch(self.patches, self)
+        _cuda_graphs.patch(self.patches, self)
         self.entries.patch(self.patches)
         self.patches.replace([torch.optim.Optimizer], "__init__", self.watch_init)
         self._handles = [nn_module.register_module_module_registration_hook(self._registered),
@@ -209,8 +210,8 @@ class Session(LoopSession):
                    unchanged: bool | None = None) -> None:
         self._lane_for(tensors[0]).put_device(ids, tensors, sub, point, unchanged)
 
-    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0) -> None:
-        self._lane_for(tensor).put_device_scalar(ident, tensor, sub)
+    def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0, every_step: bool = True) -> None:
+        self._lane_for(tensor).put_device_scalar(ident, tensor, sub, every_step)
 
     def skipped_if(self, found: torch.Tensor) -> None:
         """The open step's update was skipped if this number on a device is not 0."""
@@ -259,7 +260,7 @@ class Session(LoopSession):
 
     def out_of_sight(self, modules: list[torch.nn.Module]) -> contextlib.AbstractContextManager[None]:
         """These modules have no hooks of ours while the returned context lasts."""
-        return _cuda.unhooked(modules, is_ours)
+        return _cuda_graphs.unhooked(modules, is_ours)
 
     def capture_ended(self) -> None:
         """The script has captured a CUDA graph: a step that is wholly in it ends with it."""
@@ -329,7 +330,7 @@ class Session(LoopSession):
         if not isinstance(number, torch.Tensor):
             self.port.put_scalars([ident], [number], 0)
         elif self.on_device(number):
-            self.put_device_scalar(ident, number)
+            self.put_device_scalar(ident, number, every_step=False)
         else:
             self.port.put_scalars([ident], [number.item()], 0)
 
