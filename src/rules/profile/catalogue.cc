@@ -60,7 +60,8 @@ constexpr auto kDetectors = std::to_array<DetectorInfo>({
     {"first_loss", kStart, kLikely, "the first loss is far above guessing",
      "look at the last layer's scale, at the labels, and at what the loss is given (logits)"},
     {"nonfinite", kNumerics, kCertain, "NaN or infinity",
-     "tdbg explain tells where it began; lower the learning rate or guard the operation it names"},
+     "lower the learning rate, or guard the operation that made it; where tdbg does not name it (on a GPU), "
+     "train once more with TDBG_NAN_ORIGIN=wait"},
     {"replica_differs", kNumerics, kCertain, "a replica is not its fellows' any more",
      "look for what one rank does alone (its own seed, a branch on the rank, an in-place write); or memory"},
     {"not_repeatable", kNumerics, kCertain, "a step that is executed again gives something else",
