@@ -41,7 +41,8 @@ def test_two_optimizers_on_two_streams(tmp_path, config):
                         filler @ filler             # what follows on this stream comes later
                 optimizer.step()
 
-    trial, truth = watched(Program(both, list(optimizers.values()), step), tmp_path / "run", 8, config)
+    room = {"journal": {"size": "256MiB"}}          # of raw values: 24 MiB a step
+    trial, truth = watched(Program(both, list(optimizers.values()), step), tmp_path / "run", 8, {**config, **room})
     torch.cuda.synchronize()
     compare(trial, truth)
 
@@ -94,9 +95,10 @@ def test_no_call_waits_for_the_device(tmp_path, config):
 
 
 def device_memory():
+    """What is taken of the device beside torch's own pool."""
     torch.cuda.synchronize()
     free, total = torch.cuda.mem_get_info()
-    return total - free
+    return total - free - torch.cuda.memory_reserved()
 
 
 def test_memory_beside_the_trainings(tmp_path):
@@ -209,6 +211,33 @@ def test_a_second_process_that_holds_all_memory(tmp_path):
         other.join()
     assert len(trial.steps(mode=TRAIN)) == 4
     assert all("memory" in text for text in lost(trial))
+
+
+ORIGIN = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(24, 96), torch.nn.Linear(96, 8)
+    def forward(self, x, low):
+        return self.last(torch.log(self.first(x).abs() + 1 - low))
+net = Net().to(device)
+run.close()
+run = tdbg.attach(net, dir=sys.argv[1] + "-origin", config={"record_end": False, "journal": {"size": "16MiB"}})
+adam = torch.optim.AdamW(net.parameters(), fused=True)
+for n in range(12):
+    adam.zero_grad()
+    x, y = torch.randn(16, 24, device=device), torch.randint(0, 8, (16,), device=device)
+    torch.nn.functional.cross_entropy(net(x, 1.5 if n == 7 else 0), y).backward()
+    adam.step()
+run.close()
+"""
+
+
+def test_where_a_nan_was_born_is_told_where_the_device_is_waited_for(tmp_path):
+    script(tmp_path, ORIGIN, TDBG_NAN_ORIGIN="wait")
+    origin = tdbg.open(str(tmp_path / "run-origin")).nan_origins()[0]
+    assert (origin.global_step, origin.operation, origin.after, origin.before) == (7, "log", "first", "last"), origin
+    assert "negative" in origin.sentence
 
 
 SCRIPT = """
