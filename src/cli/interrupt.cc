@@ -28,7 +28,7 @@ class InterruptCommand : public Command {
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRun(job_));
+    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRunOfJob(job_));
     if (!jobs::LauncherAlive(run))
       return FailedPrecondition(
           "no launcher looks after it, so nobody would start it again; `tdbg jobs` says more");

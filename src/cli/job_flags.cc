@@ -11,6 +11,7 @@
 #include "actions/actions.h"
 #include "actions/control_request.h"
 #include "base/durations.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "jobs/run_directory.h"
@@ -178,6 +179,12 @@ Result<int64_t> JobFlags::NodeTimeoutMillis() const {
     return InvalidArgument(
         fmt::format("--node-timeout: found '{}'; accepted: seconds, or 90s, 30m, 12h", node_timeout));
   return *millis;
+}
+
+Status JobFlags::MakeCheckpointDirectory() {
+  if (checkpoint_directory.empty()) return OkStatus();
+  checkpoint_directory = jobs::AbsolutePath(checkpoint_directory);
+  return base::LocalFileSystem().CreateDirectories(checkpoint_directory);
 }
 
 Status JobFlags::CheckBreaks() const {

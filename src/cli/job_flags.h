@@ -60,6 +60,8 @@ struct JobFlags {
   /// Nothing for a job on one machine. \error kInvalidArgument
   Result<std::optional<jobs::NodePlace>> Node() const;
   Result<int64_t> NodeTimeoutMillis() const;
+  /// The directory for checkpoints, where one is wanted: absolute from here on, and there.
+  Status MakeCheckpointDirectory();
   /// --break. \error kInvalidArgument  a condition, or an action
   Status CheckBreaks() const;
   /// Sets them for this attempt and later ones.

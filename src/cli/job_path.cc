@@ -8,16 +8,17 @@
 namespace tdbg::cli {
 
 Result<jobs::JobRecord> ResolveJob(jobs::Registry& registry, const std::string& text) {
-  auto job = registry.Find(text);
+  const auto directory = ResolveRunOfJob(text);
+  if (!directory.ok() && directory.status().code() != Code::kNotFound) return directory.status();
+  const bool is_run = directory.ok() && jobs::IsRunDirectory(*directory);
+  // A job whose run is gone has a name all the same.
+  auto job = is_run ? registry.FindRun(jobs::RunId(*directory)) : registry.Find(text);
   if (!job.ok()) {
     if (job.status().code() != Code::kNotFound) return job.status();
-    TDBG_ASSIGN_OR_RETURN(const std::string directory, ResolveRun(text));
-    job = registry.FindRun(jobs::RunId(directory));
-    if (!job.ok() && job.status().code() == Code::kNotFound)
-      return NotFound("the run was not started by tdbg run, or by another user: " + directory);
-    if (!job.ok()) return job.status();
-    job->run_directory = directory;  // it may have been moved
+    if (!directory.ok()) return directory.status();
+    return NotFound("the run was not started by tdbg run, or by another user: " + *directory);
   }
+  if (is_run) job->run_directory = *directory;  // it may have been moved
   TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, &*job, base::SystemClock().WallNanos()));
   return job;
 }

@@ -48,7 +48,7 @@ class LogsCommand : public Command {
     if (follow_ && around_)
       return InvalidArgument(
           "logs: --follow and --around: one goes on and the other looks back; leave one out");
-    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRun(job_));
+    TDBG_ASSIGN_OR_RETURN(const std::string run, ResolveRunOfJob(job_));
     const std::vector<int64_t> attempts = jobs::ListAttempts(run);
     if (attempt_ >= 0 && std::find(attempts.begin(), attempts.end(), attempt_) == attempts.end())
       return NotFound(fmt::format("the run has no attempt {}; it has {}", attempt_, attempts.size()));

@@ -1,5 +1,7 @@
 // tdbg plan: lays out a run without starting anything. For tdbg.attach, whose process trains already.
 #include <CLI/CLI.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/clock.h"
 #include "cli/command.h"
@@ -38,12 +40,17 @@ class PlanCommand : public Command {
     TDBG_ASSIGN_OR_RETURN(const plan::Plan plan, PlanFor(config, engine->Needs()));
     jobs::PrepareOptions prepare;
     prepare.wall_nanos = base::SystemClock().WallNanos();
-    prepare.run_directory =
-        config.dir.empty() ? jobs::FreshRunPath(jobs::kRunsRoot, {name_}, prepare.wall_nanos) : config.dir;
+    prepare.shared = config.shared.value_or(false);
+    std::optional<jobs::FreshRunDirectory> fresh;
+    if (config.dir.empty()) {
+      TDBG_ASSIGN_OR_RETURN(auto taken, jobs::FreshRunDirectory::Take(jobs::kRunsRoot, {name_},
+                                                                      prepare.wall_nanos, prepare.shared));
+      fresh.emplace(std::move(taken));
+    }
+    prepare.run_directory = fresh ? fresh->path() : config.dir;
     prepare.plan_json = plan.ToJson();
     prepare.rules_json = RulesToJson(rules);
     prepare.tdbg_version = kVersion;
-    prepare.shared = config.shared.value_or(false);
     prepare.start_attempt = false;
     TDBG_ASSIGN_OR_RETURN(const jobs::PreparedAttempt prepared, jobs::PrepareAttempt(prepare));
     jobs::RememberRun({prepared.run_directory, jobs::AbsolutePath("."), prepare.wall_nanos});

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -164,6 +165,7 @@ class RunCommand : public Command {
   std::unique_ptr<NodeRun> node_;                 ///< null: the job is on this machine alone
   UploadProcess upload_;
   Destination destination_;
+  std::optional<jobs::FreshRunDirectory> fresh_;  // where no --dir was given
   Detached detached_;
   bool quiet_ = false, json_ = false;
   bool log_failed_ = false;
@@ -199,9 +201,12 @@ Result<int> RunCommand::Run() {
   TDBG_ASSIGN_OR_RETURN(destination_, DestinationOf(config.dir, job_flags_.upload));
   if (place && (destination_.directory.empty() || !destination_.url.empty()))
     return InvalidArgument("--node needs --dir DIR, a directory that all nodes see under a path of theirs");
-  const std::string directory =
-      jobs::AbsolutePath(destination_.directory.empty() ? jobs::FreshRunPath(jobs::kRunsRoot, command_, now)
-                                                        : destination_.directory);
+  const bool shared = config.shared.value_or(false);
+  if (destination_.directory.empty()) {
+    TDBG_ASSIGN_OR_RETURN(auto taken, jobs::FreshRunDirectory::Take(jobs::kRunsRoot, command_, now, shared));
+    fresh_.emplace(std::move(taken));
+  }
+  const std::string directory = jobs::AbsolutePath(fresh_ ? fresh_->path() : destination_.directory);
   if (!destination_.url.empty() && !job_flags_.adopt)
     TDBG_RETURN_IF_ERROR(CheckUpload(destination_.url, jobs::RunId(directory)));
 
@@ -226,14 +231,13 @@ Result<int> RunCommand::Run() {
     return status.code() == Code::kNotFound ? kExitNoCommand : kExitNotExecutable;
   }
 
-  jobs::PrepareOptions prepare;
-  prepare.run_directory = directory;
-  prepare.command = command_;
-  prepare.plan_json = plan.ToJson();
-  prepare.rules_json = RulesToJson(rules);
-  prepare.tdbg_version = kVersion;
-  prepare.wall_nanos = now;
-  prepare.shared = config.shared.value_or(false);
+  const jobs::PrepareOptions prepare = {.run_directory = directory,
+                                        .command = command_,
+                                        .plan_json = plan.ToJson(),
+                                        .rules_json = RulesToJson(rules),
+                                        .tdbg_version = kVersion,
+                                        .wall_nanos = now,
+                                        .shared = shared};
   if (job_flags_.adopt) {
     jobs::PreparedAttempt left;
     if (place) {
@@ -246,10 +250,7 @@ Result<int> RunCommand::Run() {
     TDBG_RETURN_IF_ERROR(Adopt(left));
     return RunUploaded(config, *watcher, stopper, left, live);
   }
-  if (!job_flags_.checkpoint_directory.empty()) {
-    job_flags_.checkpoint_directory = jobs::AbsolutePath(job_flags_.checkpoint_directory);
-    TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(job_flags_.checkpoint_directory));
-  }
+  TDBG_RETURN_IF_ERROR(job_flags_.MakeCheckpointDirectory());
   jobs::PreparedAttempt prepared;
   if (place) {
     TDBG_ASSIGN_OR_RETURN(

@@ -69,6 +69,21 @@ Result<std::string> ResolveRun(const std::string& text) {
                               nearest ? "did you mean '" + *nearest + "'?" : "`tdbg ls` lists the runs"));
 }
 
+Result<std::string> ResolveRunOfJob(const std::string& text) {
+  TDBG_ASSIGN_OR_RETURN(const std::string directory, ResolveRun(text));
+  const std::string id = jobs::RunId(directory);
+  if (id.empty() || text.find('/') != std::string::npos) return directory;
+  const auto registry = jobs::Registry::OpenExisting();
+  if (!registry.ok()) return directory;
+  const auto other = registry->Find(text);
+  if (!other.ok() || other->run_id == id || jobs::RunId(other->run_directory) != other->run_id)
+    return directory;
+  std::string here = DisplayPath(directory);
+  if (here.find('/') == std::string::npos) here = "./" + here;
+  return InvalidArgument(fmt::format("'{}' is a run here and the name of another job; write {} or {}", text,
+                                     ShellWord(here), ShellWord(other->run_directory)));
+}
+
 Result<std::string> ResolveRunToRead(const std::string& text) {
   if (!RemoteRun::IsRemote(text)) return ResolveRun(text);
   TDBG_ASSIGN_OR_RETURN(const std::shared_ptr<RemoteRun> run, RemoteRun::Open(text));

@@ -16,6 +16,10 @@ namespace tdbg::cli {
 /// \error kNotFound  names the nearest run; kUnimplemented  it is in a bucket (s3://), and the command does
 /// not only read
 Result<std::string> ResolveRun(const std::string& text);
+/// ResolveRun for commands that act on a job. A word that names a run here and another job elsewhere names
+/// neither.
+/// \error kInvalidArgument  both, and how each is said
+Result<std::string> ResolveRunOfJob(const std::string& text);
 /// For commands that only read: accepts a run in a bucket, too. Its directory is then in the cache, and is
 /// kept up to date until this process ends.
 Result<std::string> ResolveRunToRead(const std::string& text);

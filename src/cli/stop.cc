@@ -1,7 +1,11 @@
-// tdbg stop: asks a running job to end, through its control file.
+// tdbg stop: asks a running job to end, through its control file; one whose launcher is gone by a signal,
+// too.
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
 
 #include "actions/control_request.h"
 #include "cli/command.h"
@@ -10,11 +14,24 @@
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
+#include "jobs/job_life.h"
+#include "jobs/job_process.h"
+#include "jobs/registry.h"
 #include "jobs/run_directory.h"
 #include "watch/requests.h"
 
 namespace tdbg::cli {
 namespace {
+
+/// The command of a job on this machine that is still there without a launcher; null: there is none.
+std::unique_ptr<jobs::JobProcess> CommandWithoutLauncher(const std::string& run) {
+  const auto registry = jobs::Registry::OpenExisting();
+  if (!registry.ok()) return nullptr;
+  const auto job = registry->FindRun(jobs::RunId(run));
+  if (!job.ok() || jobs::LifeOf(*job) != jobs::JobLife::kUnwatched) return nullptr;
+  auto process = jobs::AdoptProcess(job->process);
+  return process.ok() ? *std::move(process) : nullptr;
+}
 
 class StopCommand : public Command {
  public:
@@ -25,15 +42,19 @@ class StopCommand : public Command {
     app.add_flag("--json", json_, "one JSON document on stdout");
     app.footer(
         "\nThe job gets SIGTERM and, after its grace, SIGKILL from its launcher, or stops at a step of its "
-        "own.");
+        "own. Where its launcher is gone, SIGTERM comes from here, and nothing follows it.");
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRunOfJob(run_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path));
-    const bool alive = jobs::LauncherAlive(trial->path()) || trial->state() == RunState::kRunning;
-    if (!alive) return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
+    const bool watched = jobs::LauncherAlive(trial->path());
+    const auto alone = watched ? nullptr : CommandWithoutLauncher(trial->path());
+    if (!watched && alone == nullptr && trial->state() != RunState::kRunning)
+      return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
     TDBG_RETURN_IF_ERROR(actions::RequestStop(trial->path(), "user", watch::CommonFutureStep(*trial)));
+    // It may be at its imports, or capture nothing: then it never looks at the request.
+    if (alone != nullptr) alone->SignalGroup(SIGTERM);
     if (json_)
       PrintJson({{"run", trial->path()}, {"requested", "stop"}});
     else

@@ -24,6 +24,7 @@ namespace tdbg::jobs {
 namespace {
 
 constexpr size_t kLongestName = 60;
+constexpr int kMostVanished = 1000;
 
 bool IsInterpreter(std::string_view name) {
   for (const std::string_view known : {"python", "pypy", "bash", "sh", "zsh"}) {
@@ -121,20 +122,6 @@ std::string CommandName(const std::vector<std::string>& command) {
   return command.empty() ? "run" : Sanitized(base::BaseName(command[0]));
 }
 
-std::string FreshRunPath(const std::string& root, const std::vector<std::string>& command,
-                         int64_t wall_nanos) {
-  const time_t seconds = static_cast<time_t>(wall_nanos / 1'000'000'000);
-  struct tm local;
-  ::localtime_r(&seconds, &local);
-  char stamp[32];
-  ::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-  const std::string first = Path(root, CommandName(command) + "-" + stamp);
-  std::string path = first;
-  struct stat info;
-  for (int n = 2; ::lstat(path.c_str(), &info) == 0; ++n) path = fmt::format("{}-{}", first, n);
-  return path;
-}
-
 std::string AbsolutePath(const std::string& path) {
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
@@ -142,6 +129,53 @@ std::string AbsolutePath(const std::string& path) {
   std::string text = absolute.lexically_normal().string();
   while (text.size() > 1 && text.back() == '/') text.pop_back();
   return text;
+}
+
+namespace {
+
+/// An error of a place, with what to do about it.
+Status WithAdvice(const Status& status) {
+  const Code code = status.code();
+  if (code == Code::kResourceExhausted)
+    return Status(code, status.message() + "; free space there, or choose another place with --dir DIR");
+  if (code == Code::kUnavailable)
+    return Status(code, status.message() + "; choose another place with --dir DIR");
+  return status;
+}
+
+}  // namespace
+
+Result<FreshRunDirectory> FreshRunDirectory::Take(const std::string& below,
+                                                  const std::vector<std::string>& command, int64_t wall_nanos,
+                                                  bool shared) {
+  const std::string root = AbsolutePath(below);
+  const time_t seconds = static_cast<time_t>(wall_nanos / 1'000'000'000);
+  struct tm local;
+  ::localtime_r(&seconds, &local);
+  char stamp[32];
+  ::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+  const std::string first = Path(root, CommandName(command) + "-" + stamp);
+  std::string path = first;
+  for (int n = 2, gone = 0;;) {
+    std::error_code error;
+    const bool made_root = std::filesystem::create_directories(root, error);
+    if (error) return WithAdvice(base::PathError(error.value(), "cannot create the directory", root));
+    if (::mkdir(path.c_str(), shared ? 0777 : 0700) == 0)
+      return FreshRunDirectory(std::move(path), made_root ? root : "");
+    if (errno == EEXIST) {
+      path = fmt::format("{}-{}", first, n++);
+    } else if (errno != ENOENT || ++gone == kMostVanished) {  // one that ended has removed the root meanwhile
+      return WithAdvice(base::PathError(errno, "cannot create the directory", path));
+    }
+  }
+}
+
+FreshRunDirectory::FreshRunDirectory(FreshRunDirectory&& other) noexcept
+    : path_(std::exchange(other.path_, "")), root_(std::exchange(other.root_, "")) {}
+
+FreshRunDirectory::~FreshRunDirectory() {
+  if (path_.empty() || ::rmdir(path_.c_str()) != 0) return;
+  if (!root_.empty()) (void)::rmdir(root_.c_str());
 }
 
 namespace {
@@ -157,14 +191,25 @@ Status LayOutAttempt(const std::string& directory, int64_t number, const std::ve
   return files.WriteFileAtomic(Path(attempt_directory, format::kAttemptFile), attempt.ToJson());
 }
 
-Result<std::unique_ptr<base::FileLock>> LockAsLauncher(const std::string& directory,
-                                                       base::FileSystem& files) {
-  auto lock = files.Lock(Path(directory, format::kLauncherLockFile));
-  if (lock.ok() || lock.status().code() != Code::kFailedPrecondition) return lock;
+Status Busy(const std::string& directory) {
   return FailedPrecondition(
       "another tdbg is running a job in this run; wait for it, stop it (tdbg stop), or "
       "choose another --dir: " +
       directory);
+}
+
+Result<std::unique_ptr<base::FileLock>> LockAsLauncher(const std::string& directory,
+                                                       base::FileSystem& files) {
+  auto lock = files.Lock(Path(directory, format::kLauncherLockFile));
+  if (lock.ok() || lock.status().code() != Code::kFailedPrecondition) return lock;
+  return Busy(directory);
+}
+
+Status CheckVersion(const std::string& directory, base::FileSystem& files) {
+  const std::string path = Path(directory, format::kRunFile);
+  TDBG_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(path));
+  const auto info = format::RunInfo::FromJson(text);
+  return info.ok() ? OkStatus() : info.status().Annotate(path);
 }
 
 Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& given) {
@@ -173,19 +218,22 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
   const std::string& directory = prepared.run_directory;
   TDBG_RETURN_IF_ERROR(base::CreatePrivateDirectory(directory, options.shared));
   base::FileSystem& files = base::FilesBelow(given, directory);
-  const bool existing = IsRunDirectory(directory, files);
-  if (existing) {
-    TDBG_ASSIGN_OR_RETURN(const std::string text, files.ReadFile(Path(directory, format::kRunFile)));
-    const auto info = format::RunInfo::FromJson(text);
-    if (!info.ok()) return info.status().Annotate(Path(directory, format::kRunFile));
+  if (IsRunDirectory(directory, files)) {
+    TDBG_RETURN_IF_ERROR(CheckVersion(directory, files));
+  } else if (const Status foreign = RefuseForeignDirectory(directory, files); !foreign.ok()) {
+    // What lies there may be a run that another one is just making.
+    if (files.IsLocked(Path(directory, format::kLauncherLockFile))) return Busy(directory);
+    return foreign;
   } else {
-    TDBG_RETURN_IF_ERROR(RefuseForeignDirectory(directory, files));
     // An empty directory becomes a run in the same way as a new one.
     struct stat info;
     if (!options.shared && ::stat(directory.c_str(), &info) == 0 && info.st_uid == ::geteuid())
       (void)::chmod(directory.c_str(), info.st_mode & 07700);
   }
   TDBG_ASSIGN_OR_RETURN(prepared.launcher_lock, LockAsLauncher(directory, files));
+  // Another one may have made a run of it, and ended, before the lock was ours.
+  const bool existing = IsRunDirectory(directory, files);
+  if (existing) TDBG_RETURN_IF_ERROR(CheckVersion(directory, files));
   TDBG_RETURN_IF_ERROR(RefuseLivingWorkers(directory, files));
 
   const std::vector<int64_t> attempts = ListAttempts(directory, files);
@@ -221,12 +269,7 @@ Result<PreparedAttempt> LayOut(const PrepareOptions& options, base::FileSystem& 
 
 Result<PreparedAttempt> PrepareAttempt(const PrepareOptions& options, base::FileSystem& files) {
   Result<PreparedAttempt> prepared = LayOut(options, files);
-  if (prepared.ok()) return prepared;
-  const Code code = prepared.status().code();
-  const std::string& message = prepared.status().message();
-  if (code == Code::kResourceExhausted)
-    return Status(code, message + "; free space there, or choose another place with --dir DIR");
-  if (code == Code::kUnavailable) return Status(code, message + "; choose another place with --dir DIR");
+  if (!prepared.ok()) return WithAdvice(prepared.status());
   return prepared;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -19,9 +20,28 @@ inline constexpr char kRunsRoot[] = "tdbg-runs";
 /// What a run is called after its command: the script of `python train.py`, the module of `python -m
 /// pkg.train`, else the command's own name; only letters, digits, '.', '_' and '-', at most 60 bytes.
 std::string CommandName(const std::vector<std::string>& command);
-/// "<root>/<command-name>-<YYYYmmdd-HHMMSS>", local time, with "-2", "-3", ... where that exists already.
-std::string FreshRunPath(const std::string& root, const std::vector<std::string>& command,
-                         int64_t wall_nanos);
+
+/// A new directory, "<below>/<command-name>-<YYYYmmdd-HHMMSS>", local time, with "-2", "-3", ... where that
+/// is there already. It is taken by being made: of any number that ask in one second each has its own. Empty
+/// at its end, it is removed again.
+class FreshRunDirectory {
+ public:
+  /// \param shared  as PrepareOptions says
+  /// \error kUnavailable, kResourceExhausted  nothing can be made there; the message says what to do
+  static Result<FreshRunDirectory> Take(const std::string& below, const std::vector<std::string>& command,
+                                        int64_t wall_nanos, bool shared);
+  FreshRunDirectory(FreshRunDirectory&& other) noexcept;
+  FreshRunDirectory& operator=(FreshRunDirectory&&) = delete;
+  ~FreshRunDirectory();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  FreshRunDirectory(std::string path, std::string root) : path_(std::move(path)), root_(std::move(root)) {}
+
+  std::string path_;
+  std::string root_;  // if it was made for this one
+};
 
 /// The path made absolute without resolving links: what the user typed stays recognisable in messages.
 std::string AbsolutePath(const std::string& path);

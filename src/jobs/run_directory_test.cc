@@ -1,5 +1,6 @@
 #include "jobs/run_directory.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -7,6 +8,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/testing.h"
 #include "format/run_files.h"
@@ -14,6 +21,8 @@
 
 namespace tdbg::jobs {
 namespace {
+
+using testing::HasSubstr;
 
 class RunDirectoryTest : public testing::Test {
  protected:
@@ -60,11 +69,56 @@ TEST(CommandName, IsTheScriptsOrModulesAndNeverTheInterpreters) {
   EXPECT_EQ(CommandName({"..."}), "run");
 }
 
-TEST_F(RunDirectoryTest, AFreshPathNeverExistsYet) {
-  const std::string first = FreshRunPath(root_, {"train"}, 0);
-  std::filesystem::create_directory(first);
-  const std::string second = FreshRunPath(root_, {"train"}, 0);
-  EXPECT_EQ(second, first + "-2");
+TEST_F(RunDirectoryTest, OfManyThatStartInOneSecondEachHasADirectoryOfItsOwn) {
+  constexpr int kThreads = 8, kEach = 25;
+  std::vector<std::optional<FreshRunDirectory>> taken(kThreads * kEach);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        auto fresh = FreshRunDirectory::Take(root_ + "/runs", {"train"}, 0, /*shared=*/false);
+        ASSERT_TRUE(fresh.ok()) << fresh.status().message();
+        taken[static_cast<size_t>(t * kEach + i)].emplace(*std::move(fresh));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::set<std::string> paths;
+  for (const auto& fresh : taken) {
+    EXPECT_TRUE(std::filesystem::is_directory(fresh->path()));
+    paths.insert(fresh->path());
+  }
+  EXPECT_EQ(paths.size(), taken.size());
+  EXPECT_TRUE(paths.contains(*paths.begin() + "-2") && paths.contains(*paths.begin() + "-200"));
+}
+
+TEST_F(RunDirectoryTest, AFreshDirectoryInWhichNothingCameToLieGoesAgain) {
+  const std::string runs = root_ + "/runs";
+  std::string kept;
+  {
+    const auto empty = FreshRunDirectory::Take(runs, {"train"}, 0, /*shared=*/false);
+    ASSERT_TRUE(empty.ok());
+    EXPECT_TRUE(std::filesystem::is_directory(empty->path()));
+  }
+  EXPECT_FALSE(std::filesystem::exists(runs));
+  {
+    const auto used = FreshRunDirectory::Take(runs, {"train"}, 0, /*shared=*/false);
+    ASSERT_TRUE(used.ok());
+    kept = used->path();
+    TDBG_EXPECT_OK(base::LocalFileSystem().WriteFileAtomic(kept + "/run.json", "{}"));
+  }
+  EXPECT_TRUE(std::filesystem::exists(kept + "/run.json"));
+}
+
+TEST_F(RunDirectoryTest, WhileAnotherLaysARunOutThereItIsBusyAndNotForeign) {
+  const std::string directory = root_ + "/run";
+  std::filesystem::create_directory(directory);
+  const auto lock = base::LocalFileSystem().Lock(base::JoinPath(directory, format::kLauncherLockFile));
+  ASSERT_TRUE(lock.ok());
+  TDBG_EXPECT_OK(base::LocalFileSystem().WriteFileAtomic(directory + "/plan.json", "{}"));
+  const auto prepared = Prepare("run");
+  EXPECT_EQ(prepared.status().code(), Code::kFailedPrecondition);
+  EXPECT_THAT(prepared.status().message(), HasSubstr("another tdbg is running a job in this run"));
 }
 
 TEST_F(RunDirectoryTest, HoldsEverythingATrainingProcessLooksFor) {

@@ -51,8 +51,8 @@ class Tdbg:
         self.env["XDG_STATE_HOME"] = str(pathlib.Path(directory) / ".state")  # and not the user's own
         self.env["TDBG_HOME"] = os.environ.get("TDBG_HOME", str(ROOT / "python"))
 
-    def __call__(self, *args, timeout=60, env=None, stdin=""):
-        return subprocess.run([str(BINARY), *map(str, args)], cwd=self.directory, env={**self.env, **(env or {})},
+    def __call__(self, *args, timeout=60, env=None, stdin="", cwd=None):
+        return subprocess.run([str(BINARY), *map(str, args)], cwd=cwd or self.directory, env={**self.env, **(env or {})},
                               input=stdin, capture_output=True, text=True, timeout=timeout)
 
     def ok(self, *args, **kwargs):

@@ -86,6 +86,46 @@ def test_a_reader_that_goes_away_ends_the_command_as_it_does_without_us(tdbg):
     assert job.wait(20) in (1, 120, 128 + signal.SIGPIPE)
 
 
+def test_of_many_that_start_in_one_second_each_trains_into_a_run_of_its_own(tdbg):
+    started = [tdbg.start("run", "--quiet", "--", "sh", "-c", f"echo trained {n}", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+               for n in range(12)]
+    answers = [one.communicate(timeout=60) for one in started]
+    assert [one.returncode for one in started] == [0] * 12, answers
+    assert sorted(out for out, _ in answers) == sorted(f"trained {n}\n" for n in range(12))
+    assert len(list((tdbg.directory / "tdbg-runs").iterdir())) == 12
+    tdbg.fails(127, "run", "--", "no-such-command-at-all")
+    assert len(list((tdbg.directory / "tdbg-runs").iterdir())) == 12, "a run that never began leaves nothing"
+
+
+def test_a_word_that_names_a_run_here_and_another_job_names_neither(tdbg):
+    for project in ("one", "two"):
+        (tdbg.directory / project).mkdir()
+        tdbg.ok("run", "--quiet", "--dir", "a", "--", "sh", "-c", f"echo {project}; echo {project} >> trained",
+                cwd=tdbg.directory / project)
+    first, here = tdbg.directory / "one" / "a", tdbg.directory / "two"
+    for command in ("resume", "stop", "interrupt", "jobs", "logs"):
+        said = " ".join(tdbg.fails(2, command, "a", cwd=here).split())
+        assert "a run here and the name of another job" in said and f"write ./a or {first}" in said, (command, said)
+    assert tdbg.ok("logs", "./a", cwd=here).stdout == "two\n" and tdbg.ok("logs", str(first), cwd=here).stdout == "one\n"
+    assert tdbg.json("jobs", "./a", cwd=here)["run"] == str(here / "a")
+    tdbg.ok("resume", "./a", cwd=here)
+    assert (here / "trained").read_text() == "two\ntwo\n" and (tdbg.directory / "one" / "trained").read_text() == "one\n"
+    tdbg.ok("resume", "a", cwd=tdbg.directory)      # nothing here is called so: the job's name
+    assert (tdbg.directory / "one" / "trained").read_text() == "one\none\n"
+
+
+def test_what_runs_without_a_launcher_is_stopped(tdbg):
+    job = start(tdbg, WAIT)
+    tdbg.wait_for("ready")
+    pid = tdbg.json("jobs", "r")["pid"]
+    job.kill()
+    job.wait(20)
+    assert "without a launcher" in tdbg.ok("jobs").stdout
+    assert "asked" in tdbg.ok("stop", "r").stderr
+    until(lambda: not os.path.exists(f"/proc/{pid}") or tdbg.json("jobs", "r")["life"] == "ended")
+    tdbg.fails(REFUSED, "stop", "r")
+
+
 def test_a_launcher_and_its_keeper_of_the_log_may_be_killed(tdbg):
     script = ("import itertools, os, time\nopen('ready', 'w').close()\nfor i in itertools.count():\n"
               "  print('line', i, flush=True); time.sleep(0.05)\n  if os.path.exists('go'): break\n"
