@@ -29,7 +29,6 @@ from .params import dtype_name
 
 #: Tensors up to this size travel as they are (kMaxValueBytes of src/cuda/abi.h).
 SMALL_BYTES = 256
-ASIDE = -1      # in place of a point: numbers that not every step has
 #: Of copies that are made for us in a step: with more of them than this, those that there are are launched.
 MOST_COPIES = 256 << 20
 _WHY_REFUSED = {
@@ -63,6 +62,10 @@ class Devices:
         if self._raw_stream is not None:
             return int(self._raw_stream(device))
         return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+#: Device, stream, sub-key, point, and whether each step has what is put there.
+_Place = tuple[int, int, int, int, bool]
 
 
 class _Batch:
@@ -109,7 +112,7 @@ class CudaLane(LateSteps):
         self._derived = derived if derived is not None else {}
         self._devices = devices or Devices()
         self._lane = _capture.DeviceLane()
-        self._waiting: dict[tuple[int, int, int, int], _Batch] = {}
+        self._waiting: dict[_Place, _Batch] = {}
         self._gathering = 0
         self._streams: dict[int, int] = {}    # while gathering: nobody changes them in between
         self._copies = 0    # bytes of copies that wait to be launched
@@ -186,7 +189,7 @@ class CudaLane(LateSteps):
         """`every_step`: whether each step has it. What only some have goes by itself: with the parameters it would make
         a batch of another kind, for which all of their memory would be taken once more."""
         with self._lock:
-            batch, at = self._add(NOT_WANTED, tensor.detach().reshape(-1)[:1], sub, 0 if every_step else ASIDE)
+            batch, at = self._add(NOT_WANTED, tensor.detach().reshape(-1)[:1], sub, 0, every_step)
             batch.scalars.append((at, ident, sub))
             if not self._gathering:
                 self._flush()
@@ -199,7 +202,8 @@ class CudaLane(LateSteps):
             if not self._gathering:
                 self._flush()
 
-    def _add(self, ident: int, tensor: torch.Tensor, sub: int, point: int) -> tuple[_Batch, int]:
+    def _add(self, ident: int, tensor: torch.Tensor, sub: int, point: int,
+             every_step: bool = True) -> tuple[_Batch, int]:
         device = self._devices.index(tensor)
         stream = self._streams.get(device)
         if stream is None:
@@ -212,7 +216,7 @@ class CudaLane(LateSteps):
             if tensor.nbytes <= SMALL_BYTES or ident in self._derived or not _is_dense(tensor):
                 tensor = tensor.detach().contiguous()
                 self._copies += tensor.nbytes
-        place = device, stream, sub, point
+        place = device, stream, sub, point, every_step
         batch = self._waiting.get(place)
         if batch is None:
             batch = self._waiting[place] = _Batch()
@@ -227,8 +231,8 @@ class CudaLane(LateSteps):
             self._launch(self._step, place, batch)
         # The tensors are free from here on: whoever gets their memory next comes later on the same stream.
 
-    def _launch(self, step: CudaStep, place: tuple[int, int, int, int], batch: _Batch) -> None:
-        device, stream, sub, point = place
+    def _launch(self, step: CudaStep, place: _Place, batch: _Batch) -> None:
+        device, stream, sub, point, _ = place
         self._used.add(device)
         refused, ticket, graph = self._lane.put(
             device,
@@ -239,7 +243,7 @@ class CudaLane(LateSteps):
             [tuple(t.shape) for t in batch.tensors],
             batch.statistics,
             sub,
-            max(point, 0),
+            point,
         )
         if refused == "kind" and len(batch.ids) > 1:
             # A type or size that the kernels do not take keeps nothing from the others.
