@@ -109,6 +109,6 @@ function(tdbg_room name)
       # The kernels alone are emulated in one thread, at half a second a launch there.
       set(filter TEST_FILTER "CudaLaneTest.*:RawCopiesTest.*")
     endif()
-    gtest_discover_tests(${test_name} ${filter} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+    gtest_discover_tests(${test_name} ${filter} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ENVIRONMENT TDBG_OVERHEAD=none)
   endif()
 endfunction()

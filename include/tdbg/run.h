@@ -105,6 +105,7 @@ class Run {
  public:
   using Id = uint32_t;
   static constexpr Id kNotWanted = 0xffffffff;
+  static constexpr uint8_t kWorthALook = 2;
 
   /// \error kInvalidArgument (plan), kResourceExhausted (no room), kFailedPrecondition (locked),
   /// kUnimplemented
@@ -131,6 +132,10 @@ class Run {
   /// Opens the next step of `mode`. True if anything is due in it; where false, gathering tensors is a waste
   /// (Put would ignore them). Cost where nothing is due: a few instructions, whatever the model.
   bool BeginStep(ModeKey mode);
+  /// From the next step on, statistics are due only at those steps of a mode that `every` divides (with
+  /// the plan's own interval), at steps at which values are due, and while somebody asks for more. For who
+  /// measures that more would take too much of the training's time; the run says so from then on.
+  void LookEvery(int64_t every);
   /// Is anything of this tensor (statistics or raw bytes) due in the open step?
   bool Due(Id id) const;
   /// Statistics and, where due, the raw bytes. Outside an open step it belongs to the next one.
@@ -139,13 +144,18 @@ class Run {
   /// \pre ids.size() == data.size(); data[i] null means "absent this step" and is skipped.
   /// \return whether anything that it looked at (or said again) is NaN or infinite: known for free, of what
   ///   has statistics at this step only.
-  /// \param unchanged  empty, or one for each id. Not 0: its values are those of the last PutMany that said
-  ///   of it whether it had changed. Its statistics are then said again without a look; raw bytes that are
-  ///   due are put down as ever, derived statistics take their look, and so does a histogram that is due
-  ///   where the last look made none. data[i] may be null then: no look, no bytes, and no histogram that
-  ///   would need a look. What such a call found is remembered: 200 bytes a tensor, and its histogram.
+  /// \param unchanged  empty, or one for each id. 1: its values are those of the last PutMany that said
+  ///   of it whether it had changed; kWorthALook: nothing says that they are others, and it is looked at all
+  ///   the same if there is time for it (docs/configuration.md, `overhead`). Else 0. Its statistics are then
+  ///   said again without a look; raw bytes that are due are put down as ever, derived statistics take their
+  ///   look, and so does a histogram that is due where the last look made none. data[i] may be null then: no
+  ///   look, no bytes, and no histogram that would need a look. What such a call found is remembered: 200
+  ///   bytes a tensor, and its histogram.
   bool PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place = {},
                std::span<const uint8_t> unchanged = {});
+  /// Statistics of a tensor of `elements`, of which all that are not in `values` are 0. Those that are there
+  /// are each in it once. Raw bytes are not taken of it (PutRaw), nor derived statistics.
+  void PutSparse(Id id, const TensorView& values, uint64_t elements, Place place = {});
   /// Are raw bytes of this tensor due at that step of the mode? For whoever has to fetch them ahead of it.
   bool RawDue(Id id, ModeKey mode, int64_t mode_step) const;
   /// Statistics computed elsewhere (a device). `histogram`: recorded where Put would take one; null: none was

@@ -169,6 +169,13 @@ void PutPtr(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string,
   run.Put(id, view, PlaceOf(sub, point));
 }
 
+void PutSparse(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string, int>& dtype,
+               int64_t values, uint64_t elements, int sub, int point) {
+  const TensorView view{reinterpret_cast<const void*>(ptr), DTypeOf(dtype), {&values, 1}, {}};
+  nb::gil_scoped_release unlocked;
+  run.PutSparse(id, view, elements, PlaceOf(sub, point));
+}
+
 void PutRaw(Run& run, uint32_t id, uint64_t ptr, const std::variant<std::string, int>& dtype,
             const std::vector<int64_t>& shape, const std::vector<int64_t>& strides, int sub, int point) {
   const TensorView view{reinterpret_cast<const void*>(ptr), DTypeOf(dtype), shape, strides};
@@ -283,6 +290,7 @@ void BindTensors(nb::module_& m) {
           "Tensors like this one are recorded as `id`. False: it cannot be read here.")
       .def("forget", &TensorMark::Forget,
            "What comes next counts as changed. Was anything seen since the last time?");
+  m.attr("WORTH_A_LOOK") = Run::kWorthALook;  // of `unchanged`: look at it all the same, if there is time
   m.def("look_again", &LookAgain, "reader"_a, "marks"_a, "tensors"_a, "call"_a, "every"_a,
         "(ids, addresses, is each unchanged?; positions of what needs another way)");
   nb::class_<TensorSlot>(m, "TensorSlot",
@@ -379,6 +387,7 @@ NB_MODULE(_capture, m) {
           },
           "plan_json"_a)
       .def_rw("more", &Forecast::more, "A request for more detail holds: everything may be due.")
+      .def_rw("look_every", &Forecast::look_every, "As Run.look_every was told.")
       .def_prop_ro("always", &Forecast::always, "Statistics are taken in every step of every mode.")
       .def(
           "due",
@@ -418,6 +427,9 @@ NB_MODULE(_capture, m) {
             return r.DefineScalar(name, collection);
           },
           "name"_a, "collection"_a = "")
+      .def("look_every", &Run::LookEvery, "every"_a,
+           "Statistics at one step in so many, from the next one on: more would take too much of the "
+           "training's time.")
       .def(
           "begin_step", [](Run& r, int mode) { return r.BeginStep(ModeOf(mode)); }, "mode"_a)
       .def(
@@ -441,6 +453,9 @@ NB_MODULE(_capture, m) {
           },
           "slot"_a, "tensor"_a, "sub"_a = 0)
       .def("put_ptr", &PutPtr, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0)
+      .def("put_sparse", &PutSparse, "id"_a, "ptr"_a, "dtype"_a, "values"_a, "elements"_a, "sub"_a = 0,
+           "point"_a = 0,
+           "A tensor of so many elements, of which all but these `values` (in C order, each once) are 0.")
       .def("put_raw", &PutRaw, "id"_a, "ptr"_a, "dtype"_a, "shape"_a, "strides"_a, "sub"_a = 0, "point"_a = 0,
            "The bytes alone, where they are due, of a tensor whose statistics came from a device.")
       .def("put_array", &PutArray, "id"_a, "array"_a, "sub"_a = 0, "point"_a = 0)

@@ -12,6 +12,10 @@ Result<Forecast> Forecast::FromPlan(std::string_view plan_json) {
   return Forecast(std::move(compiled));
 }
 
+bool Forecast::Due(int mode, int64_t mode_step) const {
+  return more || plan::LessOften(plan_.DueGroups(mode, mode_step), mode_step, look_every) != 0;
+}
+
 bool Forecast::RawDue(int mode, int64_t mode_step) const {
   constexpr uint64_t kNotRaw = plan::kSummaryGroup | plan::kHistogramGroup | plan::kMoreGroup;
   return more || (plan_.DueGroups(mode, mode_step) & ~kNotRaw) != 0;

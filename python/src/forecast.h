@@ -18,13 +18,14 @@ class Forecast {
   /// \error kInvalidArgument, kUnimplemented  as Plan::FromJson
   static Result<Forecast> FromPlan(std::string_view plan_json);
 
-  bool Due(int mode, int64_t mode_step) const { return more || plan_.DueGroups(mode, mode_step) != 0; }
+  bool Due(int mode, int64_t mode_step) const;
   /// Are raw values of any collection due?
   bool RawDue(int mode, int64_t mode_step) const;
   /// Statistics are taken in every step of every mode: there is nothing to ask.
-  bool always() const { return plan_.plan().summaries_every == 1; }
+  bool always() const { return plan_.plan().summaries_every == 1 && look_every == 1; }
 
   bool more = false;
+  int64_t look_every = 1;  ///< as Run::LookEvery was told
 
  private:
   explicit Forecast(plan::CompiledPlan plan) : plan_(std::move(plan)) {}

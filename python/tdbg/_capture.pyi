@@ -79,6 +79,8 @@ class TensorMark:
         What comes next counts as changed. Was anything seen since the last time?
         """
 
+WORTH_A_LOOK: int = 2
+
 def look_again(reader: TensorReader, marks: list, tensors: list, call: int, every: int) -> tuple:
     """
     (ids, addresses, is each unchanged?; positions of what needs another way)
@@ -230,6 +232,13 @@ class Forecast:
     def more(self, arg: bool, /) -> None: ...
 
     @property
+    def look_every(self) -> int:
+        """As Run.look_every was told."""
+
+    @look_every.setter
+    def look_every(self, arg: int, /) -> None: ...
+
+    @property
     def always(self) -> bool:
         """Statistics are taken in every step of every mode."""
 
@@ -267,6 +276,11 @@ class Run:
 
     def define_scalar(self, name: str, collection: str = '') -> int: ...
 
+    def look_every(self, every: int) -> None:
+        """
+        Statistics at one step in so many, from the next one on: more would take too much of the training's time.
+        """
+
     def begin_step(self, mode: int) -> bool: ...
 
     def due(self, id: int) -> bool: ...
@@ -287,6 +301,11 @@ class Run:
     def put_tensor(self, slot: TensorSlot, tensor: object, sub: int = 0) -> bool: ...
 
     def put_ptr(self, id: int, ptr: int, dtype: str | int, shape: Sequence[int], strides: Sequence[int], sub: int = 0, point: int = 0) -> None: ...
+
+    def put_sparse(self, id: int, ptr: int, dtype: str | int, values: int, elements: int, sub: int = 0, point: int = 0) -> None:
+        """
+        A tensor of so many elements, of which all but these `values` (in C order, each once) are 0.
+        """
 
     def put_raw(self, id: int, ptr: int, dtype: str | int, shape: Sequence[int], strides: Sequence[int], sub: int = 0, point: int = 0) -> None:
         """

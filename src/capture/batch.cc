@@ -158,7 +158,22 @@ void Recorder::AddHistogram(std::span<const HistogramBucket> histogram, format::
   row->histogram_bytes = static_cast<uint32_t>(bytes->size() - before);
 }
 
-void Recorder::FillOne(Id id, const TensorView& view, Place place, bool remember) {
+void Recorder::AddZeros(uint64_t elements, format::SummaryRow* row) {
+  const uint64_t zeros = elements - row->count;
+  if (zeros == 0) return;
+  Summary of_zeros;
+  of_zeros.count = of_zeros.zero_count = zeros;
+  of_zeros.min = of_zeros.max = of_zeros.mean = of_zeros.variance = of_zeros.m3 = of_zeros.m4 = 0;
+  of_zeros.l1 = of_zeros.l2 = of_zeros.abs_min = of_zeros.abs_max = 0;
+  const format::SummaryRow before = *row;
+  *row = format::ToRow(before.tensor, {before.sub, static_cast<format::Point>(before.point)},
+                       Merge(format::FromRow(before), of_zeros));
+  row->flags = before.flags;
+  row->histogram_offset = before.histogram_offset;
+  row->histogram_bytes = before.histogram_bytes;
+}
+
+void Recorder::FillOne(Id id, const TensorView& view, Place place, bool remember, uint64_t elements) {
   Adding adding(this, 1);
   rows_.emplace_back();
   const auto fill = [&](bool histogram) {
@@ -170,8 +185,9 @@ void Recorder::FillOne(Id id, const TensorView& view, Place place, bool remember
       const Exchanged histograms(&scratch->bytes, &histograms_);
       FillRow(scratch, id, view, place, histogram, &rows_.back());
     }
+    if (elements != 0) AddZeros(elements, &rows_.back());
   };
-  fill(HistogramDue(tensors_[id], view.element_count()));
+  fill(HistogramDue(tensors_[id], elements != 0 ? static_cast<int64_t>(elements) : view.element_count()));
   if (FinishRow(&rows_.back())) fill(true);
   if (remember) RememberRow(id, rows_.back());
   adding.Done();

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <numeric>
 
 #include "capture/thread_scratch.h"
+#include "format/overhead.h"
 #include "format/scalar_timestamps.h"
 #include "plan/groups.h"
 #include "tensor/magnitude.h"
@@ -27,7 +30,11 @@ struct Recorder::PendingRaw {
 };
 
 Recorder::Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options)
-    : plan_(std::move(plan)), sink_(sink), options_(options), step_(options.first_step) {
+    : plan_(std::move(plan)),
+      sink_(sink),
+      options_(options),
+      step_(options.first_step),
+      looks_(plan_.plan().overhead, plan_.plan().summaries_every) {
   std::fill(std::begin(mode_steps_), std::end(mode_steps_), 0);
   // A continued training goes on counting where it was; how many evaluations came before is not known.
   mode_steps_[static_cast<int>(ModeKey::kTrain)] = options.first_step;
@@ -37,6 +44,47 @@ Recorder::Recorder(plan::CompiledPlan plan, Sink* sink, RecorderOptions options)
 }
 
 Recorder::~Recorder() = default;
+
+void Recorder::LookEvery(int64_t every) {
+  every = std::max<int64_t>(1, every);
+  if (every == look_every_) return;
+  look_every_ = every;
+  looks_.SetSpacing(std::lcm(std::max<int64_t>(1, plan_.plan().summaries_every), every));
+  tell_overhead_from_ = global_step() + 1;
+}
+
+bool Recorder::MayLook(Id id, uint64_t bytes) {
+  if (bytes < LookBudget::kLarge || !looks_.on() || state_ != State::kOpen) return true;
+  if ((tensors_[id].summary_groups & due_ & plan::kMoreGroup) != 0) return true;
+  return looks_.IsDue(id, mode_step(mode_));
+}
+
+void Recorder::AddLarge(Id id, uint64_t bytes) {
+  if (bytes >= LookBudget::kLarge) large_.push_back({id, bytes});
+}
+
+template <typename AddAll>
+void Recorder::CountLooks(int64_t begun, uint64_t bytes, bool usual, AddAll add_all) {
+  try {
+    large_.clear();
+    add_all();
+    looks_.Looked(large_, bytes, options_.clock->MonotonicNanos() - begun, usual);
+  } catch (const std::bad_alloc&) {
+    // The rows are there. What they cost is counted with the next ones.
+  }
+}
+
+std::string Recorder::OverheadJson() const {
+  format::Overhead said{
+      .from_step = tell_overhead_from_, .share = plan_.plan().overhead, .every = look_every_};
+  const std::vector<LookBudget::Rare> rare = looks_.rare();
+  said.rare = rare.size();
+  for (const LookBudget::Rare& r : rare) {
+    if (said.tensors.size() == format::Overhead::kMostTensors) break;
+    said.tensors.push_back({std::string(NameOf(r.id)), r.every * looks_.spacing(), r.nanos / 1e6});
+  }
+  return said.ToJson();
+}
 
 bool Recorder::BeginStep(ModeKey mode) {
   if (state_ != State::kBetween) {
@@ -48,6 +96,7 @@ bool Recorder::BeginStep(ModeKey mode) {
   const int64_t mode_step = mode == ModeKey::kGlobal ? step_ : mode_steps_[static_cast<int>(mode)];
   due_ = options_.inert ? 0 : plan_.DueGroups(static_cast<int>(mode), mode_step);
   if (step_ < more_end_ && !options_.inert) due_ |= plan::kMoreGroup;
+  due_ = plan::LessOften(due_, mode_step, look_every_);
   if ((due_ & plan::kHistogramGroup) != 0) ++histogram_spans_[static_cast<size_t>(mode)];
   if (!(due_ & kSummaryGroup)) {  // put between the steps, and statistics are not due here
     rows_.clear();
@@ -114,16 +163,38 @@ bool Recorder::HasStatisticsOrTold(Id id, DType dtype) {
 void Recorder::Put(Id id, const TensorView& view, Place place_given) {
   if (id >= tensors_.size() || tensors_[id].scalar) return;
   const Place place = Resolved(place_given);
-  if (WantsSummary(id, view.dtype)) {
-    Announce(&tensors_[id]);
-    if (IsComplex(view.dtype)) {
-      FillMagnitudes(id, view, place, /*remember=*/false);
-    } else {
-      FillOne(id, view, place);
+  if (const uint64_t bytes = view.byte_count(); MayLook(id, bytes)) {
+    const bool counts = bytes >= LookBudget::kLarge && looks_.on();
+    const int64_t begun = counts ? options_.clock->MonotonicNanos() : 0;
+    if (WantsSummary(id, view.dtype)) {
+      Announce(&tensors_[id]);
+      if (IsComplex(view.dtype)) {
+        FillMagnitudes(id, view, place, /*remember=*/false);
+      } else {
+        FillOne(id, view, place);
+      }
     }
+    if (unit_statistics_ != nullptr) Derive(id, view, place);
+    if (counts) CountLooks(begun, bytes, /*usual=*/true, [&] { AddLarge(id, bytes); });
   }
-  if (unit_statistics_ != nullptr) Derive(id, view, place);
   PutRawIfDue(id, view, place);
+}
+
+void Recorder::PutSparse(Id id, const TensorView& values, uint64_t elements, Place place) {
+  if (id >= tensors_.size() || tensors_[id].scalar || !WantsSummary(id, values.dtype)) return;
+  if (elements < static_cast<uint64_t>(values.element_count())) return;
+  const uint64_t bytes = values.byte_count();
+  if (!MayLook(id, bytes)) return;
+  Announce(&tensors_[id]);
+  const bool counts = bytes >= LookBudget::kLarge && looks_.on();
+  const int64_t begun = counts ? options_.clock->MonotonicNanos() : 0;
+  if (IsComplex(values.dtype)) {
+    const std::vector<double> magnitudes = Magnitudes(values);
+    FillOne(id, {magnitudes.data(), DType::kFloat64, values.shape, {}}, Resolved(place), false, elements);
+  } else {
+    FillOne(id, values, Resolved(place), false, elements);
+  }
+  if (counts) CountLooks(begun, bytes, /*usual=*/true, [&] { AddLarge(id, bytes); });
 }
 
 void Recorder::PutRawIfDue(Id id, const TensorView& view, Place place) {
@@ -207,8 +278,12 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     }
     if (WantsSummary(id, tensors_[id].dtype)) {
       Announce(&tensors_[id]);
-      if (remembers_ && unchanged[i] && RepeatRow(id, place, /*readable=*/true)) {
+      const bool may_look = MayLook(id, tensors_[id].bytes);
+      const bool repeats = remembers_ && unchanged[i] && (unchanged[i] != kWorthALook || !may_look);
+      if (repeats && RepeatRow(id, place, /*readable=*/may_look)) {
         // said again
+      } else if (!may_look) {
+        // too dear for this step
       } else if (const Tensor& t = tensors_[id]; IsComplex(t.dtype)) {
         FillMagnitudes(id, {data[i], t.dtype, t.details->shape, {}}, place, remembers_);
       } else {
@@ -218,15 +293,22 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     }
     raw |= RawDue(tensors_[id]) || WaitsForNextStep(tensors_[id]);
   }
+  const bool counts = bytes >= LookBudget::kLarge && looks_.on();
+  const int64_t begun = counts ? options_.clock->MonotonicNanos() : 0;
   if (!work_.empty()) FillRows(ids, data, place, bytes);
-  const bool derived = unit_statistics_ != nullptr;
-  if (!raw && !derived) return nonfinite_;
-  for (size_t i = 0; i < n; ++i) {
-    if (ids[i] >= tensors_.size() || data[i] == nullptr) continue;
-    const Tensor& t = tensors_[ids[i]];
-    const TensorView view{data[i], t.dtype, t.details->shape, {}};
-    if (derived) Derive(ids[i], view, place);
-    PutRawIfDue(ids[i], view, place);
+  if (const bool derived = unit_statistics_ != nullptr; raw || derived) {
+    for (size_t i = 0; i < n; ++i) {
+      if (ids[i] >= tensors_.size() || data[i] == nullptr) continue;
+      const Tensor& t = tensors_[ids[i]];
+      const TensorView view{data[i], t.dtype, t.details->shape, {}};
+      if (derived && MayLook(ids[i], t.bytes)) Derive(ids[i], view, place);
+      PutRawIfDue(ids[i], view, place);
+    }
+  }
+  if (counts) {
+    CountLooks(begun, bytes, /*usual=*/!raw, [&] {
+      for (const uint32_t i : work_) AddLarge(ids[i], tensors_[ids[i]].bytes);
+    });
   }
   return nonfinite_;
 }
@@ -336,9 +418,14 @@ bool Recorder::HoldsAnything() const {
 int64_t Recorder::EndStep(bool skipped) {
   if (state_ != State::kOpen) return -1;
   const int64_t closed = step_;
+  if (looks_.asked() && looks_.StepEnded(options_.clock->MonotonicNanos())) tell_overhead_from_ = step_ + 1;
   // A step in which something was due is a step of the run even if every tensor was absent: that is an
   // answer. One in which nothing was due is not, and only the heartbeat says that it passed.
   if ((due_ != 0 && plan_.plan().empty_steps) || HoldsAnything()) {
+    if (tell_overhead_from_ >= 0) {
+      sink_->AppendContext({step_, std::string(format::kOverhead), OverheadJson()});
+      tell_overhead_from_ = -1;
+    }
     Commit(step_, mode_step(mode_), skipped ? format::kCommitSkipped : 0);
     recorded_ = false;
   } else {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "capture/look_budget.h"
 #include "capture/recent_range.h"
 #include "capture/sink.h"
 #include "format/drop_details.h"
@@ -54,6 +55,7 @@ class Recorder {
   bool Due(Id id) const;
   bool RawDue(Id id, ModeKey mode, int64_t mode_step) const;
   void Put(Id id, const TensorView& view, Place place);
+  void PutSparse(Id id, const TensorView& values, uint64_t elements, Place place);
   bool PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
                std::span<const uint8_t> unchanged = {});
   void PutSummary(Id id, const Summary& summary, std::span<const HistogramBucket> histogram, Place place);
@@ -75,6 +77,9 @@ class Recorder {
   /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps. Only
   /// of tensors that the plan wants at all: of the others nobody told us. \return how many tensors that are
   uint64_t CaptureMore(std::vector<std::string> collections, int64_t steps, bool raw);
+  /// From the next step on, statistics are due only at steps of a mode that `every` divides; at those at
+  /// which values are due, and while more is asked for, too.
+  void LookEvery(int64_t every);
 
   bool step_is_open() const { return state_ == State::kOpen; }
   int64_t global_step() const { return state_ == State::kOpen ? step_ : step_ - 1; }
@@ -88,6 +93,8 @@ class Recorder {
   const Run::Counters& counters() const { return counters_; }
 
  private:
+  /// In `unchanged`: nobody knows better, and who looks now and then finds out.
+  static constexpr uint8_t kWorthALook = Run::kWorthALook;
   // Rows go to the sink while they are in the first-level cache (43 KiB). 2,400 of them at once would put 400
   // KiB of ours where the training had its own, and be read from the second level twice.
   static constexpr size_t kFlushRowsAt = 256;
@@ -169,6 +176,14 @@ class Recorder {
   }
   bool WantsSummary(Id id, DType dtype);
   bool HasStatisticsOrTold(Id id, DType dtype);
+  /// Is there time to look at a tensor of so many bytes in this step? Always, unless it is a large one.
+  bool MayLook(Id id, uint64_t bytes);
+  void AddLarge(Id id, uint64_t bytes);
+  /// Of a batch that began at `begun` and has read `bytes`. add_all(): calls AddLarge for each of its
+  /// tensors.
+  template <typename AddAll>
+  void CountLooks(int64_t begun, uint64_t bytes, bool usual, AddAll add_all);
+  std::string OverheadJson() const;
   void Derive(Id id, const TensorView& view, Place place);
   void AddDerivedRow(const Derived& derived, const StatisticValue& value, Place place);
   /// Put between two steps: it may be due in the next one, and must outlive the call until then.
@@ -188,8 +203,11 @@ class Recorder {
   bool FinishRow(format::SummaryRow* row);
   static void AddHistogram(std::span<const HistogramBucket> histogram, format::SummaryRow* row,
                            std::vector<uint8_t>* bytes);
-  /// `remember`: the row may be asked for again.
-  void FillOne(Id id, const TensorView& view, Place place, bool remember = false);
+  /// `remember`: the row may be asked for again. `elements`: of the tensor whose values that are not 0 the
+  /// view has.
+  void FillOne(Id id, const TensorView& view, Place place, bool remember = false, uint64_t elements = 0);
+  /// Takes zeros in, so that the row is of this many elements.
+  static void AddZeros(uint64_t elements, format::SummaryRow* row);
   /// Of complex numbers: their statistics are those of |x|. \pre IsComplex(view.dtype)
   void FillMagnitudes(Id id, const TensorView& view, Place place, bool remember);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
@@ -236,6 +254,11 @@ class Recorder {
   uint32_t histogram_spans_[plan::kModes] = {};  // by mode: the steps at which histograms were due
   std::vector<std::string> more_collections_;    // CaptureMore's, until this step
   int64_t more_end_ = -1;
+  LookBudget looks_;
+  std::vector<LookBudget::Look> large_;  // scratch: of one batch
+  int64_t look_every_ = 1;
+  int64_t tell_overhead_from_ =
+      -1;  // what `looks_` and `look_every_` say holds from this step on, and is still to be said
   bool more_raw_ = false;
   bool nonfinite_ = false;  // among the rows since this was last reset
   bool recorded_ = false;   // the sink holds something that the step's end must make visible

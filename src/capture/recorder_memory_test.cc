@@ -58,7 +58,7 @@ class NoSink : public Sink {
 TEST(RecorderMemory, DefinitionsLeaveNoSmallBlocksBetweenThoseOfTheTraining) {
   constexpr uint32_t kTensors = 1000;
   NoSink sink;
-  Recorder recorder(*plan::CompiledPlan::Compile(plan::Plan::Default()), &sink, {});
+  Recorder recorder(*plan::CompiledPlan::Compile(WithoutLimit(plan::Plan::Default())), &sink, {});
   const float value = 1;
   std::vector<Recorder::Id> ids(kTensors);
   const std::vector<const void*> data(kTensors, &value);
@@ -113,7 +113,7 @@ TEST_P(NoMemory, ARowIsThereOrNotAndItsNeighboursAreRight) {
   for (int64_t n = 0; refused; ++n) {
     for (const bool many : {false, true}) {
       FakeSink sink;
-      Recorder recorder(*plan::CompiledPlan::Compile(plan::Plan::Default()), &sink,
+      Recorder recorder(*plan::CompiledPlan::Compile(WithoutLimit(plan::Plan::Default())), &sink,
                         {.parallel_from_bytes = 1});
       recorder.ShareThreads(GetParam());
       const auto define = [&](const char* name, int64_t elements) {

@@ -45,6 +45,7 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
   if (const auto names = trial.tensor_names(); names.ok()) report.tensors = names->size();
   report.bytes = trial.bytes_on_disk();
   report.dropped = trial.dropped();
+  report.overheads = OverheadsOf(TrialAccess(trial));
   const CoarseRows::Thinned thinned = CoarseRows(trial).ThinnedSteps();
   report.coarse_steps = static_cast<int64_t>(thinned.steps);
   report.coarse_first = thinned.first;
@@ -164,6 +165,26 @@ std::string DroppedLine(const DroppedInfo& drop) {
   return text + fmt::format(" ({}){}{}", Printable(drop.worker), drop.text.empty() ? "" : ": ",
                             Printable(drop.text));
 }
+
+std::vector<std::string> OverheadLines(const RunSummary& report) {
+  std::vector<std::string> lines;
+  const bool several = report.workers.size() > 1;
+  for (const WorkersOverhead& one : report.overheads) {
+    lines.push_back(Printable(fmt::format("since step {} {}{}", one.overhead.from_step, one.overhead.Words(),
+                                          several ? " (" + one.worker + ")" : "")));
+  }
+  return lines;
+}
+
+namespace {
+
+Json OverheadToJson(const WorkersOverhead& one) {
+  Json json = Json::parse(one.overhead.ToJson());
+  json["worker"] = one.worker;
+  return json;
+}
+
+}  // namespace
 
 Json DroppedToJson(const std::vector<DroppedInfo>& dropped) {
   Json list = Json::array();
@@ -364,6 +385,8 @@ Json SummaryToJson(const RunSummary& report) {
   Json dropped = DroppedToJson(report.dropped);
   json["losses"] = dropped;  // the name until 0.1.0; gone in 0.3
   json["dropped"] = std::move(dropped);
+  json["overhead"] = Json::array();
+  for (const WorkersOverhead& one : report.overheads) json["overhead"].push_back(OverheadToJson(one));
   json["coarse_steps"] = {
       {"all", report.coarse_steps}, {"first", report.coarse_first}, {"last", report.coarse_last}};
   json["damage"] = report.damage;

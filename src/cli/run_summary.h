@@ -15,6 +15,7 @@
 #include "rules/incidents.h"
 #include "tdbg/status.h"
 #include "tdbg/trial.h"
+#include "trial/overhead.h"
 #include "watch/events.h"
 #include "watch/origins.h"
 
@@ -45,7 +46,8 @@ struct RunSummary {
   size_t tensors = 0;
   uint64_t bytes = 0;
   std::vector<DroppedInfo> dropped;
-  int64_t coarse_steps = 0;  ///< of which rows were dropped, since coarse ones tell of them
+  std::vector<WorkersOverhead> overheads;  ///< of workers that look less often than the plan says
+  int64_t coarse_steps = 0;                ///< of which rows were dropped, since coarse ones tell of them
   int64_t coarse_first = -1, coarse_last = -1;
   std::vector<std::string> damage;
   std::vector<ExportOutcome> exports;  ///< of the latest attempt, written while it trained
@@ -76,6 +78,8 @@ bool Failed(const RunSummary& report);
 std::string CountOfDropped(const DroppedInfo& drop);
 /// "2 statistics by unsupported, steps 0 to 3 (worker_0): What tdbg cannot record: ..."
 std::string DroppedLine(const DroppedInfo& drop);
+/// "since step 256 statistics at one step in 16: ...", a line for each worker.
+std::vector<std::string> OverheadLines(const RunSummary& report);
 Json DroppedToJson(const std::vector<DroppedInfo>& dropped);
 Colour ColourOf(rules::RuleState state);
 

@@ -68,6 +68,7 @@ struct Config {
   std::optional<bool> context, record_end;
   std::optional<std::string> step_by, when_full, journal_directory;
   std::optional<uint64_t> journal_bytes, budget_bytes, black_box_bytes;
+  std::optional<double> overhead;  ///< a share of a step's time; 0: no limit
   std::optional<int64_t> shap_rows, verify_every, flight;
   std::vector<CollectionConfig> collections;
   std::vector<RuleConfig> rules;

@@ -47,6 +47,7 @@ Config MergeConfigs(Config earlier, const Config& later) {
   Override(&earlier.budget_bytes, later.budget_bytes);
   Override(&earlier.black_box_bytes, later.black_box_bytes);
   Override(&earlier.shap_rows, later.shap_rows);
+  Override(&earlier.overhead, later.overhead);
   Override(&earlier.verify_every, later.verify_every);
   Override(&earlier.flight, later.flight);
   Override(&earlier.stop_grace_seconds, later.stop_grace_seconds);

@@ -12,13 +12,13 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const Names kTopKeys = {"dir",         "summaries",   "context",
-                        "record_end",  "step_by",     "when_full",
-                        "journal",     "budget",      "collections",
-                        "rules",       "on_issue",    "stop_grace_seconds",
-                        "tensorboard", "format",      "action_cooldown_seconds",
-                        "shap_rows",   "shared",      "black_box",
-                        "flight",      "verify_every"};
+const Names kTopKeys = {"dir",         "summaries",    "context",
+                        "record_end",  "step_by",      "when_full",
+                        "journal",     "budget",       "collections",
+                        "rules",       "on_issue",     "stop_grace_seconds",
+                        "tensorboard", "format",       "action_cooldown_seconds",
+                        "shap_rows",   "shared",       "black_box",
+                        "flight",      "verify_every", "overhead"};
 const Names kSummariesKeys = {"every", "histograms"};
 const Names kJournalKeys = {"size", "directory"};
 const Names kTensorBoardKeys = {"dir", "every"};
@@ -265,6 +265,13 @@ int64_t ReadHistograms(const ConfigNode& node) {
   return node.Int(0, "true, false or an integer of at least 0 (steps)");
 }
 
+double ReadOverhead(const ConfigNode& node) {
+  const std::string text = node.ScalarText();
+  const auto share = ParseOverhead(text);
+  if (!share) node.Fail(fmt::format("found \"{}\", expected {}", text, kOverheadAccepted));
+  return share.value_or(0);
+}
+
 // false: none is written; else how much they may take.
 uint64_t ReadBlackBox(const ConfigNode& node) {
   if (node.IfBool() == false) return 0;
@@ -301,6 +308,7 @@ Result<Config> ParseConfig(const nlohmann::json& document, const Source& source)
   });
   root.At("budget", [&](const ConfigNode& n) { c.budget_bytes = n.Bytes(); });
   root.At("black_box", [&](const ConfigNode& n) { c.black_box_bytes = ReadBlackBox(n); });
+  root.At("overhead", [&](const ConfigNode& n) { c.overhead = ReadOverhead(n); });
   root.At("flight", [&](const ConfigNode& n) { c.flight = n.Int(0); });
   root.At("verify_every", [&](const ConfigNode& n) { c.verify_every = n.Int(0); });
   root.At("shap_rows", [&](const ConfigNode& n) { c.shap_rows = n.Int(1); });

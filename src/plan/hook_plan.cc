@@ -60,6 +60,7 @@ Plan EmptyPlan() {
   plan.record_end = false;
   plan.budget_bytes = 0;  // what was asked for by name is not thinned
   plan.black_box_bytes = 0;
+  plan.overhead = 0;
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/text.h"
 #include "plan/config.h"
 
 namespace tdbg::plan {
@@ -41,6 +42,13 @@ class Fields {
   }
   void Bool(const char* key, bool* out) {
     if (const json* v = Find(key)) v->is_boolean() ? void(*out = v->get<bool>()) : Fail(key, "true or false");
+  }
+  void Share(const char* key, double* out) {
+    const json* v = Find(key);
+    if (v == nullptr) return;
+    if (!v->is_number() || !(v->get<double>() >= 0 && v->get<double>() <= 1))
+      return Fail(key, "a number from 0 to 1");
+    *out = v->get<double>();
   }
   void Text(const char* key, std::string* out) {
     if (const json* v = Find(key))
@@ -132,6 +140,14 @@ Result<CollectionPlan> ReadCollection(const json& j, const std::string& where) {
 
 }  // namespace
 
+std::optional<double> ParseOverhead(std::string_view text) {
+  if (text == "none") return 0;
+  if (!text.ends_with('%')) return std::nullopt;
+  const auto percent = base::ParseDouble(text.substr(0, text.size() - 1));
+  if (!percent || !(*percent > 0 && *percent <= 100)) return std::nullopt;
+  return *percent / 100;
+}
+
 std::string Plan::ToJson() const {
   json list = json::array();
   for (const CollectionPlan& c : collections) {
@@ -164,6 +180,7 @@ std::string Plan::ToJson() const {
       {"journal_directory", journal_directory},
       {"budget_bytes", budget_bytes},
       {"black_box_bytes", black_box_bytes},
+      {"overhead", overhead},
       {"flight", flight},
       {"verify_every", verify_every},
       {"include_workers", include_workers},
@@ -208,6 +225,7 @@ Result<Plan> Plan::FromJson(std::string_view text) {
   f.Text("journal_directory", &plan.journal_directory);
   f.Bytes("budget_bytes", &plan.budget_bytes);
   f.Bytes("black_box_bytes", &plan.black_box_bytes);
+  f.Share("overhead", &plan.overhead);
   f.Int("flight", &plan.flight);
   f.Int("verify_every", &plan.verify_every);
   f.Int("include_workers", &plan.include_workers);

@@ -56,6 +56,10 @@ struct CollectionPlan {
 /// looks at every one.
 inline constexpr int64_t kHistogramsEvery = 10;
 
+/// "5%" is 0.05; "none" is 0: no limit. Nothing: it is neither.
+std::optional<double> ParseOverhead(std::string_view text);
+inline constexpr char kOverheadAccepted[] = "a share of a step's time up to 100% (\"5%\"), or \"none\"";
+
 struct Plan {
   int64_t summaries_every = 1;  ///< in steps of the mode; 0: off
   /// Interval in steps of the mode, for tensors with 256 elements or more; 0: none. Between these steps a
@@ -70,6 +74,8 @@ struct Plan {
   /// What black boxes (the step in which something became NaN or infinite) may take on the disk, in bytes;
   /// 0: none is written, and nothing is held for one.
   uint64_t black_box_bytes = 2ull << 30;
+  /// What looking at tensors may take of a training's time, 0.05 being 5 %; 0: no limit.
+  double overhead = 0.05;
   int64_t flight = 0;            ///< steps whose gradients a black box has beside its own; 0: none
   int64_t verify_every = 0;      ///< TRAIN steps of which one is executed again and compared; 0: never
   int64_t include_workers = -1;  ///< -1: all; 0: only rank 0 (smdebug's "one")

@@ -328,6 +328,7 @@ Result<Plan> ResolvePlan(const Config& config, const std::vector<Need>& needs) {
   plan.histograms_every = config.histograms_every.value_or(plan.histograms_every);
   plan.context = config.context.value_or(plan.context);
   plan.black_box_bytes = config.black_box_bytes.value_or(plan.black_box_bytes);
+  plan.overhead = config.overhead.value_or(plan.overhead);
   plan.flight = config.flight.value_or(plan.flight);
   plan.verify_every = config.verify_every.value_or(plan.verify_every);
   plan.record_end = config.record_end.value_or(plan.record_end);

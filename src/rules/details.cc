@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "trial/overhead.h"
 
 namespace tdbg::rules {
 namespace {
@@ -128,6 +129,13 @@ std::string LostText(const std::vector<DroppedInfo>& dropped, const std::vector<
   if (!damage.empty()) {
     text += fmt::format("{}, the first: {}; ", base::Counted(damage.size(), "damaged place"), damage[0]);
   }
+  return text;
+}
+
+std::string Remarked(const Rule& rule, const StepContext& last) {
+  std::string text = rule.Remarks();
+  if (const std::string less = SawLessText(last.Context(kOverheadTopic)); !less.empty())
+    text += (text.empty() ? "" : "; ") + less;
   return text;
 }
 

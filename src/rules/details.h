@@ -51,6 +51,10 @@ std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses);
 std::string LostText(const std::vector<DroppedInfo>& dropped, const std::vector<std::string>& damage,
                      bool raw, int64_t start, int64_t end);
 
+/// Details of a rule that found nothing: its remarks, and what it did not see since watching would have taken
+/// too long.
+std::string Remarked(const Rule& rule, const StepContext& last);
+
 /// "no value was seen", "1 value was seen", "12 values were seen": for a rule that never judged.
 std::string SeenText(int64_t values);
 /// "none was kept", "1 was kept", "12 were kept".

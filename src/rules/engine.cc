@@ -197,8 +197,7 @@ struct Engine::Impl {
     }
   }
 
-  // A tensor the rule inspects has a row at this step that does not say what the rule reads: a clean verdict
-  // would speak for a tensor that was not looked at.
+  // A tensor of the rule's has a row that lacks what it reads: a clean verdict would speak for it, too.
   bool NeededSomethingHidden(size_t i, const StepContext& context) {
     bool needed = false;
     Running& running = rules[i];
@@ -431,7 +430,8 @@ struct Engine::Impl {
       } else if (!incomplete.empty()) {
         Decide(i, RuleState::kError, std::string(kIncomplete) + incomplete, wall_nanos);
       } else {
-        Decide(i, RuleState::kNoIssuesFound, rules[i].rule->Remarks(), wall_nanos);
+        Decide(i, RuleState::kNoIssuesFound, Remarked(*rules[i].rule, steps.At(steps.step_count() - 1, lost)),
+               wall_nanos);
       }
     }
   }

@@ -41,6 +41,18 @@ int StatisticsThreads(int offered) {
   return offered;
 }
 
+/// $TDBG_OVERHEAD in place of the plan's.
+void TakeOverheadFromEnvironment(plan::Plan* plan) {
+  const char* const text = ::getenv("TDBG_OVERHEAD");
+  if (text == nullptr || *text == 0) return;
+  if (const auto share = plan::ParseOverhead(text)) {
+    plan->overhead = *share;
+  } else {
+    TellOnce("overhead", fmt::format("TDBG_OVERHEAD=\"{}\": expected {}; ignored", base::ToValidUtf8(text),
+                                     plan::kOverheadAccepted));
+  }
+}
+
 capture::RecorderOptions RecorderOptionsFor(const session::Claim& claim, bool inert) {
   capture::RecorderOptions options;
   options.first_step = claim.step_base;
@@ -195,6 +207,7 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
     return InvalidArgument(fmt::format("rank {} of {}: not a rank", options.rank, options.world_size));
   }
   TDBG_ASSIGN_OR_RETURN(session::Claim claim, session::ClaimDirectory(options, files, clock));
+  TakeOverheadFromEnvironment(&claim.plan);
   TDBG_ASSIGN_OR_RETURN(plan::CompiledPlan plan, plan::CompiledPlan::Compile(claim.plan));
   const bool captures_nothing = claim.plan.include_workers >= 0 && claim.plan.include_workers != options.rank;
 
@@ -260,6 +273,10 @@ bool Run::BeginStep(ModeKey mode) {
   return impl_->Locked(false, [&] { return impl_->recorder.BeginStep(mode); });
 }
 
+void Run::LookEvery(int64_t every) {
+  impl_->Do([&] { impl_->recorder.LookEvery(every); });
+}
+
 bool Run::Due(Id id) const {
   return impl_->Locked(false, [&] { return impl_->recorder.Due(id); });
 }
@@ -271,6 +288,10 @@ void Run::Put(Id id, const TensorView& view, Place place) {
 bool Run::PutMany(std::span<const Id> ids, std::span<const void* const> data, Place place,
                   std::span<const uint8_t> unchanged) {
   return impl_->Locked(false, [&] { return impl_->recorder.PutMany(ids, data, place, unchanged); });
+}
+
+void Run::PutSparse(Id id, const TensorView& values, uint64_t elements, Place place) {
+  impl_->Do([&] { impl_->recorder.PutSparse(id, values, elements, place); });
 }
 
 bool Run::RawDue(Id id, ModeKey mode, int64_t mode_step) const {

@@ -46,7 +46,7 @@ class Tdbg:
     def __init__(self, directory):
         self.directory = directory
         self.mark = uuid.uuid4().hex
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k != "PYTHONPATH"}
+        self.env = {k: v for k, v in os.environ.items() if (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD") and k != "PYTHONPATH"}
         self.env[MARK] = self.mark
         self.env["XDG_STATE_HOME"] = str(pathlib.Path(directory) / ".state")  # and not the user's own
         self.env["TDBG_HOME"] = os.environ.get("TDBG_HOME", str(ROOT / "python"))

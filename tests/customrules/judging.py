@@ -39,7 +39,7 @@ def write_run(directory, steps=STEPS, raw_every=5, seconds=0.0):
 class Judge:
     def __init__(self, directory, run):
         self.directory, self.run = directory, run
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k != "PYTHONPATH"}
+        self.env = {k: v for k, v in os.environ.items() if (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD") and k != "PYTHONPATH"}
         self.env |= {"TDBG_HOME": HOME, "TDBG_PYTHON": sys.executable}
 
     def __call__(self, *args, run=None, env=None, timeout=120):

@@ -39,7 +39,7 @@ def launched(tmp_path):
     def run(source, *folders, kept=()):
         script = tmp_path / "train.py"
         script.write_text(BOOST + textwrap.dedent(source))
-        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TDBG_")}
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD")}
         env.update(TDBG_HOME=HOME, PYTHONPATH=os.pathsep.join(map(str, folders)))
         command = [tool(), "run", "--quiet", "--dir", str(tmp_path / "run")]
         if kept:

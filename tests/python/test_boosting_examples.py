@@ -19,7 +19,7 @@ def test_an_untouched_example(tmp_path, script, library):
     pytest.importorskip(library)
     if not BINARY.exists():
         pytest.skip(f"no binary at {BINARY}; build it (make build) or set TDBG_BIN")
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k != "PYTHONPATH"}
+    env = {k: v for k, v in os.environ.items() if (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD") and k != "PYTHONPATH"}
     env["TDBG_HOME"] = os.environ.get("TDBG_HOME", str(ROOT / "python"))
     done = subprocess.run([str(BINARY), "run", "--quiet", "--dir", str(tmp_path / "run"), "--config",
                            str(ABALONE / "scenario.yaml"), "--", sys.executable, str(ABALONE / script), "--rounds", "11"],

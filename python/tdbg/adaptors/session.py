@@ -7,11 +7,13 @@ the run yet, because its numbers are still being computed, it calls `step_is_ove
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from .context import Context
 from .guard import say
+from .overhead import Overhead
 from .requests import obey
 from .steps import EVAL, GLOBAL, PREDICT, TRAIN, ModeSteps
 from .watch import Watch
@@ -22,10 +24,19 @@ MODES = (TRAIN, EVAL, PREDICT, GLOBAL)
 NOT_WANTED = 0xFFFFFFFF
 
 
+def _finds(pattern: str, name: str) -> bool:
+    """As the plan's own regexes do, for one that Python does not read: yes."""
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return True
+
+
 class LoopSession(Watch):
     """:param framework, open_run, options: a Watch's
 
     :ivar port: where steps and values go: the run, or what stands in front of it
+    :ivar overhead: whoever does our work inside the training adds to its `spent`
     :ivar forecast: of the plan, once there is a run: asked before a step is begun
     :ivar idle: mode -> nothing will be due in the next step of it
     :ivar open_mode: of the step that is open in the port; None: none is
@@ -43,6 +54,7 @@ class LoopSession(Watch):
         self.steps_closed = 0
         self.mode_wanted: int | None = None
         self.context = context(self)
+        self.overhead = Overhead(0)
         self._mode_steps: ModeSteps             # once there is a run
         self._more_until = 0        # somebody asked for more detail, up to this global step
         self._own_ids: dict[Any, int] = {}      # of tensors that the script records
@@ -54,12 +66,18 @@ class LoopSession(Watch):
         self.port = self.run
         self.context.enabled = bool(self.plan.get("context", True))
         self.forecast = Forecast(self.run.plan())
+        self.overhead = Overhead(float(self.plan.get("overhead", 0)))
         self._mode_steps = ModeSteps(self.run)
         self.look_ahead()
 
     def keeps(self, collection: str) -> bool:
         """Does the plan keep this collection?"""
         return any(c.get("name") == collection and c.get("keep") for c in self.plan.get("collections", []))
+
+    def names_tensor(self, name: str) -> bool:
+        """Does a collection that the plan keeps name this tensor, and not only its kind?"""
+        return any(c.get("keep") and (name in c.get("tensor_names", ()) or any(
+            _finds(pattern, name) for pattern in c.get("include_regex", ()))) for c in self.plan.get("collections", []))
 
     def say_once(self, message: str) -> None:
         if message not in self._said:
@@ -99,6 +117,16 @@ class LoopSession(Watch):
         self.open_mode = None
         self.steps_closed += 1
         self.look_ahead()
+
+    def training_step_is_over(self, hidden: bool = False) -> None:
+        """Takes statistics less often, or more often again, as the training leaves time. `hidden`: Overhead's."""
+        if self.overhead.step_ended(hidden):
+            every = self.overhead.every
+            self.run.look_every(every)
+            self.forecast.look_every = every
+            if every == 1:
+                self.idle = dict.fromkeys(MODES, False)
+            self.look_ahead()
 
     def take_request(self) -> None:
         """Carries out a watcher's requests, between two steps: all that are due, since one that held the training may

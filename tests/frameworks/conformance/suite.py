@@ -119,7 +119,7 @@ class Conformance:
             config = pathlib.Path(self.directory + ".json")
             config.write_text(json.dumps(self.config()))
             command = [tool(), "run", "--dir", self.directory, "--config", str(config), "--", *command]
-        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TDBG_")}
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD")}
         env.update(TDBG_HOME=HOME, TDBG_STRICT="1", **environment)
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS)
         assert done.returncode == 0, done.stderr

@@ -35,7 +35,7 @@ def run_example(name, tmp_path, launched):
         program = os.environ.get("TDBG_CLI", str(ROOT / "build" / "tdbg"))
         command = [program, "run", "--dir", str(tmp_path / "run"), "--", *command]
     home = os.environ.get("TDBG_HOME", str(ROOT / "python"))
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_")}
+    env = {k: v for k, v in os.environ.items() if (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD")}
     env.update(TDBG_HOME=home, TDBG_STRICT="1", PYTHONPATH=os.pathsep.join([home, NAMES]))
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -543,7 +543,7 @@ from mxnet import gluon, nd, autograd
 def script(tmp_path, source, code=0, flags=()):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT.format(tests=str(pathlib.Path(__file__).parents[2])) + textwrap.dedent(source))
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TDBG_")}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD")}
     env.update(TDBG_HOME=os.environ.get("TDBG_HOME", str(ROOT / "python")), TDBG_STRICT="1")
     done = subprocess.run([os.environ["TDBG_CLI"], "run", "--dir", str(tmp_path / "run"), *flags, "--", sys.executable,
                            str(path)], env=env, capture_output=True, text=True, timeout=240, cwd=tmp_path)

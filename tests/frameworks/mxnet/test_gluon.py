@@ -36,7 +36,7 @@ def attach(tmp_path):
 
 
 def launched(tmp_path, *command, flags=(), code=0):
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("TDBG_")}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD")}
     env.update(TDBG_HOME=os.environ.get("TDBG_HOME", str(ROOT / "python")), TDBG_STRICT="1")
     done = subprocess.run([os.environ["TDBG_CLI"], "run", "--dir", str(tmp_path / "run"), *flags, "--", sys.executable,
                            "-W", "ignore", *map(str, command)], env=env, capture_output=True, text=True, timeout=240,

@@ -145,6 +145,12 @@ class RecordingRun:
         view = np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in strides])
         self._keep(spec["name"], sub, point, view.copy())
 
+    def put_sparse(self, ident, ptr, dtype, values, elements, sub=0, point=0):
+        """Kept: (the values that are there, how many elements there are)."""
+        kind = dtype_of(dtype)
+        data = ctypes.string_at(ptr, values * kind.itemsize) if values else b""
+        self._keep(self.specs[ident]["name"], sub, point, (np.frombuffer(data, kind).copy(), elements))
+
     def put_raw(self, ident, ptr, dtype, shape, strides, sub=0, point=0):
         self.put_ptr(ident, ptr, dtype, shape, strides, sub, point)
 

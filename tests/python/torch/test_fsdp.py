@@ -89,7 +89,7 @@ def train(folder, *arguments, watched=True, plan=None, source=TRAINING, launcher
         work = folder / str(attempt)
         work.mkdir(parents=True)
         (work / "train.py").write_text(source)
-        env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k not in ("RANK", "WORLD_SIZE")}
+        env = {k: v for k, v in os.environ.items() if (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD") and k not in ("RANK", "WORLD_SIZE")}
         env["TDBG_STRICT"] = "1"
         if watched:
             env.update(TDBG_RUN=str(work / "run"), TDBG_ATTEMPT="0", TDBG_HOME=str(PACKAGE.parent),

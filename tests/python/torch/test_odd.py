@@ -39,20 +39,39 @@ def test_gradient_that_the_script_expands(watch):
 
 
 @pytest.mark.parametrize("large", [False, True])
-def test_sparse_gradients_are_recorded_as_dense_ones(watch, monkeypatch, large):
+def test_sparse_gradients_have_the_numbers_of_dense_ones(watch, monkeypatch, large):
     if large:
-        monkeypatch.setattr("tdbg.adaptors.torch.params.MAX_DENSE", 39)
+        monkeypatch.setattr("tdbg.adaptors.torch.params.SMALL", 39)
     session = watch()
     model = nn.Embedding(5, 2, sparse=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    one_step(model, optimizer, torch.tensor([1, 2, 1]))
+    run = None
+    for at in range(3):
+        one_step(model, optimizer, torch.tensor([1, 2, 1]))
+        run = session.made[0]
+        assert ("Embedding_weight", 0, 0) in run.steps[at].values
+        if large:       # of an index that is there twice the sum, once
+            values, elements = run.steps[at]["gradient/Embedding_weight"]
+            assert values.tolist() == [2, 2, 1, 1] and elements == 10
+        else:
+            assert run.steps[at]["gradient/Embedding_weight"].tolist() == [[0, 0], [2, 2], [1, 1], [0, 0], [0, 0]]
+    assert run.lost == [] and model.weight.grad.is_sparse
+
+
+@pytest.mark.parametrize("make", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse_csc, lambda x: x.to_sparse_bsr((2, 2))],
+                         ids=["places", "rows", "columns", "blocks of rows"])
+def test_a_large_sparse_buffer_is_put_by_its_values(watch, monkeypatch, make):
+    monkeypatch.setattr("tdbg.adaptors.torch.params.SMALL", 39)
+    session = watch()
+    model = nn.Linear(2, 1)
+    model.register_buffer("adjacency", make(torch.eye(4)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        one_step(model, optimizer, torch.randn(3, 2))
     run = session.made[0]
-    assert ("Embedding_weight", 0, 0) in run.steps[0].values
-    if large:
-        assert run.lost == [("unsupported", 1, "gradient/Embedding_weight: layout torch.sparse_coo")]
-    else:
-        assert run.lost == [] and model.weight.grad.is_sparse
-        assert run.steps[0]["gradient/Embedding_weight"].tolist() == [[0, 0], [2, 2], [1, 1], [0, 0], [0, 0]]
+    values, elements = run.steps[1]["Linear_adjacency"]
+    assert elements == 16 and values.sum() == 4
+    assert run.lost == []
 
 
 def test_complex_and_half_parameters(watch):

@@ -76,7 +76,7 @@ def program(tmp_path):
     def run(source, *arguments, path=(), launched=True, environment=(), prefix=(), background=False):
         script = tmp_path / "work" / "train.py"
         script.write_text(TRAIN + textwrap.dedent(source))
-        env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k not in ("RANK", "WORLD_SIZE")}
+        env = {k: v for k, v in os.environ.items() if (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD") and k not in ("RANK", "WORLD_SIZE")}
         env["PYTHONPATH"] = os.pathsep.join(
             [*([str(PACKAGE / "boot")] if launched else [str(home)]), *map(str, path), str(HERE)])
         env.update(TDBG_TEST_LOG=str(log), TDBG_TRACEBACK="1")

@@ -42,7 +42,7 @@ def train(steps, model=None, each=lambda n, model, loss: None):
 def start(tmp_path, source, plan=None, launched=True, **environment):
     script = tmp_path / "train.py"
     script.write_text(NET + textwrap.dedent(source))
-    env = {k: v for k, v in os.environ.items() if not k.startswith("TDBG_") and k not in ("RANK", "WORLD_SIZE")}
+    env = {k: v for k, v in os.environ.items() if (not k.startswith("TDBG_") or k == "TDBG_OVERHEAD") and k not in ("RANK", "WORLD_SIZE")}
     if launched:
         env.update(TDBG_RUN=str(tmp_path / "run"), TDBG_HOME=str(PACKAGE.parent), PYTHONPATH=str(PACKAGE / "boot"))
         if plan is not None:

@@ -13,6 +13,7 @@ import tdbg
 import torch
 from torch import nn
 
+from tdbg import _capture
 from tdbg.adaptors.torch import params, untrained
 
 STEPS = 4
@@ -228,7 +229,8 @@ def test_a_change_that_nothing_shows_is_seen_when_everything_is_looked_at_again(
 
     train(model, 12, change)
     said = session.made[0].said["Net_frozen.weight"]
-    assert said[0] is False and said[1:].count(False) in (1, 2) and False in said[2:11]
+    assert said[0] == 0 and said[1:].count(_capture.WORTH_A_LOOK) in (1, 2) and _capture.WORTH_A_LOOK in said[2:11]
+    assert 0 not in said[1:]
 
 
 def test_a_buffer_may_be_another_tensor_every_time(watch):

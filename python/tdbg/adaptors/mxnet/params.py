@@ -165,8 +165,8 @@ class TrainerTensors:
                 self._put(weight_id, parameter._data[:1], parameter.name)
         places = arrays.addresses(handles)
         marks = list(map(_capture.fingerprint, places, sizes))
-        unchanged = [self._marks.get(i) == mark and (n + self._captures) % LOOK_EVERY != 0
-                     for n, (i, mark) in enumerate(zip(ids, marks))]
+        unchanged = [0 if self._marks.get(i) != mark else 1 if (n + self._captures) % LOOK_EVERY
+                     else _capture.WORTH_A_LOOK for n, (i, mark) in enumerate(zip(ids, marks))]
         self._marks = dict(zip(ids, marks))
         if ids:
             self.session.run.put_many(ids, places, 0, 0, unchanged)

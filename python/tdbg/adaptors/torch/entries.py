@@ -10,6 +10,7 @@ import copy
 import threading
 import weakref
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -303,6 +304,7 @@ class Entries:
         copies.let_go(self)
 
     def entered(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        begun = perf_counter()
         try:
             self._depth.now += 1
             if self._looks is not None and module.training and module not in self.twins:
@@ -320,11 +322,16 @@ class Entries:
                 self.session.modules.settle()
         except Exception as error:
             self.session.guard.failed("forward of the root", error)
+        finally:
+            self.session.overhead.spent += perf_counter() - begun
 
     def left(self, module: torch.nn.Module, output: Any = None) -> None:
+        begun = perf_counter()
         try:
             self._depth.now = max(0, self._depth.now - 1)
             if self._depth.now == 0:
                 self.session.forward_ended(output)
         except Exception as error:
             self.session.guard.failed("end of the root's forward", error)
+        finally:
+            self.session.overhead.spent += perf_counter() - begun

@@ -90,6 +90,12 @@ class LateSteps:
         extent = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
         self._step.calls.append(("ptr", ident, ctypes.string_at(ptr, extent * item), dtype, shape, strides, sub, point))
 
+    def put_sparse(self, ident: int, ptr: int, dtype: str, values: int, elements: int, sub: int = 0,
+                   point: int = 0) -> None:
+        item = torch.empty((), dtype=getattr(torch, dtype)).element_size()
+        data = ctypes.string_at(ptr, values * item) if values else b""
+        self._step.calls.append(("sparse", ident, data, dtype, values, elements, sub, point))
+
     def put_scalars(self, ids: list[int], values: Any, sub: int = 0) -> None:
         self._step.calls.append(("put_scalars", list(ids), list(values), sub))
 
@@ -133,6 +139,10 @@ class LateSteps:
 
     def made_copy(self, size: int) -> None:
         """What was put last is a copy of this many bytes, made for us."""
+
+    def lags(self) -> bool:
+        """Is the device so far behind that what the host does meanwhile costs the training nothing?"""
+        return len(self._queue) > 1
 
     def answers(self) -> bool:
         """Does the device carry out anything any more?"""
@@ -206,6 +216,10 @@ class LateSteps:
                 _, ident, data, dtype, shape, strides, sub, point = call
                 buffer = numpy.frombuffer(data, numpy.uint8)
                 run.put_ptr(ident, buffer.ctypes.data if len(data) else 0, dtype, shape, strides, sub, point)
+            elif kind == "sparse":
+                _, ident, data, *rest = call
+                buffer = numpy.frombuffer(data, numpy.uint8)
+                run.put_sparse(ident, buffer.ctypes.data, *rest)
             elif kind in ("put_scalars", "put_context"):
                 getattr(run, kind)(*call[1:])
             else:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import weakref
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -475,6 +476,7 @@ def patch(patches: Patches, session: Session) -> None:
                     return original(*args, **kwargs)   # traced: the graph must not change
                 result = original(*args, **kwargs)
                 if session.listening and not session.losses.muted and not session.elsewhere():
+                    begun = perf_counter()
                     try:
                         target: Any = args[1] if len(args) > 1 else kwargs.get("target")
                         if type(target) is torch.Tensor:
@@ -485,6 +487,7 @@ def patch(patches: Patches, session: Session) -> None:
                         session.losses.returned(name, result, labels=labels_of(args, kwargs) if classifies else None)
                     except Exception as error:
                         guard.failed("loss function", error)
+                    session.overhead.spent += perf_counter() - begun
                 if classifies and data.due and session.listening and in_backward() == -1:
                     # Labels that are missing are any number, -1 as a rule, and left out of the loss afterwards.
                     masked = binary and (kwargs.get("reduction") == "none" or kwargs.get("weight") is not None
@@ -504,10 +507,12 @@ def patch(patches: Patches, session: Session) -> None:
             if not is_compiling():
                 if not isinstance(tensors, (torch.Tensor, list, tuple)):
                     tensors = tuple(tensors)    # an iterator: whoever looks into it first takes it from the other
+                begun = perf_counter()
                 try:
                     session.before_backward(tensors, bool(kwargs.get("create_graph") or args[2:3] == (True,)))
                 except Exception as error:
                     guard.failed("backward", error)
+                session.overhead.spent += perf_counter() - begun
             if session.verify is None or is_compiling():
                 return original(tensors, *args, **kwargs)
             result = original(tensors, *args, **kwargs)

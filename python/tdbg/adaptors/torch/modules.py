@@ -12,6 +12,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -75,17 +76,19 @@ class _ModuleHook(Inert):
             return
         # One tensor, once per forward, into the slot that took it the last time: nearly every call. All else, and
         # whatever goes wrong here, is `ran`'s.
-        owner = self.owner
+        owner, begun = self.owner, perf_counter()
         if (owner.settled and self.first is not None and type(output) is _Tensor and self.key not in owner.counts
                 and in_backward() == -1 and not owner.session.elsewhere()):
             try:
                 if owner.put_tensor(self.first, output, owner.sub):
                     owner.counts[self.key] = 1
+                    owner.session.overhead.spent += perf_counter() - begun
                     return
             except Exception as error:
                 if is_the_trainings_own(error):
                     raise
         owner.ran(self, module, args, output)
+        owner.session.overhead.spent += perf_counter() - begun
 
 
 def has_compiled() -> bool:

@@ -8,6 +8,7 @@ inside; then the moment is when the closure returns.
 from __future__ import annotations
 
 import weakref
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -170,11 +171,14 @@ class Optimizers:
     def pre(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _is_traced() or not self.session.listening or self.session.trains_elsewhere():
             return None
+        begun = perf_counter()
         try:
             return self._before_step(optimizer, args, kwargs)
         except Exception as error:
             self.session.guard.failed("optimizer step", error)
             return None
+        finally:
+            self.session.overhead.spent += perf_counter() - begun
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.session.ensure_open():
@@ -206,11 +210,13 @@ class Optimizers:
                 loss = closure(*a, **k)
             finally:
                 self._closures -= 1
+            begun = perf_counter()
             try:
                 if self.session.listening and self._inside is entry:
                     self._capture(entry, optimizer, closure=True)
             except Exception as error:
                 self.session.guard.failed("optimizer closure", error)
+            self.session.overhead.spent += perf_counter() - begun
             return loss
 
         given = _Closure(closure, watched)
@@ -314,6 +320,7 @@ class Optimizers:
     def post(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_traced() or self.session.run is None or not self.session.listening or self.session.elsewhere():
             return
+        begun = perf_counter()
         try:
             entry = self.entries.get(id(optimizer))
             if entry is None or entry.ignored:
@@ -327,6 +334,8 @@ class Optimizers:
             self._stepped(entry, entry.skipped)
         except Exception as error:
             self.session.guard.failed("after an optimizer step", error)
+        finally:
+            self.session.overhead.spent += perf_counter() - begun
 
     def _stepped(self, entry: OptimizerTensors, skipped: bool) -> None:
         self._inside = None

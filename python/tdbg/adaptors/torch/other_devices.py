@@ -238,6 +238,7 @@ class Final:
 
     def __init__(self, run: Any) -> None:
         self.put_many, self.put_ptr, self.put_scalars = run.put_many, run.put_ptr, run.put_scalars
+        self.put_sparse = run.put_sparse
 
     def put_device_scalar(self, ident: int, tensor: torch.Tensor, sub: int = 0, every_step: bool = True) -> None:
         self.put_scalars([ident], [tensor.item()], sub)

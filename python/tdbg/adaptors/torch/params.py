@@ -38,8 +38,9 @@ _grad = attrgetter("grad")
 _dtype = attrgetter("dtype")
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
-#: Sparse gradients are put as dense ones, if those are no larger than this.
-MAX_DENSE = 64 << 20
+#: Sparse tensors are put as dense ones, if those are no larger than SMALL; where their values are to be kept or they
+#: lie on a device, than MAX_DENSE. Of the others the numbers are those of the dense one, and its zeros are not made.
+SMALL, MAX_DENSE = 256 << 10, 64 << 20
 _SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
@@ -103,9 +104,13 @@ class Unread:
 def put_odd(session: Session, ident: int, tensor: torch.Tensor, sub: int, point: int, name: str) -> None:
     """One tensor that the batched call cannot take. Counts it where it cannot be read at all."""
     tensor = local(tensor)
-    if tensor.layout in _SPARSE and tensor.numel() * tensor.element_size() <= MAX_DENSE:
-        # of an index that is there twice the sum, which is what the update takes
-        tensor = tensor.detach().to_dense()
+    if tensor.layout in _SPARSE and not tensor.is_meta:
+        size = tensor.numel() * tensor.element_size()
+        if tensor.device.type == "cpu" and size > SMALL and not session.force_lane:
+            put_sparse(session, ident, tensor.detach(), sub, point)
+            return
+        if size <= MAX_DENSE:
+            tensor = tensor.detach().to_dense()     # of an index that is there twice the sum, which the update takes
     if tensor.layout is not torch.strided or tensor.is_quantized:
         session.lost("unsupported", 1, f"{name}: layout {tensor.layout}")
         return
@@ -120,6 +125,23 @@ def put_odd(session: Session, ident: int, tensor: torch.Tensor, sub: int, point:
     if tensor.numel():
         session.port.put_ptr(ident, tensor.data_ptr(), dtype_name(tensor.dtype), list(tensor.shape),
                              list(tensor.stride()), sub, point)
+
+
+def put_sparse(session: Session, ident: int, tensor: torch.Tensor, sub: int, point: int) -> None:
+    """Statistics of a host tensor from the values that it has, and its bytes where they are to be kept and it is not
+    too large."""
+    values = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.values()
+    values = values.resolve_conj().resolve_neg().contiguous()
+    session.port.put_sparse(ident, values.data_ptr(), dtype_name(values.dtype), values.numel(), tensor.numel(), sub,
+                            point)
+    if not session.raw_due(ident):
+        return
+    if tensor.numel() * tensor.element_size() > MAX_DENSE:
+        session.lost("unsupported", 1, f"values of a sparse tensor of more than {MAX_DENSE >> 20} MiB")
+        return
+    dense = tensor.to_dense().contiguous()
+    session.run.put_raw(ident, dense.data_ptr(), dtype_name(dense.dtype), list(dense.shape), list(dense.stride()), sub,
+                        point)
 
 
 # of an optimizer's parameters, for its count: all of them have the same, but for those that got no gradient
@@ -172,6 +194,9 @@ class OptimizerTensors:
         self._resting: list[Any] = []     # and these: their places
         self._absent: list[str] = []      # and their names
         self.state_ids: dict[str, int] = {}
+        # id()s of parameters with sparse gradients: each call of the batched kind would raise inside of torch, in 1 ms
+        self._sparse: set[int] = set()
+        self._knows_sparse = 0            # how many of them there were when they were last sorted out
 
     def count(self, optimizer: Any) -> None:
         """It steps: once more than it did, in earlier attempts too where its state says so."""
@@ -237,7 +262,7 @@ class OptimizerTensors:
         self.fast_ids, self.grad_ids = [], []
         # (parameter, weight id, gradient id, NamedParameter)
         self.odd: list[tuple[torch.Tensor, int, int, NamedParameter]] = []
-        self._resting_at = None
+        self._resting_at, self._knows_sparse = None, len(self._sparse)
         self.flat: list[tuple[torch.Tensor, list[tuple[Any, int]]]] = []    # (partition, [(piece, gradient id)])
         self.own: list[tuple[torch.Tensor, int, str]] = []    # (parameter of a piece, weight id, name)
         on_device = False
@@ -256,7 +281,7 @@ class OptimizerTensors:
                               ["gradient/" + a for a in named.aliases], **part)
             if weight == NOT_WANTED and gradient == NOT_WANTED:
                 continue
-            if is_plain(parameter) and not self.session.on_device(parameter):
+            if is_plain(parameter) and not self.session.on_device(parameter) and id(parameter) not in self._sparse:
                 self.fast.append(parameter)
                 self.fast_named.append(named)
                 self.fast_ids.append(weight)
@@ -337,6 +362,8 @@ class OptimizerTensors:
         `losses`: (ids, pointers, values) that go with the same batch.
         """
         port = self.session.port
+        if self._knows_sparse < len(self._sparse):
+            self._define()
         if self.batch is not None and unscale is None and not self.odd and hasattr(port, "put_batch"):
             absent = self.batch.gather(self.fast)
             if absent >= 0:
@@ -413,6 +440,7 @@ class OptimizerTensors:
                 return [next(pointers) if m else 0 for m in mask]
         except RuntimeError:
             pass
+        self._sparse.update(id(p) for p, g in zip(self.fast, grads) if g is not None and g.layout is not torch.strided)
         return [self._pointer(*row, sub, point) for row in zip(grads, self.fast_named, self.dtypes, self.grad_ids)]
 
     def _pointer(self, gradient: torch.Tensor | None, named: NamedParameter, dtype: torch.dtype, ident: int, sub: int,

@@ -217,6 +217,11 @@ class Session(LoopSession):
         """The open step's update was skipped if this number on a device is not 0."""
         self._lane_for(found).skipped_if(found)
 
+    def raw_due(self, ident: int) -> bool:
+        """Are raw values of it due in the open step? Where the step is not in the run yet, nobody keeps them."""
+        mode = self.open_mode
+        return self.port is self.run and mode is not None and self.run.raw_due(ident, mode, self._mode_steps[mode])
+
     def made_copy(self, size: int) -> None:
         """What was put last is a copy of this many bytes, made for us."""
         if self.port is not self.run:
@@ -362,6 +367,7 @@ class Session(LoopSession):
             self.losses.step_ended()
             self.entries.step_ended()
             self.black_box.step_ended()
+            self.training_step_is_over(self.port is not self.run and self.port.lags())
             if self.verify is not None:
                 self.verify.step_over()
             if self.evaluations.held:

@@ -19,8 +19,10 @@ import torch
 
 from tdbg import _capture
 
+from .. import mapped
 from ..session import NOT_WANTED
 from .names import NamedParameter
+from .origin.values import readable
 from .params import READER, local, put_odd, session_members
 from .shards import part_of
 
@@ -75,7 +77,9 @@ def is_constant(buffer: torch.Tensor, module: torch.nn.Module, key: str) -> bool
     which would wait for it: what is no part of the model's state is taken for one there."""
     if buffer.device.type != "cpu":
         return key in module._non_persistent_buffers_set
-    return bool((buffer == -torch.inf).any()) and not bool((buffer == torch.inf).any() | buffer.isnan().any())
+    values = readable(buffer)
+    return values is not None and bool((values == -torch.inf).any()) and not bool(
+        (values == torch.inf).any() | values.isnan().any())
 
 
 class Untrained:
@@ -88,6 +92,7 @@ class Untrained:
         self._key: tuple[Any, ...] = ()
         self._step = -1                 # in which they were last put
         self._calls = 0
+        self._in_files: set[str] = set()    # names of what lies in files
 
     def capture(self, sub: int = 0) -> None:
         """All of them as they are now; once in a step, whoever calls first."""
@@ -161,11 +166,25 @@ class Untrained:
         if not tensor.numel() or is_emptied(tensor):
             slot.spec = None        # its earlier values say nothing of the later ones
             return NOT_WANTED
+        if self._lies_in_a_file(named.name, tensor):
+            return NOT_WANTED
         if named.kind == "buffer" and is_constant(tensor, slot.owner(), slot.key):
             return NOT_WANTED
         return session.define(named.name, named.short_name, named.kind, named.module_kind, tensor.dtype, tensor.shape,
                               slot.varies, named.unit_axis, named.aliases,
                               **({} if slot.varies else part_of(slot.whole())))
+
+    def _lies_in_a_file(self, name: str, tensor: torch.Tensor) -> bool:
+        """A large table that nobody trains, of which a step touches a few rows: to look at it would read the file. Said
+        once."""
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided or self.session.names_tensor(name):
+            return False
+        size = tensor.numel() * tensor.element_size()
+        path = mapped.file_behind(_data_ptr(tensor)) if size >= mapped.LARGE else None
+        if path is not None and name not in self._in_files:
+            self._in_files.add(name)
+            self.session.lost("unsupported", 1, f"{name}: {mapped.words(path, size)}")
+        return path is not None
 
     # Now ----------------------------------------------------------------------------------------------------
 
@@ -202,7 +221,7 @@ class Untrained:
         self._put_flat(ids, pointers, unchanged, sub, at_end)
         return others
 
-    def _put_flat(self, ids: list[int], pointers: list[int], unchanged: list[bool], sub: int, at_end: bool) -> None:
+    def _put_flat(self, ids: list[int], pointers: list[int], unchanged: list[int], sub: int, at_end: bool) -> None:
         if not ids:
             return
         if at_end:
@@ -226,7 +245,8 @@ class Untrained:
             seen = (pointer, self._version(tensor), _fingerprint(pointer, tensor.nbytes))
             ids.append(slot.id)
             pointers.append(pointer)
-            unchanged.append(seen == slot.seen and slot.turn % LOOK_EVERY != turn)
+            same = seen == slot.seen
+            unchanged.append(_capture.WORTH_A_LOOK if same and slot.turn % LOOK_EVERY == turn else int(same))
             slot.seen = seen
         self._put_flat(ids, pointers, unchanged, sub, at_end)
 
