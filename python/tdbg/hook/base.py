@@ -420,7 +420,7 @@ class BaseHook(ProcessHook):
         :param last: no other will come
         """
         own, self._own = self._own, {}
-        if not own and not (last and self._carried):
+        if not own and not self._carried:
             return
         scalars = [name for name, (kind, *_) in own.items() if kind == "scalar"]
         saved = last or len(scalars) < len(own) or self._saves_this_step()

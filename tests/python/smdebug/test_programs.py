@@ -24,8 +24,8 @@ if not any((pathlib.Path(HOME) / "tdbg").glob("_capture*.so")):
 
 NAMES = ["modes_and_collections", "json_file", "reductions", "rule", "own_values", "configuration",
          "event_files", "xgboost_hook", "checkpoints", "analysis",
-         "own_hook", "scalars_between", "odd_collections", "shapes_only", "trial_collections", "files_beside",
-         "example_torch", "example_xgboost"]
+         "own_hook", "scalars_between", "scalars_each_epoch", "odd_collections", "shapes_only", "trial_collections",
+         "files_beside", "example_torch", "example_xgboost"]
 
 
 def run(python, out, **environment):

@@ -118,6 +118,21 @@ def test_a_scripts_own_values_are_kept_in_the_step_they_were_said_in(tmp_path):
     assert not trial.has_tensor("scalar/late")
 
 
+def test_a_scalar_of_each_epoch_is_in_the_next_step_that_is_saved(tmp_path):
+    hook = Hook(str(tmp_path / "run"), save_config=SaveConfig(save_interval=4), include_collections=["weights"])
+    net = nn.Linear(2, 1)
+    hook.register_module(net)
+    for epoch in range(3):
+        for _ in range(5):
+            net(torch.ones(1, 2))
+        hook.save_scalar("accuracy", epoch)
+    hook.close()
+    trial = tdbg.create_trial(str(tmp_path / "run"))
+    values = trial.tensor("scalar/accuracy").values()
+    assert {step: float(value[0]) for step, value in values.items()} == {4: 0, 12: 1, 14: 2}
+    assert trial.steps() == [0, 4, 8, 12, 14]
+
+
 def test_values_of_any_kind_are_kept_or_passed_over_and_the_steps_go_on(tmp_path):
     hook = Hook(str(tmp_path / "run"), **every(include_collections=["weights"]))
     net = nn.Linear(2, 1)
