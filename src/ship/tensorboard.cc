@@ -261,7 +261,8 @@ Status TensorBoard::Take(const TrialAccess& access, size_t step) {
         if (slot < 0) {
           slot = static_cast<int>(rows_.size());
           rows_.push_back(row);
-        } else if (Preference(row.sub) >= Preference(rows_[static_cast<size_t>(slot)].sub)) {
+        } else if (const bool last = access.LastCounts(row.tensor);
+                   Preference(row.sub, last) >= Preference(rows_[static_cast<size_t>(slot)].sub, last)) {
           rows_[static_cast<size_t>(slot)] = row;
         }
       }

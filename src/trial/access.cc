@@ -49,6 +49,7 @@ int64_t TrialAccess::world_size(int64_t attempt) const {
 
 size_t TrialAccess::tensor_count() const { return trial_->impl_->tensors.size(); }
 const TensorInfo& TrialAccess::tensor(TensorIndex tensor) const { return trial_->impl_->tensors.at(tensor); }
+bool TrialAccess::LastCounts(TensorIndex index) const { return trial_->impl_->LastCounts(tensor(index)); }
 std::optional<TensorIndex> TrialAccess::Find(std::string_view name) const {
   return trial_->impl_->tensors.Find(name);
 }
@@ -283,14 +284,15 @@ void TrialAccess::ScalarsOf(size_t step, std::vector<Scalar>* append_to) const {
 std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
                                             std::optional<WorkerIndex> worker) const {
   const Step at = trial_->impl_->StepAt(step);
+  const bool last_counts = LastCounts(tensor);
   std::optional<double> best;
   EachOwner(*trial_->impl_, tensor, at.attempt, worker,
             [&](WorkerIndex, const WorkerSlot& slot, format::TensorId id) {
               const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
               int best_preference = -2;
               const auto offer = [&](SubKey key, double value) {
-                if (key.point == Point::kEnd || Preference(key) < best_preference) return;
-                best_preference = Preference(key);
+                if (key.point == Point::kEnd || Preference(key, last_counts) < best_preference) return;
+                best_preference = Preference(key, last_counts);
                 best = value;
               };
               const auto [first, last] =

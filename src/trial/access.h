@@ -65,6 +65,7 @@ class TrialAccess {
 
   size_t tensor_count() const;  ///< only grows
   const TensorInfo& tensor(TensorIndex tensor) const;
+  bool LastCounts(TensorIndex tensor) const;  ///< of several values in one step; for Preference (lookup.h)
   /// Exact canonical name or alias.
   std::optional<TensorIndex> Find(std::string_view name) const;
   /// What Trial's calls accept: canonical, alias, unambiguous short name; otherwise the error that names the

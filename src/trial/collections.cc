@@ -22,6 +22,7 @@ void Trial::Impl::ReadPlan() {
   }
   plan = *std::move(read);
   plan_attempts = attempts.size();
+  steps_are_forwards = plan->step_by == "forward";
   has_save_config = false;
   for (const plan::CollectionPlan& collection : plan->collections) {
     if (!Saves(collection)) continue;

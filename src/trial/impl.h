@@ -122,6 +122,7 @@ struct Trial::Impl {
   std::optional<plan::Plan> plan;
   size_t plan_attempts = 0;      ///< attempts there were when it was read: each start may bring a new one
   bool has_save_config = false;  ///< the plan saves raw values or names reductions
+  bool steps_are_forwards = false;
 
   std::vector<AttemptSlot> attempts;  ///< ascending by number
   std::vector<std::unique_ptr<WorkerSlot>> slots;
@@ -197,6 +198,9 @@ struct Trial::Impl {
   void ReadPlan();
   /// Steps of the collection's schedules are steps at which something is saved.
   static bool Saves(const plan::CollectionPlan& collection);
+  /// Of several values in one step the last is the step's, as smdebug has it: of gradients where a step is a
+  /// forward, since none of them is the one of an update.
+  bool LastCounts(const TensorInfo& info) const { return steps_are_forwards && info.kind == "gradient"; }
   /// Reductions of the collection were asked for by name, and are due at this step.
   static bool ReductionsDue(const plan::CollectionPlan& collection, const StepInfo& step);
   /// Whether a collection of the tensor has reductions (or shapes) due at this step of the overlay.

@@ -9,8 +9,9 @@
 namespace tdbg {
 
 /// Which of a step's values to return: the step's own, else the latest micro-step's, else one of a point.
-inline int Preference(SubKey key) {
-  if (key == SubKey{}) return 1 << 20;
+/// `last_counts`: the latest of all (Trial::Impl::LastCounts).
+inline int Preference(SubKey key, bool last_counts = false) {
+  if (key == SubKey{}) return last_counts ? 0 : 1 << 20;
   return key.point == Point::kNone ? key.sub : -1;
 }
 

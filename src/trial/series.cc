@@ -137,6 +137,7 @@ class SeriesCollector {
     lists_.clear();
     sources_.clear();
     needed_ = needed;
+    last_counts_ = finder.last_counts();
     if (finder.info().in_parts) read = store::WorkerReader::kAllColumns;  // merged, they are one row
     for (const ValueFinder::Impl::Range& range : ranges_) {
       const int64_t begin = std::max(range.begin, filter_.begin), end = std::min(range.end, last_);
@@ -176,7 +177,7 @@ class SeriesCollector {
       bool any = false;
       for (const auto& ref : list.rows.rows) {
         if (!Counts(list, ref)) continue;
-        if (any && best.step == ref.global_step && best.preference >= Preference(ref.sub)) continue;
+        if (any && best.step == ref.global_step && best.preference >= PreferenceOf(ref)) continue;
         if (any && best.step != ref.global_step) TDBG_RETURN_IF_ERROR(f(best));
         best = SourceOf(list, ref);
         any = true;
@@ -199,7 +200,7 @@ class SeriesCollector {
         if (!Counts(list, ref)) continue;
         if (chosen_.empty() || chosen_.back().global_step != ref.global_step) {
           chosen_.push_back(ref);
-        } else if (Preference(ref.sub) > Preference(chosen_.back().sub)) {
+        } else if (PreferenceOf(ref) > PreferenceOf(chosen_.back())) {
           chosen_.back() = ref;
         }
       }
@@ -268,11 +269,12 @@ class SeriesCollector {
   bool Counts(const List& list, const RowRef& ref) const {
     return ref.sub.point != Point::kEnd && (list.rows.batches[ref.batch].damaged & needed_) == 0;
   }
-  static Source SourceOf(const List& list, const RowRef& ref) {
+  int PreferenceOf(const RowRef& ref) const { return Preference(ref.sub, last_counts_); }
+  Source SourceOf(const List& list, const RowRef& ref) const {
     Source source;
     source.step = ref.global_step;
     source.order = list.order;
-    source.preference = Preference(ref.sub);
+    source.preference = PreferenceOf(ref);
     source.slot = list.slot;
     source.batch = &list.rows.batches[ref.batch];
     source.tensor = list.tensor;
@@ -286,7 +288,7 @@ class SeriesCollector {
       if (key.point == Point::kEnd || step < begin || step >= end) return;
       source.step = step;
       source.order = list.order;
-      source.preference += Preference(key);
+      source.preference += Preference(key, last_counts_);
       source.slot = list.slot;
       sources_.push_back(source);
     };
@@ -376,6 +378,7 @@ class SeriesCollector {
     SummaryBatch batch;
   };
   uint64_t needed_ = 0;
+  bool last_counts_ = false;
   std::vector<List> lists_;
   bool in_place_ = false;       // ForEach visits lists_, else sources_
   std::vector<RowRef> chosen_;  // of one list

@@ -25,7 +25,7 @@ class ValueFinder {
 
   /// `worker`: empty for all.
   ValueFinder(const Trial::Impl& impl, TensorIndex tensor, std::string_view worker)
-      : impl_(impl), tensor_(tensor), worker_(worker) {}
+      : impl_(impl), tensor_(tensor), worker_(worker), last_counts_(impl.LastCounts(info())) {}
   /// \error TensorTable::Resolve's; kNotFound  the worker
   static Result<ValueFinder> Make(const Trial::Impl& impl, std::string_view name, std::string_view worker) {
     TDBG_ASSIGN_OR_RETURN(const TensorIndex tensor, impl.Resolve(name));
@@ -101,8 +101,8 @@ class ValueFinder {
     int best_preference = -2;
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
       for (const auto& ref : slot.reader->RowsAt(id, global_step)) {
-        if (ref.sub.point == Point::kEnd || Preference(ref.sub) < best_preference) continue;
-        best_preference = Preference(ref.sub);
+        if (ref.sub.point == Point::kEnd || Preference(ref.sub, last_counts_) < best_preference) continue;
+        best_preference = Preference(ref.sub, last_counts_);
         best = Found(slot, id, ref);
       }
     }
@@ -123,8 +123,8 @@ class ValueFinder {
     int best_preference = -2;
     for (const format::TensorId id : slot.IdsOf(tensor_)) {
       for (const store::RawRef& ref : slot.reader->RawsAt(id, global_step)) {
-        if (ref.sub.point == Point::kEnd || Preference(ref.sub) < best_preference) continue;
-        best_preference = Preference(ref.sub);
+        if (ref.sub.point == Point::kEnd || Preference(ref.sub, last_counts_) < best_preference) continue;
+        best_preference = Preference(ref.sub, last_counts_);
         best = ref;
       }
     }
@@ -148,8 +148,8 @@ class ValueFinder {
       const auto [first, last] = StepRange(
           points, global_step, [](const store::WorkerReader::ScalarPoint& p) { return p.global_step; });
       for (auto it = first; it != last; ++it) {
-        if (it->sub.point == Point::kEnd || Preference(it->sub) < best_preference) continue;
-        best_preference = Preference(it->sub);
+        if (it->sub.point == Point::kEnd || Preference(it->sub, last_counts_) < best_preference) continue;
+        best_preference = Preference(it->sub, last_counts_);
         best = it->value;
       }
     }
@@ -190,6 +190,7 @@ class ValueFinder {
   TensorIndex tensor() const { return tensor_; }
   const TensorInfo& info() const { return impl_.tensors.at(tensor_); }
   const Trial::Impl& impl() const { return impl_; }
+  bool last_counts() const { return last_counts_; }  ///< Trial::Impl::LastCounts
 
   /// Steps of the overlay at which something that `filter` asks for is kept, by the filter's own numbers.
   std::vector<int64_t> Steps(const StepFilter& filter) const;
@@ -213,6 +214,7 @@ class ValueFinder {
   const Trial::Impl& impl_;
   TensorIndex tensor_;
   std::string worker_;
+  bool last_counts_;
 };
 
 }  // namespace tdbg

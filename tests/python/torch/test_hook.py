@@ -82,16 +82,21 @@ def test_a_subclass_may_say_itself_what_a_module_gives(tmp_path):
     assert trial["gradient/norm_output"].steps() == [2]
 
 
-def test_a_second_backward_of_a_step_has_a_place_of_its_own(tmp_path):
-    hook = Hook(str(tmp_path / "run"), **every(include_collections=["gradients"]))
+def test_of_several_gradients_of_a_name_in_a_step_the_last_is_the_steps(tmp_path):
+    directory = tmp_path / "run"
+    hook = Hook(str(directory), **every(include_collections=["gradients"],
+                                        reduction_config={"reductions": ["max"], "save_raw_tensor": True}))
     net = nn.Linear(2, 1)
     hook.register_module(net)
     out = net(torch.ones(1, 2))
     out.sum().backward(retain_graph=True)
-    (3 * out).sum().backward()
+    (3 * out).sum().backward(retain_graph=True)
+    (2 * out).sum().backward()
     hook.close()
-    value = tdbg.open(tmp_path / "run")["gradient/Linear_weight"].value(0)
-    np.testing.assert_array_equal(value, np.ones((1, 2), np.float32))
+    for trial in (tdbg.create_trial(str(directory)), tdbg.open(directory)):
+        gradient = trial.tensor("gradient/Linear_weight")
+        np.testing.assert_array_equal(gradient.value(0), np.full((1, 2), 2, np.float32))
+        assert gradient.reduction_value(0, "max") == 2 and gradient.series("max")[1].tolist() == [2]
 
 
 def test_a_scripts_own_values_are_kept_in_the_step_they_were_said_in(tmp_path):

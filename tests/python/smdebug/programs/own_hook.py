@@ -12,8 +12,8 @@ class CustomHook(smd.Hook):
     def forward_hook(self, module, inputs, outputs):
         name = self.module_names[id(module)]
         self._write_inputs(name, inputs)
-        # Of a module that is called twice the real one keeps the last gradient of a step, ours both.
-        if isinstance(outputs, torch.Tensor) and outputs.requires_grad and name != "relu":
+        # Of a module that is called twice (relu) the last gradient of a step is its value.
+        if isinstance(outputs, torch.Tensor) and outputs.requires_grad:
             outputs.register_hook(self.backward_hook(name + "_output"))
         self._write_outputs(name, outputs)
         for own, buffer in module.named_buffers(recurse=False):
