@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -15,6 +16,7 @@ pytest.importorskip("tdbg._capture")
 
 import tdbg  # noqa: E402
 from tdbg.adaptors import xgboost as adaptor  # noqa: E402
+from tdbg.adaptors.plan import find_cli  # noqa: E402
 from tdbg.exceptions import InvalidCollectionConfiguration, SMDebugError  # noqa: E402
 from tdbg.hook import SaveConfig  # noqa: E402
 from tdbg.hook.singleton import del_hook  # noqa: E402
@@ -45,6 +47,22 @@ def test_metrics_every_tenth_round_is_what_nobody_asked_for(tmp_path):
     hook.close()
     trial = tdbg.create_trial(str(tmp_path / "run"))
     assert trial.tensor_names() == ["train-rmse"] and trial.steps() == [0, 10, 20]
+
+
+def test_metrics_reach_tensorboard(tmp_path):
+    cli = find_cli()
+    if cli is None:
+        pytest.skip("there is no `tdbg` program")
+    hook, metrics = Hook(str(tmp_path / "run"), save_config=SaveConfig(save_interval=2)), {}
+    train(hook, 4, evals_result=metrics)
+    hook.close()
+    subprocess.run([cli, "export", tmp_path / "run", tmp_path / "board", "--to", "tensorboard"], check=True, capture_output=True)
+    (file,) = (tmp_path / "board").rglob("events.out.tfevents.*")
+    dump = json.loads(subprocess.run([cli, "dump", file], check=True, capture_output=True, text=True).stdout)
+    found = {(record["step"], value["tag"]): value["simple_value"]
+             for record in dump["records"] for value in record.get("values", [])}
+    rmse = metrics["train"]["rmse"]
+    assert found == {(step, "losses/train-rmse"): pytest.approx(rmse[step]) for step in (0, 2)}
 
 
 def test_a_round_is_there_when_it_has_ended(tmp_path):
