@@ -43,6 +43,15 @@ def test_status_tensors_and_show_agree_with_smdebug(tdbg, name):
     assert shown > 0 or name == "pt_reductions_only"
 
 
+def test_an_index_without_its_tensors_is_damage_and_no_step_without_tensors(tdbg, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(GOLDEN / "pt_modes", run)
+    index = run / "index" / "000000000" / "000000000001_worker_0.json"
+    index.write_bytes(index.read_bytes().replace(b'"tensor_payload"', b'"uensor_payload"'))      # one bit
+    told = tdbg.json("status", run, code=5)
+    assert any('there is no "tensor_payload"' in line for line in told["damage"]), told
+
+
 def test_tensors_counts_steps_and_knows_that_a_type_is_not_known(tdbg):
     rows = tdbg.ok("tensors", GOLDEN / "pt_reductions_only").stdout.splitlines()
     assert rows[1].split() == ["Net_conv.weight", "weights", "-", "[1,", "1,", "2]", "2", "(0..1)", "-"]

@@ -20,6 +20,7 @@ struct IndexDecoder::Impl {
   Status Meta(const object& root);
   Status Payloads(const object& root);
   Status Shapes(const object& root);
+  Status Whole(const object& root) const;
 };
 
 IndexDecoder::IndexDecoder() : impl_(std::make_unique<Impl>()) {}
@@ -56,7 +57,9 @@ Status IndexDecoder::Impl::Meta(const object& root) {
 
 Status IndexDecoder::Impl::Payloads(const object& root) {
   array items;
-  if (root["tensor_payload"].get(items) != simdjson::SUCCESS) return OkStatus();
+  const auto found = root["tensor_payload"];
+  if (found.error()) return OkStatus();
+  if (found.get(items) != simdjson::SUCCESS) return DataLoss("tensor_payload is no list");
   file.payloads.reserve(items.size());
   for (const element item : items) {
     object fields;
@@ -76,18 +79,21 @@ Status IndexDecoder::Impl::Payloads(const object& root) {
 
 Status IndexDecoder::Impl::Shapes(const object& root) {
   array items;
-  if (root["shape_payload"].get(items) != simdjson::SUCCESS) return OkStatus();
+  const auto found = root["shape_payload"];
+  if (found.error()) return OkStatus();
+  if (found.get(items) != simdjson::SUCCESS) return DataLoss("shape_payload is no list");
   for (const element item : items) {
     object fields;
     array extents;
     IndexFile::Shape shape;
     if (item.get(fields) != simdjson::SUCCESS ||
         fields["tensorname"].get(shape.tensor) != simdjson::SUCCESS ||
+        fields["originalname"].get(shape.original_name) != simdjson::SUCCESS ||
         fields["shape"].get(extents) != simdjson::SUCCESS) {
       return DataLoss(
-          fmt::format("shape_payload[{}]: \"tensorname\" and \"shape\" are needed", file.shapes.size()));
+          fmt::format("shape_payload[{}]: \"tensorname\", \"originalname\" and \"shape\" are needed",
+                      file.shapes.size()));
     }
-    if (fields["originalname"].get(shape.original_name) != simdjson::SUCCESS) shape.original_name = {};
     shape.first = static_cast<uint32_t>(file.extents.size());
     for (const element extent : extents) {
       int64_t value = 0;
@@ -99,6 +105,27 @@ Status IndexDecoder::Impl::Shapes(const object& root) {
     }
     shape.rank = static_cast<uint32_t>(file.extents.size()) - shape.first;
     file.shapes.push_back(shape);
+  }
+  return OkStatus();
+}
+
+/// An index file is written where a tensor or a shape was saved, and names an event file where a tensor was.
+/// One that says neither has lost it: a key of another name is what a damaged one looks like.
+Status IndexDecoder::Impl::Whole(const object& root) const {
+  const bool tensors = !root["tensor_payload"].error(), shapes = !root["shape_payload"].error();
+  if (file.event_file.empty() && !file.payloads.empty()) {
+    return DataLoss("meta: no \"event_file_name\" to hold the tensors of tensor_payload");
+  }
+  if (!file.event_file.empty() && file.payloads.empty()) {
+    return DataLoss(fmt::format("meta names an event file, and {}",
+                                tensors ? "tensor_payload is empty" : "there is no \"tensor_payload\""));
+  }
+  if (file.payloads.empty() && file.shapes.empty()) return DataLoss("neither tensors nor shapes are in it");
+  if (tensors && shapes) return OkStatus();
+  for (const auto& [key, value] : root) {
+    if (key == "meta" || key == "tensor_payload" || key == "shape_payload") continue;
+    return DataLoss(fmt::format("\"{}\" where \"{}\" is missing", base::ToValidUtf8(key.substr(0, 40)),
+                                tensors ? "shape_payload" : "tensor_payload"));
   }
   return OkStatus();
 }
@@ -121,9 +148,7 @@ Result<const IndexFile*> IndexDecoder::Decode(std::string_view text) {
   TDBG_RETURN_IF_ERROR(impl_->Meta(root));
   TDBG_RETURN_IF_ERROR(impl_->Payloads(root));
   TDBG_RETURN_IF_ERROR(impl_->Shapes(root));
-  if (file.event_file.empty() && !file.payloads.empty()) {
-    return DataLoss("meta: no \"event_file_name\" to hold the tensors of tensor_payload");
-  }
+  TDBG_RETURN_IF_ERROR(impl_->Whole(root));
   return &file;
 }
 

@@ -256,16 +256,41 @@ TEST_F(SmdebugReader, BadIndexFilesCostTheirStepAndAreNamed) {
   index(10, std::string(100, '['));
   index(11, R"({"meta": {"mode": "TRAIN", "mode_step": 1, "event_file_name": "../../etc/passwd"}})");
   index(12, R"({"meta": {"mode": "TRAIN", "mode_step": 1, "event_file_name": "/events/1/x"}})");
+  // A key in which a bit was flipped.
+  const std::string meta = R"({"meta": {"mode": "TRAIN", "mode_step": 1)";
+  const std::string in_a_file =
+      meta + R"(, "event_file_name": "events/000000000000/000000000000_worker_0.tfevents"})";
+  const std::string tensor = R"({"tensorname": "w", "start_idx": 0, "length": 90})";
+  const std::string shape = R"({"tensorname": "w", "originalname": "w", "shape": [1]})";
+  index(13, in_a_file + R"(, "uensor_payload": [)" + tensor + R"(], "shape_payload": []})");
+  index(14, in_a_file + R"(, "uensor_payload": [)" + tensor + R"(], "shape_payload": [)" + shape + "]}");
+  index(15, meta + R"(}, "tensor_payload": [], "shape_pay,oad": [)" + shape + "]}");
+  index(16, in_a_file + R"(, "tensor_payload": [)" + tensor + R"(], "shape_pay,oad": [)" + shape + "]}");
+  index(
+      17,
+      meta +
+          R"(}, "tensor_payload": [], "shape_payload": [{"tensorname": "w", "orifinalname": "w", "shape": [1]}]})");
+  index(18, meta + R"(}, "tensor_payload": 3})");
   written_.Write("index/000000000/stray.json", "{}");
   written_.Write("index/000000000/-00000000001_worker_0.json", "{}");
   const auto damage = Opened().damage();
-  EXPECT_THAT(damage, SizeIs(14));
+  EXPECT_THAT(damage, SizeIs(20));
   EXPECT_THAT(Worker()->commits(), SizeIs(1));
   for (const store::Damage& item : damage) EXPECT_THAT(item.file, HasSubstr("index/000000000/"));
   // One that becomes good is taken in, and is damage no more.
   written_.Step(2, {{"w", {1}}});
   EXPECT_TRUE(*run_->Refresh());
-  EXPECT_THAT(run_->damage(), SizeIs(13));
+  EXPECT_THAT(run_->damage(), SizeIs(19));
+}
+
+TEST_F(SmdebugReader, AnIndexWithoutOneOfItsListsIsOfAnOlderWriter) {
+  written_.Step(0, {{"w", {1}}});
+  const std::string name = written_.path() + "/" + RunForTest::IndexName(0);
+  std::string text = base::Slurp(name);
+  text.replace(text.find(R"(, "shape_payload": [])"), 21, "");
+  base::Spill(name, text);
+  EXPECT_THAT(Opened().damage(), IsEmpty());
+  EXPECT_THAT(Worker()->commits(), SizeIs(1));
 }
 
 TEST_F(SmdebugReader, AnIndexThatPointsBeyondItsFile) {
