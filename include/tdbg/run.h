@@ -193,6 +193,11 @@ class Run {
   /// The next request that is due at this step, if any. To be asked for after EndStep; the loop that is asked
   /// to stop ends the run with reason "stopped". Costs one load when there is none.
   std::optional<Request> TakeRequest();
+
+  /// As a request for more would: statistics and, with `raw`, values of these collections' tensors in each of
+  /// the next `steps` steps, whatever the schedules say. Only of tensors that the plan wants at all; what was
+  /// asked for before no longer holds. \return how many tensors that are by now
+  uint64_t CaptureMore(std::vector<std::string> collections, int64_t steps, bool raw);
   /// Counts what an adaptor could not capture, and says it once. `cause`: "adaptor_error", "unsupported",
   /// "device_late"; anything else is counted as an adaptor_error that names it.
   void CountDropped(std::string_view cause, uint64_t tensors, std::string_view detail);

@@ -488,6 +488,9 @@ NB_MODULE(_capture, m) {
           },
           "The next request that is due at this step, as JSON (docs/format.md, the control file), or None.")
       .def(
+          "capture_more", &Run::CaptureMore, "collections"_a, "steps"_a, "raw"_a = false,
+          "Records these collections' tensors in each of the next `steps` steps, whatever the schedules say.")
+      .def(
           "count_dropped",
           [](Run& r, const std::string& cause, uint64_t tensors, const std::string& detail) {
             r.CountDropped(cause, tensors, detail);

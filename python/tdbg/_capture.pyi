@@ -340,6 +340,11 @@ class Run:
         The next request that is due at this step, as JSON (docs/format.md, the control file), or None.
         """
 
+    def capture_more(self, collections: Sequence[str], steps: int, raw: bool = False) -> int:
+        """
+        Records these collections' tensors in each of the next `steps` steps, whatever the schedules say.
+        """
+
     def count_dropped(self, cause: str, tensors: int, detail: str = '') -> None: ...
 
     def dropped(self) -> list: ...

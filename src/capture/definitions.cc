@@ -80,7 +80,7 @@ Recorder::Id Recorder::Define(const TensorSpec& spec) {
     for (const Id id : known->second) {
       const Tensor& t = tensors_[id];
       // A shape that varies keeps its rank: of another rank, the unit's axis is another.
-      if (t.scalar || t.dtype != spec.dtype) continue;
+      if (t.scalar || t.dtype != spec.dtype || (spec.always && !t.always)) continue;
       const auto& shape = t.details->shape;
       if (!std::ranges::equal(t.details->part_begin, spec.part_begin)) continue;
       if (t.variable_shape ? shape.size() == spec.shape.size() : std::ranges::equal(shape, spec.shape))

@@ -174,8 +174,10 @@ struct Run::Impl final : session::ForkListener {
     const auto steps = json.find("steps");
     const auto raw = json.find("raw");
     const int64_t n = steps != json.end() && steps->is_number_integer() ? steps->get<int64_t>() : 0;
-    return recorder.CaptureMore(std::move(collections), std::clamp<int64_t>(n, 0, kMaxSteps),
-                                raw != json.end() && *raw == true);
+    return CaptureMore(std::move(collections), n, raw != json.end() && *raw == true);
+  }
+  uint64_t CaptureMore(std::vector<std::string> collections, int64_t steps, bool raw) {
+    return recorder.CaptureMore(std::move(collections), std::clamp<int64_t>(steps, 0, kMaxSteps), raw);
   }
 
   const session::Claim claim;
@@ -384,6 +386,10 @@ std::optional<Request> Run::TakeRequest() {
     }
     return std::nullopt;
   });
+}
+
+uint64_t Run::CaptureMore(std::vector<std::string> collections, int64_t steps, bool raw) {
+  return impl_->Locked(uint64_t{0}, [&] { return impl_->CaptureMore(std::move(collections), steps, raw); });
 }
 
 void Run::CountDropped(std::string_view cause_name, uint64_t tensors, std::string_view detail) {

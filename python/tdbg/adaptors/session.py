@@ -137,6 +137,14 @@ class LoopSession(Watch):
                 self._more_until = until
                 self.look_ahead()
 
+    def capture_more(self, collections: list[str], steps: int) -> None:
+        """Values of these collections in each of the next steps, whatever the schedules say. Nothing, while a watcher's
+        request holds: of two the later one alone does."""
+        if not self.forecast.more:
+            self.run.capture_more(collections, steps, True)
+            self._more_until = self.run.global_step + 1 + steps
+            self.look_ahead()
+
     def keep_step(self, because: str) -> None:
         """Keeps the next step whole. An adaptor that has a black box does."""
         say(f"a black box was asked for ({because}): there are those of PyTorch trainings only")

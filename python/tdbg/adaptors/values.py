@@ -9,6 +9,8 @@ import numpy as np
 
 from .session import NOT_WANTED, LoopSession
 
+NUMBERS = ("loss", "metric")      # kinds
+
 
 class Entry:
     """A name that the plan wants. Ids belong to a dtype and shape; most tensors have one for the whole training."""
@@ -23,10 +25,12 @@ class Entry:
 
 
 class Values:
-    """:param run: the open run."""
+    """:param run: the open run
+    :param number_shape: of losses and metrics without an axis
+    """
 
-    def __init__(self, run: Any) -> None:
-        self._run = run
+    def __init__(self, run: Any, number_shape: tuple[int, ...] = ()) -> None:
+        self._run, self._number_shape = run, number_shape
         self._entries: dict[str, Entry | None] = {}    # name -> Entry, or None: not wanted
 
     def entry(self, name: str, kind: str, module_kind: str = "", short: str = "", unit_axis: int = -1,
@@ -95,8 +99,9 @@ class Values:
 
     def _define(self, entry: Entry, array: Any) -> None:
         axis = entry.unit_axis if entry.unit_axis < array.ndim else -1
-        entry.id = self._run.define(entry.name, entry.short, entry.kind, entry.module_kind, array.dtype.name,
-                                    list(array.shape), entry.variable, axis, [], entry.collections)
+        shape = list(array.shape or (self._number_shape if entry.kind in NUMBERS else ()))
+        entry.id = self._run.define(entry.name, entry.short, entry.kind, entry.module_kind, array.dtype.name, shape,
+                                    entry.variable, axis, [], entry.collections)
         entry.dtype, entry.shape = array.dtype, array.shape
 
     def due(self, names: Iterable[str]) -> bool:

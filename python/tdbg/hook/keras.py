@@ -12,9 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import numpy as np
 
 from ..adaptors.keras.attach import attach, stand_down
+from ..modes import ModeKeys
 from .base import BaseHook
+from .collection import CollectionKeys
 
 
 class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
@@ -49,10 +52,33 @@ class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
             self._prepare()                     # what cannot be meant is raised here
             self._watched("attaching", self._attach)
 
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        if not self._closed and self._run is not None:
+            self._watched("the last batch of an epoch", self._batch_begins, batch)
+
+    def _batch_begins(self, batch: int) -> None:
+        """Losses and metrics of an epoch's last batch are saved, whatever the schedules say; of several batches that
+        Keras runs in one call, those of the last call."""
+        left = (self.params.get("steps") or 0) - batch     # unknown where Keras does not know how many there are
+        session = self._attached._session
+        if 0 < left <= self.model.steps_per_execution and session.open_mode != ModeKeys.TRAIN.value:
+            session.capture_more([CollectionKeys.LOSSES, CollectionKeys.METRICS], left)
+
+    def _validation_ends(self, numbers: dict[str, Any]) -> None:
+        """The same of its evaluation: what the schedules have not saved in its last step."""
+        for name, value in numbers.items():
+            number = np.asarray(self._to_numpy(value))
+            if not self._attached._session.values.due([name]) and number.size == 1 and number.dtype.kind in "fiub":
+                self._keep(name, "metric", number.reshape(1), [CollectionKeys.METRICS])
+
     def _attach(self) -> None:
-        if self._attached is None:
-            self._attached = attach(dir=self._launched or self.out_dir, open_run=self._open_run)
-            self._attached._session.on_step_end.append(self._step_ends)
+        if self._attached is not None:
+            return
+        self._attached = attach(dir=self._launched or self.out_dir, open_run=self._open_run)
+        session = self._attached._session
+        session.number_shape = (1,)
+        session.on_step_end.append(self._step_ends)
+        session.on_validation_end.append(self._validation_ends)
 
     def _open_run(self, rank: int = 0, world_size: int = 1, **options: Any) -> Any:
         self._ranks = rank, world_size

@@ -52,7 +52,25 @@ def test_by_default_losses_and_metrics_every_500_steps(hook, tmp_path):
     h.close()
     trial = create_trial(str(tmp_path / "run"))
     assert {n for n in trial.tensor_names() if "/" not in n} == set(trial.tensor_names())
-    assert trial.tensor("loss").steps(mode=smd.modes.TRAIN) == [0]
+    assert trial.tensor("loss").steps(mode=smd.modes.TRAIN) == [0, 3]
+
+
+def test_the_last_batch_of_each_epoch_has_its_losses_and_metrics(hook, tmp_path):
+    fresh()
+    h, model, (x, y), val_losses = hook(include_collections=["weights"]), compiled(dense()), data(), []
+    for _ in range(2):
+        history = model.fit(x, y, batch_size=8, epochs=2, verbose=0, callbacks=[h], validation_data=(x[:16], y[:16]))
+        val_losses += history.history["val_loss"]
+    h.close()
+    trial = create_trial(str(tmp_path / "run"))
+    for name in ("loss", "accuracy"):
+        assert trial.tensor(name).steps(mode=smd.modes.TRAIN) == [0, 7, 15, 23, 31], name
+    assert trial.steps(mode=smd.modes.TRAIN) == [0, 7, 15, 23, 31]
+    assert trial.tensor(trial.tensor_names(collection="weights")[0]).steps(mode=smd.modes.TRAIN) == [0]
+    for name in ("val_loss", "val_accuracy"):
+        assert trial.tensor(name).steps(mode=smd.modes.EVAL) == [1, 3, 5, 7]
+    assert trial.tensor("loss").value(0).shape == trial.tensor("accuracy").value(0).shape == (1,)
+    assert [float(v[0]) for v in trial.tensor("val_loss").values(mode=smd.modes.EVAL).values()] == pytest.approx(val_losses)
 
 
 @pytest.mark.parametrize("launched", [False, True])

@@ -208,9 +208,11 @@ def _epoch_ended(session: Session, logs: dict[str, Any] | None) -> None:
     """`val_loss`, `val_accuracy`, ...: in the last step of the evaluation that they are of."""
     if session.run is None or session.elsewhere() or session.open_mode != EVAL:
         return
-    for name, value in (logs or {}).items():
-        if name.startswith("val_"):
-            session.values.put(metric(session, name, value))
+    numbers = {name: value for name, value in (logs or {}).items() if name.startswith("val_")}
+    for name, value in numbers.items():
+        session.values.put(metric(session, name, value))
+    for listener in session.on_validation_end:
+        listener(numbers)
     session.close_step()
 
 

@@ -52,11 +52,14 @@ class Session(LoopSession):
         self.layer_patches = Patches()
         self.on_disarm: list[Callable[[], None]] = []    # what else is replaced for this watch
         self.on_step_end: list[Callable[[], None]] = []    # called before a step is closed
+        # Called with an epoch's metrics of its evaluation, in the last step of that.
+        self.on_validation_end: list[Callable[[dict[str, Any]], None]] = []
         self._only: list[Any] = []    # the models that the script named
         # (reference, strong reference or None) of models whose weights are recorded at the end
         self._trained: list[tuple[Any, Any]] = []
         self.loops = Loops(self)
         self.untrained = Untrained(self)
+        self.number_shape: tuple[int, ...] = ()    # of losses and metrics: smdebug has an axis there
         self._learned = 0
         self._opens: tuple[Any, int] = (None, TRAIN)    # the optimizer and the mode of what is about to open the run
 
@@ -126,7 +129,7 @@ class Session(LoopSession):
     def _opened(self) -> None:
         super()._opened()
         self._opens = None, TRAIN       # an optimizer that the script drops must be freed
-        self.values = Values(self.run)
+        self.values = Values(self.run, self.number_shape)
         self.every_step = int(self.plan.get("summaries_every", 1)) == 1
         self.state_wanted = self.run.wants("optimizer/x", "optimizer", "", 0)
         if self.run.wants("layer/outputs", "output", "", 0) or self.run.wants("layer/inputs", "input", "", 0):

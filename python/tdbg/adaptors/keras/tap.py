@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tdbg import _capture
 
+from ..values import NUMBERS
 from . import collect
 
 if TYPE_CHECKING:
@@ -61,7 +62,15 @@ class Tap:
         if collect.ITERATION in tensors:
             return tensors
         return {key: tensor for key, tensor in tensors.items()
-                if key not in self._taken and self._record(key, tensor) is None}
+                if key not in self._taken and self._record(key, self._shaped(key, tensor)) is None}
+
+    def _shaped(self, key: str, tensor: Any) -> Any:
+        """With the session's axis of numbers, where it is one."""
+        entry, shape = self._session.values.known(key), self._session.number_shape
+        if not shape or tensor.shape.rank != 0 or entry is None or entry.kind not in NUMBERS:
+            return tensor
+        import tensorflow as tf
+        return tf.reshape(tensor, shape)
 
     def _record(self, key: str, tensor: Any, after: Sequence[Any] = ()) -> Any:
         if tensor.dtype not in self._operation.DTYPES or key in (collect.ITERATION, collect.FINITE):
