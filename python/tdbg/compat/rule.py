@@ -102,11 +102,11 @@ class RequiredTensors:
     """Requirements over all of a rule's trials. `trial=None` means the base trial."""
 
     def __init__(self, base_trial: Any, other_trials: Iterable[Any] | None = None) -> None:
-        self._base = base_trial
+        self.base_trial = base_trial
         self._by_trial = [(trial, RequiredTensorsForTrial(trial)) for trial in [base_trial, *(other_trials or [])]]
 
     def _of(self, trial: Any) -> RequiredTensorsForTrial:
-        trial = self._base if trial is None else trial
+        trial = self.base_trial if trial is None else trial
         for known, required in self._by_trial:
             if known is trial:
                 return required

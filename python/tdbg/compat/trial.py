@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from .. import _trial
 from ..errors import DeadlineExceededError
-from ..hook.locations import END_OF_JOB_FILENAME
+from ..hook.collection import CollectionManager
+from ..hook.locations import END_OF_JOB_FILENAME, IndexFileLocationUtils
 from ..modes import ModeKeys
 from ..places import local_directory
 from ..reading.arrays import Array
@@ -44,6 +45,13 @@ RAISES = Raises(
 class Tensor(_Tensor):
     """A tensor of such a trial."""
 
+    cache = False       # said to have one, and nothing to do here
+
+    @property
+    def trial(self) -> Any:
+        """The trial that it is of."""
+        return self._trial
+
     def value(self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> Array:
         """As tdbg's, but the caller's own array: smdebug's programs work in place (`w -= w.mean()`)."""
         copy: Array = super().value(step_num, mode, worker).copy()
@@ -57,6 +65,9 @@ class Tensor(_Tensor):
 class Trial(_Trial):
     """One run, as smdebug's programs read it. Made by `create_trial(path)`."""
 
+    logger: ClassVar[logging.Logger] = _logger
+    # What create_trial was given, and has nothing to do here.
+    parallel, check, index_mode, cache = True, False, True, False
     _raises: ClassVar[Raises] = RAISES
     _tensor_type: ClassVar[type[_Tensor]] = Tensor
 
@@ -75,6 +86,38 @@ class Trial(_Trial):
             return
         delay = float(os.environ.get("SMDEBUG_TRAINING_END_DELAY_REFRESH", 1))
         time.sleep(min(max(0.0, delay - age), delay))
+
+    @property
+    def trial_dir(self) -> str:
+        """The run's directory."""
+        return self.path
+
+    @property
+    def last_index_token(self) -> str | None:
+        """Where the index file of the last complete step is, or would be where smdebug's files are not written; None
+        before the first."""
+        step = self.last_complete_step
+        if step < 0:
+            return None
+        return IndexFileLocationUtils.get_index_key_for_step(self.path, step, max(self._raw.step_workers(step)))
+
+    @property
+    def workers_for_global_step(self) -> dict[int, set[str]]:
+        """Step -> the workers that have it."""
+        return {step: set(self._raw.step_workers(step)) for step in self.steps(show_incomplete_steps=True)}
+
+    @property
+    def collection_manager(self) -> CollectionManager:
+        """The trial's collections."""
+        return CollectionManager(self.collections().values())
+
+    @property
+    def _mode_to_global(self) -> dict[ModeKeys, dict[int, int]]:
+        found: dict[ModeKeys, dict[int, int]] = {}
+        for step, (mode, mode_step) in self._global_to_mode.items():
+            if mode is not None and mode_step is not None and mode is not ModeKeys.GLOBAL:
+                found.setdefault(mode, {})[mode_step] = step
+        return found
 
     @property
     def _global_to_mode(self) -> dict[int, tuple[ModeKeys, int] | tuple[None, None]]:
@@ -113,7 +156,9 @@ def create_trial(path: object, name: str | None = None, profiler: bool = False,
             raw = _trial.open(path, -1, max(1, millis))
             if not raw.workers() and os.path.exists(os.path.join(path, END_OF_JOB_FILENAME)):
                 break
-            return Trial(raw, name, kind="saved", dynamic_refresh=True, range_steps=range_steps)
+            trial = Trial(raw, name, kind="saved", dynamic_refresh=True, range_steps=range_steps)
+            trial.parallel, trial.check, trial.index_mode, trial.cache = parallel, check, index_mode, cache
+            return trial
         except DeadlineExceededError:
             pass
         if os.path.exists(os.path.join(path, END_OF_JOB_FILENAME)):

@@ -97,6 +97,7 @@ class BaseHook(ProcessHook):
         self.dry_run = bool(dry_run)
         self.save_all = bool(save_all)
         self.include_workers = include_workers
+        self.save_all_workers = str(include_workers) == "all"
         self.reduction_config = (ReductionConfig(save_raw_tensor=True) if reduction_config is None
                                  else ReductionConfig.parse(reduction_config))
         default_save = SaveConfig.from_dict(defaults["save_config"])
@@ -105,12 +106,12 @@ class BaseHook(ProcessHook):
         self.save_config.merge_default_save_config(default_save)
         self._default_collections: set[str] = set(defaults["include_collections"])
         self.include_collections = set(include_collections or ()) | self._default_collections
-        self._include_regex = [include_regex] if isinstance(include_regex, str) else list(include_regex or [])
+        self.include_regex = [include_regex] if isinstance(include_regex, str) else list(include_regex or [])
         self.collection_manager = CollectionManager(
             self._collection_class(c["name"], c["include_regex"]) for c in defaults["collections"])
         self.collection_manager._collection = self._collection_class
-        if self._include_regex:
-            self.get_collection(CollectionKeys.DEFAULT).include(self._include_regex)
+        if self.include_regex:
+            self.get_collection(CollectionKeys.DEFAULT).include(self.include_regex)
             self.include_collections.add(CollectionKeys.DEFAULT)
         if self.save_all:
             self.get_collection(CollectionKeys.ALL).include(".*")
@@ -123,7 +124,6 @@ class BaseHook(ProcessHook):
         self.worker = self.chief_worker = "worker_0"
         self.writer: Any = None
         self.prepared_collections = False
-
         self._guard = Guard(self.framework + " hook", self._count_error, self._give_up)
         self._run: Any = None
         self._layout: layout.Layout | None = None    # smdebug's own files, where they are wanted

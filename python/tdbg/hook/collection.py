@@ -65,7 +65,8 @@ class Collection:
                  tensor_names: Iterable[str] | None = None, reduction_config: Any = None, save_config: Any = None,
                  save_histogram: bool = True) -> None:
         self._name = name
-        self._include_regex = [include_regex] if isinstance(include_regex, str) else list(include_regex or [])
+        self._include_regex: list[str] = []
+        self.include_regex = include_regex
         self._tensor_names: set[str] = set(tensor_names or ())
         self.reduction_config = reduction_config
         self.save_config = save_config
@@ -78,6 +79,12 @@ class Collection:
     @property
     def include_regex(self) -> list[Any]:
         return self._include_regex
+
+    @include_regex.setter
+    def include_regex(self, patterns: str | Sequence[str] | None) -> None:
+        """In place of those that are there."""
+        self._include_regex = []
+        self.include([] if patterns is None else patterns)
 
     @property
     def tensor_names(self) -> set[str]:
@@ -109,7 +116,7 @@ class Collection:
         """Adds a regex, or a list of them."""
         if isinstance(patterns, str):
             patterns = [patterns]
-        if not isinstance(patterns, (list, tuple)) or not all(isinstance(p, str) for p in patterns):
+        if not isinstance(patterns, (list, tuple, set)) or not all(isinstance(p, str) for p in patterns):
             raise SMDebugTypeError(f"include({patterns!r}): a regex or a list of them is accepted")
         self._include_regex.extend(patterns)
 

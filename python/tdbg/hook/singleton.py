@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -12,6 +13,8 @@ _hook = None
 
 class ProcessHook:
     """What can be the process's hook: BaseHook derives from it, and this module need not know BaseHook."""
+
+    logger = logging.getLogger("smdebug")
 
 
 def opted_out() -> bool:

@@ -8,7 +8,6 @@ What of a round is kept under which name is the adaptor's matter (adaptors/xgboo
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import warnings
@@ -19,6 +18,7 @@ import xgboost
 
 from ..adaptors.xgboost.attach import Callback
 from ..adaptors.xgboost.training import Training
+from ..adaptors.xgboost.trees import booster_of
 from ..exceptions import SMDebugError
 from .base import BaseHook
 
@@ -89,7 +89,7 @@ class Hook(BaseHook, Callback):
             return
         params = dict(self.hyperparameters or {})
         self._training = Training(None, self._guard, params, self.train_data, self.validation_data,
-                                  booster=_booster(model) if one else None)
+                                  booster=booster_of(model) if one else None)
         self._training.follow(self._run, model, context=False)
 
     def _round(self, model: Any, evals_log: Any) -> None:
@@ -106,11 +106,6 @@ class Hook(BaseHook, Callback):
 
     def _adaptor(self) -> str:
         return f"xgboost {xgboost.__version__}, smdebug hook"
-
-
-def _booster(model: Any) -> str:
-    """"gbtree", "dart" or "gblinear"."""
-    return str(json.loads(model.save_config())["learner"]["gradient_booster"]["name"])
 
 
 def _data(data: Any) -> Any:

@@ -111,7 +111,15 @@ ROWS: tuple[Row, ...] = (
     Row("Hook", SAME,
         "step mode mode_steps out_dir tensorboard_dir worker chief_worker save_config reduction_config "
         "include_collections include_workers save_all dry_run collection_manager last_saved_step init_step "
-        "training_run prepared_collections"),
+        "training_run prepared_collections include_regex save_all_workers logger"),
+    Row("Hook", NOT_OFFERED,
+        "autograd_profiler_enabled backward_modules_profile_stats forward_modules_profile_stats "
+        "parent_backward_event parent_forward_event first_forward_submodule_name is_smdataparallel_profiling "
+        "Hook.step_event Hook.profiler timeline_writer Hook.use_cuda hvd_reader custom_tensors_to_save "
+        "data_type_name exported_collections first_process has_registered_module has_registered_loss_module "
+        "module_set metrics_writer scalar_cache state_store tb_writers tensor_to_collections "
+        "written_tensor_name_for_step",
+        "insides of smdebug's hook and profiler"),
     Row("Hook", SAME, "export_collections"),
     Row("Hook", NOT_OFFERED, "record_trace_events", "accepted, keeps nothing: see Profiler"),
     Row("Hook", NOT_OFFERED,
@@ -119,7 +127,7 @@ ROWS: tuple[Row, ...] = (
         "log_outstanding_backward_stats_and_reset reset_forward_module_profile_stats "
         "reset_backward_module_profile_stats log_trace_event should_save_dataloader_metrics INVALID_TAG_CHARACTERS",
         "parts of the profiler's inside"),
-    Row("Hook", BETTER, "backward"),
+    Row("Hook", BETTER, "backward backward_hook"),
     Row("Hook", BETTER,
         "metadata.json StateStore get_last_saved_state is_checkpoint_updated update_state METADATA_FILENAME "
         "METADATA_FILENAME_S3_UPLOADED LATEST_GLOBAL_STEP_SEEN LATEST_GLOBAL_STEP_SAVED LATEST_MODE_STEP TRAINING_RUN"),
@@ -178,8 +186,8 @@ ROWS: tuple[Row, ...] = (
     Row("Configuration", SAME, "get_numpy_reduction get_basic_numpy_reduction get_reduction_of_data"),
     Row("Configuration", NOT_OFFERED, "REDUCTION_CONFIG_VERSION_NUM", "inside"),
     Row("Configuration", SAME,
-        "Collection include add_tensor_name remove_tensor_name has_tensor_name add_module_tensors modules save_config "
-        "reduction_config tensor_names to_json to_json_dict from_json from_dict"),
+        "Collection include include_regex add_tensor_name remove_tensor_name has_tensor_name add_module_tensors "
+        "modules save_config reduction_config tensor_names to_json to_json_dict from_json from_dict"),
     Row("Configuration", SAME,
         "CollectionManager add get create_collection get_collections get_num_workers set_num_workers update_meta "
         "export load load_from_string to_json_dict"),
@@ -210,6 +218,12 @@ ROWS: tuple[Row, ...] = (
         "Trial LocalTrial S3Trial tensor_names tensor has_tensor steps modes mode mode_step mode_modestep global_step "
         "workers collections collection wait_for_steps has_passed_step inputs labels predictions maybe_refresh name "
         "path loaded_all_steps last_complete_step num_workers dynamic_refresh"),
+    Row("Trials and tensors", SAME,
+        "trial_dir last_index_token workers_for_global_step collection_manager Trial.logger Trial.parallel "
+        "Trial.check Trial.index_mode Trial.cache Tensor.cache Tensor.trial RequiredTensors.base_trial"),
+    Row("Trials and tensors", NOT_OFFERED,
+        "index_reader index_tensors_dict global_step_to_tensors_map mode_to_tensors_map last_event_token",
+        "insides of smdebug's trial"),
     Row("Trials and tensors", NOT_OFFERED,
         "Trial.refresh_data Trial.refresh_tensor",
         "`refresh()`, `maybe_refresh()`"),

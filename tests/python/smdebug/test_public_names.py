@@ -52,6 +52,71 @@ def test_every_public_name_is_there_or_explained(monkeypatch):
     assert silent == [], "\n".join(silent)
 
 
+def test_what_objects_have_is_there_or_explained(tmp_path):
+    if not REAL.exists():
+        pytest.skip("the real smdebug is not installed (.venv-smdebug)")
+    told = {}
+    for which, interpreter, path in (("real", REAL, ""), ("ours", sys.executable, os.pathsep.join([HOME, str(COMPAT)]))):
+        (tmp_path / which).mkdir()
+        done = subprocess.run([str(interpreter), str(pathlib.Path(__file__).with_name("list_attributes.py")), str(tmp_path / which)],
+                              text=True, capture_output=True, timeout=100, env={
+                                  **os.environ, "PYTHONPATH": path, "SMDEBUG_LOG_LEVEL": "off", "TDBG_SMDEBUG_FILES": "0"})
+        assert done.returncode == 0, done.stderr[-3000:]
+        told[which] = json.loads(done.stdout.partition("\nRESULT ")[2])
+    explained = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(re.findall(r"`([^`]+)`", DOCUMENT))))
+    silent = [f"{what}.{name}" for what, names in told["real"]["names"].items()
+              for name in names if name not in told["ours"]["names"][what] and name not in explained]
+    assert silent == []
+    assert told["ours"]["values"] == told["real"]["values"]
+
+
+def test_small_things_of_smdebugs_take_what_the_real_ones_take(tmp_path):
+    done = python(f"""
+import pathlib
+from smdebug.core.access_layer.utils import check_dir_exists, file_exists, has_training_ended, training_has_ended
+from smdebug.core.collection import Collection
+from smdebug.trials import create_trial
+mine = Collection("mine")
+mine.include_regex = ["a", "b"]
+mine.include("c")
+assert mine.include_regex == ["a", "b", "c"] and mine.matches("xbx")
+mine.include_regex = "d"
+assert mine.include_regex == ["d"]
+mine.include_regex = None
+assert mine.include_regex == []
+try:
+    mine.include_regex = 3
+except TypeError:
+    pass
+else:
+    raise AssertionError("3 is no regex")
+place = pathlib.Path({str(tmp_path)!r}) / "run"
+assert not has_training_ended(place) and not file_exists(place)
+training_has_ended(place)
+assert has_training_ended(place) and check_dir_exists(place) and file_exists(place)
+""")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_boosters_trees_are_columns():
+    pytest.importorskip("xgboost")
+    done = python("""
+import numpy as np, xgboost
+from smdebug.xgboost.utils import parse_tree_model
+data = xgboost.DMatrix(np.arange(40).reshape(20, 2) % 7, label=np.arange(20) % 3)
+for booster in ("gbtree", "dart"):
+    model = xgboost.train({"booster": booster, "max_depth": 2, "nthread": 1}, data, 2)
+    table = model.trees_to_dataframe()
+    for number in range(2):
+        tree = table[table["Tree"] == number]
+        columns = parse_tree_model(model, number)
+        for name in ("Node", "ID", "Feature", "Gain"):
+            assert columns[name].tolist() == tree[name].tolist(), (booster, number, name)
+assert [len(column) for column in parse_tree_model(xgboost.train({"booster": "gblinear", "nthread": 1}, data, 2), 1).values()] == [0] * 11
+""")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("module", ["smdebug.xgboost", "smdebug.mxnet", "smdebug.tensorflow"])
 def test_other_frameworks_can_be_configured_without_being_there(module):
     done = python(f"""

@@ -21,6 +21,11 @@ def _nodes(tree: dict[str, Any]) -> Iterator[Any]:
         waiting.extend(node.get("children", ()))
 
 
+def booster_of(model: Any) -> str:
+    """"gbtree", "dart" or "gblinear"."""
+    return str(json.loads(model.save_config())["learner"]["gradient_booster"]["name"])
+
+
 def columns(dumps: Sequence[str], first_tree: int) -> dict[str, Any]:
     """{column: array} for the JSON dumps (with_stats=True) of consecutive trees, the first of them number
     `first_tree`. Nodes are in ascending order of their numbers, tree by tree; a leaf's Gain is its value.

@@ -6,7 +6,7 @@ import os
 import warnings
 
 import xgboost as xgb
-from tdbg.adaptors.xgboost.trees import columns
+from tdbg.adaptors.xgboost.trees import booster_of, columns
 from tdbg.compat.exceptions import SMDebugError
 
 CSV, LIBSVM = "csv", "libsvm"
@@ -120,8 +120,8 @@ def get_dmatrix(data_path, content_type, csv_weights=0):
 
 
 def parse_tree_model(booster, iteration, fmap="") -> dict:
-    """{column: array} of the tree of that number, one row per node."""
-    if booster.booster_name not in ("gbtree", "dart"):
-        raise SMDebugError(f"a {booster.booster_name} has no trees")
+    """{column: array} of the tree of that number, one row per node; without rows for a booster that has no trees."""
+    if booster_of(booster) not in ("gbtree", "dart"):
+        return columns([], iteration)
     dumps = booster.get_dump(fmap, with_stats=True, dump_format="json")
     return columns([dumps[iteration]], iteration)

@@ -19,6 +19,7 @@ __getattr__ = not_offered(__name__, S3, "delete_s3_prefixes", "TSAccessS3", "S3H
 
 
 def _local(path):
+    path = os.fspath(path)
     if is_s3(path)[0]:
         raise SMDebugNotImplementedError(f"{path}: {S3}")
     return path
