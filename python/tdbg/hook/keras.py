@@ -3,6 +3,9 @@
     hook = KerasHook("run", include_collections=["gradients"], save_config=SaveConfig(save_interval=10))
     model.fit(x, y, callbacks=[hook])
 
+    with hook.wrap_tape(tf.GradientTape()) as tape:     # in a loop of one's own, as is hook.wrap_optimizer(optimizer)
+        ...
+
 Names are smdebug's. Weights and gradients are those before a step's update, as `tdbg run` has them (smdebug's hook for
 Keras takes weights after it).
 """
@@ -22,8 +25,9 @@ from .collection import CollectionKeys
 
 class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
     """Its arguments are BaseHook's. Modes and steps are Keras' own: a step is a batch of `fit`, `evaluate` or
-    `predict`; `set_mode` is accepted and changes nothing. The script's own scalars and tensors belong to the open step,
-    those saved while none is open to the next one."""
+    `predict`; `set_mode` is accepted and changes nothing. In a loop of one's own a step is an update, and lasts until
+    the next tape begins. The script's own scalars and tensors belong to the open step, those saved while none is open
+    to the next one."""
 
     framework = "tensorflow"
     _keeps_state = False        # steps are the adaptor's to count
@@ -35,22 +39,36 @@ class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
         self._ranks = 0, 1
         stand_down("the script has a hook of its own")
 
-    # What scripts call, and nothing here needs --------------------------------------------------------------------
+    # Loops of one's own ------------------------------------------------------------------------------------------
+
+    def wrap_tape(self, tape: Any) -> Any:
+        """Returns it: tapes are seen as they are, from here on. A step is an update: `apply_gradients` or `apply`."""
+        self._watch()
+        return tape
 
     def wrap_optimizer(self, optimizer: Any) -> Any:
-        """Returns it: its gradients and variables are seen as they are."""
+        """Returns it: its gradients and variables are seen as they are, from here on."""
+        self._watch()
         return optimizer
 
     def register_model(self, model: Any) -> None:
-        """Does nothing: the layers of the model that is trained are seen as they are."""
+        """From here on the model is seen: its layers, weights and steps, as they are."""
+        self._watch()
+
+    def _watch(self) -> None:
+        if not self._closed:
+            self._prepare()                     # what cannot be meant is raised here
+            self._watched("attaching", self._attach)
+
+    def _keep(self, name: str, kind: str, array: Any, collections: list[str]) -> None:
+        super()._keep(name, kind, array, collections)
+        self._watched("attaching", self._attach)        # a loop that wraps nothing has steps, too
 
     # What Keras calls -------------------------------------------------------------------------------------------
 
     def set_model(self, model: Any) -> None:
         keras.callbacks.Callback.set_model(self, model)
-        if not self._closed:
-            self._prepare()                     # what cannot be meant is raised here
-            self._watched("attaching", self._attach)
+        self._watch()
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         if not self._closed and self._run is not None:
@@ -77,6 +95,7 @@ class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
         self._attached = attach(dir=self._launched or self.out_dir, open_run=self._open_run)
         session = self._attached._session
         session.number_shape = (1,)
+        session.loops.stays_open = True
         session.on_step_end.append(self._step_ends)
         session.on_validation_end.append(self._validation_ends)
 

@@ -145,11 +145,7 @@ ROWS: tuple[Row, ...] = (
     Row("Keras", SAME, "get_collection save_scalar save_tensor close"),
     Row("Keras", BETTER, "fit"),
     Row("Keras", DIFFERS, "inputs outputs", "hold layers' tensors too, which smdebug has in `layers` only"),
-    Row("Keras", BETTER, "wrap_optimizer register_model"),
-    Row("Keras", NOT_OFFERED,
-        "wrap_tape",
-        "a hook records `fit`, `evaluate` and `predict`; leave it out of a loop of one's own, which `tdbg run` sees "
-        "with its tapes"),
+    Row("Keras", BETTER, "wrap_optimizer wrap_tape register_model"),
     # Sessions of TensorFlow 1
     Row("Sessions of TensorFlow 1", SAME,
         "MonitoredSession get_hook set_mode add_to_collection Collection.add Collection.add_for_mode begin before_run "

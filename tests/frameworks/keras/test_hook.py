@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from . import hooks  # noqa: E402, I001: before smdebug, which it makes importable
 
@@ -41,8 +42,59 @@ def test_what_the_hook_says_is_saved_is_saved_and_the_training_is_the_same(hook,
 
 
 def test_what_smdebug_wants_wrapped_stays_what_it_is(hook):
-    h, optimizer = hook(), keras.optimizers.SGD()
-    assert h.wrap_optimizer(optimizer) is optimizer and h.register_model(dense()) is None
+    h, optimizer, tape = hook(), keras.optimizers.SGD(), object()
+    assert h.wrap_optimizer(optimizer) is optimizer and h.register_model(dense()) is None and h.wrap_tape(tape) is tape
+
+
+def loop(model, optimizer, tape, after, graph=False):
+    """Six updates of a loop of one's own; after(n, gradient of the first weight) behind each. Returns the weights."""
+    x, y = data(16)
+
+    def step(x, y):
+        with tape(tf.GradientTape()) as opened:
+            loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(y, model(x)))
+        gradients = opened.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return gradients[0]
+
+    step = tf.function(step) if graph else step
+    for n in range(6):
+        after(n, step(x, y))
+    return model.get_weights()
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("wrapped", ["tape", "optimizer", "model", "nothing"])
+def test_a_step_of_a_loop_is_an_update_and_has_what_the_script_saves_after_it(hook, tmp_path, wrapped, graph):
+    fresh()
+    bare = loop(dense(), keras.optimizers.SGD(), lambda tape: tape, lambda n, gradient: None, graph)
+    fresh()
+    h = hook(include_collections=["weights", "gradients", "losses"], save_config=smd.SaveConfig(save_interval=2))
+    model, optimizer, seen = dense(), keras.optimizers.SGD(), {}
+    if wrapped == "model":
+        h.register_model(model)
+    if wrapped == "optimizer":
+        optimizer = h.wrap_optimizer(optimizer)
+    if wrapped == "nothing":
+        h.save_scalar("first", 1)
+
+    def after(n, gradient):
+        seen[n] = gradient.numpy()
+        h.save_tensor("mine", np.full(2, n))
+        h.save_scalar("n", n)
+
+    weights = loop(model, optimizer, h.wrap_tape if wrapped == "tape" else lambda tape: tape, after, graph)
+    h.close()
+    assert all(np.array_equal(a, b) for a, b in zip(weights, bare, strict=True))
+    trial = create_trial(str(tmp_path / "run"))
+    assert trial.steps(mode=smd.modes.TRAIN) == trial.steps() == list(range(6))
+    assert trial.tensor("loss").steps() == [0, 2, 4] and trial.tensor("loss").value(0).shape == (1,)
+    for n in range(6):
+        assert trial.tensor("mine").value(n).tolist() == [n, n] and trial.tensor("scalar/n").value(n).tolist() == [n]
+    (gradient,) = [name for name in trial.tensor_names(collection="gradients") if trial.tensor(name).shape == seen[0].shape][:1]
+    for n in (0, 2, 4):
+        np.testing.assert_array_equal(trial.tensor(gradient).value(n), seen[n])
+    assert len(trial.tensor_names(collection="weights")) > 0
 
 
 def test_by_default_losses_and_metrics_every_500_steps(hook, tmp_path):

@@ -43,6 +43,8 @@ class Loops:
         self._count = 0
         self._loss: Any = None
         self._collector: collect.Collector | None = None    # of the step that is under way, for layers
+        # A step stays open until the next tape or update: a script's own values are its step's after the update, too.
+        self.stays_open = False
         self.silent = False                 # inside of an optimizer, or of a function of Keras'
         self._in_graph = False
         # id of a loop's first variable -> is there an optimizer that may apply its gradients?
@@ -72,6 +74,8 @@ class Loops:
     def tape_begins(self) -> None:
         """Layers are watched from the first tape on, if the plan wants them; what is known before the first step."""
         session = self._session
+        if self.stays_open and session.backend.place() is None and not self.silent and not session.elsewhere():
+            self.close()
         if (session.state is ARMED and collect.current() is None and session.backend.place() is None
                 and not session.backend.is_distributed()):
             session.ensure_open()
@@ -96,7 +100,7 @@ class Loops:
         if pairs and not self._optimizer_of([v for v, _ in pairs]):
             self._step(None, [g for _, g in pairs], [v for v, _ in pairs])
             if not self._in_graph:
-                self.clock.has_stepped(self._number(pairs[0][0]))
+                self._has_stepped(self._number(pairs[0][0]))
 
     def _optimizer_of(self, variables: Sequence[Any]) -> bool:
         """Does an optimizer live that is built for one of them, or for nothing yet?"""
@@ -131,6 +135,10 @@ class Loops:
 
     def applied(self, number: int | None) -> None:
         if number is not None and not self._in_graph:
+            self._has_stepped(number)
+
+    def _has_stepped(self, number: int) -> None:
+        if not self.stays_open:
             self.clock.has_stepped(number)
 
     # One step -----------------------------------------------------------------------------------------------------
@@ -181,7 +189,7 @@ class Loops:
                 if session.listening_in_function():
                     if self.clock.about_to_step(number):
                         self._put(dict(zip(names, arrays)), absent)
-                    self.clock.has_stepped(number)
+                    self._has_stepped(number)
             except Exception as error:
                 session.guard.failed("a step inside a tf.function", error)
 
