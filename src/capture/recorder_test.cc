@@ -172,6 +172,20 @@ TEST_F(RecorderTest, AScriptsOwnTensorIsKeptWheneverItIsPut) {
   EXPECT_THAT(sink_.summaries, IsEmpty());
 }
 
+TEST_F(RecorderTest, WhatIsAlwaysKeptIsATensorOfItsOwnAlthoughItsNameHasAnother) {
+  Start(PlanWithRaw("weights", 2));
+  const auto w = Define("w", "weight", {2});
+  const TensorSpec spec = {
+      .name = "w", .kind = "weight", .dtype = DType::kFloat32, .shape = {2}, .always = true};
+  const auto always = recorder_->Define(spec);
+  EXPECT_NE(w, always);
+  EXPECT_EQ(recorder_->Define(spec), always);
+  Step(ModeKey::kTrain, [&] { PutFloats(w, {1, 2}); });
+  Step(ModeKey::kTrain, [&] { PutFloats(w, {1, 2}); });
+  Step(ModeKey::kTrain, [&] { PutFloats(always, {3, 4}); });
+  EXPECT_THAT(sink_.raws, ElementsAre(std::pair(0, w), std::pair(2, always)));
+}
+
 TEST_F(RecorderTest, StatisticsMayBeTakenAtTheSavedStepsOnlyAndWithoutValues) {
   plan::Plan plan = PlanWithRaw("weights", 2);
   for (plan::CollectionPlan& c : plan.collections) {

@@ -136,6 +136,37 @@ TEST_F(QuestionsTest, HistogramsForARuleAreNoSaveConfig) {
   EXPECT_THAT(Open()->steps({.kind = StepKind::kSaved}), ElementsAre(0, 1, 2));
 }
 
+TEST_F(QuestionsTest, OfSeveralGradientsOfAForwardTheLastIsTheSteps) {
+  auto worker = Worker(0, {.raw_elements = 0});
+  format::TensorDef def = WorkerFixture::Definition(1);
+  def.id = 4;  // behind three tensors and the learning rate
+  def.name = def.short_name = "gradient/w";
+  def.kind = "gradient";
+  worker->writer->AppendTensorDef(def);
+  for (const uint16_t sub : {0, 2, 3}) {
+    const format::SummaryRow row = format::ToRow(4, {sub}, WorkerFixture::SummaryAt(0, sub));
+    worker->writer->AppendSummaries(0, {&row, 1}, {});
+    const float value = sub;
+    const int64_t shape[] = {1};
+    worker->writer->AppendRaw(0, 4, {sub}, {&value, DType::kFloat32, shape, {}});
+  }
+  worker->Step(0);
+  worker->End();
+  for (const auto& [step_by, counts] : {std::pair("optimizer", 0), std::pair("forward", 3)}) {
+    plan::Plan plan;
+    plan.step_by = step_by;
+    base::Spill(path_ + "/plan.json", plan.ToJson());
+    const auto trial = Open();
+    const auto value = trial->value("gradient/w", 0);
+    TDBG_ASSERT_OK(value);
+    EXPECT_EQ(*static_cast<const float*>(value->data), counts) << step_by;
+    EXPECT_EQ(trial->summary("gradient/w", 0)->mean, WorkerFixture::Mean(0, counts)) << step_by;
+    const auto series = trial->series("gradient/w", "mean");
+    TDBG_ASSERT_OK(series);
+    EXPECT_THAT(series->values, ElementsAre(WorkerFixture::Mean(0, counts))) << step_by;
+  }
+}
+
 TEST_F(QuestionsTest, ReductionsAreDueWhereStatisticsAre) {
   Configure(0, {"mean", "abs_l1"});
   auto worker = Worker(0, {.raw_elements = 0});
