@@ -37,6 +37,8 @@ class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
         BaseHook.__init__(self, *arguments, **options)
         self._attached: Any = None
         self._ranks = 0, 1
+        self._batches = 0                   # of the last epoch, where Keras does not know how many there are
+        self._first: int | None = None      # step of this epoch
         stand_down("the script has a hook of its own")
 
     # Loops of one's own ------------------------------------------------------------------------------------------
@@ -74,11 +76,16 @@ class KerasHook(BaseHook, keras.callbacks.Callback):  # type: ignore[misc]
         if not self._closed and self._run is not None:
             self._watched("the last batch of an epoch", self._batch_begins, batch)
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        if self._first is not None:
+            self._batches, self._first = self._attached._session.next_step(ModeKeys.TRAIN.value) - self._first, None
+
     def _batch_begins(self, batch: int) -> None:
         """Losses and metrics of an epoch's last batch are saved, whatever the schedules say; of several batches that
         Keras runs in one call, those of the last call."""
-        left = (self.params.get("steps") or 0) - batch     # unknown where Keras does not know how many there are
+        left = (self.params.get("steps") or self._batches) - batch
         session = self._attached._session
+        self._first = session.next_step(ModeKeys.TRAIN.value) - batch
         if 0 < left <= self.model.steps_per_execution and session.open_mode != ModeKeys.TRAIN.value:
             session.capture_more([CollectionKeys.LOSSES, CollectionKeys.METRICS], left)
 

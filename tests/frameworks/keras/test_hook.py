@@ -125,6 +125,17 @@ def test_the_last_batch_of_each_epoch_has_its_losses_and_metrics(hook, tmp_path)
     assert [float(v[0]) for v in trial.tensor("val_loss").values(mode=smd.modes.EVAL).values()] == pytest.approx(val_losses)
 
 
+def test_of_a_generator_the_last_batch_is_known_from_the_second_epoch_on(hook, tmp_path):
+    fresh()
+    h, model, (x, y) = hook(), compiled(dense()), data()
+    batches = tf.data.Dataset.from_generator(
+        lambda: ((x[n:n + 8], y[n:n + 8]) for n in range(0, 64, 8)),
+        output_signature=(tf.TensorSpec((8, x.shape[1])), tf.TensorSpec((8,), tf.int32)))
+    model.fit(batches, epochs=3, verbose=0, callbacks=[h])
+    h.close()
+    assert create_trial(str(tmp_path / "run")).tensor("loss").steps(mode=smd.modes.TRAIN) == [0, 15, 23]
+
+
 @pytest.mark.parametrize("launched", [False, True])
 def test_the_example_with_the_lines_of_hook_code(tmp_path, launched):
     out = hooks.run_example("keras_train_hook.py", tmp_path, launched)
