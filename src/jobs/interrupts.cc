@@ -2,12 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 namespace tdbg::jobs {
 namespace {
@@ -21,6 +24,20 @@ int FinishSignal() { return SIGRTMAX; }
 // A stopped listener (somebody's SIGSTOP to the group) is not waited for any longer.
 constexpr int kLastWordsMillis = 1000;
 
+// Before Linux 5.9 there is no call for that; headers may be as old. The number is that of all processors.
+void CloseRange(unsigned first, unsigned last) {
+  constexpr long kCloseRange = 436;
+  constexpr unsigned kMostOneByOne = 65536;
+  if (first > last || ::syscall(kCloseRange, first, last, 0) == 0) return;
+  for (unsigned fd = first; fd <= std::min(last, kMostOneByOne); ++fd) ::close(static_cast<int>(fd));
+}
+
+void CloseAllBut(int fd) {
+  const auto kept = static_cast<unsigned>(fd);
+  if (kept > 0) CloseRange(0, kept - 1);
+  CloseRange(kept + 1, UINT_MAX);
+}
+
 // Runs in the listener's process, forked from one with threads: async-signal-safe calls only.
 [[noreturn]] void Listen(pid_t leader, int report_fd, pid_t launcher) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -28,8 +45,9 @@ constexpr int kLastWordsMillis = 1000;
   sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);
   if (::getppid() != launcher || ::setpgid(0, leader) != 0) ::_exit(0);
-  // Otherwise a reader of the job's output would get no end of file while this process lives.
-  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::close(fd);
+  // Otherwise a reader of the job's output would get no end of file while this process lives; and a command
+  // whose reader is gone (`| head`) would wait for it instead of getting an error.
+  CloseAllBut(report_fd);
   while (true) {
     int number = 0;
     if (::sigwait(&all, &number) != 0) ::_exit(0);

@@ -1,5 +1,7 @@
 #include "jobs/interrupts.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -44,6 +46,22 @@ TEST_F(InterruptListenerTest, ACtrlCJustBeforeTheCommandsEndIsHeard) {
   ::kill(-leader_, SIGINT);
   EXPECT_EQ(listener_.Finish(), 1);  // the listener itself may not have run since
   EXPECT_LT(listener_.fd(), 0);
+}
+
+// On a terminal, `tdbg run -- yes | head -1` would otherwise stand still.
+TEST_F(InterruptListenerTest, TheListenerHoldsNoEndOfAPipeThatTheLauncherHas) {
+  InterruptListener second;
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  second.Start(leader_);
+  pollfd source{second.fd(), POLLIN, 0};
+  while (::poll(&source, 1, 10) == 0) ::kill(-leader_, SIGINT);  // until it is there
+  ::close(ends[0]);
+  ::signal(SIGPIPE, SIG_IGN);
+  EXPECT_EQ(::write(ends[1], "x", 1), -1);
+  EXPECT_EQ(errno, EPIPE);
+  ::close(ends[1]);
+  (void)second.Finish();
 }
 
 TEST_F(InterruptListenerTest, WithoutACtrlCNothingIsHeard) { EXPECT_EQ(listener_.Finish(), 0); }
