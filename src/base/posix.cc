@@ -45,6 +45,15 @@ UniqueFd OpenFdAt(int directory, const char* path, int flags, mode_t mode) {
   return UniqueFd(moved);
 }
 
+UniqueFd OpenPlainFileAt(int directory, const char* path, int flags, mode_t mode) {
+  UniqueFd fd = OpenFdAt(directory, path, flags | O_NOFOLLOW | O_NONBLOCK, mode);
+  struct stat info;
+  if (!fd.ok() || (::fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode))) return fd;
+  fd.reset();
+  errno = EINVAL;
+  return fd;
+}
+
 LastingFd LastingFd::Open(const char* path, int flags, mode_t mode) {
   return OpenAt(AT_FDCWD, path, flags, mode);
 }

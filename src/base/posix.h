@@ -2,6 +2,7 @@
 // system calls whose signals stay inside.
 #pragma once
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -43,6 +44,13 @@ class UniqueFd {
 /// what we sync for a second would be its standard stream. Not ok() and errno where it fails.
 UniqueFd OpenFd(const char* path, int flags, mode_t mode = 0666);
 UniqueFd OpenFdAt(int directory, const char* path, int flags, mode_t mode = 0666);
+
+/// As OpenFdAt, for a file that is written to where anybody may have put something else. Opens no pipe, no
+/// device and nothing that a link leads to (EINVAL, ENXIO, ELOOP): a pipe's writer waits for its reader.
+UniqueFd OpenPlainFileAt(int directory, const char* path, int flags, mode_t mode = 0666);
+inline UniqueFd OpenPlainFile(const char* path, int flags, mode_t mode = 0666) {
+  return OpenPlainFileAt(AT_FDCWD, path, flags, mode);
+}
 
 /// A descriptor that is held for long in a process that is somebody else's. A script may close descriptors
 /// that are not its own (`os.closerange(3, 256)`, a daemoniser), and what it opens next may get our number:

@@ -46,7 +46,7 @@ std::optional<int> Detached::Split() {
 void Detached::LetGo(const std::string& log) {
   if (!word_.ok()) return;
   (void)::fflush(nullptr);
-  base::UniqueFd to = base::OpenFd(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+  base::UniqueFd to = base::OpenPlainFile(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   if (!to.ok()) to.reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     if (to.ok()) (void)::dup2(to.get(), fd);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
@@ -125,10 +126,13 @@ class LogsCommand : public Command {
                  {"wall_nanos", line.wall_nanos},
                  {"stream", stream},
                  {"lost_before", line.lost_before},
+                 {"lost_bytes", line.lost_bytes},
                  {"text", line.text}});
       return;
     }
-    if (line.lost_before) Print("[earlier output was not kept]\n");
+    if (line.lost_before && line.lost_bytes == 0) Print("[output was left out here]\n");
+    if (line.lost_before && line.lost_bytes > 0)
+      Print("[{} of output were left out here]\n", base::FormatBytes(line.lost_bytes));
     if (steps_) Print("{:>8}  ", line.global_step < 0 ? "-" : std::to_string(line.global_step));
     Print("{}\n", line.text);
   }

@@ -210,8 +210,8 @@ Result<int> ServeCommand::Serve() {
   // Jobs and what they start have the server's environment.
   for (const auto& [name, value] : ClientEnvironment(endpoints, "")) ::setenv(name.c_str(), value.c_str(), 1);
   options.tend = [index = options.images.package_index()](const std::string& job) -> Status {
-    const base::UniqueFd log = base::OpenFd(base::JoinPath(job, "tender.log").c_str(),
-                                            O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+    const base::UniqueFd log =
+        base::OpenPlainFile(base::JoinPath(job, "tender.log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     base::SpawnOptions spawn;
     spawn.argv = {base::SelfExecutable(), "serve", "--tend", job};
     spawn.output_fd = log.get();

@@ -119,7 +119,7 @@ Status UploadProcess::Claim() {
   base::UniqueFd said;
   if (!log_.empty()) {
     TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(log_.substr(0, log_.rfind('/'))));
-    said = base::OpenFd(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0600);
+    said = base::OpenPlainFile(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (!said.ok()) return base::PathError(errno, "cannot open", log_);
   }
   int alive[2], answers[2];

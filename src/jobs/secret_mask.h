@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tdbg::jobs {
@@ -24,6 +25,8 @@ class SecretMask {
   std::string Feed(std::string_view bytes);
   /// At the end of the stream: returns what was held back.
   std::string Flush();
+  /// What comes next does not follow on what came: forgets what was held back. \return how many bytes
+  size_t Forget() { return std::exchange(held_, {}).size(); }
 
  private:
   std::vector<std::string> secrets_;
