@@ -46,8 +46,11 @@ std::pair<jobs::JobPhase, std::string> EndPhase(const jobs::JobResult& result) {
     case jobs::JobStop::kNone:
       break;
   }
-  if (result.exit.shell_code() == 0) return {jobs::JobPhase::kCompleted, "completed"};
-  return {jobs::JobPhase::kFailed, ExitText(result)};
+  if (result.exit.shell_code() == 0 && result.output_error.empty())
+    return {jobs::JobPhase::kCompleted, "completed"};
+  std::string why = ExitText(result);
+  if (!result.output_error.empty()) why += "; what it printed is cut short, " + result.output_error;
+  return {jobs::JobPhase::kFailed, why};
 }
 
 }  // namespace tdbg::cli

@@ -15,12 +15,14 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "jobs/run_directory.h"
+#include "jobs/training_output.h"
 #include "watch/breakpoints.h"
 
 namespace tdbg::cli {
 namespace {
 
 constexpr int64_t kNodeTimeoutMillis = 10'000;
+constexpr uint64_t kLeastLogBytes = 1 << 20;
 
 // "90", "90s", "30m", "12h".
 std::optional<int64_t> MillisOf(std::string_view number) {
@@ -120,6 +122,10 @@ void JobFlags::Define(CLI::App& app) {
       ->type_name("URL")
       ->check(IsHttpUrl);
   app.add_flag("--no-log", no_log, "the command has our own stdout and stderr, and no log is kept");
+  app.add_option(
+         "--log-limit", log_limit,
+         "how large the log of an attempt may become, on a small disk it stays smaller; default 256MiB")
+      ->type_name("SIZE");
 }
 
 std::vector<std::string> JobFlags::MetricsArguments(const std::string& run_directory) const {
@@ -128,6 +134,16 @@ std::vector<std::string> JobFlags::MetricsArguments(const std::string& run_direc
   if (!prometheus.empty()) words.insert(words.end(), {"--prometheus", jobs::AbsolutePath(prometheus)});
   if (!otlp.empty()) words.insert(words.end(), {"--otlp", otlp});
   return words;
+}
+
+Result<uint64_t> JobFlags::LogLimit() const {
+  if (log_limit.empty()) return jobs::kDefaultLogBytes;
+  const auto bytes = base::ParseBytes(log_limit);
+  if (!bytes || *bytes < kLeastLogBytes)
+    return InvalidArgument(fmt::format(
+        "--log-limit is '{}', but has to be a size of 1MiB or more, such as 64MiB; --no-log keeps none",
+        log_limit));
+  return *bytes;
 }
 
 Result<RestartPolicy> JobFlags::Restarts() const {

@@ -45,7 +45,7 @@ struct JobFlags {
   bool adopt = false;  ///< `tdbg resume`: the command still runs, and only its launcher is gone
   std::vector<std::string> secrets, restart_on, on_event, breaks;
   std::string max_runtime, checkpoint_directory, interrupt_every, upload, prometheus, otlp;
-  std::string node, node_timeout;
+  std::string node, node_timeout, log_limit;
   int64_t max_restarts = 0, interruptions = -1;
 
   void Define(CLI::App& app);
@@ -60,6 +60,8 @@ struct JobFlags {
   /// Nothing for a job on one machine. \error kInvalidArgument
   Result<std::optional<jobs::NodePlace>> Node() const;
   Result<int64_t> NodeTimeoutMillis() const;
+  /// Of an attempt's log. \error kInvalidArgument
+  Result<uint64_t> LogLimit() const;
   /// The directory for checkpoints, where one is wanted: absolute from here on, and there.
   Status MakeCheckpointDirectory();
   /// --break. \error kInvalidArgument  a condition, or an action

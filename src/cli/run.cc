@@ -31,6 +31,7 @@
 #include "cli/job_environment.h"
 #include "cli/job_flags.h"
 #include "cli/job_listeners.h"
+#include "cli/job_log.h"
 #include "cli/json_output.h"
 #include "cli/live_status.h"
 #include "cli/node_run.h"
@@ -61,7 +62,6 @@ namespace {
 constexpr int64_t kDrawMillis = 200, kNodesPollMillis = 200;
 // How long exports may take to write the rest once the job has ended, and coarse rows to be made.
 constexpr int64_t kExportGraceMillis = 60'000, kCompactGraceMillis = 10'000;
-constexpr int64_t kLogMillis = 10'000;  // until the last output has reached the terminal or pipe
 constexpr const char* kLauncherLog = "logs/launcher.log";
 
 // The watcher is made before the job, so that a bad rule is found before anything starts; it can ask for a
@@ -143,7 +143,6 @@ class RunCommand : public Command {
   Status Adopt(const jobs::PreparedAttempt& left);
   void Register(const plan::Config& config, const jobs::PreparedAttempt& prepared);
   std::function<bool()> Interrupter(const jobs::PreparedAttempt& prepared);
-  std::unique_ptr<jobs::TrainingLog> StartLog(const jobs::PreparedAttempt& prepared);
   void GoIntoBackground(const jobs::PreparedAttempt& prepared);
   void Record(const Status& status) {
     if (events_.ok()) events_ = status;
@@ -168,7 +167,7 @@ class RunCommand : public Command {
   std::optional<jobs::FreshRunDirectory> fresh_;  // where no --dir was given
   Detached detached_;
   bool quiet_ = false, json_ = false;
-  bool log_failed_ = false;
+  JobLog log_;
   int64_t restarts_done_ = 0, attempt_began_nanos_ = 0;
   int64_t ends_nanos_ = -1;  ///< monotonic; -1: never
   Status events_;            ///< the first failure to write them
@@ -185,6 +184,7 @@ Result<int> RunCommand::Run() {
   TDBG_ASSIGN_OR_RETURN(const int64_t max_runtime_millis, job_flags_.MaxRuntimeMillis());
   TDBG_ASSIGN_OR_RETURN(const std::optional<jobs::NodePlace> place, job_flags_.Node());
   TDBG_ASSIGN_OR_RETURN(const int64_t node_timeout_millis, job_flags_.NodeTimeoutMillis());
+  TDBG_RETURN_IF_ERROR(job_flags_.LogLimit().status());
   if (job_flags_.detach) {
     if (job_flags_.no_log)
       return InvalidArgument("--detach and --no-log: the output would be nowhere; leave one out");
@@ -349,21 +349,6 @@ std::function<bool()> RunCommand::Interrupter(const jobs::PreparedAttempt& prepa
   };
 }
 
-std::unique_ptr<jobs::TrainingLog> RunCommand::StartLog(const jobs::PreparedAttempt& prepared) {
-  if (job_flags_.no_log) return nullptr;
-  jobs::TrainingLogOptions options;
-  options.run_directory = prepared.run_directory;
-  options.attempt = prepared.attempt;
-  options.secrets = jobs::SecretsOf(command_, EnvironmentVariables(), job_flags_.secrets);
-  options.node = node_ ? node_->node() : 0;
-  options.forward = !job_flags_.detach;
-  auto log = jobs::TrainingLog::Start(options);
-  const Status kept = log.ok() ? (*log)->kept() : log.status();
-  if (!kept.ok() && !std::exchange(log_failed_, true))
-    Note("the command's output is not kept: " + kept.message());
-  return log.ok() ? *std::move(log) : nullptr;
-}
-
 void RunCommand::GoIntoBackground(const jobs::PreparedAttempt& prepared) {
   if (!job_flags_.detach) return;
   const std::string& name = registration_.name().empty() ? prepared.run_directory : registration_.name();
@@ -463,7 +448,8 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
   };
   // A command that we took over keeps its output: its tdbg-log has outlived the launcher.
   const bool adopts = adopted_.has_value();
-  const std::unique_ptr<jobs::TrainingLog> log = adopts ? nullptr : StartLog(prepared);
+  const std::unique_ptr<jobs::TrainingLog> log =
+      adopts ? nullptr : log_.Start(job_flags_, command_, prepared, node_ ? node_->node() : 0);
   options.log = log.get();
   auto started =
       adopts ? jobs::Job::Adopt(std::move(options), *adopted_) : jobs::Job::Start(std::move(options));
@@ -488,14 +474,14 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
         prepared.run_directory, "job_started",
         {{"attempt", prepared.attempt}, {"command", base::RedactCommand(command_)}, {"pid", job.pid()}}));
   }
-  const jobs::JobResult result = job.Wait();
+  jobs::JobResult result = job.Wait();
   stopper.Set(nullptr);
   if (result.stop == jobs::JobStop::kInterrupted && rehearsal_.left > 0) --rehearsal_.left;
   if (!scratch.empty()) {
     std::error_code ignored;
     std::filesystem::remove_all(scratch, ignored);
   }
-  if (log) log->Finish(kLogMillis);
+  if (log) result.output_error = log_.Finish(*log);
   if (!node_) Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result));
   registration_.EndAttempt(prepared.attempt, result.exit.shell_code(), ExitText(result));
   if (result.killed) Note("the command outlived its grace and was killed");
@@ -569,7 +555,8 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
 Result<int> RunCommand::Finish(watch::Watcher& watcher, const jobs::PreparedAttempt& prepared,
                                const jobs::JobResult& result) {
   const bool stopped = result.stop == jobs::JobStop::kRequested || result.stop == jobs::JobStop::kMaxRuntime;
-  const int exit_code = stopped ? kExitStopped : result.exit.shell_code();
+  int exit_code = stopped ? kExitStopped : result.exit.shell_code();
+  if (exit_code == kExitOk && !result.output_error.empty()) exit_code = kExitRefused;
   if (quiet_ && !json_) return exit_code;
   const auto report = [&]() -> Result<RunSummary> {
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(prepared.run_directory));

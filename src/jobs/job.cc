@@ -220,7 +220,7 @@ JobResult Job::Wait() {
   const auto at_most = [&](int64_t millis) {
     slice_millis = slice_millis < 0 ? millis : std::min(slice_millis, millis);
   };
-  if (control || options_.log != nullptr) at_most(kControlPollMillis);
+  if (control) at_most(kControlPollMillis);
   if (options_.interrupts_now) at_most(kRehearsalPollMillis);
   if (on_terminal_ || !pidfd_.ok()) at_most(kTerminalPollMillis);
   if (options_.on_tick && options_.tick_millis > 0) at_most(options_.tick_millis);
@@ -256,7 +256,6 @@ JobResult Job::Wait() {
       options_.on_tick();
       next_tick_nanos = Now() + options_.tick_millis * kNanosPerMilli;
     }
-    if (options_.log != nullptr) options_.log->Tend();
     PollOnce(slice_millis);
   }
   // The ctrl-C that ended the command may not have been told to us yet.

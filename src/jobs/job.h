@@ -66,9 +66,10 @@ struct JobResult {
   base::ExitState exit;
   bool exit_is_known = true;  ///< otherwise `exit` is a failure of unknown kind: see JobProcess
   JobStop stop = JobStop::kNone;
-  std::string stopped_by;  ///< who asked: a rule, "user"
-  int signal_number = 0;   ///< with kSignal: the first one
-  bool killed = false;     ///< the grace period ended and SIGKILL was needed
+  std::string stopped_by;    ///< who asked: a rule, "user"
+  int signal_number = 0;     ///< with kSignal: the first one
+  bool killed = false;       ///< the grace period ended and SIGKILL was needed
+  std::string output_error;  ///< TrainingLog::output_error(); set by who finishes the log
 };
 
 /// Can this command be started? Looks it up as Job::Start does, so that no run is made for one that cannot.

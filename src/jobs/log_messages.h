@@ -36,15 +36,20 @@ std::optional<LogTask> ReceiveTask(int socket);
 enum class LogWord : uint8_t {
   kCommand = 'c',  ///< to tdbg-log: the process group that writes
   kFinish = 'f',   ///< to tdbg-log: answer once what was written so far has arrived
-  kDone = 'd',     ///< from tdbg-log
-  /// From tdbg-log, with a source's index: the reader of what it forwards is gone. Now everybody must close
+  kDone = 'd',     ///< from tdbg-log, with how many bytes the log could not keep
+  /// From tdbg-log, with GoneNumber: what a source is forwarded to takes no more. Now everybody must close
   /// the reading end of the command's pipe, or the command would block for ever instead of getting an error.
-  kReaderGone = 'r',
+  kOutputGone = 'r',
 };
 struct LogNote {
   LogWord word;
   int64_t number;
 };
+/// A source's index, and the errno with which writing failed; EPIPE: its reader went away.
+inline int64_t GoneNumber(size_t index, int error) { return static_cast<int64_t>(index) << 32 | error; }
+inline size_t IndexOfGone(int64_t number) { return static_cast<size_t>(number >> 32); }
+inline int ErrorOfGone(int64_t number) { return static_cast<int>(number & 0xffffffff); }
+
 bool SendNote(int socket, LogWord word, int64_t number = 0);
 /// Nothing if no message came yet, or the other side is gone (then `gone` is set).
 std::optional<LogNote> ReceiveNote(int socket, bool* gone);

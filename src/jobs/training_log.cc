@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,7 +13,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "base/background.h"
 #include "base/clock.h"
 #include "base/companion.h"
 #include "jobs/training_output.h"
@@ -22,6 +26,8 @@ namespace {
 
 // If tdbg-log is killed this often, somebody wants it to be gone.
 constexpr int kMaxRestarts = 20;
+// If tdbg-log is stopped (SIGSTOP), the training would stop as soon as the pipe is full.
+constexpr int kContinueMillis = 250;
 
 // A closed standard stream is occupied by a descriptor that closes on exec (OccupyStandardStreams of the
 // command line).
@@ -108,11 +114,27 @@ Result<std::unique_ptr<TrainingLog>> TrainingLog::Start(const TrainingLogOptions
     if (err && !log->same_)
       TDBG_RETURN_IF_ERROR(log->Add(STDERR_FILENO, number(OutputStream::kErr), &log->error_));
   }
-  if (!log->task_.sources.empty()) TDBG_RETURN_IF_ERROR(log->StartKeeper());
+  if (log->task_.sources.empty()) return log;
+  log->wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!log->wake_.ok()) return ErrnoStatus(errno, "cannot start tdbg-log");
+  TDBG_RETURN_IF_ERROR(log->StartKeeper());
+  TDBG_ASSIGN_OR_RETURN(log->tender_,
+                        base::StartInBackground("tdbg-log-tender", [&tended = *log] { tended.Tend(); }));
   return log;
 }
 
-TrainingLog::~TrainingLog() = default;
+TrainingLog::~TrainingLog() { StopTending(); }
+
+void TrainingLog::StopTending() {
+  if (!tender_.joinable()) return;
+  {
+    const std::lock_guard guard(mutex_);
+    end_ = true;
+  }
+  const uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof(one));
+  tender_.join();
+}
 
 Status TrainingLog::StartKeeper() {
   std::erase_if(task_.sources, [](const LogTask::Source& source) { return source.read_fd < 0; });
@@ -139,50 +161,116 @@ Status TrainingLog::StartKeeper() {
 }
 
 void TrainingLog::Started(pid_t command) {
+  const std::lock_guard guard(mutex_);
   command_ = command;
   output_.reset();
   error_.reset();
   if (keeper_) (void)SendNote(socket_.get(), LogWord::kCommand, command);
 }
 
-void TrainingLog::Listen() {
-  bool gone = false;
-  while (const auto note = ReceiveNote(socket_.get(), &gone)) {
-    const auto index = static_cast<size_t>(note->number);
-    if (note->word != LogWord::kReaderGone || index >= read_ends_.size()) continue;
-    read_ends_[index].reset();
-    task_.sources[index].read_fd = -1;
+void TrainingLog::Tend() {
+  std::unique_lock lock(mutex_);
+  while (!end_) {
+    Look();
+    lock.unlock();
+    WaitForNews(kContinueMillis);
+    lock.lock();
   }
 }
 
-void TrainingLog::Tend() {
+void TrainingLog::WaitForNews(int64_t millis) {
+  // Replaced by the thread that is here, and by no other.
+  pollfd sources[] = {{wake_.get(), POLLIN, 0},
+                      {keeper_ ? socket_.get() : -1, POLLIN, 0},
+                      {keeper_ ? keeper_->poll_fd() : -1, POLLIN, 0}};
+  (void)::poll(sources, std::size(sources), static_cast<int>(millis));
+  uint64_t count;
+  (void)!::read(wake_.get(), &count, sizeof(count));
+}
+
+void TrainingLog::Look() {
+  for (size_t i = 0; i < pumps_.size(); ++i) {
+    if (const int error = pumps_[i].ended() ? pumps_[i].error() : 0) OutputGone(pumped_[i], error);
+  }
   if (!keeper_) return;
   Listen();
   const auto exit = keeper_->Wait(0);
   if (!exit) {
-    // If tdbg-log is stopped (SIGSTOP), the training would stop as soon as the pipe is full.
     (void)::kill(keeper_->pid(), SIGCONT);
     return;
   }
+  Listen();  // its last words
   keeper_.reset();
-  if (!exit->signaled || restarts_++ >= kMaxRestarts || !StartKeeper().ok()) read_ends_.clear();
+  if (!exit->signaled && exit->code == 0) {
+    read_ends_.clear();
+  } else if (!exit->signaled || restarts_++ >= kMaxRestarts || !StartKeeper().ok()) {
+    HandOnOurselves();
+  }
+}
+
+void TrainingLog::Listen() {
+  bool gone = false;
+  while (const auto note = ReceiveNote(socket_.get(), &gone)) {
+    if (note->word == LogWord::kOutputGone) OutputGone(IndexOfGone(note->number), ErrorOfGone(note->number));
+    if (note->word != LogWord::kDone) continue;
+    done_ = true;
+    lost_bytes_ += static_cast<uint64_t>(note->number);
+  }
+}
+
+void TrainingLog::OutputGone(size_t index, int error) {
+  if (index >= read_ends_.size() || !read_ends_[index].ok()) return;
+  read_ends_[index].reset();
+  task_.sources[index].read_fd = -1;
+  if (error == EPIPE || !output_error_.empty()) return;
+  const auto stream = static_cast<OutputStream>(task_.sources[index].stream);
+  output_error_ = ErrnoStatus(error, stream == OutputStream::kBoth  ? "standard output and error"
+                                     : stream == OutputStream::kOut ? "standard output"
+                                                                    : "standard error")
+                      .message();
+}
+
+// A training goes before its log: what nobody reads would stop it, what nobody can read would end it.
+void TrainingLog::HandOnOurselves() {
+  keeper_.reset();
+  kept_ = Unavailable("tdbg-log was ended, and no other one can be started");
+  for (size_t i = 0; i < task_.sources.size(); ++i) {
+    OutputPump::Options options;
+    options.source = task_.sources[i];
+    if (options.source.read_fd < 0) continue;
+    options.source.read_fd = ::fcntl(options.source.read_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    options.changed_fd = wake_.get();
+    auto pump = OutputPump::Start(std::move(options));
+    if (!pump.ok()) {
+      read_ends_[i].reset();  // better an error in the command than a wait without end
+      continue;
+    }
+    pumps_.push_back(*std::move(pump));
+    pumped_.push_back(i);
+  }
 }
 
 void TrainingLog::Finish(int64_t longest_millis) {
-  Tend();
-  if (!keeper_) return;
+  StopTending();
   const int64_t deadline = base::SystemClock().MonotonicNanos() + longest_millis * 1'000'000;
-  // Our copy would keep tdbg-log from getting the end of file.
-  read_ends_.clear();
-  if (!SendNote(socket_.get(), LogWord::kFinish)) return;
-  while (true) {
+  bool pumps_asked = false;
+  for (int asked_at = -1;;) {
+    const std::lock_guard guard(mutex_);
+    Look();
+    if (!keeper_ && pumps_.empty()) break;
+    // Our copies of the reading ends stay until the answer: if tdbg-log is killed now, the next one reads on.
+    if (keeper_ && asked_at != std::exchange(asked_at, restarts_))
+      (void)SendNote(socket_.get(), LogWord::kFinish);
+    if (!pumps_.empty() && !std::exchange(pumps_asked, true)) {
+      for (OutputPump& pump : pumps_) pump.AskForIdle();
+    }
+    const bool idle = std::ranges::all_of(pumps_, [](auto& pump) { return pump.idle() || pump.ended(); });
+    if (keeper_ ? done_ : idle) break;
     const int64_t left = (deadline - base::SystemClock().MonotonicNanos()) / 1'000'000;
-    pollfd source{socket_.get(), POLLIN, 0};
-    if (left <= 0 || ::poll(&source, 1, static_cast<int>(left)) <= 0) return;
-    bool gone = false;
-    const auto note = ReceiveNote(socket_.get(), &gone);
-    if (gone || (note && note->word == LogWord::kDone)) return;
+    if (left <= 0) break;
+    WaitForNews(std::min<int64_t>(left, kContinueMillis));
   }
+  read_ends_.clear();  // our copies would keep tdbg-log from getting the end of file
 }
 
 }  // namespace tdbg::jobs
