@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+os.environ.setdefault("TDBG_OVERHEAD", "none")      # as tests/conftest.py, which is not carried
 # Beside a carried wheel the suite lies alone: nothing of the repository is needed but this folder.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 if "TDBG_HOME" in os.environ:

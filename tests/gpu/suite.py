@@ -85,12 +85,25 @@ def same(summary, tensor, name=""):
     assert np.isclose(summary.l2, moments[3], rtol=RELATIVE, equal_nan=True), f"{name}: l2 {summary.l2}, not {moments[3]}"
 
 
+def synchronize():
+    """What streams of the script's own still do is over."""
+    if GPU:
+        torch.cuda.synchronize()
+
+
 def bits(model):
+    synchronize()
     return [t.detach().cpu().clone() for t in model.state_dict().values()]
 
 
 def equal_bits(a, b):
     return all(x.shape == y.shape and x.reshape(-1).view(torch.uint8).equal(y.reshape(-1).view(torch.uint8)) for x, y in zip(a, b, strict=True))
+
+
+def differences(model, a, b):
+    """Which of the model's tensors two answers of `bits` differ in, and how far."""
+    rows = [(name, x.double() - y.double()) for name, x, y in zip(model.state_dict(), a, b, strict=True) if not x.equal(y)]
+    return [f"{name}: {int((d != 0).sum())} of {d.numel()} elements, by {float(d.abs().max()):.3g} at most" for name, d in rows]
 
 
 def settings(**more):
@@ -119,6 +132,7 @@ def lost(trial):
 
 def compare(trial, truth, mode=tdbg.ModeKeys.TRAIN):
     """Every row of every step against what the update began with. How many there were."""
+    synchronize()
     assert not lost(trial), lost(trial)
     steps = trial.steps(mode=mode)
     assert len(steps) == len(truth.rows), f"{len(steps)} steps, not {len(truth.rows)}"
@@ -143,7 +157,9 @@ def check(directory: pathlib.Path, make, steps=4, config=None, same_bits=True):
     torch.manual_seed(0)
     program = make()
     trial, truth = watched(program, directory, steps, config)
-    assert not same_bits or equal_bits(expected, bits(program.model)), "the training is another one than without us"
+    ended = bits(program.model)
+    assert not same_bits or equal_bits(expected, ended), (
+        f"the training is another one than without us: {differences(program.model, expected, ended)}")
     if program.a_step_each:
         compare(trial, truth)
     return trial, truth
