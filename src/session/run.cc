@@ -41,8 +41,13 @@ int StatisticsThreads(int offered) {
   return offered;
 }
 
-/// $TDBG_OVERHEAD in place of the plan's.
-void TakeOverheadFromEnvironment(plan::Plan* plan) {
+/// $TDBG_OVERHEAD in place of the plan's; no limit where there are several workers: each would measure for
+/// itself and look at other steps than the others, which nobody could compare then.
+void DecideOverhead(int64_t world_size, plan::Plan* plan) {
+  if (world_size > 1) {
+    plan->overhead = 0;
+    return;
+  }
   const char* const text = ::getenv("TDBG_OVERHEAD");
   if (text == nullptr || *text == 0) return;
   if (const auto share = plan::ParseOverhead(text)) {
@@ -209,7 +214,7 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
     return InvalidArgument(fmt::format("rank {} of {}: not a rank", options.rank, options.world_size));
   }
   TDBG_ASSIGN_OR_RETURN(session::Claim claim, session::ClaimDirectory(options, files, clock));
-  TakeOverheadFromEnvironment(&claim.plan);
+  DecideOverhead(options.world_size, &claim.plan);
   TDBG_ASSIGN_OR_RETURN(plan::CompiledPlan plan, plan::CompiledPlan::Compile(claim.plan));
   const bool captures_nothing = claim.plan.include_workers >= 0 && claim.plan.include_workers != options.rank;
 

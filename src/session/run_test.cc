@@ -55,6 +55,7 @@ class RunTest : public testing::Test {
     EXPECT_TRUE(run.ok()) << run.status().ToString();
     return run.ok() ? *std::move(run) : nullptr;
   }
+  int opened_ = 0;
   static void Step(TheRun* run) {
     const auto w = run->Define({.name = "w", .kind = "weight", .dtype = DType::kFloat32, .shape = {1}});
     const float value = 1;
@@ -268,6 +269,26 @@ TEST_F(RunTest, WhatAnEarlierAttemptLeftIsSealedInTheBackgroundAndALivingWorkerI
   EXPECT_EQ(segments_of("0/worker_2"), 0);
   ASSERT_EQ(::stat((directory_ + "/0/worker_2/journal").c_str(), &info), 0);
   EXPECT_GE(info.st_blocks * 512, 1 << 20);
+}
+
+TEST_F(RunTest, TheEnvironmentSaysWhatLookingMayTakeAndWorkersOfOneJobLookAtTheSameSteps) {
+  const auto overhead = [this](const char* said, int64_t world_size) {
+    said == nullptr ? ::unsetenv("TDBG_OVERHEAD") : ::setenv("TDBG_OVERHEAD", said, 1);
+    RunOptions options = Options();
+    options.directory += "-" + std::to_string(++opened_);
+    options.world_size = world_size;
+    const auto run = TheRun::Open(options);
+    EXPECT_TRUE(run.ok());
+    const auto plan = plan::Plan::FromJson((*run)->plan_json());
+    ::unsetenv("TDBG_OVERHEAD");
+    return plan->overhead;
+  };
+  EXPECT_EQ(overhead(nullptr, 1), 0.05);
+  EXPECT_EQ(overhead("7%", 1), 0.07);
+  EXPECT_EQ(overhead("none", 1), 0);
+  EXPECT_EQ(overhead("7", 1), 0.05) << "said, and left out";
+  EXPECT_EQ(overhead(nullptr, 2), 0);
+  EXPECT_EQ(overhead("7%", 2), 0);
 }
 
 TEST_F(RunTest, TheEnvironmentNamesTheRun) {

@@ -120,7 +120,7 @@ def test_of_a_sparse_embedding_the_table_is_looked_at_rarely_and_the_gradient_al
     said, = status["overhead"]
     assert said["share"] == 0.05 and said["every"] == 1
     assert [t["name"] for t in said["tensors"]] == ["Embedding_weight"] and said["tensors"][0]["every"] > 4
-    assert status["dropped"] == []
+    assert status["dropped"] == [] and status["incidents"] == []
     assert re.search(r"overhead +since step \d+ Embedding_weight at one in \d+, since a look takes", tdbg.ok("status", "r").stdout)
     assert "overhead" in done.stderr
 
@@ -131,7 +131,7 @@ def test_of_a_large_buffer_rows_are_rare_and_of_small_weights_they_are_not(tdbg,
     trial = open_run(tdbg)
     assert len(recorded(trial, "Model_line.weight")) == 200
     assert len(recorded(trial, "Model_cache")) < 40
-    assert status["overhead"][0]["rare"] == 1
+    assert status["overhead"][0]["rare"] == 1 and status["incidents"] == []
 
 
 def test_without_a_limit_everything_is_looked_at(tdbg, run):

@@ -3,10 +3,15 @@
 import os
 import pathlib
 import sys
+import tempfile
 
 import pytest
 
 os.environ.setdefault("TDBG_OVERHEAD", "none")      # as tests/conftest.py, which is not carried
+# What the compiler measures to be fastest it writes down for others. Two workers beside each other would take one another's
+# choice in the middle of a case, and its bits would be others.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="inductor-")
 # Beside a carried wheel the suite lies alone: nothing of the repository is needed but this folder.
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 if "TDBG_HOME" in os.environ:
