@@ -105,7 +105,7 @@ class Run {
  public:
   using Id = uint32_t;
   static constexpr Id kNotWanted = 0xffffffff;
-  static constexpr uint8_t kWorthALook = 2;
+  static constexpr uint8_t kWorthALook = 2;  ///< PutMany's `unchanged`
 
   /// \error kInvalidArgument (plan), kResourceExhausted (no room), kFailedPrecondition (locked),
   /// kUnimplemented
@@ -133,8 +133,8 @@ class Run {
   /// (Put would ignore them). Cost where nothing is due: a few instructions, whatever the model.
   bool BeginStep(ModeKey mode);
   /// From the next step on, statistics are due only at those steps of a mode that `every` divides (with
-  /// the plan's own interval), at steps at which values are due, and while somebody asks for more. For who
-  /// measures that more would take too much of the training's time; the run says so from then on.
+  /// the plan's own interval), at steps at which values are due, and while a request for more holds. For a
+  /// caller that has measured that more would take too much of the training's time. The run says so.
   void LookEvery(int64_t every);
   /// Is anything of this tensor (statistics or raw bytes) due in the open step?
   bool Due(Id id) const;

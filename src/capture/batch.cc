@@ -194,9 +194,9 @@ void Recorder::FillOne(Id id, const TensorView& view, Place place, bool remember
   FlushRowsIfMany();
 }
 
-void Recorder::FillMagnitudes(Id id, const TensorView& view, Place place, bool remember) {
+void Recorder::FillMagnitudes(Id id, const TensorView& view, Place place, bool remember, uint64_t elements) {
   const std::vector<double> magnitudes = Magnitudes(view);
-  FillOne(id, {magnitudes.data(), DType::kFloat64, view.shape, {}}, place, remember);
+  FillOne(id, {magnitudes.data(), DType::kFloat64, view.shape, {}}, place, remember, elements);
 }
 
 void Recorder::FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place,

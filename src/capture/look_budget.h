@@ -30,7 +30,7 @@ class LookBudget {
   int64_t spacing() const { return spacing_; }
 
   bool on() const { return share_ > 0; }
-  /// May this large tensor be looked at in this step of its mode? Yes where nobody knows what it costs.
+  /// May this large tensor be looked at in this step of its mode? Yes if it was never looked at.
   bool IsDue(Id id, int64_t mode_step) {
     asked_ = true;
     const auto found = large_.find(id);

@@ -63,8 +63,13 @@ void Recorder::AddLarge(Id id, uint64_t bytes) {
   if (bytes >= LookBudget::kLarge) large_.push_back({id, bytes});
 }
 
+int64_t Recorder::LookBegins(uint64_t bytes) const {
+  return bytes >= LookBudget::kLarge && looks_.on() ? options_.clock->MonotonicNanos() : kNotCounted;
+}
+
 template <typename AddAll>
 void Recorder::CountLooks(int64_t begun, uint64_t bytes, bool usual, AddAll add_all) {
+  if (begun == kNotCounted) return;
   try {
     large_.clear();
     add_all();
@@ -163,38 +168,29 @@ bool Recorder::HasStatisticsOrTold(Id id, DType dtype) {
 void Recorder::Put(Id id, const TensorView& view, Place place_given) {
   if (id >= tensors_.size() || tensors_[id].scalar) return;
   const Place place = Resolved(place_given);
-  if (const uint64_t bytes = view.byte_count(); MayLook(id, bytes)) {
-    const bool counts = bytes >= LookBudget::kLarge && looks_.on();
-    const int64_t begun = counts ? options_.clock->MonotonicNanos() : 0;
-    if (WantsSummary(id, view.dtype)) {
-      Announce(&tensors_[id]);
-      if (IsComplex(view.dtype)) {
-        FillMagnitudes(id, view, place, /*remember=*/false);
-      } else {
-        FillOne(id, view, place);
-      }
-    }
-    if (unit_statistics_ != nullptr) Derive(id, view, place);
-    if (counts) CountLooks(begun, bytes, /*usual=*/true, [&] { AddLarge(id, bytes); });
-  }
+  Look(id, view, place);
   PutRawIfDue(id, view, place);
 }
 
 void Recorder::PutSparse(Id id, const TensorView& values, uint64_t elements, Place place) {
-  if (id >= tensors_.size() || tensors_[id].scalar || !WantsSummary(id, values.dtype)) return;
-  if (elements < static_cast<uint64_t>(values.element_count())) return;
-  const uint64_t bytes = values.byte_count();
+  if (id >= tensors_.size() || tensors_[id].scalar) return;
+  if (elements >= static_cast<uint64_t>(values.element_count())) Look(id, values, Resolved(place), elements);
+}
+
+void Recorder::Look(Id id, const TensorView& view, Place place, std::optional<uint64_t> elements) {
+  const uint64_t bytes = view.byte_count();
   if (!MayLook(id, bytes)) return;
-  Announce(&tensors_[id]);
-  const bool counts = bytes >= LookBudget::kLarge && looks_.on();
-  const int64_t begun = counts ? options_.clock->MonotonicNanos() : 0;
-  if (IsComplex(values.dtype)) {
-    const std::vector<double> magnitudes = Magnitudes(values);
-    FillOne(id, {magnitudes.data(), DType::kFloat64, values.shape, {}}, Resolved(place), false, elements);
-  } else {
-    FillOne(id, values, Resolved(place), false, elements);
+  const int64_t begun = LookBegins(bytes);
+  if (WantsSummary(id, view.dtype)) {
+    Announce(&tensors_[id]);
+    if (IsComplex(view.dtype)) {
+      FillMagnitudes(id, view, place, /*remember=*/false, elements.value_or(0));
+    } else {
+      FillOne(id, view, place, /*remember=*/false, elements.value_or(0));
+    }
   }
-  if (counts) CountLooks(begun, bytes, /*usual=*/true, [&] { AddLarge(id, bytes); });
+  if (unit_statistics_ != nullptr && !elements) Derive(id, view, place);
+  CountLooks(begun, bytes, /*usual=*/true, [&] { AddLarge(id, bytes); });
 }
 
 void Recorder::PutRawIfDue(Id id, const TensorView& view, Place place) {
@@ -279,7 +275,7 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     if (WantsSummary(id, tensors_[id].dtype)) {
       Announce(&tensors_[id]);
       const bool may_look = MayLook(id, tensors_[id].bytes);
-      const bool repeats = remembers_ && unchanged[i] && (unchanged[i] != kWorthALook || !may_look);
+      const bool repeats = remembers_ && unchanged[i] && (unchanged[i] != Run::kWorthALook || !may_look);
       if (repeats && RepeatRow(id, place, /*readable=*/may_look)) {
         // said again
       } else if (!may_look) {
@@ -293,8 +289,7 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
     }
     raw |= RawDue(tensors_[id]) || WaitsForNextStep(tensors_[id]);
   }
-  const bool counts = bytes >= LookBudget::kLarge && looks_.on();
-  const int64_t begun = counts ? options_.clock->MonotonicNanos() : 0;
+  const int64_t begun = LookBegins(bytes);
   if (!work_.empty()) FillRows(ids, data, place, bytes);
   if (const bool derived = unit_statistics_ != nullptr; raw || derived) {
     for (size_t i = 0; i < n; ++i) {
@@ -305,11 +300,9 @@ bool Recorder::PutMany(std::span<const Id> ids, std::span<const void* const> dat
       PutRawIfDue(ids[i], view, place);
     }
   }
-  if (counts) {
-    CountLooks(begun, bytes, /*usual=*/!raw, [&] {
-      for (const uint32_t i : work_) AddLarge(ids[i], tensors_[ids[i]].bytes);
-    });
-  }
+  CountLooks(begun, bytes, /*usual=*/!raw, [&] {
+    for (const uint32_t i : work_) AddLarge(ids[i], tensors_[ids[i]].bytes);
+  });
   return nonfinite_;
 }
 

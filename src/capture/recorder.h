@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,11 +94,10 @@ class Recorder {
   const Run::Counters& counters() const { return counters_; }
 
  private:
-  /// In `unchanged`: nobody knows better, and who looks now and then finds out.
-  static constexpr uint8_t kWorthALook = Run::kWorthALook;
   // Rows go to the sink while they are in the first-level cache (43 KiB). 2,400 of them at once would put 400
   // KiB of ours where the training had its own, and be read from the second level twice.
   static constexpr size_t kFlushRowsAt = 256;
+  static constexpr int64_t kNotCounted = -1;
 
   enum class State : uint8_t { kBetween, kOpen, kEnd };
   struct Derived {
@@ -179,10 +179,15 @@ class Recorder {
   /// Is there time to look at a tensor of so many bytes in this step? Always, unless it is a large one.
   bool MayLook(Id id, uint64_t bytes);
   void AddLarge(Id id, uint64_t bytes);
+  /// When a look at so many bytes begins; kNotCounted: what it takes does not matter.
+  int64_t LookBegins(uint64_t bytes) const;
   /// Of a batch that began at `begun` and has read `bytes`. add_all(): calls AddLarge for each of its
   /// tensors.
   template <typename AddAll>
   void CountLooks(int64_t begun, uint64_t bytes, bool usual, AddAll add_all);
+  /// Statistics of a tensor, if they are due and there is time. `elements`: of a sparse tensor, whose values
+  /// the view has.
+  void Look(Id id, const TensorView& view, Place place, std::optional<uint64_t> elements = {});
   std::string OverheadJson() const;
   void Derive(Id id, const TensorView& view, Place place);
   void AddDerivedRow(const Derived& derived, const StatisticValue& value, Place place);
@@ -209,7 +214,7 @@ class Recorder {
   /// Takes zeros in, so that the row is of this many elements.
   static void AddZeros(uint64_t elements, format::SummaryRow* row);
   /// Of complex numbers: their statistics are those of |x|. \pre IsComplex(view.dtype)
-  void FillMagnitudes(Id id, const TensorView& view, Place place, bool remember);
+  void FillMagnitudes(Id id, const TensorView& view, Place place, bool remember, uint64_t elements = 0);
   void FillRows(std::span<const Id> ids, std::span<const void* const> data, Place place, uint64_t bytes);
   bool RepeatRow(Id id, Place place, bool readable);
   LastRow* LastOf(Id id);
@@ -257,8 +262,9 @@ class Recorder {
   LookBudget looks_;
   std::vector<LookBudget::Look> large_;  // scratch: of one batch
   int64_t look_every_ = 1;
-  int64_t tell_overhead_from_ =
-      -1;  // what `looks_` and `look_every_` say holds from this step on, and is still to be said
+  // From this step on holds what `looks_` and `look_every_` say, and the run does not know it yet; -1: it
+  // does.
+  int64_t tell_overhead_from_ = -1;
   bool more_raw_ = false;
   bool nonfinite_ = false;  // among the rows since this was last reset
   bool recorded_ = false;   // the sink holds something that the step's end must make visible

@@ -32,7 +32,8 @@ struct Overhead {
   std::string ToJson() const;
   /// What ToJson gave; of what is damaged the defaults.
   static Overhead FromJson(std::string_view json);
-  /// "statistics of every 16th step since step 256; Embedding_weight at every 4096th (a look takes 26 ms)".
+  /// "statistics at one step in 16; Embedding_weight at one in 4096, since a look takes 26 ms: more would
+  /// take ...".
   std::string Words() const;
 };
 

@@ -42,7 +42,7 @@ int StatisticsThreads(int offered) {
 }
 
 /// $TDBG_OVERHEAD in place of the plan's; no limit where there are several workers: each would measure for
-/// itself and look at other steps than the others, which nobody could compare then.
+/// itself and look at other steps than the others, and ranks could not be compared.
 void DecideOverhead(int64_t world_size, plan::Plan* plan) {
   if (world_size > 1) {
     plan->overhead = 0;

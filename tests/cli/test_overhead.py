@@ -83,10 +83,10 @@ end(m)
 
 @pytest.fixture
 def run(tdbg):
-    def run(text, *arguments, overhead=""):
+    def run(text, *arguments):
         (tdbg.directory / "train.py").write_text(text)
         done = tdbg.ok("run", "--dir", "r", *arguments, "--", sys.executable, "train.py", timeout=120,
-                       env={"TDBG_OVERHEAD": overhead})
+                       env={"TDBG_OVERHEAD": ""})
         bits = re.search("BITS .*", done.stdout).group()
         return done, bits, tdbg.json("status", "r")
 

@@ -10,7 +10,7 @@ _IN_MEMORY = ("/dev/", "/memfd:", "/SYSV", "/run/shm/")
 
 
 def file_behind(address: int) -> str | None:
-    """The file that is mapped where `address` lies; None: it is plain or shared memory, or nobody knows. About a
+    """The file that is mapped where `address` lies; None: it is plain or shared memory, or cannot be found out. About a
     millisecond: the kernel's list of the process's mappings is read."""
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:

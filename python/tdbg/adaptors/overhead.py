@@ -1,7 +1,7 @@
 """How often steps are looked at, so that watching takes no more than a share of the training's time.
 
-Whoever does our work inside a training adds to `spent` what it took; at the end of each training step it is compared to
-the rest of the step. Where it is more than its share, statistics are taken at one step in two, four, eight ... from
+What an adaptor does inside a training is added to `spent`; at the end of each training step it is compared to the rest
+of the step. Where it is more than its share, statistics are taken at one step in two, four, eight ... from
 then on, and more often again where the training's steps become longer. What is compared are medians over parts of a
 few steps each: a pause of the machine is no reason.
 
@@ -26,14 +26,14 @@ class Overhead:
     :ivar every: statistics are taken at one step in so many
     """
 
-    __slots__ = ("share", "spent", "every", "_now", "_steps", "_ends", "_ours", "_theirs", "_part", "_parts",
+    __slots__ = ("share", "spent", "every", "_now", "_steps", "_ours", "_theirs", "_part", "_parts",
                  "_before", "_rarest")
 
     def __init__(self, share: float) -> None:
         self.share = share
         self.spent = 0.0
         self.every = 1
-        self._steps, self._ends = 0, FIRST
+        self._steps = 0
         self._now = perf_counter()
         self._ours = self._theirs = 0.0                     # of the part that runs, seconds
         self._part = 0                                      # steps of it

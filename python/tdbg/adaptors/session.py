@@ -36,7 +36,7 @@ class LoopSession(Watch):
     """:param framework, open_run, options: a Watch's
 
     :ivar port: where steps and values go: the run, or what stands in front of it
-    :ivar overhead: whoever does our work inside the training adds to its `spent`
+    :ivar overhead: what an adaptor does inside the training is added to its `spent`
     :ivar forecast: of the plan, once there is a run: asked before a step is begun
     :ivar idle: mode -> nothing will be due in the next step of it
     :ivar open_mode: of the step that is open in the port; None: none is

@@ -3,7 +3,7 @@
 import fake_cuda
 import pytest
 import torch
-from cuda_training import train
+from lane_training import train
 from torch import nn
 
 from tdbg.adaptors.torch import cuda, late_steps, other_devices

@@ -6,7 +6,7 @@ import fake_cuda
 import numpy as np
 import pytest
 import torch
-from cuda_training import CLOSE, reference, train, with_weight
+from lane_training import CLOSE, reference, train, with_weight
 from test_cuda_lane import RAW, raw_steps
 from torch import nn
 
@@ -32,11 +32,7 @@ def test_raw_values_in_a_graph_are_counted_where_they_are_due(watch):
     session = watch(force_lane="cuda", plan=RAW)
     model, optimizer, _ = train(3)
     graph = torch.cuda.CUDAGraph()
-    graph.capture_begin()
-    torch.manual_seed(0)
-    nn.functional.mse_loss(model(torch.ones(2, 20)), torch.zeros(2, 10)).backward()
-    optimizer.step()
-    graph.capture_end()
+    whole_step(model, optimizer, graph)
     for _ in range(4):
         graph.replay()
     session.finish("completed")
@@ -89,10 +85,7 @@ def test_a_whole_step_in_a_graph_has_its_outputs_and_their_gradients(watch):
     session = watch(force_lane="cuda", kinds=("weight", "output", "output_gradient"))
     model, optimizer, _ = train(2, model=with_weight(nn.Sequential(nn.Linear(20, 64), nn.Tanh(), nn.Linear(64, 10))))
     graph = torch.cuda.CUDAGraph()
-    graph.capture_begin()
-    nn.functional.mse_loss(model(torch.ones(2, 20)), torch.zeros(2, 10)).backward()
-    optimizer.step()
-    graph.capture_end()
+    whole_step(model, optimizer, graph)
     for _ in range(4):
         graph.replay()
     session.finish("completed")
@@ -145,11 +138,7 @@ def test_a_whole_step_in_a_graph_is_a_step_with_every_replay(watch):
                 p.add_(1.0)
 
     graph = torch.cuda.CUDAGraph(update)
-    graph.capture_begin()
-    torch.manual_seed(0)
-    nn.functional.mse_loss(model(torch.ones(2, 20)), torch.zeros(2, 10)).backward()
-    optimizer.step()
-    graph.capture_end()
+    whole_step(model, optimizer, graph)
     weights = []
     for _ in range(10):
         weights.append(model.weight.detach().clone())

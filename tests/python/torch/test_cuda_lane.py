@@ -8,7 +8,7 @@ import fake_cuda
 import numpy as np
 import pytest
 import torch
-from cuda_training import CLOSE, reference, train, with_weight
+from lane_training import CLOSE, reference, train, with_weight
 from torch import nn
 
 from tdbg.adaptors.torch import cuda, late_steps

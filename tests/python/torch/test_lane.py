@@ -1,24 +1,19 @@
 """The lane of devices without kernels of ours, with host tensors forced through it."""
 
+import functools
 import threading
 
 import numpy as np
 import pytest
 import torch
+import lane_training
+from lane_training import reference
 from torch import nn
 
 from tdbg.adaptors.torch import late_steps, other_devices
 
 
-def reference(x):
-    x = np.asarray(x, np.float64).reshape(-1)
-    ok = x[np.isfinite(x)]
-    counts = [x.size, np.isnan(x).sum(), (x == np.inf).sum(), (x == -np.inf).sum(), (x == 0).sum()]
-    if not ok.size:
-        return np.array(counts + [np.nan] * 10)
-    d, a = ok - ok.mean(), np.abs(ok)
-    return np.array(counts + [ok.min(), ok.max(), ok.mean(), (d ** 2).mean(), (d ** 3).mean(), (d ** 4).mean(),
-                              a.sum(), np.sqrt((ok ** 2).sum()), a.min(), a.max()])
+train = functools.partial(lane_training.train, inputs=6, outputs=5)
 
 
 @pytest.mark.parametrize("values", [
@@ -34,19 +29,6 @@ def test_integers_and_half():
     for dtype in (torch.int64, torch.bool, torch.bfloat16, torch.uint8):
         x = torch.tensor([0, 1, 1, 0, 1]).to(dtype)
         np.testing.assert_allclose(other_devices.summarize(x).numpy(), reference(x.double().numpy()))
-
-
-def train(steps=4):
-    torch.manual_seed(0)
-    model = nn.Linear(6, 5)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    weights = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        nn.functional.mse_loss(model(torch.ones(2, 6)), torch.zeros(2, 5)).backward()
-        weights.append(model.weight.detach().clone())
-        optimizer.step()
-    return model, optimizer, weights
 
 
 def test_statistics_of_the_weights_before_the_update(watch):

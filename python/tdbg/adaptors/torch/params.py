@@ -25,6 +25,7 @@ from tdbg import _capture
 from ..session import NOT_WANTED
 from . import deepspeed
 from .origin.backward import any_bad
+from .origin.values import SPARSE
 from .shards import part_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 #: Sparse tensors are put as dense ones, if those are no larger than SMALL; where their values are to be kept or they
 #: lie on a device, than MAX_DENSE. Of the others the numbers are those of the dense one, and its zeros are not made.
 SMALL, MAX_DENSE = 256 << 10, 64 << 20
-_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 def _tensor_reader() -> _capture.TensorReader | None:
@@ -104,7 +104,7 @@ class Unread:
 def put_odd(session: Session, ident: int, tensor: torch.Tensor, sub: int, point: int, name: str) -> None:
     """One tensor that the batched call cannot take. Counts it where it cannot be read at all."""
     tensor = local(tensor)
-    if tensor.layout in _SPARSE and not tensor.is_meta:
+    if tensor.layout in SPARSE and not tensor.is_meta:
         size = tensor.numel() * tensor.element_size()
         if tensor.device.type == "cpu" and size > SMALL and not session.force_lane:
             put_sparse(session, ident, tensor.detach(), sub, point)

@@ -218,7 +218,7 @@ class Session(LoopSession):
         self._lane_for(found).skipped_if(found)
 
     def raw_due(self, ident: int) -> bool:
-        """Are raw values of it due in the open step? Where the step is not in the run yet, nobody keeps them."""
+        """Are raw values of it due in the open step? Never where the step is not in the run yet, but in a lane."""
         mode = self.open_mode
         return self.port is self.run and mode is not None and self.run.raw_due(ident, mode, self._mode_steps[mode])
 

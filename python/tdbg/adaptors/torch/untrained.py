@@ -175,8 +175,7 @@ class Untrained:
                               **({} if slot.varies else part_of(slot.whole())))
 
     def _lies_in_a_file(self, name: str, tensor: torch.Tensor) -> bool:
-        """A large table that nobody trains, of which a step touches a few rows: to look at it would read the file. Said
-        once."""
+        """A large frozen table, of which a step touches a few rows: a look at it would read the file. Said once."""
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided or self.session.names_tensor(name):
             return False
         size = tensor.numel() * tensor.element_size()

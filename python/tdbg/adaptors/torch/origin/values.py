@@ -12,7 +12,7 @@ PIECE = 1 << 20           # elements that are looked at at once
 MAX_BYTES = 4 << 30       # of all tensors of one walk: about four seconds on one core
 
 NAN, INF, FINITE = "nan", "inf", "finite"
-_SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def readable(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     if tensor.layout is torch.sparse_coo:
         tensor = tensor._values()
-    elif tensor.layout in _SPARSE:
+    elif tensor.layout in SPARSE:
         tensor = tensor.values()
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
         return None             # a subclass of somebody's: what its operations do nobody knows
