@@ -72,6 +72,10 @@ struct DirEntry {
   uint64_t size = 0;
 };
 
+/// Of a file that CreateMapped made. All of it would take 0.05 to 0.5 s for 256 MiB, in which a training
+/// waits for its run to open, and the disk would write pages that a short run never fills.
+inline constexpr uint64_t kTouchedAtCreation = 8u << 20;
+
 class FileSystem {
  public:
   virtual ~FileSystem() = default;
@@ -85,7 +89,8 @@ class FileSystem {
   virtual Status AppendLine(const std::string& path, std::string_view line) = 0;
   virtual Result<std::unique_ptr<ReadableFile>> OpenReadable(const std::string& path) = 0;
   virtual Result<std::unique_ptr<PendingFile>> CreatePending(const std::string& temporary_path) = 0;
-  /// Pre-allocates (posix_fallocate) and maps; on failure leaves no file behind.
+  /// Pre-allocates (posix_fallocate) and maps; on failure leaves no file behind. Pages of the first
+  /// kTouchedAtCreation bytes are there, so that no first write to them is a fault (160 to 1200 ns a page).
   /// \error kResourceExhausted  no room, quota or file-size limit.
   /// \error kAlreadyExists      the file is there, and is left alone: somebody may have it mapped.
   virtual Result<std::unique_ptr<MappedFile>> CreateMapped(const std::string& path, uint64_t bytes) = 0;

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -256,6 +258,28 @@ TEST_F(FileTest, ABusErrorThatIsNobodysMappingStillKills) {
         ::_exit(0);
       },
       DiedByBusError, "");
+}
+
+// Whether the page at `offset` is in memory.
+bool IsThere(const MappedFile& mapped, uint64_t offset) {
+  unsigned char there = 0;
+  std::byte* const page = const_cast<MappedFile&>(mapped).bytes().data() + offset;
+  return ::mincore(page, 1, &there) == 0 && (there & 1) != 0;
+}
+
+TEST_F(FileTest, OnlyTheBeginningOfAMappedFileIsTouchedWhenItIsMade) {
+  struct statfs info;
+  ASSERT_EQ(::statfs(scratch_.path().c_str(), &info), 0);
+  if (info.f_type == TMPFS_MAGIC) GTEST_SKIP() << "a file in memory is there when it is allocated";
+  const auto mapped = LocalFileSystem().CreateMapped(scratch_ / "large", 4 * kTouchedAtCreation);
+  ASSERT_TRUE(mapped.ok()) << mapped.status().message();
+  EXPECT_TRUE(IsThere(**mapped, 0));
+  EXPECT_TRUE(IsThere(**mapped, kTouchedAtCreation - 4096));
+  EXPECT_FALSE(IsThere(**mapped, 3 * kTouchedAtCreation));
+  struct stat allocated;
+  ASSERT_EQ(::stat((scratch_ / "large").c_str(), &allocated), 0);
+  EXPECT_GE(static_cast<uint64_t>(allocated.st_blocks) * 512, 4 * kTouchedAtCreation)
+      << "a full disk is to be found here, and not by a store into the mapping";
 }
 
 // A mapping for writing, and a store behind the end that its file has by now.

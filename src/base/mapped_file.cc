@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+
 #include "base/bus_guard.h"
 #include "base/local_files.h"
 #include "base/posix.h"
@@ -37,7 +39,6 @@ class LocalMapped : public MappedFile {
   std::optional<GuardedStretch> guard_;
 };
 
-// First touches cost 160-1200 ns a page, which belongs to this thread and not to the training one.
 // MAP_POPULATE would not do: it populates for reading, and each first write still faults.
 int PopulateForWriting(std::byte* data, size_t size) {
   if (::madvise(data, size, MADV_POPULATE_WRITE) == 0) return 0;
@@ -69,7 +70,7 @@ Result<std::unique_ptr<MappedFile>> AllocateAndMap(const LastingFd& fd, const st
   }
   if (error != 0) return PathError(error, "cannot allocate " + std::to_string(bytes) + " bytes", path);
   TDBG_ASSIGN_OR_RETURN(auto mapped, Map(fd, path, bytes));
-  error = PopulateForWriting(mapped->bytes().data(), bytes);
+  error = PopulateForWriting(mapped->bytes().data(), std::min(bytes, kTouchedAtCreation));
   if (error == EFAULT || error == ENOMEM) error = ENOSPC;
   if (error != 0) return PathError(error, "cannot populate the mapping", path);
   return mapped;

@@ -125,7 +125,7 @@ Status RefuseForeignDirectory(const std::string& directory, base::FileSystem& fi
 
 Result<std::unique_ptr<base::FileLock>> LockForOpening(const std::string& directory,
                                                        base::FileSystem& files) {
-  // Others hold the lock for milliseconds; a second or two while one populates its journal on a slow machine.
+  // Others hold the lock for milliseconds; a second or two while one allocates its journal on a slow disk.
   const timespec pause{0, 20'000'000};
   for (int left = 1500;; --left) {
     auto lock = files.Lock(Path(directory, kOpeningLock));

@@ -60,6 +60,7 @@ class Drain {
   void CountSealed(uint64_t file_bytes);
   void LookForFreedRoom(int64_t now);
   void TellError(Status status) noexcept;
+  void NothingWritten();  // into the ring: how far its pages have been touched
   void TouchAhead();
 
   // Constant after Start returned.

@@ -95,8 +95,7 @@ void Drain::Renew() {
   ring_ = Ring::Over(files_->journal->bytes(), own_header_.get());
   CountLostCommits(last.count, lost_bytes);
   ring_.Publish();
-  touched_pos_ = ring_.bytes;
-  previous_committed_ = 0;
+  NothingWritten();
   Status published = base::Catching([this]() -> Status {
     TDBG_RETURN_IF_ERROR(files_->lock->CheckInPlace());
     const std::string path = options_.journal_path + std::string(kNextJournalSuffix);
