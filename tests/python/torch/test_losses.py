@@ -181,18 +181,29 @@ RESETS = {
 
 
 @pytest.mark.parametrize("way", [*RESETS, "not at all"])
-def test_gradients_that_nobody_resets_are_said(watch, way):
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
+def test_gradients_that_nobody_resets_are_said(watch, way, kind):
     session = watch()
-    model = nn.Linear(4, 3)
+    model = nn.Linear(4, 3).to(kind)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for n in range(6):
         if n % 2 == 0:      # two micro-steps
             RESETS.get(way, lambda _: None)(optimizer)
-        model(torch.ones(2, 4)).sum().backward()
+        model(torch.ones(2, 4, dtype=kind)).sum().backward()
         if n % 2:
             optimizer.step()
     kept = [s.scalars.get(("context/gradients_kept", 0), 0) for s in session.made[0].steps]
     assert kept == ([0, 1, 1] if way == "not at all" else [0, 0, 0])
+
+
+def test_gradients_of_zeros_that_nobody_resets_are_as_good_as_reset(watch):
+    session = watch()
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        (model(torch.ones(2, 4)) * 0).sum().backward()
+        optimizer.step()
+    assert not any(("context/gradients_kept", 0) in step.scalars for step in session.made[0].steps)
 
 
 def test_predictions_and_targets_of_two_shapes_are_said(watch):
