@@ -159,6 +159,7 @@ class CheckCommand : public Command {
     SetAside(*trial, wanted, &statuses, &not_run);
     const std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
     const std::vector<watch::Origin> origins = watch::OriginsOf(*trial);
+    const StepNames names = NamesFor(*trial, statuses, origins);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
     if (json_) {
@@ -166,9 +167,9 @@ class CheckCommand : public Command {
       for (const NotRun& rule : not_run) aside.push_back({{"rule", rule.rule}, {"why", rule.why}});
       PrintJson({{"run", path},
                  {"last_step", last_step},
-                 {"rules", VerdictsToJson(statuses)},
-                 {"incidents", IncidentsToJson(incidents)},
-                 {"nan_origins", OriginsToJson(origins)},
+                 {"rules", VerdictsToJson(statuses, names)},
+                 {"incidents", IncidentsToJson(incidents, names)},
+                 {"nan_origins", OriginsToJson(origins, names)},
                  {"not_run", aside},
                  {"left_out", left_out},
                  {"dropped", DroppedToJson(trial->dropped())},
@@ -179,15 +180,15 @@ class CheckCommand : public Command {
       for (const rules::Incident& incident : incidents) {
         if (incident.detector.empty()) continue;
         std::string_view label = "incident";
-        for (const std::string& line : IncidentLines(incident, origins)) {
+        for (const std::string& line : IncidentLines(incident, origins, names)) {
           Print("{:<10}{}\n", label, Wrapped(line, 10));
           label = "";
         }
         told |= IsExplained(incident, origins);
       }
-      const std::vector<std::string> lines = OriginLines(origins);
+      const std::vector<std::string> lines = OriginLines(origins, names);
       for (size_t i = told ? 1 : 0; i < lines.size(); ++i) Print("origin  {}\n", Wrapped(lines[i], 8));
-      Print("{}", FormatVerdicts(statuses, terminal));
+      Print("{}", FormatVerdicts(statuses, names, terminal));
       for (const std::string& report : written) Print("report  {}\n", Printable(report));
       for (const DroppedInfo& drop : trial->dropped()) Print("dropped {}\n", Wrapped(DroppedLine(drop), 8));
       Print("{}", FormatNotRun(not_run, ShellWord(DisplayPath(path)), terminal));

@@ -68,6 +68,7 @@ class ExplainCommand : public Command {
     if (report.rules.empty()) {
       TDBG_ASSIGN_OR_RETURN(report.rules, JudgeByProfile(*trial));
       report.incidents = rules::IncidentsOf(report.rules);
+      report.names = NamesFor(*trial, report.rules, report.origins);
     }
     if (!tensor_.empty()) {
       TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
@@ -78,8 +79,8 @@ class ExplainCommand : public Command {
     if (json_) {
       PrintJson({{"run", report.path},
                  {"state", StateWords(report)},
-                 {"incidents", IncidentsToJson(report.incidents)},
-                 {"nan_origins", OriginsToJson(report.origins)}});
+                 {"incidents", IncidentsToJson(report.incidents, report.names)},
+                 {"nan_origins", OriginsToJson(report.origins, report.names)}});
     } else {
       PrintStory(*trial, report);
     }
@@ -120,7 +121,7 @@ class ExplainCommand : public Command {
       }
       Line(fmt::format("{}", number), fmt::format("{} ({})", Printable(incident.title), incident.id));
       std::string_view label = "what";
-      for (const std::string& line : IncidentLines(incident, report.origins)) {
+      for (const std::string& line : IncidentLines(incident, report.origins, report.names)) {
         Line(label, line);
         label = "";
       }

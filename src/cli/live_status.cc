@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 
 namespace tdbg::cli {
@@ -36,7 +37,7 @@ std::string_view StateWord(rules::RuleState state) {
 void LiveStatus::Update(const watch::Progress& progress) {
   const std::lock_guard guard(mutex_);
   any_ = true;
-  global_step_ = progress.global_step;
+  step_ = progress.step;
   steps_seen_ = progress.steps_seen;
   loss_ = progress.loss;
   bytes_ = progress.bytes;
@@ -47,7 +48,7 @@ void LiveStatus::Update(const watch::Progress& progress) {
 
 std::string LiveStatus::Line(int64_t monotonic_nanos) {
   const std::lock_guard guard(mutex_);
-  if (!any_ || global_step_ < 0) return " tdbg  waiting for the first step";
+  if (!any_ || step_.empty()) return " tdbg  waiting for the first step";
   if (rate_nanos_ == 0) {
     rate_nanos_ = monotonic_nanos;
     steps_at_rate_ = steps_seen_;
@@ -62,7 +63,7 @@ std::string LiveStatus::Line(int64_t monotonic_nanos) {
     change_nanos_ = monotonic_nanos;
   }
   const int64_t pause_nanos = monotonic_nanos - change_nanos_;
-  std::string line = fmt::format(" tdbg  step {}", global_step_);
+  std::string line = " tdbg  " + step_;
   if (pause_nanos >= kPauseNanos)
     line += fmt::format("  no step for {} s", pause_nanos / 1'000'000'000);
   else if (steps_per_second_ > 0)
@@ -73,5 +74,11 @@ std::string LiveStatus::Line(int64_t monotonic_nanos) {
     line += fmt::format("  {}: {}", base::Printable(name), StateWord(state));
   return line;
 }
+
+std::string FoundLine(const watch::Found& found, const Terminal& terminal) {
+  return fmt::format("tdbg: {}  {}", Paint(terminal, Colour::kRed, "ISSUE"), base::Printable(found.text));
+}
+
+void TellFound(const watch::Found& found) { Tell("{}\n", FoundLine(found, Terminal::Of(STDERR_FILENO))); }
 
 }  // namespace tdbg::cli

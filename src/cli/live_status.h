@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "cli/terminal.h"
 #include "rules/engine.h"
+#include "watch/found.h"
 #include "watch/watcher.h"
 
 namespace tdbg::cli {
@@ -24,7 +26,7 @@ class LiveStatus {
  private:
   std::mutex mutex_;
   // All guarded by mutex_.
-  int64_t global_step_ = -1;
+  std::string step_;
   int64_t steps_seen_ = 0;
   std::optional<double> loss_;
   bool any_ = false;
@@ -36,5 +38,10 @@ class LiveStatus {
   int64_t steps_at_change_ = 0;
   int64_t change_nanos_ = 0;  ///< when steps_seen_ was first seen to be steps_at_change_
 };
+
+/// Says on stderr, in a line above the live one, what was found. Any thread.
+void TellFound(const watch::Found& found);
+/// That line.
+std::string FoundLine(const watch::Found& found, const Terminal& terminal);
 
 }  // namespace tdbg::cli

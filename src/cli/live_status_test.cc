@@ -1,5 +1,6 @@
 #include "cli/live_status.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -12,6 +13,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 watch::Progress At(int64_t step) {
   watch::Progress progress;
   progress.global_step = step;
+  progress.step = fmt::format("step {}", step);
   progress.steps_seen = step + 1;
   progress.loss = 0.5;
   return progress;

@@ -6,6 +6,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
+#include <limits>
+#include <map>
 #include <optional>
 #include <thread>
 
@@ -15,10 +17,12 @@
 #include "cli/command.h"
 #include "cli/exit_codes.h"
 #include "cli/json_output.h"
+#include "cli/live_status.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "jobs/run_directory.h"
 #include "jobs/training_output.h"
+#include "watch/found.h"
 
 namespace tdbg::cli {
 namespace {
@@ -54,9 +58,10 @@ class LogsCommand : public Command {
     if (attempt_ >= 0 && std::find(attempts.begin(), attempts.end(), attempt_) == attempts.end())
       return NotFound(fmt::format("the run has no attempt {}; it has {}", attempt_, attempts.size()));
     bool any = false;
+    watch::FoundReader found(run);
     for (size_t i = 0; i < attempts.size(); ++i) {
       if (attempt_ >= 0 && attempts[i] != attempt_) continue;
-      any = ShowAttempt(run, attempts[i]) || any;
+      any = ShowAttempt(run, attempts[i], found) || any;
     }
     int64_t last = attempts.empty() ? -1 : attempts.back();
     while (follow_ && attempt_ < 0 && jobs::LauncherAlive(run)) {
@@ -65,7 +70,7 @@ class LogsCommand : public Command {
       for (const int64_t next : jobs::ListAttempts(run)) {
         if (next <= last) continue;
         last = next;
-        any = ShowAttempt(run, next) || any;
+        any = ShowAttempt(run, next, found) || any;
       }
     }
     if (!any)
@@ -74,8 +79,14 @@ class LogsCommand : public Command {
   }
 
  private:
-  bool ShowAttempt(const std::string& run, int64_t attempt) {
+  struct Line {
+    jobs::OutputLine output;
+    bool ours = false;  // what tdbg said, not the command
+  };
+
+  bool ShowAttempt(const std::string& run, int64_t attempt, watch::FoundReader& found) {
     jobs::OutputReader reader(run, attempt, node_);
+    bool any = false;
     const auto alive = [&] {
       if (jobs::ListAttempts(run).back() > attempt) return false;
       return jobs::LauncherAlive(run) || jobs::AnyWorkerAlive(run, attempt);
@@ -83,42 +94,65 @@ class LogsCommand : public Command {
     while (true) {
       // First check whether the job has ended, then read: so nothing before the end is missed.
       const bool ended = !follow_ || !alive();
+      for (watch::Found& one : found.Next()) found_[one.attempt].push_back(std::move(one));
       while (true) {
         const std::vector<jobs::OutputLine> lines = reader.Next(ended);
         if (lines.empty()) break;
-        for (const jobs::OutputLine& line : lines) Take(attempt, line);
+        for (const jobs::OutputLine& line : lines) {
+          any |= TakeFound(attempt, line.wall_nanos);
+          Take(attempt, {line});
+        }
       }
+      any |= TakeFound(attempt, std::numeric_limits<int64_t>::max());
       (void)FlushOut();
       if (ended) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(kFollowMillis));
     }
     before_.clear();
-    return reader.Exists();
+    return any || reader.Exists();
+  }
+
+  // What the watcher found of this attempt up to that time, in the place where a person would have read it.
+  bool TakeFound(int64_t attempt, int64_t wall_nanos) {
+    std::deque<watch::Found>& found = found_[attempt];
+    bool any = false;
+    for (; !found.empty() && found.front().wall_nanos <= wall_nanos; found.pop_front()) {
+      any = true;
+      jobs::OutputLine line;
+      line.text = json_ ? found.front().text : FoundLine(found.front(), Terminal::Of(STDOUT_FILENO));
+      line.wall_nanos = found.front().wall_nanos;
+      line.global_step = found.front().global_step;
+      Take(attempt, {line, /*ours=*/true});
+    }
+    return any;
   }
 
   // The lines of the step, with some lines before and after.
-  void Take(int64_t attempt, const jobs::OutputLine& line) {
-    if (!around_) return Show(attempt, line);
+  void Take(int64_t attempt, const Line& taken) {
+    if (!around_) return Show(attempt, taken);
+    const jobs::OutputLine& line = taken.output;
     // While step N runs, the last step that has ended is N - 1; what is printed about step N after its end
     // counts as N.
     const bool of_it = line.global_step == *around_ - 1 || line.global_step == *around_;
     if (of_it) {
-      for (const jobs::OutputLine& earlier : before_) Show(attempt, earlier);
+      for (const Line& earlier : before_) Show(attempt, earlier);
       before_.clear();
-      Show(attempt, line);
+      Show(attempt, taken);
       after_ = kLinesAround;
     } else if (after_ > 0) {
       --after_;
-      Show(attempt, line);
+      Show(attempt, taken);
     } else {
-      before_.push_back(line);
+      before_.push_back(taken);
       if (before_.size() > kLinesAround) before_.pop_front();
     }
   }
 
-  void Show(int64_t attempt, const jobs::OutputLine& line) {
+  void Show(int64_t attempt, const Line& shown) {
+    const jobs::OutputLine& line = shown.output;
     if (json_) {
-      const char* const stream = line.stream == jobs::OutputStream::kOut   ? "stdout"
+      const char* const stream = shown.ours                                ? "tdbg"
+                                 : line.stream == jobs::OutputStream::kOut ? "stdout"
                                  : line.stream == jobs::OutputStream::kErr ? "stderr"
                                                                            : "both";
       PrintJson({{"attempt", attempt},
@@ -141,7 +175,8 @@ class LogsCommand : public Command {
   bool follow_ = false, steps_ = false, json_ = false;
   std::optional<int64_t> around_;
   int64_t attempt_ = -1, node_ = 0;
-  std::deque<jobs::OutputLine> before_;
+  std::deque<Line> before_;
+  std::map<int64_t, std::deque<watch::Found>> found_;  // by attempt, not shown yet
   size_t after_ = 0;
 };
 

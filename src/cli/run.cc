@@ -223,6 +223,7 @@ Result<int> RunCommand::Run() {
   if (place)
     watch_options.may_speak = [this] { return node_ ? node_->MaySpeak() : Unavailable("not joined yet"); };
   watch_options.on_progress = [&live](const watch::Progress& progress) { live.Update(progress); };
+  if (!quiet_) watch_options.on_found = TellFound;
   TDBG_ASSIGN_OR_RETURN(watch_options.on_status, listeners_.Prepare(job_flags_));
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<watch::Watcher> watcher, watch::Watcher::Create(watch_options));
   TDBG_ASSIGN_OR_RETURN(const plan::Plan plan, PlanFor(config, watcher->Needs()));

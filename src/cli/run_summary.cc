@@ -13,6 +13,7 @@
 #include "rules/details.h"
 #include "rules/profile/catalogue.h"
 #include "trial/coarse.h"
+#include "trial/mode_name.h"
 #include "watch/watcher.h"
 
 namespace tdbg::cli {
@@ -72,6 +73,7 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
   }
   // A run that nobody watched has none; one whose events cannot be read has said so above.
   if (auto actions = watch::ReadActions(report.path); actions.ok()) report.actions = std::move(*actions);
+  report.names = NamesFor(trial, report.rules, report.origins, report.actions);
   if (report.workers.empty()) {
     // `tdbg run` asks before it ends itself, and when its command has ended.
     const bool goes_on = IsAlive(report) && !(report.ending && !report.attempts.empty() &&
@@ -82,6 +84,18 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
                              : "what was written cannot be read: " + Printable(report.damage.front());
   }
   return report;
+}
+
+StepNames NamesFor(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
+                   const std::vector<watch::Origin>& origins,
+                   const std::vector<watch::ActionOutcome>& actions) {
+  std::vector<int64_t> steps;
+  for (const rules::RuleStatus& status : statuses) {
+    for (const rules::Finding& finding : status.findings) steps.push_back(finding.global_step);
+  }
+  for (const watch::Origin& origin : origins) steps.push_back(origin.global_step);
+  for (const watch::ActionOutcome& action : actions) steps.push_back(action.global_step);
+  return StepNames(trial, steps);
 }
 
 bool IsAlive(const RunSummary& report) { return report.launcher_alive || report.state == RunState::kRunning; }
@@ -216,9 +230,21 @@ Colour ColourOf(rules::RuleState state) {
   return Colour::kNone;
 }
 
-Json FindingToJson(const rules::Finding& finding) {
+namespace {
+
+void AddMode(const StepNames& names, int64_t global_step, Json* json) {
+  const auto step = names.Find(global_step);
+  if (!step) return;
+  (*json)["mode"] = ModeName(step->mode);
+  (*json)["mode_step"] = step->mode_step;
+}
+
+}  // namespace
+
+Json FindingToJson(const rules::Finding& finding, const StepNames& names) {
   Json json;
   json["global_step"] = finding.global_step;
+  AddMode(names, finding.global_step, &json);
   json["tensor"] = finding.tensor;
   json["worker"] = finding.worker;
   json["measure"] = finding.measure;
@@ -232,7 +258,7 @@ Json FindingToJson(const rules::Finding& finding) {
 
 namespace {
 
-Json RuleToJson(const rules::RuleStatus& status) {
+Json RuleToJson(const rules::RuleStatus& status, const StepNames& names) {
   Json entry;
   entry["RuleConfigurationName"] = status.name;
   entry["RuleEvaluationStatus"] = rules::RuleStateName(status.state);
@@ -242,33 +268,34 @@ Json RuleToJson(const rules::RuleStatus& status) {
   entry["steps_judged"] = status.steps_judged;
   entry["steps_incomplete"] = status.steps_incomplete;
   Json findings = Json::array();
-  for (const rules::Finding& finding : status.findings) findings.push_back(FindingToJson(finding));
+  for (const rules::Finding& finding : status.findings) findings.push_back(FindingToJson(finding, names));
   entry["findings"] = std::move(findings);
   return entry;
 }
 
 }  // namespace
 
-Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses) {
+Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses, const StepNames& names) {
   const std::vector<int> causes = rules::CausesOf(statuses);
   Json list = Json::array();
   for (size_t i = 0; i < statuses.size(); ++i) {
-    list.push_back(RuleToJson(statuses[i]));
+    list.push_back(RuleToJson(statuses[i], names));
     if (causes[i] >= 0) list.back()["follows_from"] = statuses[static_cast<size_t>(causes[i])].name;
   }
   return list;
 }
 
-Json IncidentsToJson(const std::vector<rules::Incident>& incidents) {
+Json IncidentsToJson(const std::vector<rules::Incident>& incidents, const StepNames& names) {
   Json list = Json::array();
-  const auto findings = [](const std::vector<rules::Finding>& of) {
+  const auto findings = [&](const std::vector<rules::Finding>& of) {
     Json json = Json::array();
-    for (const rules::Finding& finding : of) json.push_back(FindingToJson(finding));
+    for (const rules::Finding& finding : of) json.push_back(FindingToJson(finding, names));
     return json;
   };
   for (const rules::Incident& incident : incidents) {
     Json json;
     rules::ForEachField(incident, [&](const char* name, const auto& value) { json[name] = value; });
+    AddMode(names, incident.first_step, &json);
     json["evidence"] = findings(incident.evidence);
     json["consequences"] = findings(incident.consequences);
     list.push_back(std::move(json));
@@ -281,11 +308,11 @@ bool IsExplained(const rules::Incident& incident, const std::vector<watch::Origi
 }
 
 std::vector<std::string> IncidentLines(const rules::Incident& incident,
-                                       const std::vector<watch::Origin>& origins) {
+                                       const std::vector<watch::Origin>& origins, const StepNames& names) {
   std::vector<std::string> lines;
   const bool explained = IsExplained(incident, origins);
   lines.push_back(
-      fmt::format("step {}: {}", incident.first_step,
+      fmt::format("{}: {}", names.Of(incident.first_step),
                   explained ? Printable(origins.front().sentence) : Printable(incident.sentence)));
   // If the origin is known, general advice is left out.
   lines.push_back(explained ? incident.confidence
@@ -296,22 +323,25 @@ std::vector<std::string> IncidentLines(const rules::Incident& incident,
     const rules::profile::DetectorInfo* const info = rules::profile::Find(finding.detector);
     if (info == nullptr || info->id == last) continue;
     last = info->id;
-    followed += fmt::format("{}{} (step {})", followed.empty() ? "" : ", ", info->title, finding.global_step);
+    followed +=
+        fmt::format("{}{} at {}", followed.empty() ? "" : ", ", info->title, names.Of(finding.global_step));
   }
   if (!followed.empty()) lines.push_back("followed by: " + followed);
   return lines;
 }
 
-Json OriginsToJson(const std::vector<watch::Origin>& origins) {
+Json OriginsToJson(const std::vector<watch::Origin>& origins, const StepNames& names) {
   Json list = Json::array();
   for (const watch::Origin& origin : origins) {
     Json fields = Json::parse(watch::OriginFields(origin), nullptr, /*allow_exceptions=*/false);
-    if (fields.is_object()) list.push_back(std::move(fields));
+    if (!fields.is_object()) continue;
+    AddMode(names, origin.global_step, &fields);
+    list.push_back(std::move(fields));
   }
   return list;
 }
 
-std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins) {
+std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins, const StepNames& names) {
   bool several = false;
   for (const watch::Origin& origin : origins) several |= origin.worker != origins.front().worker;
   std::vector<std::string> lines;
@@ -320,8 +350,8 @@ std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins) 
       lines.push_back(fmt::format("and {} more", origins.size() - kMaxOriginsShown));
       break;
     }
-    lines.push_back(Printable(fmt::format("{}step {}: {}", several ? origin.worker + ", " : std::string(),
-                                          origin.global_step, origin.sentence)));
+    lines.push_back(Printable(fmt::format("{}{}: {}", several ? origin.worker + ", " : std::string(),
+                                          names.Of(origin.global_step), origin.sentence)));
   }
   return lines;
 }
@@ -332,9 +362,9 @@ Json SummaryToJson(const RunSummary& report) {
   json["name"] = report.name;
   json["state"] = StateWords(report);
   json["alive"] = IsAlive(report);
-  json["rules"] = VerdictsToJson(report.rules);
-  json["incidents"] = IncidentsToJson(report.incidents);
-  json["nan_origins"] = OriginsToJson(report.origins);
+  json["rules"] = VerdictsToJson(report.rules, report.names);
+  json["incidents"] = IncidentsToJson(report.incidents, report.names);
+  json["nan_origins"] = OriginsToJson(report.origins, report.names);
   json["black_boxes"] = BlackBoxesToJson(BlackBoxesOf(report.path));
   if (report.ending) {
     json["job"] = {{"attempt", report.ending->attempt},

@@ -16,6 +16,7 @@
 #include "tdbg/status.h"
 #include "tdbg/trial.h"
 #include "trial/overhead.h"
+#include "trial/step_name.h"
 #include "watch/events.h"
 #include "watch/origins.h"
 
@@ -55,11 +56,17 @@ struct RunSummary {
   std::vector<rules::Incident> incidents;     ///< of `rules`
   std::vector<watch::Origin> origins;         ///< of NaN and infinity, in order
   std::vector<watch::ActionOutcome> actions;  ///< taken about findings, in order
+  StepNames names;                            ///< NamesFor
   std::string why_nothing;                    ///< set if nothing was captured
 };
 
 /// \param statuses  of a watcher that has just ended; empty: take those of the run's events
 Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> statuses);
+
+/// How the steps of these findings, and of these origins and actions, are called.
+StepNames NamesFor(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
+                   const std::vector<watch::Origin>& origins,
+                   const std::vector<watch::ActionOutcome>& actions = {});
 
 /// True while the run's training or its launcher is alive.
 bool IsAlive(const RunSummary& report);
@@ -84,20 +91,21 @@ Json DroppedToJson(const std::vector<DroppedInfo>& dropped);
 Colour ColourOf(rules::RuleState state);
 
 Json SummaryToJson(const RunSummary& report);
-Json FindingToJson(const rules::Finding& finding);
+/// \param names  of its step, if mode and number of it are to be told, too
+Json FindingToJson(const rules::Finding& finding, const StepNames& names = {});
 /// SageMaker's four fields first, then ours; which finding follows from which.
-Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses);
+Json VerdictsToJson(const std::vector<rules::RuleStatus>& statuses, const StepNames& names = {});
 /// One object for each incident: cause, evidence, consequences, advice.
-Json IncidentsToJson(const std::vector<rules::Incident>& incidents);
+Json IncidentsToJson(const std::vector<rules::Incident>& incidents, const StepNames& names);
 /// Does an origin that was seen say where this incident began? Then its sentence replaces the incident's.
 bool IsExplained(const rules::Incident& incident, const std::vector<watch::Origin>& origins);
 /// An incident of the profile in two to four lines: sentence, confidence and advice, consequences.
 std::vector<std::string> IncidentLines(const rules::Incident& incident,
-                                       const std::vector<watch::Origin>& origins);
+                                       const std::vector<watch::Origin>& origins, const StepNames& names);
 /// Where NaN and infinity began: each record, with its attempt and worker.
-Json OriginsToJson(const std::vector<watch::Origin>& origins);
+Json OriginsToJson(const std::vector<watch::Origin>& origins, const StepNames& names);
 /// "step 403: ..." of each origin, of the first few, with the worker where there are several.
-std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins);
+std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins, const StepNames& names);
 /// The summary at the end of `tdbg run`: what was found, judged and dropped; what to look at next; where the
 /// run is.
 std::string FormatSummary(const RunSummary& report, const Terminal& terminal);

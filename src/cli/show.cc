@@ -18,6 +18,7 @@
 #include "tensor/magnitude.h"
 #include "trial/coarse.h"
 #include "trial/elements.h"
+#include "trial/step_name.h"
 
 namespace tdbg::cli {
 namespace {
@@ -193,8 +194,9 @@ Result<int> ShowCommand::ShowRaw(Trial& trial, const TensorInfo& info) const {
       list.push_back({{"global_step", step}, {"shape", value.shape}, {"values", TensorJson(value)}});
       continue;
     }
-    Print("{} step {}  {} [{}]\n{}\n", Paint(terminal, Colour::kBold, Printable(info.name)), step,
-          DTypeName(value.dtype), fmt::join(value.shape, ", "), FormatTensor(value, kEdgeItems));
+    Print("{} {}  {} [{}]\n{}\n", Paint(terminal, Colour::kBold, Printable(info.name)),
+          StepNames(trial, {&step, 1}).Of(step), DTypeName(value.dtype), fmt::join(value.shape, ", "),
+          FormatTensor(value, kEdgeItems));
   }
   if (json_) PrintJson({{"tensor", info.name}, {"dtype", DTypeName(info.dtype)}, {"values", list}});
   return kExitOk;

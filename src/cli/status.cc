@@ -74,12 +74,12 @@ std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* caus
     const auto first = std::ranges::find_if(report.incidents, own);
     const auto count = std::ranges::count_if(report.incidents, own);
     if (first != report.incidents.end())
-      return fmt::format("{}, step {}: {}", base::Counted(static_cast<uint64_t>(count), "incident"),
-                         first->first_step, first->title);
+      return fmt::format("{}, {}: {}", base::Counted(static_cast<uint64_t>(count), "incident"),
+                         report.names.Of(first->first_step), first->title);
   }
   if (!rule.findings.empty()) {
     const rules::Finding& finding = rule.findings.front();
-    std::string text = fmt::format("step {}  {}", finding.global_step, FindingWords(finding));
+    std::string text = fmt::format("{}  {}", report.names.Of(finding.global_step), FindingWords(finding));
     if (rule.findings.size() > 1)
       text = fmt::format("{} at {}", base::Counted(rule.findings.size(), "tensor"), text);
     return cause == nullptr ? text : "follows from " + Printable(cause->name) + ", " + text;
@@ -139,19 +139,19 @@ void PrintRun(const RunSummary& report) {
   for (const rules::Incident& incident : report.incidents) {
     if (incident.detector.empty()) continue;
     std::string_view label = "incident";
-    for (const std::string& line : IncidentLines(incident, report.origins)) {
+    for (const std::string& line : IncidentLines(incident, report.origins, report.names)) {
       PrintLine(label, line);
       label = "";
     }
     told |= IsExplained(incident, report.origins);
   }
-  const std::vector<std::string> origins = OriginLines(report.origins);
+  const std::vector<std::string> origins = OriginLines(report.origins, report.names);
   for (size_t i = told ? 1 : 0; i < origins.size(); ++i) PrintLine("origin", origins[i]);
   for (const watch::ActionOutcome& action : report.actions) {
     PrintLine("action",
-              fmt::format("{}{} for {} at step {}: {}", Printable(action.action),
+              fmt::format("{}{} for {} at {}: {}", Printable(action.action),
                           action.target.empty() ? "" : " " + Printable(action.target), Printable(action.rule),
-                          action.global_step,
+                          report.names.Of(action.global_step),
                           action.status.ok() ? "done" : "failed: " + Printable(action.status.message())));
   }
   PrintLine("state", StateWords(report));

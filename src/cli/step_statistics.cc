@@ -57,6 +57,7 @@ StepStatistics::StepStatistics(const Trial& trial, const TensorInfo& info, const
       worker_(worker),
       terminal_(terminal),
       count_(steps),
+      numbered_(trial.modes().size() > 1),
       summaries_(
           {"STEP", "MODE", "COUNT", "NAN", "INF", "ZERO", "MEAN", "STD", "MIN", "MAX", "MEAN_ABS", "L2"}),
       scalars_({"STEP", "MODE", "VALUE"}),
@@ -83,22 +84,23 @@ Status StepStatistics::Add(int64_t step, bool has_histogram) {
   const auto at = trial_.step(step);
   const std::string mode(at && at->mode != ModeKey::kGlobal ? ModeName(at->mode) : "-");
   Json entry = {{"global_step", step}, {"mode", mode}, {"mode_step", at ? at->mode_step : -1}};
+  const std::string cell = at && numbered_ ? fmt::format("{} {}", mode, at->mode_step) : mode;
   const bool shown = IsShown();
   const auto summary = trial_.summary(info_.name, step, worker_);
   if (!summary.ok() || summary->count == 1) {
     // Losses, learning rates: the value says it all.
-    if (AddValue(step, mode, shown, &entry)) {
+    if (AddValue(step, cell, shown, &entry)) {
       list_.push_back(std::move(entry));
       return OkStatus();
     }
     if (!summary.ok() && summary.status().code() != Code::kNotFound) return summary.status();
   }
-  if (!summary.ok()) return AddReductions(step, mode, shown, &entry);
+  if (!summary.ok()) return AddReductions(step, cell, shown, &entry);
   picture_.push_back(summary->mean_abs());
   entry.update(SummaryJson(*summary));
   if (has_histogram) entry["histogram"] = true;
   list_.push_back(std::move(entry));
-  if (shown) summaries_.Add(SummaryCells(std::to_string(step), mode, *summary));
+  if (shown) summaries_.Add(SummaryCells(std::to_string(step), cell, *summary));
   return OkStatus();
 }
 

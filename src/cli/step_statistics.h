@@ -43,6 +43,7 @@ class StepStatistics {
   const std::string& worker_;
   const Terminal& terminal_;
   const size_t count_;
+  const bool numbered_;  // each mode counts by itself
   Table summaries_, scalars_, reductions_;
   Json list_ = Json::array(), end_;
   std::vector<double> picture_;

@@ -29,8 +29,9 @@ std::string Headline(const RunSummary& report, const Terminal& terminal) {
     // Findings of NaN or infinity are that origin's consequences.
     const bool explained = IsExplained(incident, report.origins) && !stopped;
     std::string line = Printable(explained ? report.origins.front().title : incident.title);
-    line += fmt::format("{} at step {}", incident.detector.empty() && !explained ? "" : ",",
-                        explained ? report.origins.front().global_step : incident.first_step);
+    line +=
+        fmt::format("{} at {}", incident.detector.empty() && !explained ? "" : ",",
+                    report.names.Of(explained ? report.origins.front().global_step : incident.first_step));
     if (stopped)
       line += incident.detector.empty() ? " and stopped the training" : ": the training was stopped";
     if (const size_t more = report.incidents.size() - 1; more > 0 && !incident.detector.empty())
@@ -41,7 +42,7 @@ std::string Headline(const RunSummary& report, const Terminal& terminal) {
   if (!report.origins.empty() && report.origins.front().seen) {  // found by no rule, as a NaN that was raised
     const watch::Origin& origin = report.origins.front();
     return Paint(terminal, Colour::kRed,
-                 fmt::format("{}, at step {}", Printable(origin.title), origin.global_step)) +
+                 fmt::format("{}, at {}", Printable(origin.title), report.names.Of(origin.global_step))) +
            state;
   }
   if (report.rules.empty()) return "no rule was watching" + state;
@@ -68,13 +69,13 @@ std::string FirstLine(const std::string& text) { return text.substr(0, text.find
 // `cause`: the rule whose finding this one's follows from, or null.
 // `explained`: an origin above says where what it found came from.
 std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* cause, bool explained,
-                      const Terminal& terminal, size_t name_columns) {
+                      const StepNames& names, const Terminal& terminal, size_t name_columns) {
   if (cause != nullptr) {
     const std::string_view state = rules::RuleStateName(rule.state);
     const std::string name = fmt::format("  {:<{}}  ", Printable(rule.name), name_columns);
     const std::string what =
-        fmt::format(", follows from what {} found: step {}  {}", Printable(cause->name),
-                    rule.findings.front().global_step, FindingWords(rule.findings.front()));
+        fmt::format(", follows from what {} found: {}  {}", Printable(cause->name),
+                    names.Of(rule.findings.front().global_step), FindingWords(rule.findings.front()));
     // Coloured after line breaking, since colour codes take no columns.
     const std::string lines = Wrapped(std::string(state) + what, DisplayWidth(name));
     return name + Paint(terminal, ColourOf(rule.state), state) + lines.substr(state.size()) + "\n";
@@ -103,7 +104,7 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
                           explained ? " that follow from it" : "");
       break;
     }
-    const std::string step = fmt::format("step {}  ", finding.global_step);
+    const std::string step = names.Of(finding.global_step) + "  ";
     text +=
         indent + step + Wrapped(FindingWords(finding), static_cast<int>(indent.size() + step.size())) + "\n";
     if (!finding.measure.empty() && !finding.text.empty()) text += Indented(finding.text, indent);
@@ -176,13 +177,13 @@ std::string FormatSummary(const RunSummary& report, const Terminal& terminal) {
     for (const rules::Incident& incident : report.incidents) {
       if (incident.detector.empty()) continue;
       std::string_view label = "incident";
-      for (const std::string& line : IncidentLines(incident, report.origins)) {
+      for (const std::string& line : IncidentLines(incident, report.origins, report.names)) {
         text += Labelled(label, line);
         label = "";
       }
       told |= IsExplained(incident, report.origins);
     }
-    const std::vector<std::string> origins = OriginLines(report.origins);
+    const std::vector<std::string> origins = OriginLines(report.origins, report.names);
     for (size_t i = told ? 1 : 0; i < origins.size(); ++i) text += Labelled("origin", origins[i]);
     const std::vector<int> causes = rules::CausesOf(report.rules);
     std::string nothing;
@@ -196,7 +197,7 @@ std::string FormatSummary(const RunSummary& report, const Terminal& terminal) {
           causes[i] < 0 ? nullptr : &report.rules[static_cast<size_t>(causes[i])];
       const bool explained =
           !report.origins.empty() && report.origins.front().seen && rules::FollowsNonfinite(rule);
-      text += RuleLines(rule, cause, explained, terminal, name_columns);
+      text += RuleLines(rule, cause, explained, report.names, terminal, name_columns);
     }
     if (!nothing.empty()) text += Labelled("unused", "nothing to judge for " + nothing);
     std::string captured = report.steps == 0

@@ -11,7 +11,8 @@
 
 namespace tdbg::cli {
 
-std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const Terminal& terminal) {
+std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const StepNames& names,
+                           const Terminal& terminal) {
   std::string text;
   const std::vector<int> causes = rules::CausesOf(statuses);
   for (size_t i = 0; i < statuses.size(); ++i) {
@@ -26,7 +27,7 @@ std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const
     // The incidents have said it.
     if (!status.findings.empty() && !status.findings.front().detector.empty()) continue;
     for (const rules::Finding& finding : status.findings) {
-      const std::string step = fmt::format("  step {}  ", finding.global_step);
+      const std::string step = fmt::format("  {}  ", names.Of(finding.global_step));
       text += step + Wrapped(FindingWords(finding), DisplayWidth(step)) + "\n";
     }
     if (!status.findings.empty()) continue;

@@ -7,10 +7,13 @@
 #include "rules/engine.h"
 #include "tdbg/status.h"
 #include "tdbg/trial.h"
+#include "trial/step_name.h"
 
 namespace tdbg::cli {
 
-std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const Terminal& terminal);
+/// \param names  of the findings' steps: NamesFor
+std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const StepNames& names,
+                           const Terminal& terminal);
 /// 1 if any found issues, else 8 if any could not be judged, else 0.
 int ExitCodeOfVerdicts(const std::vector<rules::RuleStatus>& statuses);
 

@@ -67,6 +67,7 @@ class WatchCommand : public Command {
     options.rules = RulesToWatch(config);
     LiveStatus live;
     options.on_progress = [&live](const watch::Progress& progress) { live.Update(progress); };
+    if (!quiet_) options.on_found = TellFound;
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<watch::Watcher> watcher, watch::Watcher::Create(options));
     TDBG_ASSIGN_OR_RETURN(jobs::SignalInbox inbox, jobs::SignalInbox::Open());
 
@@ -96,10 +97,12 @@ class WatchCommand : public Command {
     line.Close();
     if (!watched.ok()) return watched;
     const std::vector<rules::RuleStatus> statuses = watcher->statuses();
+    StepNames names;
+    if (const auto trial = Trial::Open(options.run); trial.ok()) names = NamesFor(**trial, statuses, {});
     if (json_)
-      PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses)}});
+      PrintJson({{"run", options.run}, {"rules", VerdictsToJson(statuses, names)}});
     else
-      Print("{}", FormatVerdicts(statuses, Terminal::Of(STDOUT_FILENO)));
+      Print("{}", FormatVerdicts(statuses, names, Terminal::Of(STDOUT_FILENO)));
     const int code = ExitCodeOfVerdicts(statuses);
     if (code != kExitOk) return code;
     TDBG_RETURN_IF_ERROR(CouldNotRead(watcher->damage()));

@@ -9,6 +9,7 @@
 #include "plan/plan.h"
 #include "store/reader/testing.h"
 #include "tdbg/trial.h"
+#include "trial/step_name.h"
 
 namespace tdbg {
 namespace {
@@ -92,6 +93,35 @@ TEST_F(QuestionsTest, AStepWithStatisticsOnlyIsNoneThatASaveConfigMadeDue) {
   EXPECT_THAT(*trial->tensor_names({.global_step = 3, .steps = {.kind = StepKind::kRaw}}),
               ElementsAre("tensor/1"));
   EXPECT_THAT(*trial->tensor_names({.collection = "weights", .steps = {.mode = ModeKey::kEval}}), IsEmpty());
+}
+
+TEST_F(QuestionsTest, AStepIsNamedAsTheScriptCounts) {
+  const std::vector<int64_t> asked = {0, 1, 2, 7};
+  EXPECT_EQ(StepNames().Of(7), "step 7");
+  auto worker = Worker(0, {.raw_elements = 0});
+  worker->Steps(0, 2);
+  StepNames names(*Open(), asked);
+  EXPECT_EQ(names.Of(1), "step 1");
+  EXPECT_EQ(names.Of(7), "step 7");
+  const auto commit = [&](format::Mode mode, int64_t step, int64_t mode_step) {
+    worker->Append(step);
+    format::Commit c;
+    c.global_step = step;
+    c.mode_step = mode_step;
+    c.mode = static_cast<uint16_t>(mode);
+    worker->writer->Commit(c);
+  };
+  commit(format::Mode::kEval, 2, 0);
+  commit(format::Mode::kTrain, 3, 2);
+  const auto trial = Open();
+  names = StepNames(*trial, asked);
+  EXPECT_EQ(names.Of(0), "TRAIN step 0");
+  EXPECT_EQ(names.Of(2), "EVAL step 0 (global 2)");
+  EXPECT_EQ(names.Of(3), "global step 3") << "which it was not told of";
+  EXPECT_EQ(names.Find(2)->mode, ModeKey::kEval);
+  EXPECT_FALSE(names.Find(7));
+  names = StepNames(*trial, trial->steps());
+  EXPECT_EQ(names.Of(3), "TRAIN step 2 (global 3)");
 }
 
 TEST_F(QuestionsTest, WithoutASaveConfigNothingIsHidden) {

@@ -12,8 +12,8 @@
 
 namespace tdbg::watch {
 
-/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, action, worker_lost, stalled,
-/// rule_time_limit, job_ended, watch_error. \param fields_json  an object; its members follow kind,
+/// One line of events.jsonl. Kinds: run_started, job_started, rule_status, found, action, worker_lost,
+/// stalled, rule_time_limit, job_ended, watch_error. \param fields_json  an object; its members follow kind,
 /// wall_nanos and time
 std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::string& fields_json);
 

@@ -17,8 +17,11 @@
 #include "base/printable.h"
 #include "rulehost/registry.h"
 #include "trial/access.h"
+#include "trial/step_name.h"
 #include "watch/action_runner.h"
 #include "watch/breakpoints.h"
+#include "watch/found.h"
+#include "watch/no_steps.h"
 #include "watch/origins.h"
 #include "watch/replay.h"
 #include "watch/report_files.h"
@@ -41,21 +44,6 @@ constexpr int64_t kPatienceMillis = 2000;  // how long a user in front of a term
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
 int64_t MillisNow() { return base::SystemClock().MonotonicNanos() / 1'000'000; }
-
-// The run never began: no worker wrote anything, and the job is gone.
-class NoSteps : public rules::StepSource {
- public:
-  uint64_t overlay_generation() const override { return 0; }
-  int64_t overlay_base() const override { return 0; }
-  size_t complete_count() const override { return 0; }
-  size_t step_count() const override { return 0; }
-  StepInfo Info(size_t) const override { return {}; }
-  int64_t AttemptOf(size_t) const override { return 0; }
-  bool IsAwaited(size_t, const std::vector<rules::LostWorker>&) const override { return false; }
-  const rules::StepContext& At(size_t, const std::vector<rules::LostWorker>&) override { std::abort(); }
-  std::vector<DroppedInfo> dropped() const override { return {}; }
-  std::vector<std::string> damage() const override { return {}; }
-};
 
 }  // namespace
 
@@ -85,6 +73,9 @@ struct Watcher::Impl {
   bool events_failed = false;
   uint64_t origins_seen_at = ~uint64_t{0};  // TrialAccess::generation
   std::set<std::tuple<int64_t, std::string, std::string>> origins_told;
+  std::vector<Origin> origins;
+  bool origins_are_new = false;
+  FoundOnce found_once;
   // Rule, step and attempt of each finding whose actions were started.
   std::set<std::tuple<size_t, int64_t, int64_t>> acted_on;
   // What a watcher before this one said last of each rule.
@@ -242,8 +233,17 @@ struct Watcher::Impl {
       LeaveOutTaken(notice, wall_nanos, cooldown, [this](const std::string& line) { Log(line); }, &list);
       runner.Start(std::move(notice), std::move(list));
     }
+    if (std::exchange(origins_are_new, false) || !changed.empty()) TellFound(wall_nanos, job_is_gone);
     const std::lock_guard lock(mutex);
     snapshot = engine->statuses();
+  }
+
+  // For people, who are not to wait for the end.
+  void TellFound(int64_t wall_nanos, bool job_is_gone) {
+    for (const Found& found : found_once.New(*trial, engine->statuses(), origins, job_attempt)) {
+      Event("found", wall_nanos, FoundFields(found));
+      if (options.on_found && !job_is_gone) options.on_found(found);
+    }
   }
 
   Status OpenWhenThere() {
@@ -270,8 +270,10 @@ struct Watcher::Impl {
     const TrialAccess access(*trial);
     if (access.generation() == origins_seen_at) return;
     origins_seen_at = access.generation();
-    for (const Origin& origin : OriginsOf(*trial)) {
+    origins = OriginsOf(*trial);
+    for (const Origin& origin : origins) {
       if (!origins_told.insert({origin.attempt, origin.worker, origin.json}).second) continue;
+      origins_are_new = true;
       Event("nan_origin", WallNow(), OriginFields(origin));
     }
   }
@@ -394,6 +396,8 @@ struct Watcher::Impl {
     const TrialAccess access(*trial);
     Progress progress;
     progress.global_step = access.steps().empty() ? -1 : access.steps().back().info.global_step;
+    if (const int64_t last = progress.global_step; last >= 0)
+      progress.step = StepNames(*trial, {&last, 1}).Of(last);
     progress.steps_seen = static_cast<int64_t>(access.steps().size());
     progress.loss = LatestLoss();
     progress.bytes = trial->bytes_on_disk();
@@ -549,6 +553,8 @@ std::vector<std::pair<std::string, int64_t>> Watcher::LeastSteps() const {
 
 void Watcher::TakeOver() {
   if (auto said = ReadStatuses(impl_->options.run); said.ok()) impl_->said_before = *std::move(said);
+  FoundReader told(impl_->options.run);
+  for (const Found& found : told.Next()) impl_->found_once.Told(found);
   // What was decided by its clock stays decided, as for a replay.
   const auto decisions = ReadDecisions(impl_->options.run);
   if (!decisions.ok()) return;

@@ -14,6 +14,7 @@
 #include "rules/engine.h"
 #include "tdbg/status.h"
 #include "watch/events.h"
+#include "watch/found.h"
 
 namespace tdbg::watch {
 
@@ -30,6 +31,9 @@ struct WatchOptions {
   /// Called from the watcher's thread for each rule whose status is new or has changed, with the step of its
   /// finding, otherwise the last step that it judged. May be empty.
   std::function<void(const rules::RuleStatus& status, int64_t global_step)> on_status;
+  /// Called from the watcher's thread for what a person is to be told at once. Not when the job is over: its
+  /// summary follows then. May be empty.
+  std::function<void(const Found& found)> on_found;
   /// Where several watch one job and one of them speaks: asked before anything is said or done.
   /// kFailedPrecondition: another one speaks by now, and Follow ends with it. Anything else that is no
   /// success: not at this moment. Empty: always.
@@ -47,6 +51,7 @@ struct WatchOptions {
 
 struct Progress {
   int64_t global_step = -1;
+  std::string step;  ///< StepNames, of that step; empty: there is none
   int64_t steps_seen = 0;
   std::optional<double> loss = {};  ///< last value of the first tensor of collection losses, NaN included
   uint64_t bytes = 0;

@@ -57,11 +57,11 @@ def script(tdbg):
 
 
 @pytest.mark.parametrize("fault, id, first_step, words", [
-    ("detach", "no_gradient", 9, "parameters get no gradient, at step 9"),
-    ("left_out", "no_optimizer", 9, "parameters are in no optimizer, at step 9"),
+    ("detach", "no_gradient", 9, "parameters get no gradient, at TRAIN step 9"),
+    ("left_out", "no_optimizer", 9, "parameters are in no optimizer, at TRAIN step 9"),
     pytest.param("overfit", "validation_rises", None, "validation gets worse while training improves", marks=pytest.mark.long),
-    ("nan", "nonfinite", 44, "at step 44"),
-    pytest.param("bytes", "input_unscaled", 2, "inputs are not scaled, at step 2", marks=pytest.mark.long),
+    ("nan", "nonfinite", 44, "at TRAIN step 40 (global 44)"),
+    pytest.param("bytes", "input_unscaled", 2, "inputs are not scaled, at TRAIN step 2", marks=pytest.mark.long),
     pytest.param("softmax", "not_logits", 2, "a loss is given probabilities where it takes logits", marks=pytest.mark.long),
 ])
 def test_a_fault_is_one_incident_that_says_its_cause(tdbg, script, fault, id, first_step, words):

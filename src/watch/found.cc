@@ -1,0 +1,117 @@
+#include "watch/found.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "format/events.h"
+#include "format/version.h"
+#include "rules/incidents.h"
+#include "trial/access.h"
+#include "trial/step_name.h"
+
+namespace tdbg::watch {
+namespace {
+
+constexpr uint64_t kMostRead = 16u << 20;  // bytes a call
+
+int64_t AttemptOf(const TrialAccess& access, int64_t global_step) {
+  const auto position = access.FindStep(global_step);
+  return position ? access.steps()[*position].attempt : 0;
+}
+
+std::string At(const Trial& trial, int64_t global_step, const std::string& sentence) {
+  return fmt::format("{}: {}", StepNames(trial, {&global_step, 1}).Of(global_step), sentence);
+}
+
+}  // namespace
+
+std::string FoundFields(const Found& found) {
+  nlohmann::ordered_json json;
+  json["name"] = found.rule;
+  json["detector"] = found.detector;
+  json["attempt"] = found.attempt;
+  json["global_step"] = found.global_step;
+  json["text"] = found.text;
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+bool FoundOnce::Told(const Found& found) {
+  nonfinite_told_ |= found.rule.empty() || found.detector == "nonfinite";
+  return told_.emplace(found.rule, found.detector, found.attempt, found.global_step).second;
+}
+
+std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
+                                  const std::vector<Origin>& origins, int64_t first_attempt) {
+  std::vector<Found> found;
+  const TrialAccess access(trial);
+  const auto tell = [&](std::string rule, std::string detector, int64_t attempt, int64_t global_step,
+                        const std::string& sentence) {
+    Found one;
+    one.rule = std::move(rule);
+    one.detector = std::move(detector);
+    one.attempt = attempt;
+    one.global_step = global_step;
+    if (told_.size() >= kMost || one.attempt < first_attempt) return false;
+    if (!told_.emplace(one.rule, one.detector, one.attempt, one.global_step).second) return false;
+    one.text = At(trial, one.global_step, sentence);
+    found.push_back(std::move(one));
+    return true;
+  };
+  // The training's own words on a NaN are better than a rule's, and are there before those.
+  for (const Origin& origin : origins) {
+    if (!origin.seen || nonfinite_told_) continue;
+    nonfinite_told_ = tell("", "", origin.attempt, origin.global_step, origin.sentence);
+  }
+  for (const rules::Incident& incident : rules::IncidentsOf(statuses)) {
+    if (incident.nonfinite && nonfinite_told_) continue;
+    const bool is_new =
+        tell(incident.rule, incident.detector, AttemptOf(access, incident.first_step), incident.first_step,
+             incident.detector.empty() ? incident.rule + ": " + incident.sentence : incident.sentence);
+    nonfinite_told_ |= is_new && incident.nonfinite;
+  }
+  return found;
+}
+
+FoundReader::FoundReader(std::string run_path)
+    : path_(base::JoinPath(std::move(run_path), std::string(format::kEventsFile))) {}
+
+std::vector<Found> FoundReader::Next() {
+  std::vector<Found> found;
+  while (ReadSome(&found)) {
+  }
+  return found;
+}
+
+bool FoundReader::ReadSome(std::vector<Found>* found) {
+  const auto file = base::LocalFileSystem().OpenReadable(path_);
+  if (!file.ok()) return false;
+  const auto size = (*file)->Size();
+  if (!size.ok() || *size <= position_) return false;
+  std::string text(std::min(*size - position_, kMostRead), '\0');
+  const auto read = (*file)->ReadAt(position_, std::as_writable_bytes(std::span(text)));
+  if (!read.ok()) return false;
+  text.resize(*read);
+  const size_t end = text.rfind('\n');
+  // A line that is still being written; one that is longer than what is read at once is no event of ours.
+  if (end == std::string::npos && text.size() < kMostRead) return false;
+  text.resize(end == std::string::npos ? text.size() : end + 1);
+  position_ += text.size();
+  format::ForEachEvent(text, "found", [&](const std::string& kind, const format::Json& event) {
+    if (kind != "found") return;
+    Found one;
+    format::GetField(event, "name", &one.rule);
+    format::GetField(event, "detector", &one.detector);
+    format::GetField(event, "attempt", &one.attempt);
+    format::GetField(event, "global_step", &one.global_step);
+    format::GetField(event, "text", &one.text);
+    format::GetField(event, "wall_nanos", &one.wall_nanos);
+    if (once_.Told(one)) found->push_back(std::move(one));
+  });
+  return !text.empty();
+}
+
+}  // namespace tdbg::watch

@@ -1,0 +1,62 @@
+// What a person is told at the moment at which it is found.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "rules/engine.h"
+#include "tdbg/trial.h"
+#include "watch/origins.h"
+
+namespace tdbg::watch {
+
+/// An incident, or where a NaN began.
+struct Found {
+  std::string rule;      ///< configuration name; empty: the training process itself saw where a NaN began
+  std::string detector;  ///< the profile's; empty for any other rule
+  int64_t attempt = 0;
+  int64_t global_step = 0;
+  std::string text;        ///< for a person: "TRAIN step 137 (global 140): the loss became NaN in log, ..."
+  int64_t wall_nanos = 0;  ///< when it was told; only of one that was read
+};
+
+/// Of the event `found` (docs/format.md).
+std::string FoundFields(const Found& found);
+
+/// Tells of each incident once, and of a NaN once, whether a rule or the training itself was first to see it.
+class FoundOnce {
+ public:
+  /// A watcher before this one has told of it. \return  false: this was known
+  bool Told(const Found& found);
+  /// What is new, at most kMost in all. \param first_attempt  what was found in an earlier one is another
+  /// job's, and is not told
+  std::vector<Found> New(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
+                         const std::vector<Origin>& origins, int64_t first_attempt);
+
+  static constexpr size_t kMost = 100;
+
+ private:
+  using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // rule, detector, attempt, step
+  std::set<Key> told_;
+  bool nonfinite_told_ = false;
+};
+
+/// What events.jsonl tells: each once, also where several watched the run.
+class FoundReader {
+ public:
+  explicit FoundReader(std::string run_path);
+  /// What was added since the last call. Damaged lines are skipped.
+  std::vector<Found> Next();
+
+ private:
+  bool ReadSome(std::vector<Found>* found);
+
+  std::string path_;
+  uint64_t position_ = 0;
+  FoundOnce once_;
+};
+
+}  // namespace tdbg::watch

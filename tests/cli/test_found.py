@@ -1,0 +1,182 @@
+"""What is found is said when it is found: while the training goes on, once, by the script's own count of steps."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from program import BINARY
+
+SCRIPT = """
+import os, sys, time, torch
+from torch import nn
+
+go, faults = sys.argv[1], [int(s) for s in sys.argv[2:]]
+torch.manual_seed(3)
+torch.set_num_threads(1)
+net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+for step in range(30):
+    x = torch.randn(16, 8)
+    loss = net(x).square().mean()
+    if step in faults:
+        loss = torch.log(net(x) - 9).mean()
+    optimizer.zero_grad(); loss.backward()
+    if not torch.isfinite(loss):
+        optimizer.zero_grad()
+    optimizer.step()
+    if step % 5 == 4:
+        net.eval()
+        with torch.no_grad():
+            nn.functional.mse_loss(net(x), torch.zeros(16, 1))
+        net.train()
+    if step == 25:
+        print("held", flush=True)
+        while not os.path.exists(go):
+            time.sleep(0.01)
+print("over", flush=True)
+"""
+ISSUE = "tdbg: ISSUE  "
+# Of 12 steps of the training two evaluations have been made.
+WHERE = "TRAIN step 12 (global 14): the loss became NaN in log"
+
+
+class Job:
+    """A training that goes on when told."""
+
+    def __init__(self, tdbg, *flags, directory="r", go="go", faults=(12,)):
+        (tdbg.directory / "train.py").write_text(SCRIPT)
+        self.tdbg, self.go = tdbg, tdbg.directory / go
+        command = [str(BINARY), "run", "--dir", directory, *flags, "--", sys.executable, "train.py", go, *map(str, faults)]
+        self.process = subprocess.Popen(command, cwd=tdbg.directory, env=tdbg.env, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.lines, self._news = [], threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            with self._news:
+                self.lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+
+    def wait_for(self, start):
+        """Until a line begins so; the training is held meanwhile."""
+        with self._news:
+            assert self._news.wait_for(lambda: any(line.startswith(start) for line in self.lines), 120), self.lines
+
+    def end(self):
+        self.go.touch()
+        out = self.process.stdout.read()
+        assert self.process.wait(120) == 0, self.lines
+        self._reader.join()
+        return out
+
+    def said(self):
+        return [line.removeprefix(ISSUE) for line in self.lines if line.startswith(ISSUE)]
+
+
+def found(tdbg, run="r"):
+    events = map(json.loads, (tdbg.directory / run / "events.jsonl").read_text().splitlines())
+    return [event for event in events if event["kind"] == "found"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--rule", "exploding_tensor")], ids=["profile", "rule"])
+def test_a_finding_is_said_while_the_training_goes_on_and_once(tdbg, flags):
+    job = Job(tdbg, *flags)
+    job.wait_for(ISSUE)
+    assert job.process.poll() is None           # it is held
+    assert job.end() == "held\nover\n"
+    assert len(job.said()) == 1 and job.said()[0].startswith(WHERE), job.lines
+    (event,) = found(tdbg)
+    assert (event["attempt"], event["global_step"]) == (0, 14) and event["text"] == job.said()[0]
+    # The summary names the step in the same words.
+    assert any("became NaN in log" in line and "at TRAIN step 12 (global 14)" in line for line in job.lines), job.lines
+
+
+def test_the_log_has_it_where_a_person_would_have_read_it(tdbg):
+    job = Job(tdbg)
+    job.wait_for(ISSUE)
+    job.end()
+    lines = tdbg.ok("logs", "r").stdout.splitlines()
+    assert len(lines) == 3 and lines[-1] == "over" and sum(line.startswith(ISSUE) for line in lines) == 1, lines
+    (ours,) = [entry for entry in map(json.loads, tdbg.ok("logs", "r", "--json").stdout.splitlines())
+               if entry["stream"] == "tdbg"]
+    assert ours["text"] == job.said()[0] and ours["step"] == 14
+    around = tdbg.ok("logs", "r", "--around", "14").stdout
+    assert ISSUE + WHERE in around
+
+
+def test_what_an_earlier_job_found_is_not_said_again(tdbg):
+    first = Job(tdbg)
+    first.wait_for(ISSUE)
+    first.end()
+    second = Job(tdbg, go="go2", faults=())
+    second.end()
+    assert second.said() == []
+    assert len(found(tdbg)) == 1
+
+
+def test_a_rule_beside_its_own_copy_is_said_by_its_name(tdbg):
+    (tdbg.directory / "mine.py").write_text(
+        "import tdbg\n"
+        "class Late(tdbg.Rule):\n"
+        "    '''A step has come.'''\n"
+        "    needs = tdbg.needs('losses')\n"
+        "    at: int = tdbg.parameter(6, help='a step')\n"
+        "    def judge(self, step):\n"
+        "        return 'it is late' if step.global_step >= self.at else None\n")
+    job = Job(tdbg, "--rule-file", "mine.py:Late", "name=one", "--rule-file", "mine.py:Late", "name=two", "at=8", faults=())
+    job.wait_for(ISSUE + "TRAIN step 5 (global 6): one: it is late")
+    job.wait_for(ISSUE + "TRAIN step 7 (global 8): two: it is late")
+    job.end()
+    assert len(job.said()) == 2 and {event["name"] for event in found(tdbg)} == {"one", "two"}
+
+
+def test_quiet_says_nothing(tdbg):
+    job = Job(tdbg, "--quiet")
+    while not (tdbg.directory / "r" / "events.jsonl").exists() or not found(tdbg):
+        assert job.process.poll() is None
+    job.end()
+    assert not any(line.startswith("tdbg") for line in job.lines), job.lines
+
+
+def test_a_second_watcher_says_it_too_and_the_log_has_it_once(tdbg):
+    job = Job(tdbg)
+    job.wait_for(ISSUE)
+    other = subprocess.Popen([str(BINARY), "watch", "r"], cwd=tdbg.directory, env=tdbg.env, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in other.stderr:
+        if line.startswith(ISSUE):
+            break
+    else:
+        pytest.fail("the second watcher ended without a word")
+    assert WHERE in line
+    job.end()
+    _, rest = other.communicate(timeout=120)
+    assert ISSUE not in rest and len(job.said()) == 1
+    assert tdbg.ok("logs", "r").stdout.count(ISSUE) == 1
+
+
+def test_steps_of_a_run_with_one_mode_have_one_number(tdbg):
+    (tdbg.directory / "train.py").write_text(SCRIPT.replace("step % 5 == 4", "False").replace("step == 25", "False"))
+    done = tdbg("run", "--dir", "r", "--", sys.executable, "train.py", "-", "12", timeout=120)
+    assert re.search(r"became NaN in log.*, at step 12 \(completed\)", done.stderr), done.stderr
+    shown = tdbg.ok("show", "r", "backward_loss", "--steps", "12:14").stdout
+    assert re.search(r"^12 +TRAIN +nan$", shown, re.M), shown
+
+
+def test_show_and_status_give_both_numbers(tdbg):
+    job = Job(tdbg)
+    job.end()
+    shown = tdbg.ok("show", "r", "backward_loss", "--steps", "13:16").stdout
+    assert re.search(r"^14 +TRAIN 12 +nan$", shown, re.M), shown
+    assert WHERE in " ".join(tdbg.ok("status", "r").stdout.split())
+    (incident,) = json.loads(tdbg.ok("status", "r", "--json").stdout)["incidents"]
+    assert (incident["first_step"], incident["mode"], incident["mode_step"]) == (14, "TRAIN", 12)
+    assert {(e["global_step"], e["mode"], e["mode_step"]) for e in incident["evidence"]} == {(14, "TRAIN", 12)}
+    judged = json.loads(tdbg("check", "r", "--json").stdout)
+    assert judged["incidents"][0]["mode_step"] == 12 and judged["nan_origins"][0]["mode_step"] == 12
