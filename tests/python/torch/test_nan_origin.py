@@ -134,6 +134,15 @@ def own_bce(output, on):
     return -torch.log(p).mean()
 
 
+def left_out(operation, function, at, shift, says):
+    """A loss that leaves out, by `where`, what `function` cannot take: in the step with the fault, what was moved by
+    `shift`."""
+    def loss(output, on):
+        z = at + 0.1 * output.tanh() + shift * on
+        return torch.where(torch.full_like(z, not on).bool(), function(z), z).mean()
+    return Case("operation", operation, END, loss=loss, says=says)
+
+
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
@@ -269,6 +278,16 @@ BACKWARD = {
                             says=("taken at are 0",)),
     "where trap, division": Case("operation", "div", END, loss=lambda o, on: torch.where((z := o * (1 - on)) == 0, z, z / (z.abs() + 1 - on)).mean()),
     "where trap, exp": Case("operation", "exp", END, loss=lambda o, on: torch.where(o.abs() < 50, o, torch.exp(o + 200 * on)).mean()),
+    # What is left out was not finite, and is not finite when it is differentiated.
+    "where trap, sqrt of negative": left_out("sqrt", torch.sqrt, 1, -9, says=("taken at are negative, or NaN",)),
+    "where trap, rsqrt of negative": left_out("rsqrt", torch.rsqrt, 1, -9, says=("taken at are negative, or NaN",)),
+    "where trap, power": left_out("pow", lambda z: z ** 1.5, 1, -9, says=("taken at are negative, with an exponent of 1.5",)),
+    "where trap, powers": left_out("pow", lambda z: z ** torch.full_like(z, 0.5), 1, -9,
+                                   says=("taken at are negative, with an exponent that is no whole number",)),
+    "where trap, asin": left_out("asin", torch.asin, 0, 9, says=("taken at are outside of -1 to 1",)),
+    "where trap, acosh": left_out("acosh", torch.acosh, 2, -1.6, says=("taken at are between -1 and 1",)),
+    "where trap, erfinv": left_out("erfinv", torch.erfinv, 0, 9, says=("taken at are outside of -1 to 1",)),
+    "where trap, logit": left_out("logit", torch.logit, 0.5, 9, says=("taken at are outside of 0 to 1",)),
     "loss dropped": Case("unseen", where="*", middle=lambda h, on: DoubtfulBackward.apply(h, on), says=("nothing holds the loss",)),
     "root": Case("operation", "pow", END, loss=lambda o, on: ((o * (not on)).abs() ** 0.5).mean(), says=("exponent of 0.5",)),
     "acos at one": Case("operation", "acos", END, loss=lambda o, on: torch.acos(o.tanh() * (0.5 - 0.5 * on) + on).mean()),
@@ -416,6 +435,40 @@ def test_one_cause_is_said_once_and_a_second_one_too(watch):
 
     said, _ = one_run(watch, body, steps=9)
     assert [record["what"] for record in said] == ["input", "operation"]
+
+
+def two_trainings(watch, break_at, steps=8):
+    """Two models, an optimizer each, in turn; `break_at(step, model, x)` returns what the second model is given."""
+    torch.manual_seed(0)
+    session = watch()
+    models = [Net(), Net()]
+    optimizers = [torch.optim.SGD(m.parameters(), lr=lr) for m, lr in zip(models, (0.01, 0.02))]
+    for step in range(steps):
+        for model, optimizer in zip(models, optimizers):
+            x = torch.randn(16, 6)
+            if model is models[1]:
+                x = break_at(step, model, x)
+            optimizer.zero_grad()
+            entropy(model(x), 0).backward()
+            optimizer.step()
+    return [record for _, record in session.made[0].contexts.get("nan_origin", [])]
+
+
+def test_what_follows_from_one_models_nan_is_no_second_origin(watch):
+    """The other model's losses are finite in between."""
+    (record,) = two_trainings(watch, lambda step, model, x: x * inf if step == 3 else x)
+    assert record["what"] == "input"
+
+
+def test_an_update_is_that_of_the_optimizer_whose_parameter_it_is(watch):
+    def broken(step, model, x):
+        if step == 3:
+            model.l2.weight.data[0, 0] = nan
+        return x
+
+    record, *_ = two_trainings(watch, broken)
+    assert (record["what"], record["update"]["by"], record["update"]["learning_rates"]) == ("parameter", "update", [0.02])
+    assert record["sentence"].endswith("the update with a learning rate of 0.02 made it so, unless the script wrote to it since")
 
 
 def test_it_is_written_before_the_script_raises(watch):

@@ -400,9 +400,9 @@ class OptimizerTensors:
     def _judge(self, nonfinite: bool | None) -> None:
         """What the recorder saw in weights and gradients. None: it has not looked yet (a device)."""
         if nonfinite:
-            self.session.losses.origins.bad_batch(self.serial, self.params, self.skipped)
+            self.session.losses.origins.bad_batch(self.serial, self.steps, self.params, self.skipped)
         elif nonfinite is not None:
-            self.session.losses.origins.fine(self.serial)
+            self.session.losses.origins.fine(self.serial, self.steps)
 
     def _put_resting(self, fast: list[int], odd: list[int], sub: int) -> list[str]:
         """Weights of the parameters at these positions, which have no gradient. Returns their names."""

@@ -190,6 +190,11 @@ def _nearest(graph: Graph, node: Any, layer_of: Callable[[torch.Tensor], str]) -
     return frozenset(map(id, users[max(users, key=order_of)])) if users else frozenset()
 
 
+def _power_may_break(exponent: Any) -> bool:
+    """At 0 where it is below 1, at what is negative where it is no whole number. Of many: one of them may be."""
+    return not isinstance(exponent, (int, float)) or exponent < 1 or exponent != int(exponent)
+
+
 def _worth_holding(node: Any, on_devices: bool) -> tuple[str, ...] | None:
     """Under which names it keeps what tells whether its derivative is finite; None: it is finite whatever that is."""
     base = base_name(node)
@@ -197,7 +202,7 @@ def _worth_holding(node: Any, on_devices: bool) -> tuple[str, ...] | None:
         return None
     if base == "Pow":
         exponent = getattr(node, "_saved_exponent", None)
-        if not isinstance(exponent, (int, float)) or exponent >= 1:
+        if not _power_may_break(exponent):
             return None
     kept = dict(saved(node))
     names = tuple(name for name in operations.DERIVATIVE_OF.get(base, ("self",)) if name in kept)
@@ -344,7 +349,7 @@ def _worth_naming(node: Any) -> bool:
     """Is its derivative infinite anywhere, by what it still has? A division by a number, or a square, is not."""
     if base_name(node) == "Pow":
         exponent = getattr(node, "_saved_exponent", None)
-        return not isinstance(exponent, (int, float)) or exponent < 1
+        return _power_may_break(exponent)
     if base_name(node) == "Div":
         return len([behind for behind, _ in node.next_functions if behind is not None]) > 1
     return True

@@ -421,7 +421,39 @@ def _inner_width(node: Any, given: dict[str, Values]) -> int | None:
 # Derivatives --------------------------------------------------------------------------------------------------------
 
 
-def derivative_proof(node: str, exponent: float | None, given: dict[str, torch.Tensor]) -> Because | None:
+#: Only the result was kept, which does not tell the two apart.
+_BELOW = "negative, or NaN", torch.isnan
+
+
+def _power_derivative(exponent: Any, given: dict[str, torch.Tensor], taken: str) -> Because | None:
+    if isinstance(exponent, torch.Tensor):
+        return _powers_derivative(given.get("self"), exponent, taken)
+    if not isinstance(exponent, (int, float)):
+        return None
+    with_exponent = f", with an exponent of {number(exponent)}"
+    conditions = []
+    if exponent < 1:
+        conditions.append(("zeros", "0" + with_exponent, _zero))
+    if exponent != int(exponent):
+        conditions.append(("negative", "negative" + with_exponent, _below_zero))
+    return _where(given, ("self",), conditions, taken)
+
+
+def _powers_derivative(base: torch.Tensor | None, exponent: torch.Tensor, taken: str) -> Because | None:
+    """Where each value has an exponent of its own."""
+    base, exponents = None if base is None else readable(base), readable(exponent)
+    if base is None or exponents is None:
+        return None
+    for key, said, bad in (("zeros", "0, with an exponent below 1", (base == 0) & (exponents < 1)),
+                           ("negative", "negative, with an exponent that is no whole number",
+                            (base < 0) & (exponents != exponents.round()))):
+        if found := int(bad.sum()):
+            return Because(f"{_of(found, bad.numel())} {taken} {'is' if found == 1 else 'are'} {said}",
+                           {key: found, "values": bad.numel()})
+    return None
+
+
+def derivative_proof(node: str, exponent: Any, given: dict[str, torch.Tensor]) -> Because | None:
     """Why the derivative is not finite at what was kept. `node`: a base name."""
     taken = "that its derivative was taken at"
 
@@ -430,24 +462,28 @@ def derivative_proof(node: str, exponent: float | None, given: dict[str, torch.T
         return _where(given, names, [(key, said, test)], what)
 
     if node == "Sqrt":
-        return at(("result", "self"), "zeros", "0", _zero)
+        return _where(given, ("result",), [("zeros", "0", _zero), ("negative", *_BELOW)], taken)
     if node == "Rsqrt":
-        return _where(given, ("result",), [("zeros", "0", torch.isinf)], taken)
+        return _where(given, ("result",), [("zeros", "0", torch.isinf), ("negative", *_BELOW)], taken)
     if node == "Reciprocal":
         return _where(given, ("result",), [("zeros", "0", torch.isinf)], taken)
     if node == "Pow":
-        return at(("self",), "zeros", f"0, with an exponent of {number(exponent)}",
-                  _zero) if exponent is not None and exponent < 1 else None
+        return _power_derivative(exponent, given, taken)
     if node in ("Log", "Log2", "Log10", "Xlogy"):
         return at(("self",), "zeros", "0", _zero)
     if node == "Log1P":
         return at(("self",), "at_pole", "-1", lambda x: x == -1)
     if node == "Div":
         return at(("other",), "zeros", "0", _zero, "that it divided by")
-    if node in ("Acos", "Asin", "Atanh"):
-        return at(("self",), "at_ends", "-1 or 1", lambda x: x.abs() == 1)
+    if node in ("Acos", "Asin", "Atanh", "Erfinv"):
+        # Outside of them atanh has a derivative all the same.
+        outside = ("outside", "outside of -1 to 1", lambda x: x.abs() > 1)
+        ends = ("at_ends", "-1 or 1", lambda x: x.abs() == 1)
+        return _where(given, ("self",), [ends] if node == "Atanh" else [ends, outside], taken)
     if node == "Acosh":
-        return at(("self",), "at_ends", "1", lambda x: x == 1)
+        # Below -1 it has a derivative all the same.
+        return _where(given, ("self",), [("at_ends", "-1 or 1", lambda x: x.abs() == 1),
+                                         ("outside", "between -1 and 1", lambda x: x.abs() < 1)], taken)
     if node == "Atan2":
         y, x = given.get("self"), given.get("other")
         if y is None or x is None:
@@ -457,7 +493,8 @@ def derivative_proof(node: str, exponent: float | None, given: dict[str, torch.T
                        "(0, 0)",
                        {"zeros": found}) if found else None
     if node == "Logit":
-        return at(("self",), "at_ends", "0 or 1", lambda x: (x == 0) | (x == 1))
+        return _where(given, ("self",), [("at_ends", "0 or 1", lambda x: (x == 0) | (x == 1)),
+                                         ("outside", "outside of 0 to 1", lambda x: (x < 0) | (x > 1))], taken)
     if node in ("Exp", "Expm1"):
         return _where(given, ("result",), [("overflows", "beyond what exp can hold: its result is infinite "
                                                          "there", torch.isinf)], taken)
@@ -466,7 +503,8 @@ def derivative_proof(node: str, exponent: float | None, given: dict[str, torch.T
 
 #: Whose derivative is not finite somewhere, although their results are.
 SINGULAR = {"Sqrt", "Rsqrt", "Reciprocal", "Pow", "Log", "Log2", "Log10", "Log1P", "Xlogy", "Div", "Acos", "Asin",
-            "Atanh", "Acosh", "Atan2", "Logit", "Exp", "Expm1"}
+            "Atanh", "Acosh", "Atan2", "Erfinv", "Logit", "Exp", "Expm1"}
 #: What of a node tells.
 DERIVATIVE_OF = {"Sqrt": ("result",), "Rsqrt": ("result",), "Reciprocal": ("result",), "Div": ("other",),
+                 "Pow": ("self", "exponent"),
                  "Atan2": ("self", "other"), "Exp": ("result",), "Expm1": ("result",)}

@@ -50,9 +50,9 @@ class Origins:
         self._in_episode = False        # a loss or a gradient was not finite, and none has been finite since
         self._searches = 0
         self._recorded: set[tuple[str, ...]] = set()
-        self._backwards = 0
-        # that number when weights and gradients of a step were last looked at and were finite
-        self._fine_at = -1
+        # By optimizer: which of its steps was looked at last, and were weights and gradients finite? None: the gradients
+        # were, or the update was left out.
+        self._looks: dict[int, tuple[int, bool | None]] = {}
         self._waits: dict[int, list[int]] = {}      # by optimizer: looks that found nothing; steps until the next
         self._before_clip: dict[int, str | None] | None = None
 
@@ -93,15 +93,14 @@ class Origins:
         """backward is about to run on these, which are finite, or of which nobody can say without waiting for a
         device."""
         self._in_episode = False
-        self._backwards += 1
         first = tensors[0] if tensors else None
         if first is not None and (self.waits or first.device.type == "cpu"):
             self._losses = [weakref.ref(t) for t in tensors]
             self._holder.before_backward(first)
 
-    def fine(self, serial: int) -> None:
-        """Weights and gradients of this optimizer are, in the open step."""
-        self._fine_at = self._backwards
+    def fine(self, serial: int, step: int) -> None:
+        """Weights and gradients of this optimizer are, in its step of this number, which is open."""
+        self._looks[serial] = step, True
         if self._waits:
             self._waits.pop(serial, None)
         self._holder.forget()
@@ -112,7 +111,6 @@ class Origins:
     def bad_loss(self, tensors: Sequence[torch.Tensor]) -> None:
         """backward is about to run on these, of which one is not finite."""
         self._holder.forget()
-        self._backwards += 1
         if self._in_episode or self._searches >= MOST_SEARCHES:
             return
         self._in_episode = True
@@ -139,14 +137,16 @@ class Origins:
                 if isinstance(p, torch.Tensor) and p.grad is not None
             }
 
-    def bad_batch(self, serial: int, parameters: list[torch.Tensor], skipped: bool) -> None:
+    def bad_batch(self, serial: int, step: int, parameters: list[torch.Tensor], skipped: bool) -> None:
         """An optimizer is about to step with these. Among them and their gradients something is not finite."""
+        self._looks[serial] = step, None if skipped else False
         wait = self._waits.setdefault(serial, [0, 0])
         clipped, self._before_clip = self._before_clip, None
         if self._in_episode or skipped or self._searches >= MOST_SEARCHES:
             self._holder.forget()
             return
         if wait[1]:                # weights that hold an infinity for good
+            self._looks[serial] = step, None
             wait[1] -= 1
             self._holder.forget()
             return
@@ -157,6 +157,7 @@ class Origins:
                 found = _backward.Gradients({i: s for i, s in clipped.items() if s not in (None, "finite")},
                                             {i: 0.0 for i, s in clipped.items() if s == "finite"})
             if not found.bad:
+                self._looks[serial] = step, None
                 wait[0] += 1
                 wait[1] = 1 << min(wait[0], 14)
                 self._holder.forget()
@@ -215,8 +216,10 @@ class Origins:
         cause = direction, birth.what, birth.node, birth.name, *birth.place
         if cause in self._recorded or len(self._recorded) >= MOST_RECORDED:
             return
-        self._recorded.add(cause)
         history = self._history(birth.name) if birth.what == PARAMETER else {}
+        if history.get("by") == "gradient":
+            return                  # of which it was said where it began
+        self._recorded.add(cause)
         title = title_of(birth, direction, noun)
         sentence = f"{title}: {birth.because}"
         if birth.became_nan:
@@ -259,9 +262,15 @@ class Origins:
                 "by": "initial",
                 "text": "it was so before the first update: by its initialisation, or in what was loaded",
             }
-        if not any(named.name == name for entry in list(session.optimizers.entries.values()) for named in entry.named):
+        owners = [entry for entry in list(session.optimizers.entries.values())
+                  if any(named.name == name for named in entry.named)]
+        if not owners:
             return {"by": "unknown", "text": "no optimizer updates it, so what made it so could not be seen"}
-        if self._fine_at != self._backwards - max(1, session.losses.micro):
+        looks = [fine if step == entry.steps else None
+                 for entry in owners for step, fine in [self._looks.get(entry.serial, (-1, None))]]
+        if False in looks:
+            return {"by": "gradient", "text": "in the step before its gradient was not finite"}
+        if None in looks:
             return {
                 "by": "unknown",
                 "text": "the step before was not looked at, so whether its gradient or its update made it so could "
@@ -270,7 +279,7 @@ class Origins:
         rates = sorted(
             {
                 float(group["lr"])
-                for entry in list(session.optimizers.entries.values())
+                for entry in owners
                 if (o := entry.ref()) is not None
                 for group in o.param_groups
                 if isinstance(group.get("lr"), (int, float))
@@ -278,7 +287,8 @@ class Origins:
         )
         with_rate = f" with a learning rate of {' and '.join(f'{r:g}' for r in rates)}" if rates else ""
         return {"by": "update", "learning_rates": rates,
-                "text": f"in the step before it was finite and its gradient was, too: the update{with_rate} made it so"}
+                "text": f"in the step before it was finite and its gradient was, too: the update{with_rate} made it so, "
+                        "unless the script wrote to it since"}
 
 
 def title_of(birth: Birth, direction: str, noun: str) -> str:
