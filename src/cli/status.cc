@@ -86,7 +86,9 @@ std::string Outcome(const rules::RuleStatus& rule, const rules::RuleStatus* caus
   }
   if (rules::HadNothing(rule)) return "nothing to judge";
   if (IsAbandoned(rule, report)) return "not judged to the run's end: " + JudgeIt(report);
-  if (rule.state == rules::RuleState::kInProgress || rule.state == rules::RuleState::kNoIssuesFound) {
+  // What a watcher that goes on has told does not say how far it is.
+  if (rule.state == rules::RuleState::kInProgress) return "no finding so far";
+  if (rule.state == rules::RuleState::kNoIssuesFound) {
     std::string text = base::Counted(rule.steps_judged, "step") + " judged";
     if (rule.steps_incomplete > 0) text += fmt::format(", {} incomplete", rule.steps_incomplete);
     return text;

@@ -26,8 +26,10 @@ std::string Headline(const RunSummary& report, const Terminal& terminal) {
     const rules::Incident& incident = report.incidents.front();
     const bool stopped =
         report.ending && report.ending->stop == "requested" && report.ending->stopped_by == incident.rule;
-    // Findings of NaN or infinity are that origin's consequences.
-    const bool explained = IsExplained(incident, report.origins) && !stopped;
+    // Findings of NaN or infinity are that origin's consequences; others came later than it.
+    const bool later = incident.detector.empty() && !report.origins.empty() && report.origins.front().seen &&
+                       report.origins.front().global_step < incident.first_step;
+    const bool explained = (IsExplained(incident, report.origins) || later) && !stopped;
     std::string line = Printable(explained ? report.origins.front().title : incident.title);
     line +=
         fmt::format("{} at {}", incident.detector.empty() && !explained ? "" : ",",

@@ -130,11 +130,16 @@ std::vector<Incident> IncidentsOf(const std::vector<RuleStatus>& statuses) {
     const bool of_profile = !status.findings.empty() && !status.findings.front().detector.empty();
     if (of_profile) AddOfProfile(status, &incidents);
   }
+  std::vector<Incident> of_rules;
   for (size_t i = 0; i < statuses.size(); ++i) {
     const RuleStatus& status = statuses[i];
     if (status.state != RuleState::kIssuesFound || status.findings.empty() || causes[i] >= 0) continue;
-    if (status.findings.front().detector.empty()) AddOfRule(status, &incidents);
+    if (status.findings.front().detector.empty()) AddOfRule(status, &of_rules);
   }
+  // Whatever the order in which they were named.
+  base::StableSort(&of_rules,
+                   [](const Incident& a, const Incident& b) { return a.first_step < b.first_step; });
+  std::ranges::move(of_rules, std::back_inserter(incidents));
   for (Incident& incident : incidents) {
     base::StableSort(&incident.consequences,
                      [](const Finding& a, const Finding& b) { return a.global_step < b.global_step; });

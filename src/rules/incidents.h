@@ -47,7 +47,8 @@ void ForEachField(const Incident& incident, F&& put) {
 
 /// Groups the findings of a run's statuses, which may come from an engine or from events: the same list live
 /// and in a replay. Findings of wiring and start are causes first, then the earliest finding. Each rule that
-/// the user named is an incident of its own, unless its finding follows from another rule's NaN.
+/// the user named is an incident of its own, unless its finding follows from another rule's NaN; the earliest
+/// comes first.
 std::vector<Incident> IncidentsOf(const std::vector<RuleStatus>& statuses);
 
 }  // namespace tdbg::rules

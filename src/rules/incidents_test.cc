@@ -68,6 +68,17 @@ TEST(IncidentsTest, AnotherRulesFindingIsOneOfItsOwn) {
   EXPECT_TRUE(incidents[1].detector.empty());
 }
 
+TEST(IncidentsTest, OfSeveralRulesTheEarliestFindingLeads) {
+  std::vector<RuleStatus> statuses;
+  for (const auto& [name, step] : {std::pair("A", 20), {"B", 7}, {"C", 7}}) {
+    statuses.push_back(Found({{"", step}}));
+    statuses.back().name = name;
+  }
+  const auto incidents = IncidentsOf(statuses);
+  ASSERT_EQ(incidents.size(), 3u);
+  EXPECT_EQ(incidents[0].id + incidents[1].id + incidents[2].id, "BCA");
+}
+
 TEST(IncidentsTest, AnUnknownDetectorIsLeftOut) {
   EXPECT_EQ(Ids(Found({{"of_a_later_version", 3}, {"rate_cut", 12}})), "rate_cut ");
   EXPECT_TRUE(IncidentsOf({Found({})}).empty());

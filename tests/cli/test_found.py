@@ -120,20 +120,47 @@ def test_what_an_earlier_job_found_is_not_said_again(tdbg):
     assert len(found(tdbg)) == 1
 
 
+RULE = """
+import tdbg
+
+class Late(tdbg.Rule):
+    '''A step has come.'''
+
+    needs = tdbg.needs("losses")
+    at: int = tdbg.parameter(6, help="a step")
+
+    def judge(self, step):
+        return "it is late" if step.global_step >= self.at else None
+"""
+
+
+def test_what_came_first_is_the_headline_whatever_was_named_first(tdbg):
+    (tdbg.directory / "mine.py").write_text(RULE)
+    rules = ("--rule-file", "mine.py:Late", "name=late", "at=20", "--rule-file", "mine.py:Late", "name=early", "at=8")
+    job = Job(tdbg, *rules, faults=())
+    job.end()
+    assert "tdbg: early found an issue at TRAIN step 7 (global 8)" in "\n".join(job.lines), job.lines
+    job = Job(tdbg, *rules[:4], directory="nan", go="go2")
+    job.end()
+    assert any(re.match("tdbg: the loss became NaN in log.*, at TRAIN step 12", line) for line in job.lines), job.lines
+
+
 def test_a_rule_beside_its_own_copy_is_said_by_its_name(tdbg):
-    (tdbg.directory / "mine.py").write_text(
-        "import tdbg\n"
-        "class Late(tdbg.Rule):\n"
-        "    '''A step has come.'''\n"
-        "    needs = tdbg.needs('losses')\n"
-        "    at: int = tdbg.parameter(6, help='a step')\n"
-        "    def judge(self, step):\n"
-        "        return 'it is late' if step.global_step >= self.at else None\n")
+    (tdbg.directory / "mine.py").write_text(RULE)
     job = Job(tdbg, "--rule-file", "mine.py:Late", "name=one", "--rule-file", "mine.py:Late", "name=two", "at=8", faults=())
     job.wait_for(ISSUE + "TRAIN step 5 (global 6): one: it is late")
     job.wait_for(ISSUE + "TRAIN step 7 (global 8): two: it is late")
     job.end()
     assert len(job.said()) == 2 and {event["name"] for event in found(tdbg)} == {"one", "two"}
+
+
+def test_status_of_a_job_that_goes_on_counts_no_steps_that_it_does_not_know(tdbg):
+    job = Job(tdbg, "--rule", "exploding_tensor", faults=())
+    assert job.process.stdout.readline() == "held\n"
+    shown = tdbg.ok("status", "r").stdout
+    assert re.search(r"^ExplodingTensor +InProgress +no finding so far$", shown, re.M), shown
+    job.end()
+    assert "ExplodingTensor  NoIssuesFound  36 steps judged" in tdbg.ok("status", "r").stdout
 
 
 def test_quiet_says_nothing(tdbg):

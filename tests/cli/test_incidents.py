@@ -56,6 +56,16 @@ def script(tdbg):
     return lambda fault: tdbg("run", "--dir", fault, "--", sys.executable, "train.py", fault, timeout=600)
 
 
+def test_a_rule_that_found_nothing_says_what_it_never_saw(tdbg):
+    (tdbg.directory / "train.py").write_text(SCRIPT)
+    done = tdbg("run", "--dir", "r", "--rule", "vanishing_gradient", "--", sys.executable, "train.py", "detach", timeout=600)
+    assert done.returncode == 0 and "no issue found" in done.stderr
+    words = "4 parameters never had a gradient: Net_l1.weight, Net_l1.bias, Net_l2.weight and 1 more"
+    assert words in " ".join(done.stderr.split()), done.stderr
+    (rule,) = tdbg.json("status", "r")["rules"]
+    assert words in rule["StatusDetails"]
+
+
 @pytest.mark.parametrize("fault, id, first_step, words", [
     ("detach", "no_gradient", 9, "parameters get no gradient, at TRAIN step 9"),
     ("left_out", "no_optimizer", 9, "parameters are in no optimizer, at TRAIN step 9"),

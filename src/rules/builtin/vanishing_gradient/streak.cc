@@ -15,8 +15,20 @@ void Streak::StartWindow(int64_t position) {
   first_half_ = second_half_ = {};
 }
 
+// A distance that is met twice in a row is an interval, at which the gradient is looked at from now on.
+bool Streak::LeftOut(int64_t position) {
+  const int64_t distance = position - last_position_;
+  const bool first = last_position_ < 0;
+  last_position_ = position;
+  if (first || distance <= 0) return false;
+  const bool left_out = distance_ != 0 && distance > distance_ && distance != other_distance_;
+  (left_out ? other_distance_ : distance_) = distance;
+  if (!left_out) other_distance_ = 0;
+  return left_out;
+}
+
 bool Streak::Below(int64_t position, int64_t global_step, double value, int64_t patience) {
-  if (!open_) {
+  if (LeftOut(position) || !open_) {
     open_ = true;
     only_zeros_ = true;
     first_step_ = global_step;

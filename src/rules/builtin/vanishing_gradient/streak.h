@@ -13,16 +13,22 @@ namespace tdbg::rules {
 /// long as it grows it is waited for. A gradient that was above the threshold once is not.
 class Streak {
  public:
-  void Above(int64_t global_step) {
+  /// \param position  in the steps of the mode
+  void Above(int64_t position, int64_t global_step) {
+    LeftOut(position);
     open_ = false;
     ever_above_ = true;
     above_at_ = global_step;
   }
   /// To be called where the gradient is below. True if it has vanished: `patience` such steps, not growing.
+  /// Steps at which the gradient is left out (a batch without a loss), while it was there more often before,
+  /// end the patience: what it would have been there is not known.
   bool Below(int64_t position, int64_t global_step, double value, int64_t patience);
 
   bool open() const { return open_; }
   bool ever_above() const { return ever_above_; }
+  /// Was there any?
+  bool seen() const { return last_position_ >= 0; }
   bool only_zeros() const { return only_zeros_; }
   /// Whether it was growing as far as it was seen; asked at the end of a run.
   bool rising() const;
@@ -43,10 +49,13 @@ class Streak {
     return {first_half_.sum + second_half_.sum, first_half_.values + second_half_.values};
   }
   void StartWindow(int64_t position);
+  bool LeftOut(int64_t position);
 
   bool open_ = false, ever_above_ = false, only_zeros_ = true;
   int64_t above_at_ = -1, first_step_ = 0, last_step_ = 0;
   int64_t begin_ = 0, window_begin_ = 0;  // positions
+  // Of all that was seen: where last, how far apart, and a larger distance that was met once.
+  int64_t last_position_ = -1, distance_ = 0, other_distance_ = 0;
   Mean first_half_, second_half_;
   double before_ = -1;  // mean of the window before; negative: there is none
   double first_value_ = 0, last_value_ = 0;

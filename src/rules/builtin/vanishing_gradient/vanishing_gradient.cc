@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
+#include "format/json_fields.h"
 #include "rules/builtin/vanishing_gradient/streak.h"
 #include "rules/gradient_siblings.h"
 #include "rules/judging.h"
@@ -43,6 +46,7 @@ class VanishingGradient : public Rule {
 
   // A run shorter than the patience: what never was above the threshold has vanished for all of it.
   Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override {
+    NameAbsent(last);
     for (const auto& [worker, followed] : followed_) {
       for (size_t i = 0; i < followed.streaks.size(); ++i) {
         const Streak& streak = followed.streaks[i];
@@ -66,11 +70,12 @@ class VanishingGradient : public Rule {
   }
 
   std::string Remarks() const override {
-    std::string text;
+    std::string text = absent_;
     size_t named = 0;
     for (const auto& [name, why] : left_out_) {
-      if (named++ == kMaxNamed) break;
-      text += fmt::format("{}{}: {}", text.empty() ? "left out: " : "; ", name, why);
+      if (named == kMaxNamed) break;
+      text +=
+          fmt::format("{}{}{}: {}", text.empty() ? "" : "; ", named++ == 0 ? "left out: " : "", name, why);
     }
     if (left_out_.size() > kMaxNamed) text += fmt::format("; and {} more", left_out_.size() - kMaxNamed);
     return text;
@@ -93,6 +98,30 @@ class VanishingGradient : public Rule {
     double mean_abs = 0;
   };
 
+  static int64_t PositionOf(const StepContext& step) {
+    return step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
+  }
+
+  // What the training said of parameters that get no gradient: zeros that nobody sees.
+  void NameAbsent(const StepContext& last) {
+    const std::string* const text = last.Context("gradients_absent");
+    if (text == nullptr) return;
+    const auto json = format::ParseJsonObject(*text, "gradients_absent");
+    std::vector<std::string> names;
+    if (!json.ok() || !format::GetField(*json, "names", &names)) return;
+    std::set<std::string> seen;
+    for (const auto& [worker, followed] : followed_) {
+      for (size_t i = 0; i < followed.streaks.size(); ++i) {
+        if (followed.streaks[i].seen()) seen.insert(last.tensor(static_cast<TensorIndex>(i)).name);
+      }
+    }
+    std::erase_if(names, [&](const std::string& name) { return seen.contains("gradient/" + name); });
+    if (names.empty()) return;
+    absent_ = fmt::format("{} never had a gradient: {}", base::Counted(names.size(), "parameter"),
+                          fmt::join(std::span(names).first(std::min(names.size(), kMaxNamed)), ", "));
+    if (names.size() > kMaxNamed) absent_ += fmt::format(" and {} more", names.size() - kMaxNamed);
+  }
+
   // Columns and not rows: this loop is what replaying a rule costs.
   bool LookAt(const StepContext& step, const Rows rows) {
     const uint8_t* const inspected = selector_.mask();
@@ -108,7 +137,7 @@ class VanishingGradient : public Rule {
       const double mean_abs = rows.mean_abs(i);
       // All zero is a hit even where somebody set the threshold to 0.
       if (mean_abs >= threshold_ && mean_abs != 0) {
-        followed.streaks[tensor].Above(step.global_step());
+        followed.streaks[tensor].Above(PositionOf(step), step.global_step());
         followed.any_above = true;
       } else {
         small_.push_back({tensor, rows.worker(), mean_abs});
@@ -124,8 +153,7 @@ class VanishingGradient : public Rule {
       left_out_.try_emplace(step.tensor(small.tensor).name, "its weight's gradient has not vanished");
       return;
     }
-    const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
-    if (streaks[small.tensor].Below(position, step.global_step(), small.mean_abs, patience_))
+    if (streaks[small.tensor].Below(PositionOf(step), step.global_step(), small.mean_abs, patience_))
       findings->push_back(Hit(step, small.tensor, small.worker, step.global_step(), small.mean_abs));
   }
 
@@ -152,6 +180,7 @@ class VanishingGradient : public Rule {
   std::map<WorkerIndex, Followed> followed_;
   std::vector<Small> small_;  // of the step at hand
   std::map<std::string, std::string> left_out_;
+  std::string absent_;  // of the remarks
 };
 
 }  // namespace
