@@ -62,4 +62,7 @@ Result<std::unique_ptr<Action>> ParseAction(const std::string& text, const JobCo
 Result<std::vector<std::unique_ptr<Action>>> ParseActionJson(const std::string& text, const JobControl& job,
                                                              std::vector<std::string>* skipped);
 
+/// The variable that the URL of a webhook is in ("webhook:$NAME"); empty for every other action.
+std::string VariableOfAction(const std::string& action);
+
 }  // namespace tdbg::actions

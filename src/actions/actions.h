@@ -26,7 +26,9 @@ std::unique_ptr<Action> MakeStop(std::function<Status(const Notice&)> stop);
 /// Asks for a checkpoint, waits for it so many seconds, and stops, whatever came of it.
 std::unique_ptr<Action> MakeCheckpointStop(JobControl job, int64_t seconds);
 std::unique_ptr<Action> MakeExec(std::string command, ExecOptions options = {});
-/// \error kInvalidArgument  not an http or https URL
+/// \param url  or "$NAME": the URL is in that variable of this process's environment, and events name only
+///             the variable
+/// \error kInvalidArgument  not an http or https URL; the variable is not set
 Result<std::unique_ptr<Action>> MakeWebhook(std::string url, WebhookOptions options = {});
 
 /// A mail through the server of $TDBG_SMTP_URL (smtp://HOST:PORT or smtps://), from $TDBG_SMTP_FROM, with

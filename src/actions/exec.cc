@@ -5,11 +5,13 @@
 namespace tdbg::actions {
 namespace {
 
+const std::string kKind = "exec:";
+
 class Exec : public Action {
  public:
   Exec(std::string command, ExecOptions options) : command_(std::move(command)), options_(options) {}
   std::string name() const override { return "exec"; }
-  std::string target() const override { return base::RedactText(command_); }
+  std::string target() const override { return base::RedactText(kKind + command_).substr(kKind.size()); }
   std::string output() const override { return output_; }
 
   Status Perform(const Notice& notice) override {
@@ -23,7 +25,7 @@ class Exec : public Action {
     spawn.pipe_stdin = true;
     spawn.stdin_text = notice.json + "\n";
     TDBG_ASSIGN_OR_RETURN(const CommandResult result, RunCommand(spawn, options_.limit_millis));
-    output_ = result.output;
+    output_ = base::RedactOutput(result.output, kKind + command_);
     if (result.timed_out) {
       return {Code::kDeadlineExceeded, "the command was ended after " +
                                            std::to_string(options_.limit_millis / 1000.0).substr(0, 5) +

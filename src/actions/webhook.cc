@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -58,11 +60,29 @@ std::string Signature(const std::string& body) {
              : "X-Tdbg-Signature-256: sha256=" + base::HexOf(base::HmacSha256(secret, body)) + "\n";
 }
 
+// The variable of "$NAME" or "${NAME}"; empty if it is neither.
+std::string VariableIn(std::string_view text) {
+  if (!text.starts_with('$')) return "";
+  text.remove_prefix(1);
+  if (text.starts_with('{') && text.ends_with('}')) text = text.substr(1, text.size() - 2);
+  const bool is_name =
+      std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return is_name ? std::string(text) : "";
+}
+
+// Also no line end: the program's input is line-oriented.
+bool IsUrl(std::string_view text) {
+  const bool http = text.starts_with("http://") || text.starts_with("https://");
+  return http && text.find_first_of(" \t\r\n") == text.npos && text.find("://") + 3 < text.size();
+}
+
 class Webhook : public Action {
  public:
-  Webhook(std::string url, WebhookOptions options) : url_(std::move(url)), options_(std::move(options)) {}
+  // \param target  how events call it
+  Webhook(std::string url, std::string target, WebhookOptions options)
+      : url_(std::move(url)), target_(std::move(target)), options_(std::move(options)) {}
   std::string name() const override { return "webhook"; }
-  std::string target() const override { return Origin(url_); }
+  std::string target() const override { return target_; }
 
   Status Perform(const Notice& notice) override {
     std::string head = url_ + "\n";
@@ -71,7 +91,7 @@ class Webhook : public Action {
   }
 
  private:
-  std::string url_;
+  std::string url_, target_;
   WebhookOptions options_;
 };
 
@@ -144,6 +164,12 @@ class Sms : public Action {
 
 }  // namespace
 
+std::string VariableOfAction(const std::string& action) {
+  constexpr std::string_view kKind = "webhook:";
+  const std::string_view text = base::Trim(action);
+  return text.starts_with(kKind) ? VariableIn(base::Trim(text.substr(kKind.size()))) : "";
+}
+
 Result<std::unique_ptr<Action>> MakeEmail(std::string address, WebhookOptions options) {
   const size_t at = address.find('@');
   if (at == std::string::npos || at == 0 || at + 1 == address.size() || !OneWord(address)) {
@@ -160,12 +186,17 @@ Result<std::unique_ptr<Action>> MakeSms(std::string number, WebhookOptions optio
 }
 
 Result<std::unique_ptr<Action>> MakeWebhook(std::string url, WebhookOptions options) {
-  const bool http = url.starts_with("http://") || url.starts_with("https://");
-  // Also no line end: the program's input is line-oriented.
-  if (!http || url.find_first_of(" \t\r\n") != std::string::npos || url.find("://") + 3 == url.size()) {
-    return InvalidArgument("webhook: '" + url + "' is not an http:// or https:// URL");
+  std::string target;
+  if (const std::string variable = VariableIn(url); !variable.empty()) {
+    target = "$" + variable;
+    url = base::Trim(Environment(variable.c_str()));
+    if (url.empty()) return InvalidArgument("webhook: " + target + " is not set");
+    if (!IsUrl(url)) return InvalidArgument("webhook: " + target + " holds no http:// or https:// URL");
   }
-  return std::unique_ptr<Action>(std::make_unique<Webhook>(std::move(url), std::move(options)));
+  if (!IsUrl(url)) return InvalidArgument("webhook: '" + url + "' is not an http:// or https:// URL");
+  if (target.empty()) target = Origin(url);
+  return std::unique_ptr<Action>(
+      std::make_unique<Webhook>(std::move(url), std::move(target), std::move(options)));
 }
 
 }  // namespace tdbg::actions

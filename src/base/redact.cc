@@ -1,9 +1,12 @@
 #include "base/redact.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstddef>
+#include <functional>
 #include <utility>
 
 namespace tdbg::base {
@@ -126,10 +129,29 @@ bool IsHookHost(std::string_view host) {
   return false;
 }
 
-std::string RedactParameters(std::string_view query) {
+// Text without its secrets, and these.
+class Redaction {
+ public:
+  explicit Redaction(std::vector<std::string>* taken) : taken_(taken) {}
+  void Keep(std::string_view text) { out_.append(text); }
+  void Keep(char c) { out_ += c; }
+  void Take(std::string_view secret) {
+    out_.append(kRedacted);
+    if (taken_ != nullptr) taken_->emplace_back(secret);
+  }
+  void KeepOrTake(std::string_view text, bool secret) { secret ? Take(text) : Keep(text); }
+  std::string Text() && { return std::move(out_); }
+
+ private:
+  std::string out_;
+  std::vector<std::string>* taken_;
+};
+
+void AddText(std::string_view text, Redaction& out);
+
+void AddParameters(std::string_view query, Redaction& out) {
   static constexpr std::array<std::string_view, 10> kSecret = {"sig", "signature", "key", "code", "auth",
                                                                "pwd", "pass",      "sas", "jwt",  "hmac"};
-  std::string out;
   while (!query.empty()) {
     const size_t end = std::min(query.find_first_of("&;#"), query.size());
     const std::string_view item = query.substr(0, end);
@@ -141,65 +163,70 @@ std::string RedactParameters(std::string_view query) {
     const bool named = NamesASecret(name) || IsOneOf(std::string_view(lower), kSecret) ||
                        lower.ends_with("signature") || lower.ends_with("x-amz-credential");
     if (equals != std::string_view::npos && named && !IsReference(item.substr(equals + 1))) {
-      out.append(item.substr(0, equals + 1)).append(kRedacted);
+      out.Keep(item.substr(0, equals + 1));
+      out.Take(item.substr(equals + 1));
     } else {
-      out.append(RedactText(item));
+      AddText(item, out);
     }
-    if (end < query.size()) out += query[end];
+    if (end < query.size()) out.Keep(query[end]);
     query.remove_prefix(std::min(end + 1, query.size()));
   }
-  return out;
+}
+
+// The credentials in front of a host.
+void AddUser(std::string_view user, std::string_view scheme, Redaction& out) {
+  const size_t pair = user.find(':');
+  if (IsReference(user) && pair == std::string_view::npos) {
+    out.Keep(user);
+  } else if (pair != std::string_view::npos) {
+    // A token may stand in either half ("https://TOKEN:x-oauth-basic@").
+    out.KeepOrTake(user.substr(0, pair), LooksRandom(user.substr(0, pair), 16));
+    out.Keep(':');
+    out.KeepOrTake(user.substr(pair + 1), !IsReference(user.substr(pair + 1)));
+  } else {
+    out.KeepOrTake(user, scheme.starts_with("http") || LooksRandom(user, 16));  // not git@
+  }
+  out.Keep('@');
 }
 
 // `url` begins with its scheme and holds "://" at `colon`.
-std::string RedactUrl(std::string_view url, size_t colon, bool hook) {
+void AddUrl(std::string_view url, size_t colon, bool hook, Redaction& out) {
   const std::string_view scheme = url.substr(0, colon);
-  std::string out(url.substr(0, colon + 3));
+  out.Keep(url.substr(0, colon + 3));
   const size_t host_at = colon + 3;
   const size_t path_at = std::min(url.find_first_of("/?#", host_at), url.size());
   std::string_view host = url.substr(host_at, path_at - host_at);
   if (const size_t at = host.rfind('@'); at != std::string_view::npos) {
-    const std::string_view user = host.substr(0, at);
-    const size_t pair = user.find(':');
-    if (IsReference(user) && pair == std::string_view::npos) {
-      out.append(user);
-    } else if (pair != std::string_view::npos) {
-      const bool kept = IsReference(user.substr(pair + 1));
-      // A token may stand in either half ("https://TOKEN:x-oauth-basic@").
-      out.append(LooksRandom(user.substr(0, pair), 16) ? kRedacted : user.substr(0, pair)).append(":");
-      out.append(kept ? user.substr(pair + 1) : kRedacted);
-    } else {
-      out.append(scheme.starts_with("http") || LooksRandom(user, 16) ? kRedacted : user);  // not git@
-    }
-    out += '@';
+    AddUser(host.substr(0, at), scheme, out);
     host.remove_prefix(at + 1);
   }
-  out.append(host);
+  out.Keep(host);
   const std::string_view rest = url.substr(path_at);
   const size_t query_at = std::min(rest.find_first_of("?#"), rest.size());
   const std::string_view path = rest.substr(0, query_at);
   bool secret = scheme.starts_with("http") && IsHookHost(host.substr(0, host.find(':'))) && path.size() > 1;
   for (size_t from = 0; hook && !secret && from < path.size();) {
-    const size_t end = std::min(path.find('/', from), path.size());
+    size_t end = from;
+    while (end < path.size() && IsKeyChar(path[end])) ++end;
     secret = LooksRandom(path.substr(from, end - from), 16);
     from = end + 1;
   }
   if (secret) {
-    out.append("/").append(kRedacted);
+    out.Keep('/');
+    out.Take(path.substr(1));
   } else {
     for (size_t from = 0; from < path.size();) {  // a key may be a part of it
       const size_t end = std::min(path.find('/', from), path.size());
       const std::string_view part = path.substr(from, end - from);
-      out.append(KeyAt(part) > 0 ? kRedacted : part);
-      if (end < path.size()) out += '/';
+      out.KeepOrTake(part, KeyAt(part) > 0);
+      if (end < path.size()) out.Keep('/');
       from = end + 1;
     }
   }
   if (query_at < rest.size()) {
-    out += rest[query_at];
-    out += RedactParameters(rest.substr(query_at + 1));
+    out.Keep(rest[query_at]);
+    AddParameters(rest.substr(query_at + 1), out);
   }
-  return out;
 }
 
 constexpr std::string_view kUrlEnds = " \t\r\n\"'`<>|\\^{}";
@@ -241,11 +268,69 @@ Value ValueBehind(std::string_view text, size_t at, bool is_flag) {
   return value;
 }
 
+// Where an action (webhook:URL, exec:COMMAND) begins; npos if there is none.
+size_t ActionIn(std::string_view text) {
+  size_t first = std::string_view::npos;
+  for (const std::string_view action : {"webhook:", "exec:"}) {
+    const size_t at = text.find(action);
+    if (at != std::string_view::npos && (at == 0 || !IsKeyChar(text[at - 1]))) first = std::min(first, at);
+  }
+  return first;
+}
+
+void AddText(std::string_view text, Redaction& out) {
+  const size_t action = ActionIn(text);
+  for (size_t at = 0; at < text.size();) {
+    const bool starts = at == 0 || !IsKeyChar(text[at - 1]);
+    if (!starts || (!IsAlnum(text[at]) && text[at] != '-' && text[at] != '_')) {
+      out.Keep(text[at++]);
+      continue;
+    }
+    if (const size_t key = KeyAt(text.substr(at)); key > 0) {
+      out.Take(text.substr(at, key));
+      at += key;
+      continue;
+    }
+    size_t end = at;
+    while (end < text.size() && (IsNameChar(text[end]) || text[end] == '+')) ++end;
+    if (text.substr(end).starts_with("://")) {
+      const bool hook = at > action;
+      size_t url_end = std::min(text.find_first_of(kUrlEnds, end), text.size());
+      if (hook) url_end = std::min(url_end, text.find(';', end));  // a command's end
+      AddUrl(text.substr(at, url_end - at), end - at, hook, out);
+      at = url_end;
+      continue;
+    }
+    while (end > at && text[end - 1] == '.') --end;  // a full stop
+    if (end == at) {
+      out.Keep(text[at++]);
+      continue;
+    }
+    const std::string_view name = text.substr(at, end - at);
+    if (NamesASecret(name)) {
+      const Value value = ValueBehind(text, end, name.starts_with('-'));
+      const std::string_view secret = text.substr(value.begin, value.end - value.begin);
+      if (!secret.empty() && !Stays(secret)) {
+        out.Keep(text.substr(at, value.begin - at));
+        out.Take(secret);
+        at = value.end;
+        continue;
+      }
+    }
+    out.Keep(name);
+    at = end;
+  }
+}
+
 }  // namespace
 
 bool NamesASecret(std::string_view name) {
   if (name == "PWD") return false;  // a shell's word for where it is, and a part of most paths in a log
   const std::vector<std::string> words = WordsOf(name);
+  if (words.size() > 1) {  // SLACK_WEBHOOK_URL: whoever knows it may post
+    const bool is_url = words.back() == "url" || words.back() == "uri";
+    if (words[words.size() - (is_url ? 2 : 1)] == "webhook") return true;
+  }
   if (words.empty() || IsOneOf(std::string_view(words.back()), kAboutIt)) return false;
   for (const std::string& word : words) {
     if (IsOneOf(std::string_view(word), kSecretWords)) return true;
@@ -258,75 +343,58 @@ bool NamesASecret(std::string_view name) {
   return last == "pwd" || last == "bearer" || (last == "auth" && words.size() == 1);
 }
 
-std::vector<std::string> RedactCommand(const std::vector<std::string>& words) {
-  std::vector<std::string> out;
+std::vector<std::string> RedactCommand(const std::vector<std::string>& words,
+                                       std::vector<std::string>* taken) {
+  std::vector<std::string> redacted;
   bool is_value = false;
   const std::string* before = nullptr;
   for (const std::string& word : words) {
     const bool is_script = before != nullptr && *before == "-c";  // several words in one
     before = &word;
-    if (std::exchange(is_value, false) && !word.starts_with('-')) {
-      out.push_back(Stays(word) ? word : std::string(kRedacted));
-      continue;
-    }
+    Redaction out(taken);
     size_t end = 0;
     while (end < word.size() && (IsNameChar(word[end]) || (end == 0 && word[end] == '+'))) ++end;
     const bool whole = end == word.size(), assigned = !whole && word[end] == '=';
-    if (!is_script && end > 0 && (whole || assigned) && NamesASecret(std::string_view(word).substr(0, end))) {
+    if (std::exchange(is_value, false) && !word.starts_with('-')) {
+      out.KeepOrTake(word, !Stays(word));
+    } else if (!is_script && end > 0 && (whole || assigned) &&
+               NamesASecret(std::string_view(word).substr(0, end))) {
       is_value = whole && word.starts_with('-');
       const std::string_view value = assigned ? std::string_view(word).substr(end + 1) : std::string_view();
-      out.push_back(assigned && !Stays(value) ? word.substr(0, end + 1).append(kRedacted) : word);
-      continue;
+      out.Keep(std::string_view(word).substr(0, word.size() - value.size()));
+      out.KeepOrTake(value, !Stays(value));
+    } else {
+      AddText(word, out);
     }
-    out.push_back(RedactText(word));
+    redacted.push_back(std::move(out).Text());
   }
-  return out;
+  return redacted;
 }
 
-std::string RedactText(std::string_view text) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    const bool starts = at == 0 || !IsKeyChar(text[at - 1]);
-    if (!starts || (!IsAlnum(text[at]) && text[at] != '-' && text[at] != '_')) {
-      out += text[at++];
-      continue;
-    }
-    if (const size_t key = KeyAt(text.substr(at)); key > 0) {
-      out.append(kRedacted);
-      at += key;
-      continue;
-    }
-    size_t end = at;
-    while (end < text.size() && (IsNameChar(text[end]) || text[end] == '+')) ++end;
-    if (text.substr(end).starts_with("://")) {
-      const size_t url_end = std::min(text.find_first_of(kUrlEnds, end), text.size());
-      out += RedactUrl(text.substr(at, url_end - at), end - at, /*hook=*/false);
-      at = url_end;
-      continue;
-    }
-    while (end > at && text[end - 1] == '.') --end;  // a full stop
-    if (end == at) {
-      out += text[at++];
-      continue;
-    }
-    const std::string_view name = text.substr(at, end - at);
-    if (NamesASecret(name)) {
-      const Value value = ValueBehind(text, end, name.starts_with('-'));
-      if (value.end > value.begin && !Stays(text.substr(value.begin, value.end - value.begin))) {
-        out.append(text.substr(at, value.begin - at)).append(kRedacted);
-        at = value.end;
-        continue;
-      }
-    }
-    out.append(name);
-    at = end;
-  }
-  return out;
+std::string RedactText(std::string_view text, std::vector<std::string>* taken) {
+  Redaction out(taken);
+  AddText(text, out);
+  return std::move(out).Text();
 }
 
-std::string RedactHook(std::string_view url) {
-  const size_t colon = url.find("://");
-  return colon == std::string_view::npos ? RedactText(url) : RedactUrl(url, colon, /*hook=*/true);
+std::string RedactOutput(std::string_view text, std::string_view given) {
+  constexpr size_t kShortest = 6;  // "1" occurs everywhere
+  std::vector<std::string> secrets;
+  RedactText(given, &secrets);
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view variable = *entry;
+    const size_t equals = std::min(variable.find('='), variable.size());
+    if (NamesASecret(variable.substr(0, equals)))
+      secrets.emplace_back(variable.substr(std::min(equals + 1, variable.size())));
+  }
+  std::ranges::sort(secrets, std::greater(), &std::string::size);  // one may be a part of another
+  std::string out(text);
+  for (const std::string& secret : secrets) {
+    if (secret.size() < kShortest) break;
+    for (size_t at = 0; (at = out.find(secret, at)) != std::string::npos; at += kRedacted.size())
+      out.replace(at, secret.size(), kRedacted);
+  }
+  return RedactText(out);
 }
 
 }  // namespace tdbg::base

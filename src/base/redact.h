@@ -16,16 +16,22 @@ bool NamesASecret(std::string_view name);
 
 /// A command line: the value of a flag or variable that NamesASecret, in the next word or behind '='; in
 /// every word what RedactText finds.
-std::vector<std::string> RedactCommand(const std::vector<std::string>& words);
+/// \param taken  may be null; each secret that was replaced is appended to it
+std::vector<std::string> RedactCommand(const std::vector<std::string>& words,
+                                       std::vector<std::string>* taken = nullptr);
 
 /// Text of any kind, a shell's command line too: values behind names that NamesASecret (`--token X`,
 /// `TOKEN=X`,
 /// `"password": "X"`, `Authorization: Bearer X`), credentials in URLs, keys of well-known shapes (AKIA...,
 /// ghp_..., JSON web tokens, private keys). A reference to a variable (`$TOKEN`) is none and stays. What is
-/// redacted already stays as it is. A guess: what looks like nothing is not found.
-std::string RedactText(std::string_view text);
+/// redacted already stays as it is. In an action (webhook:URL, exec:COMMAND) also the path of a URL that
+/// looks like the secret it often is. A guess: what looks like nothing is not found.
+/// \param taken  as for RedactCommand
+std::string RedactText(std::string_view text, std::vector<std::string>* taken = nullptr);
 
-/// The URL of a web hook: as RedactText, and a path that looks like the secret it often is.
-std::string RedactHook(std::string_view url);
+/// What a program printed, or says of its failure: as RedactText, and without what RedactText takes out of
+/// `given` (an action, "exec:COMMAND", with which it was started) and without the values of this process's
+/// environment variables that NamesASecret, if they have six bytes or more.
+std::string RedactOutput(std::string_view text, std::string_view given);
 
 }  // namespace tdbg::base

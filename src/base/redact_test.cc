@@ -9,10 +9,27 @@ namespace {
 using testing::ElementsAre;
 
 TEST(RedactTest, NamesOfSecrets) {
-  for (const char* name :
-       {"--token", "token", "HF_TOKEN", "WANDB_API_KEY", "--api-key", "apiKey", "wandb.api_key", "PASSWORD",
-        "db_password", "client-secret", "AWS_SECRET_ACCESS_KEY", "--credentials", "Authorization",
-        "github_access_token", "--auth_token", "private-key", "MYSQL_PWD", "--pwd", "--hub_token"}) {
+  for (const char* name : {"--token",
+                           "token",
+                           "HF_TOKEN",
+                           "WANDB_API_KEY",
+                           "--api-key",
+                           "apiKey",
+                           "wandb.api_key",
+                           "PASSWORD",
+                           "db_password",
+                           "client-secret",
+                           "AWS_SECRET_ACCESS_KEY",
+                           "--credentials",
+                           "Authorization",
+                           "github_access_token",
+                           "--auth_token",
+                           "private-key",
+                           "MYSQL_PWD",
+                           "SLACK_WEBHOOK_URL",
+                           "TDBG_SMS_WEBHOOK",
+                           "--pwd",
+                           "--hub_token"}) {
     EXPECT_TRUE(NamesASecret(name)) << name;
   }
 }
@@ -39,6 +56,11 @@ TEST(RedactTest, NamesOfWhatATrainingSaysAllDay) {
                            "-",
                            "--authors",
                            "PWD",
+                           "webhook",
+                           "BASE_URL",
+                           "TOKENIZERS_PARALLELISM",
+                           "KEYBOARD_LAYOUT",
+                           "SSH_AUTH_SOCK",
                            "OLDPWD",
                            "tokens_per_step"}) {
     EXPECT_FALSE(NamesASecret(name)) << name;
@@ -71,9 +93,30 @@ TEST(RedactTest, UrlsLoseTheirCredentials) {
 }
 
 TEST(RedactTest, AHooksPathMayBeTheSecret) {
-  EXPECT_EQ(RedactHook("https://h.example/hook/3fA9c0d17b2e4a55"), "https://h.example/[redacted]");
-  EXPECT_EQ(RedactHook("http://127.0.0.1:80/hooks/mine"), "http://127.0.0.1:80/hooks/mine");
-  EXPECT_EQ(RedactHook("https://u:p@h.example/hook"), "https://u:[redacted]@h.example/hook");
+  EXPECT_EQ(RedactText("webhook:https://h.example/hook/3fA9c0d17b2e4a55"),
+            "webhook:https://h.example/[redacted]");
+  EXPECT_EQ(RedactText("webhook: https://h.example/hook/3fA9c0d17b2e4a55"),
+            "webhook: https://h.example/[redacted]");
+  EXPECT_EQ(RedactText("all_zero:on_issue=exec:curl https://h.example/ping/3fA9-c0d1-7b2e-4a55 -s"),
+            "all_zero:on_issue=exec:curl https://h.example/[redacted] -s");
+  EXPECT_EQ(RedactText("exec:u=https://h.example/ping/3fA9c0d17b2e4a55;curl $u"),
+            "exec:u=https://h.example/[redacted];curl $u");
+  EXPECT_EQ(RedactText("exec:curl https://h.example/ping/3fA9c0d17b2e4a55&"),
+            "exec:curl https://h.example/[redacted]");
+  EXPECT_EQ(RedactText("webhook:http://127.0.0.1:80/hooks/mine"), "webhook:http://127.0.0.1:80/hooks/mine");
+  EXPECT_EQ(RedactText("webhook:https://u:p@h.example/hook"), "webhook:https://u:[redacted]@h.example/hook");
+  EXPECT_EQ(RedactText("https://h.example/data/3fA9c0d17b2e4a55"), "https://h.example/data/3fA9c0d17b2e4a55");
+}
+
+TEST(RedactTest, TellsEachSecretThatItTookByItself) {
+  std::vector<std::string> taken;
+  RedactText("curl -H 'X-Api-Key: first-one' https://me:second1@h/x?sig=third11 $TOKEN", &taken);
+  EXPECT_THAT(taken, ElementsAre("first-one", "second1", "third11"));
+  taken.clear();
+  RedactCommand({"sh", "-c", "TOKEN=abcdef9 t --secret ghijkl9", "--password", "mnopqr9", "--api-key=stuvwx9",
+                 "--token", "$T"},
+                &taken);
+  EXPECT_THAT(taken, ElementsAre("abcdef9", "ghijkl9", "mnopqr9", "stuvwx9"));
 }
 
 TEST(RedactTest, KeysOfWellKnownShapes) {

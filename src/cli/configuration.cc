@@ -254,11 +254,7 @@ std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {
       parameters[key] = secret ? std::string(base::kRedacted) : base::RedactText(value);
     }
     nlohmann::ordered_json actions = nlohmann::ordered_json::array();
-    for (const std::string& action : rule.on_issue) {
-      const bool hook = action.starts_with("webhook:");
-      actions.push_back(hook ? "webhook:" + base::RedactHook(base::Trim(action.substr(8)))
-                             : base::RedactText(action));
-    }
+    for (const std::string& action : rule.on_issue) actions.push_back(base::RedactText(action));
     programs |= !rule.file.empty() || !actions.empty() || rule.parameters.contains("action_json");
     entry["parameters"] = std::move(parameters);
     entry["on_issue"] = std::move(actions);

@@ -2,11 +2,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <string_view>
 
 #include "base/redact.h"
 
 namespace tdbg::cli {
+namespace {
+
+bool IsVariableName(std::string_view name) {
+  return std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }) &&
+         base::RedactText(name) == name;
+}
+
+}  // namespace
 
 std::map<std::string, std::string> EnvironmentVariables() {
   std::map<std::string, std::string> variables;
@@ -18,10 +28,25 @@ std::map<std::string, std::string> EnvironmentVariables() {
   return variables;
 }
 
-std::map<std::string, std::string> WithoutSecrets(std::map<std::string, std::string> variables) {
-  for (auto& [name, value] : variables)
-    value = base::NamesASecret(name) ? std::string(base::kRedacted) : base::RedactText(value);
+std::map<std::string, std::string> WithoutSecrets(std::map<std::string, std::string> variables,
+                                                  const std::vector<std::string>& names) {
+  for (auto& [name, value] : variables) {
+    const bool secret = base::NamesASecret(name) || std::ranges::find(names, name) != names.end();
+    value = secret ? std::string(base::kRedacted) : base::RedactText(value);
+  }
   return variables;
+}
+
+std::vector<std::string> FlagsWithoutSecrets(const std::vector<std::string>& flags) {
+  constexpr std::string_view kFlag = "--secret";
+  std::vector<std::string> kept = base::RedactCommand(flags);
+  for (size_t i = 0; i < flags.size(); ++i) {
+    const bool behind = i > 0 && flags[i - 1] == kFlag;
+    if (!behind && !flags[i].starts_with(std::string(kFlag) + "=")) continue;
+    const std::string name = behind ? flags[i] : flags[i].substr(kFlag.size() + 1);
+    if (IsVariableName(name)) kept[i] = flags[i];  // and not, by mistake, the value
+  }
+  return kept;
 }
 
 }  // namespace tdbg::cli

@@ -51,7 +51,7 @@ std::optional<int64_t> MillisOf(std::string_view number) {
 }  // namespace
 
 std::string IsHttpUrl(const std::string& text) {
-  return actions::MakeWebhook(text).ok()
+  return !text.starts_with('$') && actions::MakeWebhook(text).ok()
              ? ""
              : fmt::format("found '{}', expected an http:// or https:// URL", text);
 }

@@ -26,6 +26,20 @@ bool AnyRedacted(const std::vector<std::string>& words) {
   return false;
 }
 
+// Secrets are kept nowhere, so a job that was given one in its command line is started by its user again.
+Status SecretsAreThere(const jobs::JobRecord& job, const std::vector<std::string>& command) {
+  const std::string again =
+      fmt::format("start it again with tdbg run --dir {} ... -- COMMAND", ShellWord(job.run_directory));
+  if (AnyRedacted(command)) return FailedPrecondition("a secret in its command line was not kept; " + again);
+  if (AnyRedacted(job.flags)) {
+    return FailedPrecondition(
+        "a secret in the flags of tdbg run was not kept; " + again +
+        ", and give the secret in a variable ('webhook:$NAME', 'exec:... $NAME') or in a file (--config) to "
+        "resume it next time");
+  }
+  return OkStatus();
+}
+
 // The flags without --dir, because the run's directory is known.
 std::vector<std::string> WithoutDirectory(const std::vector<std::string>& flags) {
   std::vector<std::string> kept;
@@ -87,11 +101,7 @@ class ResumeCommand : public Command {
                       job.name, job.run_directory));
     }
     const std::vector<std::string> command = command_.empty() ? job.command : command_;
-    if (AnyRedacted(command) || AnyRedacted(job.flags)) {
-      return FailedPrecondition(fmt::format(
-          "a secret in its command line was not kept; start it again with tdbg run --dir {} ... -- COMMAND",
-          ShellWord(job.run_directory)));
-    }
+    TDBG_RETURN_IF_ERROR(SecretsAreThere(job, command));
     if (::chdir(job.working_directory.c_str()) != 0)
       return ErrnoStatus(errno, "cannot go to where it was started, " + job.working_directory);
     std::vector<std::string> words = {base::SelfExecutable(), "run"};

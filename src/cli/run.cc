@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "actions/action.h"
 #include "base/clock.h"
 #include "base/companion.h"
 #include "base/durations.h"
@@ -197,6 +198,10 @@ Result<int> RunCommand::Run() {
   ::signal(SIGPIPE, SIG_IGN);
   TDBG_ASSIGN_OR_RETURN(const plan::Config config, ResolveConfig(flags_));
   const std::vector<plan::RuleConfig> rules = RulesToWatch(config);
+  for (const plan::RuleConfig& rule : rules) {  // whoever knows a webhook's URL may post
+    for (const std::string& action : rule.on_issue)
+      job_flags_.secrets.push_back(actions::VariableOfAction(action));
+  }
   const int64_t now = base::SystemClock().WallNanos();
   TDBG_ASSIGN_OR_RETURN(destination_, DestinationOf(config.dir, job_flags_.upload));
   if (place && (destination_.directory.empty() || !destination_.url.empty()))
@@ -308,15 +313,15 @@ void RunCommand::Register(const plan::Config& config, const jobs::PreparedAttemp
   job.run_id = jobs::RunId(prepared.run_directory);
   job.working_directory = jobs::AbsolutePath(".");
   job.command = base::RedactCommand(command_);
-  job.flags = base::RedactCommand(words_);
-  job.environment = WithoutSecrets(EnvironmentVariables());
+  job.flags = FlagsWithoutSecrets(words_);
+  job.environment = WithoutSecrets(EnvironmentVariables(), job_flags_.secrets);
   job.host = base::HostName();
   job.detached = job_flags_.detach;
   job.attempt = prepared.attempt;
   Json rules = Json::array();
   for (const plan::RuleConfig& rule : RulesToWatch(config)) {
     Json actions = Json::array();
-    for (const std::string& action : rule.on_issue) actions.push_back(base::RedactHook(action));
+    for (const std::string& action : rule.on_issue) actions.push_back(base::RedactText(action));
     rules.push_back({{"rule", rule.rule}, {"on_issue", actions}});
   }
   Json settings = {{"rules", rules},

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "actions/action.h"
 #include "base/below.h"
 #include "base/file.h"
 #include "base/posix.h"
@@ -154,6 +155,8 @@ TrustedRules RulesToTrust(const std::string& run_directory, const RecordedRules&
         leave_out("action " + action, ask);
       } else if (LacksASecret(action)) {
         leave_out("action " + action, "it was recorded without its secret; give it again, with --on-issue");
+      } else if (const auto parsed = actions::ParseAction(action, {}); !parsed.ok()) {
+        leave_out("action " + action, parsed.status().message());  // its variable is not set here
       } else {
         actions.push_back(action);
       }

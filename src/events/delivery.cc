@@ -38,6 +38,13 @@ constexpr int64_t kLongestPauseMillis = 60'000;
 constexpr int64_t kMostSaid = 5;  // failures of a handler, each in other words
 constexpr int kProcessTries = 3;  // for an event whose process was killed
 
+// What a handler is started with, as text in which its secrets are found.
+std::string GivenTo(const Handler& handler) {
+  std::string given = handler.kind == HandlerKind::kExec ? "exec:" + handler.target : std::string();
+  for (const auto& [name, value] : handler.environment) given.append("\n" + name + "=" + value);
+  return given;
+}
+
 // Reads the file's new whole lines.
 class LineReader {
  public:
@@ -124,8 +131,8 @@ struct Deliverer::Impl {
     Json line = {{"kind", kDelivery},         {"wall_nanos", now},    {"time", base::FormatUtc(now, time)},
                  {"handler", handler.name},   {"event_id", event.id}, {"target", Describe(handler)},
                  {"ok", outcome.status.ok()}, {"tries", tries},       {"millis", millis}};
-    if (!outcome.status.ok()) line["error"] = base::RedactText(outcome.status.message());
-    if (!outcome.output.empty()) line["output"] = base::RedactText(outcome.output);
+    if (!outcome.status.ok()) line["error"] = base::RedactOutput(outcome.status.message(), GivenTo(handler));
+    if (!outcome.output.empty()) line["output"] = base::RedactOutput(outcome.output, GivenTo(handler));
     const Status written = base::FilesBelow(base::LocalFileSystem(), options.run)
                                .AppendLine(base::JoinPath(options.run, format::kEventsFile),
                                            line.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -145,7 +152,7 @@ struct Deliverer::Impl {
   // On somebody's terminal, amid a training: a handler that fails at each event says so once and counts.
   void TellFailure(Lane& lane, const Event& event, const Status& failure) {
     ++lane.failed;
-    const std::string text = base::RedactText(failure.message());
+    const std::string text = base::RedactOutput(failure.message(), GivenTo(lane.handler));
     std::string same = text;  // at whichever event
     if (const size_t id = same.find(event.id); id != std::string::npos) same.erase(id, event.id.size());
     if (lane.failed > 1 && same == lane.said) return;

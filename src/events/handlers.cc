@@ -147,7 +147,7 @@ std::string Describe(const Handler& handler) {
     case HandlerKind::kPython:
       return "python " + handler.target;
     case HandlerKind::kExec:
-      return "exec " + base::RedactText(handler.target);
+      return "exec " + base::RedactText("exec:" + handler.target).substr(5);
     case HandlerKind::kWebhook: {
       const auto action = actions::MakeWebhook(handler.target);
       return "webhook " + (action.ok() ? (*action)->target() : std::string());

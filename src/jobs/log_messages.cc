@@ -1,7 +1,9 @@
 #include "jobs/log_messages.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -13,7 +15,50 @@ namespace {
 using format::Json;
 
 constexpr size_t kMaxSources = 2;
+constexpr size_t kDescriptors = kMaxSources + 1;
 constexpr size_t kLongestTask = 120'000;  // below a socket's buffer
+
+// Secrets, of which there may be more than a message takes, in memory that has a descriptor: of each its
+// length, and then its bytes. An invalid one, and errno, where there is none to be had.
+base::UniqueFd InMemory(const std::vector<std::string>& secrets) {
+  std::string text;
+  for (const std::string& secret : secrets) {
+    const uint64_t size = secret.size();
+    text.append(reinterpret_cast<const char*>(&size), sizeof(size)).append(secret);
+  }
+  base::UniqueFd memory(::memfd_create("tdbg-secrets", MFD_CLOEXEC));
+  if (!memory.ok()) return memory;
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t written =
+        ::pwrite(memory.get(), text.data() + at, text.size() - at, static_cast<off_t>(at));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return {};
+    at += static_cast<size_t>(written);
+  }
+  return memory;
+}
+
+bool ReadAt(int fd, uint64_t at, void* bytes, size_t size) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t got =
+        ::pread(fd, static_cast<char*>(bytes) + done, size - done, static_cast<off_t>(at + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    done += static_cast<size_t>(got);
+  }
+  return true;
+}
+
+std::vector<std::string> FromMemory(int fd) {
+  std::vector<std::string> secrets;
+  uint64_t at = 0, size = 0;
+  while (ReadAt(fd, at, &size, sizeof(size))) {
+    secrets.emplace_back(size, '\0');
+    if (!ReadAt(fd, at + sizeof(size), secrets.back().data(), size)) break;
+    at += sizeof(size) + size;
+  }
+  return secrets;
+}
 
 }  // namespace
 
@@ -25,28 +70,23 @@ int SendTask(int socket, const LogTask& task) {
         {{"forward", source.forward_fd}, {"stream", source.stream}, {"terminal", source.terminal}});
     descriptors.push_back(source.read_fd);
   }
-  // Sent as bytes, not as text: a path or a secret need not be UTF-8.
+  // Sent as bytes, not as text: a path need not be UTF-8.
   const auto bytes = [](const std::string& text) {
     Json numbers = Json::array();
     for (const char c : text) numbers.push_back(static_cast<unsigned char>(c));
     return numbers;
   };
-  Json secrets = Json::array();
-  size_t budget = kLongestTask / 8;
-  for (const std::string& secret : task.secrets) {
-    if (secret.size() > budget) continue;  // a long one, as a certificate: not printed in one piece anyway
-    budget -= secret.size();
-    secrets.push_back(bytes(secret));
-  }
+  const base::UniqueFd secrets = InMemory(task.secrets);
+  if (!secrets.ok()) return errno;
+  descriptors.push_back(secrets.get());
   std::string text = Json({{"run", bytes(task.run_directory)},
                            {"attempt", task.attempt},
                            {"node", task.node},
                            {"limit", task.limit_bytes},
-                           {"secrets", secrets},
                            {"sources", sources}})
                          .dump();
   iovec part = {text.data(), text.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMaxSources * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -67,7 +107,7 @@ int SendTask(int socket, const LogTask& task) {
 std::optional<LogTask> ReceiveTask(int socket) {
   std::string text(kLongestTask, '\0');
   iovec part = {text.data(), text.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(kMaxSources * sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptors * sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -91,7 +131,6 @@ std::optional<LogTask> ReceiveTask(int socket) {
   task.attempt = json["attempt"].get<int64_t>();
   task.node = json["node"].get<int64_t>();
   task.limit_bytes = json["limit"].get<uint64_t>();
-  for (const Json& secret : json["secrets"]) task.secrets.push_back(string_of(secret));
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS) return std::nullopt;
   size_t index = 0;
@@ -103,6 +142,10 @@ std::optional<LogTask> ReceiveTask(int socket) {
     source.terminal = one["terminal"].get<bool>();
     task.sources.push_back(source);
   }
+  int secrets = -1;
+  if (header->cmsg_len < CMSG_LEN((index + 1) * sizeof(int))) return std::nullopt;
+  std::memcpy(&secrets, CMSG_DATA(header) + index * sizeof(int), sizeof(int));
+  task.secrets = FromMemory(base::UniqueFd(secrets).get());
   return task;
 }
 

@@ -1,49 +1,153 @@
 #include "jobs/secret_mask.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <iterator>
+#include <set>
 
 #include "base/redact.h"
+#include "base/text.h"
+#include "format/json_fields.h"
 
 namespace tdbg::jobs {
 namespace {
 
+using format::Json;
+
 constexpr size_t kShortest = 6;
+constexpr size_t kShortestLine = 16;  // of several: "}" and "-----" are no secrets
+constexpr size_t kDeepest = 8;        // objects within objects
+
+std::string Replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+// Without its quotes.
+std::string AsJson(const std::string& text, bool ascii) {
+  const std::string quoted = Json(text).dump(-1, ' ', ascii, Json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+// As Python's repr() has it, whichever quotes it chose.
+std::string AsRepr(const std::string& text) {
+  std::string out = Replaced(text, "\\", "\\\\");
+  for (const auto& [from, to] : {std::pair("\n", "\\n"), std::pair("\r", "\\r"), std::pair("\t", "\\t")})
+    out = Replaced(std::move(out), from, to);
+  return out;
+}
+
+// \param kept  on top of letters, digits and "-._~"
+std::string AsUrl(const std::string& text, std::string_view kept, const char* digits) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0 || std::strchr("-._~", c) != nullptr || kept.find(c) != kept.npos) {
+      out += c;
+    } else {
+      out += '%';
+      out += digits[byte >> 4];
+      out += digits[byte & 15];
+    }
+  }
+  return out;
+}
+
+class Secrets {
+ public:
+  void Add(const std::string& secret) {
+    AddForms(secret);
+    AddLines(secret);
+    if (secret.starts_with('{'))
+      AddMembers(Json::parse(secret, nullptr, /*allow_exceptions=*/false), /*named=*/false, 0);
+  }
+  std::vector<std::string> All() && { return {found_.begin(), found_.end()}; }
+
+ private:
+  void AddForms(const std::string& secret) {
+    std::string url = AsUrl(secret, "", "0123456789ABCDEF");
+    for (std::string form :
+         {secret, Replaced(Replaced(secret, "\r\n", "\n"), "\n", "\r\n"), AsJson(secret, /*ascii=*/false),
+          AsJson(secret, /*ascii=*/true), AsRepr(secret), AsUrl(secret, "/", "0123456789ABCDEF"),
+          AsUrl(secret, "", "0123456789abcdef"), Replaced(url, "%20", "+"), url}) {
+      if (form.size() >= kShortest) found_.insert(std::move(form));
+    }
+  }
+  // Whoever prints a key line by line, or indented.
+  void AddLines(const std::string& secret) {
+    if (secret.find('\n') == std::string::npos) return;
+    for (size_t from = 0; from < secret.size();) {
+      const size_t end = std::min(secret.find('\n', from), secret.size());
+      const std::string_view line = base::Trim(std::string_view(secret).substr(from, end - from));
+      if (line.size() >= kShortestLine) found_.emplace(line);
+      from = end + 1;
+    }
+  }
+  void AddMembers(const Json& json, bool named, size_t depth) {
+    if (json.is_string() && named) {
+      const auto text = json.get<std::string>();
+      AddForms(text);
+      AddLines(text);
+    }
+    if (!json.is_structured() || depth == kDeepest) return;
+    for (const auto& [name, value] : json.items())
+      AddMembers(value, json.is_object() ? base::NamesASecret(name) : named, depth + 1);
+  }
+
+  std::set<std::string> found_;
+};
+
+// Names that end like a secret's also hold where something is: OLD_PWD, XDG_CREDENTIALS.
+bool IsPathOfSomething(const std::string& value) {
+  return value.starts_with('/') && ::access(value.c_str(), F_OK) == 0;
+}
+
+uint32_t Beginning(std::string_view text) {
+  uint32_t bytes;
+  std::memcpy(&bytes, text.data(), sizeof(bytes));
+  return bytes;
+}
 
 }  // namespace
 
 std::vector<std::string> SecretsOf(const std::vector<std::string>& command,
                                    const std::map<std::string, std::string>& environment,
                                    const std::vector<std::string>& names) {
-  std::vector<std::string> secrets;
+  std::vector<std::string> taken;
   for (const auto& [name, value] : environment) {
-    if (base::NamesASecret(name) || std::find(names.begin(), names.end(), name) != names.end())
-      secrets.push_back(value);
+    const bool asked = std::find(names.begin(), names.end(), name) != names.end();
+    if (asked || (base::NamesASecret(name) && !IsPathOfSomething(value)))
+      taken.push_back(value);
+    else
+      base::RedactText(value, &taken);
   }
-  const std::vector<std::string> redacted = base::RedactCommand(command);
-  for (size_t i = 0; i < command.size() && i < redacted.size(); ++i) {
-    const size_t at = redacted[i].find(base::kRedacted);
-    if (at == std::string::npos || redacted[i] == command[i]) continue;
-    // Find the secret within the word, between the parts that were kept.
-    const size_t behind = redacted[i].size() - at - base::kRedacted.size();
-    if (command[i].size() > at + behind)
-      secrets.push_back(command[i].substr(at, command[i].size() - at - behind));
+  base::RedactCommand(command, &taken);
+  Secrets secrets;
+  for (const std::string& secret : taken) {
+    if (secret.size() >= kShortest) secrets.Add(secret);
   }
-  std::erase_if(secrets, [](const std::string& secret) { return secret.size() < kShortest; });
-  // Longer secrets first: if one is the beginning of another, the whole of the longer one is masked.
-  std::sort(secrets.begin(), secrets.end(), [](const std::string& a, const std::string& b) {
-    return a.size() != b.size() ? a.size() > b.size() : a < b;
-  });
-  secrets.erase(std::unique(secrets.begin(), secrets.end()), secrets.end());
-  return secrets;
+  return std::move(secrets).All();
 }
 
 SecretMask::SecretMask(std::vector<std::string> secrets) : secrets_(std::move(secrets)) {
-  for (const std::string& secret : secrets_) first_bytes_.set(static_cast<unsigned char>(secret[0]));
+  std::ranges::sort(secrets_, std::greater(), &std::string::size);
+  for (const std::string& secret : secrets_) {
+    first_bytes_.set(static_cast<unsigned char>(secret[0]));
+    by_beginning_[Beginning(secret)].push_back(secret);
+  }
 }
 
 std::string SecretMask::Feed(std::string_view bytes) {
   if (secrets_.empty()) return std::string(bytes);
   held_ += bytes;
+  return Mask(/*ends=*/false);
+}
+
+std::string SecretMask::Mask(bool ends) {
   std::string out;
   size_t at = 0;
   while (at < held_.size()) {
@@ -53,23 +157,12 @@ std::string SecretMask::Feed(std::string_view bytes) {
     out.append(held_, at, plain - at);
     at = plain;
     if (at == held_.size()) break;
-    const std::string_view rest = std::string_view(held_).substr(at);
-    bool begins = false;
-    size_t length = 0;
-    for (const std::string& secret : secrets_) {
-      if (rest.starts_with(secret)) {
-        length = secret.size();
-        break;
-      }
-      if (rest.size() < secret.size() && std::string_view(secret).starts_with(rest)) {
-        begins = true;  // a longer secret may still match: wait before masking a shorter one
-        break;
-      }
-    }
-    if (begins) break;
-    if (length > 0) {
+    const Found found = FindAt(std::string_view(held_).substr(at));
+    // A longer secret may still come: wait before masking a shorter one.
+    if (found.begins && !ends) break;
+    if (found.length > 0) {
       out += base::kRedacted;
-      at += length;
+      at += found.length;
     } else {
       out += held_[at++];
     }
@@ -78,22 +171,22 @@ std::string SecretMask::Feed(std::string_view bytes) {
   return out;
 }
 
-std::string SecretMask::Flush() {
-  std::string out;
-  // The bytes that were held back for a longer secret may contain a shorter one.
-  std::vector<std::string> all = secrets_;
-  while (!held_.empty()) {
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [&](const std::string& secret) { return held_.starts_with(secret); });
-    if (found != all.end()) {
-      out += base::kRedacted;
-      held_.erase(0, found->size());
-    } else {
-      out += held_[0];
-      held_.erase(0, 1);
+SecretMask::Found SecretMask::FindAt(std::string_view text) const {
+  if (text.size() < sizeof(uint32_t)) return Compare(text, secrets_);
+  const auto found = by_beginning_.find(Beginning(text));
+  return found == by_beginning_.end() ? Found() : Compare(text, found->second);
+}
+
+SecretMask::Found SecretMask::Compare(std::string_view text, const std::vector<std::string>& secrets) {
+  Found found;
+  for (const std::string& secret : secrets) {
+    if (text.starts_with(secret)) {
+      found.length = secret.size();
+      break;
     }
+    found.begins |= text.size() < secret.size() && std::string_view(secret).starts_with(text);
   }
-  return out;
+  return found;
 }
 
 }  // namespace tdbg::jobs

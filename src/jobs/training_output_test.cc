@@ -13,7 +13,6 @@
 
 #include "base/file.h"
 #include "base/testing.h"
-#include "jobs/secret_mask.h"
 
 namespace tdbg::jobs {
 namespace {
@@ -192,29 +191,6 @@ TEST_F(TrainingOutputTest, ADamagedIndexCostsStepsAndNoText) {
     base::Spill(path, bytes);
     EXPECT_EQ(All().size(), 2u) << "byte " << i;
   }
-}
-
-TEST(SecretMaskTest, IsNoMatterOfHowTheBytesCome) {
-  const std::string text = "x secret-one y secret-one-more z secret-tw";
-  const std::string expected = "x [redacted] y [redacted] z secret-tw";
-  for (size_t cut = 0; cut <= text.size(); ++cut) {
-    SecretMask mask({"secret-one-more", "secret-one", "secret-two"});
-    std::string out = mask.Feed(text.substr(0, cut));
-    out += mask.Feed(text.substr(cut));
-    out += mask.Flush();
-    EXPECT_EQ(out, expected) << cut;
-  }
-}
-
-TEST(SecretMaskTest, SecretsAreThoseOfNamesAndOfTheCommandLine) {
-  const auto secrets = SecretsOf({"python", "x.py", "--token", "abcdefgh", "--password=ijklmnop"},
-                                 {{"API_KEY", "qrstuvwx"},
-                                  {"MINE", "yzyzyzyz"},
-                                  {"A_TOKEN", "1"},
-                                  {"PATH", "/usr/bin"},
-                                  {"PWD", "/data/trainings"}},
-                                 {"MINE"});
-  EXPECT_EQ(secrets, (std::vector<std::string>{"abcdefgh", "ijklmnop", "qrstuvwx", "yzyzyzyz"}));
 }
 
 }  // namespace
