@@ -116,20 +116,38 @@ RecordHeader MakeRecordHeader(RecordType type, uint64_t sequence, uint64_t posit
                               int64_t global_step, uint64_t payload_hash, uint64_t prefix_hash = 0);
 /// \error kDataLoss  magic, position, hash or length (against `bytes_available_untrusted`) is wrong.
 Status CheckRecordHeader(const RecordHeader& header, uint64_t expected_position, uint64_t bytes_available);
+/// The next position, at `position` or behind it, where the file may hold something; `end` or more where it
+/// does not.
+/// \param data_from  an offset in the journal's file -> the first one, there or behind it, that is in no hole
+template <typename DataFrom>
+uint64_t SkipHoles(uint64_t position, uint64_t end, uint64_t ring_bytes, DataFrom&& data_from) {
+  while (position < end) {
+    const uint64_t in_ring = position % ring_bytes;
+    const uint64_t data = data_from(kJournalHeaderBytes + in_ring) - kJournalHeaderBytes;
+    const uint64_t next = std::min(data / kRecordAlignment * kRecordAlignment, ring_bytes);
+    if (next <= in_ring) break;
+    position += next - in_ring;
+    if (next < ring_bytes) break;
+  }
+  return position;
+}
 /// Where the next record begins, at `position` or behind it; `end` where none does. For what follows a
 /// damaged header: the length it gives is not to be believed, but records begin at multiples of 64 and say
 /// where.
+/// \param data_from  as for SkipHoles: a ring's length may be forged, and what it takes on a disk is not
 /// \param header_at  position -> std::optional<RecordHeader>; nothing ends the search
-template <typename HeaderAt>
-uint64_t FindRecord(uint64_t position, uint64_t end, uint64_t ring_bytes, HeaderAt&& header_at) {
-  for (; position < end; position += kRecordAlignment) {
+template <typename DataFrom, typename HeaderAt>
+uint64_t FindRecord(uint64_t position, uint64_t end, uint64_t ring_bytes, DataFrom&& data_from,
+                    HeaderAt&& header_at) {
+  for (;; position += kRecordAlignment) {
+    position = SkipHoles(position, end, ring_bytes, data_from);
+    if (position >= end) return end;
     const std::optional<RecordHeader> header = header_at(position);
     if (!header) return end;
     const uint64_t available = std::min(end - position, ring_bytes - position % ring_bytes);
     if (header->magic == kRecordMagic && CheckRecordHeader(*header, position, available).ok())
       return position;
   }
-  return end;
 }
 /// Verifies the payload's hash or, for kRaw, both. \error kDataLoss
 Status CheckPayload(const RecordHeader& header, std::span<const std::byte> payload);

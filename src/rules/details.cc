@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 
 #include "base/hash.h"
@@ -83,13 +84,44 @@ bool FollowsNonfinite(const RuleStatus& status) {
 
 std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses) {
   const auto step = [](const RuleStatus& status) { return status.findings.front().global_step; };
-  const auto one_episode = [&](const RuleStatus& a, const RuleStatus& b) {
-    if (a.nonfinite_since >= 0 && b.nonfinite_since >= 0) return a.nonfinite_since == b.nonfinite_since;
-    return step(a) == step(b);
-  };
   const auto tells_more = [&](const RuleStatus& a, const RuleStatus& b) {
     if (step(a) != step(b)) return step(a) < step(b);
     return a.rule == "ExplodingTensor" && b.rule != "ExplodingTensor";
+  };
+  // Of each episode what tells most of it, and of several the first. In linear time: others may have written
+  // hundreds of thousands of statuses.
+  const auto leads = [&](size_t a, size_t b) {
+    if (tells_more(statuses[a], statuses[b])) return true;
+    return a < b && !tells_more(statuses[b], statuses[a]);
+  };
+  using Leaders = std::map<int64_t, size_t>;
+  const auto offer = [&](Leaders* leaders, int64_t key, size_t status) {
+    const auto [at, is_new] = leaders->emplace(key, status);
+    if (!is_new && leads(status, at->second)) at->second = status;
+  };
+  Leaders by_episode, by_step, by_step_without_episode;
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    if (!FoundNonfinite(statuses[i])) continue;
+    offer(&by_step, step(statuses[i]), i);
+    if (statuses[i].nonfinite_since >= 0)
+      offer(&by_episode, statuses[i].nonfinite_since, i);
+    else
+      offer(&by_step_without_episode, step(statuses[i]), i);
+  }
+  const auto leader = [&](const RuleStatus& status) {
+    int first = -1;
+    const auto look = [&](const Leaders& leaders, int64_t key) {
+      const auto at = leaders.find(key);
+      if (at != leaders.end() && (first < 0 || leads(at->second, static_cast<size_t>(first))))
+        first = static_cast<int>(at->second);
+    };
+    if (status.nonfinite_since >= 0) {
+      look(by_episode, status.nonfinite_since);
+      look(by_step_without_episode, step(status));
+    } else {
+      look(by_step, step(status));
+    }
+    return first;
   };
   std::vector<int> causes(statuses.size(), -1);
   for (size_t i = 0; i < statuses.size(); ++i) {
@@ -97,16 +129,9 @@ std::vector<int> CausesOf(const std::vector<RuleStatus>& statuses) {
     if (!FollowsNonfinite(statuses[i]) || statuses[i].rule == "ExplodingTensor") continue;
     // What measured something else may have seen it first, and still it is not what began it.
     const bool itself = FoundNonfinite(statuses[i]);
-    int cause = itself ? static_cast<int>(i) : -1;
-    for (size_t other = 0; other < statuses.size(); ++other) {
-      if (!FoundNonfinite(statuses[other]) || !one_episode(statuses[i], statuses[other])) continue;
-      if (!itself && step(statuses[other]) > step(statuses[i])) continue;
-      const auto at = static_cast<size_t>(cause);
-      if (cause < 0 || tells_more(statuses[other], statuses[at]) ||
-          (other < at && !tells_more(statuses[at], statuses[other])))
-        cause = static_cast<int>(other);
-    }
-    if (cause != static_cast<int>(i)) causes[i] = cause;
+    const int cause = leader(statuses[i]);
+    if (cause < 0 || cause == static_cast<int>(i)) continue;
+    if (itself || step(statuses[static_cast<size_t>(cause)]) <= step(statuses[i])) causes[i] = cause;
   }
   return causes;
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <utility>
 
 #include "base/file.h"
@@ -68,6 +69,7 @@ struct Engine::Impl {
   RuleEnvironment environment;
   std::vector<Running> rules;  // behind what their answers use: destroyed before it
   std::vector<RuleStatus> statuses;
+  std::unordered_map<std::string, size_t> places;  // in both, by the rule's name
   std::vector<LostWorker> lost;
   std::vector<int64_t> stopped_attempts;  // attempts
   std::vector<Stall> stalls;              // by step: a later attempt may hang at an earlier one
@@ -125,11 +127,8 @@ struct Engine::Impl {
     status.name = NameOf(config, *info);
     status.rule = info->class_name;
     status.code = CodeOf(config, *info);
-    for (const RuleStatus& other : statuses) {
-      if (other.name == status.name) {
-        return InvalidArgument(fmt::format("two rules are called {}: give one of them a name", status.name));
-      }
-    }
+    if (!places.emplace(status.name, statuses.size()).second)
+      return InvalidArgument(fmt::format("two rules are called {}: give one of them a name", status.name));
     rules.push_back(std::move(running));
     statuses.push_back(std::move(status));
     return OkStatus();
@@ -503,11 +502,10 @@ void Engine::DeclareLost(LostWorker worker) {
 }
 
 void Engine::DeclareJudged(const std::string& name, const std::string& code, int64_t until, int64_t attempt) {
-  for (size_t i = 0; i < impl_->rules.size(); ++i) {
-    if (code.empty() || impl_->statuses[i].name != name || impl_->statuses[i].code != code) continue;
-    impl_->rules[i].whole_until = until;
-    impl_->rules[i].whole_attempt = attempt;
-  }
+  const auto place = impl_->places.find(name);
+  if (place == impl_->places.end() || code.empty() || impl_->statuses[place->second].code != code) return;
+  impl_->rules[place->second].whole_until = until;
+  impl_->rules[place->second].whole_attempt = attempt;
 }
 
 void Engine::DeclareStopped(int64_t attempt) { impl_->stopped_attempts.push_back(attempt); }
@@ -518,10 +516,9 @@ void Engine::DeclareStalled(const Stall& stall) {
 }
 
 void Engine::DeclareTimeLimit(const TimeLimitReached& reached) {
-  for (size_t i = 0; i < impl_->rules.size(); ++i) {
-    AsyncRule* const async = impl_->rules[i].async;
-    if (async != nullptr && impl_->statuses[i].name == reached.rule) async->OnTimeLimitReached(reached);
-  }
+  const auto place = impl_->places.find(reached.rule);
+  AsyncRule* const async = place == impl_->places.end() ? nullptr : impl_->rules[place->second].async;
+  if (async != nullptr) async->OnTimeLimitReached(reached);
   impl_->declared_limits.push_back(reached);
 }
 
@@ -562,8 +559,9 @@ std::vector<std::pair<std::string, int64_t>> Engine::LeastSteps() const {
 std::vector<size_t> Engine::UsePlan(const plan::Plan& plan) {
   std::vector<size_t> doubted;
   const std::vector<plan::Need> needs = Needs();
+  const auto shared = std::make_shared<const SharedPlan>(plan);
   for (size_t i = 0; i < needs.size(); ++i) {
-    impl_->rules[i].plan = std::make_unique<RunPlan>(plan, needs[i]);
+    impl_->rules[i].plan = std::make_unique<RunPlan>(shared, needs[i]);
     impl_->rules[i].rule->OnPlan(*impl_->rules[i].plan);
     impl_->rules[i].doubt = plan::WhyNeverThere(needs[i], plan);
     if (impl_->rules[i].done || impl_->rules[i].doubt.empty()) continue;

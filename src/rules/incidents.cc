@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/stable_sort.h"
 #include "rules/details.h"
@@ -49,16 +50,13 @@ bool Leads(const Group& a, const Group& b) {
 
 std::vector<Group> GroupsOf(const RuleStatus& status) {
   std::vector<Group> groups;
+  std::map<std::pair<const DetectorInfo*, int64_t>, size_t> places;
   for (const Finding& finding : status.findings) {
     const DetectorInfo* const info = profile::Find(finding.detector);
     if (info == nullptr) continue;  // of a later version
-    auto group = std::ranges::find_if(
-        groups, [&](const Group& g) { return g.info == info && g.step == finding.global_step; });
-    if (group == groups.end()) {
-      groups.push_back({info, finding.global_step, {}});
-      group = groups.end() - 1;
-    }
-    group->findings.push_back(finding);
+    const auto [place, is_new] = places.try_emplace({info, finding.global_step}, groups.size());
+    if (is_new) groups.push_back({info, finding.global_step, {}});
+    groups[place->second].findings.push_back(finding);
   }
   base::StableSort(&groups, Leads);
   return groups;

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <limits>
+#include <random>
+
+#include "rules/details.h"
 #include "rules/profile/catalogue.h"
 #include "rules/testing.h"
 
@@ -89,6 +94,57 @@ TEST(IncidentsTest, EveryDetectorHasWordsForAPerson) {
     EXPECT_FALSE(a.title.empty() || a.advice.empty()) << a.id;
     EXPECT_EQ(profile::Find(a.id), &a);
   }
+}
+
+// What each status follows from, by a look at all pairs.
+std::vector<int> CausesByPairs(const std::vector<RuleStatus>& statuses) {
+  const auto step = [](const RuleStatus& status) { return status.findings.front().global_step; };
+  const auto one_episode = [&](const RuleStatus& a, const RuleStatus& b) {
+    if (a.nonfinite_since >= 0 && b.nonfinite_since >= 0) return a.nonfinite_since == b.nonfinite_since;
+    return step(a) == step(b);
+  };
+  const auto tells_more = [&](const RuleStatus& a, const RuleStatus& b) {
+    if (step(a) != step(b)) return step(a) < step(b);
+    return a.rule == "ExplodingTensor" && b.rule != "ExplodingTensor";
+  };
+  std::vector<int> causes(statuses.size(), -1);
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    if (!FollowsNonfinite(statuses[i]) || statuses[i].rule == "ExplodingTensor") continue;
+    const bool itself = FoundNonfinite(statuses[i]);
+    int cause = itself ? static_cast<int>(i) : -1;
+    for (size_t other = 0; other < statuses.size(); ++other) {
+      if (!FoundNonfinite(statuses[other]) || !one_episode(statuses[i], statuses[other])) continue;
+      if (!itself && step(statuses[other]) > step(statuses[i])) continue;
+      const auto at = static_cast<size_t>(cause);
+      if (cause < 0 || tells_more(statuses[other], statuses[at]) ||
+          (other < at && !tells_more(statuses[at], statuses[other])))
+        cause = static_cast<int>(other);
+    }
+    if (cause != static_cast<int>(i)) causes[i] = cause;
+  }
+  return causes;
+}
+
+TEST(CausesTest, AreWhatALookAtAllPairsFinds) {
+  std::mt19937 random(7);
+  const auto one_of = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  int found = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::vector<RuleStatus> statuses(static_cast<size_t>(1 + one_of(12)));
+    for (RuleStatus& status : statuses) {
+      status.rule = one_of(3) == 0 ? "ExplodingTensor" : "Other";
+      status.state = RuleState::kIssuesFound;
+      Finding finding;
+      finding.global_step = one_of(4);
+      if (one_of(2) == 0) finding.value = std::numeric_limits<double>::quiet_NaN();
+      if (one_of(6) != 0) status.findings.push_back(finding);
+      if (one_of(2) == 0) status.nonfinite_since = one_of(3);
+    }
+    const std::vector<int> causes = CausesOf(statuses);
+    EXPECT_EQ(causes, CausesByPairs(statuses)) << round;
+    found += static_cast<int>(std::ranges::count_if(causes, [](int cause) { return cause >= 0; }));
+  }
+  EXPECT_GT(found, 100);
 }
 
 TEST(ProfileTest, GoesOnAfterAFindingAndKeepsItsState) {

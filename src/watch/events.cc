@@ -5,7 +5,9 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
+#include <unordered_map>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -229,15 +231,15 @@ std::string ErrorFields(const Status& status) {
 
 Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path) {
   std::vector<rules::RuleStatus> statuses;
+  std::unordered_map<std::string, size_t> places;
   TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
     if (kind != "rule_status") return;
     rules::RuleStatus status = StatusOf(json);
-    const auto same = std::find_if(statuses.begin(), statuses.end(),
-                                   [&](const rules::RuleStatus& other) { return other.name == status.name; });
-    if (same == statuses.end()) {
+    const auto [place, is_new] = places.try_emplace(status.name, statuses.size());
+    if (is_new) {
       statuses.push_back(std::move(status));
     } else {
-      *same = std::move(status);
+      statuses[place->second] = std::move(status);
     }
   }));
   return statuses;
@@ -245,14 +247,16 @@ Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path)
 
 Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path) {
   std::vector<JudgedWhole> judged;
+  std::unordered_map<std::string, size_t> places;
   int64_t attempt = -1;
   TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
     if (kind == "job_started") attempt = IntOf(json, "attempt");
     if (kind != "rule_status" || attempt < 0) return;
     const rules::RuleStatus status = StatusOf(json);
     if (status.state != rules::RuleState::kNoIssuesFound || status.steps_incomplete > 0) return;
-    std::erase_if(judged, [&](const JudgedWhole& before) { return before.name == status.name; });
-    judged.push_back({status.name, status.code, IntOf(json, "global_step"), attempt});
+    const auto [place, is_new] = places.try_emplace(status.name, judged.size());
+    if (is_new) judged.emplace_back();
+    judged[place->second] = {status.name, status.code, IntOf(json, "global_step"), attempt};
   }));
   return judged;
 }
@@ -280,6 +284,9 @@ Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path) {
 Result<Decisions> ReadDecisions(const std::string& run_path) {
   // On the heap: gcc 12 takes the optional in it for uninitialized when it is moved from the stack.
   const auto decisions = std::make_unique<Decisions>();
+  std::set<int64_t> stopped;
+  std::unordered_map<std::string, size_t>
+      over;  // of a rule, how many of the time limits were before it began
   TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
     if (kind == "worker_lost") {
       decisions->lost.push_back({IntOf(json, "attempt"), TextOf(json, "worker"), IntOf(json, "from_step")});
@@ -293,22 +300,28 @@ Result<Decisions> ReadDecisions(const std::string& run_path) {
       decisions->stalls_were_watched |= rule == "StalledTrainingRule" || rule == "Profile";
       // A watcher begins here; only the last watcher's verdicts count.
       if (StatusOf(json).state != rules::RuleState::kInProgress) return;
-      std::erase_if(decisions->time_limits,
-                    [&](const auto& reached) { return reached.rule == TextOf(json, "name"); });
+      over[TextOf(json, "name")] = decisions->time_limits.size();
     } else if (kind == "job_started") {
       decisions->end.reset();
     } else if (kind == "job_ended") {
       const std::string stop = TextOf(json, "stop");
       decisions->end_wall_nanos = IntOf(json, "wall_nanos");
-      std::erase(decisions->stopped, IntOf(json, "attempt"));  // of several the last one counts
+      stopped.erase(IntOf(json, "attempt"));  // of several the last one counts
       if (!stop.empty() && stop != "none") {
         decisions->end = rules::JobEnd::kStopped;
-        decisions->stopped.push_back(IntOf(json, "attempt"));
+        stopped.insert(IntOf(json, "attempt"));
       } else {
         decisions->end = IntOf(json, "exit_code") == 0 ? rules::JobEnd::kCompleted : rules::JobEnd::kFailed;
       }
     }
   }));
+  decisions->stopped.assign(stopped.begin(), stopped.end());
+  std::vector<rules::TimeLimitReached> limits;
+  for (size_t i = 0; i < decisions->time_limits.size(); ++i) {
+    const auto began = over.find(decisions->time_limits[i].rule);
+    if (began == over.end() || i >= began->second) limits.push_back(std::move(decisions->time_limits[i]));
+  }
+  decisions->time_limits = std::move(limits);
   return std::move(*decisions);
 }
 

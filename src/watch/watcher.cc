@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "actions/action.h"
@@ -79,7 +80,7 @@ struct Watcher::Impl {
   // Rule, step and attempt of each finding whose actions were started.
   std::set<std::tuple<size_t, int64_t, int64_t>> acted_on;
   // What a watcher before this one said last of each rule.
-  std::vector<rules::RuleStatus> said_before;
+  std::unordered_map<std::string, rules::RuleStatus> said_before;  // by name
 
   std::atomic<bool> leaves = false;  // StopWatching
   mutable std::mutex mutex;
@@ -165,14 +166,14 @@ struct Watcher::Impl {
 
   // Whether those were the last words on this rule. From the first other ones on nothing of it is left out.
   bool WasSaid(const rules::RuleStatus& status) {
-    const auto before = std::find_if(said_before.begin(), said_before.end(),
-                                     [&](const auto& said) { return said.name == status.name; });
-    if (before == said_before.end()) return false;
-    const bool same_hit = before->findings.empty() == status.findings.empty() &&
+    const auto found = said_before.find(status.name);
+    if (found == said_before.end()) return false;
+    const rules::RuleStatus& before = found->second;
+    const bool same_hit = before.findings.empty() == status.findings.empty() &&
                           (status.findings.empty() ||
-                           before->findings.front().global_step == status.findings.front().global_step);
-    if (before->state == status.state && before->details == status.details && same_hit) return true;
-    said_before.erase(before);
+                           before.findings.front().global_step == status.findings.front().global_step);
+    if (before.state == status.state && before.details == status.details && same_hit) return true;
+    said_before.erase(found);
     return false;
   }
 
@@ -476,9 +477,7 @@ struct Watcher::Impl {
     }
     // Readers of the events must also know rules that have no status yet.
     for (const rules::RuleStatus& status : engine->statuses()) {
-      const bool known = std::any_of(said_before.begin(), said_before.end(),
-                                     [&](const auto& said) { return said.name == status.name; });
-      if (!known) Event("rule_status", start, StatusFields(status, -1));
+      if (!said_before.contains(status.name)) Event("rule_status", start, StatusFields(status, -1));
     }
     Status trouble;
     int64_t trouble_since_millis = 0;
@@ -552,7 +551,12 @@ std::vector<std::pair<std::string, int64_t>> Watcher::LeastSteps() const {
 }
 
 void Watcher::TakeOver() {
-  if (auto said = ReadStatuses(impl_->options.run); said.ok()) impl_->said_before = *std::move(said);
+  if (auto said = ReadStatuses(impl_->options.run); said.ok()) {
+    for (rules::RuleStatus& status : *said) {
+      std::string name = status.name;
+      impl_->said_before.insert_or_assign(std::move(name), std::move(status));
+    }
+  }
   FoundReader told(impl_->options.run);
   for (const Found& found : told.Next()) impl_->found_once.Told(found);
   // What was decided by its clock stays decided, as for a replay.

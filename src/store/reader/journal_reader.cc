@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "base/data_extents.h"
 #include "base/hash.h"
 
 namespace tdbg::store {
@@ -163,7 +164,11 @@ Status JournalReader::PositionsFromRecords(JournalSnapshot* s) {
     Positions found{.said = *s};
     std::vector<std::pair<uint64_t, uint64_t>> records;  // position, sequence
     Window window(this, ring_bytes_);
-    for (uint64_t at = 0; at + kHeaderBytes <= ring_bytes_; at += format::kRecordAlignment) {
+    base::DataExtents extents(path_);
+    const auto data_from = [&](uint64_t offset) { return extents.From(offset); };
+    for (uint64_t at = 0;; at += format::kRecordAlignment) {
+      at = format::SkipHoles(at, ring_bytes_, ring_bytes_, data_from);
+      if (at >= ring_bytes_) break;
       TDBG_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, window.At(at, kHeaderBytes));
       const auto header = base::Load<RecordHeader>(bytes.data());
       if (header.magic != format::kRecordMagic || header.position % ring_bytes_ != at) continue;
@@ -197,6 +202,7 @@ class JournalReader::Parser {
  public:
   Parser(JournalReader* journal, uint64_t to, uint64_t after_sequence, JournalDelta* delta)
       : window_(journal, to),
+        path_(journal->path_),
         ring_bytes_(journal->ring_bytes_),
         to_(to),
         after_(after_sequence),
@@ -212,12 +218,15 @@ class JournalReader::Parser {
       const Status valid = format::CheckRecordHeader(header, position, available);
       if (!valid.ok()) {
         // Without its header a record's length is unknown: look for the next place that is one.
-        const uint64_t next = format::FindRecord(position + format::kRecordAlignment, to_, ring_bytes_,
-                                                 [this](uint64_t at) -> std::optional<RecordHeader> {
-                                                   const auto found = window_.At(at, kHeaderBytes);
-                                                   if (!found.ok()) return std::nullopt;
-                                                   return base::Load<RecordHeader>((*found).data());
-                                                 });
+        if (!extents_) extents_.emplace(path_);
+        const auto data_from = [this](uint64_t offset) { return extents_->From(offset); };
+        const uint64_t next =
+            format::FindRecord(position + format::kRecordAlignment, to_, ring_bytes_, data_from,
+                               [this](uint64_t at) -> std::optional<RecordHeader> {
+                                 const auto found = window_.At(at, kHeaderBytes);
+                                 if (!found.ok()) return std::nullopt;
+                                 return base::Load<RecordHeader>((*found).data());
+                               });
         Lost(valid.message(), next - position);
         position = next;
         continue;
@@ -386,6 +395,8 @@ class JournalReader::Parser {
   }
 
   Window window_;
+  const std::string& path_;
+  std::optional<base::DataExtents> extents_;  ///< once there is damage
   const uint64_t ring_bytes_, to_, after_;
   JournalDelta* const delta_;
   bool damaged_since_commit_ = false;

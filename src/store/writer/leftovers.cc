@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "base/data_extents.h"
 #include "base/posix.h"
 #include "base/process.h"
 #include "format/json_fields.h"
@@ -181,12 +183,18 @@ Status Seal(base::FileSystem& files, const std::string& worker_directory, const 
   if (!ended) NoteCrashedStep(ring);
   if (unsealed) TDBG_RETURN_IF_ERROR(files.CreateDirectories(origin.directory));
   SegmentBuilder builder(&files, origin);
+  std::optional<base::DataExtents> extents;  // once there is damage
+  const auto data_from = [&](uint64_t offset) {
+    if (!extents) extents.emplace(journal_path);
+    return extents->From(offset);
+  };
   while (ring.sealed() < committed) {
     if (stop != nullptr && stop->load(std::memory_order_relaxed)) return Unavailable("asked to stop");
-    TDBG_ASSIGN_OR_RETURN(const SealResult sealed,
-                          builder.SealNext(ring, ring.sealed(), committed, SealLimits{}, /*verify=*/true,
-                                           segments.last_sequence, &heir->tensors,
-                                           {.check = [&] { return journal->CheckIntact(); }}));
+    TDBG_ASSIGN_OR_RETURN(
+        const SealResult sealed,
+        builder.SealNext(ring, ring.sealed(), committed, SealLimits{}, /*verify=*/true,
+                         segments.last_sequence, &heir->tensors,
+                         {.check = [&] { return journal->CheckIntact(); }, .data_from = data_from}));
     heir->segment_bytes += sealed.file_bytes;
     ring.CountDropped(sealed.damage);
     ring.Set(&format::JournalHeader::sealed_seq, std::max(sealed.last_sequence, segments.last_sequence));

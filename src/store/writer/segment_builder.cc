@@ -75,7 +75,7 @@ void SegmentBuilder::CloseStep(format::Commit commit, SealResult* result) {
 
 void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos,
                              const SealLimits& limits, bool verify, uint64_t skip_through_sequence,
-                             TensorTable* tensors, SealResult* result) {
+                             TensorTable* tensors, const SealHooks& hooks, SealResult* result) {
   Content& c = *content_;
   c.Clear();
   uint64_t row_bytes = 0, header_bytes = 0;
@@ -90,7 +90,7 @@ void SegmentBuilder::Collect(const Ring& ring, uint64_t begin_pos, uint64_t comm
     const uint64_t available = std::min(ring.Contiguous(position), committed_pos - position);
     if (!format::CheckRecordHeader(header, position, available).ok()) {
       const uint64_t next = format::FindRecord(
-          position + format::kRecordAlignment, committed_pos, ring.bytes,
+          position + format::kRecordAlignment, committed_pos, ring.bytes, hooks.data_from,
           [&ring](uint64_t at) { return std::optional(base::Load<RecordHeader>(ring.At(at))); });
       damaged(next - position);
       position = next;
@@ -375,7 +375,7 @@ Result<SealResult> SegmentBuilder::SealNext(const Ring& ring, uint64_t begin_pos
                                             const SealHooks& hooks) {
   Content& c = *content_;
   SealResult result;
-  Collect(ring, begin_pos, committed_pos, limits, verify, skip_through_sequence, tensors, &result);
+  Collect(ring, begin_pos, committed_pos, limits, verify, skip_through_sequence, tensors, hooks, &result);
   result.commits = c.commits.size();
   if (c.commits.empty()) {
     if (hooks.check) TDBG_RETURN_IF_ERROR(hooks.check());

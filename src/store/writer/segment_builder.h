@@ -37,6 +37,8 @@ struct SealHooks {
   /// Called after everything is read and before anything is published: is the ring still the one that was
   /// committed? Another process may have written valid records of another run there.
   std::function<Status()> check = {};
+  /// As for format::SkipHoles. Called only behind damage.
+  std::function<uint64_t(uint64_t)> data_from = [](uint64_t offset) { return offset; };
 };
 
 struct SealResult {
@@ -74,7 +76,8 @@ class SegmentBuilder {
   struct Content;
   struct Piece;
   void Collect(const Ring& ring, uint64_t begin_pos, uint64_t committed_pos, const SealLimits& limits,
-               bool verify, uint64_t skip_through_sequence, TensorTable* tensors, SealResult* result);
+               bool verify, uint64_t skip_through_sequence, TensorTable* tensors, const SealHooks& hooks,
+               SealResult* result);
   /// Closes the open step with what there is of it; what its commit counts beyond that is lost.
   void CloseStep(format::Commit commit, SealResult* result);
   /// \error kInternal  a column has other rows than were counted; nothing was written beyond it
