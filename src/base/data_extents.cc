@@ -18,9 +18,13 @@ constexpr uint64_t kPiece = uint64_t{64} << 20;  // of a search that may be ende
 // A descriptor of its own: lseek moves the place at which whoever shares one reads on.
 DataExtents::DataExtents(const std::string& path)
     : file_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)) {
+  Look(file_.get());
+}
+
+void DataExtents::Look(int fd) {
   struct stat info;
-  if (!file_.ok() || ::fstat(file_.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
-  seek_ = [fd = file_.get()](int64_t offset, int whence) { return ::lseek(fd, offset, whence); };
+  if (fd < 0 || ::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return;
+  seek_ = [fd](int64_t offset, int whence) { return ::lseek(fd, offset, whence); };
   Begin(static_cast<uint64_t>(info.st_size), static_cast<uint64_t>(info.st_blocks) * 512);
 }
 

@@ -18,6 +18,8 @@ class DataExtents {
 
   /// Looks at the file that is there now. If it cannot be opened, all of it counts as data.
   explicit DataExtents(const std::string& path);
+  /// Of an open file, which is borrowed. Its offset moves.
+  explicit DataExtents(int fd) { Look(fd); }
   /// Of any file. \param allocated_bytes  what it takes on its disk
   DataExtents(Seek seek, uint64_t file_bytes, uint64_t allocated_bytes);
 
@@ -27,6 +29,7 @@ class DataExtents {
   uint64_t From(uint64_t offset);
 
  private:
+  void Look(int fd);
   void Begin(uint64_t file_bytes, uint64_t allocated_bytes);
   void Find(uint64_t offset);
 

@@ -19,6 +19,10 @@
 namespace tdbg::base {
 namespace {
 
+Status LargerThan(uint64_t bytes, const std::string& path) {
+  return ResourceExhausted("larger than " + std::to_string(bytes) + " bytes: " + path);
+}
+
 class LocalFiles : public FileSystem {
  public:
   explicit LocalFiles(Ground ground = {}) : ground_(std::move(ground)) {}
@@ -83,6 +87,8 @@ class LocalFiles : public FileSystem {
     if (::fstat(fd.get(), &info) != 0) return PathError(errno, "cannot stat", path);
     if (S_ISDIR(info.st_mode)) return PathError(EISDIR, "cannot read", path);
     if (!S_ISREG(info.st_mode)) return DataLoss("not a regular file: " + path);
+    // A length that was forged costs nothing on a disk, and reading up to the limit would take seconds.
+    if (static_cast<uint64_t>(info.st_size) > max_bytes) return LargerThan(max_bytes, path);
     std::string contents;
     // No trust in st_size, which lies under /proc.
     contents.reserve(std::min(static_cast<uint64_t>(info.st_size), max_bytes));
@@ -92,9 +98,7 @@ class LocalFiles : public FileSystem {
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return PathError(errno, "cannot read", path);
       if (got == 0) return contents;
-      if (static_cast<uint64_t>(got) > max_bytes - contents.size()) {
-        return ResourceExhausted("larger than " + std::to_string(max_bytes) + " bytes: " + path);
-      }
+      if (static_cast<uint64_t>(got) > max_bytes - contents.size()) return LargerThan(max_bytes, path);
       contents.append(buffer, static_cast<size_t>(got));
     }
   }

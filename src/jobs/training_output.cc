@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/below.h"
+#include "base/data_extents.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -249,6 +250,15 @@ std::string Shown(std::string_view line) {
   return std::string(line.substr(line.rfind('\r') + 1));
 }
 
+// Bytes of a hole so large that no log has one: its length was forged, and is not read through.
+uint64_t HoleAt(const Part& part, uint64_t offset) {
+  constexpr uint64_t kLarge = uint64_t{64} << 20;
+  if (part.bytes - offset < kLarge) return 0;
+  base::DataExtents extents(part.text.get());
+  const uint64_t hole = std::min(extents.From(offset), part.bytes) - offset;
+  return hole < kLarge ? 0 : hole;
+}
+
 }  // namespace
 
 void OutputReader::Lost(uint64_t bytes) {
@@ -281,6 +291,12 @@ std::vector<OutputLine> OutputReader::Next(bool at_end) {
       Lost(part.first - position_);
       position_ = part.first;
       if (rest_line_) Finish(&lines);
+    }
+    if (const uint64_t hole = HoleAt(part, position_ - part.first); hole > 0) {
+      Lost(hole);
+      position_ += hole;
+      if (rest_line_) Finish(&lines);
+      if (part.first + part.bytes <= position_) continue;
     }
     std::string text(std::min<uint64_t>(part.bytes - (position_ - part.first), kReadBytes), '\0');
     const ssize_t got =

@@ -88,3 +88,12 @@ def test_the_work_grows_with_what_is_there(tdbg, crashed, grow, count, words):
         spent.append(seconds(*[word.replace("RUN", "r") for word in words], cwd=folder))
     # Eight times where it is linear; where each looked at all others before it, 64 times.
     assert spent[1] < 16 * spent[0], spent
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "logs/attempt-0.out", "control", "0/worker_0/worker.json", "plan.json"])
+def test_a_file_of_terabytes_that_are_a_hole_is_not_read_through(tdbg, crashed, name):
+    with open(crashed / name, "r+b") as file:
+        file.truncate(RING)
+    for words in (["status", "r"], ["check", "r"], ["logs", "r"], ["watch", "r"], ["ls", "."], ["explain", "r"]):
+        done = tdbg(*words)
+        assert len(done.stdout) < 1 << 20 and done.returncode in range(10), (words, done.returncode, done.stderr[:500])
