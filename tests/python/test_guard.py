@@ -1,10 +1,16 @@
 """What stands between the debugger's mistakes and the training, when recording a mistake fails too."""
 
+import ctypes
+import json
+import os
+import queue
 import signal
+import threading
+import unittest.mock
 
 import pytest
 
-from tdbg.adaptors.guard import MAX_ERRORS, Guard, say
+from tdbg.adaptors.guard import MAX_ERRORS, Guard, is_the_trainings_own, say
 from tdbg.places import write_whole
 
 
@@ -30,6 +36,51 @@ def test_the_trainings_own_exception_is_what_reaches_it():
                 Guard("torch", on_error=broken).failed("a hook", error)
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+class TimeLimit(Exception):
+    pass
+
+
+def caught(function):
+    try:
+        function()
+    except Exception as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def set_by_another_thread(kind):
+    """As it looks where it lands: between two instructions, here after a call."""
+    me, done = threading.get_ident(), threading.Event()
+
+    def other():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(me), ctypes.py_object(kind))
+        done.set()
+
+    def ours():
+        threading.Thread(target=other).start()
+        while True:
+            done.is_set()
+
+    return caught(ours)
+
+
+def asserts():
+    assert not TimeLimit        # without words
+
+
+@pytest.mark.parametrize("kind", [TimeLimit, TimeoutError, RuntimeError])
+def test_what_another_thread_set_is_the_trainings_own(kind):
+    assert is_the_trainings_own(set_by_another_thread(kind))
+
+
+@pytest.mark.parametrize("fails", [
+    lambda: {}["absent"], lambda: int("x"), lambda: [][0], lambda: 1 // 0, lambda: object().absent, lambda: next(iter(())),
+    lambda: bytearray(1 << 62), lambda: queue.SimpleQueue().get_nowait(), lambda: json.loads("{"), lambda: os.stat("/nowhere"),
+    lambda: (_ for _ in ()).throw(ValueError("ours")), lambda: unittest.mock.Mock(side_effect=TimeLimit)(), asserts])
+def test_what_our_own_calls_raise_is_ours(fails):
+    assert not is_the_trainings_own(caught(fails))
 
 
 def test_an_adaptor_stops_also_where_its_failures_cannot_be_recorded():

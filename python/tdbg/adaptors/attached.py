@@ -75,7 +75,7 @@ class Attached(AttachedRun):
             return
         try:
             put(name, value, collection)
-        except Exception as error:
+        except BaseException as error:
             self._session.guard.failed(f"recording {name}", error, functools.partial(self._given_up.add, name))
 
 

@@ -4,13 +4,15 @@ Every function that a framework calls (hooks, patched functions) runs its own wo
 An exception there is counted, said once on stderr and never reaches the training script. After
 `MAX_ERRORS` of them the adaptor disarms itself; a place that can be given up alone (one module's outputs) is
 given up after as many failures of its own, and the rest goes on. With TDBG_STRICT=1 (tests, people debugging the
-debugger) the exception is raised instead. An exception that a signal handler of the training
-raised (a timeout, DataLoader's message that a worker was killed) is always passed on: such handlers run wherever the
-interpreter happens to be, in our code too.
+debugger) the exception is raised instead. An exception that is the training's own is always passed on, whatever it
+interrupted: what a signal handler raised (a timeout, DataLoader's message that a worker was killed), what another
+thread set (PyThreadState_SetAsyncExc: stopit, Ray's cancel), what is no Exception (Ctrl-C). All of these arrive
+wherever the interpreter happens to be, in our code too.
 """
 
 from __future__ import annotations
 
+import opcode
 import os
 import signal
 import sys
@@ -22,6 +24,9 @@ from typing import Any
 from ..words import printable, wrapped
 
 MAX_ERRORS = 10
+_RAISE = {opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in opcode.opmap}
+#: What functions in C raise without arguments: an iterator's end, a full memory, an empty queue.
+_RAISED_BARE = ("StopIteration", "StopAsyncIteration", "MemoryError", "Empty")
 
 
 def say(message: str) -> None:
@@ -44,7 +49,17 @@ def _code_of(handler: Any) -> Any:
 
 
 def is_the_trainings_own(error: BaseException) -> bool:
-    """Was it raised by a signal handler? Then the training expects it, whatever it interrupted."""
+    """Did it come from outside of what we called? Then the training expects it, whatever it interrupted."""
+    return not isinstance(error, Exception) or _was_raised_by_a_handler(error) or _was_set_by_a_thread(error)
+
+
+def pass_on(error: BaseException) -> None:
+    """For an `except` block that goes on another way: raises an error that is the training's own."""
+    if is_the_trainings_own(error):
+        raise error
+
+
+def _was_raised_by_a_handler(error: BaseException) -> bool:
     handlers = {id(code) for code in map(_code_of, map(signal.getsignal, signal.valid_signals())) if code is not None}
     at = error.__traceback__
     while at is not None:
@@ -54,28 +69,57 @@ def is_the_trainings_own(error: BaseException) -> bool:
     return False
 
 
+def _was_set_by_a_thread(error: BaseException) -> bool:
+    """Was it set by another thread? Such a thread names a class, and the interpreter makes the exception of it, without
+    arguments, between two instructions. So the innermost frame stands at no `raise`; and what a call of a function in C
+    raises has arguments, which say what is wrong."""
+    at = error.__traceback__
+    if at is None or type(error).__name__ in _RAISED_BARE:
+        return False
+    while at.tb_next is not None:
+        at = at.tb_next
+    return at.tb_frame.f_code.co_code[at.tb_lasti] not in _RAISE and _is_made_bare(error)
+
+
+def _is_made_bare(error: BaseException) -> bool:
+    """Is it what its class gives without arguments? A class of the script's may find words of its own."""
+    if not error.args:
+        return True
+    if not hasattr(type(error).__init__, "__code__"):
+        return False
+    try:
+        return type(error)().args == error.args
+    except Exception:       # it wants arguments: it was not made without
+        return False
+
+
 class Guard:
-    """Counts an adaptor's own failures. `on_error(site, text)` records one, `on_disarm()` is the end."""
+    """Counts an adaptor's own failures. `on_error(site, text)` records one, `on_disarm()` is the end. `on_interrupt()`
+    is called before an exception of the training's own is passed on: it may have landed between any two lines of
+    ours."""
 
     def __init__(self, framework: str, on_error: Callable[[str], None] | None = None,
-                 on_disarm: Callable[[], None] | None = None) -> None:
+                 on_disarm: Callable[[], None] | None = None, on_interrupt: Callable[[], None] | None = None) -> None:
         self._framework = framework
         self.strict = os.environ.get("TDBG_STRICT", "") not in ("", "0")
         self.errors = 0
         self._failures: Counter[str] = Counter()    # by site
         self._on_error = on_error
         self._on_disarm = on_disarm
+        self._on_interrupt = on_interrupt
 
-    def failed(self, site: str, error: Exception, alone: Callable[[], None] | None = None) -> None:
-        """Call from an `except Exception as error` block.
+    def failed(self, site: str, error: BaseException, alone: Callable[[], None] | None = None) -> None:
+        """Call from an `except BaseException as error` block.
 
         :param alone: called to give up this site only; its failures then count for this site only
         """
-        if self.strict:
-            raise error
         if is_the_trainings_own(error):
             # The work that it interrupted is lost, but that is no failure of ours.
-            self._record(f"{site}: cut short by the training's signal handler: {type(error).__name__}: {error}")
+            self._record(f"{site}: cut short by the training's own exception: {type(error).__name__}: {error}")
+            if self._on_interrupt is not None:
+                self._stop(self._on_interrupt)
+            raise error
+        if self.strict:
             raise error
         self._failures[site] += 1
         text = f"{site}: {type(error).__name__}: {error}"

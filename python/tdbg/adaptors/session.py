@@ -15,8 +15,8 @@ from .context import Context
 from .guard import say
 from .overhead import Overhead
 from .requests import obey
-from .steps import EVAL, GLOBAL, PREDICT, TRAIN, ModeSteps
-from .watch import Watch
+from .steps import EVAL, GLOBAL, PREDICT, TRAIN, Clock, ModeSteps
+from .watch import OPEN, Watch
 
 #: A script that never says which mode it is in may be in GLOBAL (smdebug's hooks).
 MODES = (TRAIN, EVAL, PREDICT, GLOBAL)
@@ -36,6 +36,7 @@ class LoopSession(Watch):
     """:param framework, open_run, options: a Watch's
 
     :ivar port: where steps and values go: the run, or what stands in front of it
+    :ivar clock: where steps begin and end, of an adaptor that finds that out by one
     :ivar overhead: what an adaptor does inside the training is added to its `spent`
     :ivar forecast: of the plan, once there is a run: asked before a step is begun
     :ivar idle: mode -> nothing will be due in the next step of it
@@ -48,6 +49,7 @@ class LoopSession(Watch):
                  context: Callable[[Any], Context] = Context) -> None:
         super().__init__(framework, open_run, options)
         self.port: Any = None
+        self.clock: Clock | None = None
         self.forecast: Any = None
         self.idle = dict.fromkeys(MODES, False)
         self.open_mode: int | None = None
@@ -110,7 +112,19 @@ class LoopSession(Watch):
         mode, self.open_mode = self.open_mode, None
         if mode is not None:
             self.port.cancel_step()
-            self._mode_steps.add(mode, self.run.mode_step(mode) - self._mode_steps[mode])
+            self._mode_steps.read(self.port)
+
+    def interrupted(self) -> None:
+        """Makes what is kept of steps here and what the port has agree again: a step that was being begun or ended is
+        taken back, or, with something in it, ended."""
+        if self.state is not OPEN or self.port is None:
+            return
+        if self.clock is not None:
+            self.clock.interrupted()
+            if self.clock.mode is None and self.open_mode is not None:
+                self.cancel_step()
+                self.step_is_over()
+        self._mode_steps.read(self.port)
 
     def step_is_over(self) -> None:
         """Nothing that happens from here on belongs to the open step."""

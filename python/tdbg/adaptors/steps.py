@@ -43,6 +43,10 @@ class ModeSteps:
     __slots__ = ("_last",)
 
     def __init__(self, run: Any) -> None:
+        self.read(run)
+
+    def read(self, run: Any) -> None:
+        """Counts from here on as the run, or what stands in front of it, has counted."""
         self._last: dict[int, int] = {mode.value: run.mode_step(mode.value) for mode in ModeKeys}
 
     def __getitem__(self, mode: int) -> int:
@@ -93,6 +97,7 @@ class Clock:
         self._begin, self._end, self._covered = begin, end, covered
         self.mode: int | None = None    # of the open step
         self.due = False
+        self._begins = False            # the open step is being begun
         self.begun: set[int] = set()    # optimizers whose step() was entered in the open TRAIN step
         self.stepped: set[int] = set()    # and those that came back from it: an exception may have kept one
         self.previous: frozenset[int] | None = None    # those of the last TRAIN step that had any
@@ -105,9 +110,7 @@ class Clock:
     def train(self) -> bool:
         """Opens a TRAIN step unless one is open; True if anything is due in it."""
         if self.mode != TRAIN:
-            self.close()
-            self.mode = TRAIN
-            self.due = self._begin(TRAIN)
+            return self.forward(TRAIN)
         return self.due
 
     def evaluate(self, mode: int = EVAL) -> bool:
@@ -117,9 +120,16 @@ class Clock:
     def forward(self, mode: int) -> bool:
         """Opens a step of any mode, closing whatever is open."""
         self.close()
-        self.mode = mode
+        self.mode, self._begins = mode, True
         self.due = self._begin(mode)
+        self._begins = False
         return self.due
+
+    def interrupted(self) -> None:
+        """An exception came out of a call of `begin`, or of the lines around it, that is none of its own: no step is
+        open."""
+        if self._begins:
+            self.mode, self._begins = None, False
 
     @property
     def evaluates(self) -> bool:

@@ -45,7 +45,7 @@ class Watch:
         self.state = ARMED
         self.run: Any = None
         self.plan: dict[str, Any] = {}
-        self.guard = Guard(framework, self._adaptor_error, self.disarm)
+        self.guard = Guard(framework, self._adaptor_error, self.disarm, self.interrupted)
         self.patches = Patches()
         self.waiting = Waiting(self.lost)
         # a training, as opposed to an evaluation, was seen in the thread that has the run
@@ -87,7 +87,7 @@ class Watch:
         """Runs our own work inside the training; its exceptions go no further."""
         try:
             return function(*arguments)
-        except Exception as error:
+        except BaseException as error:
             self.guard.failed(site, error)
             return None
 
@@ -97,14 +97,17 @@ class Watch:
 
     def ensure_open(self) -> bool:
         """Opens the run, at the first training event; False where there is none, or none any more."""
-        if self.run is None and self.state is ARMED and self.may_open():
+        if self.state is ARMED and self.may_open():
             with self._opening:             # of several threads that begin at once one is the training
-                if self.run is None and self.state is ARMED:
+                if self.state is ARMED:
                     try:
                         self._open()
-                    except Exception as error:
+                    except BaseException as error:
+                        if is_the_trainings_own(error):
+                            self.state = ARMED          # the next event goes on where this one was cut short
+                            raise
                         self.disarm()
-                        if self.guard.strict or is_the_trainings_own(error):
+                        if self.guard.strict:
                             raise
                         say(f"nothing is captured: {error}; training goes on")
         return self.state is OPEN
@@ -112,11 +115,12 @@ class Watch:
     def _open(self) -> None:
         rank, world_size = self.rank()
         self._thread = threading.get_ident()
-        begins, words = self._beginning()
-        self.run = self.open_run(**{"adaptor": self.adaptor(), "command": list(sys.orig_argv), "rank": rank,
-                                    "world_size": world_size, **begins, **self.options})
-        if rank == 0 and words:
-            say(words)
+        if self.run is None:
+            begins, words = self._beginning()
+            self.run = self.open_run(**{"adaptor": self.adaptor(), "command": list(sys.orig_argv), "rank": rank,
+                                        "world_size": world_size, **begins, **self.options})
+            if rank == 0 and words:
+                say(words)
         self.plan = json.loads(self.run.plan() or "{}")
         self.state = OPEN
         self._opened()
@@ -142,7 +146,7 @@ class Watch:
             return {"step_base_from": "script"}, ""
         try:
             found, who, steps = beginning(self.optimizer_count, self.begins_with_evaluation())
-        except Exception as error:
+        except BaseException as error:
             self.guard.failed("the step at which this attempt begins", error)
             return {}, ""
         said = os.environ.get("TDBG_ATTEMPT", "")
@@ -179,12 +183,12 @@ class Watch:
         if self.state is OPEN and not self._ended:
             try:
                 self._last_words()
-            except Exception as error:
+            except BaseException as error:
                 self.guard.failed("the end of the run", error)
         elif self.run is not None and not self._ended:
             try:
                 self._words_under_way()
-            except Exception as error:
+            except BaseException as error:
                 self.guard.failed("the end of the run", error)
         self.disarm()
         if self.run is not None and not self._ended:    # disarmed by failures, it has an end all the same
@@ -234,6 +238,9 @@ class Watch:
             self.finish(reason, message)
         except Exception as failure:
             say(f"while ending the run: {failure}")
+
+    def interrupted(self) -> None:
+        """An exception of the training's own has cut our work short, and goes on to the training."""
 
     # What an adaptor's Session has ------------------------------------------------------------------------------
 

@@ -494,7 +494,7 @@ class BaseHook(ProcessHook):
         """Calls a part of ours from one of the framework's calls: what it raises is counted and said once."""
         try:
             function(*args)
-        except Exception as error:
+        except BaseException as error:
             self._guard.failed(site, error)
 
     def _count_error(self, text: str) -> None:

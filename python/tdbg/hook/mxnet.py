@@ -68,7 +68,7 @@ class Hook(BaseHook):
 
     framework = "mxnet"
     _collection_class = MxNetCollection
-    _training_error: Exception | None = None
+    _training_error: BaseException | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

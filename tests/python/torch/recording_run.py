@@ -188,11 +188,20 @@ class RecordingRun:
         self.contexts.setdefault(topic, []).append((self.global_step, json.loads(text)))
 
     def end_step(self, skipped=False):
-        assert self.open is not None
+        if self.open is None:
+            return -1
         self.open.skipped = skipped
         self.steps.append(self.open)
         self.open = None
         return self.global_step
+
+    def cancel_step(self):
+        if self.open is not None and (self.open.values or self.open.summaries or self.open.scalars):
+            self.end_step()
+        elif self.open is not None:
+            self.modes[self.open.mode] -= 1
+            self.global_step -= 1
+            self.open = None
 
     def mode_step(self, mode):
         return self.modes[mode]

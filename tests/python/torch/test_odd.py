@@ -295,7 +295,7 @@ def test_what_a_signal_handler_of_the_training_raises_inside_our_code_reaches_th
         signal.signal(signal.SIGUSR2, before)
     one_step(model, optimizer, torch.ones(2, 4))
     assert "could not capture" not in capsys.readouterr().err and session.listening
-    assert [(cause, "signal handler" in text) for cause, _, text in run.lost] == [("adaptor_error", True)]
+    assert [(cause, "own exception: Late" in text) for cause, _, text in run.lost] == [("adaptor_error", True)]
 
 
 def test_run_that_cannot_be_opened_is_said_once(capsys):

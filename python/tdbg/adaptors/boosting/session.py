@@ -125,7 +125,7 @@ class Session:
                 return original(*args, **kwargs)
             try:
                 training = self.prepare(name, bound.arguments)
-            except Exception as error:
+            except BaseException as error:
                 self.guard.failed("the beginning of a training", error)
                 training = None
             if training is None:
@@ -163,7 +163,7 @@ class Session:
     def _seal(self, training: Training, reason: str, message: str) -> None:
         try:
             training.finish(reason, message)
-        except Exception as error:
+        except BaseException as error:
             self.guard.failed("the end of a training", error)
 
     def forked(self) -> None:

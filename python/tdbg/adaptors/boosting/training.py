@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..guard import is_the_trainings_own, say
+from ..guard import pass_on, say
 from ..requests import obey
 from ..session import NOT_WANTED
 from ..steps import TRAIN
@@ -75,7 +75,8 @@ class Training:
             self._begin(model)
         except Exception as error:
             self._done = True
-            if self._guard.strict or is_the_trainings_own(error):
+            pass_on(error)
+            if self._guard.strict:
                 raise
             say(f"nothing is captured: {error}; training goes on")
 
@@ -83,15 +84,14 @@ class Training:
         if self.run is None or self._done:
             return
         try:
-            due = self.run.begin_step(TRAIN)
             try:
-                if due:
+                if self.run.begin_step(TRAIN):
                     self.record(model, log)
             finally:
                 self.run.end_step(False)
             while (request := self.run.take_request()) is not None:
                 obey(self.run, request, model, self._rank)
-        except Exception as error:
+        except BaseException as error:
             self._guard.failed("a boosting round", error)
 
     def finish(self, reason: str, message: str = "") -> None:
@@ -163,6 +163,7 @@ class Training:
             try:
                 found = values(model)
             except Exception as error:
+                pass_on(error)
                 self._sources.remove(source)
                 self.run.count_dropped("unsupported", len(names), f"{names[0]}: {cause(error)}")
                 continue

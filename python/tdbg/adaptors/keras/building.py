@@ -187,7 +187,7 @@ class Builder:
             from keras.src.trainers.data_adapters.data_adapter_utils import unpack_x_y_sample_weight
             x, y, _ = unpack_x_y_sample_weight(data)
             collector.batch(x, y)
-        except Exception as error:
+        except BaseException as error:
             self._session.guard.failed("a batch", error)
 
 

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..guard import say
+from ..guard import pass_on, say
 from ..steps import PREDICT, TRAIN
 from ..watch import OFF
 from . import collect
@@ -107,7 +107,7 @@ class Watched:
             if not self._opens(model):
                 return self.bare(*arguments)
             run = self._choose(model)
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed("the begin of a batch", error)
             run = self._bare_step
         return run(model, *arguments)
@@ -157,7 +157,7 @@ class Watched:
                 session.begin(self._mode)
                 if self._mode == TRAIN:
                     session.close_step()
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed("the end of a batch", error)
         return result
 
@@ -167,7 +167,8 @@ class Watched:
             return None
         try:
             return int(self.session.backend.numpy(self.session.backend.read(model.optimizer._iterations)))
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return None
 
     # With extra outputs -------------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ class Watched:
         result, logs, extras = builder.split(output)
         try:
             recording.record(model, extras, logs)
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed("the end of a batch", error)
         return result
 
@@ -262,6 +263,7 @@ class Watched:
 
     def _gives_up(self, error: Exception) -> None:
         """A step that cannot be traced with extra outputs. If it is the script's own mistake, it is raised again."""
+        pass_on(error)
         self._choice.gives_up()
         self.session.lost("unsupported", 1, f"a step function: {type(error).__name__}: {error}")
         say(f"this step function takes no extra outputs ({type(error).__name__}: {str(error)[:200]}): "

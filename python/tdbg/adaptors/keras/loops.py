@@ -190,7 +190,7 @@ class Loops:
                     if self.clock.about_to_step(number):
                         self._put(dict(zip(names, arrays)), absent)
                     self._has_stepped(number)
-            except Exception as error:
+            except BaseException as error:
                 session.guard.failed("a step inside a tf.function", error)
 
         backend.call_host(host, [extras[name] for name in names])

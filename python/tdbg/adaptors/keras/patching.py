@@ -84,7 +84,7 @@ def _watch_apply(session: Session, original: Callable[..., Any]) -> Callable[...
                 grads = _applying(collector, optimizer, grads, variables)
             elif not session.loops.silent:
                 number = session.loops.applying(optimizer, grads, variables)
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed("an optimizer's gradients", error)
         if number is None:
             return original(optimizer, grads, trainable_variables)
@@ -187,7 +187,7 @@ def _watch_call(session: Session, original: Callable[..., Any]) -> Callable[...,
             return outputs
         try:
             (collect.current() or session.loops).layer(layer, args, kwargs, outputs)
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed("a layer's outputs", error)
         return outputs
     return __call__
@@ -244,7 +244,7 @@ def _making(session: Session, mode: int, attribute: str, original: Callable[...,
             present = _keras_own(session, present)
             if present is not None:
                 setattr(model, attribute, Watched(session, model, mode, present, original))
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed(f"{attribute}", error)
         return getattr(model, attribute, None)
     return make

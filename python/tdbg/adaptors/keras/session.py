@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from ..guard import say
+from ..guard import pass_on, say
 from ..patches import Patches
 from ..ranks import of_tensorflow
 from ..session import LoopSession
@@ -115,7 +115,8 @@ class Session(LoopSession):
         # Of updates: `iterations` counts batches where gradients are accumulated.
         try:
             count = int(self.backend.numpy(self.backend.read(inner._iterations)))
-        except Exception:       # while JAX's `fit` runs, variables are empty
+        except Exception as error:      # while JAX's `fit` runs, variables are empty
+            pass_on(error)
             return None
         return count // (inner.gradient_accumulation_steps or 1), optimizer.name
 

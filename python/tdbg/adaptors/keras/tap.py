@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tdbg import _capture
 
+from ..guard import pass_on
 from ..values import NUMBERS
 from . import collect
 
@@ -96,6 +97,7 @@ class Tap:
             passed = self._operation.record(tensor, slot, [*self._batch, *after])
         # it is an output, then: a trace that fails loses the variables that were made in it
         except Exception as error:
+            pass_on(error)
             self._session.say_once(
                 f"TensorFlow takes no operation of ours here ({type(error).__name__}: {error}): tensors "
                 "leave the step as its outputs, which takes longer"

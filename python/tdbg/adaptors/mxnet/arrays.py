@@ -26,9 +26,9 @@ _HOST = ("cpu", "cpu_pinned", "cpu_shared")
 
 
 class TrainingError(Exception):
-    """What the training's own computation raised; `error` is MXNet's exception."""
+    """What the training's own computation raised; `error` is MXNet's exception, or another of the training's own."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
 

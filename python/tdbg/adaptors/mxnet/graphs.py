@@ -204,7 +204,7 @@ class Graphs:
         try:
             for block, watched, what, number in self._running.get((name, which), ()):
                 self.session.blocks.put(block, watched, what, number, array)
-        except Exception as error:
+        except BaseException as error:
             self.session.failed_inside(f"output {name} of a graph", error)
 
     def _is_wanted(self, ref: Any) -> bool:

@@ -41,6 +41,7 @@ class Session(LoopSession):
     Threads: events of other threads than the one that opened the run are ignored.
     """
 
+    clock: Clock
     context: Context
     accepts = Block, "a gluon.Block"
 
@@ -65,7 +66,7 @@ class Session(LoopSession):
         # block -> (generation, does a Trainer we follow train some of it)
         self._roots: weakref.WeakKeyDictionary[Any, tuple[int, bool]] = weakref.WeakKeyDictionary()
         self._owners: dict[int, Any] = {}    # id(parameter) -> weak reference to its block
-        self._late: Exception | None = None  # an error of the training's own, seen where it could not be raised
+        self._late: BaseException | None = None  # an error of the training's own, seen where it could not be raised
         self._later: list[Any] = []    # (ready, put, arguments) of the last step, which the engine copies
         self._unsealed: bool | None = None    # of that step, closed by now: was it skipped?
 
@@ -95,19 +96,19 @@ class Session(LoopSession):
             return function(*arguments)
         except arrays.TrainingError as error:
             raise error.error from None
-        except Exception as error:
+        except BaseException as error:
             self.guard.failed(site, error)
             return None
 
-    def failed_inside(self, site: str, error: Exception) -> None:
+    def failed_inside(self, site: str, error: BaseException) -> None:
         """As `guarded`, where nothing can be raised: inside a call from MXNet."""
         if isinstance(error, arrays.TrainingError):
             self._late = error.error
         else:
             try:
                 self.guard.failed(site, error)
-            except Exception as strict:
-                self._late = strict
+            except BaseException as own:
+                self._late = own
 
     def _watch_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         session = self

@@ -54,6 +54,7 @@ class _Pending(threading.local):
 class Session(LoopSession):
     """Threads: a compiled function calls its callback in a thread of XLA's; `_lock` keeps two of them apart."""
 
+    clock: Clock
     accepts = None          # parameters are values: a model that is handed over cannot be found again in them
 
     def __init__(self, open_run: Callable[..., Any], options: dict[str, Any] | None = None) -> None:

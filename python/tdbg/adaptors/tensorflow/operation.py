@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from tdbg import _capture
 
+from ..guard import pass_on
+
 #: What is recorded: numbers. XLA knows no operation of ours.
 DTYPES = frozenset((tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8,
                     tf.uint16, tf.uint32, tf.uint64, tf.bool))
@@ -43,4 +45,5 @@ def why_not() -> str:
         passed = tf.function(lambda x: record(x, -1) + 1.0)(tf.constant([1.0, 2.0]))
         return "" if passed.numpy().tolist() == [2.0, 3.0] else "it does not pass tensors on"
     except Exception as error:
+        pass_on(error)
         return f"{type(error).__name__}: {error}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from ..guard import say
+from ..guard import pass_on, say
 from ..steps import TRAIN
 from .graphs import computed, split
 
@@ -47,7 +47,7 @@ def patch(patches: Patches, session_of: Callable[[], Any]) -> None:
                     for gradient, _ in pairs:
                         if isinstance(gradient, tf.Tensor) and gradient.graph is update.graph:
                             known.gradients[gradient.name] = None
-            except Exception as error:
+            except BaseException as error:
                 _failed(session_of, "an optimizer of TensorFlow 1", error)
             return update
         return apply_gradients
@@ -58,7 +58,7 @@ def patch(patches: Patches, session_of: Callable[[], Any]) -> None:
         def __init__(session: Any, session_creator: Any = None, hooks: Any = None, *args: Any, **kwargs: Any) -> None:
             try:
                 hooks = [*(hooks or ()), Hook(session_of)]
-            except Exception as error:
+            except BaseException as error:
                 _failed(session_of, "a MonitoredSession", error)
             original(session, session_creator, hooks, *args, **kwargs)
         return __init__
@@ -66,10 +66,11 @@ def patch(patches: Patches, session_of: Callable[[], Any]) -> None:
     patches.replace([v1.train.MonitoredSession], "__init__", watch_init)
 
 
-def _failed(session_of: Callable[[], Any], site: str, error: Exception) -> None:
+def _failed(session_of: Callable[[], Any], site: str, error: BaseException) -> None:
     try:
         session_of().guard.failed(site, error)
-    except AttributeError:
+    except AttributeError:      # there is no session
+        pass_on(error)
         say(f"could not capture ({site}: {error}); training goes on")
 
 
@@ -85,7 +86,7 @@ class Hook(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
         self._steps, self._read = False, []
         try:
             return self._before(context)
-        except Exception as error:
+        except BaseException as error:
             _failed(self._session_of, "a session's run", error)
             return None
 
@@ -126,7 +127,7 @@ class Hook(v1.train.SessionRunHook):  # type: ignore[misc, name-defined]
                                                  for name, value in (values.results or {}).items()])
             if session is not None:
                 session.close_step()
-        except Exception as error:
+        except BaseException as error:
             _failed(self._session_of, "the end of a session's run", error)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from ..guard import say
+from ..guard import pass_on, say
 
 if TYPE_CHECKING:
     from ..patches import Patches
@@ -21,7 +21,7 @@ def patch(patches: Patches, session_of: Callable[[], Any]) -> None:
             if session is not None:
                 try:
                     session.loops.took_gradient(target, sources, result)
-                except Exception as error:
+                except BaseException as error:
                     session.guard.failed("a tape's gradient", error)
             return result
         return gradient
@@ -34,7 +34,7 @@ def patch(patches: Patches, session_of: Callable[[], Any]) -> None:
             if session is not None:
                 try:
                     session.loops.tape_begins()
-                except Exception as error:
+                except BaseException as error:
                     session.guard.failed("a tape", error)
             return original(tape)
         return __enter__
@@ -49,6 +49,7 @@ def _quietly(session_of: Callable[[], Any]) -> Any:
     try:
         return session_of()
     except Exception as error:
+        pass_on(error)
         if type(error) not in _said:
             _said.add(type(error))
             say(f"nothing of a loop without Keras is captured: {type(error).__name__}: {error}")

@@ -20,6 +20,7 @@ import torch
 from tdbg import _capture
 
 from ..context import Context as BaseContext
+from ..guard import pass_on
 from ..steps import TRAIN
 from ..structure import first
 from .data import Data
@@ -172,7 +173,7 @@ class Context(BaseContext):
         if self.data.due and self.enabled:
             try:
                 self.data.given(args, kwargs)
-            except Exception as error:
+            except BaseException as error:
                 self.session.guard.failed("the model's input", error, self.data.give_up)
 
     def compared(self, function: str, given: Any, target: Any, result: Any, ignored: Any, masked: bool) -> None:
@@ -184,7 +185,7 @@ class Context(BaseContext):
             return
         try:
             self.data.compared(function, given, target, ignored, masked)
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed("labels", error, self.data.give_up)
 
     def bad_loss(self) -> None:
@@ -194,7 +195,7 @@ class Context(BaseContext):
             return
         try:
             self.data.bad_loss(self.session.losses.origins.first_input())
-        except Exception as error:
+        except BaseException as error:
             self.session.guard.failed("the model's input", error, self.data.give_up)
 
     def take_batch(self, batch: tuple[int, int | None] | None) -> None:
@@ -257,7 +258,8 @@ class Context(BaseContext):
         options = [tuple((k, v) for k, v in g.items() if k not in NOT_OPTIONS) for g in groups]
         try:
             same = not force and options == entry.options
-        except Exception:   # a tensor of several elements among the options has no truth value
+        except Exception as error:      # a tensor of several elements among the options has no truth value
+            pass_on(error)
             same = False
         if not same:
             entry.options = options

@@ -23,7 +23,7 @@ def patch(patches: Any, session: Any) -> None:
                 if session.listening and (port := lane()) is not None and not session.elsewhere():
                     device = torch.cuda.current_device()
                     port.capture_begins(graph, device)
-            except Exception as error:
+            except BaseException as error:
                 guard.failed("CUDAGraph.capture_begin", error)
             return original(graph, *args, **kwargs)
         return capture_begin
@@ -37,7 +37,7 @@ def patch(patches: Any, session: Any) -> None:
                     if (port := lane()) is not None and not session.elsewhere():
                         session.capture_ended()
                         port.capture_ended()
-                except Exception as error:
+                except BaseException as error:
                     guard.failed("CUDAGraph.capture_end", error)
         return capture_end
 
@@ -46,13 +46,13 @@ def patch(patches: Any, session: Any) -> None:
             try:
                 if session.listening and (port := lane()) is not None:
                     port.replay_begins(graph)
-            except Exception as error:
+            except BaseException as error:
                 guard.failed("CUDAGraph.replay", error)
             result = original(graph, *args, **kwargs)
             try:
                 if session.listening and lane() is not None:
                     session.graph_replayed(graph)
-            except Exception as error:
+            except BaseException as error:
                 guard.failed("CUDAGraph.replay", error)
             return result
         return replay

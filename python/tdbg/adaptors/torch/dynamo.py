@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..guard import say
+from ..guard import pass_on, say
 
 
 def run_uncompiled(*functions: Any) -> None:
@@ -33,7 +33,8 @@ class _UnlessOneGraph:
     def __bool__(self) -> bool:
         try:
             broken = not sys.modules["torch._dynamo.symbolic_convert"].InstructionTranslator.current_tx().one_graph
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return True
         if not broken and not self._said:
             self._said = True

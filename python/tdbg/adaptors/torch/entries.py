@@ -136,7 +136,7 @@ class Entries:
                     known = entries._handles.get(id(module))
                     if known is not None and known[0]() is module:
                         entries._around_compiled(module)
-                except Exception as error:
+                except BaseException as error:
                     entries.session.guard.failed("a compiled model", error)
                 return result
             return compile
@@ -231,7 +231,7 @@ class Entries:
             self._hook(module)
             self.twins.add(module)
             self.entered(module, args, {})      # torch had collected its hooks before these were added
-        except Exception as error:
+        except BaseException as error:
             self.session.guard.failed("a copy of a model", error)
 
     def _look_no_more(self) -> None:
@@ -320,7 +320,7 @@ class Entries:
                     self.session.forward_begins(module, args, kwargs)
                 self._parts.add(module)
                 self.session.modules.settle()
-        except Exception as error:
+        except BaseException as error:
             self.session.guard.failed("forward of the root", error)
         finally:
             self.session.overhead.spent += perf_counter() - begun
@@ -331,7 +331,7 @@ class Entries:
             self._depth.now = max(0, self._depth.now - 1)
             if self._depth.now == 0:
                 self.session.forward_ended(output)
-        except Exception as error:
+        except BaseException as error:
             self.session.guard.failed("end of the root's forward", error)
         finally:
             self.session.overhead.spent += perf_counter() - begun

@@ -159,7 +159,7 @@ class ForwardSteps:
             if wanted and session.listening and session.clock.due:
                 try:
                     self._gradient(named, local(grad).detach())
-                except Exception as error:
+                except BaseException as error:
                     session.guard.failed("gradient/" + named.name, error, alone=wanted.clear)
 
         back.__torch_unserializable__ = True  # type: ignore[attr-defined]

@@ -70,7 +70,7 @@ def _watch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
         try:
             labels = args[1] if len(args) > 1 else kwargs.get("target")
             losses.returned(_NAME, result, lambda: _share(result, *args, **kwargs), labels)
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed("transformers' loss function", error)
         return result
     return fixed_cross_entropy

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 import torch
 
-from ..steps import ModeSteps
+from ..steps import GLOBAL, ModeSteps
 
 MAX_LAG = 32        # steps that may be under way; a step is visible at most this late
 #: Seconds without any arrival after which the end of a training waits no longer.
@@ -113,6 +113,20 @@ class LateSteps:
         self.drain()
         return -1
 
+    def cancel_step(self) -> None:
+        """As the run's: the open step is taken back, unless something is in it."""
+        if self._step is not None:
+            if self._step.begun or self._step.calls:
+                self.end_step()
+            else:
+                self._step = None
+
+    def mode_step(self, mode: int) -> int:
+        """As the run's, of the steps that it will have: the last one of this mode."""
+        steps = [*self._queue, *([] if self._step is None else [self._step])]
+        begun: int = self._run.mode_step(mode)
+        return begun + sum(not step.begun and mode in (step.mode, GLOBAL) for step in steps)
+
     def gather(self) -> None:
         """What is put until `launch` may go together."""
 
@@ -198,8 +212,11 @@ class LateSteps:
                 if len(self._queue) <= MAX_LAG:
                     return
                 late = True
-            self._queue.popleft()
-            self._replay(step, late)
+            try:
+                self._replay(step, late)
+            finally:            # an exception of the training's may land in it: what came in so far is the step
+                self._queue.popleft()
+                self._run.end_step(step.skipped)
 
     def _replay(self, step: Any, late: bool) -> None:
         run = self._run
@@ -226,4 +243,3 @@ class LateSteps:
                 lost += self.arrived(step, call, late)
         if lost:
             run.count_dropped("device_late", lost, self.why_lost(late))
-        run.end_step(step.skipped)

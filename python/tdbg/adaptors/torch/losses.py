@@ -485,7 +485,7 @@ def patch(patches: Patches, session: Session) -> None:
                                 session.context.broadcast(args[0], target)
                             session.black_box.compared_with(function, target)
                         session.losses.returned(name, result, labels=labels_of(args, kwargs) if classifies else None)
-                    except Exception as error:
+                    except BaseException as error:
                         guard.failed("loss function", error)
                     session.overhead.spent += perf_counter() - begun
                 if classifies and data.due and session.listening and in_backward() == -1:
@@ -510,7 +510,7 @@ def patch(patches: Patches, session: Session) -> None:
                 begun = perf_counter()
                 try:
                     session.before_backward(tensors, bool(kwargs.get("create_graph") or args[2:3] == (True,)))
-                except Exception as error:
+                except BaseException as error:
                     guard.failed("backward", error)
                 session.overhead.spent += perf_counter() - begun
             if session.verify is None or is_compiling():
@@ -518,7 +518,7 @@ def patch(patches: Patches, session: Session) -> None:
             result = original(tensors, *args, **kwargs)
             try:
                 session.after_backward()
-            except Exception as error:
+            except BaseException as error:
                 guard.failed("verification", error)
             return result
         return backward

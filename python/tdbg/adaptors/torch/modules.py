@@ -19,7 +19,7 @@ import torch
 
 from tdbg import _capture
 
-from ..guard import is_the_trainings_own, say
+from ..guard import pass_on, say
 from ..inert import Inert
 from ..session import NOT_WANTED
 from ..structure import every
@@ -85,8 +85,7 @@ class _ModuleHook(Inert):
                     owner.session.overhead.spent += perf_counter() - begun
                     return
             except Exception as error:
-                if is_the_trainings_own(error):
-                    raise
+                pass_on(error)
         owner.ran(self, module, args, output)
         owner.session.overhead.spent += perf_counter() - begun
 
@@ -102,7 +101,8 @@ def _was_compiled(root: torch.nn.Module) -> bool:
     try:
         entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
         return any(entries(kind.forward.__code__) for kind in {type(module) for _, module in root.modules()})
-    except Exception:       # a class without a forward in Python, or a torch that calls this something else
+    except Exception as error:      # a class without a forward in Python, or a torch that calls this something else
+        pass_on(error)
         return False
 
 
@@ -211,7 +211,7 @@ class ModuleTensors:
                 self._put(hook, "input", args)
             if hook.wants_output:
                 self._put(hook, "output", output)
-        except Exception as error:
+        except BaseException as error:
             self.session.guard.failed(f"output of {hook.name}", error, alone=hook.give_up)
 
     def _ran_elsewhere(self, module: torch.nn.Module) -> None:

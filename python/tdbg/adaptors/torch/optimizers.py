@@ -174,7 +174,7 @@ class Optimizers:
         begun = perf_counter()
         try:
             return self._before_step(optimizer, args, kwargs)
-        except Exception as error:
+        except BaseException as error:
             self.session.guard.failed("optimizer step", error)
             return None
         finally:
@@ -214,7 +214,7 @@ class Optimizers:
             try:
                 if self.session.listening and self._inside is entry:
                     self._capture(entry, optimizer, closure=True)
-            except Exception as error:
+            except BaseException as error:
                 self.session.guard.failed("optimizer closure", error)
             self.session.overhead.spent += perf_counter() - begun
             return loss
@@ -332,7 +332,7 @@ class Optimizers:
                 self._inside = None
                 return
             self._stepped(entry, entry.skipped)
-        except Exception as error:
+        except BaseException as error:
             self.session.guard.failed("after an optimizer step", error)
         finally:
             self.session.overhead.spent += perf_counter() - begun

@@ -127,16 +127,17 @@ class _Copy:
 class _Step(Step):
     def __init__(self, mode: int, begun: bool = False) -> None:
         super().__init__(mode, begun)
-        self.vectors: dict[Any, list[Any]] = {}    # device -> vectors to be packed
-        self.lengths: dict[Any, int] = {}    # device -> numbers packed so far
+        # device -> vectors to be packed, each with where it ends: one entry, put by one call, so that an exception of
+        # the training's that lands here moves no later one
+        self.vectors: dict[Any, list[tuple[Any, int]]] = {}
         self.copies: dict[Any, Any] = {}
 
     def pack(self, vector: Any) -> tuple[Any, int, int]:
         """Queues a vector of numbers; returns where it will lie."""
         device = vector.device
-        at = self.lengths.get(device, 0)
-        self.vectors.setdefault(device, []).append(vector)
-        self.lengths[device] = at + vector.numel()
+        packed = self.vectors.setdefault(device, [])
+        at = packed[-1][1] if packed else 0
+        packed.append((vector, at + vector.numel()))
         return device, at, vector.numel()
 
 
@@ -189,7 +190,8 @@ class Lane(LateSteps):
         self._step.calls.append(("scalar", ident, self._step.pack(_packed(tensor.reshape(-1)[:1])), sub))
 
     def ended(self, step: Any) -> bool:
-        step.copies = {device: _Copy(vectors) for device, vectors in step.vectors.items()}
+        step.copies = {device: _Copy([vector for vector, _ in packed])
+                       for device, packed in step.vectors.items() if packed}
         step.vectors = {}
         return True
 

@@ -54,7 +54,7 @@ class _OutputHook(Inert):
             # What is recomputed in backward is, in autograd's thread for a device.
             if not is_tracing() and (in_backward() != -1 or not owner.session.elsewhere()):
                 owner.gave(self, output)
-        except Exception as error:
+        except BaseException as error:
             owner.session.guard.failed(f"output of {self.name}", error, alone=self.give_up)
 
 
@@ -141,7 +141,7 @@ class OutputGradients:
         try:
             for tensor in plain_tensors(gradient, functools.partial(session.unread, PREFIX + hook.name)):
                 self._put(hook, number, tensor.detach())
-        except Exception as error:
+        except BaseException as error:
             session.guard.failed(f"gradient of the output of {hook.name}", error, alone=hook.give_up)
 
     def _put(self, hook: _OutputHook, number: int, tensor: torch.Tensor) -> None:

@@ -22,6 +22,7 @@ import torch
 
 from tdbg import _capture
 
+from ..guard import pass_on
 from ..session import NOT_WANTED
 from . import deepspeed
 from .origin.backward import any_bad
@@ -298,8 +299,8 @@ class OptimizerTensors:
         if READER is not None and self.fast and hasattr(self.session.port, "put_batch"):
             try:
                 self.batch = _capture.ParameterBatch(READER, self.fast, self.fast_ids, self.grad_ids)
-            except Exception:
-                pass                         # the maps take what it does not
+            except Exception as error:
+                pass_on(error)               # the maps take what it does not
         if on_device:
             self.session.needs_device_lane = True
 

@@ -26,7 +26,7 @@ def _watch_scale(original: Callable[..., Any], session: Session) -> Callable[...
         if session.listening and self._enabled and not session.elsewhere():
             try:
                 session.losses.scaled(outputs, result, self._scale)
-            except Exception as error:
+            except BaseException as error:
                 session.guard.failed("GradScaler.scale", error)
         return result
     return scale
@@ -53,7 +53,7 @@ def patch(patches: Patches, session: Session) -> None:
             try:
                 if self._enabled and session.listening and session.optimizers.steps_of(optimizer) == before:
                     session.optimizers.skipped(optimizer, self)
-            except Exception as error:
+            except BaseException as error:
                 guard.failed("GradScaler.step", error)
             return result
         return step
@@ -76,13 +76,13 @@ def patch(patches: Patches, session: Session) -> None:
                 try:
                     if wanted:
                         session.before_clipping(parameters)
-                except Exception as error:
+                except BaseException as error:
                     guard.failed("before clipping", error)
                 result = original(parameters, *args, **kwargs)
                 if by_norm:
                     try:
                         session.clipped(result)
-                    except Exception as error:
+                    except BaseException as error:
                         guard.failed("after clipping", error)
                 return result
             return clip
@@ -95,7 +95,7 @@ def patch(patches: Patches, session: Session) -> None:
                 number = READER.number(total_norm) if READER is not None and session.listening else None
                 if number is not None and number.value - number.value != 0.0:
                     session.losses.origins.before_clipping(parameters)
-            except Exception as error:
+            except BaseException as error:
                 guard.failed("before clipping", error)
             return original(parameters, max_norm, total_norm, *args, **kwargs)
         return clip_by

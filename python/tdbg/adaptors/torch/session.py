@@ -58,6 +58,7 @@ class Session(LoopSession):
     """
 
     accepts = torch.nn.Module, "a torch.nn.Module"
+    clock: Clock
     context: Context
 
     def __init__(self, open_run: Callable[..., Any], options: dict[str, Any] | None = None, explicit: bool = False,
@@ -125,7 +126,7 @@ class Session(LoopSession):
                     if child is root.entry:
                         root.enter_through(parent)
                         self.entries.follow(self.names)
-        except Exception as error:
+        except BaseException as error:
             self.guard.failed("wrapping a model", error)
 
     def watch(self, models: list[torch.nn.Module]) -> None:

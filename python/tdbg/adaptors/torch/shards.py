@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..guard import say
+from ..guard import pass_on, say
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +34,8 @@ def part_of(tensor: torch.Tensor) -> dict[str, Any]:
         shape, begin = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, placements)
         if tuple(shape) == tuple(local.shape) and not any(p.is_partial() for p in placements):
             return {"whole_shape": list(tensor.shape), "part_begin": [int(b) for b in begin]}
-    except Exception:
-        pass                                  # a private function of torch's, and it moved
+    except Exception as error:
+        pass_on(error)                        # a private function of torch's, and it moved
     if not _said:
         _said.append(True)
         say(f"a tensor distributed as {tuple(placements)} is recorded rank by rank: its parts cannot be taken together")

@@ -27,7 +27,7 @@ import torch
 
 from tdbg.blackbox.random_states import RandomStates, Taker, restore
 
-from ..guard import say
+from ..guard import pass_on, say
 from ..steps import TRAIN
 from ..structure import every
 from .modules import has_compiled
@@ -323,6 +323,7 @@ class Verify:
                 if len(outputs) == len(held.outputs):
                     found.gradients = _gradients(module, outputs, held.seeds)
         except Exception as error:
+            pass_on(error)
             raise _NotAgain(f"its forward raised when it was called again: {type(error).__name__}: {error}") from None
         finally:
             for owner, name, mine in own:

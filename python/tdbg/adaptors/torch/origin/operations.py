@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...guard import pass_on
 from .graph import VIEWS, base_name, is_python
 from .values import INF, NAN, Budget, Values, pieces, readable, values_of
 
@@ -109,7 +110,8 @@ def dtype_of(node: Any, result: int = 0) -> torch.dtype | None:
     try:
         dtype: torch.dtype = node._input_metadata[result].dtype
         return dtype
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return None
 
 
@@ -404,7 +406,8 @@ def _product(magnitudes: list[float]) -> float:
 def _elements_of(node: Any) -> float:
     try:
         return float(math.prod(node._input_metadata[0].shape))
-    except Exception:
+    except Exception as error:
+        pass_on(error)
         return math.inf
 
 

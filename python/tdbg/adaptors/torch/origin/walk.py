@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...guard import pass_on
 from . import operations
 from .graph import (
     CHECKPOINTED,
@@ -139,7 +140,8 @@ class Walk:
     def _state_of(self, tensor: torch.Tensor) -> str | None:
         try:
             key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return None
         if key not in self._looked:
             self._looked[key] = state_of(tensor, self.budget)
@@ -347,7 +349,8 @@ class Walk:
                 if where
                 else None
             )
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             return None
 
     def _computed(self, source: _Source) -> Birth:
