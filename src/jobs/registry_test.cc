@@ -16,6 +16,7 @@ namespace tdbg::jobs {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class RegistryTest : public testing::Test {
  protected:
@@ -115,6 +116,25 @@ TEST_F(RegistryTest, WhatIsNoRegistryIsRefusedAndLeftAsItIs) {
   EXPECT_EQ(base::LocalFileSystem().ReadFile(path_)->size(), 8192u);
   EXPECT_EQ(Registry::Open("").status().code(), Code::kUnavailable);
   EXPECT_FALSE(Registry::Open("/proc/nowhere/jobs.sqlite").ok());
+}
+
+// A mapping of a file that another process cuts short is a SIGBUS.
+TEST_F(RegistryTest, NothingOfItIsMapped) {
+  Registry registry = Open();
+  TDBG_ASSERT_OK(registry.Launch(Job("r1"), "starting", 10));
+  EXPECT_THAT(*base::LocalFileSystem().ReadFile("/proc/self/maps"), Not(HasSubstr("jobs.sqlite")));
+}
+
+TEST_F(RegistryTest, OneThatAnEarlierTdbgMappedIsMappedNoLonger) {
+  {
+    Registry registry = Open();
+    TDBG_ASSERT_OK(registry.Launch(Job("r1"), "starting", 10));
+    TDBG_ASSERT_OK(Database::Open(path_, 0)->Execute("PRAGMA journal_mode=WAL"));
+  }
+  Registry registry = Open();
+  TDBG_ASSERT_OK(registry.Launch(Job("r2"), "starting", 20));
+  EXPECT_EQ(registry.List({})->size(), 2u);
+  EXPECT_THAT(*base::LocalFileSystem().ReadFile("/proc/self/maps"), Not(HasSubstr("jobs.sqlite")));
 }
 
 TEST_F(RegistryTest, ANewerVersionIsRefusedByName) {

@@ -3,10 +3,6 @@
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
-
-#include <algorithm>
-#include <array>
 
 #include "base/file.h"
 #include "base/posix.h"
@@ -36,25 +32,6 @@ Status ErrorOf(int code, const std::string& message, const std::string& path) {
 
 Status ErrorOf(sqlite3* database, const std::string& path) {
   return ErrorOf(sqlite3_extended_errcode(database), sqlite3_errmsg(database), path);
-}
-
-// A write-ahead log needs memory shared between its users, so all must be on one machine. On file systems
-// that several machines may mount, use the classic journal, which needs only working locks.
-bool OnThisMachine(const std::string& directory) {
-  struct statfs info;
-  if (::statfs(directory.c_str(), &info) != 0) return false;
-  constexpr std::array<unsigned long, 9> kShared = {
-      0x6969,      // NFS
-      0xff534d42,  // CIFS
-      0xfe534d42,  // SMB2
-      0x517b,      // SMB
-      0x0bd00bd0,  // Lustre
-      0x47504653,  // GPFS
-      0x00c36400,  // Ceph
-      0x65735546,  // FUSE
-      0x01021997,  // 9p
-  };
-  return std::find(kShared.begin(), kShared.end(), static_cast<unsigned long>(info.f_type)) == kShared.end();
 }
 
 }  // namespace
@@ -114,9 +91,13 @@ Result<Database> Database::Open(const std::string& path, int64_t wait_millis) {
   if (sqlite3_db_readonly(opened, "main") == 1)
     return Unavailable("the registry of jobs may not be written: " + path);
   sqlite3_busy_timeout(opened, static_cast<int>(wait_millis));
-  const size_t slash = path.rfind('/');
-  if (OnThisMachine(slash == std::string::npos ? "." : path.substr(0, slash)))
-    TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA journal_mode=WAL"));
+  // Nothing of it is mapped: a write-ahead log is used through a file that all map, and that is a SIGBUS in
+  // the launcher as soon as another process cuts it short. An earlier tdbg made it one, and while that is at
+  // work on it (kUnavailable) it stays one.
+  TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA mmap_size=0"));
+  if (const Status left = database.Execute("PRAGMA journal_mode=TRUNCATE");
+      !left.ok() && left.code() != Code::kUnavailable)
+    return left;
   // NORMAL: a killed process loses no record. A power failure may, but it has ended that record's job, too.
   TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA synchronous=NORMAL"));
   TDBG_RETURN_IF_ERROR(database.Execute("PRAGMA foreign_keys=ON"));

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+import pytest
 from program import BINARY, ROOT
 
 NOT_FOUND, REFUSED, STOPPED = 4, 6, 3
@@ -312,6 +313,14 @@ def test_a_registry_that_cannot_be_used_stops_no_training(tdbg):
     assert len([line for line in done.stderr.splitlines() if "tdbg jobs" in line]) == 1
     tdbg.fails(5, "jobs")
     assert tdbg.ok("logs", "r").stdout == "trained\n"
+
+
+@pytest.mark.parametrize("cut", ["jobs.sqlite", "jobs.sqlite-journal", "jobs.sqlite-shm"])
+def test_a_registry_that_is_cut_short_meanwhile_stops_no_job(tdbg, cut):
+    path = tdbg.directory / ".state" / "tdbg" / cut
+    done = run(tdbg, f"open({str(path)!r}, 'w').close(); print('trained'); raise SystemExit(3)")
+    assert (done.returncode, done.stdout) == (3, "trained\n")
+    assert tdbg.json("status", "r")["job"]["exit_code"] == 3
 
 
 def test_secrets_are_not_kept(tdbg):

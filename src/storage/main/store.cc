@@ -311,6 +311,7 @@ Status Objects(const Arguments& arguments, ObjectStore* store, const Location& a
 
 Status Run(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
+  base::SurviveTornMappings();
   TDBG_ASSIGN_OR_RETURN(const Arguments arguments, Parse(argc, argv));
   const std::string verb = arguments.words.empty() ? "" : arguments.words[0];
   const bool two = verb == "upload" || verb == "put" || verb == "fetch" || verb == "send";
