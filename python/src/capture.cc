@@ -20,6 +20,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/bus_guard.h"
 #include "device_lane.h"
 #include "fingerprint.h"
 #include "forecast.h"
@@ -44,6 +45,7 @@ using tdbg::StepPoint;
 using tdbg::TensorSpec;
 using tdbg::TensorView;
 using tdbg::python::Fingerprint;
+using tdbg::python::FingerprintIfThere;
 using tdbg::python::Forecast;
 using tdbg::python::Integers;
 using tdbg::python::LookAgain;
@@ -368,6 +370,15 @@ NB_MODULE(_capture, m) {
   nb::exception<CaptureError>(m, "Error", PyExc_RuntimeError);
   m.def("fingerprint", &Fingerprint, "pointer"_a, "bytes"_a,
         "Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.");
+  m.def("fingerprint_if_there", &FingerprintIfThere, "pointer"_a, "bytes"_a,
+        "The same of mapped memory, whose file may have been cut short; None where its end is gone.");
+  m.def(
+      "is_readable",
+      [](uintptr_t pointer, uint64_t bytes) {
+        return tdbg::base::IsReadable(reinterpret_cast<const std::byte*>(pointer), bytes);
+      },
+      "pointer"_a, "bytes"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Can all of it be read without a signal? Takes about as long as reading it.");
   BindTensors(m);
   tdbg::python::BindGraphCapture(&m);
   tdbg::python::BindDeviceLane(&m);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/bus_guard.h"
 #include "base/hash.h"
 
 namespace tdbg::python {
@@ -16,6 +17,12 @@ uint32_t Fingerprint(uintptr_t pointer, uint64_t bytes) {
     std::memcpy(sample + i * kPiece, data + i * (bytes - kPiece) / (kPieces - 1), kPiece);
   }
   return static_cast<uint32_t>(tdbg::base::Hash64(sample));
+}
+
+std::optional<uint32_t> FingerprintIfThere(uintptr_t pointer, uint64_t bytes) {
+  const auto* data = reinterpret_cast<const std::byte*>(pointer);
+  if (bytes > 0 && !(base::IsReadable(data, 1) && base::IsReadable(data + bytes - 1, 1))) return std::nullopt;
+  return Fingerprint(pointer, bytes);
 }
 
 }  // namespace tdbg::python

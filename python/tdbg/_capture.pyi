@@ -14,6 +14,16 @@ def fingerprint(pointer: int, bytes: int) -> int:
     Mark of host memory; see the batch_fingerprint series. The caller keeps the memory alive.
     """
 
+def fingerprint_if_there(pointer: int, bytes: int) -> int | None:
+    """
+    The same of mapped memory, whose file may have been cut short; None where its end is gone.
+    """
+
+def is_readable(pointer: int, bytes: int) -> bool:
+    """
+    Can all of it be read without a signal? Takes about as long as reading it.
+    """
+
 class TensorReader:
     """Reads tensors of a framework through DLPack's exchange table."""
 

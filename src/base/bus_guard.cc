@@ -176,6 +176,24 @@ void ArmBusGuard() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
+bool IsReadable(const std::byte* data, size_t bytes) {
+  if (bytes == 0) return true;
+  const uintptr_t page = PageSize();
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  // The words at the ends lie in the first and the last page, whatever of these is the caller's.
+  const uintptr_t first = begin & ~(page - 1), last = (begin + bytes - 1) & ~(page - 1);
+#ifdef MADV_POPULATE_READ
+  // One call for all, where the kernel knows it and nothing is wrong.
+  if (last != first &&
+      ::madvise(reinterpret_cast<void*>(first), last - first + page, MADV_POPULATE_READ) == 0)
+    return true;
+#endif
+  for (uintptr_t at = first; at <= last; at += page) {
+    if (!Readable(reinterpret_cast<const void*>(at))) return false;
+  }
+  return true;
+}
+
 GuardedStretch::GuardedStretch(std::byte* data, size_t bytes)
     : slot_(nullptr), last_word_(data + (bytes >= 8 ? (bytes - 8) / 8 * 8 : 0)) {
   ArmBusGuard();

@@ -32,6 +32,11 @@ class GuardedStretch {
   const std::byte* const last_word_;
 };
 
+/// Can each page of this be read? Its file may have been cut short, or its owner may have forbidden it: a
+/// load is then a signal. Asks the kernel, which takes about as long as reading it, and touches nothing else.
+/// It may be otherwise a moment later. Any thread.
+bool IsReadable(const std::byte* data, size_t bytes);
+
 /// Puts our handler where it belongs, on top, unless it is there: whoever came later (Python's faulthandler)
 /// would kill first. A system call.
 void ArmBusGuard();

@@ -306,6 +306,29 @@ TEST_F(FileTest, WritingToAMappingWhoseFileIsCutShortIsSurvived) {
       testing::ExitedWithCode(0), "");
 }
 
+TEST_F(FileTest, ItIsKnownWhatOfAMappingCanBeRead) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const std::string path = scratch_ / "a";
+  base::Spill(path, std::string(4 * page, 'x'));
+  const base::UniqueFd file = base::OpenFd(path.c_str(), O_RDWR, 0);
+  auto* const data =
+      static_cast<std::byte*>(::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+  ASSERT_NE(static_cast<void*>(data), MAP_FAILED);
+  EXPECT_TRUE(IsReadable(data, 4 * page));
+  EXPECT_TRUE(IsReadable(data + page - 1, 2));
+  EXPECT_TRUE(IsReadable(data, 0));
+  ASSERT_EQ(::mprotect(data + page, page, PROT_NONE), 0);
+  EXPECT_FALSE(IsReadable(data + page - 1, 2));
+  EXPECT_FALSE(IsReadable(data, 4 * page));
+  EXPECT_TRUE(IsReadable(data + 2 * page, 2 * page));
+  ASSERT_EQ(::ftruncate(file.get(), static_cast<off_t>(3 * page)), 0);
+  EXPECT_FALSE(IsReadable(data + 2 * page, 2 * page));
+  EXPECT_FALSE(IsReadable(data + 4 * page - 1, 1));
+  EXPECT_TRUE(IsReadable(data + 2 * page, page));
+  ::munmap(data, 4 * page);
+  EXPECT_FALSE(IsReadable(data, 1));
+}
+
 struct sigaction before_theirs;
 // As Python's faulthandler: puts back who was there, says its piece, and passes the signal on by raising it.
 void SpeakAndPassOn(int number) {

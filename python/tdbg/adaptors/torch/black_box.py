@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tdbg import _capture
 from tdbg.blackbox import file as _file
 from tdbg.blackbox.random_states import RandomStates, Taker
 from tdbg.blackbox.structure import Encoder
 
 from ..guard import say
+from ..mapped import GONE
 from .flight import FlightRecorder
 from .losses import in_backward
 from .names import strip, unwrap
@@ -201,6 +203,8 @@ class BlackBox:
         forwards = [self._forward(kept, n, f, place) for n, f in enumerate(self._forwards)]
         targets = [{"function": function, "target": Encoder(kept.namer(f"target/{n}")).encode(target)}
                    for n, (function, target) in enumerate(self._targets)]
+        if kept.gone:
+            return None, {}, [f"{kept.gone}: {GONE}"]
         if kept.left_out:
             return (
                 None,
@@ -324,6 +328,7 @@ class Kept:
         self._left = budget
         self.tensors: dict[str, torch.Tensor] = {}
         self.left_out: dict[str, int] = {}      # what -> bytes
+        self.gone = ""                          # the last that could not be read
 
     @property
     def bytes_left_out(self) -> int:
@@ -331,11 +336,24 @@ class Kept:
 
     def add(self, key: str, tensor: torch.Tensor, what: str) -> bool:
         size = tensor.numel() * tensor.element_size()
-        if not _file.can_keep(tensor) or size > self._left:
+        if not _file.can_keep(tensor) or size > self._left or self._is_gone(key, tensor):
             self.left_out[what] = self.left_out.get(what, 0) + size
             return False
         self._left -= size
         self.tensors[key] = tensor
+        return True
+
+    def _is_gone(self, key: str, tensor: torch.Tensor) -> bool:
+        """A weight may lie in a mapped file that was cut short: to read it would end the training."""
+        if tensor.device.type != "cpu":
+            return False
+        if tensor.is_contiguous():
+            begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+        else:
+            begin, size = tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes()
+        if _capture.is_readable(begin, size):
+            return False
+        self.gone = key
         return True
 
     def namer(self, prefix: str, what: str = "the batch") -> Any:

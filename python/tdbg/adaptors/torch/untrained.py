@@ -8,6 +8,9 @@ pieces of 64 bytes spread over a larger one; and every LOOK_EVERY-th step each t
 
 Plain host tensors are compared by one call of `_capture.look_again` (0.5 us each, the row included, against 1.7); what
 it does not read, and everything where torch has no DLPack table, goes through `_put_others`.
+
+Of these tensors the training may read a part, or nothing. So what lies in a mapped file is read only where the kernel
+says that it can be: another process may have cut the file short. What can no longer be read is told once.
 """
 from __future__ import annotations
 
@@ -36,19 +39,22 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 #: A change that neither version nor mark shows is seen so many steps late at most.
 LOOK_EVERY = 64
+SAID_AGAIN = 1      # of Run.put_many's `unchanged`: the last row again, and nothing is read
 
 
 class _Slot:
     """A place where such a tensor is: in a table of a module, or (no `table`) the parameter `owner` itself. Holds no
     tensor: a model that the script drops must be freed."""
 
-    __slots__ = ("owner", "table", "key", "named", "id", "spec", "plain", "varies", "seen", "turn", "mark")
+    __slots__ = ("owner", "table", "key", "named", "id", "spec", "plain", "varies", "seen", "turn", "mark",
+                 "mapped")
 
     def __init__(self, owner: weakref.ref[Any], table: str, key: str, named: NamedParameter, turn: int) -> None:
         self.owner, self.table, self.key, self.named, self.turn = owner, table, key, named, turn
         self.id, self.plain = NOT_WANTED, False
         self.spec: tuple[Any, Any, Any] | None = None
         self.varies = False             # its shape does
+        self.mapped = False             # it lies where another process may take its memory away
         self.seen: Any = None    # what was last seen of it, to be compared
         self.mark = _capture.TensorMark(turn)       # the same, where `look_again` compares
 
@@ -93,6 +99,8 @@ class Untrained:
         self._step = -1                 # in which they were last put
         self._calls = 0
         self._in_files: set[str] = set()    # names of what lies in files
+        self._gone: set[str] = set()        # names of what can no longer be read
+        self._mappings: mapped.Mappings | None = None   # since the last `_refresh`, where asked
 
     def capture(self, sub: int = 0) -> None:
         """All of them as they are now; once in a step, whoever calls first."""
@@ -131,7 +139,7 @@ class Untrained:
         key = (len(session.names.roots), *(e.shape_key for e in list(session.optimizers.entries.values())))
         if key == self._key and self._calls % LOOK_EVERY:
             return
-        self._key = key
+        self._key, self._mappings = key, None
         members, known, self._slots = session_members(session), self._slots, {}
         for root in session.names.roots:
             for owner, table, own, tensor, named in root.tensors():
@@ -142,7 +150,16 @@ class Untrained:
                 slot = known.get(place)
                 if slot is None or slot.owner() is not owner or slot.named.name != named.name:
                     slot = _Slot(weakref.ref(owner), table, own, named, len(self._slots))
+                elif slot.spec is not None and slot.mapped is not self._is_mapped(tensor):
+                    slot.spec = None        # its memory is another: defined anew
                 self._slots[place] = slot
+
+    def _is_mapped(self, tensor: torch.Tensor) -> bool:
+        if type(tensor) not in _PLAIN or not lies_flat(tensor):
+            return False
+        if self._mappings is None:
+            self._mappings = mapped.Mappings()
+        return _data_ptr(tensor) in self._mappings
 
     def _define(self, slot: _Slot, tensor: torch.Tensor) -> None:
         """What there is of the slot now; another definition where its type is another. A shape that has changed once is
@@ -153,10 +170,11 @@ class Untrained:
             return
         slot.seen, slot.varies = None, same
         slot.plain = not same and not self.session.on_device(tensor)
+        slot.mapped = self._is_mapped(tensor)
         slot.id = self._id_of(slot, tensor)
         if slot.varies:
             slot.mark = _capture.TensorMark(slot.turn)      # which knows one shape
-        elif READER is not None and (slot.plain or slot.id == NOT_WANTED):
+        elif READER is not None and ((slot.plain and not slot.mapped) or slot.id == NOT_WANTED):
             slot.mark.expect(READER, tensor, slot.id)
 
     def _id_of(self, slot: _Slot, tensor: torch.Tensor) -> int:
@@ -166,7 +184,7 @@ class Untrained:
         if not tensor.numel() or is_emptied(tensor):
             slot.spec = None        # its earlier values say nothing of the later ones
             return NOT_WANTED
-        if self._lies_in_a_file(named.name, tensor):
+        if self._lies_in_a_file(named.name, tensor) or (slot.mapped and self._is_gone(slot, tensor)):
             return NOT_WANTED
         if named.kind == "buffer" and is_constant(tensor, slot.owner(), slot.key):
             return NOT_WANTED
@@ -179,7 +197,10 @@ class Untrained:
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided or self.session.names_tensor(name):
             return False
         size = tensor.numel() * tensor.element_size()
-        path = mapped.file_behind(_data_ptr(tensor)) if size >= mapped.LARGE else None
+        path = None
+        if size >= mapped.LARGE:
+            self._mappings = self._mappings or mapped.Mappings()
+            path = self._mappings.file_behind(_data_ptr(tensor))
         if path is not None and name not in self._in_files:
             self._in_files.add(name)
             self.session.lost("unsupported", 1, f"{name}: {mapped.words(path, size)}")
@@ -241,13 +262,34 @@ class Untrained:
                 self._put_odd(slot, tensor, sub)
                 continue
             pointer = _data_ptr(tensor)
-            seen = (pointer, self._version(tensor), _fingerprint(pointer, tensor.nbytes))
+            mark = (_capture.fingerprint_if_there if slot.mapped else _fingerprint)(pointer, tensor.nbytes)
+            seen = (pointer, self._version(tensor), mark)
+            same = seen == slot.seen
+            again = _capture.WORTH_A_LOOK if same and slot.turn % LOOK_EVERY == turn else int(same)
+            slot.seen = seen
+            if slot.mapped:
+                if mark is not None and again == SAID_AGAIN and not self._is_read(slot.id, at_end):
+                    pointer = 0
+                elif self._is_gone(slot, tensor):
+                    slot.seen = None
+                    continue
             ids.append(slot.id)
             pointers.append(pointer)
-            same = seen == slot.seen
-            unchanged.append(_capture.WORTH_A_LOOK if same and slot.turn % LOOK_EVERY == turn else int(same))
-            slot.seen = seen
+            unchanged.append(again)
         self._put_flat(ids, pointers, unchanged, sub, at_end)
+
+    def _is_read(self, ident: int, at_end: bool) -> bool:
+        """Is a tensor read even if it is what it was?"""
+        return at_end or self.session.port is not self.session.run or self.session.raw_due(ident)
+
+    def _is_gone(self, slot: _Slot, tensor: torch.Tensor) -> bool:
+        """Can it no longer be read? Said once."""
+        if _capture.is_readable(_data_ptr(tensor), tensor.nbytes):
+            return False
+        if slot.named.name not in self._gone:
+            self._gone.add(slot.named.name)
+            self.session.lost("unsupported", 1, f"{slot.named.name}: {mapped.GONE}")
+        return True
 
     @staticmethod
     def _version(tensor: torch.Tensor) -> int:

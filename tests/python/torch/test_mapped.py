@@ -1,0 +1,71 @@
+"""Weights in memory that is taken away: a mapped file that another process cuts short, a page that may not be read. A
+training that does not read them lives, and so it does under watch."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+tdbg = pytest.importorskip("tdbg")
+
+TRAIN = """\
+import ctypes, mmap, os, sys, warnings
+import tdbg, torch
+from torch import nn
+how, trains, spoil = sys.argv[1:]
+warnings.simplefilter("ignore")
+elements = 1 << 16
+size = 4 * elements
+
+def in_a_file(private):
+    with open("weights", "wb") as file:
+        file.write(bytes(size))
+    with open("weights", "r+b") as file:
+        return mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
+
+memory = mmap.mmap(-1, size) if how == "protected" else in_a_file(how == "private")
+table = torch.frombuffer(memory, dtype=torch.float32).uniform_()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(4, 2)
+        if trains == "buffer":
+            self.register_buffer("table", table.view(-1, 16))
+        else:
+            self.table = nn.Parameter(table.view(-1, 16), requires_grad=trains == "trainable")
+
+    def forward(self, x):
+        return self.head(x + self.table[0, :4])
+
+model = Net()
+optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
+run = tdbg.attach(model, config={"rules": [], "black_box": "64MiB"}, dir="run")
+for step in range(12):
+    if step == 6 and how == "protected":
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(table.data_ptr() + 65536), ctypes.c_size_t(size - 65536), 0) == 0
+    elif step == 6:
+        os.truncate("weights", 65536)
+    optimizer.zero_grad()
+    loss = model(torch.ones(3, 4)).square().sum()
+    (loss * float("nan") if spoil == "nan" and step == 9 else loss).backward()
+    optimizer.step()
+run.close()
+"""
+
+
+@pytest.mark.parametrize("how, trains, spoil", [
+    ("shared", "frozen", ""), ("shared", "buffer", "nan"), ("private", "trainable", ""), ("protected", "frozen", "")])
+def test_a_training_lives_whose_weights_can_no_longer_be_read(tmp_path, how, trains, spoil):
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN)
+    env = {k: v for k, v in os.environ.items() if k != "TDBG_STRICT"}
+    done = subprocess.run([sys.executable, str(script), how, trains, spoil], cwd=tmp_path, env=env, capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Net_table: its memory cannot be read") == 1, done.stderr
+    trial = tdbg.open(str(tmp_path / "run"))
+    assert trial.tensor("Net_table").steps() == list(range(6))
+    assert trial.tensor("Net_head.weight").steps()[-1] >= 8
+    assert ("no black box of step 9: " in done.stderr) == (spoil == "nan")
