@@ -1,4 +1,5 @@
-"""The plan of a training that attaches itself: made by the command line, before anything is captured."""
+"""The plan of a training that attaches itself: made by the command line, before anything is captured; and what the
+environment says in its place."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from .guard import say
@@ -91,3 +93,12 @@ def find_cli() -> str | None:
     if os.access(beside, os.X_OK):
         return beside
     return os.environ.get("TDBG_CLI") or shutil.which("tdbg")
+
+
+def asked_steps(variable: str, plan: Mapping[str, Any], key: str) -> int:
+    """A number of steps: the environment's, or else the plan's. 0: nothing. What is no number is said."""
+    text = os.environ.get(variable, "")
+    if text and not (text.isascii() and text.isdigit()):
+        say(f"${variable}: found {text!r}, expected a number of steps; it is left out")
+        text = ""
+    return int(text or plan.get(key, 0))

@@ -25,6 +25,7 @@ from ..steps import TRAIN
 from ..structure import first
 from .data import Data
 from .params import READER, local
+from .unseen import unseen
 
 if TYPE_CHECKING:
     from .names import NamedParameter
@@ -176,6 +177,7 @@ class Context(BaseContext):
             except BaseException as error:
                 self.session.guard.failed("the model's input", error, self.data.give_up)
 
+    @unseen
     def compared(self, function: str, given: Any, target: Any, result: Any, ignored: Any, masked: bool) -> None:
         """A loss function returned `result`."""
         session = self.session

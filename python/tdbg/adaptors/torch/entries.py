@@ -22,6 +22,7 @@ from .dynamo import run_uncompiled
 from .losses import in_backward
 from .modules import has_compiled, is_tracing
 from .names import unwrap
+from .unseen import unseen
 
 if TYPE_CHECKING:
     from ..patches import Patches
@@ -303,6 +304,7 @@ class Entries:
         self._handles.clear()
         copies.let_go(self)
 
+    @unseen
     def entered(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         begun = perf_counter()
         try:
@@ -325,6 +327,7 @@ class Entries:
         finally:
             self.session.overhead.spent += perf_counter() - begun
 
+    @unseen
     def left(self, module: torch.nn.Module, output: Any = None) -> None:
         begun = perf_counter()
         try:

@@ -20,6 +20,7 @@ import torch
 from ..session import NOT_WANTED
 from ..steps import EVAL, PREDICT, TRAIN
 from .params import dtype_name, is_plain, local
+from .unseen import unseen
 
 if TYPE_CHECKING:
     from .names import NamedParameter, Root
@@ -158,14 +159,16 @@ class ForwardSteps:
             session = self.session
             if wanted and session.listening and session.clock.due:
                 try:
-                    self._gradient(named, local(grad).detach())
+                    self._gradient(named, grad)
                 except BaseException as error:
                     session.guard.failed("gradient/" + named.name, error, alone=wanted.clear)
 
         back.__torch_unserializable__ = True  # type: ignore[attr-defined]
         return back
 
+    @unseen
     def _gradient(self, named: NamedParameter, grad: torch.Tensor) -> None:
+        grad = local(grad).detach()
         key = (named.name, grad.dtype, grad.shape)
         ident = self._ids.get(key)
         if ident is None:

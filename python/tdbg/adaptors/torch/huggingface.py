@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .unseen import hidden
+
 if TYPE_CHECKING:
     from .session import Session
 
@@ -69,7 +71,8 @@ def _watch(original: Callable[..., Any], session: Session) -> Callable[..., Any]
             losses.muted = False
         try:
             labels = args[1] if len(args) > 1 else kwargs.get("target")
-            losses.returned(_NAME, result, lambda: _share(result, *args, **kwargs), labels)
+            with hidden():
+                losses.returned(_NAME, result, lambda: _share(result, *args, **kwargs), labels)
         except BaseException as error:
             session.guard.failed("transformers' loss function", error)
         return result

@@ -29,6 +29,7 @@ from .graph import owners
 from .origin.watch import Origins
 from .params import READER, dtype_name
 from .shards import whole_of
+from .unseen import hidden, unseen
 
 if TYPE_CHECKING:
     from ..patches import Patches
@@ -147,6 +148,7 @@ class Losses:
             wanted = self._labelled[name] = self.session.run.wants(numbered(name + LABELS, 0), "label")
         return bool(wanted)
 
+    @unseen
     def scaled(self, argument: torch.Tensor, result: torch.Tensor, scale: torch.Tensor) -> None:
         """GradScaler.scale(argument) gave `result`."""
         if isinstance(argument, torch.Tensor) and argument.numel() == 1:
@@ -454,6 +456,10 @@ def _tensor(copy: Any) -> torch.Tensor:
     return torch.frombuffer(bytearray(copy.bytes), dtype=getattr(torch, copy.dtype)).reshape(())
 
 
+def _differ(given: Any, target: torch.Tensor) -> bool:
+    return type(given) is torch.Tensor and given.shape != target.shape
+
+
 def patch(patches: Patches, session: Session) -> None:
     """Puts the loss functions and backward under watch."""
     guard = session.guard
@@ -478,13 +484,15 @@ def patch(patches: Patches, session: Session) -> None:
                 if session.listening and not session.losses.muted and not session.elsewhere():
                     begun = perf_counter()
                     try:
-                        target: Any = args[1] if len(args) > 1 else kwargs.get("target")
-                        if type(target) is torch.Tensor:
-                            session.losses.origins.compared_with(target)
-                            if measures and args and type(args[0]) is torch.Tensor and args[0].shape != target.shape:
-                                session.context.broadcast(args[0], target)
-                            session.black_box.compared_with(function, target)
-                        session.losses.returned(name, result, labels=labels_of(args, kwargs) if classifies else None)
+                        with hidden():
+                            target: Any = args[1] if len(args) > 1 else kwargs.get("target")
+                            if type(target) is torch.Tensor:
+                                session.losses.origins.compared_with(target)
+                                if measures and args and _differ(args[0], target):
+                                    session.context.broadcast(args[0], target)
+                                session.black_box.compared_with(function, target)
+                            labels = labels_of(args, kwargs) if classifies else None
+                            session.losses.returned(name, result, labels=labels)
                     except BaseException as error:
                         guard.failed("loss function", error)
                     session.overhead.spent += perf_counter() - begun

@@ -26,6 +26,7 @@ from ..structure import every
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import READER
+from .unseen import unseen
 
 if TYPE_CHECKING:
     from .names import Names
@@ -200,6 +201,7 @@ class ModuleTensors:
         self._handles.clear()
         self.session.output_gradients.remove()
 
+    @unseen
     def ran(self, hook: _ModuleHook, module: torch.nn.Module, args: tuple[Any, ...], output: Any) -> None:
         try:
             if in_backward() != -1 or is_tracing():

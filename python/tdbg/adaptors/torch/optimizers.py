@@ -19,6 +19,7 @@ from . import scaler as _scaler
 from .by_hand import HandWritten, living_optimizers
 from .dynamo import breaks_graph
 from .params import OptimizerTensors, own_count
+from .unseen import hidden, unseen
 
 if TYPE_CHECKING:
     from .session import Session
@@ -79,6 +80,7 @@ class Optimizers:
         """What there is to record when the run ends."""
         return [e for e in [*self.entries.values(), *self._departed] if e.params and not e.ignored]
 
+    @unseen
     def made(self, optimizer: torch.optim.Optimizer) -> OptimizerTensors | None:
         """Knows the model from here on, so that its first forward is seen already."""
         if not self.session.listening or torch.utils.data.get_worker_info() is not None:
@@ -180,6 +182,7 @@ class Optimizers:
         finally:
             self.session.overhead.spent += perf_counter() - begun
 
+    @unseen
     def _before_step(self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.session.ensure_open():
             return None
@@ -213,7 +216,8 @@ class Optimizers:
             begun = perf_counter()
             try:
                 if self.session.listening and self._inside is entry:
-                    self._capture(entry, optimizer, closure=True)
+                    with hidden():
+                        self._capture(entry, optimizer, closure=True)
             except BaseException as error:
                 self.session.guard.failed("optimizer closure", error)
             self.session.overhead.spent += perf_counter() - begun
@@ -337,6 +341,7 @@ class Optimizers:
         finally:
             self.session.overhead.spent += perf_counter() - begun
 
+    @unseen
     def _stepped(self, entry: OptimizerTensors, skipped: bool) -> None:
         self._inside = None
         self.stepped += 1
@@ -383,6 +388,7 @@ class Optimizers:
         done = {id(p) for e in entries if e.serial in stepped for p in e.params}
         return mine is None or all(id(p) in done for g in mine.param_groups for p in g["params"])
 
+    @unseen
     def skipped(self, optimizer: torch.optim.Optimizer, scaler: Any) -> None:
         """GradScaler found an infinity and did not call the optimizer: a step all the same."""
         if not self.session.ensure_open() or self.session.elsewhere():

@@ -27,6 +27,7 @@ from .losses import in_backward
 from .modules import is_tracing, plain_tensors
 from .names import module_kind, output_unit_axis
 from .params import READER
+from .unseen import unseen
 
 if TYPE_CHECKING:
     from .names import Names, Root
@@ -118,6 +119,7 @@ class OutputGradients:
                 "gradients of outputs: none was seen; a compiled model computes them inside of its graph",
             )
 
+    @unseen
     def gave(self, hook: _OutputHook, output: Any) -> None:
         """A module gave `output` in a training forward whose step is due."""
         place = self.session.place()
@@ -132,6 +134,7 @@ class OutputGradients:
                 arrives.__torch_unserializable__ = True     # torch.save of an output says nothing of it
                 tensor.register_hook(arrives)
 
+    @unseen
     def _arrived(self, hook: _OutputHook, number: int, step: int, gradient: Any) -> None:
         """`step`: how many had closed when the output was given."""
         session = self.session

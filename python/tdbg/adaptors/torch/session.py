@@ -5,18 +5,17 @@ root's forward, backward or step of an optimizer's model.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as _optim
 
-from ..guard import say
 from ..inert import is_ours
+from ..plan import asked_steps
 from ..session import NOT_WANTED, LoopSession
 from ..steps import EVAL, TRAIN, Clock
 from ..structure import first
@@ -40,6 +39,7 @@ from .output_gradients import OutputGradients
 from .params import Unread, dtype_name, local, put_odd
 from .shards import whole_of
 from .unknown import UnknownModels
+from .unseen import unseen
 from .untrained import Untrained
 from .verify import Verify
 
@@ -170,8 +170,8 @@ class Session(LoopSession):
         super()._opened()
         self.run.share_threads(torch.get_num_threads())
         self._clip_wanted = self.keeps("gradients_before_clip")
-        self.black_box.opened(self.plan.get("black_box_bytes", 0), _asked("TDBG_FLIGHT", self.plan, "flight"))
-        if interval := _asked("TDBG_VERIFY_EVERY", self.plan, "verify_every"):
+        self.black_box.opened(self.plan.get("black_box_bytes", 0), asked_steps("TDBG_FLIGHT", self.plan, "flight"))
+        if interval := asked_steps("TDBG_VERIFY_EVERY", self.plan, "verify_every"):
             self.verify = Verify(self, interval)
         self.buffers_wanted = self.keeps("buffers")
         self._derives = any(c.get("statistics") for c in self.plan.get("collections", []))
@@ -299,6 +299,7 @@ class Session(LoopSession):
 
     # The script's own values --------------------------------------------------------------------------------
 
+    @unseen
     def record_value(self, name: str, tensor: Any, collection: str) -> None:
         value = local(torch.as_tensor(tensor).detach())
         if self.unread(name, value, meta(value)):       # somebody asked for it
@@ -311,6 +312,7 @@ class Session(LoopSession):
                 value = value.clone()      # it waits for a step, and the script may write into it meanwhile
             self.soon(lambda: put_odd(self, ident, value, 0, 0, name))
 
+    @unseen
     def record_scalar(self, name: str, value: Any, collection: str) -> None:
         ident = self.context.id("scalar/" + name, collection)
         number: Any = value.detach() if isinstance(value, torch.Tensor) else float(value)
@@ -443,6 +445,7 @@ class Session(LoopSession):
         """Does what a training forward gave live, and backward was not called since?"""
         return self._undifferentiated is not None and self._undifferentiated() is not None
 
+    @unseen
     def before_backward(self, tensors: Sequence[torch.Tensor], creates_graph: bool = False) -> None:
         self.modules.unsettle()
         if not self.listening or _losses.in_backward() != -1:
@@ -470,6 +473,7 @@ class Session(LoopSession):
         if self.verify is not None and self.listening and _losses.in_backward() == -1 and not self.elsewhere():
             self.verify.backward_ended()
 
+    @unseen
     def step_ends(self) -> None:
         """The script says that its step ends here."""
         if not self.ensure_open() or self.forward is not None or self.elsewhere(trains=True):
@@ -486,6 +490,7 @@ class Session(LoopSession):
         """Are gradients before clipping to be recorded? Where the plan keeps a collection `gradients_before_clip`."""
         return self._clip_wanted and self.forward is None and self.state is OPEN and not self.elsewhere()
 
+    @unseen
     def before_clipping(self, parameters: Iterable[torch.Tensor]) -> None:
         """Gradients before clipping (point 2): of the optimizers that have any of these `parameters`. Another one's may
         be those of an earlier step, and are clipped by themselves."""
@@ -499,6 +504,7 @@ class Session(LoopSession):
             if self.clock.train():
                 entry.capture_gradients(0, BEFORE_CLIP)
 
+    @unseen
     def clipped(self, total_norm: Any) -> None:
         if self.state is OPEN and threading.get_ident() == self._thread and isinstance(total_norm, torch.Tensor):
             norm = total_norm.detach()
@@ -525,6 +531,7 @@ class Session(LoopSession):
                        "model and tdbg.step() "
                        "stands where optimizer.step() would")
 
+    @unseen
     def _last_words(self) -> None:
         hangs = self.failed and self.port is not self.run and not self.port.answers()
         if not self.has_trained and self.backwards:
@@ -582,15 +589,6 @@ class Session(LoopSession):
             self.verify.step_over()
         if self.forward is not None:
             self.forward.remove()
-
-
-def _asked(variable: str, plan: Mapping[str, Any], key: str) -> int:
-    """A number of steps: the environment's, or else the plan's. 0: nothing. What is no number is said."""
-    text = os.environ.get(variable, "")
-    if text and not (text.isascii() and text.isdigit()):
-        say(f"${variable}: found {text!r}, expected a number of steps; it is left out")
-        text = ""
-    return int(text or plan.get(key, 0))
 
 
 def meta(tensor: torch.Tensor) -> str | None:
