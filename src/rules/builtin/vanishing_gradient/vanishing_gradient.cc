@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/text.h"
-#include "format/json_fields.h"
 #include "rules/builtin/vanishing_gradient/streak.h"
 #include "rules/gradient_siblings.h"
 #include "rules/judging.h"
@@ -98,7 +98,7 @@ class VanishingGradient : public Rule {
     double mean_abs = 0;
   };
 
-  static int64_t PositionOf(const StepContext& step) {
+  static int64_t ModeStep(const StepContext& step) {
     return step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
   }
 
@@ -106,9 +106,12 @@ class VanishingGradient : public Rule {
   void NameAbsent(const StepContext& last) {
     const std::string* const text = last.Context("gradients_absent");
     if (text == nullptr) return;
-    const auto json = format::ParseJsonObject(*text, "gradients_absent");
+    const auto json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
     std::vector<std::string> names;
-    if (!json.ok() || !format::GetField(*json, "names", &names)) return;
+    if (!json.is_object() || !json.contains("names")) return;
+    for (const auto& name : json["names"]) {
+      if (name.is_string()) names.push_back(name.get<std::string>());
+    }
     std::set<std::string> seen;
     for (const auto& [worker, followed] : followed_) {
       for (size_t i = 0; i < followed.streaks.size(); ++i) {
@@ -137,7 +140,7 @@ class VanishingGradient : public Rule {
       const double mean_abs = rows.mean_abs(i);
       // All zero is a hit even where somebody set the threshold to 0.
       if (mean_abs >= threshold_ && mean_abs != 0) {
-        followed.streaks[tensor].Above(PositionOf(step), step.global_step());
+        followed.streaks[tensor].Above(ModeStep(step), step.global_step());
         followed.any_above = true;
       } else {
         small_.push_back({tensor, rows.worker(), mean_abs});
@@ -153,7 +156,7 @@ class VanishingGradient : public Rule {
       left_out_.try_emplace(step.tensor(small.tensor).name, "its weight's gradient has not vanished");
       return;
     }
-    if (streaks[small.tensor].Below(PositionOf(step), step.global_step(), small.mean_abs, patience_))
+    if (streaks[small.tensor].Below(ModeStep(step), step.global_step(), small.mean_abs, patience_))
       findings->push_back(Hit(step, small.tensor, small.worker, step.global_step(), small.mean_abs));
   }
 

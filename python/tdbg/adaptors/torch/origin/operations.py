@@ -434,7 +434,7 @@ def _power_derivative(exponent: Any, given: dict[str, torch.Tensor], taken: str)
     if not isinstance(exponent, (int, float)):
         return None
     with_exponent = f", with an exponent of {number(exponent)}"
-    conditions = []
+    conditions: list[tuple[str, str, Callable[[torch.Tensor], torch.Tensor]]] = []
     if exponent < 1:
         conditions.append(("zeros", "0" + with_exponent, _zero))
     if exponent != int(exponent):

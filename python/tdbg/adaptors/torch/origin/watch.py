@@ -50,8 +50,8 @@ class Origins:
         self._in_episode = False        # a loss or a gradient was not finite, and none has been finite since
         self._searches = 0
         self._recorded: set[tuple[str, ...]] = set()
-        # By optimizer: which of its steps was looked at last, and were weights and gradients finite? None: the gradients
-        # were, or the update was left out.
+        # By optimizer: which of its steps was looked at last, and were weights and gradients finite? None: the
+        # gradients were, or the update was left out.
         self._looks: dict[int, tuple[int, bool | None]] = {}
         self._waits: dict[int, list[int]] = {}      # by optimizer: looks that found nothing; steps until the next
         self._before_clip: dict[int, str | None] | None = None
@@ -287,8 +287,8 @@ class Origins:
         )
         with_rate = f" with a learning rate of {' and '.join(f'{r:g}' for r in rates)}" if rates else ""
         return {"by": "update", "learning_rates": rates,
-                "text": f"in the step before it was finite and its gradient was, too: the update{with_rate} made it so, "
-                        "unless the script wrote to it since"}
+                "text": "in the step before it was finite and its gradient was, too: "
+                        f"the update{with_rate} made it so, unless the script wrote to it since"}
 
 
 def title_of(birth: Birth, direction: str, noun: str) -> str:
