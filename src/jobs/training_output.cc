@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/below.h"
 #include "base/data_extents.h"
 #include "base/file.h"
+#include "base/stable_sort.h"
 #include "base/text.h"
 
 namespace tdbg::jobs {
@@ -266,10 +268,17 @@ void OutputReader::Lost(uint64_t bytes) {
   lost_bytes_ += bytes;
 }
 
-void OutputReader::Finish(std::vector<OutputLine>* lines) {
-  rest_line_->text = Shown(std::exchange(rest_, ""));
-  lines->push_back(*std::move(rest_line_));
-  rest_line_.reset();
+void OutputReader::FinishAll(std::vector<OutputLine>* lines) {
+  std::vector<OutputLine> last;
+  for (Unfinished& unfinished : unfinished_) {
+    if (!unfinished.line) continue;
+    unfinished.line->text = Shown(std::exchange(unfinished.text, ""));
+    last.push_back(*std::move(unfinished.line));
+    unfinished.line.reset();
+  }
+  base::StableSort(&last,
+                   [](const OutputLine& x, const OutputLine& y) { return x.wall_nanos < y.wall_nanos; });
+  std::ranges::move(last, std::back_inserter(*lines));
 }
 
 std::vector<OutputLine> OutputReader::Next(bool at_end) {
@@ -290,12 +299,12 @@ std::vector<OutputLine> OutputReader::Next(bool at_end) {
     if (position_ < part.first) {
       Lost(part.first - position_);
       position_ = part.first;
-      if (rest_line_) Finish(&lines);
+      FinishAll(&lines);
     }
     if (const uint64_t hole = HoleAt(part, position_ - part.first); hole > 0) {
       Lost(hole);
       position_ += hole;
-      if (rest_line_) Finish(&lines);
+      FinishAll(&lines);
       if (part.first + part.bytes <= position_) continue;
     }
     std::string text(std::min<uint64_t>(part.bytes - (position_ - part.first), kReadBytes), '\0');
@@ -312,37 +321,38 @@ std::vector<OutputLine> OutputReader::Next(bool at_end) {
       while (entry != part.entries.end() && entry->offset <= position_ + i) {
         if ((entry->flags & kOutputLost) != 0) {
           Lost(uint64_t{entry->flags >> kLostShift} << 10);
-          if (rest_line_) Finish(&lines);
+          FinishAll(&lines);
         }
         ++entry;
       }
-      if (!rest_line_) {
-        rest_line_.emplace();
-        if (entry != part.entries.begin()) {
-          const OutputEntry& of = *std::prev(entry);
-          rest_line_->wall_nanos = of.wall_nanos;
-          rest_line_->global_step = of.global_step;
-          if (of.stream <= static_cast<uint32_t>(OutputStream::kErr))
-            rest_line_->stream = static_cast<OutputStream>(of.stream);
+      const OutputEntry* const of = entry == part.entries.begin() ? nullptr : &*std::prev(entry);
+      const uint32_t stream = of != nullptr && of->stream < unfinished_.size() ? of->stream : 0;
+      auto& [rest, line] = unfinished_[stream];
+      if (!line) {
+        line.emplace();
+        if (of != nullptr) {
+          line->wall_nanos = of->wall_nanos;
+          line->global_step = of->global_step;
+          line->stream = static_cast<OutputStream>(stream);
         }
-        rest_line_->lost_before = std::exchange(lost_, false);
-        rest_line_->lost_bytes = std::exchange(lost_bytes_, 0);
+        line->lost_before = std::exchange(lost_, false);
+        line->lost_bytes = std::exchange(lost_bytes_, 0);
       }
-      if (text[i] != '\n' && rest_.size() < kLongestLine) {
-        rest_ += text[i];
+      if (text[i] != '\n' && rest.size() < kLongestLine) {
+        rest += text[i];
         continue;
       }
-      rest_line_->text = Shown(rest_);
-      lines.push_back(*std::move(rest_line_));
-      rest_line_.reset();
-      rest_ = text[i] == '\n' ? "" : std::string(1, text[i]);
+      line->text = Shown(rest);
+      lines.push_back(*std::move(line));
+      line.reset();
+      rest = text[i] == '\n' ? "" : std::string(1, text[i]);
     }
     position_ += text.size();
     more = more || position_ < part.first + part.bytes;
     if (more) break;  // the next part comes after the rest of this one
   }
   if (!at_end || more) return lines;
-  if (rest_line_) Finish(&lines);
+  FinishAll(&lines);
   if (beyond != nullptr && (beyond->flags & kOutputLost) != 0 && !std::exchange(told_end_, true)) {
     const uint64_t lost = uint64_t{beyond->flags >> kLostShift} << 10;
     lines.push_back({"", beyond->wall_nanos, beyond->global_step, OutputStream::kBoth, true, lost});

@@ -2,6 +2,7 @@
 // (docs/format.md, "The training's output").
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -92,13 +93,19 @@ class OutputReader {
   std::vector<OutputLine> Next(bool at_end);
 
  private:
+  /// The beginning of a line. Each stream has its own: what a command prints without a buffer is written in
+  /// pieces, and pieces of two streams lie in the file as they came.
+  struct Unfinished {
+    std::string text;
+    std::optional<OutputLine> line;
+  };
+
   void Lost(uint64_t bytes);
-  void Finish(std::vector<OutputLine>* lines);
+  void FinishAll(std::vector<OutputLine>* lines);
 
   std::string base_;
   uint64_t position_ = 0;
-  std::string rest_;  ///< the beginning of an unfinished line
-  std::optional<OutputLine> rest_line_;
+  std::array<Unfinished, 3> unfinished_;  ///< by stream
   bool lost_ = false;
   uint64_t lost_bytes_ = 0;
   bool told_end_ = false;

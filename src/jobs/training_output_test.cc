@@ -62,6 +62,22 @@ TEST_F(TrainingOutputTest, ALineHasTheStepAndTimeAtWhichItBegan) {
   EXPECT_TRUE(reader.Next(true).empty());
 }
 
+TEST_F(TrainingOutputTest, PiecesOfTwoStreamsAreLinesOfTheirOwn) {
+  OutputWriter writer = Open();
+  writer.Append("to st", OutputStream::kOut, 10, 3);
+  writer.Append("a warn", OutputStream::kErr, 20, 3);
+  writer.Append("dout\nunended", OutputStream::kOut, 30, 4);
+  writer.Append("ing\nand no", OutputStream::kErr, 40, 4);
+  const auto lines = All();
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0].text, "to stdout");
+  EXPECT_EQ(lines[0].wall_nanos, 10);
+  EXPECT_EQ(lines[1].text, "a warning");
+  EXPECT_EQ(lines[1].stream, OutputStream::kErr);
+  EXPECT_EQ(lines[2].text, "unended");
+  EXPECT_EQ(lines[3].text, "and no");
+}
+
 TEST_F(TrainingOutputTest, AProgressBarIsWhatATerminalShowsOfIt) {
   Open().Append("10%\r20%\r100%\nwindows\r\n", OutputStream::kErr, 1, 1);
   const auto lines = All();
