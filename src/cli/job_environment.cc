@@ -1,5 +1,6 @@
 #include "cli/job_environment.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +12,13 @@
 namespace tdbg::cli {
 namespace {
 
-bool IsVariableName(std::string_view name) {
-  return std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }) &&
-         base::RedactText(name) == name;
+// One that is set, or written as such names are: a secret that stands here by mistake is to be in no registry.
+bool IsVariableName(const std::string& name) {
+  const bool is_word = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
+                       std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return is_word && base::RedactText(name) == name &&
+         (::getenv(name.c_str()) != nullptr ||
+          std::ranges::none_of(name, [](unsigned char c) { return std::islower(c) != 0; }));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "cli/run_path.h"
 #include "cli/terminal.h"
 #include "format/json_fields.h"
+#include "jobs/exact_words.h"
 #include "jobs/job_life.h"
 #include "jobs/registry.h"
 #include "jobs/run_directory.h"
@@ -55,6 +56,19 @@ std::string LifeName(jobs::JobLife life) {
   return "unknown";
 }
 
+// What is no UTF-8 is U+FFFD in JSON's strings: its bytes, by field and word.
+Json OtherBytesOf(const jobs::JobRecord& job) {
+  Json bytes = Json::object();
+  const auto add = [&](const char* field, const auto& other) {
+    if (!other.empty()) bytes[field] = other;
+  };
+  add("run", jobs::OtherBytes(job.run_directory));
+  add("working_directory", jobs::OtherBytes(job.working_directory));
+  add("command", jobs::OtherBytes(job.command));
+  add("flags", jobs::OtherBytes(job.flags));
+  return bytes;
+}
+
 Json JobJson(const jobs::JobRecord& job, jobs::JobLife life) {
   Json settings = Json::object();
   if (const auto parsed = format::ParseJsonObject(job.settings, "settings"); parsed.ok()) settings = *parsed;
@@ -75,6 +89,7 @@ Json JobJson(const jobs::JobRecord& job, jobs::JobLife life) {
                {"created_wall_nanos", job.created_wall_nanos},
                {"ended_wall_nanos", job.ended_wall_nanos}};
   json["exit_code"] = job.exit_code ? Json(*job.exit_code) : Json();
+  if (Json bytes = OtherBytesOf(job); !bytes.empty()) json["bytes"] = std::move(bytes);
   return json;
 }
 

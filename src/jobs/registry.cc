@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "format/json_fields.h"
+#include "jobs/exact_words.h"
 #include "jobs/state_directory.h"
 
 namespace tdbg::jobs {
@@ -78,15 +79,6 @@ std::optional<int64_t> ExitCode(int64_t stored) {
   return stored < 0 ? std::nullopt : std::optional<int64_t>(stored);
 }
 
-std::vector<std::string> Words(const std::string& text) {
-  std::vector<std::string> words;
-  if (const auto json = format::ParseJsonObject(text, "words"); json.ok())
-    format::GetField(*json, "words", &words);
-  return words;
-}
-
-std::string WordsText(const std::vector<std::string>& words) { return format::DumpJson({{"words", words}}); }
-
 JobRecord RecordOf(const Statement& row) {
   JobRecord job;
   int column = 0;
@@ -95,8 +87,8 @@ JobRecord RecordOf(const Statement& row) {
   job.name = row.Text(column++);
   job.run_directory = row.Text(column++);
   job.working_directory = row.Text(column++);
-  job.command = Words(row.Text(column++));
-  job.flags = Words(row.Text(column++));
+  job.command = WordsOf(row.Text(column++));
+  job.flags = WordsOf(row.Text(column++));
   if (const auto json = format::ParseJsonObject(row.Text(column++), "environment"); json.ok()) {
     for (const auto& [name, value] : json->items()) {
       if (value.is_string()) job.environment[name] = value.get<std::string>();

@@ -364,3 +364,46 @@ def test_without_a_log_the_streams_are_ours(tdbg):
     assert "no output of it was kept" in tdbg.fails(NOT_FOUND, "logs", "r")
     assert not (tdbg.directory / "r" / "logs").exists()
     assert BINARY.exists()
+
+
+def test_a_variable_that_is_named_as_secret_is_no_secret_itself(tdbg):
+    """Its name is what `--secret` takes, and a job that was started with it can be resumed."""
+    tdbg.env.update(PLAIN="hello1234", lower="hello5678")
+    for n, flags in enumerate((["--secret", "PLAIN"], ["--secret=PLAIN", "--secret", "lower"], ["--secret", "MY_TOKEN"])):
+        script = "echo $PLAIN $lower; exit 3"
+        assert tdbg("run", "--quiet", "--dir", f"v{n}", *flags, "--", "sh", "-c", script).returncode == 3
+        done = tdbg("resume", f"v{n}")
+        assert (done.returncode, done.stdout) == (3, "hello1234 hello5678\n"), done.stderr
+        log = tdbg.ok("logs", f"v{n}").stdout
+        assert ("hello1234" in log) == (n == 2) and ("hello5678" in log) == (n != 1)
+    # The secret itself, given by mistake, and a command's own flag of that name, are kept nowhere.
+    for n, words in enumerate((["--secret", "hunter2hunter2", "--", "true"], ["--", "true", "--secret", "PLAIN"])):
+        tdbg.ok("run", "--quiet", "--dir", f"w{n}", *words)
+        job = tdbg.json("jobs", f"w{n}")
+        assert "[redacted]" in job["flags"] + job["command"]
+        assert "a secret in its command line was not kept" in tdbg.fails(6, "resume", f"w{n}")
+
+
+def test_a_resumed_command_is_the_same_byte_for_byte(tdbg):
+    """Words, the run's path, the directory for checkpoints and the one that it was started in, in Latin-1."""
+    here = os.path.join(os.fsencode(tdbg.directory), b"t\xe9l\xe9")
+    os.mkdir(here)
+    script = "import os, sys; sys.stdout.buffer.write(b' '.join(map(os.fsencode, sys.argv[1:] + [os.environ['TDBG_CHECKPOINT_DIR'], os.getcwd()])))"
+    command = [sys.executable, "-c", script, b"caf\xe9.py", "caf\u00e9", b"\xff\xfe", ""]
+
+    def bytes_of(*words, cwd):
+        done = subprocess.run([BINARY, *words], cwd=cwd, env=tdbg.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    began = bytes_of("run", "--quiet", "--dir", b"r\xfcn", "--checkpoint-dir", b"c\xe9", "--", *command, cwd=here)
+    expected = b" ".join([b"caf\xe9.py", "caf\u00e9".encode(), b"\xff\xfe", b"", os.path.join(here, b"c\xe9"), here])
+    assert began == expected
+    assert bytes_of("resume", os.path.join(here, b"r\xfcn"), cwd=tdbg.directory) == expected
+    job = json.loads(bytes_of("jobs", os.path.join(here, b"r\xfcn"), "--json", cwd=tdbg.directory).decode("utf-8"))
+    assert job["command"][3] == "caf\ufffd.py" and job["command"][4] == "caf\u00e9"
+    assert {int(at): bytes.fromhex(word) for at, word in job["bytes"]["command"].items()} == {3: b"caf\xe9.py", 5: b"\xff\xfe"}
+    assert bytes.fromhex(job["bytes"]["run"]) == os.path.join(here, b"r\xfcn")
+    assert bytes.fromhex(job["bytes"]["working_directory"]) == here
+    tdbg.ok("run", "--quiet", "--dir", "plain", "--", "true")
+    assert "bytes" not in tdbg.json("jobs", "plain")
