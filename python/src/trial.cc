@@ -211,6 +211,15 @@ void BindTrial(nb::module_& m) {
       .def_prop_ro("path", [](PyTrial& t) { return t.trial->path(); })
       .def_prop_ro("name", [](PyTrial& t) { return t.trial->name(); })
       .def("refresh", [](PyTrial& t) { return ValueOrThrow(t.With([](Trial& x) { return x.Refresh(); })); })
+      .def(
+          "show_up_to",
+          [](PyTrial& t, int64_t attempt) {
+            t.With([attempt](Trial& x) {
+              tdbg::TrialAccess(x).ShowUpTo(attempt);
+              return 0;
+            });
+          },
+          "attempt"_a, "Later attempts take no part in the trial's answers from here on.")
       .def("state", [](PyTrial& t) { return StateName(t.With([](Trial& x) { return x.state(); })); })
       .def("loaded_all_steps",
            [](PyTrial& t) { return t.With([](Trial& x) { return x.loaded_all_steps(); }); })

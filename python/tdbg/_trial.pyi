@@ -212,6 +212,9 @@ class Trial:
 
     def refresh(self) -> bool: ...
 
+    def show_up_to(self, attempt: int) -> None:
+        """Later attempts take no part in the trial's answers from here on."""
+
     def state(self) -> str: ...
 
     def loaded_all_steps(self) -> bool: ...

@@ -1,5 +1,6 @@
 """At which step an attempt begins (docs/jobs.md, "Where an attempt goes on"): what the script says, else smdebug's
-state beside the checkpoints, else the optimizer's own count.
+state beside the checkpoints, else the optimizer's own count. If none of them is known, the run lays it behind all that
+earlier attempts have reached (src/session/earlier_steps.h): it must not hide a step of theirs.
 
 A script and an optimizer count training steps only. `earlier_steps.json`, which the launcher writes into each further
 attempt, holds the steps that readers saw when it began; from it follow the global step and the evaluations before it.
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 EARLIER_STEPS = "earlier_steps.json"
 METADATA = "metadata.json"
+BEHIND = "behind"       # the `source` of an attempt that is laid behind what was there
 _TRAIN, _EVAL, _PREDICT, _GLOBAL = "TRAIN", "EVAL", "PREDICT", "GLOBAL"
 _LARGEST = 2**53
 
@@ -54,7 +56,8 @@ class Beginning:
 
     :ivar step: global
     :ivar modes: mode -> its own first step
-    :ivar source: "script", "metadata.json", "optimizer"; "": unknown
+    :ivar source: "script", "metadata.json", "optimizer"; BEHIND: who knows the script's step does not know the run's;
+        "": unknown
     :ivar recorded: how many of the steps that readers saw are replaced, from `step` on; negative: how many are missing
     """
 
@@ -65,6 +68,9 @@ class Beginning:
 
     def words(self, attempt: int, who: str) -> str:
         """For people; `who` says it."""
+        if self.source == BEHIND:
+            return (f"attempt {attempt} begins at step {self.step}, behind the steps of the attempts before it: {who} "
+                    f"says where it goes on, but of one of those nobody does")
         text = f"attempt {attempt} goes on at step {self.step}, as {who} says"
         if self.recorded > 0:
             last = self.step + self.recorded - 1
@@ -82,11 +88,14 @@ class EarlierSteps:
         nothing due
     :param optimizer_began: how far the optimizer's count was ahead of the numbers of training steps, at the first
     :param next_step: the step after the last one; default: after the last of `spans`
+    :param unplaced_from: the first step of an attempt that was laid behind the others. From there on the run's numbers
+        are not the script's. None: there is none
     """
 
-    def __init__(self, spans: list[tuple[str, int, int, int, bool]], optimizer_began: int = 0,
-                 next_step: int = 0) -> None:
+    def __init__(self, spans: list[tuple[str, int, int, int, bool]], optimizer_began: int = 0, next_step: int = 0,
+                 unplaced_from: int | None = None) -> None:
         self.spans, self.optimizer_began = spans, optimizer_began
+        self._unplaced_from = unplaced_from
         self.next_step = max(next_step, spans[-1][1] + spans[-1][3] if spans else 0)
         # A script that never says its mode trains in GLOBAL (smdebug's hooks).
         self._trains = _TRAIN if any(span[0] == _TRAIN for span in spans) else _GLOBAL
@@ -101,6 +110,11 @@ class EarlierSteps:
         modes = {_TRAIN: 0, _EVAL: 0, _PREDICT: 0}
         step, target = 0, trained
         for mode, first, mode_first, count, skipped in self.spans:
+            if self._unplaced_from is not None and first >= self._unplaced_from:
+                # Up to here the checkpoint is known to the run; what follows is trained again.
+                if modes[_TRAIN] >= target:
+                    break
+                return self._behind_all()
             if mode != self._trains:
                 if evaluates and modes[_TRAIN] >= target:
                     break
@@ -119,6 +133,13 @@ class EarlierSteps:
         step, modes[_TRAIN] = step + target - modes[_TRAIN], target     # nothing is known of those
         return Beginning(step, modes, "", self.next_step - step)
 
+    def _behind_all(self) -> Beginning:
+        modes = {_TRAIN: 0, _EVAL: 0, _PREDICT: 0}
+        for mode, _, mode_first, count, _ in self.spans:
+            if mode in modes:
+                modes[mode] = max(modes[mode], mode_first + count)
+        return Beginning(self.next_step, modes, BEHIND)
+
     def at(self, step: int, modes: dict[str, int]) -> Beginning:
         """A global step that somebody knows."""
         return Beginning(step, dict(modes), "", self.next_step - step if self.spans else 0)
@@ -134,8 +155,9 @@ def earlier_steps() -> EarlierSteps:
             known = json.load(file)
         spans = [(str(mode), int(first), int(mode_first), int(count), bool(skipped))
                  for mode, first, mode_first, count, skipped in known["spans"]]
+        unplaced = known.get("unplaced_from")
         return EarlierSteps([span for span in spans if span[3] > 0], int(known.get("optimizer_began", 0)),
-                            int(known["next_step"]))
+                            int(known["next_step"]), None if unplaced is None else int(unplaced))
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return EarlierSteps([])
 
@@ -143,6 +165,12 @@ def earlier_steps() -> EarlierSteps:
 def checkpoint_directory() -> str | None:
     """Where `tdbg run --checkpoint-dir` says that checkpoints lie."""
     return os.environ.get("TDBG_CHECKPOINT_DIR") or None
+
+
+def _no_checkpoint_yet() -> bool:
+    """Has the job a directory for checkpoints, and no file in it?"""
+    directory = checkpoint_directory()
+    return directory is not None and not any(files for _, _, files in os.walk(directory))
 
 
 def _state_beside_checkpoints() -> dict[str, Any] | None:
@@ -177,16 +205,17 @@ def beginning(optimizer: Callable[[], tuple[int, str] | None],
     earlier = earlier_steps()
     if said is not None:
         found, who = earlier.behind(said, evaluates=evaluates), "the script"
-        found.source = "script"
+        found.source = found.source or "script"
     elif (state := _state_beside_checkpoints()) is not None:
         seen, modes = state["latest-global-step-seen"], state["latest-mode-step"]
         # A mode that the state does not know starts from the global step, as in smdebug.
         found = earlier.at(seen + 1, {mode: (modes[mode] if _is_step(modes.get(mode)) else seen) + 1
                                       for mode in (_TRAIN, _EVAL, _PREDICT)})
         found.source, who = METADATA, f"{METADATA} beside the checkpoints"
-    elif counted is not None and earlier.spans:
+    # An optimizer that was never stepped says nothing where a checkpoint may have held the weights alone.
+    elif counted is not None and earlier.spans and (counted[0] > 0 or _no_checkpoint_yet()):
         found = earlier.behind(max(0, counted[0] - earlier.optimizer_began), True, evaluates)
-        found.source, who = "optimizer", f"the optimizer's own state ({counted[1]})"
+        found.source, who = found.source or "optimizer", f"the optimizer's own state ({counted[1]})"
     else:
-        found, who = Beginning(recorded=earlier.next_step), ""
+        found, who = Beginning(), ""
     return found, who, steps

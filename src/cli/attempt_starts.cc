@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/below.h"
@@ -56,6 +58,25 @@ std::string_view ModeName(ModeKey mode) {
   return "GLOBAL";
 }
 
+// Steps that an optimizer was asked for and did not count, as no parameter had a gradient: the training says
+// how many there were so far, at the next step at which something was due.
+std::set<int64_t> UncountedSteps(const TrialAccess& access) {
+  std::set<int64_t> uncounted;
+  std::map<int64_t, int64_t> told;  // by attempt
+  for (const TrialAccess::WorkersContext& context : access.ContextsOf("optimizer_uncounted")) {
+    const TrialAccess::Worker& worker = access.workers()[context.worker];
+    const auto total = base::ParseInt(context.record->json);
+    auto position = access.FindStep(context.record->global_step);
+    if (worker.rank != 0 || !total || !position) continue;
+    int64_t news = *total - std::exchange(told[worker.attempt], *total);
+    for (size_t at = *position + 1; at-- > 0 && news > 0;) {
+      const StepInfo step = access.steps()[at].info;
+      if (step.mode == ModeKey::kTrain && uncounted.insert(step.global_step).second) --news;
+    }
+  }
+  return uncounted;
+}
+
 }  // namespace
 
 Status TellEarlierSteps(const std::string& run_directory, int64_t attempt) {
@@ -73,12 +94,20 @@ Status TellEarlierSteps(const std::string& run_directory, int64_t attempt) {
                      last.info.mode_step - count + 1, count, last.info.skipped});
     count = 0;
   };
-  int64_t first_attempt = -1;
-  for (const TrialAccess::Step& step : access.steps()) {
+  int64_t first_attempt = -1, last_attempt = -1, unplaced_from = -1;
+  const std::set<int64_t> uncounted = UncountedSteps(access);
+  for (TrialAccess::Step step : access.steps()) {
+    step.info.skipped |= uncounted.contains(step.info.global_step);
     if (first_attempt < 0) first_attempt = step.attempt;
-    const bool goes_on =
-        count > 0 && step.info.mode == last.info.mode && step.info.skipped == last.info.skipped &&
-        step.info.global_step == last.info.global_step + 1 && step.info.mode_step == last.info.mode_step + 1;
+    const bool begins = unplaced_from < 0 && std::exchange(last_attempt, step.attempt) != step.attempt;
+    if (begins) {
+      const auto worker = WorkerOf(run_directory, step.attempt);
+      if (worker && worker->step_base_from == format::kBehind) unplaced_from = step.info.global_step;
+    }
+    const bool goes_on = count > 0 && step.info.global_step != unplaced_from &&
+                         step.info.mode == last.info.mode && step.info.skipped == last.info.skipped &&
+                         step.info.global_step == last.info.global_step + 1 &&
+                         step.info.mode_step == last.info.mode_step + 1;
     if (!goes_on) close();
     if (!first_train && step.info.mode == ModeKey::kTrain) first_train = step.info.mode_step;
     last = step;
@@ -97,6 +126,7 @@ Status TellEarlierSteps(const std::string& run_directory, int64_t attempt) {
                {"next_step", seen + 1}};
   if (const auto worker = WorkerOf(run_directory, first_attempt); worker && worker->optimizer_step)
     json["optimizer_began"] = *worker->optimizer_step - first_train.value_or(0);
+  if (unplaced_from >= 0) json["unplaced_from"] = unplaced_from;
   json["spans"] = std::move(spans);
   return base::FilesBelow(base::LocalFileSystem(), run_directory)
       .WriteFileAtomic(FileOf(run_directory, attempt), json.dump() + "\n");
@@ -133,6 +163,8 @@ std::string StartWords(const AttemptStart& start) {
     text += ", as metadata.json beside the checkpoints says";
   } else if (start.from == "optimizer") {
     text += ", as the optimizer's state says";
+  } else if (start.from == format::kBehind) {
+    text += ", behind the steps of the attempts before it, since nobody says where it goes on";
   } else if (!start.from.empty()) {
     text += ", as the " + base::Printable(start.from) + " says";
   } else {

@@ -14,7 +14,7 @@ namespace tdbg::cli {
 struct AttemptStart {
   int64_t attempt = 0;
   int64_t step = 0;      ///< global
-  std::string from;      ///< "script", "metadata.json", "optimizer", "model"; empty: unknown
+  std::string from;      ///< "script", "metadata.json", "optimizer", "model"; format::kBehind, empty: unknown
   int64_t replaced = 0;  ///< earlier steps that it trained again; negative: how many are missing
 };
 

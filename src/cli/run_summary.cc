@@ -253,6 +253,7 @@ Json FindingToJson(const rules::Finding& finding, const StepNames& names) {
   json["threshold"] = JsonOf(finding.threshold);
   json["text"] = finding.text;
   if (!finding.detector.empty()) json["detector"] = finding.detector;
+  if (finding.attempt >= 0) json["attempt"] = finding.attempt;
   return json;
 }
 

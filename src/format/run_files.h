@@ -38,13 +38,18 @@ struct AttemptInfo {
   static Result<AttemptInfo> FromJson(std::string_view json);
 };
 
+/// What `step_base_from` is where nobody said where the attempt goes on, so that it begins behind all that
+/// earlier attempts have reached.
+inline constexpr std::string_view kBehind = "behind";
+
 /// <attempt>/<worker>/worker.json
 struct WorkerInfo {
   std::string worker;  ///< "worker_0"
   int64_t rank = 0;
   std::optional<int64_t> world_size;  ///< how many workers it knows of, itself included
   std::optional<int64_t> step_base;   ///< the global step it begins at
-  std::string step_base_from;         ///< who says so: "script", "metadata.json", "optimizer"; empty: nobody
+  std::string
+      step_base_from;  ///< who says so: "script", "metadata.json", "optimizer"; kBehind, empty: nobody
   std::optional<int64_t> optimizer_step;  ///< of the optimizer when it began
   uint32_t pid = 0;
   std::string host;

@@ -38,6 +38,7 @@ Json FindingsOf(const std::vector<rules::Finding>& findings) {
                     {"comparison", f.comparison},
                     {"threshold", JsonNumber(f.threshold)},
                     {"text", f.text}});
+    if (f.attempt >= 0) list.back()["attempt"] = f.attempt;
   }
   return list;
 }

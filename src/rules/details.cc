@@ -27,17 +27,24 @@ std::string CodeOf(const plan::RuleConfig& config, const RuleInfo& info) {
   return base::Hex64(base::Hash64(std::as_bytes(std::span(text))));
 }
 
+std::string ReplacedNote(const Finding& finding) {
+  if (finding.attempt < 0) return {};
+  return fmt::format(" (in attempt {}, whose step {} was trained again since)", finding.attempt,
+                     finding.global_step);
+}
+
 std::string EvidenceLine(const Finding& finding) {
   std::string line = finding.tensor.empty() ? "" : finding.tensor + ": ";
   // A user's rule may say no more than yes.
-  if (finding.measure.empty() && finding.comparison.empty()) return line + finding.text;
+  if (finding.measure.empty() && finding.comparison.empty())
+    return line + finding.text + ReplacedNote(finding);
   line +=
       fmt::format("{} {:g} {} {:g}", finding.measure, finding.value, finding.comparison, finding.threshold);
   // Runs of one worker are the usual case, and "worker_0" on each line tells nobody anything.
   std::string note = finding.worker == "worker_0" ? "" : finding.worker;
   if (!finding.text.empty()) note += (note.empty() ? "" : "; ") + finding.text;
   if (!note.empty()) line += " (" + note + ")";
-  return line;
+  return line + ReplacedNote(finding);
 }
 
 std::string HitDetails(std::string_view class_name, const std::vector<Finding>& findings) {

@@ -18,6 +18,8 @@ inline constexpr size_t kMaxDetails = 1024;  ///< Amazon's limit of StatusDetail
 /// RuleStatus::code of what is configured.
 std::string CodeOf(const plan::RuleConfig& config, const RuleInfo& info);
 
+/// Of a finding in a step that was replaced since: " (in attempt 0, whose step 40 was trained again since)".
+std::string ReplacedNote(const Finding& finding);
 /// One finding as one line: "gradient/fc.weight: mean_abs 0 < 1e-07 (worker_1; all zero)".
 std::string EvidenceLine(const Finding& finding);
 

@@ -15,8 +15,10 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "rules/details.h"
+#include "rules/kept_findings.h"
 #include "rules/nonfinite_episodes.h"
 #include "rules/run_plan.h"
+#include "rules/running_rule.h"
 #include "rules/selector.h"
 #include "rules/trial_source.h"
 #include "trial/columns.h"
@@ -31,34 +33,6 @@ const std::string& NameOf(const plan::RuleConfig& config, const RuleInfo& info) 
 }  // namespace
 
 struct Engine::Impl {
-  struct Running {
-    plan::RuleConfig config;
-    std::unique_ptr<RunPlan> plan;  // which the rule borrows; none where the run has none
-    std::unique_ptr<Rule> rule;
-    AsyncRule* async = nullptr;  // the same, if it judges in another process
-    int64_t start_step = 0;
-    int64_t end_step = std::numeric_limits<int64_t>::max();  // exclusive, as smdebug's invoke_rule has it
-    bool done = false;
-    int64_t ended_at = -1;   // done: the step of its finding, or the one it failed at
-    Selector needed;         // the tensors of its Needs()
-    uint64_t unknown = 0;    // columns it reads that rows of those tensors did not know
-    std::string unknown_of;  // the first such tensor
-    int64_t lacking = 0;     // steps of which something was dropped, and at which it said nothing
-    int64_t owed = 0;        // answers it has not given yet
-    bool asked = false;      // AtEnd was called
-    std::string doubt;       // why its inputs cannot appear
-    /// It judged all steps up to this one, of attempts up to that one, when nothing was missing of them.
-    int64_t whole_until = -1, whole_attempt = std::numeric_limits<int64_t>::max();
-
-    bool Sees(int64_t global_step) const {
-      return !done && global_step >= start_step && global_step < end_step;
-    }
-    void Use(std::unique_ptr<Rule> made) {
-      rule = std::move(made);
-      async = dynamic_cast<AsyncRule*>(rule.get());
-    }
-  };
-
   // Answers come from other threads: their news, and who wants to hear of it.
   std::mutex mutex;
   std::condition_variable news;
@@ -77,7 +51,9 @@ struct Engine::Impl {
   size_t next_stall = 0;
   size_t next = 0;  // position of the first step not judged yet
   int64_t last_judged_step = -1;
-  int64_t judging_step = -1;  // the one at hand, or the last that was
+  int64_t judging_step = -1;           // the one at hand, or the last that was
+  int64_t shown_attempt = kNoAttempt;  // the latest whose steps are judged
+  bool held_up = false;                // an attempt waits until rules have answered about the one before
   uint64_t overlay_generation = 0;
   bool started = false;
   NonfiniteEpisodes episodes;
@@ -147,35 +123,63 @@ struct Engine::Impl {
     statuses[i].last_modified_wall_nanos = wall_nanos;
   }
 
-  // Steps from `base` on are others than those that were judged: a later attempt took over, or a worker that
-  // nobody expected wrote of them. Rules start afresh on what the run now shows, as a replay does, those too
-  // that have ended by what it does not show any more. Below `base` nothing can newly hit.
-  void StartAfresh(int64_t base, std::vector<size_t>* changed) {
+  // It was made of the same strings before, so it can be made again.
+  bool MakeAgain(size_t i) {
+    auto fresh = MakeRule(rules[i].config);
+    if (!fresh.ok()) return false;
+    rules[i].Use(*std::move(fresh));
+    if (rules[i].plan) rules[i].rule->OnPlan(*rules[i].plan);
+    rules[i].owed = 0;
+    rules[i].asked = false;
+    return true;
+  }
+
+  // From here on an attempt of which nobody knows how it follows from the one before: no rule compares the
+  // two, and one that has found something looks for more. What was found and counted stands.
+  void BeginApart() {
+    for (size_t i = 0; i < rules.size(); ++i) {
+      if (rules[i].done && statuses[i].state != RuleState::kIssuesFound) continue;
+      if (MakeAgain(i)) rules[i].done = false;
+    }
+  }
+
+  // The next attempt takes over from the steps that are shown, all of which were judged. What was found in
+  // those that it replaces stands: to train a step again is no answer to what happened in it.
+  void TakeOver(StepSource& steps, std::vector<size_t>* changed) {
+    std::vector<std::vector<int64_t>> attempts;
+    for (const RuleStatus& status : statuses) attempts.push_back(AttemptsOf(status, steps));
+    steps.ShowNextAttempt();
+    if (steps.overlay_generation() == overlay_generation) return;
+    for (size_t i = 0; i < rules.size(); ++i) MarkReplaced(steps.overlay_base(), attempts[i], &statuses[i]);
+    StartAfresh(steps.overlay_base(), steps.AttemptOf(steps.step_count() - 1), changed);
+    overlay_generation = steps.overlay_generation();
+  }
+
+  // Steps from `base` on are others than those that were judged: a later attempt (`attempt`) took over, or a
+  // worker that nobody expected wrote of them. Rules start afresh on what the run now shows, those too that
+  // have ended by what it does not show any more, unless what they found there stands. Below `base` nothing
+  // can newly hit.
+  void StartAfresh(int64_t base, int64_t attempt, std::vector<size_t>* changed) {
     for (size_t i = 0; i < rules.size(); ++i) {
       if (rules[i].done && rules[i].ended_at < base) continue;
       // What a compactor has dropped since was judged before it went, and below `base` that stands.
       if (rules[i].owed + rules[i].lacking + statuses[i].steps_incomplete == 0)
         rules[i].whole_until = std::max(rules[i].whole_until, last_judged_step);
-      rules[i].whole_until = std::min(rules[i].whole_until, base - 1);
-      // It was made of the same strings before, so it can be made again.
-      auto fresh = MakeRule(rules[i].config);
-      if (!fresh.ok()) continue;
-      rules[i].Use(*std::move(fresh));
-      if (rules[i].plan) rules[i].rule->OnPlan(*rules[i].plan);
-      rules[i].owed = 0;
-      rules[i].asked = false;
+      if (attempt > rules[i].whole_attempt || rules[i].whole_attempt == kNoAttempt)
+        rules[i].whole_until = std::min(rules[i].whole_until, base - 1);
+      if (!MakeAgain(i)) continue;
       rules[i].unknown = 0;
       rules[i].unknown_of.clear();
       rules[i].lacking = 0;
       statuses[i].steps_judged = statuses[i].steps_incomplete = 0;
       const bool ended = std::exchange(rules[i].done, false);
       if (!ended && statuses[i].state == RuleState::kInProgress) continue;
-      statuses[i].state = RuleState::kInProgress;
-      statuses[i].details.clear();
-      statuses[i].findings.clear();
-      statuses[i].nonfinite_since = -1;
       statuses[i].output.clear();
       changed->push_back(i);
+      if (KeepReplaced(&statuses[i])) continue;
+      statuses[i].state = RuleState::kInProgress;
+      statuses[i].details.clear();
+      statuses[i].nonfinite_since = -1;
     }
     next = next_stall = 0;
     last_judged_step = -1;
@@ -185,6 +189,7 @@ struct Engine::Impl {
   // Stalls that were found before `step` was there.
   void JudgeStalls(int64_t step, int64_t wall_nanos, std::vector<size_t>* changed) {
     for (; next_stall < stalls.size() && stalls[next_stall].after_step < step; ++next_stall) {
+      if (stalls[next_stall].attempt > shown_attempt) continue;
       for (size_t i = 0; i < rules.size(); ++i) {
         if (!rules[i].Sees(std::max<int64_t>(stalls[next_stall].after_step, 0))) continue;
         const auto judge = [&](Rule& rule, std::vector<Finding>* findings) {
@@ -194,21 +199,6 @@ struct Engine::Impl {
         if (Invoke(i, nullptr, judge, wall_nanos)) changed->push_back(i);
       }
     }
-  }
-
-  // A tensor of the rule's has a row that lacks what it reads: a clean verdict would speak for it, too.
-  bool NeededSomethingHidden(size_t i, const StepContext& context) {
-    bool needed = false;
-    Running& running = rules[i];
-    if (context.hidden_rows().empty()) return false;
-    running.needed.Update(context);
-    for (const StepContext::HiddenRow& row : context.hidden_rows()) {
-      if (!running.needed.contains(row.tensor)) continue;
-      needed = true;
-      running.unknown |= row.unknown;
-      if (running.unknown_of.empty()) running.unknown_of = context.tensor(row.tensor).name;
-    }
-    return needed;
   }
 
   // `context`: the step at hand, where there is one. True if the rule's status changed.
@@ -242,7 +232,7 @@ struct Engine::Impl {
     }
     if (judged.ok() && *judged == Judged::kPending)
       judged = Internal("it owes an answer that nobody can take");
-    if (judged.ok() && findings.empty() && context && NeededSomethingHidden(i, *context)) {
+    if (judged.ok() && findings.empty() && context && rules[i].NeededSomethingHidden(*context)) {
       judged = Judged::kIncomplete;
     }
     return Take(i, std::move(judged), std::move(findings), wall_nanos);
@@ -259,17 +249,17 @@ struct Engine::Impl {
     status.steps_incomplete += *judged == Judged::kIncomplete;
     if (findings.empty()) return false;
     if (rules[i].rule->GoesOn()) {
-      status.findings.insert(status.findings.end(), std::make_move_iterator(findings.begin()),
-                             std::make_move_iterator(findings.end()));
+      AddFindings(std::move(findings), &status);
       status.state = RuleState::kIssuesFound;
       status.details = HitDetails(status.rule, status.findings);
       status.last_modified_wall_nanos = wall_nanos;
       PlaceInEpisode(&status);
       return true;
     }
-    Decide(i, RuleState::kIssuesFound, HitDetails(status.rule, findings), wall_nanos);
-    rules[i].ended_at = findings.front().global_step;
-    status.findings = std::move(findings);
+    const int64_t step = findings.front().global_step;
+    AddFindings(std::move(findings), &status);  // to what was found in earlier attempts
+    Decide(i, RuleState::kIssuesFound, HitDetails(status.rule, status.findings), wall_nanos);
+    rules[i].ended_at = step;
     PlaceInEpisode(&status);
     return true;
   }
@@ -327,19 +317,19 @@ struct Engine::Impl {
     return !lost.empty() && !steps.IsAwaited(position, lost);
   }
 
-  void Judge(StepSource& steps, bool all, int64_t wall_nanos, std::vector<size_t>* changed) {
-    if (started && steps.overlay_generation() != overlay_generation) {
-      // Of several changes at once only the last one's base is known.
-      const bool one = steps.overlay_generation() == overlay_generation + 1;
-      StartAfresh(one ? steps.overlay_base() : -1, changed);
-    }
-    if (!std::exchange(started, true)) {
-      for (Running& rule : rules)
-        rule.whole_until = std::min(rule.whole_until, LastStepUpTo(steps, rule.whole_attempt));
-    }
-    overlay_generation = steps.overlay_generation();
+  bool Owed() const {
+    return std::ranges::any_of(rules, [](const Running& rule) { return rule.owed > 0; });
+  }
+
+  // The steps that are shown, as far as they are complete.
+  void JudgeShown(StepSource& steps, bool all, int64_t wall_nanos, std::vector<size_t>* changed) {
     const size_t count = steps.step_count();
     for (; next < count && (all || Ready(steps, next)); ++next) {
+      if (next > 0 && steps.BeginsApart(next)) {
+        held_up = Owed();
+        if (held_up) return;
+        BeginApart();
+      }
       const int64_t s = judging_step = steps.Info(next).global_step;
       JudgeStalls(s, wall_nanos, changed);
       const StepContext* context = nullptr;  // looked up only where somebody still looks
@@ -355,29 +345,41 @@ struct Engine::Impl {
       if (context) FollowEpisodes(*context, std::span(*changed).subspan(changed_before));
       last_judged_step = s;
     }
-    JudgeStalls(all ? std::numeric_limits<int64_t>::max() : last_judged_step + 1, wall_nanos, changed);
   }
 
-  // What the run lost of this rule's steps, in words; empty if nothing.
-  std::string Incomplete(size_t i, const std::vector<DroppedInfo>& dropped,
-                         const std::vector<std::string>& damage) const {
-    const bool raw = rules[i].rule->Needs().raw;
-    std::string text;
-    if (statuses[i].steps_incomplete > 0) {
-      text += fmt::format("{} of {} lacked {}; ", statuses[i].steps_incomplete,
-                          base::Counted(statuses[i].steps_incomplete + statuses[i].steps_judged, "step"),
-                          raw ? "values" : "statistics");
+  void Judge(StepSource& steps, bool all, int64_t wall_nanos, std::vector<size_t>* changed) {
+    if (started && steps.overlay_generation() != overlay_generation) {
+      // Of several changes at once only the last one's base is known.
+      const bool one = steps.overlay_generation() == overlay_generation + 1;
+      StartAfresh(one ? steps.overlay_base() : -1, kNoAttempt, changed);
     }
-    if (rules[i].unknown != 0) {
-      text += fmt::format("{} cannot be known from the reductions that were saved of {}; ",
-                          columns::Names(rules[i].unknown), rules[i].unknown_of);
+    if (!std::exchange(started, true)) {
+      for (Running& rule : rules)
+        rule.whole_until = std::min(rule.whole_until, LastStepUpTo(steps, rule.whole_attempt));
+      steps.ShowFirstAttempt();
     }
-    text += LostText(dropped, damage, raw, rules[i].start_step, rules[i].end_step);
-    // What a compactor dropped is counted by no writer: only the steps say so.
-    if (text.empty() && rules[i].lacking > 0)
-      text = fmt::format("some of what {} had was dropped; ", base::Counted(rules[i].lacking, "step"));
-    if (!text.empty()) text.resize(text.size() - 2);
-    return text;
+    overlay_generation = steps.overlay_generation();
+    for (held_up = false;;) {
+      const size_t count = steps.step_count();
+      const bool more = steps.HasNextAttempt();
+      shown_attempt = more && count > 0 ? steps.AttemptOf(count - 1) : kNoAttempt;
+      JudgeShown(steps, all, wall_nanos, changed);
+      if (held_up) return;
+      const bool to_the_end = all && !more;
+      JudgeStalls(to_the_end ? std::numeric_limits<int64_t>::max() : last_judged_step + 1, wall_nanos,
+                  changed);
+      if (!more || next < count) return;
+      held_up = Owed();
+      if (held_up) return;
+      TakeOver(steps, changed);
+    }
+  }
+
+  void JudgeAndListen(StepSource& steps, bool all, int64_t wall_nanos, std::vector<size_t>* changed) {
+    do {
+      Judge(steps, all, wall_nanos, changed);
+      TakeAnswers(wall_nanos, changed);
+    } while (held_up && !Owed());
   }
 
   void DecideRest(StepSource& steps, JobEnd end, int64_t wall_nanos, std::vector<size_t>* changed) {
@@ -411,7 +413,7 @@ struct Engine::Impl {
         damage = steps.damage();
         asked = true;
       }
-      const std::string incomplete = Incomplete(i, dropped, damage);
+      const std::string incomplete = rules[i].Incomplete(statuses[i], dropped, damage);
       if (statuses[i].steps_judged == 0) {
         const bool nothing =
             rules[i].config.optional && incomplete.empty() && statuses[i].steps_incomplete == 0;
@@ -468,16 +470,14 @@ std::vector<plan::Need> Engine::Needs() const {
 
 Result<std::vector<size_t>> Engine::Advance(StepSource& steps, int64_t wall_nanos) {
   std::vector<size_t> changed;
-  impl_->Judge(steps, false, wall_nanos, &changed);
-  impl_->TakeAnswers(wall_nanos, &changed);
+  impl_->JudgeAndListen(steps, false, wall_nanos, &changed);
   return changed;
 }
 
 Result<std::vector<size_t>> Engine::Finish(StepSource& steps, JobEnd end, int64_t wall_nanos) {
   std::vector<size_t> changed;
-  impl_->Judge(steps, true, wall_nanos, &changed);
-  impl_->TakeAnswers(wall_nanos, &changed);
-  impl_->DecideRest(steps, end, wall_nanos, &changed);
+  impl_->JudgeAndListen(steps, true, wall_nanos, &changed);
+  if (!impl_->held_up) impl_->DecideRest(steps, end, wall_nanos, &changed);
   return changed;
 }
 
@@ -528,7 +528,7 @@ std::optional<double> Engine::StallThreshold() const {
   std::optional<double> least;
   // A rule that would not be told of it must not be waited for: it would be declared again at each look.
   const int64_t step = std::max<int64_t>(impl_->last_judged_step, 0);
-  for (const Impl::Running& running : impl_->rules) {
+  for (const Running& running : impl_->rules) {
     const auto threshold = running.Sees(step) ? running.rule->StallThreshold() : std::nullopt;
     if (threshold && (!least || *threshold < *least)) least = threshold;
   }
@@ -578,10 +578,7 @@ bool Engine::decided() const {
   return std::all_of(impl_->rules.begin(), impl_->rules.end(), [](const auto& rule) { return rule.done; });
 }
 
-bool Engine::owed_answers() const {
-  return std::any_of(impl_->rules.begin(), impl_->rules.end(),
-                     [](const auto& rule) { return rule.owed > 0; });
-}
+bool Engine::owed_answers() const { return impl_->Owed(); }
 
 bool Engine::WaitForAnswer(int64_t timeout_millis) {
   std::unique_lock lock(impl_->mutex);

@@ -38,7 +38,9 @@ struct RuleStatus {
   int64_t last_modified_wall_nanos = 0;
   int64_t steps_judged = 0;
   int64_t steps_incomplete = 0;
-  std::vector<Finding> findings;  ///< all findings of the step at which the rule ended
+  /// All findings of the step at which the rule ended. What was found stands if a later attempt replaces the
+  /// step (Finding::attempt).
+  std::vector<Finding> findings;
   /// If the findings are only of NaN or infinity: the step at which that episode began
   /// (nonfinite_episodes.h). Rules with the same step found the same thing. -1: not known
   int64_t nonfinite_since = -1;
@@ -58,7 +60,9 @@ class Engine {
   ~Engine();
 
   std::vector<plan::Need> Needs() const;
-  /// Judges every step that was complete at the trial's last Refresh and was not judged yet. Returns the
+  /// Judges every step that was complete at the trial's last Refresh and was not judged yet, attempt after
+  /// attempt: all steps of one before a later one replaces some. From the first call on the trial shows no
+  /// attempt that is not judged yet (TrialAccess::ShowUpTo). Returns the
   /// indexes of the rules whose status changed. `wall_nanos` is the time of these changes.
   Result<std::vector<size_t>> Advance(Trial& trial, int64_t wall_nanos);
   /// Call when the job has ended: judges what is left, including steps that some worker never committed, and

@@ -88,7 +88,7 @@ void AddOfProfile(const RuleStatus& status, std::vector<Incident>* incidents) {
     incident.rule = status.name;
     incident.family = profile::FamilyName(group.info->family);
     incident.title = group.info->title;
-    incident.sentence = first.text;
+    incident.sentence = first.text + ReplacedNote(first);
     incident.first_step = group.step;
     incident.tensor = first.tensor;
     incident.layer = LayerOf(first.tensor);

@@ -29,6 +29,9 @@ struct Finding {
   std::string comparison;  ///< "<", ">", ...
   double threshold = 0;
   std::string text;  ///< one sentence for people, which does not repeat the above
+  /// Of a step that a later attempt has replaced since: whose step it was. -1: it is the one that the run
+  /// shows
+  int64_t attempt = -1;
   /// Only of the profile: which detector found it (profile/catalogue.h). `text` is then the whole sentence.
   std::string detector;
 };

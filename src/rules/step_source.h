@@ -28,10 +28,19 @@ class StepSource {
   virtual uint64_t overlay_generation() const = 0;
   /// The lowest global step that was replaced when overlay_generation() was last raised.
   virtual int64_t overlay_base() const = 0;
+  /// A run's attempts are judged one after the other, so that what was found in steps that a later attempt
+  /// has replaced is found whenever somebody looks: shows the first attempt alone.
+  virtual void ShowFirstAttempt() {}
+  /// Is there an attempt with steps that is not shown yet? All steps that are shown are complete then.
+  virtual bool HasNextAttempt() const { return false; }
+  /// It takes over. Raises overlay_generation() where it replaces steps that were shown.
+  virtual void ShowNextAttempt() {}
   virtual size_t complete_count() const = 0;
   virtual size_t step_count() const = 0;  ///< including incomplete steps
   virtual StepInfo Info(size_t position) const = 0;
   virtual int64_t AttemptOf(size_t position) const = 0;
+  /// Is it the first step of an attempt of which nobody knows how it follows from the one before?
+  virtual bool BeginsApart(size_t /*position*/) const { return false; }
   /// Will a worker that is not lost still commit this step?
   virtual bool IsAwaited(size_t position, const std::vector<LostWorker>& lost) const = 0;
   /// Valid until the next call.

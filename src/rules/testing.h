@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,14 +50,27 @@ class MemorySource : public StepSource {
     MemoryStep& step = steps_.emplace_back();
     step.info_.global_step = step.info_.mode_step = static_cast<int64_t>(steps_.size()) - 1;
     step.info_.mode = ModeKey::kTrain;
+    step.attempt_ = attempt;
     for (const auto& [tensor, value] : values) step.data_.Add(tensor, value, std::isnan(value) ? 4 : 0);
     ++complete;
     return step.info_;
   }
   void Shed(size_t position) { steps_[position].incomplete_ = true; }
-  void DropSteps() {
-    steps_.clear();
-    complete = 0;
+  void DropSteps(size_t from = 0) {
+    steps_.resize(from);
+    complete = from;
+  }
+  /// An attempt that is there and is not shown yet: its steps begin at `first`, with such values of a tensor.
+  void Later(size_t first, TensorIndex tensor, std::vector<double> values) {
+    later_.push_back([this, first, tensor, values = std::move(values)] {
+      if (first < steps_.size()) {
+        DropSteps(first);
+        base = static_cast<int64_t>(first);
+        ++generation;
+      }
+      ++attempt;
+      for (const double value : values) Step({{tensor, value}});
+    });
   }
 
   uint64_t overlay_generation() const override { return generation; }
@@ -63,7 +78,17 @@ class MemorySource : public StepSource {
   size_t complete_count() const override { return complete; }
   size_t step_count() const override { return steps_.size(); }
   StepInfo Info(size_t position) const override { return steps_[position].info_; }
-  int64_t AttemptOf(size_t) const override { return 0; }
+  int64_t AttemptOf(size_t position) const override { return steps_[position].attempt_; }
+  bool BeginsApart(size_t position) const override {
+    return position > 0 && AttemptOf(position - 1) != AttemptOf(position) &&
+           apart.contains(AttemptOf(position));
+  }
+  bool HasNextAttempt() const override { return !later_.empty(); }
+  void ShowNextAttempt() override {
+    const std::function<void()> takes_over = std::move(later_.front());
+    later_.pop_front();
+    takes_over();
+  }
   bool IsAwaited(size_t position, const std::vector<LostWorker>& declared) const override {
     const int64_t step = steps_[position].info_.global_step;
     return std::any_of(missing.begin(), missing.end(), [&](const std::string& worker) {
@@ -84,6 +109,8 @@ class MemorySource : public StepSource {
 
   uint64_t generation = 0;
   int64_t base = 0;
+  int64_t attempt = 0;      ///< of the steps to come
+  std::set<int64_t> apart;  ///< attempts of which nobody knows how they follow
   size_t complete = 0;
   size_t looked_at = 0;
   std::vector<std::string> missing, damaged;
@@ -109,6 +136,7 @@ class MemorySource : public StepSource {
    private:
     friend class MemorySource;
     StepInfo info_;
+    int64_t attempt_ = 0;
     bool incomplete_ = false;
     MemoryRows data_;
     std::vector<Rows> rows_;
@@ -119,6 +147,7 @@ class MemorySource : public StepSource {
   std::vector<TensorIndex> tensor_of_;
   std::deque<MemoryStep> steps_;
   std::string worker_ = "worker_0";
+  std::deque<std::function<void()>> later_;
 };
 
 }  // namespace tdbg::rules

@@ -20,10 +20,20 @@ class TrialSource : public StepSource {
 
   uint64_t overlay_generation() const override { return access_.overlay_generation(); }
   int64_t overlay_base() const override { return access_.overlay_base(); }
+  void ShowFirstAttempt() override {
+    access_.ShowUpTo(-1);
+    if (access_.HasNextAttempt()) access_.ShowNextAttempt();
+  }
+  bool HasNextAttempt() const override { return access_.HasNextAttempt(); }
+  void ShowNextAttempt() override { access_.ShowNextAttempt(); }
   size_t complete_count() const override { return access_.complete_count(); }
   size_t step_count() const override { return access_.steps().size(); }
   StepInfo Info(size_t position) const override { return access_.steps()[position].info; }
   int64_t AttemptOf(size_t position) const override { return access_.steps()[position].attempt; }
+  bool BeginsApart(size_t position) const override {
+    return position > 0 && AttemptOf(position - 1) != AttemptOf(position) &&
+           access_.IsLaidBehind(AttemptOf(position));
+  }
   bool IsAwaited(size_t position, const std::vector<LostWorker>& lost) const override;
   const StepContext& At(size_t position, const std::vector<LostWorker>& lost) override;
   std::vector<DroppedInfo> dropped() const override { return access_.trial().dropped(); }

@@ -17,6 +17,7 @@
 #include "format/json_fields.h"
 #include "format/run_files.h"
 #include "format/version.h"
+#include "session/earlier_steps.h"
 #include "store/writer/leftovers.h"
 
 namespace tdbg::session {
@@ -167,6 +168,20 @@ Result<plan::Plan> LoadPlan(const RunOptions& options, const std::string& direct
   return parsed;
 }
 
+/// Where the attempt begins: where its caller says, else behind all that earlier attempts have reached. A
+/// number that nobody stated must not replace a step.
+void TakeStepBase(const RunOptions& options, Claim* claim, base::FileSystem& files) {
+  claim->step_base = options.step_base;
+  claim->step_base_from = options.step_base_from;
+  claim->mode_step_bases = options.mode_step_bases;
+  if (options.step_base != 0 || !options.step_base_from.empty() || claim->attempt == 0) return;
+  BehindEarlier behind = BehindEarlierAttempts(claim->directory, claim->attempt, files);
+  if (behind.step == 0) return;  // nothing to be behind of
+  claim->step_base = behind.step;
+  claim->step_base_from = format::kBehind;
+  claim->mode_step_bases = std::move(behind.modes);
+}
+
 Status WriteSharedFiles(const RunOptions& options, Claim* claim, base::FileSystem& files,
                         const base::Clock& clock) {
   const std::string attempt_directory = Path(claim->directory, std::to_string(claim->attempt));
@@ -178,6 +193,7 @@ Status WriteSharedFiles(const RunOptions& options, Claim* claim, base::FileSyste
   if (!files.Exists(control))
     TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(control, format::EncodeControlPage()));
 
+  TakeStepBase(options, claim, files);
   const std::string attempt_file = Path(attempt_directory, format::kAttemptFile);
   if (!files.Exists(attempt_file)) {
     format::AttemptInfo attempt;
@@ -186,12 +202,10 @@ Status WriteSharedFiles(const RunOptions& options, Claim* claim, base::FileSyste
       if (a < claim->attempt) attempt.parent = a;
     }
     attempt.started_wall_nanos = clock.WallNanos();
-    attempt.step_base = options.step_base;
+    attempt.step_base = claim->step_base;
     attempt.world_size = options.world_size;
     TDBG_RETURN_IF_ERROR(files.WriteFileAtomic(attempt_file, attempt.ToJson()));
   }
-  claim->step_base = options.step_base;
-  claim->mode_step_bases = options.mode_step_bases;
 
   // Written last: a directory with this file is a run, and all other files are there.
   const std::string run_file = Path(claim->directory, format::kRunFile);

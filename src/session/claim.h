@@ -21,6 +21,7 @@ struct Claim {
   std::string directory;  ///< the run's, absolute
   int64_t attempt = 0;
   int64_t step_base = 0;
+  std::string step_base_from;  ///< who says so; kBehind: nobody does, and it lies behind what was there
   std::vector<std::pair<ModeKey, int64_t>> mode_step_bases;
   std::string worker;  ///< "worker_0"
   std::string worker_directory;

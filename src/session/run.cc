@@ -225,8 +225,8 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   writer_options.worker.worker = claim.worker;
   writer_options.worker.rank = options.rank;
   writer_options.worker.world_size = options.world_size;
-  writer_options.worker.step_base = options.step_base;
-  writer_options.worker.step_base_from = options.step_base_from;
+  writer_options.worker.step_base = claim.step_base;
+  writer_options.worker.step_base_from = claim.step_base_from;
   if (options.optimizer_step >= 0) writer_options.worker.optimizer_step = options.optimizer_step;
   writer_options.worker.pid = static_cast<uint32_t>(::getpid());
   writer_options.worker.host = base::HostName();

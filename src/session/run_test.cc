@@ -132,6 +132,53 @@ TEST_F(RunTest, ARunThatEndedGetsAFurtherAttempt) {
   EXPECT_EQ(Json("1/attempt.json")["parent"], 0);
 }
 
+TEST_F(RunTest, AnAttemptBeginsWhereItsCallerSaysElseBehindWhatIsThere) {
+  ASSERT_EQ(InChild([&] {
+              const auto run = Open();
+              for (int i = 0; i < 3; ++i) Step(run.get());
+              ::raise(SIGKILL);  // its steps are in the journal alone
+              return 0;
+            }),
+            -SIGKILL);
+  {
+    const auto run = Open();
+    EXPECT_EQ(run->global_step(), 2) << "the step before its first";
+    EXPECT_EQ(run->mode_step(ModeKey::kEval), 2);
+    EXPECT_EQ(Json("1/worker_0/worker.json")["step_base"], 3);
+    EXPECT_EQ(Json("1/worker_0/worker.json")["step_base_from"], "behind");
+    Step(run.get());
+    run->End("completed");
+  }
+  // As a launcher leaves it, with steps that nobody else knows of; and one that says nothing that can be
+  // read.
+  fs::create_directories(directory_ + "/2");
+  base::Spill(
+      directory_ + "/2/earlier_steps.json",
+      R"({"kind": "earlier_steps", "next_step": 9, "spans": [["TRAIN",0,0,6,false],["EVAL",6,0,2,false]]})");
+  {
+    const auto run = Open();
+    EXPECT_EQ(run->attempt(), 2);
+    EXPECT_EQ(run->global_step(), 8);
+    EXPECT_EQ(run->mode_step(ModeKey::kTrain), 5);
+    EXPECT_EQ(run->mode_step(ModeKey::kEval), 1);
+    Step(run.get());
+    run->End("completed");
+  }
+  fs::create_directories(directory_ + "/3");
+  base::Spill(directory_ + "/3/earlier_steps.json", R"({"next_step": -4, "spans": [[1]]})");
+  fs::remove(directory_ + "/2/worker_0/journal");  // on another host's disk, say: segments are left
+  {
+    const auto run = Open();
+    EXPECT_EQ(run->global_step(), 9);
+    run->End("completed");
+  }
+  RunOptions said = Options();
+  said.step_base_from = "script";
+  EXPECT_EQ((*TheRun::Open(said))->global_step(), -1) << "it says that it begins at step 0";
+  said.step_base = 7;
+  EXPECT_EQ((*TheRun::Open(said))->global_step(), 6);
+}
+
 TEST_F(RunTest, ATrainingWhoseDirectoryWasReplacedLeavesNoWordInTheNewOne) {
   const auto first = Open();
   Step(first.get());

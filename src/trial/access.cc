@@ -35,6 +35,17 @@ TrialAccess::TrialAccess(const Trial& trial) : trial_(&trial) {}
 uint64_t TrialAccess::generation() const { return trial_->impl_->generation; }
 uint64_t TrialAccess::overlay_generation() const { return trial_->impl_->overlay_generation; }
 int64_t TrialAccess::overlay_base() const { return trial_->impl_->overlay_base; }
+void TrialAccess::ShowUpTo(int64_t attempt) {
+  trial_->impl_->shown_up_to = attempt;
+  trial_->impl_->RebuildOverlay();
+}
+
+bool TrialAccess::HasNextAttempt() const { return trial_->impl_->NextToShow().has_value(); }
+
+void TrialAccess::ShowNextAttempt() {
+  if (const std::optional<int64_t> next = trial_->impl_->NextToShow()) ShowUpTo(*next);
+}
+
 std::span<const TrialAccess::Worker> TrialAccess::workers() const { return trial_->impl_->workers; }
 
 std::span<const WorkerIndex> TrialAccess::workers_of_attempt(int64_t attempt) const {
@@ -45,6 +56,11 @@ std::span<const WorkerIndex> TrialAccess::workers_of_attempt(int64_t attempt) co
 int64_t TrialAccess::world_size(int64_t attempt) const {
   const AttemptSlot* slot = trial_->impl_->AttemptOf(attempt);
   return slot ? std::max<int64_t>(slot->world_size, static_cast<int64_t>(slot->workers.size())) : 0;
+}
+
+bool TrialAccess::IsLaidBehind(int64_t attempt) const {
+  const AttemptSlot* slot = trial_->impl_->AttemptOf(attempt);
+  return slot != nullptr && slot->laid_behind;
 }
 
 size_t TrialAccess::tensor_count() const { return trial_->impl_->tensors.size(); }

@@ -40,6 +40,14 @@ class TrialAccess {
   /// from `overlay_base()`, the lowest global step that changed hands.
   uint64_t overlay_generation() const;
   int64_t overlay_base() const;
+  /// For whoever judges a run as it came about, with the steps that later attempts have replaced: shows the
+  /// overlay of the attempts up to this one. Later ones take no part in it, in any of the trial's answers
+  /// about steps and values, until ShowNextAttempt. The overlay's generation is raised as if they came later.
+  void ShowUpTo(int64_t attempt);
+  /// Is there an attempt with steps behind those that are shown?
+  bool HasNextAttempt() const;
+  /// It takes over. \pre HasNextAttempt
+  void ShowNextAttempt();
 
   // ---- Workers -------------------------------------------------------------------------------------------
 
@@ -60,6 +68,8 @@ class TrialAccess {
   /// How many workers the attempt has, as far as its files say: 0 while no worker has written any. At least
   /// the ones seen.
   int64_t world_size(int64_t attempt) const;
+  /// Nobody says where the attempt goes on, and it was laid behind the earlier ones (format::kBehind).
+  bool IsLaidBehind(int64_t attempt) const;
 
   // ---- Tensors -------------------------------------------------------------------------------------------
 

@@ -86,6 +86,7 @@ Status Trial::Impl::DescribeAttempt(AttemptSlot& attempt) {
     const format::WorkerInfo& info = slots[worker]->reader->info();
     take(info.world_size, info.step_base);
     stated |= info.world_size.has_value();
+    attempt.laid_behind |= info.step_base_from == format::kBehind;
   }
   // Workers of 0.1.0 do not say it in their own files: they replaced the launcher's attempt.json, which said
   // 1 for want of knowledge, before they made them. Where a worker's file is there, then, it is right.

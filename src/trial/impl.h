@@ -100,6 +100,7 @@ struct AttemptSlot {
   // What attempt.json and the workers' own files say, together. Only grow.
   int64_t world_size = 0;  ///< 0: nobody has said it yet
   int64_t step_base = 0;
+  bool laid_behind = false;  ///< nobody stated its base
   StepTable steps;
   /// The first step that somebody may have judged and to which a worker has added something since.
   std::optional<int64_t> late_step;
@@ -142,6 +143,8 @@ struct Trial::Impl {
   };
   std::vector<Piece> pieces;
   bool overlay_stale = false;  ///< steps changed since it was made
+  /// Later attempts do not take part in the overlay yet: whoever judges has not come to them.
+  int64_t shown_up_to = std::numeric_limits<int64_t>::max();
   size_t step_count = 0, complete_count = 0;
   uint64_t generation = 0, overlay_generation = 0;
   int64_t overlay_base = 0;
@@ -232,6 +235,8 @@ struct Trial::Impl {
   TrialAccess::Step StepAt(size_t position) const;
   int64_t FrontierOf(const AttemptSlot& attempt, bool superseded) const;
   void RebuildOverlay();
+  /// The next attempt with steps behind those that are shown; nothing where there is none.
+  std::optional<int64_t> NextToShow() const;
   /// The first position below `limit` that is another step than it was, or `limit`; of both the lower step.
   size_t FirstMoved(const std::vector<Piece>& before, size_t limit, int64_t* global_step) const;
   // values.cc

@@ -88,7 +88,7 @@ std::vector<Trial::Impl::Range> Trial::Impl::Ranges() const {
     const AttemptSlot& attempt = attempts[i];
     // An attempt takes over with its first step, not by being started: until then the old one is all there
     // is.
-    if (attempt.steps.empty()) continue;
+    if (attempt.steps.empty() || attempt.number > shown_up_to) continue;
     // A script may begin before the base that the launcher recorded.
     const int64_t begin = std::min(attempt.step_base, attempt.steps.front().global_step);
     if (begin < end) ranges.push_back({&attempt, begin, end});
@@ -165,7 +165,7 @@ void Trial::Impl::RebuildOverlay() {
     const size_t first = attempt.steps.LowerBound(ranges[r].begin);
     const size_t last = attempt.steps.LowerBound(ranges[r].end);
     if (all_complete) {
-      const int64_t frontier = FrontierOf(attempt, r + 1 < ranges.size());
+      const int64_t frontier = FrontierOf(attempt, r + 1 < ranges.size() || NextToShow().has_value());
       const size_t complete =
           frontier == kForEver ? last : std::clamp(attempt.steps.LowerBound(frontier + 1), first, last);
       complete_count = step_count + (complete - first);
@@ -200,6 +200,13 @@ void Trial::Impl::RebuildOverlay() {
   if (!moved) return;
   overlay_base = moved_step;
   ++overlay_generation;
+}
+
+std::optional<int64_t> Trial::Impl::NextToShow() const {
+  for (const AttemptSlot& attempt : attempts) {
+    if (attempt.number > shown_up_to && !attempt.steps.empty()) return attempt.number;
+  }
+  return std::nullopt;
 }
 
 std::optional<size_t> Trial::Impl::FindStep(int64_t global_step) const {

@@ -88,6 +88,7 @@ rules::RuleStatus StatusOf(const Event& json) {
     finding.threshold = NumberOf(item, "threshold");
     finding.text = TextOf(item, "text");
     finding.detector = TextOf(item, "detector");
+    format::GetField(item, "attempt", &finding.attempt);
     status.findings.push_back(std::move(finding));
   }
   return status;
@@ -159,6 +160,7 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, c
     item["threshold"] = Number(finding.threshold);
     if (!finding.text.empty()) item["text"] = finding.text;
     if (!finding.detector.empty()) item["detector"] = finding.detector;
+    if (finding.attempt >= 0) item["attempt"] = finding.attempt;
     findings.push_back(std::move(item));
   }
   json["findings"] = std::move(findings);

@@ -182,8 +182,9 @@ struct Watcher::Impl {
   std::tuple<int64_t, int64_t> WhatIsActedOn(const rules::RuleStatus& status) const {
     const TrialAccess access(*trial);
     const auto attempt_of = [&](const rules::Finding& finding) {
+      if (finding.attempt >= 0) return finding.attempt;
       const auto position = access.FindStep(finding.global_step);
-      return position ? access.steps()[*position].attempt : 0;
+      return position ? access.steps()[*position].attempt : int64_t{0};
     };
     for (const rules::Finding& finding : status.findings) {
       if (const int64_t attempt = attempt_of(finding); attempt >= job_attempt)

@@ -118,7 +118,7 @@ def test_a_training_that_is_reclaimed_again_and_again_is_one_training(tdbg):
     assert not list(pathlib.Path(tdbg.directory / "r").glob("*/tmp"))
 
 
-def test_who_says_nothing_begins_again_and_who_says_it_goes_on_there(tdbg):
+def test_who_says_nothing_hides_nothing_and_who_says_it_goes_on_there(tdbg):
     """SGD keeps no count. Three attempts in one job: 0 crashes, 1 says nothing, 2 says where it goes on."""
     said = ("if os.environ['TDBG_ATTEMPT'] == '2': import tdbg; tdbg.resume_step(begin)\n"
             "if os.environ['TDBG_ATTEMPT'] != '2': sys.argv[1] = '12'")
@@ -126,13 +126,70 @@ def test_who_says_nothing_begins_again_and_who_says_it_goes_on_there(tdbg):
     text = (tdbg.directory / "train.py").read_text()
     (tdbg.directory / "train.py").write_text(text + "if os.environ['TDBG_ATTEMPT'] != '2': sys.exit(1)\n")
     done = tdbg.ok("run", "--quiet", "--dir", "r", "--checkpoint-dir", "c", "--max-restarts", 2, "--", *train, 20, "none")
-    assert "attempt 1 begins at step 0: nobody says where it goes on" in " ".join(done.stderr.split())
-    # Attempt 1 trained steps 7 to 11 of the script as 0 to 4 and an evaluation: of two of the seven nobody knows.
-    assert "attempt 2 goes on at step 8, as the script says; nothing is known of steps 6 to 7" in done.stderr
+    said = " ".join(done.stderr.split())
+    # Attempt 0 trained twelve steps and evaluated once; attempt 1 begins behind them, with the script's step 7.
+    assert "attempt 1 begins at step 13, behind the steps of the attempts before it: nobody says where it goes on" in said
+    assert "attempt 2 goes on at step 7, as the script says; steps 7 to 18 are trained again" in said
     status = tdbg.json("status", "r")
-    assert status["step_bases"] == [{"attempt": 1, "step": 0, "from": None, "replaced": 13, "missing": 0},
-                                    {"attempt": 2, "step": 8, "from": "script", "replaced": 0, "missing": 2}]
-    assert "attempt 2 at step 8, as the script says; 2 steps before it missing" in tdbg.ok("status", "r").stdout
+    assert status["step_bases"] == [{"attempt": 1, "step": 13, "from": "behind", "replaced": 0, "missing": 0},
+                                    {"attempt": 2, "step": 7, "from": "script", "replaced": 12, "missing": 0}]
+    shown = " ".join(tdbg.ok("status", "r").stdout.split())
+    assert "attempt 1 at step 13, behind the steps of the attempts before it, since nobody says where it goes on" in shown
+    assert "attempt 2 at step 7, as the script says; 12 steps trained again" in shown
+
+
+#: Killed at step 30; a NaN at step 20, in the first attempt alone. CHECKPOINT says what of it is kept.
+FAULTY = """
+import os, signal, sys, torch
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.OPTIMIZER(model.parameters(), lr=0.01)
+last, step = sys.argv[1], 0
+if os.path.exists(last):
+    state = torch.load(last)
+    model.load_state_dict(state["model"]); step = state["step"]
+    if "optimizer" in state: optimizer.load_state_dict(state["optimizer"])
+    SAID
+first = step == 0
+while step < 40:
+    x = torch.randn(8, 4)
+    loss = torch.nn.functional.mse_loss(model(x), x * float("inf") if first and step == 20 else x)
+    optimizer.zero_grad(); loss.backward()
+    if not torch.isfinite(loss): LEFT_OUT
+    optimizer.step(); step += 1
+    if step == SAVED and first:
+        torch.save({"model": model.state_dict(), "step": step, **({"optimizer": optimizer.state_dict()} if KEPT else {})}, last)
+    if step == 30 and first: os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def found_in(tdbg, command, run, *flags):
+    done = tdbg(command, run, *flags, "--json")
+    found = [(f["global_step"], f.get("attempt")) for rule in json.loads(done.stdout)["rules"] for f in rule["findings"]]
+    return done.returncode, sorted(set(found), key=str)
+
+
+@pytest.mark.parametrize("optimizer, kept, saved, said, steps, finding", [
+    ("Adam", True, 30, "", 40, (20, None)),         # it does not count the step that was left out, and the run knows
+    ("SGD", True, 30, "", 40, (20, None)),          # keeps no count: laid behind, and nothing is hidden
+    ("SGD", True, 10, "", 60, (20, None)),          # what is trained again is there twice
+    ("Adam", False, 30, "", 40, (20, None)),        # the checkpoint has the weights alone: a count of 0 says nothing
+    ("Adam", True, 10, "", 40, (20, 0)),            # it counts, and its steps replace the NaN's
+    ("SGD", True, 10, "import tdbg; tdbg.resume_step(step)", 40, (20, 0)),
+])
+def test_what_an_earlier_attempt_found_stands(tdbg, optimizer, kept, saved, said, steps, finding):
+    left_out = "optimizer.zero_grad()" if saved == 30 else "[p.grad.zero_() for p in model.parameters()]"
+    text = FAULTY.replace("LEFT_OUT", left_out).replace("OPTIMIZER", optimizer).replace("KEPT", str(kept)).replace("SAVED", str(saved)).replace("SAID", said)
+    (tdbg.directory / "faulty.py").write_text(text)
+    tdbg.ok("run", "--quiet", "--dir", "r", "--max-restarts", "1", "--", sys.executable, "faulty.py", "last.pt")
+    status = tdbg.json("status", "r")
+    assert (status["steps"]["all"], status["steps"]["TRAIN"]) == (steps, steps)
+    assert [s[0] for s in steps_of(tdbg, "r")] == list(range(steps))
+    assert found_in(tdbg, "status", "r", "--exit-code") == (1, [finding])
+    assert found_in(tdbg, "check", "r", "--own") == (1, [finding])
+    assert "at 20" in tdbg.ok("ls", ".").stdout
+    assert ("in attempt 0, whose step 20 was trained again since" in " ".join(tdbg.ok("status", "r").stdout.split())) == (
+        finding[1] == 0)
 
 
 def test_a_launcher_that_is_killed_is_followed_by_another(tdbg):

@@ -48,6 +48,24 @@ def test_the_step_behind_so_many_is_the_one_that_counting_finds(steps, trained, 
     assert found.recorded == len(steps) - found.step
 
 
+@given(steps=STEPS, behind=STEPS, trained=st.integers(0, 60), evaluates=st.booleans())
+def test_a_number_behind_an_attempt_of_unknown_place_hides_nothing(steps, behind, trained, evaluates):
+    """An attempt that was laid behind the others follows `steps`: what the script counts from there on is no place in the run."""
+    before, _ = spans_of(steps)
+    both, _ = spans_of(steps + behind)
+    # The launcher closes a span where an attempt begins.
+    after = [(mode, max(first, len(steps)), mode_first + max(0, len(steps) - first), count - max(0, len(steps) - first), skipped)
+             for mode, first, mode_first, count, skipped in both if first + count > len(steps)]
+    earlier = EarlierSteps(before + after, 0, len(steps) + len(behind), len(steps) if behind else None)
+    found = earlier.behind(trained, evaluates=evaluates)
+    if trained <= sum(mode == "TRAIN" for mode, _ in steps) or not behind:
+        expected = EarlierSteps(before).behind(trained, evaluates=evaluates)
+        assert (found.step, found.modes, found.source) == (expected.step, expected.modes, "")
+    else:
+        modes = {mode: sum(m == mode for m, _ in steps + behind) for mode in MODES}
+        assert (found.step, found.modes, found.source, found.recorded) == (len(steps) + len(behind), modes, "behind", 0)
+
+
 @pytest.fixture
 def attempt(tmp_path, monkeypatch):
     """The second attempt of a run of 25 steps: ten of training, an evaluation, ten, three evaluations, one."""
@@ -98,6 +116,18 @@ def test_files_that_say_nothing_are_passed_over(attempt, text):
 def test_a_step_that_is_none_is_refused_where_it_is_said(n):
     with pytest.raises(ValueError, match="number of training steps"):
         tdbg.resume_step(n)
+
+
+def test_an_optimizer_that_was_never_stepped_says_nothing_where_there_is_a_checkpoint(attempt, monkeypatch):
+    """Its state may not have been in the checkpoint; without one, the training begins again."""
+    found, who, steps = beginning(lambda: (0, "Adam"))
+    assert (found.step, found.source, who, steps) == (0, "optimizer", "the optimizer's own state (Adam)", 0)
+    (attempt / "c/deep").mkdir()
+    assert beginning(lambda: (0, "Adam"))[0].source == "optimizer"
+    (attempt / "c/deep/weights.pt").touch()
+    assert beginning(lambda: (0, "Adam"))[0] == resume.Beginning()
+    monkeypatch.delenv("TDBG_CHECKPOINT_DIR")
+    assert beginning(lambda: (0, "Adam"))[0] == resume.Beginning()
 
 
 def test_a_first_attempt_goes_by_no_count(monkeypatch):

@@ -1,11 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -166,6 +171,63 @@ TEST_F(RoundtripTest, AContinuedTrainingOverlaysTheStepsItRepeats) {
   EXPECT_THAT(trial->steps(ModeKey::kTrain), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
   EXPECT_EQ(trial->summary("w", 2)->mean, 0);
   EXPECT_EQ(trial->summary("w", 3)->mean, 3);
+}
+
+// Attempts of which nobody says where they go on: ended or killed, with and without a step, of one worker and
+// of two, training and evaluating. Every step of every attempt is there, in the order in which they happened.
+TEST_F(RoundtripTest, AnAttemptWhoseBeginningNobodyStatesHidesNothing) {
+  std::mt19937 chance(31);
+  const auto below = [&](unsigned n) { return static_cast<int64_t>(chance() % n); };
+  for (int world = 0; world < 24; ++world) {
+    SCOPED_TRACE(world);
+    std::filesystem::remove_all(scratch_ + "/run");
+    const int64_t workers = 1 + below(2), attempts = 2 + below(3);
+    std::vector<std::pair<int64_t, ModeKey>> written;  // attempt and mode of each step
+    for (int64_t attempt = 0; attempt < attempts; ++attempt) {
+      std::vector<ModeKey> modes;
+      for (int64_t i = below(6); i > 0; --i)
+        modes.push_back(below(3) == 0 ? ModeKey::kEval : ModeKey::kTrain);
+      const bool killed = below(2) == 0;
+      const pid_t child = ::fork();
+      if (child == 0) {
+        std::vector<std::unique_ptr<Writer>> ranks;
+        for (int64_t rank = 0; rank < workers; ++rank) ranks.push_back(Write(0, rank, workers));
+        for (const ModeKey mode : modes) {
+          for (const auto& rank : ranks) {
+            const auto w = Weight(rank.get(), "w", 1);
+            const auto value = static_cast<float>(attempt);
+            const void* data[] = {&value};
+            rank->BeginStep(mode);
+            rank->PutMany(std::span(&w, 1), data);
+            rank->EndStep();
+          }
+        }
+        if (killed) ::raise(SIGKILL);
+        for (const auto& rank : ranks) rank->End("signal");
+        ::_exit(0);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ASSERT_EQ(killed ? WIFSIGNALED(status) : WIFEXITED(status), true);
+      for (const ModeKey mode : modes) written.emplace_back(attempt, mode);
+    }
+    const auto trial = Read();
+    std::vector<int64_t> all(written.size());
+    std::iota(all.begin(), all.end(), int64_t{0});
+    ASSERT_EQ(trial->steps(), all);
+    std::map<ModeKey, int64_t> last = {{ModeKey::kTrain, -1}, {ModeKey::kEval, -1}};
+    for (const int64_t step : all) {
+      const auto& [attempt, mode] = written[static_cast<size_t>(step)];
+      const auto info = trial->step(step);
+      ASSERT_TRUE(info);
+      EXPECT_EQ(info->mode, mode);
+      EXPECT_GT(info->mode_step, last[mode]) << "step " << step;
+      last[mode] = info->mode_step;
+      const auto summary = trial->summary("w", step);
+      ASSERT_TRUE(summary.ok()) << summary.status().ToString();
+      EXPECT_EQ(summary->mean, static_cast<double>(attempt));
+    }
+  }
 }
 
 TEST_F(RoundtripTest, AStepIsCompleteWhenEveryRankCommittedIt) {

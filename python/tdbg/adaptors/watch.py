@@ -119,6 +119,8 @@ class Watch:
             begins, words = self._beginning()
             self.run = self.open_run(**{"adaptor": self.adaptor(), "command": list(sys.orig_argv), "rank": rank,
                                         "world_size": world_size, **begins, **self.options})
+            if not begins.get("step_base_from"):
+                words = self._laid_behind()
             if rank == 0 and words:
                 say(words)
         self.plan = json.loads(self.run.plan() or "{}")
@@ -153,15 +155,19 @@ class Watch:
         attempt = int(said) if said.isdecimal() else 0
         given: dict[str, Any] = {} if steps is None else {"optimizer_step": steps}
         if not found.source:
-            if not found.recorded:
-                return given, ""
-            return given, (
-                f"attempt {attempt} begins at step 0: nobody says where it goes on (tdbg.resume_step, metadata.json "
-                f"beside the checkpoints, an optimizer that counts its steps)"
-            )
+            return given, ""
         given |= {"step_base": found.step, "step_base_from": found.source,
                   "mode_step_bases": [(ModeKeys[mode].value, step) for mode, step in found.modes.items()]}
         return given, "" if attempt == 0 and not found.step else found.words(attempt, who)
+
+    def _laid_behind(self) -> str:
+        """A line for people, of an attempt of which nobody says where it begins; "": there is nothing before it."""
+        first = int(self.run.global_step) + 1
+        if self.run.attempt == 0 or first == 0:
+            return ""
+        return (f"attempt {self.run.attempt} begins at step {first}, behind the steps of the attempts before it: nobody "
+                f"says where it goes on (tdbg.resume_step, metadata.json beside the checkpoints, an optimizer that counts "
+                f"its steps)")
 
     @staticmethod
     def when_over(session: Any) -> None:

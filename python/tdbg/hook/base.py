@@ -293,11 +293,9 @@ class BaseHook(ProcessHook):
             self._mode_step_bases = {ModeKeys[mode]: step for mode, step in found.modes.items()}
             self.init_step = self.step = found.step + self._INIT_STEP
             self.mode_steps = {ModeKeys.GLOBAL: self.step}
-            begun = {mode: base for mode, base in self._mode_step_bases.items() if base}
-            self.mode_steps.update((mode, base + self._INIT_STEP) for mode, base in begun.items())
+            self.mode_steps.update((m, base + self._INIT_STEP) for m, base in self._mode_step_bases.items() if base)
             return
-        state = self._states.get_last_saved_state() if self._states else None
-        if state is None:
+        if (state := self._states.get_last_saved_state() if self._states else None) is None:
             return
         self.init_step = self.step = state[LATEST_GLOBAL_STEP_SEEN]
         self.last_saved_step = state.get(LATEST_GLOBAL_STEP_SAVED)
@@ -331,8 +329,7 @@ class BaseHook(ProcessHook):
         self._end_step()
         if self._closed:            # it gave up
             return False
-        if self._states is not None and self._states.directory is not None:
-            self._note_checkpoint()
+        self._note_checkpoint()
         self._due = self._run.begin_step(self.mode.value)
         self._step_mode = self.mode
         self._open = True
@@ -529,6 +526,9 @@ class BaseHook(ProcessHook):
                              step_base_from=self._step_base_from,
                              mode_step_bases=[(mode.value, base) for mode, base in self._mode_step_bases.items()],
                              sibling_if_locked=bool(self._launched), among_other_files=not self._launched)
+        if not self._step_base_from and self._run.global_step >= 0:     # laid behind earlier attempts
+            self.mode_steps = {mode: self._run.mode_step(mode.value) + 1 + self._INIT_STEP for mode in ModeKeys}
+            self.init_step = self.step = self.mode_steps[ModeKeys.GLOBAL]
         if self._launched and rank == 0:
             self._link(self._run.directory)
         if layout.is_on() and rank == max(0, self._plan["include_workers"]):

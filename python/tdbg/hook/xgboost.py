@@ -84,7 +84,7 @@ class Hook(BaseHook, Callback):
             return
         one = isinstance(model, xgboost.Booster)        # cv hands over a pack of them
         if self._run is None and one:
-            self._step_base = model.num_boosted_rounds()
+            self._step_base, self._step_base_from = model.num_boosted_rounds(), self._step_base_from or "model"
         if not self._ensure_run():
             return
         params = dict(self.hyperparameters or {})

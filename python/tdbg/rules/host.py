@@ -128,6 +128,7 @@ class Judge:
         """
         step = message["step"]
         self.raw.lost.judged(step, message["attempt"])
+        self.raw.show_attempt(message["attempt"])
         if step > self.raw._newest or not self._complete(step):
             self.raw.refresh()
         self.raw.shown = step

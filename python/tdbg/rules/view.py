@@ -68,6 +68,7 @@ class UpTo:
         self.ended = False
         self.lost = Lost()
         self._newest = -1
+        self._attempt = -1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, name)
@@ -77,6 +78,14 @@ class UpTo:
         steps = self._whole.steps(step_filter("GLOBAL", "any", True))
         self._newest = steps[-1] if steps else -1
         return news
+
+    def show_attempt(self, attempt: int) -> None:
+        """A step of this attempt is judged: what later ones have made of the run is not to be seen yet."""
+        if attempt == self._attempt:
+            return
+        self._attempt = attempt
+        self._whole.show_up_to(attempt)
+        self.refresh()
 
     def _cut(self, chosen: StepFilter) -> StepFilter:
         mode, kind, _, begin, end = chosen

@@ -16,6 +16,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/file.h"
@@ -97,7 +98,10 @@ class Host {
       return json();
     }
     if (!rule_) return tdbg::Internal("asked to judge before it was told what");
-    if (op == "step") last_step_ = message.value("step", int64_t{-1});
+    if (op == "step") {
+      last_step_ = message.value("step", int64_t{-1});
+      ShowAttempt(message.value("attempt", int64_t{-1}));
+    }
     if (op != "step" && op != "end") return tdbg::Internal("asked for '" + op + "'");
     TDBG_ASSIGN_OR_RETURN(const size_t position, Find(last_step_));
     auto answer = rule_->Invoke(source_->At(position, lost_), op == "end");
@@ -120,6 +124,13 @@ class Host {
     return json{{"ready", true}};
   }
 
+  // A step of this attempt is judged: what later ones have made of the run is not to be seen yet.
+  void ShowAttempt(int64_t attempt) {
+    if (attempt < 0 || std::exchange(attempt_, attempt) == attempt) return;
+    tdbg::TrialAccess(*trial_).ShowUpTo(attempt);
+    source_ = std::make_unique<tdbg::rules::TrialSource>(*trial_);
+  }
+
   Status Refresh() {
     auto news = trial_->Refresh();
     if (!news.ok()) return news.status();
@@ -140,7 +151,7 @@ class Host {
   const int fd_;
   std::string received_;
   size_t begin_ = 0;
-  int64_t last_step_ = -1;
+  int64_t last_step_ = -1, attempt_ = -1;
   std::unique_ptr<tdbg::Trial> trial_;
   std::unique_ptr<tdbg::rules::TrialSource> source_;
   std::vector<tdbg::rules::LostWorker> lost_;

@@ -50,7 +50,8 @@ class Training(boosting.Training):
         return isinstance(model, lightgbm.Booster)
 
     def place(self, model: Any) -> dict[str, Any]:
-        return {"step_base": self._first, "step_base_from": "model" if self._first else ""}
+        # A model without a round begins at round 0, and that is known.
+        return {"step_base": self._first, "step_base_from": "model" if self._first or self.is_one(model) else ""}
 
     def metrics(self, env: Any) -> Iterator[tuple[str, str, float, float | None]]:
         for result in env.evaluation_result_list or ():

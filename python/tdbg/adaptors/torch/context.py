@@ -4,7 +4,8 @@ Series: lr/<optimizer>/<group>, optimizer_step/<optimizer>, micro_steps, batch_s
 a sample of the first input of the last root forward), gradients_absent, gradients_kept (1: nobody reset them),
 loss_scale, skipped, grad_norm; of what the training is fed: data.py.
 Topics: versions, batch, parameters (in no optimizer, frozen), gradients_absent (names), gradients_absent/<optimizer>,
-loss_broadcast (shapes), optimizer/<optimizer> (class, groups, options).
+loss_broadcast (shapes), optimizer_uncounted (how many steps had no gradient at all, so far), optimizer/<optimizer>
+(class, groups, options).
 An absent gradient and a gradient of zeros are different: the first is listed here.
 """
 
@@ -91,6 +92,8 @@ class Context(BaseContext):
         # (parameter, version and mark of its gradient's first number after an update) until backward: was it reset?
         self._left: tuple[weakref.ref[Any], int, int] | None = None
         self._kept = False
+        self.uncounted = 0      # steps of an optimizer without any gradient: its own count does not know of them
+        self._uncounted_told = 0
         self.data = Data(session)
 
     # Scalars ------------------------------------------------------------------------------------------------
@@ -295,6 +298,9 @@ class Context(BaseContext):
             self.add("context/gradients_kept", 1)
         if skipped:
             self.add("context/skipped", 1)
+        if self._uncounted_told != self.uncounted:
+            self._uncounted_told = self.uncounted
+            self.put_topic("optimizer_uncounted", str(self.uncounted))
         if self.norm is not None:
             norm, self.norm = self.norm, None
             self.add("context/grad_norm", norm)

@@ -283,6 +283,8 @@ class Optimizers:
             unscale = getattr(optimizer, "grad_scale", None)
             skipped = skipped or (not self.session.on_device(found) and bool(found))
         entry.skipped = skipped
+        if not skipped and len(self.entries) == 1 and self._has_no_gradient(entry):
+            self.session.context.uncounted += 1
         if closure:
             due = self.session.clock.train()
         else:
@@ -296,6 +298,11 @@ class Optimizers:
         with self.session.gathering():
             self._put(entry, optimizer, unscale, found, skipped)
         self.session.black_box.before_update(entry.params)
+
+    @staticmethod
+    def _has_no_gradient(entry: OptimizerTensors) -> bool:
+        """A bad batch was left out, say: the optimizer does nothing, and does not count the step."""
+        return bool(entry.params) and not entry.flat and all(p.grad is None for p in entry.params)
 
     def _put(self, entry: OptimizerTensors, optimizer: torch.optim.Optimizer, unscale: torch.Tensor | None,
              found: torch.Tensor, skipped: bool) -> None:

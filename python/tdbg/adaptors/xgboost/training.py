@@ -48,8 +48,9 @@ class Training(boosting.Training):
     def place(self, model: Any) -> dict[str, Any]:
         collective = getattr(xgboost, "collective", None)
         rank, size = (collective.get_rank(), collective.get_world_size()) if collective else (0, 1)
-        base = model.num_boosted_rounds() if self.is_one(model) else 0
-        return {"step_base": base, "step_base_from": "model" if base else "", "rank": rank, "world_size": size}
+        one = self.is_one(model)    # a model without a round begins at round 0, and that is known
+        base = model.num_boosted_rounds() if one else 0
+        return {"step_base": base, "step_base_from": "model" if one else "", "rank": rank, "world_size": size}
 
     def metrics(self, log: Any) -> Iterator[tuple[str, str, float, float | None]]:
         for data, metrics in log.items():
