@@ -165,9 +165,9 @@ class Watch:
         first = int(self.run.global_step) + 1
         if self.run.attempt == 0 or first == 0:
             return ""
-        return (f"attempt {self.run.attempt} begins at step {first}, behind the steps of the attempts before it: nobody "
-                f"says where it goes on (tdbg.resume_step, metadata.json beside the checkpoints, an optimizer that counts "
-                f"its steps)")
+        return (f"attempt {self.run.attempt} begins at step {first}, behind the steps of the attempts before it: "
+                f"nobody says where it goes on (tdbg.resume_step, metadata.json beside the checkpoints, an optimizer "
+                f"that counts its steps)")
 
     @staticmethod
     def when_over(session: Any) -> None:
