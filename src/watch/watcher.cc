@@ -177,8 +177,8 @@ struct Watcher::Impl {
     return false;
   }
 
-  // (step, attempt): the first finding, and where attempts came before our own job's the first of its own. A
-  // rule that goes on is acted on once, and not for what an earlier job did.
+  // (step, attempt): the first finding of the latest attempt in which there is one. A rule that goes on is
+  // acted on once in each.
   std::tuple<int64_t, int64_t> WhatIsActedOn(const rules::RuleStatus& status) const {
     const TrialAccess access(*trial);
     const auto attempt_of = [&](const rules::Finding& finding) {
@@ -186,11 +186,12 @@ struct Watcher::Impl {
       const auto position = access.FindStep(finding.global_step);
       return position ? access.steps()[*position].attempt : int64_t{0};
     };
+    std::tuple<int64_t, int64_t> latest{0, -1};
     for (const rules::Finding& finding : status.findings) {
-      if (const int64_t attempt = attempt_of(finding); attempt >= job_attempt)
-        return {finding.global_step, attempt};
+      if (const int64_t attempt = attempt_of(finding); attempt > std::get<1>(latest))
+        latest = {finding.global_step, attempt};
     }
-    return {status.findings.front().global_step, attempt_of(status.findings.front())};
+    return latest;
   }
 
   Status MaySpeak() const { return options.may_speak ? options.may_speak() : OkStatus(); }
