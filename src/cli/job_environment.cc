@@ -12,10 +12,12 @@
 namespace tdbg::cli {
 namespace {
 
-// One that is set, or written as such names are: a secret that stands here by mistake is to be in no registry.
+// One that is set, or written as such names are: a secret that stands here by mistake is to be in no
+// registry.
 bool IsVariableName(const std::string& name) {
-  const bool is_word = !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
-                       std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  const bool is_word =
+      !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
+      std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
   return is_word && base::RedactText(name) == name &&
          (::getenv(name.c_str()) != nullptr ||
           std::ranges::none_of(name, [](unsigned char c) { return std::islower(c) != 0; }));

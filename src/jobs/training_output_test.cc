@@ -64,9 +64,9 @@ TEST_F(TrainingOutputTest, ALineHasTheStepAndTimeAtWhichItBegan) {
 
 TEST_F(TrainingOutputTest, PiecesOfTwoStreamsAreLinesOfTheirOwn) {
   OutputWriter writer = Open();
-  writer.Append("to st", OutputStream::kOut, 10, 3);
+  writer.Append("to std", OutputStream::kOut, 10, 3);
   writer.Append("a warn", OutputStream::kErr, 20, 3);
-  writer.Append("dout\nunended", OutputStream::kOut, 30, 4);
+  writer.Append("out\nunended", OutputStream::kOut, 30, 4);
   writer.Append("ing\nand no", OutputStream::kErr, 40, 4);
   const auto lines = All();
   ASSERT_EQ(lines.size(), 4u);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "format/events.h"
 #include "format/version.h"
+#include "rules/details.h"
 #include "rules/incidents.h"
 #include "trial/access.h"
 #include "trial/step_name.h"
@@ -68,10 +69,15 @@ std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::R
   }
   for (const rules::Incident& incident : rules::IncidentsOf(statuses)) {
     if (incident.nonfinite && nonfinite_told_) continue;
-    const bool is_new =
-        tell(incident.rule, incident.detector, AttemptOf(access, incident.first_step), incident.first_step,
-             incident.detector.empty() ? incident.rule + ": " + incident.sentence : incident.sentence);
-    nonfinite_told_ |= is_new && incident.nonfinite;
+    std::set<int64_t> attempts;  // a rule that was named is one incident, whatever it finds in later attempts
+    for (const rules::Finding& finding : incident.evidence) {
+      const int64_t attempt = finding.attempt >= 0 ? finding.attempt : AttemptOf(access, finding.global_step);
+      if (!attempts.insert(attempt).second) continue;
+      const bool is_new = tell(incident.rule, incident.detector, attempt, finding.global_step,
+                               incident.detector.empty() ? incident.rule + ": " + rules::EvidenceLine(finding)
+                                                         : incident.sentence);
+      nonfinite_told_ |= is_new && incident.nonfinite;
+    }
   }
   return found;
 }

@@ -27,6 +27,7 @@
 #include "watch/replay.h"
 #include "watch/report_files.h"
 #include "watch/requests.h"
+#include "watch/standstill.h"
 #include "watch/taken_actions.h"
 
 namespace tdbg::watch {
@@ -64,10 +65,7 @@ struct Watcher::Impl {
   int64_t job_attempt = -1;   // the first attempt of our own job; earlier findings are not about it
   int64_t stalled_step = -1;  // the first step that waits for a worker, and since when
   int64_t stalled_since_millis = 0;
-  // The heartbeat as last read, and since when it has not changed.
-  int64_t heartbeat_step = -1;
-  size_t heartbeat_steps = 0;
-  int64_t heartbeat_since_millis = 0;
+  Standstill standstill;
   size_t attempts_seen = 0;
   int64_t reported_millis = 0;
   bool report_failed = false;
@@ -352,18 +350,10 @@ struct Watcher::Impl {
   // wrong.
   Status DeclareStalled() {
     const TrialAccess access(*trial);
-    const int64_t seen = trial->last_seen_step(), now = MillisNow();
     // A training that is held was asked to stand still.
-    if (breakpoints.is_held() || heartbeat_since_millis == 0 || seen != heartbeat_step ||
-        access.steps().size() != heartbeat_steps) {
-      heartbeat_step = seen;
-      heartbeat_steps = access.steps().size();
-      heartbeat_since_millis = now;
-      return OkStatus();
-    }
+    const double seconds = standstill.Seconds(*trial, breakpoints.is_held(), MillisNow());
     const auto threshold = engine->StallThreshold();
-    const double seconds = static_cast<double>(now - heartbeat_since_millis) / 1e3;
-    if (!threshold || seconds < *threshold || trial->loaded_all_steps()) return OkStatus();
+    if (!threshold || seconds == 0 || seconds < *threshold || trial->loaded_all_steps()) return OkStatus();
     rules::Stall stall;
     stall.after_step = engine->last_judged_step();
     stall.attempt = access.steps().empty() ? 0 : access.steps().back().attempt;
