@@ -47,7 +47,7 @@ class TrainingOutputTest : public testing::Test {
 TEST_F(TrainingOutputTest, ALineHasTheStepAndTimeAtWhichItBegan) {
   OutputWriter writer = Open();
   writer.Append("one\ntw", OutputStream::kOut, 10, 3);
-  writer.Append("o\nthree", OutputStream::kErr, 20, 4);
+  writer.Append("o\nthree", OutputStream::kOut, 20, 4);
   OutputReader reader(directory_.path(), 0);
   const auto lines = reader.Next(false);
   ASSERT_EQ(lines.size(), 2u);

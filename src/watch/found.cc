@@ -17,7 +17,8 @@
 namespace tdbg::watch {
 namespace {
 
-constexpr uint64_t kMostRead = 16u << 20;  // bytes a call
+constexpr uint64_t kMostRead = 16u << 20;            // bytes at once
+constexpr uint64_t kMostEvents = uint64_t{1} << 30;  // as for all readers of events: a longer file was forged
 
 int64_t AttemptOf(const TrialAccess& access, int64_t global_step) {
   const auto position = access.FindStep(global_step);
@@ -96,7 +97,7 @@ bool FoundReader::ReadSome(std::vector<Found>* found) {
   const auto file = base::LocalFileSystem().OpenReadable(path_);
   if (!file.ok()) return false;
   const auto size = (*file)->Size();
-  if (!size.ok() || *size <= position_) return false;
+  if (!size.ok() || *size <= position_ || *size > kMostEvents) return false;
   std::string text(std::min(*size - position_, kMostRead), '\0');
   const auto read = (*file)->ReadAt(position_, std::as_writable_bytes(std::span(text)));
   if (!read.ok()) return false;

@@ -66,6 +66,6 @@ def record(run, steps, pause=0.0, rank=0):
 if __name__ == "__main__":
     from tdbg._capture import Run
 
-    opened = Run.open(directory=sys.argv[3] if len(sys.argv) > 3 else "")
+    opened = Run.open(directory=sys.argv[3] if len(sys.argv) > 3 else "", step_base=0, step_base_from="script")
     record(opened, int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)
     opened.end("completed")

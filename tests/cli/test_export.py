@@ -331,7 +331,7 @@ def test_a_later_attempt_takes_over_its_steps(tdbg):
         done = tdbg("run", "--quiet", "--dir", "r", "--format", "smdebug", "--tensorboard", "tb", "--", sys.executable,
                     ship_run.__file__, str(steps), "0.05", timeout=60)
         assert done.returncode == 0, done.stderr
-    # The second attempt starts at step 0 again: of the first one nothing is left.
+    # The second attempt says that it starts at step 0 again: of the first one nothing is left.
     index = sorted(p.name for p in (tdbg.directory / "r/smdebug/index").rglob("*.json"))
     assert [int(name.split("_")[0]) for name in index] == list(range(4))
     assert (tdbg.directory / "r/smdebug/training_job_end.ts").exists()
