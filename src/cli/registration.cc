@@ -9,7 +9,7 @@ namespace {
 
 // How long to wait for the registry. Short while a training runs, when the user may press ctrl-C; longer at
 // the end, which nobody else can record.
-constexpr int64_t kWaitMillis = 200, kWaitForEndMillis = 2000;
+constexpr int64_t kWaitMillis = 1000, kWaitForEndMillis = 2000;
 
 int64_t WallNow() { return base::SystemClock().WallNanos(); }
 
