@@ -40,10 +40,11 @@ struct RunOptions {
   int64_t world_size = 1;
   int64_t attempt = -1;  ///< -1: $TDBG_ATTEMPT, else the next one
   /// Global step at which this attempt begins: its steps replace those of earlier attempts from there on. 0
-  /// without `step_base_from`: nobody says it, and it begins behind all that earlier attempts have reached.
+  /// without `step_base_from`: it is not stated, and the attempt begins behind all that earlier attempts have
+  /// reached.
   int64_t step_base = 0;
   /// (mode, its own step at which this attempt begins). Without: TRAIN's is step_base, the others' 0.
-  /// Not looked at where nobody says where the attempt begins.
+  /// Not looked at where the attempt's beginning is not stated.
   std::vector<std::pair<ModeKey, int64_t>> mode_step_bases = {};
   /// Who says so, for people: "script", "metadata.json", "optimizer". Empty: nobody did.
   std::string step_base_from = {};

@@ -164,11 +164,11 @@ std::string StartWords(const AttemptStart& start) {
   } else if (start.from == "optimizer") {
     text += ", as the optimizer's state says";
   } else if (start.from == format::kBehind) {
-    text += ", behind the steps of the attempts before it, since nobody says where it goes on";
+    text += ", behind the steps of the attempts before it, since where it goes on is not stated";
   } else if (!start.from.empty()) {
     text += ", as the " + base::Printable(start.from) + " says";
   } else {
-    text += ", since nobody says where it goes on";
+    text += ", since where it goes on is not stated";
   }
   if (start.replaced > 0)
     text += fmt::format("; {} trained again", base::Counted(static_cast<uint64_t>(start.replaced), "step"));

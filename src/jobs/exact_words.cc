@@ -1,9 +1,8 @@
 #include "jobs/exact_words.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 
+#include "base/sha256.h"
 #include "base/text.h"
 #include "format/json_fields.h"
 
@@ -32,10 +31,7 @@ std::optional<std::string> BytesOf(const std::string& hexadecimal) {
 }  // namespace
 
 std::string OtherBytes(std::string_view text) {
-  if (base::ToValidUtf8(text) == text) return {};
-  std::string hexadecimal;
-  for (const char c : text) hexadecimal += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return hexadecimal;
+  return base::ToValidUtf8(text) == text ? std::string() : base::HexOf(text);
 }
 
 std::map<std::string, std::string> OtherBytes(const std::vector<std::string>& words) {

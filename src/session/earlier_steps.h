@@ -1,4 +1,4 @@
-// How far earlier attempts of a run came: where an attempt begins of which nobody says where it goes on
+// How far earlier attempts of a run came: where an attempt begins whose own beginning is not stated
 // (docs/semantics.md, "Attempts").
 #pragma once
 

@@ -11,7 +11,6 @@
 #include "format/version.h"
 #include "rules/details.h"
 #include "rules/incidents.h"
-#include "trial/access.h"
 #include "trial/step_name.h"
 
 namespace tdbg::watch {
@@ -20,16 +19,17 @@ namespace {
 constexpr uint64_t kMostRead = 16u << 20;            // bytes at once
 constexpr uint64_t kMostEvents = uint64_t{1} << 30;  // as for all readers of events: a longer file was forged
 
-int64_t AttemptOf(const TrialAccess& access, int64_t global_step) {
-  const auto position = access.FindStep(global_step);
-  return position ? access.steps()[*position].attempt : 0;
-}
-
 std::string At(const Trial& trial, int64_t global_step, const std::string& sentence) {
   return fmt::format("{}: {}", StepNames(trial, {&global_step, 1}).Of(global_step), sentence);
 }
 
 }  // namespace
+
+int64_t AttemptOf(const TrialAccess& access, const rules::Finding& finding) {
+  if (finding.attempt >= 0) return finding.attempt;
+  const auto position = access.FindStep(finding.global_step);
+  return position ? access.steps()[*position].attempt : 0;
+}
 
 std::string FoundFields(const Found& found) {
   nlohmann::ordered_json json;
@@ -72,7 +72,7 @@ std::vector<Found> FoundOnce::New(const Trial& trial, const std::vector<rules::R
     if (incident.nonfinite && nonfinite_told_) continue;
     std::set<int64_t> attempts;  // a rule that was named is one incident, whatever it finds in later attempts
     for (const rules::Finding& finding : incident.evidence) {
-      const int64_t attempt = finding.attempt >= 0 ? finding.attempt : AttemptOf(access, finding.global_step);
+      const int64_t attempt = AttemptOf(access, finding);
       if (!attempts.insert(attempt).second) continue;
       const bool is_new = tell(incident.rule, incident.detector, attempt, finding.global_step,
                                incident.detector.empty() ? incident.rule + ": " + rules::EvidenceLine(finding)

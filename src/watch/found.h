@@ -9,6 +9,7 @@
 
 #include "rules/engine.h"
 #include "tdbg/trial.h"
+#include "trial/access.h"
 #include "watch/origins.h"
 
 namespace tdbg::watch {
@@ -22,6 +23,9 @@ struct Found {
   std::string text;        ///< for a person: "TRAIN step 137 (global 140): the loss became NaN in log, ..."
   int64_t wall_nanos = 0;  ///< when it was told; only of one that was read
 };
+
+/// Whose step the finding is at.
+int64_t AttemptOf(const TrialAccess& access, const rules::Finding& finding);
 
 /// Of the event `found` (docs/format.md).
 std::string FoundFields(const Found& found);

@@ -179,14 +179,9 @@ struct Watcher::Impl {
   // acted on once in each.
   std::tuple<int64_t, int64_t> WhatIsActedOn(const rules::RuleStatus& status) const {
     const TrialAccess access(*trial);
-    const auto attempt_of = [&](const rules::Finding& finding) {
-      if (finding.attempt >= 0) return finding.attempt;
-      const auto position = access.FindStep(finding.global_step);
-      return position ? access.steps()[*position].attempt : int64_t{0};
-    };
     std::tuple<int64_t, int64_t> latest{0, -1};
     for (const rules::Finding& finding : status.findings) {
-      if (const int64_t attempt = attempt_of(finding); attempt > std::get<1>(latest))
+      if (const int64_t attempt = AttemptOf(access, finding); attempt > std::get<1>(latest))
         latest = {finding.global_step, attempt};
     }
     return latest;

@@ -128,13 +128,13 @@ def test_who_says_nothing_hides_nothing_and_who_says_it_goes_on_there(tdbg):
     done = tdbg.ok("run", "--quiet", "--dir", "r", "--checkpoint-dir", "c", "--max-restarts", 2, "--", *train, 20, "none")
     said = " ".join(done.stderr.split())
     # Attempt 0 trained twelve steps and evaluated once; attempt 1 begins behind them, with the script's step 7.
-    assert "attempt 1 begins at step 13, behind the steps of the attempts before it: nobody says where it goes on" in said
+    assert "attempt 1 begins at step 13, behind the steps of the attempts before it: where it goes on is not stated" in said
     assert "attempt 2 goes on at step 7, as the script says; steps 7 to 18 are trained again" in said
     status = tdbg.json("status", "r")
     assert status["step_bases"] == [{"attempt": 1, "step": 13, "from": "behind", "replaced": 0, "missing": 0},
                                     {"attempt": 2, "step": 7, "from": "script", "replaced": 12, "missing": 0}]
     shown = " ".join(tdbg.ok("status", "r").stdout.split())
-    assert "attempt 1 at step 13, behind the steps of the attempts before it, since nobody says where it goes on" in shown
+    assert "attempt 1 at step 13, behind the steps of the attempts before it, since where it goes on is not stated" in shown
     assert "attempt 2 at step 7, as the script says; 12 steps trained again" in shown
 
 

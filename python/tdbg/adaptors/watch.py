@@ -161,12 +161,12 @@ class Watch:
         return given, "" if attempt == 0 and not found.step else found.words(attempt, who)
 
     def _laid_behind(self) -> str:
-        """A line for people, of an attempt of which nobody says where it begins; "": there is nothing before it."""
+        """A line for people, of an attempt whose first step is not stated; "": there is nothing before it."""
         first = int(self.run.global_step) + 1
         if self.run.attempt == 0 or first == 0:
             return ""
         return (f"attempt {self.run.attempt} begins at step {first}, behind the steps of the attempts before it: "
-                f"nobody says where it goes on (tdbg.resume_step, metadata.json beside the checkpoints, an optimizer "
+                f"where it goes on is not stated (tdbg.resume_step, metadata.json beside the checkpoints, an optimizer "
                 f"that counts its steps)")
 
     @staticmethod
