@@ -157,8 +157,9 @@ class CheckCommand : public Command {
         watch::Replay(*trial, configs, base::SystemClock().WallNanos(), &reports, attempt_));
     const std::vector<std::string> written = WriteReports(path, statuses, reports);
     SetAside(*trial, wanted, &statuses, &not_run);
-    const std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
     const std::vector<watch::Origin> origins = watch::OriginsOf(*trial);
+    std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
+    watch::Explain(&incidents, origins);
     const StepNames names = NamesFor(*trial, statuses, origins);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();

@@ -68,6 +68,7 @@ class ExplainCommand : public Command {
     if (report.rules.empty()) {
       TDBG_ASSIGN_OR_RETURN(report.rules, JudgeByProfile(*trial));
       report.incidents = rules::IncidentsOf(report.rules);
+      watch::Explain(&report.incidents, report.origins);
       report.names = NamesFor(*trial, report.rules, report.origins);
     }
     if (!tensor_.empty()) {

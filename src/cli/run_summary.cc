@@ -66,6 +66,7 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
   report.rules = std::move(statuses);
   report.incidents = rules::IncidentsOf(report.rules);
   report.origins = watch::OriginsOf(trial);
+  watch::Explain(&report.incidents, report.origins);
   const bool failed = Failed(report) || (!report.ending && report.state == RunState::kCrashed);
   for (WorkerEnd& end : trial.worker_ends()) {
     if (end.reason == "exception" || (failed && end.reason.empty()))
@@ -315,9 +316,10 @@ std::vector<std::string> IncidentLines(const rules::Incident& incident,
   lines.push_back(
       fmt::format("{}: {}", names.Of(incident.first_step),
                   explained ? Printable(origins.front().sentence) : Printable(incident.sentence)));
-  // If the origin is known, general advice is left out.
-  lines.push_back(explained ? incident.confidence
-                            : fmt::format("{}; {}", incident.confidence, Printable(incident.advice)));
+  // Where an origin is known, general advice would only distract from it.
+  const std::string& advice = explained ? origins.front().advice : incident.advice;
+  lines.push_back(advice.empty() ? incident.confidence
+                                 : fmt::format("{}; {}", incident.confidence, Printable(advice)));
   std::string followed;
   std::string_view last;
   for (const rules::Finding& finding : incident.consequences) {
@@ -353,6 +355,7 @@ std::vector<std::string> OriginLines(const std::vector<watch::Origin>& origins, 
     }
     lines.push_back(Printable(fmt::format("{}{}: {}", several ? origin.worker + ", " : std::string(),
                                           names.Of(origin.global_step), origin.sentence)));
+    if (!origin.advice.empty()) lines.back() += "; " + Printable(origin.advice);
   }
   return lines;
 }

@@ -174,9 +174,11 @@ Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses) {
   return list;
 }
 
-Json IncidentsOf(const std::vector<rules::RuleStatus>& statuses) {
+Json IncidentsOf(const Trial& trial, const std::vector<rules::RuleStatus>& statuses) {
+  std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
+  watch::Explain(&incidents, watch::OriginsOf(trial));
   Json list = Json::array();
-  for (const rules::Incident& incident : rules::IncidentsOf(statuses)) {
+  for (const rules::Incident& incident : incidents) {
     Json json;
     rules::ForEachField(incident, [&](const char* name, const auto& value) { json[name] = value; });
     json["evidence"] = FindingsOf(incident.evidence);
@@ -211,7 +213,8 @@ Json OriginsOf(const Trial& trial) {
                     {"attempt", origin.attempt},
                     {"worker", origin.worker},
                     {"title", origin.title},
-                    {"sentence", origin.sentence}});
+                    {"sentence", origin.sentence},
+                    {"advice", origin.advice}});
   }
   return list;
 }

@@ -40,7 +40,7 @@ std::string StateOf(const Trial& trial);
 std::vector<rules::RuleStatus> StatusesOf(const Trial& trial);
 /// Statuses with their findings, and the incidents that those are.
 Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses);
-Json IncidentsOf(const std::vector<rules::RuleStatus>& statuses);
+Json IncidentsOf(const Trial& trial, const std::vector<rules::RuleStatus>& statuses);
 /// What happened (starts, ends, stalls, findings), as a list.
 Json EventsOf(const Trial& trial);
 Json OriginsOf(const Trial& trial);

@@ -120,7 +120,7 @@ Result<Answer> Run::Overview(const Question& question) {
   const size_t complete = access.complete_count();
   const std::vector<rules::RuleStatus> statuses = judged_ ? *judged_ : StatusesOf(*trial_);
   Json verdicts = VerdictsOf(statuses);
-  Json incidents = IncidentsOf(statuses);
+  Json incidents = IncidentsOf(*trial_, statuses);
   Json origins = OriginsOf(*trial_);
   Json out;
   out["name"] = trial_->name();

@@ -138,7 +138,8 @@ std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::st
   return line;
 }
 
-std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, const std::string& run) {
+std::string StatusFields(const rules::RuleStatus& status, int64_t global_step,
+                         const std::vector<Origin>& origins, const std::string& run) {
   Json json;
   if (!run.empty()) json["run"] = run;
   json["name"] = status.name;
@@ -165,8 +166,10 @@ std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, c
   }
   json["findings"] = std::move(findings);
   // For receivers who want no more than a sentence each.
+  std::vector<rules::Incident> of_status = rules::IncidentsOf({status});
+  Explain(&of_status, origins);
   Json incidents = Json::array();
-  for (const rules::Incident& incident : rules::IncidentsOf({status})) {
+  for (const rules::Incident& incident : of_status) {
     if (incident.detector.empty()) continue;
     incidents.push_back({{"id", incident.id},
                          {"title", incident.title},

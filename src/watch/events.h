@@ -9,6 +9,7 @@
 
 #include "rules/engine.h"
 #include "tdbg/status.h"
+#include "watch/origins.h"
 
 namespace tdbg::watch {
 
@@ -48,8 +49,10 @@ Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path);
 // ---- The fields, for writers of events
 // ---------------------------------------------------------------------
 
+/// \param origins  of the run, for the words of its incidents (Explain)
 /// \param run  if not empty, the event names it, for receivers that do not read the run's own file
-std::string StatusFields(const rules::RuleStatus& status, int64_t global_step, const std::string& run = {});
+std::string StatusFields(const rules::RuleStatus& status, int64_t global_step,
+                         const std::vector<Origin>& origins = {}, const std::string& run = {});
 std::string WorkerLostFields(const rules::LostWorker& worker);
 std::string StalledFields(const rules::Stall& stall);
 std::string TimeLimitFields(const rules::TimeLimitReached& reached);

@@ -1,5 +1,6 @@
 #include "watch/origins.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <tuple>
 
@@ -37,6 +38,7 @@ std::vector<Origin> OriginsOf(const Trial& trial) {
     origin.global_step = record->global_step;
     origin.title = TextOf(json, "title");
     origin.sentence = TextOf(json, "sentence");
+    origin.advice = TextOf(json, "advice");
     origin.seen = TextOf(json, "what") != "unseen";
     origin.json = record->json;
     if (origin.sentence.empty()) continue;
@@ -52,6 +54,17 @@ std::vector<Origin> OriginsOf(const Trial& trial) {
   std::vector<Origin> origins;
   for (Ranked& ranked : found) origins.push_back(std::move(ranked.origin));
   return origins;
+}
+
+void Explain(std::vector<rules::Incident>* incidents, const std::vector<Origin>& origins) {
+  if (origins.empty() || !origins.front().seen) return;
+  const Origin& origin = origins.front();
+  const auto nonfinite = std::ranges::find_if(
+      *incidents, [](const rules::Incident& one) { return one.nonfinite && !one.detector.empty(); });
+  if (nonfinite == incidents->end()) return;
+  nonfinite->title = origin.title;
+  nonfinite->sentence = origin.sentence;
+  if (!origin.advice.empty()) nonfinite->advice = origin.advice;
 }
 
 std::string OriginFields(const Origin& origin) {

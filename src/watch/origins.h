@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "rules/incidents.h"
 #include "tdbg/trial.h"
 
 namespace tdbg::watch {
@@ -20,12 +21,17 @@ struct Origin {
   bool seen = false;     ///< otherwise `sentence` says why it could not be seen
   std::string title;     ///< "NaN born in log, between l2 and head"
   std::string sentence;  ///< all of it, with the numbers
+  std::string advice;    ///< what to do about it; empty where nothing is known
   std::string json;      ///< the record: docs/format.md, "Where a NaN began"
 };
 
 /// Origins of the attempts that the overlay shows, by step. Within a step: those that were seen before those
 /// that were not, forward before backward, then by rank.
 std::vector<Origin> OriginsOf(const Trial& trial);
+
+/// The profile's first NaN or infinity says where it began, where that was seen: its title, sentence and
+/// advice are the first origin's then, in every window alike.
+void Explain(std::vector<rules::Incident>* incidents, const std::vector<Origin>& origins);
 
 /// The fields of the event.
 std::string OriginFields(const Origin& origin);

@@ -205,7 +205,7 @@ struct Watcher::Impl {
       const bool hit = status.state == rules::RuleState::kIssuesFound && !status.findings.empty();
       const int64_t step = hit ? status.findings.front().global_step : engine->last_judged_step();
       if (!WasSaid(status)) {
-        Event("rule_status", wall_nanos, StatusFields(status, step));
+        Event("rule_status", wall_nanos, StatusFields(status, step, origins));
         if (options.on_status) options.on_status(status, step);
       }
       if (!hit) continue;
@@ -219,8 +219,8 @@ struct Watcher::Impl {
       if (!acted_on.emplace(i, notice.global_step, notice.attempt).second) continue;
       notice.at_step = CommonFutureStep(*trial);
       notice.details = status.details;
-      notice.json =
-          EventLine("rule_status", wall_nanos, StatusFields(status, notice.global_step, options.run));
+      notice.json = EventLine("rule_status", wall_nanos,
+                              StatusFields(status, notice.global_step, origins, options.run));
       auto list = actions[i];
       // Nothing is left to stop, and the number of a process group that is gone may be another's by now.
       if (job_is_gone || notice.attempt < job_attempt)
@@ -435,7 +435,7 @@ struct Watcher::Impl {
       status.state = rules::RuleState::kError;
       status.details = "the run could not be read to its end: " + trouble.message();
       status.last_modified_wall_nanos = now;
-      Event("rule_status", now, StatusFields(status, engine->last_judged_step()));
+      Event("rule_status", now, StatusFields(status, engine->last_judged_step(), origins));
       if (options.on_status) options.on_status(status, engine->last_judged_step());
     }
     const std::lock_guard lock(mutex);

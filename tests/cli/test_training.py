@@ -1,5 +1,6 @@
 """One real training under `tdbg run`: found, stopped, judged again alike, and every suggested command works."""
 
+import dataclasses
 import json
 import re
 import shlex
@@ -205,3 +206,13 @@ def test_a_nan_is_told_with_its_origin(tdbg, script):
 
     (read,) = package.open(str(tdbg.directory / "born")).nan_origins()
     assert (read.operation, read.after, read.before, read.global_step) == ("log", "l1", "head", 2) and read.sentence in str(read)
+
+    # One incident in one set of words, wherever it is asked for.
+    assert "clamp what log is given from below" in origin["advice"] == read.advice and read.advice in words
+    windows = [incident, *tdbg.json("check", "born", code=1)["incidents"], *tdbg.json("explain", "born", code=1)["incidents"]]
+    windows += [last["incidents"][0] for last in [[e for e in events if e["kind"] == "rule_status"][-1]]]
+    windows += [dataclasses.asdict(one) for one in package.open(str(tdbg.directory / "born")).incidents()]
+    windows = [window for window in windows if window["id"] == "nonfinite"]    # `check` has other rules, too
+    assert len(windows) == 5
+    assert {(w["title"], w["sentence"], w["advice"]) for w in windows} == {(read.title, read.sentence, read.advice)}
+    assert f"{read.title} at 2" in tdbg.ok("ls", ".").stdout

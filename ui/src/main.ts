@@ -171,7 +171,8 @@ class RunView {
     const good = o.verdicts.filter((v) => v.status !== "IssuesFound" && v.status !== "Error");
     fill(this.findings, ...o.origins.slice(0, 2).map((origin) => el("button", { class: "finding IssuesFound origin",
         click: () => this.go(o.first_nonfinite?.tensor ?? "", origin.global_step) },
-        el("b", {}, `Where it began: step ${origin.global_step}`), el("span", {}, plain(origin.sentence)))),
+        el("b", {}, `Where it began: step ${origin.global_step}`), el("span", {}, plain(origin.sentence)),
+        origin.advice ? el("span", { class: "soft" }, plain(origin.advice)) : null)),
       ...told.slice(0, 6).map(story), told.length > 6 ? el("p", { class: "soft" }, `and ${told.length - 6} more: tdbg explain`) : null,
       ...bad.map(card),
       good.length ? el("p", { class: "soft" }, `${good.map((v) => `${v.name}: ${v.status === "NoIssuesFound" ? "nothing" : v.status === "InProgress" ? "watching" : v.status}`).join(" · ")}`) : null);

@@ -30,7 +30,7 @@ export interface Overview {
   events: { kind: string; global_step: number; wall_nanos: number; what: string }[];
   verdicts: Verdict[];
   incidents: Incident[];
-  origins: { global_step: number; worker: string; title: string; sentence: string }[];
+  origins: { global_step: number; worker: string; title: string; sentence: string; advice: string }[];
 }
 export interface TreeTensor {
   id: number; name: string; leaf: string; node: number; kind: string; module_kind: string; collections: string[];

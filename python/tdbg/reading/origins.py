@@ -32,6 +32,8 @@ class NanOrigin:
     name: str
     because: str
     numbers: dict[str, Any]
+    #: What to do about it; "" where nothing is known.
+    advice: str
     #: All fields of the record (docs/format.md, "Where a NaN began").
     record: dict[str, Any]
 
@@ -39,7 +41,8 @@ class NanOrigin:
         return f"step {self.global_step}: {self.sentence}"
 
 
-_TEXTS = ("sentence", "title", "what", "direction", "operation", "inside", "after", "before", "name", "because")
+_TEXTS = ("sentence", "title", "what", "direction", "operation", "inside", "after", "before", "name", "because",
+          "advice")
 
 
 def origins_of(records: Iterable[tuple[str, int, int, str]]) -> list[NanOrigin]:

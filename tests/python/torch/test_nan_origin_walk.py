@@ -55,6 +55,20 @@ def test_what_is_left_out_again_is_no_cause():
     assert found.operation != "log" and "log" not in found.because.split(":")[0]
 
 
+@pytest.mark.parametrize("factor", [60000, 60000.0, torch.tensor(60000)])
+def test_what_was_multiplied_by_a_number_is_as_much_larger(factor):
+    """Of 2 in float16, times 60,000: whatever the number's type, the product has overflowed and nothing else has."""
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    found = birth((x.half() * factor).relu().float().sum())
+    assert (found.what, found.operation) == (walk.OPERATION, "mul"), found
+
+
+def test_sum_of_one_number_is_no_cause():
+    x = torch.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    found = birth(((x * 1e30) @ (x * 1e30)).sum())
+    assert found.operation == "dot" and "larger than float32 holds" in found.because
+
+
 def test_running_statistics_that_a_nan_left_behind_are_no_cause():
     norm, first = nn.BatchNorm1d(3), nn.Linear(3, 3)
     norm(first(torch.full((4, 3), nan)))          # a batch that the script left out

@@ -10,6 +10,7 @@ stays ambiguous is said to be.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -153,15 +154,16 @@ class Walk:
             self._states[edge] = None if tensor is None else self._state_of(tensor)
         return self._states[edge]
 
-    def _constants(self, node: Any) -> list[tuple[str, torch.Tensor]]:
-        """What it kept of inputs that need no gradient."""
+    def _constants(self, node: Any, factors: bool = False) -> list[tuple[str, torch.Tensor]]:
+        """What it kept of inputs that need no gradient. `factors`: whole numbers, too, where it computes with them."""
         if is_python(node):
             return []               # may be intermediate results of its own
         # In training a batch norm writes its running statistics, and reads none.
         unread = ("running_mean", "running_var") if getattr(node, "_saved_training", False) else ()
         return [(name, t) for name, t in self._given.get(node, {}).items()
                 if t.grad_fn is None and not t.requires_grad and not is_result(name)
-                and name not in unread and (t.is_floating_point() or t.is_complex())]
+                and name not in unread
+                and (t.is_floating_point() or t.is_complex() or factors and name in ("self", "other"))]
 
     def given_to(self, node: Any) -> dict[str, torch.Tensor]:
         """All that is known of what it was given and gave."""
@@ -520,6 +522,9 @@ class Walk:
             return self._takes_unkept(node) and not self._is_finite(node)
         if self._takes_unkept(node):
             return not self._is_finite(node)
+        sizes = getattr(node, "_saved_self_sym_sizes", None)
+        if base == "Sum" and sizes is not None and math.prod(sizes) == 1:
+            return False                # of one number it is that number
         most = self.bound(Edge(node, 0))
         dtype = operations.dtype_of(node)
         if base == "ToCopy" and dtype is not None:
@@ -545,7 +550,7 @@ class Walk:
             node = edge.node
             inputs = [self.bound(e, depth + 1) for e in self.graph.inputs(node)]
             given = {}
-            for name, constant in self._constants(node):
+            for name, constant in self._constants(node, factors=True):
                 values = self._values_of(constant)
                 if values is None:
                     inputs.append(None)

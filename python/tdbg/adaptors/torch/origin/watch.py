@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import backward as _backward
+from .advice import advice
 from .graph import TooLarge
 from .values import Budget, state_of
 from .walk import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, UNSEEN, Birth, Outside, Walk
@@ -241,6 +242,7 @@ class Origins:
             "because": birth.because,
             "numbers": {k: _number(v) for k, v in birth.numbers.items()},
             "became_nan": birth.became_nan,
+            "advice": advice(birth, direction, history.get("by", "")),
             "candidates": birth.candidates,
             "looked_at": {
                 "nodes": birth.nodes,
