@@ -10,7 +10,8 @@
 namespace tdbg {
 
 /// Element types. Stored in files; never renumber.
-/// float8, complex types and texts are kept as raw bytes with their type named; they have no statistics.
+/// Of complex numbers the statistics are those of their magnitudes. float8 types in host memory, and texts,
+/// are kept as raw values and have none (on a GPU float8 has: docs/gpu.md).
 enum class DType : uint8_t {
   kInvalid = 0,
   kBool = 1,

@@ -339,7 +339,7 @@ def test_secrets_are_not_kept(tdbg):
 def test_the_commands_of_the_document_do_what_it_says(tdbg):
     (tdbg.directory / "train.py").write_text("import os, time\nopen('ready', 'w').close()\nprint('trains', flush=True)\n"
                                              "assert os.environ['TDBG_CHECKPOINT_DIR']\ntime.sleep(60)")
-    block = (ROOT / "docs/jobs.md").read_text().split("```")[1]
+    block = (ROOT / "docs/jobs.md").read_text().split("```sh\n")[1].split("```")[0]
     commands = [shlex.split(line, comments=True)[1:] for line in block.strip().splitlines()]
     assert [words[0] for words in commands] == ["run", "jobs", "jobs", "logs", "logs", "stop", "resume"]
     follower = None

@@ -244,7 +244,7 @@ def test_the_rehearsal_of_the_document_does_what_it_says(tdbg):
     # Steps are trained again unless an interruption comes right behind a checkpoint: of every 15th step, none of 20 does.
     script(tdbg, every=15)
     tdbg.env["PAUSE"] = "0.02"
-    block = (ROOT / "docs/jobs.md").read_text().split("```")[3]
+    block = (ROOT / "docs/jobs.md").read_text().split("```sh\n")[2].split("```")[0]
     rehearsal, status = [shlex.split(line)[1:] for line in block.strip().splitlines()]
     done = tdbg.ok(*[sys.executable if word == "python" else word for word in rehearsal], timeout=120)
     said = " ".join(done.stderr.split())

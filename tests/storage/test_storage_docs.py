@@ -11,7 +11,7 @@ from program import BINARY, ROOT
 
 def test_the_commands_of_the_page_are_executed(tdbg):
     page = (ROOT / "docs/storage.md").read_text()
-    shell = page.split("```bash\n")[1].split("```")[0]
+    shell = page.split("```sh\n")[1].split("```")[0]
     code = page.split("```python\n")[1].split("```")[0]
     (tdbg.directory / "train.py").write_text(
         f"import runpy, sys\nsys.argv[1:] = ['8']\nrunpy.run_path({str(pathlib.Path(ship_run.__file__))!r}, run_name='__main__')\n")

@@ -35,7 +35,7 @@ torch.manual_seed(seed); np.random.seed(seed); random.seed(seed)
 """
 
 TRAININGS = {
-    # Dropout, batch norm, numbers of NumPy and of Python; labels of a loss function.
+    # Dropout, batch norm, numbers of NumPy and of Python; labels of a loss, which is a module and is called behind the model.
     "forward": """
         class Net(nn.Module):
             def __init__(self):
@@ -50,7 +50,7 @@ TRAININGS = {
         for step in range(8):
             i = torch.randint(0, 64, (16,)); x = X[i]
             if step == 6: x[3, 4] = float("nan")
-            loss = F.cross_entropy(net(x), Y[i]); optimizer.zero_grad(); loss.backward(); optimizer.step()
+            loss = nn.CrossEntropyLoss()(net(x), Y[i]); optimizer.zero_grad(); loss.backward(); optimizer.step()
     """,
     # Two micro-steps, a dictionary with labels and an object in it, the loss computed by the model; a gradient that is NaN of a
     # loss that is finite.

@@ -81,13 +81,13 @@ class Replay:
     def _forward(
         self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if self._forwards >= len(self._box.forwards):
-            if self._losses:
-                return args, kwargs
-            self._forwards = self._targets = 0      # what came was a look at shapes, say: nobody called backward
-        inner, number = unwrap(module), self._box.forwards[self._forwards]["model"]
-        if self._box.model_of(inner) != number:
+        inner, forwards = unwrap(module), self._box.forwards
+        again = self._forwards >= len(forwards)     # what came was a look at shapes, say, if nobody calls backward
+        number = forwards[0 if again else self._forwards]["model"]
+        if again and self._losses or self._box.model_of(inner) != number:       # a loss is a module, too
             return args, kwargs
+        if again:
+            self._forwards = self._targets = 0
         if number not in self._modules:
             inner.zero_grad(set_to_none=True)
             self._modules[number] = inner
