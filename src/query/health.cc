@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 #include <vector>
 
@@ -27,10 +28,11 @@ std::string EventsText(const Trial& trial) {
   return text.ok() ? std::move(*text) : std::string();
 }
 
-Json FindingsOf(const std::vector<rules::Finding>& findings) {
+Json FindingsOf(const std::vector<rules::Finding>& findings, const StepNames& names) {
   Json list = Json::array();
   for (const rules::Finding& f : findings) {
     list.push_back({{"global_step", f.global_step},
+                    {"at", names.Of(f.global_step)},
                     {"tensor", f.tensor},
                     {"worker", f.worker},
                     {"measure", f.measure},
@@ -156,12 +158,21 @@ std::vector<rules::RuleStatus> StatusesOf(const Trial& trial) {
   return statuses.ok() ? *std::move(statuses) : std::vector<rules::RuleStatus>();
 }
 
-Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses) {
+StepNames NamesFor(const Trial& trial, const std::vector<rules::RuleStatus>& statuses, const Health& health) {
+  std::vector<int64_t> steps;
+  if (const auto& first = health.first_nonfinite()) steps.push_back(first->global_step);
+  for (const watch::Origin& origin : watch::OriginsOf(trial)) steps.push_back(origin.global_step);
+  for (const rules::RuleStatus& status : statuses)
+    for (const rules::Finding& finding : status.findings) steps.push_back(finding.global_step);
+  return {trial, steps};
+}
+
+Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses, const StepNames& names) {
   Json list = Json::array();
   const std::vector<int> causes = rules::CausesOf(statuses);
   for (size_t i = 0; i < statuses.size(); ++i) {
     const rules::RuleStatus& status = statuses[i];
-    Json findings = FindingsOf(status.findings);
+    Json findings = FindingsOf(status.findings, names);
     list.push_back({{"name", status.name},
                     {"rule", status.rule},
                     {"status", rules::RuleStateName(status.state)},
@@ -174,15 +185,16 @@ Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses) {
   return list;
 }
 
-Json IncidentsOf(const Trial& trial, const std::vector<rules::RuleStatus>& statuses) {
+Json IncidentsOf(const Trial& trial, const std::vector<rules::RuleStatus>& statuses, const StepNames& names) {
   std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
   watch::Explain(&incidents, watch::OriginsOf(trial));
   Json list = Json::array();
   for (const rules::Incident& incident : incidents) {
     Json json;
     rules::ForEachField(incident, [&](const char* name, const auto& value) { json[name] = value; });
-    json["evidence"] = FindingsOf(incident.evidence);
-    json["consequences"] = FindingsOf(incident.consequences);
+    json["at"] = names.Of(incident.first_step);
+    json["evidence"] = FindingsOf(incident.evidence, names);
+    json["consequences"] = FindingsOf(incident.consequences, names);
     list.push_back(std::move(json));
   }
   return list;
@@ -206,10 +218,11 @@ Json EventsOf(const Trial& trial) {
   return list;
 }
 
-Json OriginsOf(const Trial& trial) {
+Json OriginsOf(const Trial& trial, const StepNames& names) {
   Json list = Json::array();
   for (const watch::Origin& origin : watch::OriginsOf(trial)) {
     list.push_back({{"global_step", origin.global_step},
+                    {"at", names.Of(origin.global_step)},
                     {"attempt", origin.attempt},
                     {"worker", origin.worker},
                     {"title", origin.title},
@@ -220,7 +233,7 @@ Json OriginsOf(const Trial& trial) {
 }
 
 Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, const Json& incidents,
-                const Json& origins) {
+                const Json& origins, const StepNames& names) {
   const TrialAccess access(trial);
   Json out = {{"mood", "unknown"}, {"step", -1}, {"tensor", ""}};
   const Json* finding = nullptr;
@@ -246,8 +259,9 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
     out["step"] = first->global_step;
     out["tensor"] = tensor;
     // A step that stood alone is over: "since" would say that it goes on.
-    std::string text = fmt::format("{} {} step {}, first in {}", first->nan ? "NaN" : "Infinity",
-                                   health.nonfinite_steps() > 1 ? "since" : "at", first->global_step, tensor);
+    std::string text =
+        fmt::format("{} {} {}, first in {}", first->nan ? "NaN" : "Infinity",
+                    health.nonfinite_steps() > 1 ? "since" : "at", names.Of(first->global_step), tensor);
     if (first->tensors > 1)
       text += fmt::format(" (and {} at that step)", base::Counted(first->tensors - 1, "more tensor"));
     if (!origins.empty()) text += ": " + origins[0]["title"].get<std::string>();
@@ -260,8 +274,9 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
     out["mood"] = "bad";
     out["step"] = incident["first_step"];
     out["tensor"] = incident["tensor"];
-    out["text"] = fmt::format("Step {}: {}", incident["first_step"].get<int64_t>(),
-                              incident["sentence"].get<std::string>());
+    std::string at = incident["at"];
+    at.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(at.front())));
+    out["text"] = fmt::format("{}: {}", at, incident["sentence"].get<std::string>());
     return out;
   }
   if (finding) {
@@ -270,8 +285,8 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
     out["step"] = (*finding)["global_step"];
     out["tensor"] = tensor;
     out["text"] =
-        fmt::format("{} at step {}{}{}.", (*rule)["name"].get<std::string>(),
-                    (*finding)["global_step"].get<int64_t>(), tensor.empty() ? "" : " in " + tensor,
+        fmt::format("{} at {}{}{}.", (*rule)["name"].get<std::string>(), (*finding)["at"].get<std::string>(),
+                    tensor.empty() ? "" : " in " + tensor,
                     found > 1 ? fmt::format("; {} found something", base::Counted(found, "rule")) : "");
     return out;
   }

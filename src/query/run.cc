@@ -119,9 +119,10 @@ Result<Answer> Run::Overview(const Question& question) {
   const auto steps = access.steps();
   const size_t complete = access.complete_count();
   const std::vector<rules::RuleStatus> statuses = judged_ ? *judged_ : StatusesOf(*trial_);
-  Json verdicts = VerdictsOf(statuses);
-  Json incidents = IncidentsOf(*trial_, statuses);
-  Json origins = OriginsOf(*trial_);
+  const StepNames names = NamesFor(*trial_, statuses, health_);
+  Json verdicts = VerdictsOf(statuses, names);
+  Json incidents = IncidentsOf(*trial_, statuses, names);
+  Json origins = OriginsOf(*trial_, names);
   Json out;
   out["name"] = trial_->name();
   out["path"] = trial_->path();
@@ -181,7 +182,7 @@ Result<Answer> Run::Overview(const Question& question) {
                               {"nan", first->nan},
                               {"steps", health_.nonfinite_steps()}};
   }
-  out["sentence"] = SentenceOf(*trial_, health_, verdicts, incidents, origins);
+  out["sentence"] = SentenceOf(*trial_, health_, verdicts, incidents, origins, names);
   out["events"] = EventsOf(*trial_);
   out["verdicts"] = std::move(verdicts);
   out["incidents"] = std::move(incidents);
@@ -200,7 +201,7 @@ Json RunEntry(Run& run, const std::string& name) {
   Trial& trial = run.trial();
   const TrialAccess access(trial);
   Json out;
-  const Json verdicts = VerdictsOf(StatusesOf(trial));
+  const Json verdicts = VerdictsOf(StatusesOf(trial), StepNames());
   Json found = Json::array();
   size_t undecided = 0;
   for (const Json& verdict : verdicts) {

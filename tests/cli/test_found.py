@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from program import BINARY
+from test_view import Server, serving
 
 SCRIPT = """
 import os, sys, time, torch
@@ -93,8 +94,13 @@ def test_a_finding_is_said_while_the_training_goes_on_and_once(tdbg, flags):
     assert len(job.said()) == 1 and job.said()[0].startswith(WHERE), job.lines
     (event,) = found(tdbg)
     assert (event["attempt"], event["global_step"]) == (0, 14) and event["text"] == job.said()[0]
-    # The summary names the step in the same words.
+    # The summary and the page name the step in the same words.
     assert any("became NaN in log" in line and "at TRAIN step 12 (global 14)" in line for line in job.lines), job.lines
+    with serving(tdbg, "r") as address:
+        told = Server(address).json("run", run="r")
+    assert "NaN since TRAIN step 12 (global 14), first in " in told["sentence"]["text"]
+    ats = {one["at"] for one in (*told["incidents"], *told["origins"], told["verdicts"][0]["findings"][0])}
+    assert ats == {"TRAIN step 12 (global 14)"}
 
 
 def test_the_log_has_it_where_a_person_would_have_read_it(tdbg):

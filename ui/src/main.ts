@@ -152,7 +152,7 @@ class RunView {
     this.shown = drawn;
     const card = (verdict: Verdict) => {
       const first = verdict.findings[0], others = verdict.findings.length - 1;
-      const place = first ? `${first.tensor ? `${first.tensor} ` : ""}at step ${first.global_step}` : verdict.details.split("\n")[0]!;
+      const place = first ? `${first.tensor ? `${first.tensor} ` : ""}at ${first.at}` : verdict.details.split("\n")[0]!;
       const measure = first && first.measure ? `${first.measure} ${number(parsed(first.value))} ${first.comparison} ${number(parsed(first.threshold))}` : first?.text ?? "";
       return el("button", { class: `finding ${verdict.status}`, title: verdict.details, disabled: !first,
                             click: () => first && this.go(first.tensor, first.global_step) },
@@ -163,15 +163,15 @@ class RunView {
     // What the profile found is told by its incidents; a rule that somebody named has a card of its own.
     const told = o.incidents.filter((i) => i.detector);
     const story = (incident: Incident) => el("article", { class: "incident" },
-      el("h3", {}, `${plain(incident.title)}, from step ${incident.first_step} on`), el("p", {}, plain(incident.sentence)),
+      el("h3", {}, `${plain(incident.title)}, from ${incident.at} on`), el("p", {}, plain(incident.sentence)),
       el("p", { class: "soft" }, el("b", {}, `${incident.confidence}: `), plain(incident.advice)),
-      incident.consequences.length ? el("p", { class: "soft" }, `What followed: ${incident.consequences.slice(0, 3).map((f) => `step ${f.global_step}: ${plain(f.text || f.measure)}`).join(" · ")}`) : null,
+      incident.consequences.length ? el("p", { class: "soft" }, `What followed: ${incident.consequences.slice(0, 3).map((f) => `${f.at}: ${plain(f.text || f.measure)}`).join(" · ")}`) : null,
       el("button", { class: "go", click: () => this.go(incident.tensor, incident.first_step) }, "show it"));
     const bad = o.verdicts.filter((v) => (v.status === "IssuesFound" && !(told.length && v.rule === "Profile")) || v.status === "Error");
     const good = o.verdicts.filter((v) => v.status !== "IssuesFound" && v.status !== "Error");
     fill(this.findings, ...o.origins.slice(0, 2).map((origin) => el("button", { class: "finding IssuesFound origin",
         click: () => this.go(o.first_nonfinite?.tensor ?? "", origin.global_step) },
-        el("b", {}, `Where it began: step ${origin.global_step}`), el("span", {}, plain(origin.sentence)),
+        el("b", {}, `Where it began: ${origin.at}`), el("span", {}, plain(origin.sentence)),
         origin.advice ? el("span", { class: "soft" }, plain(origin.advice)) : null)),
       ...told.slice(0, 6).map(story), told.length > 6 ? el("p", { class: "soft" }, `and ${told.length - 6} more: tdbg explain`) : null,
       ...bad.map(card),

@@ -2,7 +2,7 @@
 import { askJson, report } from "./api";
 
 export interface Finding {
-  global_step: number; tensor: string; worker: string; measure: string; value: number | string; comparison: string;
+  global_step: number; at: string; tensor: string; worker: string; measure: string; value: number | string; comparison: string;
   threshold: number | string; text: string;
 }
 export interface Verdict {
@@ -10,7 +10,7 @@ export interface Verdict {
   findings: Finding[]; follows_from?: string;
 }
 export interface Incident {
-  id: string; title: string; sentence: string; first_step: number; tensor: string; worker: string; confidence: string;
+  id: string; title: string; sentence: string; first_step: number; at: string; tensor: string; worker: string; confidence: string;
   advice: string; detector: string; evidence: Finding[]; consequences: Finding[];
 }
 export interface Overview {
@@ -30,7 +30,7 @@ export interface Overview {
   events: { kind: string; global_step: number; wall_nanos: number; what: string }[];
   verdicts: Verdict[];
   incidents: Incident[];
-  origins: { global_step: number; worker: string; title: string; sentence: string; advice: string }[];
+  origins: { global_step: number; at: string; worker: string; title: string; sentence: string; advice: string }[];
 }
 export interface TreeTensor {
   id: number; name: string; leaf: string; node: number; kind: string; module_kind: string; collections: string[];
