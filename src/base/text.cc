@@ -151,8 +151,16 @@ std::optional<std::string> Nearest(std::string_view name, std::span<const std::s
     smallest = distance;
     nearest = &candidate;
   }
-  if (!nearest) return std::nullopt;
-  return *nearest;
+  if (nearest) return *nearest;
+  // Or it is the beginning of one, or a word of it: "vanishing" of "vanishing_gradient".
+  constexpr size_t kLeastPart = 3;
+  if (name.size() < kLeastPart) return std::nullopt;
+  for (const std::string& candidate : candidates) {
+    if (candidate.find(name) == std::string::npos) continue;
+    if (nearest && *nearest != candidate) return std::nullopt;  // several have it: none is meant
+    nearest = &candidate;
+  }
+  return nearest ? std::optional(*nearest) : std::nullopt;
 }
 
 std::string JsonNumber(double value) {

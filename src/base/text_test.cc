@@ -87,6 +87,14 @@ TEST(TextTest, NearestFindsTheLikelyTypo) {
   EXPECT_EQ(Nearest("rely", names), "relu");
 }
 
+TEST(TextTest, NearestKnowsTheBeginningOrAWordOfOne) {
+  const std::vector<std::string> names = {"vanishing_gradient", "exploding_tensor", "tensor_variance"};
+  EXPECT_EQ(Nearest("vanishing", names), "vanishing_gradient");
+  EXPECT_EQ(Nearest("variance", names), "tensor_variance");
+  EXPECT_EQ(Nearest("tensor", names), std::nullopt) << "two have it";
+  EXPECT_EQ(Nearest("va", names), std::nullopt) << "too little to go by";
+}
+
 TEST(TextTest, NearestStaysSilentRatherThanGuessWildly) {
   const std::vector<std::string> names{"vanishing_gradient", "a"};
   EXPECT_EQ(Nearest("overfit", names), std::nullopt);

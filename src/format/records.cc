@@ -101,13 +101,12 @@ constexpr std::array<CauseText, kDropCauses> kCauses = {{
     {"io_error", "The file system reported an error: check the disk and the system's log."},
     {"budget", "The run's budget in bytes is used up: raise the budget or save less."},
     {"unsupported",
-     "What tdbg cannot record: a dtype, a layout, a device, or something that the framework does not offer; "
-     "the job's log names it."},
+     "What tdbg cannot record: a dtype, a layout, a device, or something that the framework does not offer."},
     {"adaptor_error", "An exception in the framework's adaptor; the first one is in the job's log."},
     {"device_late", "A copy from the device did not complete in time."},
     {"damaged",
      "Bytes read from the run do not match their checksum: they were damaged after they were written."},
-    {"crashed", "The process died in the middle of this step, before it was committed."},
+    {"crashed", "The process ended in the middle of this step, before it was committed."},
 }};
 constexpr CauseText kUnknownCause = {"unknown", "Dropped for a reason that this version does not know."};
 constexpr std::array<std::string_view, 5> kKindNames = {"unknown", "raw", "histogram", "summary", "step"};

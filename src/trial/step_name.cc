@@ -6,6 +6,15 @@
 
 namespace tdbg {
 
+std::string StepSpan(int64_t first, int64_t last) {
+  return first == last ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, last);
+}
+
+std::string StepName(ModeKey mode, int64_t mode_step, int64_t global_step) {
+  if (mode_step == global_step) return fmt::format("step {}", global_step);
+  return fmt::format("{} step {} (global {})", ModeName(mode), mode_step, global_step);
+}
+
 StepNames::StepNames(const Trial& trial, std::span<const int64_t> steps)
     : by_mode_(trial.modes().size() > 1) {
   for (const int64_t step : steps) {
