@@ -103,13 +103,12 @@ Result<std::vector<int32_t>> Predicted(const StepContext& step, PredictionForm f
                                        base::Counted(labels.size(), "label"), step.global_step(), hint));
   }
   if (form == PredictionForm::kScores || !fits_classes) return LargestOf(elements, width);
-  if (form == PredictionForm::kByShape && AreProbabilities(labels, elements)) {
+  if (AreProbabilities(labels, elements)) {
     std::vector<int32_t> classes;
     for (const double p : elements) classes.push_back(std::isfinite(p) ? p > 0.5 : kNoClass);
     return classes;
   }
-  return Classes(step, tensor, elements, /*padded=*/false,
-                 form == PredictionForm::kClasses ? "; scores of classes need argmax=True" : "");
+  return Classes(step, tensor, elements, /*padded=*/false, ", and no probability of class 1 of two");
 }
 
 }  // namespace

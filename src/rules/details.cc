@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "trial/overhead.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules {
 namespace {
@@ -74,6 +75,15 @@ bool HadTooLittle(const RuleStatus& status) {
 
 bool HadNothing(const RuleStatus& status) {
   return status.state == RuleState::kNoIssuesFound && status.details.starts_with(kNothingToJudge);
+}
+
+std::string Judging::ByHowMany() const {
+  return judged == rules ? "" : fmt::format(" by {} of {}", judged, base::Counted(rules, "rule"));
+}
+
+Judging JudgingOf(const std::vector<RuleStatus>& statuses) {
+  const auto judged = [](const RuleStatus& status) { return status.steps_judged > 0; };
+  return {statuses.size(), static_cast<size_t>(std::ranges::count_if(statuses, judged))};
 }
 
 bool FoundNonfinite(const RuleStatus& status) {
@@ -155,7 +165,7 @@ std::string LostText(const std::vector<DroppedInfo>& dropped, const std::vector<
                              : drop.kind == "raw" ? "raw tensors"
                                                   : "statistics";
     text += fmt::format("{} dropped ({}): {}", what, drop.cause, drop.count);
-    if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
+    if (drop.first_step >= 0) text += ", " + StepSpan(drop.first_step, drop.last_step);
     text += fmt::format(" ({}); ", drop.worker);
   }
   if (!damage.empty()) {

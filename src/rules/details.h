@@ -37,6 +37,15 @@ inline constexpr std::string_view kIncomplete = "incomplete: ";  ///< followed b
 bool HadTooLittle(const RuleStatus& status);
 /// A default rule for which the run had nothing to judge.
 bool HadNothing(const RuleStatus& status);
+/// How many of a run's rules judged something. The words for a run without a finding come from here, for
+/// every command and the page.
+struct Judging {
+  size_t rules = 0, judged = 0;
+  bool NothingJudged() const { return rules > 0 && judged == 0; }
+  /// "" if all of them did: " by 3 of 6 rules".
+  std::string ByHowMany() const;
+};
+Judging JudgingOf(const std::vector<RuleStatus>& statuses);
 /// Are all findings only that something is not finite?
 bool FoundNonfinite(const RuleStatus& status);
 /// As above, or all findings are of tensors that were not finite at that step: DeadRelu's units that put out

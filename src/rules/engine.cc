@@ -242,7 +242,12 @@ struct Engine::Impl {
   bool Take(size_t i, Result<Judged> judged, std::vector<Finding> findings, int64_t wall_nanos) {
     RuleStatus& status = statuses[i];
     if (!judged.ok()) {
-      Decide(i, RuleState::kError, judged.status().ToString(), wall_nanos);
+      // The run has something of that name which is not what the rule looks at: nobody asked for a verdict.
+      const bool other = rules[i].config.optional && judged.status().code() == Code::kInvalidArgument;
+      if (other) status.steps_judged = 0;
+      Decide(i, other ? RuleState::kNoIssuesFound : RuleState::kError,
+             other ? std::string(kNothingToJudge) + judged.status().message() : judged.status().ToString(),
+             wall_nanos);
       return true;
     }
     status.steps_judged += *judged == Judged::kJudged || !findings.empty();

@@ -310,9 +310,9 @@ TEST(EngineTest, SaysHowManyStepsAFirstVerdictTakes) {
                   Config("WeightUpdateRatio"), Config("Overtraining", {{"interval", "3"}}),
                   Config("UnchangedTensor", {{"tensor_regex", "a"}})});
   using Least = std::pair<std::string, int64_t>;
-  EXPECT_THAT(engine->LeastSteps(), ElementsAre(Least("LossNotDecreasing", 1000), Least("often", 16),
-                                                Least("WeightUpdateRatio", 501), Least("Overtraining", 6),
-                                                Least("UnchangedTensor", 1001)));
+  // A loss rule without an interval of the user's judges a shorter run at its end.
+  EXPECT_THAT(engine->LeastSteps(), ElementsAre(Least("often", 16), Least("WeightUpdateRatio", 501),
+                                                Least("Overtraining", 6), Least("UnchangedTensor", 1001)));
 }
 
 TEST(EngineTest, OneNanIsReportedOnceAndFollowedFromByTheOthers) {

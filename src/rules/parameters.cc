@@ -141,12 +141,16 @@ Result<Parameters> Parameters::Parse(const RuleInfo& info, const std::map<std::s
   for (const ParameterSpec& spec : specs) {
     if (parsed.values_.contains(spec.name)) continue;
     if (spec.required) return refuse(spec.name, "missing; it takes " + Accepted(spec));
-    if (!spec.default_value.empty()) parsed.values_[spec.name] = spec.default_value;
+    if (spec.default_value.empty()) continue;
+    parsed.values_[spec.name] = spec.default_value;
+    parsed.defaults_.insert(spec.name);
   }
   return parsed;
 }
 
 bool Parameters::Has(const std::string& name) const { return values_.contains(name); }
+
+bool Parameters::IsGiven(const std::string& name) const { return Has(name) && !defaults_.contains(name); }
 
 // Parse has looked at every value; a rule that asks for another name or type than it declared is our defect.
 double Parameters::Float(const std::string& name) const {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -74,12 +75,14 @@ class Parameters {
   std::string Text(const std::string& name) const;
   std::vector<std::string> List(const std::string& name) const;
   bool Has(const std::string& name) const;  ///< given, or has a default
+  bool IsGiven(const std::string& name) const;
   /// The runs of other_trials, then those of other_trial_0, other_trial_1, ... in order of their numbers.
   std::vector<std::string> OtherTrials() const;
   const std::map<std::string, std::string>& all() const { return values_; }
 
  private:
   std::map<std::string, std::string> values_;
+  std::set<std::string> defaults_;  // names of values that nobody gave
 };
 
 /// All that a rule may look at while it judges: the trial up to this step (docs/semantics.md, "Causality").
@@ -153,7 +156,8 @@ class Rule {
   /// has none, as smdebug's directories. `plan` outlives the rule.
   virtual void OnPlan(const RunPlan& plan) { (void)plan; }
   /// How many steps of the judged mode must pass before the first verdict; 0: the first step that has the
-  /// inputs is judged. Told to the user before the training, which may be shorter.
+  /// inputs is judged, or a run of any usual length at its end. Told to the user before the training, which
+  /// may be shorter.
   virtual int64_t LeastSteps() const { return 0; }
   /// Called for every complete step in order, live and in a replay. Appends findings; the engine ends the
   /// rule at the first step that has any.

@@ -196,6 +196,7 @@ Status RunWriter::Write(int64_t worker, const Step& step) {
   }
   if (step.raw_shed)
     writer.CountDropped(format::DropCause::kJournalFull, format::DropKind::kRaw, step.global_step, 1, 4096);
+  for (const auto& [topic, json] : step.context) writer.AppendContext({step.global_step, topic, json});
   format::Commit commit;
   commit.global_step = step.global_step;
   commit.mode_step = step.mode_step;

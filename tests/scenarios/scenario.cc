@@ -277,6 +277,14 @@ class Parser {
       scenarios_.back().expected.findings.emplace_back(content);
       return OkStatus();
     }
+    if (content.starts_with("context ")) {
+      const auto words = Words(content);
+      const size_t json = content.find('{');
+      if (words.size() < 3 || json == std::string_view::npos || block_.empty())
+        return InvalidArgument("context TOPIC {JSON}");
+      for (const size_t step : block_) RunSteps()[step].context[words[1]] = std::string(content.substr(json));
+      return OkStatus();
+    }
     const size_t equals = content.find(" =");
     if (equals == std::string_view::npos || block_.empty()) return InvalidArgument("expected NAME = VALUES");
     const auto left = Words(content.substr(0, equals));

@@ -41,6 +41,7 @@ struct Step {
   bool raw = false, raw_shed = false;  ///< raw values were kept beside the statistics, or due and lost
   int64_t wall_millis = 0;             ///< of its commit, since the run began
   std::vector<Assignment> assignments;
+  std::map<std::string, std::string> context = {};  ///< topic -> JSON, recorded at this step
 };
 
 struct Tensor {

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "rules/profile/detector.h"
 #include "rules/profile/history.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules::profile {
 namespace {
@@ -24,6 +26,8 @@ class ValidationRises : public Detector {
     if (step.eval()) {
       sum_ += loss.value;
       ++count_;
+      const StepInfo& now = step.step().info();
+      evaluated_at_ = StepName(now.mode, now.mode_step, now.global_step);
       return;
     }
     if (!step.train()) return;
@@ -48,7 +52,7 @@ class ValidationRises : public Detector {
     if (now < best_) {
       best_ = now;
       best_at_ = validations_;
-      best_step_ = step.global_step() - 1;
+      best_step_ = evaluated_at_;
       training_at_best_ = training;
       rises_ = 0;
       return;
@@ -64,7 +68,7 @@ class ValidationRises : public Detector {
     finding.comparison = ">";
     finding.threshold = 1.2 * best_;
     finding.text = fmt::format(
-        "the validation loss is {:.4g}, and was best with {:.4g} at step {}; the training loss fell from "
+        "the validation loss is {:.4g}, and was best with {:.4g} at {}; the training loss fell from "
         "{:.4g} to {:.4g} meanwhile",
         now, best_, best_step_, training_at_best_, training);
     findings->push_back(std::move(finding));
@@ -73,7 +77,8 @@ class ValidationRises : public Detector {
   History training_{20};
   double sum_ = 0, best_ = std::numeric_limits<double>::infinity(), training_at_best_ = 0,
          first_training_ = 0;
-  int64_t count_ = 0, best_step_ = 0;
+  int64_t count_ = 0;
+  std::string evaluated_at_, best_step_;  // the last evaluation's last step; that of the best one
   int validations_ = 0, best_at_ = 0, rises_ = 0;
   bool told_ = false;
 };

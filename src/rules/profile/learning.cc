@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "base/text.h"
 #include "rules/profile/detector.h"
 #include "rules/profile/history.h"
 
@@ -201,6 +202,7 @@ class Diverging : public Detector {
     if (!step.train() || told_) return;
     const Loss* const loss = step.the_loss();
     ++steps_;
+    ++all_steps_;
     if (loss == nullptr || loss->value < 0) return;
     losses_.Add(loss->value);
     if (losses_.seen() < kSteps) return;
@@ -224,9 +226,16 @@ class Diverging : public Detector {
   }
 
   // A generator's loss rises while its judge learns, and a critic's while its policy does.
-  void Returns(int64_t) override { *this = Diverging(); }
+  void Returns(int64_t) override {
+    const int64_t steps = all_steps_;
+    *this = Diverging();
+    all_steps_ = steps;
+  }
 
   std::string Unjudged() const override {
+    if (all_steps_ > 0 && all_steps_ < kSteps)
+      return fmt::format("whether the loss falls ({}, and this takes {})",
+                         base::Counted(static_cast<uint64_t>(all_steps_), "TRAIN step"), kSteps);
     return steps_ >= kSteps && losses_.seen() == 0
                ? "whether the loss falls (no single loss that is known to, and is all of what is trained on)"
                : "";
@@ -235,7 +244,7 @@ class Diverging : public Detector {
  private:
   History losses_{kSteps};
   double first_ = 0, best_ = 0;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, all_steps_ = 0;  // since optimizers last took turns; of the run
   bool told_ = false;
 };
 

@@ -23,8 +23,11 @@ constexpr char kDefaultRegex[] = ".*feature_importance/weight";
 
 class FeatureImportanceOverweight : public Rule {
  public:
-  FeatureImportanceOverweight(Selector selector, double threshold, int64_t features)
-      : importances_(std::move(selector)), threshold_(threshold), features_(static_cast<size_t>(features)) {}
+  FeatureImportanceOverweight(Selector selector, double threshold, bool threshold_given, int64_t features)
+      : importances_(std::move(selector)),
+        threshold_(threshold),
+        threshold_given_(threshold_given),
+        features_(static_cast<size_t>(features)) {}
 
   plan::Need Needs() const override {
     plan::Need need = importances_.selector().Need();
@@ -45,8 +48,10 @@ class FeatureImportanceOverweight : public Rule {
                                            [](double sum, const LossValue& v) { return sum + v.value; });
       if (!std::isfinite(total) || total <= 0) continue;
       judged = true;
+      // All of several features hold all of the importance, whatever they are worth. A single one that has
+      // any is what the rule looks for.
+      const size_t shown = std::min(features_, std::max<size_t>(values.size() - 1, 1));
       base::StableSort(&values, [](const LossValue& a, const LossValue& b) { return a.value > b.value; });
-      const size_t shown = std::min(features_, values.size());
       double sum = 0;
       std::string which;
       for (size_t i = 0; i < shown; ++i) {
@@ -54,12 +59,17 @@ class FeatureImportanceOverweight : public Rule {
         const std::string& name = step.tensor(values[i].tensor).name;
         which += fmt::format("{}{} {:g}", i ? ", " : "", name.substr(name.rfind('/') + 1), values[i].value);
       }
-      if (!(sum / total > threshold_)) continue;
+      // Of few features the largest hold much even if all are worth the same: without a threshold of the
+      // user's half of the way from there to all of it is asked for at least.
+      const double equal = static_cast<double>(shown) / static_cast<double>(values.size());
+      const double threshold =
+          values.size() == 1 ? threshold_ : std::max(threshold_, threshold_given_ ? equal : (1 + equal) / 2);
+      if (!(sum / total > threshold)) continue;
       Finding finding = FindingAt(step, values[0].tensor, key.first);
       finding.measure = "share_of_largest";
       finding.value = sum / total;
       finding.comparison = ">";
-      finding.threshold = threshold_;
+      finding.threshold = threshold;
       finding.text = fmt::format("{} of {}: {}", shown, base::Counted(values.size(), "feature"),
                                  which);  // the largest first
       findings->push_back(std::move(finding));
@@ -74,6 +84,7 @@ class FeatureImportanceOverweight : public Rule {
  private:
   LossReader importances_;  // one number per feature and step, as losses are
   double threshold_;
+  bool threshold_given_;
   size_t features_;
 };
 
@@ -98,6 +109,7 @@ void RegisterFeatureImportanceOverweight(RuleRegistry* registry) {
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     TDBG_ASSIGN_OR_RETURN(Selector selector, Selector::Make({}, parameters.List("tensor_regex")));
     return MakeRule<FeatureImportanceOverweight>(std::move(selector), parameters.Float("threshold"),
+                                                 parameters.IsGiven("threshold"),
                                                  parameters.Int("nfeatures"));
   });
 }

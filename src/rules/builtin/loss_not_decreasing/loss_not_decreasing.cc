@@ -16,14 +16,19 @@
 #include "rules/selector.h"
 #include "rules/step_context.h"
 #include "trial/mode_name.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules {
 namespace {
 
 struct Thresholds {
   double diff_percent = 0.1;
+  bool diff_given = false;  ///< otherwise it is what a loss is to fall by in the default interval
   double increase_percent = 5;
 };
+
+// Of a short run nothing is said that noise might explain: what is found lies so many standard errors off.
+constexpr double kSureErrors = 4;
 
 class LossNotDecreasing : public Rule {
  public:
@@ -34,7 +39,9 @@ class LossNotDecreasing : public Rule {
   uint64_t Columns() const override { return LossReader::kColumns; }
   void OnPlan(const RunPlan& plan) override { plan_ = &plan; }
   // The first interval's end has nothing to be compared with.
-  int64_t LeastSteps() const override { return LeastStepsOf(cadence_.interval.steps); }
+  int64_t LeastSteps() const override {
+    return cadence_.interval.given ? LeastStepsOf(cadence_.interval.steps) : 0;
+  }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     for (const LossValue& loss : losses_.Read(step)) {
@@ -65,8 +72,29 @@ class LossNotDecreasing : public Rule {
     return JudgedOf(step, judged, *findings);
   }
 
+  // A run too short for two intervals is judged as a whole: its second half against its first.
+  Result<Judged> AtEnd(const StepContext& last, std::vector<Finding>* findings) override {
+    bool judged = false;
+    for (auto& [key, followed] : series_) {
+      const std::optional<LossHalves> halves = followed.series.Halves(followed.cadence);
+      if (!halves) continue;
+      judged = true;
+      if (remark_.empty()) remark_ = WholeText(*halves, followed.cadence);
+      auto finding = CompareHalves(*halves);
+      if (!finding) continue;
+      SetPlace(last, key.first, key.second, &*finding);
+      finding->global_step = halves->second.last_global_step;
+      finding->text += "; " + WholeText(*halves, followed.cadence) + ModeText(halves->mode, followed.series);
+      findings->push_back(*std::move(finding));
+    }
+    return judged ? Judged::kJudged : Judged::kNotDue;
+  }
+
   std::string WouldHaveNeeded() const override {
     const int64_t interval = (series_.empty() ? cadence_ : series_.begin()->second.cadence).interval.steps;
+    const std::string how = cadence_.interval.given
+                                ? fmt::format("interval {}, num_steps {}", interval, cadence_.num_steps)
+                                : fmt::format("num_steps {}", cadence_.num_steps);
     std::map<ModeKey, int64_t> longest;
     for (const auto& [key, followed] : series_) {
       for (const auto& [mode, values] : followed.series.values())
@@ -80,13 +108,13 @@ class LossNotDecreasing : public Rule {
     }
     seen += longest.size() == 1 && longest.begin()->second == 1 ? " was seen" : " were seen";
     const std::string mode = cadence_.mode ? std::string(ModeName(*cadence_.mode)) + " " : "";
-    return fmt::format("a loss {} over at least {} {}steps{} (interval {}, num_steps {}); {}",
-                       losses_.selector().Describe(), LeastStepsOf(interval), mode,
-                       cadence_.mode ? "" : " of one mode", interval, cadence_.num_steps,
-                       longest.empty() ? SeenText(0) : seen);
+    return fmt::format("a loss {} over at least {} {}steps{} ({}); {}", losses_.selector().Describe(),
+                       cadence_.interval.given ? LeastStepsOf(interval) : 2 * cadence_.num_steps, mode,
+                       cadence_.mode ? "" : " of one mode", how, longest.empty() ? SeenText(0) : seen);
   }
 
   std::string Remarks() const override {
+    if (!remark_.empty()) return remark_;
     // EVAL is what was meant; that it was too little belongs to the verdict.
     if (cadence_.mode) return {};
     for (const auto& [key, followed] : series_) {
@@ -112,6 +140,52 @@ class LossNotDecreasing : public Rule {
 
   int64_t LeastStepsOf(int64_t interval) const {
     return interval + (cadence_.num_steps + interval - 1) / interval * interval;
+  }
+
+  // How a short run was judged: what stands in for the interval.
+  std::string WholeText(const LossHalves& halves, const LossCadence& cadence) const {
+    const int64_t values = halves.first.values + halves.second.values;
+    return fmt::format(
+        "the loss's {} {} are fewer than the {} that intervals of {} need, so the second half was compared "
+        "with "
+        "the first",
+        values, halves.mode == ModeKey::kGlobal ? "values" : std::string(ModeName(halves.mode)) + " values",
+        LeastStepsOf(cadence.interval.steps), cadence.interval.steps);
+  }
+
+  // A loss of a short run that has not fallen: it rose by more than its noise, or so little noise is in it
+  // that a decrease would show. One that was 0 all along has nothing left to fall.
+  std::optional<Finding> CompareHalves(const LossHalves& halves) const {
+    const Stretch &before = halves.first, &now = halves.second;
+    Finding finding;
+    finding.text = fmt::format("mean of {} values {:g}, {:g} at {}", now.values, now.mean, before.mean,
+                               StepName(halves.mode, before.last_position, before.last_global_step));
+    if (!std::isfinite(now.mean) || !std::isfinite(before.mean)) {
+      finding.measure = "nonfinite_count";
+      finding.value = 1;
+      finding.comparison = ">";
+      finding.threshold = 0;
+      return finding;
+    }
+    if (now.mean == 0 && before.mean == 0) return std::nullopt;
+    const double sure = kSureErrors * ErrorOfDifference(before, now);
+    const double scale = std::abs(before.mean) / 100;
+    const double decrease = before.mean == now.mean ? 0 : (before.mean - now.mean) / scale;
+    if (now.mean - before.mean > std::max(sure, thresholds_.increase_percent * scale)) {
+      finding.measure = "increase_percent";
+      finding.value = -decrease;
+      finding.comparison = ">";
+      finding.threshold = thresholds_.increase_percent;
+      return finding;
+    }
+    finding.threshold = thresholds_.diff_percent;
+    if (!thresholds_.diff_given)
+      finding.threshold *= static_cast<double>(now.values) / static_cast<double>(kDefaultInterval);
+    if (before.mean - now.mean + sure >= finding.threshold * scale) return std::nullopt;
+    finding.measure = "decrease_percent";
+    finding.value = decrease;
+    finding.comparison = "<";
+    return finding;
   }
 
   // EVAL is what was meant; that another mode is judged belongs to the evidence.
@@ -140,7 +214,8 @@ class LossNotDecreasing : public Rule {
     // From 0, a loss that stays has not decreased; one that moves has moved without bound.
     double decrease = (before - now) / std::abs(before) * 100;
     if (before == now) decrease = 0;
-    finding.text = fmt::format("{}{:g}, {:g} at step {}", mean, now, before, check.earlier->global_step);
+    finding.text = fmt::format("{}{:g}, {:g} at {}", mean, now, before,
+                               StepName(check.mode, check.earlier->position, check.earlier->global_step));
     if (now > before + std::abs(before) * thresholds_.increase_percent / 100) {
       finding.measure = "increase_percent";
       finding.value = -decrease;
@@ -163,6 +238,7 @@ class LossNotDecreasing : public Rule {
   const RunPlan* plan_ = nullptr;
   std::map<std::pair<TensorIndex, WorkerIndex>, Followed> series_;
   bool gaps_are_losses_ = false;
+  std::string remark_;  // how a short run was judged
 };
 
 constexpr ModeKey kModes[] = {ModeKey::kTrain, ModeKey::kEval, ModeKey::kPredict, ModeKey::kGlobal};
@@ -193,7 +269,7 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
       mode,
       IntervalParameter(
           "Losses are averaged over so many steps, and compared at their ends; 500 without it (XGBoost's "
-          "metrics: 10)."),
+          "metrics: 10), and in a run too short for that its halves."),
   };
   registry->Add(std::move(info), [](const Parameters& parameters) -> Result<std::unique_ptr<Rule>> {
     std::vector<std::string> collections = parameters.List("collection_names");
@@ -212,8 +288,10 @@ void RegisterLossNotDecreasing(RuleRegistry* registry) {
     for (const ModeKey known : kModes) {
       if (parameters.Text("mode") == ModeName(known)) cadence.mode = known;
     }
-    const Thresholds thresholds{parameters.Float("diff_percent"),
-                                parameters.Float("increase_threshold_percent")};
+    Thresholds thresholds;
+    thresholds.diff_percent = parameters.Float("diff_percent");
+    thresholds.diff_given = parameters.IsGiven("diff_percent");
+    thresholds.increase_percent = parameters.Float("increase_threshold_percent");
     return MakeRule<LossNotDecreasing>(std::move(selector), cadence, thresholds);
   });
 }

@@ -38,12 +38,28 @@ std::vector<LossCheck> LossSeries::Take(const StepInfo& step, std::optional<doub
     at = tracks_.emplace(mode, Track()).first;
   }
   const int64_t position = mode == ModeKey::kGlobal ? step.global_step : step.mode_step;
+  if (value && !judged_ && !cadence.interval.given) at->second.whole.Add(position, step.global_step, *value);
   for (const IntervalEnd& end :
        at->second.means.Take(position, step.global_step, value, cadence.interval, gaps_are_losses))
     Compare(mode, end, cadence, &at->second, &checks);
   if (!checks.empty() && BetterIsJudged(mode)) checks.clear();
+  if (!checks.empty() && !judged_) {
+    for (auto& [other, track] : tracks_) track.whole = {};
+  }
   if (!checks.empty()) judged_ = mode;
   return checks;
+}
+
+std::optional<LossHalves> LossSeries::Halves(const LossCadence& cadence) const {
+  std::optional<LossHalves> halves;
+  if (judged_ || cadence.interval.given) return halves;
+  for (const auto& [mode, track] : tracks_) {
+    if (track.whole.values() < 2 * cadence.num_steps) continue;
+    if (halves && Preference(mode) < Preference(halves->mode)) continue;
+    const std::vector<Stretch> parts = track.whole.Split(2);
+    if (parts.size() == 2) halves = {mode, parts[0], parts[1]};
+  }
+  return halves;
 }
 
 void LossSeries::Compare(ModeKey mode, const IntervalEnd& end, const LossCadence& cadence, Track* track,

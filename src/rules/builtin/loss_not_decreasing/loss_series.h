@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rules/interval_means.h"
+#include "rules/whole_series.h"
 #include "tdbg/trial.h"
 
 namespace tdbg::rules {
@@ -26,6 +27,12 @@ struct LossCheck {
   IntervalEnd latest;
 };
 
+/// A series that ended before it could be compared by intervals, as its two halves.
+struct LossHalves {
+  ModeKey mode = ModeKey::kGlobal;
+  Stretch first, second;
+};
+
 /// Feeds on every step in order.
 class LossSeries {
  public:
@@ -33,6 +40,9 @@ class LossSeries {
   /// two where a gap ends an interval late and the value ends one of its own.
   std::vector<LossCheck> Take(const StepInfo& step, std::optional<double> value, const LossCadence& cadence,
                               bool gaps_are_losses);
+  /// For the end of the run, if no interval was given and nothing was compared: the halves of the values of
+  /// the best mode that has two times `num_steps` of them.
+  std::optional<LossHalves> Halves(const LossCadence& cadence) const;
   /// Values seen, by mode.
   std::map<ModeKey, int64_t> values() const;
   /// The mode that was compared last; nothing: none was yet.
@@ -45,6 +55,7 @@ class LossSeries {
     std::optional<int64_t> last_check;
     std::vector<IntervalEnd> ends;  // the latest at least num_steps back, and those after it
     bool compared = false;          // it has been judged once: it can be
+    WholeSeries whole;              // until some mode has been compared
   };
 
   bool BetterIsJudged(ModeKey mode) const;

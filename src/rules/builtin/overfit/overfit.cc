@@ -1,11 +1,13 @@
 // A validation loss that stays above the training loss. README.md beside this file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "rules/judging.h"
 #include "rules/loss_values.h"
 #include "rules/parameter_specs.h"
@@ -32,6 +34,7 @@ struct Followed {
   Mean train, eval;
   int64_t last_eval_step = 0;
   int64_t in_a_row = 0;
+  int64_t blocks = 0;  // that could be compared
 };
 
 class Overfit : public Rule {
@@ -67,15 +70,22 @@ class Overfit : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
-    const std::string seen = trained_ && evaluated_ ? "no block of EVAL steps followed TRAIN steps"
-                             : trained_             ? "no EVAL value was seen"
-                             : evaluated_           ? "no TRAIN value was seen"
-                                                    : "no value was seen";
-    return fmt::format("a loss {} with finite values in TRAIN steps and then in EVAL steps; {}",
-                       losses_.selector().Describe(), seen);
+    const std::string blocks =
+        patience_ == 0 ? std::string() : fmt::format(", {} times (patience {})", patience_ + 1, patience_);
+    const std::string seen = most_blocks_ > 0         ? KeptBlocks()
+                             : trained_ && evaluated_ ? "no block of EVAL steps followed TRAIN steps"
+                             : trained_               ? "no EVAL value was seen"
+                             : evaluated_             ? "no TRAIN value was seen"
+                                                      : "no value was seen";
+    return fmt::format("a loss {} with finite values in TRAIN steps and then in EVAL steps{}; {}",
+                       losses_.selector().Describe(), blocks, seen);
   }
 
  private:
+  std::string KeptBlocks() const {
+    return base::Counted(most_blocks_, "block of EVAL steps was", "blocks of EVAL steps were") + " seen";
+  }
+
   // True if there was something to judge.
   bool EndBlocks(const StepContext& step, std::optional<int64_t> at, std::vector<Finding>* findings) {
     bool judged = false;
@@ -85,7 +95,9 @@ class Overfit : public Rule {
       const double before = train.value(), after = eval.value();
       // Without a TRAIN step before the block the mean is of nothing, hence NaN.
       if (!std::isfinite(before) || !std::isfinite(after)) continue;
-      judged = true;
+      most_blocks_ = std::max(most_blocks_, ++followed.blocks);
+      // Fewer blocks cannot be a hit, and are no clean bill either.
+      judged |= followed.blocks > patience_;
       // 0 over 0 is NaN, which is above nothing.
       const double ratio = (after - before) / std::abs(before);
       followed.in_a_row = ratio > threshold_ ? followed.in_a_row + 1 : 0;
@@ -109,6 +121,7 @@ class Overfit : public Rule {
   double threshold_;
   std::map<std::pair<TensorIndex, WorkerIndex>, Followed> followed_;
   bool trained_ = false, evaluated_ = false;
+  int64_t most_blocks_ = 0;  // of one loss
 };
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "rules/selector.h"
 #include "rules/state_values.h"
 #include "rules/step_context.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules {
 namespace {
@@ -297,8 +298,9 @@ class PoorWeightInitialization : public Rule {
     finding.value = static_cast<double>(limits_.patience);
     finding.comparison = ">=";
     finding.threshold = static_cast<double>(limits_.patience);
-    finding.text = fmt::format("{:g} at step {}, at best {:g} since", followed->first->mean,
-                               followed->first->global_step, followed->lowest);
+    const IntervalEnd& first = *followed->first;
+    finding.text = fmt::format("{:g} at {}, at best {:g} since", first.mean,
+                               StepName(step.mode(), first.position, first.global_step), followed->lowest);
     return finding;
   }
 

@@ -9,6 +9,7 @@
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/step_context.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules {
 namespace {
@@ -51,7 +52,9 @@ class StalledTrainingRule : public Rule {
         Finding finding = Standstill(seconds);
         finding.global_step = now.global_step;
         finding.worker = "";
-        finding.text = fmt::format("between steps {} and {}", last_->global_step, now.global_step);
+        finding.text =
+            fmt::format("between {} and {}", StepName(last_->mode, last_->mode_step, last_->global_step),
+                        StepName(now.mode, now.mode_step, now.global_step));
         findings->push_back(std::move(finding));
       }
     }

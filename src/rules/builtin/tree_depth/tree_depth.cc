@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
@@ -179,7 +180,9 @@ class TreeDepth : public Rule {
       if (!nodes.ok()) return nodes.status().Annotate(where);
       const auto depths = DepthsOf(*nodes);
       if (!depths.ok()) return depths.status().Annotate(where);
-      judged |= !depths->empty();
+      trees_seen_ += static_cast<int64_t>(depths->size());
+      // Trees of a single leaf say nothing of how deep trees grow here.
+      judged |= std::ranges::any_of(*depths, [](const Depth& depth) { return depth.links > 0; });
       for (const Depth& depth : *depths) {
         if (depth.links <= depth_) continue;
         Finding finding;
@@ -199,12 +202,19 @@ class TreeDepth : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
+    if (trees_seen_ > 0) {
+      return fmt::format(
+          "a tree with a split; of the {} seen {} a single leaf, so nothing was learnt (gamma, "
+          "min_child_weight, or labels that are all the same)",
+          base::Counted(static_cast<uint64_t>(trees_seen_), "tree"), trees_seen_ == 1 ? "it is" : "each is");
+    }
     return "a table of trees: values of trees/ID (or trees/Tree and trees/Node), trees/Yes and trees/No";
   }
 
  private:
   Selector trees_;
   int64_t depth_;
+  int64_t trees_seen_ = 0;
 };
 
 }  // namespace

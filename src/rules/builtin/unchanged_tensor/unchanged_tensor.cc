@@ -14,6 +14,7 @@
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules {
 namespace {
@@ -45,7 +46,7 @@ struct Followed {
   TensorValue last;
   int64_t captured = 0;
   int64_t unchanged = 0;  // the latest values that are each close to the one before; the first counts, too
-  int64_t unchanged_since = 0;  // global step of the first of them
+  std::string unchanged_since;  // the name of the first of their steps
 };
 
 class UnchangedTensor : public Rule {
@@ -82,7 +83,7 @@ class UnchangedTensor : public Rule {
           const bool same = followed.captured > 0 && tolerance_.Close(followed.last, value);
           if (!same) {
             followed.unchanged = 0;
-            followed.unchanged_since = step.global_step();
+            followed.unchanged_since = StepName(step.mode(), step.mode_step(), step.global_step());
           }
           ++followed.unchanged;
           ++followed.captured;
@@ -116,7 +117,7 @@ class UnchangedTensor : public Rule {
     finding.value = static_cast<double>(followed.unchanged);
     finding.comparison = ">=";
     finding.threshold = static_cast<double>(num_steps_);
-    finding.text = fmt::format("since step {}", followed.unchanged_since);
+    finding.text = "since " + followed.unchanged_since;
     findings->push_back(std::move(finding));
   }
 

@@ -34,6 +34,7 @@ class Streak {
   bool rising() const;
   int64_t above_at() const { return above_at_; }      ///< the last step at which it was above; -1: none
   int64_t first_step() const { return first_step_; }  ///< of the streak; global
+  int64_t first_position() const { return begin_; }
   int64_t last_step() const { return last_step_; }
   double last_value() const { return last_value_; }
 

@@ -18,6 +18,7 @@
 #include "rules/selector.h"
 #include "rules/step_context.h"
 #include "trial/columns.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules {
 namespace {
@@ -171,8 +172,11 @@ class VanishingGradient : public Rule {
     finding.comparison = mean_abs < threshold_ ? "<" : "<=";
     finding.threshold = threshold_;
     if (mean_abs == 0) finding.text = "all zero";
-    const int64_t since = followed_.at(worker).streaks[tensor].first_step();
-    if (since != global_step) finding.text += fmt::format("{}since step {}", mean_abs == 0 ? " " : "", since);
+    const Streak& streak = followed_.at(worker).streaks[tensor];
+    if (streak.first_step() != global_step) {
+      finding.text += fmt::format("{}since {}", mean_abs == 0 ? " " : "",
+                                  StepName(step.mode(), streak.first_position(), streak.first_step()));
+    }
     return finding;
   }
 

@@ -6,14 +6,17 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/text.h"
+#include "rules/frozen_parameters.h"
 #include "rules/judging.h"
 #include "rules/kept_values.h"
 #include "rules/parameter_specs.h"
 #include "rules/rule.h"
 #include "rules/selector.h"
 #include "rules/step_context.h"
+#include "trial/step_name.h"
 
 namespace tdbg::rules {
 namespace {
@@ -55,6 +58,7 @@ class WeightUpdateRatio : public Rule {
     // Only training moves weights: between two evaluations there need not have been any.
     if (step.mode() == ModeKey::kEval || step.mode() == ModeKey::kPredict) return Judged::kNotDue;
     selector_.Update(step);
+    frozen_.Update(step);
     const int64_t position = step.mode() == ModeKey::kGlobal ? step.global_step() : step.mode_step();
     bool judged = false;
     const bool readable = ForEachKeptValue(
@@ -79,7 +83,15 @@ class WeightUpdateRatio : public Rule {
     return judged ? Judged::kJudged : Judged::kNotDue;
   }
 
+  std::string Remarks() const override {
+    if (left_out_.empty()) return {};
+    return fmt::format("left out, since the script has frozen {}: {}{}",
+                       left_out_.size() == 1 ? "it" : "them", *left_out_.begin(),
+                       left_out_.size() == 1 ? "" : fmt::format(" and {} more", left_out_.size() - 1));
+  }
+
   std::string WouldHaveNeeded() const override {
+    if (!left_out_.empty()) return "a weight that is not frozen; " + Remarks();
     return fmt::format(
         "raw values of at least one tensor {}, finite and not all zero, at two steps at least {} apart (a "
         "run "
@@ -107,7 +119,7 @@ class WeightUpdateRatio : public Rule {
 
   // False where there is nothing to judge: other shapes, values that are not finite, a weight that was zero.
   bool Judge(const StepContext& step, TensorIndex tensor, WorkerIndex worker, const Captured& before,
-             const Captured& now, std::vector<Finding>* findings) const {
+             const Captured& now, std::vector<Finding>* findings) {
     double change = 0, size = 0;
     const bool comparable = ForEachPair(now.value, before.value, [&](double w, double v) {
       change += std::abs(w - v);
@@ -119,12 +131,16 @@ class WeightUpdateRatio : public Rule {
     const double ratio = (change / count) / (size / count + limits_.epsilon);
     const bool large = ratio > limits_.large;
     if (!large && !(ratio < limits_.small)) return true;
+    if (change == 0 && frozen_.Holds(step.tensor(tensor).name)) {
+      left_out_.insert(step.tensor(tensor).name);
+      return false;
+    }
     Finding finding = FindingAt(step, tensor, worker);
     finding.measure = "update_ratio";
     finding.value = ratio;
     finding.comparison = large ? ">" : "<";
     finding.threshold = large ? limits_.large : limits_.small;
-    finding.text = fmt::format("since step {}", before.global_step);
+    finding.text = "since " + StepName(step.mode(), before.position, before.global_step);
     findings->push_back(std::move(finding));
     return true;
   }
@@ -132,6 +148,8 @@ class WeightUpdateRatio : public Rule {
   Selector selector_;
   Limits limits_;
   const RunPlan* plan_ = nullptr;
+  FrozenParameters frozen_;
+  std::set<std::string> left_out_;  // names of frozen weights
   std::map<std::pair<TensorIndex, WorkerIndex>, Followed> followed_;
 };
 
