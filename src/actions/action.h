@@ -16,7 +16,8 @@ struct Notice {
   std::string rule;    ///< configuration name
   std::string status;  ///< "IssuesFound"
   int64_t global_step = 0;
-  int64_t attempt = 0;  ///< of the job, whose step it is
+  std::string step_name;  ///< as people are told it: "TRAIN step 5 (global 7)"; empty: "step 7"
+  int64_t attempt = 0;    ///< of the job, whose step it is
   /// A step that no worker has reached yet: requests to the running job take effect there, on all alike.
   int64_t at_step = -1;
   std::string details;  ///< for people

@@ -21,6 +21,7 @@ class Exec : public Action {
     spawn.set_env = {{"TDBG_RUN", notice.run},
                      {"TDBG_RULE", notice.rule},
                      {"TDBG_STEP", std::to_string(notice.global_step)},
+                     {"TDBG_STEP_NAME", notice.step_name},
                      {"TDBG_STATUS", notice.status}};
     spawn.pipe_stdin = true;
     spawn.stdin_text = notice.json + "\n";

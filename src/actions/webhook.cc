@@ -98,10 +98,11 @@ class Webhook : public Action {
 // A message of RFC 5322, plain text. Lines of the details are short, and dots at their beginning are
 // libcurl's job.
 std::string MailText(const std::string& from, const std::string& to, const Notice& notice) {
-  std::string text = "From: tdbg <" + from + ">\r\nTo: <" + to + ">\r\nSubject: tdbg: " + notice.rule + " " +
-                     notice.status + " at step " + std::to_string(notice.global_step) +
-                     "\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n"
-                     "Content-Transfer-Encoding: 8bit\r\n\r\n";
+  std::string text =
+      "From: tdbg <" + from + ">\r\nTo: <" + to + ">\r\nSubject: tdbg: " + notice.rule + " " + notice.status +
+      " at " + (notice.step_name.empty() ? "step " + std::to_string(notice.global_step) : notice.step_name) +
+      "\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n"
+      "Content-Transfer-Encoding: 8bit\r\n\r\n";
   const std::string body = notice.details + "\n\nRule " + notice.rule + " of " + notice.run + "\n";
   for (const char c : body) {
     if (c == '\n') text += '\r';

@@ -138,10 +138,18 @@ std::string EventLine(const std::string& kind, int64_t wall_nanos, const std::st
   return line;
 }
 
+std::string NoticeFields(const rules::RuleStatus& status, int64_t global_step,
+                         const std::vector<Origin>& origins, const std::string& run,
+                         const std::string& step_name) {
+  Json json = Json::parse(StatusFields(status, global_step, origins));
+  json["run"] = run;
+  json["step_name"] = step_name;
+  return Dump(json);
+}
+
 std::string StatusFields(const rules::RuleStatus& status, int64_t global_step,
-                         const std::vector<Origin>& origins, const std::string& run) {
+                         const std::vector<Origin>& origins) {
   Json json;
-  if (!run.empty()) json["run"] = run;
   json["name"] = status.name;
   json["rule"] = status.rule;
   json["status"] = rules::RuleStateName(status.state);

@@ -50,9 +50,12 @@ Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path);
 // ---------------------------------------------------------------------
 
 /// \param origins  of the run, for the words of its incidents (Explain)
-/// \param run  if not empty, the event names it, for receivers that do not read the run's own file
 std::string StatusFields(const rules::RuleStatus& status, int64_t global_step,
-                         const std::vector<Origin>& origins = {}, const std::string& run = {});
+                         const std::vector<Origin>& origins = {});
+/// The same for receivers that do not read the run: it is named, and the step as people are told it.
+std::string NoticeFields(const rules::RuleStatus& status, int64_t global_step,
+                         const std::vector<Origin>& origins, const std::string& run,
+                         const std::string& step_name);
 std::string WorkerLostFields(const rules::LostWorker& worker);
 std::string StalledFields(const rules::Stall& stall);
 std::string TimeLimitFields(const rules::TimeLimitReached& reached);

@@ -219,8 +219,10 @@ struct Watcher::Impl {
       if (!acted_on.emplace(i, notice.global_step, notice.attempt).second) continue;
       notice.at_step = CommonFutureStep(*trial);
       notice.details = status.details;
-      notice.json = EventLine("rule_status", wall_nanos,
-                              StatusFields(status, notice.global_step, origins, options.run));
+      notice.step_name = StepNames(*trial, {&notice.global_step, 1}).Of(notice.global_step);
+      notice.json =
+          EventLine("rule_status", wall_nanos,
+                    NoticeFields(status, notice.global_step, origins, options.run, notice.step_name));
       auto list = actions[i];
       // Nothing is left to stop, and the number of a process group that is gone may be another's by now.
       if (job_is_gone || notice.attempt < job_attempt)

@@ -197,8 +197,8 @@ TEST_F(WatchTest, AFindingReachesTheEventsWithinMillisecondsOfItsCommit) {
 
 TEST_F(WatchTest, ActionsArePerformedInOrderAndTheirFailuresAreEvents) {
   Scenario scenario = Parsed(
-      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nsteps 0..3\n  gradient/a = 0\n"
-      "expect NoIssuesFound\n");
+      "scenario: x\nrule VanishingGradient\ntensor gradient/a in gradients\nstep 0 EVAL\n  gradient/a = 1\n"
+      "steps 1..4\n  gradient/a = 0\nexpect NoIssuesFound\n");
   const auto watcher =
       Watch({Rule("VanishingGradient", {}, {"exec:cat; echo; echo \"$TDBG_STEP\"", "exec:exit 7"})});
   auto writer = RunWriter::Create(run_, scenario);
@@ -213,6 +213,9 @@ TEST_F(WatchTest, ActionsArePerformedInOrderAndTheirFailuresAreEvents) {
   const auto notice = nlohmann::json::parse(actions[0].at("output").get<std::string>(), nullptr, false);
   EXPECT_THAT(actions[0].at("output").get<std::string>(), HasSubstr("\"status\":\"IssuesFound\""));
   EXPECT_THAT(actions[0].at("output").get<std::string>(), HasSubstr(run_));
+  EXPECT_THAT(actions[0].at("output").get<std::string>(),
+              HasSubstr("\"step_name\":\"TRAIN step 0 (global 1)\""))
+      << "for receivers that know only this";
   EXPECT_EQ(actions[1].at("ok"), false);
   EXPECT_THAT(log_, HasSubstr("exec for rule VanishingGradient failed: the command's exit code was 7"));
   EXPECT_EQ(watcher->statuses()[0].state, rules::RuleState::kIssuesFound);
