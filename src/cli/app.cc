@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <memory>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -37,7 +39,10 @@ Command* FindCommand(const std::vector<std::unique_ptr<Command>>& commands, cons
 std::string Overview(const std::vector<std::unique_ptr<Command>>& commands) {
   std::string text =
       "tdbg watches a training job, judges it against rules, and acts.\n\nusage: tdbg COMMAND ...\n\n";
-  for (const auto& command : commands) text += fmt::format("  {:<9}{}\n", command->name(), command->help());
+  size_t columns = 0;
+  for (const auto& command : commands) columns = std::max(columns, command->name().size());
+  for (const auto& command : commands)
+    text += fmt::format("  {:<{}}  {}\n", command->name(), columns, command->help());
   text += "  --version\n";
   return text + kFooter + "\n";
 }
@@ -56,8 +61,19 @@ std::string WithoutWideLines(const std::string& help) {
   return text;
 }
 
+// CLI11 counts the words of an argument that takes several: NAME(0x).
+class UsageFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_usage(const CLI::Option* option) const override {
+    if (option->get_expected_max() <= 1) return Formatter::make_option_usage(option);
+    const std::string words = make_option_name(option, true) + "...";
+    return option->get_required() ? words : "[" + words + "]";
+  }
+};
+
 int Dispatch(Command& command, const Arguments& arguments) {
   CLI::App app(command.help(), command.name());
+  app.formatter(std::make_shared<UsageFormatter>());
   app.get_formatter()->column_width(kOptionsColumn);
   command.Define(app);
   if (arguments.has_command && !command.TakesCommand()) {

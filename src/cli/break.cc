@@ -85,7 +85,7 @@ class BreakCommand : public Command {
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRunOfJob(run_));
     if (remove_ > 0 && (!condition_.empty() || !then_.empty()))
       return InvalidArgument("break: --remove takes one back and sets none; leave the condition out");
     if (condition_.empty() && !then_.empty())
@@ -204,7 +204,7 @@ class ContinueCommand : public Command {
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRunOfJob(run_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path));
     const std::vector<watch::Held> held = watch::HeldWorkers(*trial);
     if (held.empty())

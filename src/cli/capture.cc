@@ -31,11 +31,14 @@ class CaptureCommand : public Command {
     app.add_option("--steps", steps_, "for so many steps; default 50")->check(IntegerFrom(1));
     app.add_flag("--raw", raw_, "their values, not only statistics");
     app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer("\nOnly tensors that the run captures at all can be had in more detail.");
+    app.footer(
+        "\nOnly tensors that the run captures at all can be had in more detail. What is not captured from "
+        "the "
+        "start (outputs and inputs of modules: tdbg run --collect outputs) cannot be had later.");
   }
 
   Result<int> Run() override {
-    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(run_));
+    TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRunOfJob(run_));
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, OpenRun(path));
     if (trial->state() != RunState::kRunning) {
       return FailedPrecondition("the run is not running; `tdbg status` says how it ended");
@@ -43,9 +46,10 @@ class CaptureCommand : public Command {
     for (const std::string& collection : collections_) {
       TDBG_ASSIGN_OR_RETURN(const auto names, trial->tensor_names({}, collection));
       if (names.empty()) {
-        return InvalidArgument(
-            fmt::format("capture: the run captures no tensor of '{}'; `tdbg tensors {}` lists those it does",
-                        collection, ShellWord(run_)));
+        return InvalidArgument(fmt::format(
+            "capture: the run captures no tensor of '{0}', and what a run captures is decided at its "
+            "start: tdbg run --collect {0}; `tdbg tensors {1}` lists what this one captures",
+            collection, ShellWord(run_)));
       }
     }
     const int64_t at_step = watch::CommonFutureStep(*trial);

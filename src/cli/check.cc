@@ -19,6 +19,7 @@
 #include "cli/trust.h"
 #include "cli/verdicts.h"
 #include "jobs/run_directory.h"
+#include "rules/details.h"
 #include "trial/coarse.h"
 #include "watch/replay.h"
 #include "watch/report_files.h"
@@ -36,6 +37,7 @@ void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* 
   if (!judged) {
     plan::RuleConfig profile;
     profile.rule = "Profile";
+    profile.optional = true;
     configs->push_back(std::move(profile));
   }
   for (const rules::RuleInfo* info : rules::BuiltinRules().All()) {
@@ -46,6 +48,7 @@ void AddEveryOther(std::vector<plan::RuleConfig>* configs, std::vector<NotRun>* 
     if (std::any_of(configs->begin(), configs->begin() + static_cast<ptrdiff_t>(own), same)) continue;
     plan::RuleConfig config;
     config.rule = info->class_name;
+    config.optional = true;
     if (const auto made = rules::Engine::Create({config}); !made.ok()) {
       std::string why = made.status().message();
       const std::string prefix = "rule " + info->class_name + ": ";
@@ -163,6 +166,7 @@ class CheckCommand : public Command {
     const StepNames names = NamesFor(*trial, statuses, origins);
     const std::vector<int64_t> steps = trial->steps();
     const int64_t last_step = steps.empty() ? -1 : steps.back();
+    const bool goes_on = jobs::LauncherAlive(path) || trial->state() == RunState::kRunning;
     if (json_) {
       Json aside = Json::array();
       for (const NotRun& rule : not_run) aside.push_back({{"rule", rule.rule}, {"why", rule.why}});
@@ -193,7 +197,7 @@ class CheckCommand : public Command {
       for (const std::string& report : written) Print("report  {}\n", Printable(report));
       for (const DroppedInfo& drop : trial->dropped()) Print("dropped {}\n", Wrapped(DroppedLine(drop), 8));
       Print("{}", FormatNotRun(not_run, ShellWord(DisplayPath(path)), terminal));
-      if (jobs::LauncherAlive(path) || trial->state() == RunState::kRunning) {
+      if (goes_on) {
         Note(fmt::format("the run goes on; judged up to step {}", last_step));
       }
     }
@@ -201,7 +205,12 @@ class CheckCommand : public Command {
     if (code != kExitOk) return code;
     TDBG_RETURN_IF_ERROR(CouldNotRead(trial->damage()));
     if (lost_rules) return kExitNotJudged;
-    if (last_step >= 0) return code;
+    if (last_step >= 0) {
+      const rules::Judging judging = rules::JudgingOf(statuses);
+      if (judging.judged > 0 || goes_on) return code;
+      Tell("tdbg: nothing was judged: no rule found what it looks at\n");
+      return kExitNotJudged;
+    }
     // Even if the rules found nothing: a CI gate must not take an empty run for one that was judged.
     Tell("tdbg: the run holds no step: nothing was judged; tdbg status {} says why\n",
          ShellWord(DisplayPath(path)));

@@ -86,7 +86,10 @@ Status TakeFlag(const std::string& flag, json document, plan::Config* config) {
 }  // namespace
 
 void ConfigFlags::DefineRuleFlags(CLI::App& app) {
-  app.add_option("--rule", rules, "a rule to judge with, and its key=value parameters; repeatable")
+  app.add_option(
+         "--rule", rules,
+         "a rule to judge with, and its key=value parameters; repeatable; recommended: those that suit "
+         "any training and keep nothing more; all: every one; tdbg rules lists them")
       ->type_name("RULE [KEY=VALUE ...]")
       ->allow_extra_args(false);
   app.add_option("--rule-file", rule_files,

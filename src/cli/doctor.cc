@@ -36,7 +36,7 @@ class DoctorCommand : public Command {
   std::string name() const override { return "doctor"; }
   std::string help() const override { return "check this machine: Python, frameworks, extension, disk, CPU"; }
   void Define(CLI::App& app) override {
-    app.add_option("--python", python_, "the Python that will train; default: python3, then python, in PATH")
+    app.add_option("--python", python_, "the Python that will train; default: python, then python3, in PATH")
         ->type_name("COMMAND");
     app.add_option("--dir", directory_, "where runs will lie; default: ./tdbg-runs, or here")
         ->type_name("DIR");
@@ -91,7 +91,8 @@ void DoctorCommand::LookAtProgram() {
 
 void DoctorCommand::LookAtPython() {
   std::vector<std::string> candidates = {python_};
-  if (python_.empty()) candidates = {"python3", "python"};
+  // The order in which a user types them: tdbg run -- python train.py.
+  if (python_.empty()) candidates = {"python", "python3"};
   Result<Json> probed = Status(Code::kNotFound, "no Python was asked");
   for (const std::string& candidate : candidates) {
     probed = ProbePython(candidate, base::FindPythonHome());

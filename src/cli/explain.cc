@@ -13,8 +13,10 @@
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
+#include "cli/tensor_name.h"
 #include "cli/terminal.h"
 #include "cli/verdicts.h"
+#include "rules/details.h"
 
 namespace tdbg::cli {
 namespace {
@@ -72,7 +74,7 @@ class ExplainCommand : public Command {
       report.names = NamesFor(*trial, report.rules, report.origins);
     }
     if (!tensor_.empty()) {
-      TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial->tensor(tensor_));
+      TDBG_ASSIGN_OR_RETURN(const TensorInfo info, ResolveTensor(*trial, tensor_));
       std::erase_if(report.incidents, [&](const auto& incident) { return !Concerns(incident, info.name); });
     }
     if (step_ >= 0)
@@ -106,8 +108,11 @@ class ExplainCommand : public Command {
 
   void PrintStory(const Trial& trial, const RunSummary& report) {
     const std::string run = ShellWord(DisplayPath(report.path));
+    const rules::Judging judging = rules::JudgingOf(report.rules);
     const auto counted = report.incidents.empty()
-                             ? std::string("no incident")
+                             ? judging.NothingJudged() && !IsAlive(report)
+                                   ? std::string("nothing was judged")
+                                   : "no incident" + (IsAlive(report) ? " so far" : judging.ByHowMany())
                              : base::Counted(static_cast<uint64_t>(report.incidents.size()), "incident");
     Line("run", fmt::format("{} ({}), {}: {}{}", Printable(report.name), StateWords(report),
                             base::Counted(static_cast<uint64_t>(report.steps), "step"), counted,

@@ -73,6 +73,13 @@ class LogsCommand : public Command {
         any = ShowAttempt(run, next, found) || any;
       }
     }
+    if (any && around_ && !shown_) {
+      return NotFound(
+          last_step_ < 0 ? fmt::format("nothing was printed about step {}: the job printed nothing", *around_)
+                         : fmt::format("nothing was printed about step {}: the last line of the "
+                                       "output was printed at step {}",
+                                       *around_, last_step_));
+    }
     if (!any)
       return NotFound("no output of it was kept: it was not started by tdbg run, or with --no-log: " + run);
     return kExitOk;
@@ -109,6 +116,7 @@ class LogsCommand : public Command {
       std::this_thread::sleep_for(std::chrono::milliseconds(kFollowMillis));
     }
     before_.clear();
+    at_it_ = false;
     return any || reader.Exists();
   }
 
@@ -134,7 +142,11 @@ class LogsCommand : public Command {
     // While step N runs, the last step that has ended is N - 1; what is printed about step N after its end
     // counts as N.
     const bool of_it = line.global_step == *around_ - 1 || line.global_step == *around_;
-    if (of_it) {
+    last_step_ = std::max(last_step_, line.global_step);
+    // A script that prints at some steps only printed about this one before and after it.
+    const bool passed = !at_it_ && line.global_step > *around_ && !before_.empty();
+    at_it_ |= line.global_step >= *around_ - 1;
+    if (of_it || passed) {
       for (const Line& earlier : before_) Show(attempt, earlier);
       before_.clear();
       Show(attempt, taken);
@@ -149,6 +161,7 @@ class LogsCommand : public Command {
   }
 
   void Show(int64_t attempt, const Line& shown) {
+    shown_ = true;
     const jobs::OutputLine& line = shown.output;
     if (json_) {
       const char* const stream = shown.ours                                ? "tdbg"
@@ -178,6 +191,8 @@ class LogsCommand : public Command {
   std::deque<Line> before_;
   std::map<int64_t, std::deque<watch::Found>> found_;  // by attempt, not shown yet
   size_t after_ = 0;
+  bool shown_ = false, at_it_ = false;  // some line; the attempt's output has come to the step of --around
+  int64_t last_step_ = -1;              // of the lines looked at
 };
 
 }  // namespace

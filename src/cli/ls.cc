@@ -16,6 +16,7 @@
 #include "cli/run_summary.h"
 #include "jobs/run_directory.h"
 #include "jobs/run_removal.h"
+#include "rules/details.h"
 
 namespace tdbg::cli {
 namespace {
@@ -31,18 +32,20 @@ std::string Findings(const RunSummary& report) {
       for (const rules::Incident& incident : report.incidents) {
         if (incident.rule != rule.name) continue;
         text += fmt::format("{}{} at {}", std::exchange(first, false) ? "" : ", ", incident.title,
-                            incident.first_step);
+                            report.names.Of(incident.first_step));
       }
       continue;
     }
     text += Printable(rule.name);
     if (rule.state == rules::RuleState::kError)
-      text += " (error)";
+      text += rules::HadTooLittle(rule) ? " (not judged)" : " (error)";
     else if (!rule.findings.empty())
-      text += fmt::format(" at {}", rule.findings.front().global_step);
+      text += " at " + report.names.Of(rule.findings.front().global_step);
   }
   if (!text.empty()) return text;
-  return report.rules.empty() ? "not judged" : "none";
+  const rules::Judging judging = rules::JudgingOf(report.rules);
+  if (IsAlive(report)) return report.rules.empty() ? "not judged" : "none so far";
+  return judging.judged == 0 ? "not judged" : "none" + judging.ByHowMany();
 }
 
 class LsCommand : public Command {
@@ -54,10 +57,20 @@ class LsCommand : public Command {
                    "where runs lie; default ./tdbg-runs, and what was started here with --dir");
     app.add_flag("--size", by_size_,
                  "by what each occupies on disk, logs and black boxes included, the largest last; a total");
+    app.add_option("--where", where_, "only the directory of this one run: a path, a name, a job, or last")
+        ->type_name("RUN");
     app.add_flag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {
+    if (!where_.empty()) {
+      TDBG_ASSIGN_OR_RETURN(const std::string path, ResolveRun(where_));
+      if (json_)
+        PrintJson({{"run", path}});
+      else
+        Print("{}\n", path);
+      return kExitOk;
+    }
     const bool of_here = root_ == jobs::kRunsRoot;
     std::vector<NamedRun> runs;
     if (of_here) {
@@ -137,7 +150,7 @@ class LsCommand : public Command {
   }
 
  private:
-  std::string root_ = jobs::kRunsRoot;
+  std::string root_ = jobs::kRunsRoot, where_;
   bool by_size_ = false, json_ = false;
 };
 

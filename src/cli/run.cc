@@ -107,9 +107,7 @@ void NoteFirstVerdicts(const std::vector<std::pair<std::string, int64_t>>& least
   for (const auto& [rule, steps] : least) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Printable(rule), steps);
   }
-  if (text.empty()) return;
-  Note("steps until a first verdict: " + text +
-       "; a shorter run is not judged by these: set interval=N (a booster's metrics need fewer)");
+  if (!text.empty()) Note("steps that rules need before they judge: " + text);
 }
 
 class RunCommand : public Command {

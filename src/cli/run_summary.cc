@@ -173,12 +173,18 @@ std::string CountOfDropped(const DroppedInfo& drop) {
   return base::Counted(drop.count, drop.kind);  // a histogram, a step
 }
 
-std::string DroppedLine(const DroppedInfo& drop) {
-  std::string text = fmt::format("{} by {}", Printable(CountOfDropped(drop)), Printable(drop.cause));
+std::string DroppedWords(const DroppedInfo& drop) {
+  // The last step of a job that its user stopped was not finished; nothing has crashed.
+  std::string text = fmt::format("{} ({})", Printable(CountOfDropped(drop)),
+                                 drop.cause == "crashed" ? "not finished" : Printable(drop.cause));
   if (drop.bytes > 0) text += ", " + base::FormatBytes(drop.bytes);
-  if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
-  return text + fmt::format(" ({}){}{}", Printable(drop.worker), drop.text.empty() ? "" : ": ",
-                            Printable(drop.text));
+  if (drop.first_step >= 0) text += ", " + StepSpan(drop.first_step, drop.last_step);
+  return text;
+}
+
+std::string DroppedLine(const DroppedInfo& drop) {
+  return DroppedWords(drop) + fmt::format(" ({}){}{}", Printable(drop.worker), drop.text.empty() ? "" : ": ",
+                                          Printable(drop.text));
 }
 
 std::vector<std::string> OverheadLines(const RunSummary& report) {

@@ -83,7 +83,9 @@ std::vector<std::pair<std::string, std::string>> FailureLines(const RunSummary& 
 bool Failed(const RunSummary& report);
 /// "1 step", "12 raw tensors".
 std::string CountOfDropped(const DroppedInfo& drop);
-/// "2 statistics by unsupported, steps 0 to 3 (worker_0): What tdbg cannot record: ..."
+/// "2 statistics (unsupported), steps 0 to 3"
+std::string DroppedWords(const DroppedInfo& drop);
+/// "2 statistics (unsupported), steps 0 to 3 (worker_0): What tdbg cannot record: ..."
 std::string DroppedLine(const DroppedInfo& drop);
 /// "since step 256 statistics at one step in 16: ...", a line for each worker.
 std::vector<std::string> OverheadLines(const RunSummary& report);

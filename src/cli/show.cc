@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/step_statistics.h"
+#include "cli/tensor_name.h"
 #include "cli/terminal.h"
 #include "tensor/magnitude.h"
 #include "trial/coarse.h"
@@ -33,7 +34,7 @@ class ShowCommand : public Command {
   std::string help() const override { return "statistics or values of one tensor, step by step"; }
   void Define(CLI::App& app) override {
     app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("TENSOR", tensor_, "its name, or its short name where that is unambiguous")->required();
+    app.add_option("TENSOR", tensor_, "its name, or a part of it that no other tensor has")->required();
     app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
     app.add_option("--field", field_, "only this statistic: mean, variance, l2, abs_max, nan_count, ...")
         ->type_name("FIELD");
@@ -57,7 +58,7 @@ class ShowCommand : public Command {
 
  private:
   Result<int> Show(Trial& trial) const {
-    TDBG_ASSIGN_OR_RETURN(const TensorInfo info, trial.tensor(tensor_));
+    TDBG_ASSIGN_OR_RETURN(const TensorInfo info, ResolveTensor(trial, tensor_));
     if (raw_ || info.kind == kStatisticKind) return ShowRaw(trial, info);
     return field_.empty() ? ShowStatistics(trial, info) : ShowField(trial, info);
   }

@@ -127,7 +127,8 @@ void PrintRules(const RunSummary& report, const Terminal& terminal) {
     const Colour colour = too_little ? Colour::kYellow : nothing ? Colour::kNone : ColourOf(rule.state);
     Print("{}{}  {}{}  {}\n", name, std::string(static_cast<size_t>(name_columns - DisplayWidth(name)), ' '),
           Paint(terminal, colour, state), std::string(kStateColumns - state.size(), ' '),
-          Fit(Outcome(rule, cause, report), std::max(20, kTextColumns - name_columns - kStateColumns - 4)));
+          Fit(Outcome(rule, cause, report),
+              terminal.is_terminal ? std::max(20, kTextColumns - name_columns - kStateColumns - 4) : 0));
   }
   Print("\n");
 }

@@ -48,14 +48,13 @@ std::string Headline(const RunSummary& report, const Terminal& terminal) {
            state;
   }
   if (report.rules.empty()) return "no rule was watching" + state;
-  bool judged = false;
   for (const rules::RuleStatus& rule : report.rules) {
     if (rule.state == rules::RuleState::kError && !rules::HadTooLittle(rule))
       return Paint(terminal, Colour::kYellow, "a rule could not be judged") + state;
-    judged |= rule.steps_judged > 0;
   }
-  // Findings come first, even if some or all rules would have needed more; a line below says that.
-  return (judged ? "no issue found" : Paint(terminal, Colour::kYellow, "nothing to judge")) + state;
+  const rules::Judging judging = rules::JudgingOf(report.rules);
+  if (judging.NothingJudged()) return Paint(terminal, Colour::kYellow, "nothing to judge") + state;
+  return "no issue found" + judging.ByHowMany() + state;
 }
 
 std::string Labelled(std::string_view label, std::string_view text) {
@@ -118,14 +117,12 @@ std::string RuleLines(const rules::RuleStatus& rule, const rules::RuleStatus* ca
   return text;
 }
 
-std::string DroppedWords(const RunSummary& report) {
+std::string AllDropped(const RunSummary& report) {
   if (report.dropped.empty()) return "nothing";
   std::string text;
   for (const DroppedInfo& drop : report.dropped) {
     if (!text.empty()) text += "\n";
-    text += Printable(fmt::format("{} ({})", CountOfDropped(drop), drop.cause));
-    if (drop.bytes > 0) text += fmt::format(", {}", base::FormatBytes(drop.bytes));
-    if (drop.first_step >= 0) text += fmt::format(", steps {} to {}", drop.first_step, drop.last_step);
+    text += DroppedWords(drop);
     if (!drop.text.empty()) text += ": " + Printable(drop.text);
   }
   return text;
@@ -202,16 +199,15 @@ std::string FormatSummary(const RunSummary& report, const Terminal& terminal) {
       text += RuleLines(rule, cause, explained, report.names, terminal, name_columns);
     }
     if (!nothing.empty()) text += Labelled("unused", "nothing to judge for " + nothing);
-    std::string captured = report.steps == 0
-                               ? "no complete step"
-                               : fmt::format("steps {} to {}", report.first_step, report.last_step);
+    std::string captured =
+        report.steps == 0 ? "no complete step" : StepSpan(report.first_step, report.last_step);
     if (report.eval_steps > 0)
       captured += fmt::format(" ({} TRAIN, {} EVAL)", report.train_steps, report.eval_steps);
     captured +=
         fmt::format(" of {}, {}", base::Counted(report.tensors, "tensor"), base::FormatBytes(report.bytes));
     if (report.workers.size() > 1) captured += fmt::format(", {} workers", report.workers.size());
     text += Labelled("captured", captured);
-    text += Labelled("dropped", DroppedWords(report));
+    text += Labelled("dropped", AllDropped(report));
   }
   if (Failed(report) && report.ending->exit_code == 128 + SIGKILL) {
     text += Labelled("killed",

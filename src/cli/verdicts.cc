@@ -29,6 +29,8 @@ std::string FormatVerdicts(const std::vector<rules::RuleStatus>& statuses, const
     for (const rules::Finding& finding : status.findings) {
       const std::string step = fmt::format("  {}  ", names.Of(finding.global_step));
       text += step + Wrapped(FindingWords(finding), DisplayWidth(step)) + "\n";
+      if (!finding.measure.empty() && !finding.text.empty())
+        text += "  " + Wrapped(Printable(finding.text), 2) + "\n";
     }
     if (!status.findings.empty()) continue;
     for (const std::string& line : base::SplitList(status.details, '\n'))

@@ -297,7 +297,11 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
                                              : "No step has been recorded yet.";
   } else if (judged == 0 && undecided == 0) {
     // Of plain numbers (a norm, a rate) nobody has looked at each.
-    out["text"] = fmt::format("Not judged: no rule has looked at this run. {}",
+    const std::string why = verdicts.empty() ? "no rule has looked at this run"
+                                             : fmt::format("the run has nothing that {} {}",
+                                                           base::Counted(verdicts.size(), "rule"),
+                                                           verdicts.size() == 1 ? "looks at" : "look at");
+    out["text"] = fmt::format("Not judged: {}. {}", why,
                               trial.damage().empty() ? "All recorded tensors are finite."
                                                      : "What of its tensors can be read is finite.");
   } else if (undecided > 0) {
@@ -307,8 +311,10 @@ Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, 
                                   : "; the others found nothing in " + base::Counted(steps, "step"));
   } else {
     out["mood"] = "good";
-    out["text"] = fmt::format("Nothing found by {} in {}.", base::Counted(judged, "rule"),
-                              base::Counted(steps, "step"));
+    const std::string by = judged == verdicts.size()
+                               ? base::Counted(judged, "rule")
+                               : fmt::format("{} of {}", judged, base::Counted(verdicts.size(), "rule"));
+    out["text"] = fmt::format("Nothing found by {} in {}.", by, base::Counted(steps, "step"));
   }
   return out;
 }

@@ -40,8 +40,8 @@ Result<const RuleInfo*> RuleRegistry::Find(std::string_view name) const {
   std::vector<std::string> spellings = names;
   for (const Entry& entry : entries_) spellings.push_back(entry.info.class_name);
   const auto nearest = base::Nearest(name, spellings);
-  return NotFound(fmt::format("unknown rule '{}'{}; there are {}", name,
-                              nearest ? fmt::format(", did you mean {}?", *nearest) : "",
+  return NotFound(fmt::format("unknown rule '{}'{} there are {}", name,
+                              nearest ? fmt::format(", did you mean {}?", *nearest) : std::string(";"),
                               fmt::join(names, ", ")));
 }
 

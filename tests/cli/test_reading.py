@@ -47,7 +47,8 @@ def test_status_begins_with_what_was_found_and_no_line_is_too_wide(tdbg):
     assert ended.returncode == 0, ended.stderr
     texts = {"status": tdbg.ok("status", "r").stdout, "verbose": tdbg.ok("status", "r", "--verbose").stdout,
              "check": tdbg("check", "r").stdout, "rules": tdbg.ok("rules").stdout}
-    for name, text in texts.items():
+    below = texts["status"].partition("\n\n")[2]  # a rule's line is whole where no terminal cuts it
+    for name, text in {**texts, "status": below}.items():
         assert max(map(len, text.splitlines())) <= 100, (name, max(text.splitlines(), key=len))
     said = {name: state for name, state in (line.split()[:2] for line in texts["status"].split("\n\n")[0].splitlines())}
     states = list(said.values())
@@ -119,6 +120,99 @@ def test_show_gives_statistics_a_field_and_values(tdbg, golden):
     assert "MEAN_ABS" in tdbg.ok("show", golden, "conv1.weight").stdout
 
 
+def test_a_part_of_a_name_is_enough_where_one_tensor_has_it(tdbg, golden):
+    names = [t["name"] for t in tdbg.json("tensors", golden)]
+    whole = next(n for n in names if n.startswith("gradient/") and n.endswith("weight"))
+    part = whole[3:-3].upper()
+    assert sum(part in n.upper() for n in names) == 1
+    done = tdbg.ok("show", golden, part)
+    assert done.stdout.startswith(whole) and f"'{part}' is {whole} here" in done.stderr
+    several = tdbg.fails(4, "show", golden, "e")
+    assert "no tensor 'e'; it is part of the names of" in several and whole in several
+
+
+def test_words_typed_first_are_understood(tdbg, golden):
+    for arguments in (["run", "--rule", "vanishing", "--", "true"], ["check", golden, "--rule", "vanishing"]):
+        assert "unknown rule 'vanishing', did you mean vanishing_gradient? there are" in tdbg.fails(2, *arguments)
+    for command in ("rules", "handlers"):
+        assert "(0x)" not in tdbg.ok(command, "--help").stdout and "...]" in tdbg.ok(command, "--help").stdout
+    assert "recommended" in tdbg.ok("run", "--help").stdout
+    overview = tdbg.ok("--help").stdout
+    assert re.search(r"^  interrupt +rehearse a reclaim", overview, re.MULTILINE), overview
+    assert len({line.index(re.split(" +", line.strip(), maxsplit=1)[1]) for line in overview.splitlines()
+                if re.match(r"  [a-z]", line)}) == 1, "the descriptions stand in one column"
+
+
+def test_a_run_is_found_in_one_order_whoever_asks(tdbg, golden):
+    shutil.copytree(golden, tdbg.directory / "tdbg-runs" / "a")
+    assert tdbg.ok("ls", "--where", "a").stdout == f"{tdbg.directory}/tdbg-runs/a\n"
+    assert tdbg.ok("ls", "--where", "last").stdout == f"{tdbg.directory}/tdbg-runs/a\n"
+    shutil.copytree(golden, tdbg.directory / "a")
+    assert tdbg.ok("ls", "--where", "a").stdout == f"{tdbg.directory}/a\n", "./NAME comes before ./tdbg-runs/NAME"
+    assert tdbg.json("ls", "--where", "a") == {"run": f"{tdbg.directory}/a"}
+    assert "no run 'b'" in tdbg.fails(4, "ls", "--where", "b")
+
+
+def test_logs_around_a_step_at_which_nothing_was_printed_shows_what_was_printed_about_it(tdbg):
+    (tdbg.directory / "train.py").write_text(textwrap.dedent("""
+        import time, torch
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        for step in range(60):
+            time.sleep(0.02)
+            loss = model(torch.ones(2, 4)).sum()
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+            if step % 20 == 0:
+                print("printed at", step, flush=True)
+        """))
+    tdbg.ok("run", "--quiet", "--dir", "r", "--", sys.executable, "train.py")
+    assert tdbg.ok("logs", "r", "--around", "20").stdout.splitlines() == ["printed at 0", "printed at 20", "printed at 40"]
+    assert tdbg.ok("logs", "r", "--around", "30").stdout.splitlines() == ["printed at 0", "printed at 20", "printed at 40"]
+    assert re.search(r"nothing was printed about step 900: the last line of the output was printed at step \d+$",
+                     tdbg.fails(4, "logs", "r", "--around", "900"))
+
+
+def test_a_run_without_anything_to_judge_is_not_one_without_issues(tdbg):
+    (tdbg.directory / "train.py").write_text(textwrap.dedent("""
+        import torch
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+        for step in range(12):
+            loss = model(torch.ones(2, 4)).sum()
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+        """))
+    rules = ["--rule", "overfit", "--rule", "loss_not_decreasing"]
+    done = tdbg("run", *rules, "--dir", "named", "--", sys.executable, "train.py")
+    assert "tdbg: nothing to judge (completed)" in done.stderr and "no issue found" not in done.stderr
+    done = tdbg("run", "--rule", "exploding_tensor", *rules, "--dir", "some", "--", sys.executable, "train.py")
+    assert "tdbg: no issue found by 1 of 3 rules (completed)" in done.stderr
+    listed = {line.split()[0]: line for line in tdbg.ok("ls", ".").stdout.splitlines()}
+    assert listed["named"].endswith("Overfit (not judged), LossNotDecreasing (not judged)"), listed
+    assert "nothing was judged" in tdbg("explain", "named").stdout
+    assert "…" not in tdbg.ok("status", "named").stdout, "no line is cut where no terminal is"
+    assert "no incident by 1 of 3 rules" in " ".join(tdbg("explain", "some").stdout.split())
+    assert tdbg("check", "named", "--own").returncode == 8
+
+
+def test_check_says_a_findings_sentence_as_run_does(tdbg):
+    (tdbg.directory / "train.py").write_text(textwrap.dedent("""
+        import torch
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.0)
+        for _ in range(40):
+            loss = torch.nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 1))
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+        """))
+    done = tdbg("run", "--rule", "loss_not_decreasing", "--dir", "r", "--", sys.executable, "train.py")
+    (rule,) = tdbg.json("status", "r")["rules"]
+    sentence = rule["findings"][0]["text"]
+    assert "the loss's 40 TRAIN values are fewer than the 1000 that intervals of 500 need" in sentence
+    checked = tdbg("check", "r", "--own")
+    assert checked.returncode == 1
+    for said in (done.stderr, checked.stdout):
+        assert sentence in " ".join(said.split()), said
+
+
 def test_check_judges_again_and_its_exit_code_says_what(tdbg, golden):
     clean = tdbg("check", golden, "--rule", "vanishing_gradient", "threshold=1e-30", "--json")
     hit = tdbg("check", "--rule", "vanishing_gradient", "threshold=1e30", str(golden), "--json")
@@ -150,7 +244,7 @@ def test_one_word_stands_for_all_rules_and_one_for_those_that_cost_nothing(tdbg,
     assert not {"WeightUpdateRatio", "DeadRelu", "CheckInputImages", "ClassImbalance"} & set(recorded)
     assert recorded["loss_not_decreasing"]["parameters"] == {"interval": "7"} and "LossNotDecreasing" not in recorded
     assert recorded["Overfit"]["optional"] and "optional" not in recorded["loss_not_decreasing"]
-    assert plan["first_verdict"]["LossNotDecreasing"] == 21 and plan["first_verdict"]["Overtraining"] == 1000
+    assert plan["first_verdict"]["LossNotDecreasing"] == 21 and "Overtraining" not in plan["first_verdict"]
     kept = json.loads((tdbg.directory / "d" / "plan.json").read_text())
     assert not [c["name"] for c in kept["collections"] if c["name"].startswith("rule:")], "nothing more is kept for them"
 
@@ -203,6 +297,17 @@ def test_doctor_answers(tdbg):
     assert {"python", "file system", "map and pre-allocate", "page size", "processors", "inotify"} <= set(answers)
     assert answers["map and pre-allocate"]["verdict"] == "good"
     assert done.returncode in (0, 6)
+
+
+def test_doctor_asks_the_python_that_a_user_would_type(tdbg):
+    bin = tdbg.directory / "bin"
+    bin.mkdir()
+    for name in ("python", "python3"):
+        (bin / name).write_text(f'#!/bin/sh\n: > {tdbg.directory}/asked-{name}\nexec {sys.executable} "$@"\n')
+        (bin / name).chmod(0o755)
+    tdbg("doctor", "--json", env={"PATH": f"{bin}:/usr/bin:/bin"})
+    asked = [name for name in ("python", "python3") if (tdbg.directory / f"asked-{name}").exists()]
+    assert asked == ["python"], "as in tdbg run -- python train.py"
 
 
 def test_doctor_names_the_frameworks_of_the_python_that_trains(tdbg):

@@ -1,6 +1,6 @@
 """What people read fits 100 columns: of every command, healthy, faulty, damaged and mistaken.
 
-Not so an error, which is one line whatever its length, and a run in the list of `ls` where that is piped."""
+Not so an error, which is one line whatever its length, and a run in the list of `ls` and a rule in that of `status` where they are piped."""
 
 import shutil
 import sys
@@ -28,7 +28,8 @@ FAULTY = """
 
 def said_by(done):
     """What there is to read; of a command that could not begin the error is left out."""
-    return done.stdout + (done.stderr if done.returncode in (0, 1, 5) else "")
+    listed = done.stdout.partition("\n\n")[2] if done.args[1] == "status" and "--verbose" not in done.args else done.stdout
+    return listed + (done.stderr if done.returncode in (0, 1, 5) else "")
 
 
 def too_wide(text):

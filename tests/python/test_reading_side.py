@@ -7,6 +7,7 @@ import importlib
 import os
 import pathlib
 import pkgutil
+import shutil
 import subprocess
 import sys
 
@@ -253,3 +254,23 @@ def test_every_public_name_of_the_reading_side_says_what_it_is():
                 silent += [f"{name}.{key}.{member}" for member, of in vars(value).items()
                            if not member.startswith("_") and (callable(of) or isinstance(of, property)) and not of.__doc__]
     assert silent == []
+
+
+def test_a_run_is_opened_by_what_the_command_line_calls_it(tmp_path, monkeypatch):
+    tool = os.environ.get("TDBG_CLI", str(ROOT / "build" / "tdbg"))
+    if not os.path.exists(tool):
+        pytest.skip("the command line is not built")
+    monkeypatch.setenv("TDBG_CLI", tool)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    there = tmp_path / "tdbg-runs" / "a"
+    shutil.copytree(GOLDEN, there)
+    for word in ("last", "a"):
+        assert tdbg.open(word).path == str(there)
+    shutil.copytree(GOLDEN, tmp_path / "a")
+    assert os.path.samefile(tdbg.open("a").path, tmp_path / "a"), "a directory that is there comes first"
+    with pytest.raises(errors.NotFoundError, match="nobody"):
+        tdbg.open("nobody")
+    monkeypatch.setenv("TDBG_CLI", "/nowhere/tdbg")  # then only paths are runs
+    with pytest.raises(errors.NotFoundError, match="last"):
+        tdbg.open("last")

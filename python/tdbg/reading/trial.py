@@ -21,13 +21,13 @@ from .. import _trial
 from ..errors import DeadlineExceededError, NotFoundError, TdbgError
 from ..hook.collection import Collection
 from ..modes import ModeKeys
-from ..places import local_directory
 from ..words import counted, printable
 from .arrays import Array
 from .collection import KnownCollections
 from .cursor import SLICE_MILLIS, Cursor, slices
 from .frame import Frame
 from .incidents import Findings, Incidents, findings_of, incidents_of
+from .named import directory_of
 from .notebook import of_trial, show_page
 from .origins import NanOrigin, origins_of
 from .plot import Plots
@@ -577,7 +577,7 @@ class Trial:
 def open(path: object, wait: float | bool | None = None, attempt: int | None = None) -> Trial:
     """Opens a run: its names and steps are read, no values.
 
-    :param path: its directory, or a file:// URL
+    :param path: its directory, a file:// URL, or as for a command a name under ./tdbg-runs, a job's name, or "last"
     :param wait: for one that does not exist yet, seconds to wait for it (True: for ever)
     :param attempt: one attempt of a job that was started again; default: all of them, the latest wins
     :raises NotFoundError: nothing is there, or no run; says what is
@@ -587,7 +587,7 @@ def open(path: object, wait: float | bool | None = None, attempt: int | None = N
     >>> open(trial.path).steps()
     [0, 1, 2]
     """
-    path = local_directory(path)
+    path = directory_of(path)
     number = -1 if attempt is None else attempt
     if not wait:
         return Trial(_trial.open(path, number, 0))
