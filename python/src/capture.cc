@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/bus_guard.h"
+#include "base/redact.h"
 #include "device_lane.h"
 #include "fingerprint.h"
 #include "forecast.h"
@@ -379,6 +380,9 @@ NB_MODULE(_capture, m) {
       },
       "pointer"_a, "bytes"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Can all of it be read without a signal? Takes about as long as reading it.");
+  m.def(
+      "redacted", [](std::string_view text) { return tdbg::base::RedactText(text); }, "text"_a,
+      "Without what looks like a secret in it: the rule by which logs are masked.");
   BindTensors(m);
   tdbg::python::BindGraphCapture(&m);
   tdbg::python::BindDeviceLane(&m);

@@ -133,6 +133,15 @@ def test_a_process_with_another_seed_is_brought_back_to_the_bit(trained, name, s
     assert all(loss["identical"] for loss in answer["losses"]) and answer["losses"]
     assert answer["gradients"]["identical"] == answer["gradients"]["of"] >= 2
     assert not answer["gradients"]["different"]
+    assert answer["origin"]["sentence"] and answer["because"] == answer["origin"]["title"]
+
+
+def test_a_replay_names_the_line_of_the_operation(trained):
+    script, directory, _ = trained("backward")
+    replay = run("replay", directory, "--", sys.executable, script, 2)
+    line = next(n for n, text in enumerate(script.read_text().splitlines(), 1) if "root = torch.sqrt(" in text)
+    said = " ".join(replay.stderr.replace("tdbg:", "").split())
+    assert "derivative of sqrt" in said and f"train.py:{line}, in `root = torch.sqrt((y[0, 0] * batch[\"on\"]) ** 2)`)" in said
 
 
 def test_a_script_that_never_trains_the_model_is_told_so(trained):

@@ -120,7 +120,9 @@ class Losses:
         if labels is not None and type(labels) is torch.Tensor and self._wants_labels(name):
             self._keep(pending, name + LABELS, labels, micro)
         # Behind its labels: backward() looks for it at the end.
-        self._keep(pending, name + OUTPUT, value if factor is None else value.detach() * factor, micro)
+        copy = self._keep(pending, name + OUTPUT, value if factor is None else value.detach() * factor, micro)
+        if not evaluating and not _is_finite(copy, waits=False):
+            self.origins.loss_returned(value)
 
     def of_training(self, output: Any) -> None:
         """A model returned `output`, in training. Is there a loss in it? Then there is one in what its evaluations
@@ -436,7 +438,8 @@ class Losses:
 def _is_finite(copy: Any, waits: bool) -> bool:
     """False only of a number in host memory, unless somebody asked for a device to be waited for."""
     if type(copy) is _capture.NumberCopy:
-        return copy.value - copy.value == 0.0
+        value = copy.value
+        return value - value == 0.0
     return copy is None or (copy.device.type != "cpu" and not waits) or copy.numel() != 1 or bool(torch.isfinite(copy))
 
 

@@ -24,6 +24,7 @@ from ..guard import say
 from .by_hand import living_optimizers
 from .losses import FUNCTIONS, in_backward
 from .names import unwrap
+from .origin.once import Once
 
 SAME, DIFFERENT, NOT_REACHED = 0, 1, 6      # exit codes of `tdbg replay`
 
@@ -42,6 +43,7 @@ class Replay:
         self._depth = 0
         self._over = False
         self._notes: list[str] = []
+        self._origin = Once()
 
     def arm(self) -> None:
         environment = self._box.document["environment"]
@@ -91,6 +93,7 @@ class Replay:
         if number not in self._modules:
             inner.zero_grad(set_to_none=True)
             self._modules[number] = inner
+            self._origin.names |= {id(p): name for name, p in inner.named_parameters()}
         # Each time: another optimizer of the step may have stepped since, as it had then.
         self._box.load(inner, number)
         if not self._forwards:
@@ -98,6 +101,7 @@ class Replay:
         args, kwargs = self._box.arguments(self._forwards, args, kwargs)
         if any(value is ABSENT for value in (*args, *kwargs.values())):
             self._notes.append("some of what the model was called with could not be kept")
+        self._origin.before_forward(args, kwargs)
         self._box.restore_random(self._forwards)
         self._forwards += 1
         return args, kwargs
@@ -126,6 +130,7 @@ class Replay:
                     args = args[0], target, *args[2:]
                 elif target is not None:
                     kwargs = {**kwargs, "target": target}
+                self._origin.compared_with(args[1] if len(args) > 1 else kwargs.get("target"))
             return original(*args, **kwargs)
         return watched
 
@@ -146,6 +151,7 @@ class Replay:
                 losses = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
                 tensors = losses
                 self._losses += [bits(t.cpu()) for t in losses if t.numel() == 1]
+                self._origin.before_backward(losses)
                 if self._options.get("anomaly"):
                     return self._until_anomaly(original, tensors, args, kwargs)
             return original(tensors, *args, **kwargs)
@@ -171,6 +177,7 @@ class Replay:
         modules = [self._modules[n] for n in sorted(self._modules)]
         for living in living_optimizers():
             self._box.load_optimizer(living, modules)
+        self._origin.before_step([p for module in modules for p in module.parameters()])
         raise SystemExit(self._report())
 
     def _report(self) -> int:
@@ -197,7 +204,7 @@ class Replay:
             "losses": [{"recorded": None if kept is None else kept["value"], "identical": verdict}
                        for kept, verdict in zip(kept_losses, losses)],
             "gradients": {"identical": equal, "of": equal + len(different), "different": different},
-            "notes": self._notes + self._reasons(same)}
+            "origin": self._origin.record, "notes": self._notes + self._reasons(same)}
         self._answer(answer)
         return SAME if same else DIFFERENT
 
@@ -241,6 +248,8 @@ class Replay:
             )
         else:
             say("  gradients: none were kept: the training ended before its optimizer stepped")
+        if answer["origin"] is not None:
+            say(f"  {answer['origin']['sentence']}")
         for note in answer["notes"]:
             say(f"  {note}")
 

@@ -181,6 +181,7 @@ class Session(LoopSession):
             self.forward = ForwardSteps(self)
         self.clock.by_call = step_by == "call"
         self.context.started()
+        self.losses.origins.opened()
         self.modules.install(self.names)
 
     def define(self, name: str, short: str, kind: str, module_kind: str, dtype: torch.dtype, shape: Iterable[int],
@@ -578,6 +579,7 @@ class Session(LoopSession):
         """Takes hooks and patches away; the run, if open, is not touched."""
         self.state = OFF
         self.patches.undo()
+        self.losses.origins.closed()
         for handle in self._handles:
             handle.remove()
         self._handles = []

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import operations
+from . import lines, operations
 from .graph import Graph, Place, Places, TooLarge, Unseen, base_name, is_python, leaf_of, order_of, saved, spoken
+from .lines import Line
 from .operations import Because
 from .values import FINITE, Budget, readable, state_of, values_of
 from .walk import OPERATION, UNSEEN, Birth
@@ -45,13 +46,22 @@ class Risk(NamedTuple):
     nearest: frozenset[int]        # of those the ones of the layer before it, which its gradient comes to first
 
 
+class Held(NamedTuple):
+    """Of such an operation, what tells afterwards whether its derivative was."""
+
+    risk: Risk
+    exponent: Any
+    kept: dict[str, torch.Tensor]
+    stack: Any                     # lines.stack_of it, under anomaly detection
+
+
 class _Plan:
     """Where in the graph of a loss what is held lies."""
 
     def __init__(self, root: type, hops: list[tuple[int, int]], risks: list[Risk]) -> None:
         self.root, self.hops, self.risks = root, hops, risks
 
-    def follow(self, root: Any) -> list[tuple[Risk, Any, dict[str, torch.Tensor]]] | None:
+    def follow(self, root: Any) -> list[Held] | None:
         """None: the graph is another one."""
         if type(root) is not self.root:
             return None
@@ -72,7 +82,8 @@ class _Plan:
                     value = getattr(node, "_saved_" + name)
                     if value is not None:
                         kept[name] = value.detach()        # holds no graph
-                held.append((risk, getattr(node, "_saved_exponent", None), kept))
+                stack = lines.stack_of(node) if torch.is_anomaly_enabled() else None
+                held.append(Held(risk, getattr(node, "_saved_exponent", None), kept, stack))
         except (IndexError, RuntimeError):
             return None
         return held
@@ -91,7 +102,7 @@ class Holder:
         self._calls = self._searches = 0
         self._last = 0.0
         # a list for each backward since the last step
-        self.held: list[list[tuple[Risk, Any, dict[str, torch.Tensor]]]] = []
+        self.held: list[list[Held]] = []
 
     def before_backward(self, tensor: torch.Tensor) -> None:
         root = tensor.grad_fn
@@ -252,7 +263,7 @@ def states_of(
     return Gradients(bad, finite)
 
 
-def find(gradients: Gradients, held: list[list[tuple[Risk, Any, dict[str, torch.Tensor]]]], losses: list[torch.Tensor],
+def find(gradients: Gradients, held: list[list[Held]], losses: list[torch.Tensor],
          layer_of: Callable[[torch.Tensor], str], reduced_over: int = 1) -> Birth:
     """:param losses: what was differentiated last, if anybody still holds it: its graph says what lies between which
         layers.
@@ -260,7 +271,7 @@ def find(gradients: Gradients, held: list[list[tuple[Risk, Any, dict[str, torch.
     """
     bad = frozenset(gradients.bad)
     for n, of_one in reversed([*enumerate(held)]):
-        for risk, exponent, kept in sorted(of_one, key=lambda h: -h[0].order):
+        for risk, exponent, kept, stack in sorted(of_one, key=lambda h: -h.risk.order):
             # What began nearer to the loss would be in layers that are not below it; what began farther away not in the
             # nearest.
             if not bad <= risk.below or risk.nearest and not bad & risk.nearest:
@@ -271,14 +282,15 @@ def find(gradients: Gradients, held: list[list[tuple[Risk, Any, dict[str, torch.
                     because = Because(
                         f"{because.text}, in backward call {n + 1} of {len(held)}", {**because.numbers, "micro_step": n}
                     )
-                return _born(risk.base, risk.node, risk.place, because)
+                return _born(risk.base, risk.node, risk.place, because, lines.of_stack(stack))
     return _by_structure(gradients, losses, layer_of, reduced_over)
 
 
-def _born(base: str, node: str, place: Place, because: Because) -> Birth:
+def _born(base: str, node: str, place: Place, because: Because, line: Line | None) -> Birth:
     short = operations.short_of(base)
     return Birth(
-        OPERATION, place, short, node, f"the derivative of {short}", because=because.text, numbers=because.numbers
+        OPERATION, place, short, node, f"the derivative of {short}", because=because.text, numbers=because.numbers,
+        line=line,
     )
 
 
@@ -307,7 +319,7 @@ def _by_structure(
             kept = {name: value for name, value in saved(node) if not isinstance(value, Unseen)}
             because = operations.derivative_proof(base_name(node), getattr(node, "_saved_exponent", None), kept)
             if because is not None and bad_ids & (_nearest(graph, node, layer_of) or bad_ids):
-                return _born(base_name(node), node.name(), places.of(node), because)
+                return _born(base_name(node), node.name(), places.of(node), because, lines.of_node(node))
     # What is not finite behind an operation reaches all that it was computed from.
     fine = [leaves[i] for i in gradients.finite if i in leaves]
     reaches_fine = graph.above(fine) if fine else set()
@@ -332,7 +344,7 @@ def _by_structure(
         return Birth(OPERATION, places.of(customs[0]), name, customs[0].name(), "the backward of the custom "
                                                                                 f"function {name}",
                      because="all other operations that lead to these gradients have a derivative that is "
-                             "finite", numbers={})
+                             "finite", line=lines.of_node(customs[0]))
     if largest > 1e30:
         return Birth(UNSEEN, place, because=f"{said}; gradients nearer to the loss reach "
                                             f"{operations.number(largest)}: they grew until they "

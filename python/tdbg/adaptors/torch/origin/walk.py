@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...guard import pass_on
-from . import operations
+from . import lines, operations
 from .graph import (
     CHECKPOINTED,
     Edge,
@@ -33,6 +33,7 @@ from .graph import (
     order_of,
     saved,
 )
+from .lines import Line
 from .operations import Because
 from .values import FINITE, INF, NAN, Budget, Values, samples_with_nan, state_of, values_of
 
@@ -68,6 +69,7 @@ class Birth:
     said: str = ""                       # operations.words of the node
     name: str = ""                       # of a parameter, buffer, input, label
     because: str = ""
+    line: Line | None = None             # where the operation was called, if torch kept that
     numbers: dict[str, Any] = field(default_factory=dict)
     became_nan: str = ""                 # where an infinity became NaN, in words
     candidates: list[str] = field(default_factory=list)
@@ -330,6 +332,7 @@ class Walk:
             node.name(),
             operations.words(node),
             because=text,
+            line=lines.of_node(node),
             numbers=numbers,
         )
         known = self._recognise(tensor)
@@ -399,7 +402,8 @@ class Walk:
 
     def _did(self, node: Any, state: str, region: list[Any], alone: bool = True) -> Birth:
         """`state`: of what is known not to be finite, behind `node`. `alone`: no other can have done it."""
-        birth = Birth(OPERATION, self.places.of(node), operations.short(node), node.name(), operations.words(node))
+        birth = Birth(OPERATION, self.places.of(node), operations.short(node), node.name(), operations.words(node),
+                      line=lines.of_node(node))
         if base_name(node) == "CompiledFunction":
             return self._hidden(
                 birth,

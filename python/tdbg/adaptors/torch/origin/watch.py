@@ -4,29 +4,34 @@ While all is well that costs: a comparison of the loss, whose value was copied a
 the model was given; and what `backward.Holder` holds. A loss on a device is not waited for, so there nothing is looked
 for, unless TDBG_NAN_ORIGIN=wait asks for it.
 
-    backward is called, the loss is not finite      the graph is still there: walk.Walk an optimizer is about to step,
-    and the recorder says that among weights and gradients something is not finite, although the loss was
-    backward.find `clip_grad_norm_` is about to spread a norm that is not finite over all gradients      their states
-    are looked at before it does
+* backward is called, and the loss is not finite: the graph is still there (walk.Walk).
+* An optimizer is about to step, and the recorder says that among weights and gradients something is not finite,
+  although the loss was (backward.find).
+* `clip_grad_norm_` is about to spread a norm that is not finite over all gradients: their states are looked at before.
+
+TDBG_NAN_ORIGIN=where has torch keep the line of each operation, as its anomaly detection does (both: wait,where).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..unseen import hidden
 from . import backward as _backward
-from .advice import advice
-from .graph import TooLarge
+from . import lines
+from .graph import TooLarge, order_of
+from .lines import Line
+from .said import inputs_of, record_of
 from .values import Budget, state_of
-from .walk import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, UNSEEN, Birth, Outside, Walk
+from .walk import BUFFER, INPUT, LABEL, PARAMETER, UNSEEN, Birth, Outside, Walk
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -34,6 +39,14 @@ if TYPE_CHECKING:
 TOPIC = "nan_origin"
 MOST_SEARCHES = 64        # of a run: a training that goes on through NaN is not searched at every step
 MOST_RECORDED = 16
+MOST_LINES = 8            # of losses that were not finite, in a step
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Looks without a trace: no graph, and past whatever mode the script has put around its own operations."""
+    with torch.no_grad(), hidden(), torch._C.DisableTorchFunction():
+        yield
 
 
 class Origins:
@@ -41,8 +54,13 @@ class Origins:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        asked = os.environ.get("TDBG_NAN_ORIGIN", "").replace(" ", "").split(",")
         #: A device is waited for: at each backward and at each step of an optimizer.
-        self.waits = os.environ.get("TDBG_NAN_ORIGIN") == "wait"
+        self.waits = "wait" in asked
+        self._keeps_lines = "where" in asked
+        self._switched_on = False       # torch's anomaly detection, which keeps them, by us
+        # Of losses that were not finite: of the node that made each, its number and name; the line that called it.
+        self._lines: list[tuple[int, str, Line]] = []
         self._holder = _backward.Holder(self._layer_of, self.waits)
         self._given: list[tuple[str, weakref.ref[torch.Tensor]]] = []
         self._target: weakref.ref[torch.Tensor] | None = None
@@ -57,30 +75,22 @@ class Origins:
         self._waits: dict[int, list[int]] = {}      # by optimizer: looks that found nothing; steps until the next
         self._before_clip: dict[int, str | None] | None = None
 
+    def opened(self) -> None:
+        """The run is open, and the first forward has not begun."""
+        if self._keeps_lines and not torch.is_anomaly_enabled():
+            torch.autograd.set_detect_anomaly(True, check_nan=False)
+            self._switched_on = True
+
+    def closed(self) -> None:
+        if self._switched_on:
+            self._switched_on = False
+            torch.autograd.set_detect_anomaly(False)
+
     # What is remembered while all is well -----------------------------------------------------------------------------
 
     def given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A training forward was given these. Weakly: a batch is not kept alive."""
-        found = []
-        for n, value in enumerate(args):
-            if type(value) is torch.Tensor:
-                found.append(("the model's input" if not n else f"the model's input {n}", weakref.ref(value)))
-            elif isinstance(value, dict):
-                found += [
-                    (f"the model's input {key!r}", weakref.ref(v))
-                    for key, v in value.items()
-                    if type(v) is torch.Tensor
-                ]
-            elif isinstance(value, (list, tuple)):
-                found += [
-                    (f"the model's input {n}[{k}]", weakref.ref(v))
-                    for k, v in enumerate(value)
-                    if type(v) is torch.Tensor
-                ]
-        for key, value in kwargs.items():
-            if type(value) is torch.Tensor:
-                found.append((f"the model's input {key!r}", weakref.ref(value)))
-        self._given = found
+        self._given = [(name, weakref.ref(tensor)) for name, tensor in inputs_of(args, kwargs)]
 
     def first_input(self) -> torch.Tensor | None:
         """The first tensor that a training forward was given last, if it still lives."""
@@ -94,6 +104,7 @@ class Origins:
         """backward is about to run on these, which are finite, or of which nobody can say without waiting for a
         device."""
         self._in_episode = False
+        self._lines.clear()
         first = tensors[0] if tensors else None
         if first is not None and (self.waits or first.device.type == "cpu"):
             self._losses = [weakref.ref(t) for t in tensors]
@@ -109,28 +120,42 @@ class Origins:
 
     # What is looked at once something is not ----------------------------------------------------------------------
 
+    def loss_returned(self, value: torch.Tensor) -> None:
+        """A loss function returned this to the script, and it is not finite."""
+        node = value.grad_fn
+        if self._in_episode or node is None or len(self._lines) == MOST_LINES:
+            return
+        line = lines.of_caller(lines.LOSS)
+        if line is not None:
+            self._lines.append((order_of(node), node.name(), line))
+
     def bad_loss(self, tensors: Sequence[torch.Tensor]) -> None:
         """backward is about to run on these, of which one is not finite."""
         self._holder.forget()
+        called, self._lines = self._lines, []
         if self._in_episode or self._searches >= MOST_SEARCHES:
             return
         self._in_episode = True
         self._searches += 1
         began = time.perf_counter()
-        with _Quietly():
+        line: Line | None = None
+        with _quietly():
             budget = Budget()
             noun = "NaN" if any(state_of(t, budget) == "nan" for t in tensors) else "infinite"
             try:
-                birth = Walk(tensors, self._name_of, self._layer_of, self._outside(), budget).find()
+                walk = Walk(tensors, self._name_of, self._layer_of, self._outside(), budget)
+                birth = walk.find()
+                made = {(order_of(node), node.name()) for node in walk.graph.nodes} if called else set()
+                line = next((where for number, name, where in called if (number, name) in made), None)
             except TooLarge:
                 birth = Birth(UNSEEN, because="the graph of the loss is too large to be looked at")
-        self._record(birth, "forward", noun, time.perf_counter() - began)
+        self._record(birth, "forward", noun, time.perf_counter() - began, line or lines.of_caller(lines.BACKWARD))
 
     def before_clipping(self, parameters: Any) -> None:
         """Their norm is not finite, and clipping by it makes all of them so."""
         if self._in_episode or not isinstance(parameters, (list, tuple)):
             return
-        with _Quietly():
+        with _quietly():
             budget = Budget()
             self._before_clip = {
                 id(p): state_of(p.grad, budget)
@@ -152,7 +177,7 @@ class Origins:
             self._holder.forget()
             return
         began = time.perf_counter()
-        with _Quietly():
+        with _quietly():
             found = _backward.states_of(parameters, lambda p: p.grad, Budget())
             if found.bad and clipped is not None:
                 found = _backward.Gradients({i: s for i, s in clipped.items() if s not in (None, "finite")},
@@ -212,7 +237,7 @@ class Origins:
 
     # What is written ----------------------------------------------------------------------------------------------
 
-    def _record(self, birth: Birth, direction: str, noun: str, seconds: float) -> None:
+    def _record(self, birth: Birth, direction: str, noun: str, seconds: float, loss: Line | None = None) -> None:
         session = self._session
         cause = direction, birth.what, birth.node, birth.name, *birth.place
         if cause in self._recorded or len(self._recorded) >= MOST_RECORDED:
@@ -221,40 +246,15 @@ class Origins:
         if history.get("by") == "gradient":
             return                  # of which it was said where it began
         self._recorded.add(cause)
-        title = title_of(birth, direction, noun)
-        sentence = f"{title}: {birth.because}"
-        if birth.became_nan:
-            sentence += f"; {birth.became_nan}"
-        if history:
-            sentence += f"; {history['text']}"
-        record: dict[str, Any] = {
-            "title": title,
-            "sentence": sentence,
-            "direction": direction,
-            "state": noun,
-            "what": birth.what,
-            "operation": birth.operation,
-            "node": birth.node,
-            "inside": birth.place.inside,
-            "after": birth.place.after,
-            "before": birth.place.before,
-            "name": birth.name,
-            "because": birth.because,
-            "numbers": {k: _number(v) for k, v in birth.numbers.items()},
-            "became_nan": birth.became_nan,
-            "advice": advice(birth, direction, history.get("by", "")),
-            "candidates": birth.candidates,
-            "looked_at": {
-                "nodes": birth.nodes,
-                "tensors": birth.tensors,
-                "bytes": birth.bytes,
-                "millis": round(seconds * 1e3, 3),
-            },
+        record = record_of(birth, direction, noun, loss, history)
+        record["looked_at"] = {
+            "nodes": birth.nodes,
+            "tensors": birth.tensors,
+            "bytes": birth.bytes,
+            "millis": round(seconds * 1e3, 3),
         }
-        if history:
-            record["update"] = history
         session.context.origin(TOPIC, json.dumps(record))
-        session.black_box.wanted(title)
+        session.black_box.wanted(record["title"])
 
     def _history(self, name: str) -> dict[str, Any]:
         """Of a parameter that is not finite: who made it so, as far as the steps before say."""
@@ -293,41 +293,6 @@ class Origins:
                         f"the update{with_rate} made it so, unless the script wrote to it since"}
 
 
-def title_of(birth: Birth, direction: str, noun: str) -> str:
-    place = birth.place.words()
-    where = f", {place}" if place else ""
-    whose = "the loss" if direction == "forward" else "gradients"
-    if birth.what == UNSEEN:
-        return f"{whose} became {noun}, and where that began could not be seen"
-    if birth.what == OPERATION:
-        return f"{whose} became {noun} in {birth.said}{where}"
-    if birth.what == PARAMETER:
-        return f"the loss is {noun} because the parameter {birth.name} is not finite"
-    if birth.what in (BUFFER, INPUT, LABEL):
-        what = f"the buffer {birth.name}" if birth.what == BUFFER else birth.name
-        return f"the loss is {noun} because {what} {'are' if birth.what == LABEL else 'is'} not finite"
-    assert birth.what == CONSTANT
-    return f"the loss became {noun} by what {birth.said} was given without a gradient{where}"
-
-
-def _number(value: Any) -> Any:
-    return value if not isinstance(value, float) or math.isfinite(value) else str(value)
-
-
 def _ranks() -> int:
     distributed = torch.distributed
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
-
-
-class _Quietly:
-    """Looks without a trace: no graph, and past whatever mode the script has put around its own operations."""
-
-    def __enter__(self) -> None:
-        from torch.utils._python_dispatch import _disable_current_modes
-        self._parts: list[Any] = [torch.no_grad(), _disable_current_modes(), torch._C.DisableTorchFunction()]
-        for part in self._parts:
-            part.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for part in reversed(self._parts):
-            part.__exit__(*error)
