@@ -22,6 +22,7 @@ def patch(patches: Any, session: Any) -> None:
             try:
                 if session.listening and (port := lane()) is not None and not session.elsewhere():
                     device = torch.cuda.current_device()
+                    session.modules.uncalled.stop()         # no hook runs in a replay
                     port.capture_begins(graph, device)
             except BaseException as error:
                 guard.failed("CUDAGraph.capture_begin", error)
@@ -66,6 +67,7 @@ def patch(patches: Any, session: Any) -> None:
         def make_graphed_callables(callables: Any, *args: Any, **kwargs: Any) -> Any:
             # It refuses modules that have hooks, and calls what it is given, which is no step of the training.
             given = callables if isinstance(callables, (tuple, list)) else (callables,)
+            session.modules.uncalled.stop()
             with session.out_of_sight([m for m in given if isinstance(m, torch.nn.Module)]):
                 return original(callables, *args, **kwargs)
         return make_graphed_callables

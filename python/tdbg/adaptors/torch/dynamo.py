@@ -1,4 +1,5 @@
-"""What Dynamo is told of functions of ours that it meets. Nothing here imports it: that takes seconds."""
+"""What Dynamo is told of functions of ours that it meets, and what it has compiled. Nothing here imports it: that takes
+seconds."""
 
 from __future__ import annotations
 
@@ -21,6 +22,22 @@ def run_uncompiled(*functions: Any) -> None:
             frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
     except Exception:       # a torch that calls this something else: as before
         pass
+
+
+def has_compiled() -> bool:
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and bool(utils.counters["stats"].get("unique_graphs"))
+
+
+def was_compiled(root: torch.nn.Module) -> bool:
+    """Does Dynamo have code of a class in it already? That runs, and knows nothing of hooks which come now. What else
+    was compiled in the process is no matter of this model's."""
+    try:
+        entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
+        return any(entries(kind.forward.__code__) for kind in {type(module) for _, module in root.modules()})
+    except Exception as error:      # a class without a forward in Python, or a torch that calls this something else
+        pass_on(error)
+        return False
 
 
 class _UnlessOneGraph:

@@ -18,9 +18,9 @@ from torch.nn.modules import module as nn_module
 
 from ..inert import Inert
 from . import copies
-from .dynamo import run_uncompiled
+from .dynamo import has_compiled, run_uncompiled
 from .losses import in_backward
-from .modules import has_compiled, is_tracing
+from .modules import is_tracing
 from .names import unwrap
 from .unseen import unseen
 

@@ -189,6 +189,8 @@ class Losses:
     def _differentiate(self, tensors: Sequence[torch.Tensor], copies: list[Any]) -> None:
         """`copies` of those that are one number, as `_keep` made them: None where it made none."""
         self.session.black_box.differentiated(copies)
+        if self.session.modules.active:
+            self.session.modules.uncalled.differentiated(tensors)
         if all(_is_finite(copy, self.origins.waits) for copy in copies):
             self.origins.finite_loss(tensors)
         else:

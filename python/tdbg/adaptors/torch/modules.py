@@ -23,9 +23,11 @@ from ..guard import pass_on, say
 from ..inert import Inert
 from ..session import NOT_WANTED
 from ..structure import every
+from .dynamo import has_compiled, was_compiled
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import READER
+from .uncalled import Uncalled
 from .unseen import unseen
 
 if TYPE_CHECKING:
@@ -91,22 +93,6 @@ class _ModuleHook(Inert):
         owner.session.overhead.spent += perf_counter() - begun
 
 
-def has_compiled() -> bool:
-    utils = sys.modules.get("torch._dynamo.utils")
-    return utils is not None and bool(utils.counters["stats"].get("unique_graphs"))
-
-
-def _was_compiled(root: torch.nn.Module) -> bool:
-    """Does Dynamo have code of a class in it already? That runs, and knows nothing of hooks which come now. What else
-    was compiled in the process is no matter of this model's."""
-    try:
-        entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
-        return any(entries(kind.forward.__code__) for kind in {type(module) for _, module in root.modules()})
-    except Exception as error:      # a class without a forward in Python, or a torch that calls this something else
-        pass_on(error)
-        return False
-
-
 class Kept:
     """Copies of what modules gave or took, of a forward whose step is not there yet.
 
@@ -152,6 +138,7 @@ class ModuleTensors:
         self.put_tensor: Any = None
         self.kept: Kept | None = None    # where what modules give goes instead of into the open step
         self._said = self._said_replicas = False
+        self.uncalled = Uncalled(session)
 
     def install(self, names: Names) -> None:
         """Hooks what is wanted of the roots that are known. Before the first compiled call, or it is ignored."""
@@ -175,12 +162,13 @@ class ModuleTensors:
                     hook = _ModuleHook(self, name, kind, wants_input, wants_output, said)
                     self._hooked.add(module)
                     self._hooks[name] = hook
+                    self.uncalled.wants(hook.keys["output" if wants_output else "input"], name, module)
                     self._handles.append(module.register_forward_hook(hook, with_kwargs=True))
                     self.active = True
         if self.session.output_gradients.install(names):
             self.active = True
         if hooked and self.active and not self._said and has_compiled() and (
-                self.session.compiled_before or any(map(_was_compiled, hooked))):
+                self.session.compiled_before or any(map(was_compiled, hooked))):
             self._said = True
             say("something was compiled before tdbg was attached: outputs of modules in it are not seen; run under "
                 "`tdbg run`, or attach before the first call")
@@ -196,6 +184,7 @@ class ModuleTensors:
 
     def remove(self) -> None:
         self.armed.clear()
+        self.uncalled.remove()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -220,8 +209,15 @@ class ModuleTensors:
         """In another thread than the training's. What evaluates a model beside it (an actor) is no part of the step
         that is open; of DataParallel's replicas it is said that they are not seen."""
         if getattr(module, "_is_replica", False) and not self._said_replicas:
+            self.uncalled.stop()
             self._said_replicas = True
             self.session.lost("unsupported", 1, "outputs of DataParallel's replicas, which run in threads of their own")
+
+    def about_to_step(self, parameters: list[torch.Tensor]) -> None:
+        """An optimizer is about to update these, in a step that is due."""
+        if self._place is not None:
+            self.uncalled.saw(self.counts, self._place[0])
+        self.uncalled.about_to_step(parameters)
 
     def forward_ended(self) -> None:
         """Records what compiled modules left in the list."""
@@ -248,6 +244,8 @@ class ModuleTensors:
     def _look(self) -> None:
         place = self.session.place()
         if self._place != place:
+            if self._place is not None:
+                self.uncalled.saw(self.counts, self._place[0])
             self._place, self.sub = place, self.session.sub()
             self.counts.clear()
 
@@ -264,6 +262,7 @@ class ModuleTensors:
     def _put(self, hook: _ModuleHook, what: str, value: Any) -> None:
         session = self.session
         if self.kept is not None:
+            self.uncalled.saw((hook.keys[what],), session.steps_closed)
             for tensor in plain_tensors(value, functools.partial(session.unread, hook.keys[what])):
                 self.kept.add(hook, what, tensor)
             return

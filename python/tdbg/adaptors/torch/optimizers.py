@@ -316,6 +316,8 @@ class Optimizers:
             entry.capture_own(sub)
             absent = absent + entry.capture_pieces(optimizer, sub)
         if not repeated:
+            if self.session.modules.active and not skipped:
+                self.session.modules.about_to_step(entry.params)
             self.session.untrained.capture(sub)
             if self.session.state_wanted:
                 entry.capture_state(optimizer)

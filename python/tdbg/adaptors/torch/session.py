@@ -28,10 +28,11 @@ from . import scaler as _scaler
 from .black_box import BlackBox
 from .by_hand import patch_fastai
 from .context import Context
+from .dynamo import has_compiled
 from .entries import Entries
 from .evaluations import Evaluations
 from .forward import ForwardSteps
-from .modules import ModuleTensors, has_compiled
+from .modules import ModuleTensors
 from .names import Names, is_wrapper
 from .optimizers import Optimizers
 from .other_devices import Final, Lane

@@ -18,7 +18,8 @@ import torch
 from ..inert import Inert
 from . import copies, graph
 from .dynamo import run_uncompiled
-from .modules import has_compiled, is_tracing
+from .dynamo import has_compiled
+from .modules import is_tracing
 from .names import discover
 
 _is_compiling = torch.compiler.is_compiling

@@ -30,7 +30,7 @@ from tdbg.blackbox.random_states import RandomStates, Taker, restore
 from ..guard import pass_on, say
 from ..steps import TRAIN
 from ..structure import every
-from .modules import has_compiled
+from .dynamo import has_compiled
 from .names import strip, unwrap
 
 if TYPE_CHECKING:
