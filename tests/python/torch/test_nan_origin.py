@@ -463,7 +463,7 @@ def test_what_follows_from_one_models_nan_is_no_second_origin(watch):
 def test_an_update_is_that_of_the_optimizer_whose_parameter_it_is(watch):
     def broken(step, model, x):
         if step == 3:
-            model.l2.weight.data[0, 0] = nan
+            model.l2.weight.data[0, 0] = inf
         return x
 
     record, *_ = two_trainings(watch, broken)

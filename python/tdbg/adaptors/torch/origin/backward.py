@@ -24,6 +24,7 @@ from .values import FINITE, Budget, readable, state_of, values_of
 from .walk import OPERATION, UNSEEN, Birth
 
 MOST_HELD = 6
+MOST_BACKWARDS = 8
 MOST_BYTES = 16 << 20         # of one tensor that is held until the optimizer steps
 SEARCHED = 2_000              # nodes nearest to the loss among which they are looked for
 # of the first and of the last parameters: from each of them the graph is gone through once
@@ -101,8 +102,9 @@ class Holder:
         self._plans: list[_Plan] = []
         self._calls = self._searches = 0
         self._last = 0.0
-        # a list for each backward since the last step
+        # a list for each backward since the last step, and how many optimizers have stepped since without it
         self.held: list[list[Held]] = []
+        self._ages: list[int] = []
 
     def before_backward(self, tensor: torch.Tensor) -> None:
         root = tensor.grad_fn
@@ -116,17 +118,31 @@ class Holder:
             held = plan.follow(root)
             if held is not None and not (due and not held):
                 if held:
-                    self.held.append(held)
-                    del self.held[:-8]
+                    self._hold(held)
                 if n:
                     self._plans.insert(0, self._plans.pop(n))
                 return
         if due or self._searches < 8:
             self._search(root, tensor)
 
+    def _hold(self, held: list[Held]) -> None:
+        self.held.append(held)
+        self._ages.append(0)
+        del self.held[:-MOST_BACKWARDS], self._ages[:-MOST_BACKWARDS]
+
     def forget(self) -> None:
         if self.held:
-            self.held = []
+            self.held, self._ages = [], []
+
+    def forget_of(self, parameters: list[torch.Tensor], others: int) -> None:
+        """These are about to be updated and are finite. What leads to other parameters is kept for the optimizers that
+        are still to step, `others` at most."""
+        if not self.held:
+            return
+        mine = frozenset(map(id, parameters))
+        kept = [(held, age + 1) for held, age in zip(self.held, self._ages)
+                if age < others and not any(one.risk.below & mine for one in held)]
+        self.held, self._ages = [held for held, _ in kept], [age for _, age in kept]
 
     def _search(self, root: Any, tensor: torch.Tensor) -> None:
         self._searches += 1
@@ -136,7 +152,7 @@ class Holder:
         self._plans = [plan, *(p for p in self._plans if p.risks or p.root is not plan.root)][:4]
         held = plan.follow(root)
         if held:
-            self.held.append(held)
+            self._hold(held)
 
     def _plan(self, root: Any, tensor: torch.Tensor, affordable: float) -> _Plan:
         way: dict[Any, tuple[Any, int] | None] = {root: None}
@@ -354,7 +370,9 @@ def _by_structure(
                                             "everywhere: "
                                             f"{', '.join(names[:8])}; what they were taken at was freed by "
                                             "then", candidates=names[:8])
-    return Birth(UNSEEN, place, because=f"{said}; no operation there is known to have a derivative that is not finite")
+    return Birth(UNSEEN, place, because="no operation that leads to the loss is known to have a derivative that is not "
+                                        "finite there: it began in the backward, or in what was done to the gradients "
+                                        "since")
 
 
 def _worth_naming(node: Any) -> bool:

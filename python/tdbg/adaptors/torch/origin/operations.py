@@ -39,6 +39,8 @@ _PRODUCTS = {"Mm", "Addmm", "Bmm", "Baddbmm", "Addbmm", "Convolution", "MkldnnCo
 TAKES_CONSTANTS = {"Add", "Sub", "Rsub", "Where", "Maximum", "Minimum", "Cat", "Stack", "MaskedFill", "MaskedScatter",
                    "Copy", "CopySlices", "Lerp", "L1Loss", "ConstantPadNd", "Addcmul", "Addcdiv", "ScatterAdd",
                    "IndexPut", "IndexAdd", "Scatter"}
+#: Whose result is infinite for no other reason than its size, if what they were given is finite.
+ADDS_AND_MULTIPLIES = _PRODUCTS | {"Add", "Sub", "Rsub", "Mul", "Sum", "Cumsum", "Mean", "MseLoss", "Addcmul"}
 #: What puts an infinity on purpose, so that a softmax leaves it out.
 MASKS = {"MaskedFill", "Where", "Add", "ConstantPadNd", "MaskedScatter", "Sub"}
 
@@ -85,8 +87,11 @@ def words(node: Any) -> str:
 
 
 class Because(NamedTuple):
+    """`forced`: by what was seen; else what it was given was not seen, and may have been NaN before."""
+
     text: str
     numbers: dict[str, Any]
+    forced: bool = True
 
 
 def counted(n: int, what: str, several: str = "") -> str:
@@ -174,8 +179,11 @@ def _result_of(words_nan: tuple[str, str], words_inf: tuple[str, str]) -> Callab
         if result is None or not key:
             return None
         found = _count(result, torch.isnan if state == NAN else torch.isinf)
+        # An infinity comes of nothing else; a NaN also of a NaN.
+        forced = state != NAN
+        said = said if forced else f"{said}, or NaN"
         return Because(f"{_of(found, result.numel())} that it was given {'is' if found == 1 else 'are'} {said}",
-                       {key: found, "values": result.numel()}) if found else None
+                       {key: found, "values": result.numel()}, forced) if found else None
     return prove
 
 
@@ -315,6 +323,16 @@ def _nll(node: Any, given: dict[str, torch.Tensor], state: str | None) -> Becaus
 
 def name_of(dtype: torch.dtype) -> str:
     return str(dtype)[6:]
+
+
+def too_large(node: Any) -> Because | None:
+    """What it was given is finite, and was not kept; its result is infinite."""
+    dtype = dtype_of(node)
+    if dtype is None or not dtype.is_floating_point:
+        return None
+    limit = limit_of(dtype)
+    return Because(f"its result is larger than {name_of(dtype)} holds ({number(limit)}), and all that it was given is "
+                   "finite", {"limit": limit, "dtype": name_of(dtype)})
 
 
 def overflow(node: Any, given: dict[str, torch.Tensor], budget: Budget, where: str = "") -> Because | None:

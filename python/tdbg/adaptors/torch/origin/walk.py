@@ -21,6 +21,7 @@ from ...guard import pass_on
 from . import lines, operations
 from .graph import (
     CHECKPOINTED,
+    VIEWS,
     Edge,
     Graph,
     Place,
@@ -258,7 +259,8 @@ class Walk:
                 at = [
                     n
                     for n in min(became, key=self._when).region
-                    if any(self.state(e) == INF for e in self.graph.inputs(n))
+                    if base_name(n) not in VIEWS
+                    and any(self._state_through_views(e) == INF for e in self.graph.inputs(n))
                 ]
                 if len(at) == 1:
                     where = self.places.of(at[0]).words()
@@ -273,6 +275,11 @@ class Walk:
             if self.state(Edge(node, 0)) == INF and self._proof(node, INF, [node]) is not None:
                 return self._did(node, INF, [node])
         return self._of(min(sources, key=self._when))
+
+    def _state_through_views(self, edge: Edge) -> str | None:
+        while self.state(edge) is None and base_name(edge.node) in VIEWS and (behind := self.graph.inputs(edge.node)):
+            edge = behind[0]
+        return self.state(edge)
 
     @staticmethod
     def _when(source: _Source) -> tuple[int, int]:
@@ -362,13 +369,16 @@ class Walk:
         state = source.state
         candidates = [node for node in source.region if self._can(node)]
         if len(candidates) > 1:
-            proven = [
-                node
+            proofs = {
+                node: because
                 for node in candidates
-                if self._proof(node, self.state(Edge(node, 0)), source.region) is not None
+                if (because := self._proof(node, self.state(Edge(node, 0)), source.region)) is not None
                 and self._arrives(node, source)
-            ]
-            if len(proven) == 1:
+            }
+            proven = [node for node, because in proofs.items() if because.forced]
+            if not proven and not any(self._may_give_nan(node) for node in candidates if node not in proofs):
+                proven = [*proofs]
+            if proven and len({(operations.short(node), self.places.of(node)) for node in proven}) == 1:
                 candidates = proven
             elif source.node in proven:
                 # The nearest to what is known not to be finite: what it was given says so.
@@ -378,6 +388,10 @@ class Walk:
             node = max(candidates, key=order_of)
             return self._did(node, state, source.region, alone=len(candidates) == 1)
         return self._unseen_in(source, candidates)
+
+    def _may_give_nan(self, node: Any) -> bool:
+        """By what it does, and not only by a number that it was given and nobody kept."""
+        return is_python(node) or base_name(node) not in operations.TAKES_CONSTANTS | operations.KEEPS
 
     def _arrives(self, node: Any, source: _Source) -> bool:
         """Does what is not finite in its result come to where it is known not to be, past nothing that may leave it
@@ -429,11 +443,13 @@ class Walk:
                 because = Because(f"{because.text}; parameters have grown: {grown[0]} reaches "
                                   f"{operations.number(grown[1])} (look at the learning rate)",
                                   {**because.numbers, "largest_parameter": grown[1]})
+        if because is None and alone and state == INF and base_name(node) in operations.ADDS_AND_MULTIPLIES:
+            because = operations.too_large(node)
         if because is None:
             because = Because("all that it was given is finite, and its result is not" if alone else
                               "all that was given to it and to others like it beside it is finite, and their result "
                               "is not", {})
-        birth.because, birth.numbers = because
+        birth.because, birth.numbers = because.text, because.numbers
         return birth
 
     @staticmethod

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import time
 import weakref
@@ -29,7 +30,7 @@ from . import backward as _backward
 from . import lines
 from .graph import TooLarge, order_of
 from .lines import Line
-from .said import inputs_of, record_of
+from .said import inputs_of, record_of, title_of
 from .values import Budget, state_of
 from .walk import BUFFER, INPUT, LABEL, PARAMETER, UNSEEN, Birth, Outside, Walk
 
@@ -110,12 +111,12 @@ class Origins:
             self._losses = [weakref.ref(t) for t in tensors]
             self._holder.before_backward(first)
 
-    def fine(self, serial: int, step: int) -> None:
+    def fine(self, serial: int, step: int, parameters: list[torch.Tensor]) -> None:
         """Weights and gradients of this optimizer are, in its step of this number, which is open."""
         self._looks[serial] = step, True
         if self._waits:
             self._waits.pop(serial, None)
-        self._holder.forget()
+        self._holder.forget_of(parameters, len(self._session.optimizers.entries) - 1)
         self._before_clip = None
 
     # What is looked at once something is not ----------------------------------------------------------------------
@@ -165,6 +166,7 @@ class Origins:
 
     def bad_batch(self, serial: int, step: int, parameters: list[torch.Tensor], skipped: bool) -> None:
         """An optimizer is about to step with these. Among them and their gradients something is not finite."""
+        before = self._looks.get(serial)
         self._looks[serial] = step, None if skipped else False
         wait = self._waits.setdefault(serial, [0, 0])
         clipped, self._before_clip = self._before_clip, None
@@ -189,6 +191,9 @@ class Origins:
                 self._holder.forget()
                 return
             self._in_episode = True
+            if before == (step - 1, False) and _backward.any_bad(parameters):
+                self._holder.forget()        # what it was given is NaN since the update before, of which it was told
+                return
             self._searches += 1
             losses = [t for ref in self._losses if (t := ref()) is not None]
             birth = _backward.find(found, self._holder.held, losses, self._layer_of, _ranks())
@@ -242,7 +247,7 @@ class Origins:
         cause = direction, birth.what, birth.node, birth.name, *birth.place
         if cause in self._recorded or len(self._recorded) >= MOST_RECORDED:
             return
-        history = self._history(birth.name) if birth.what == PARAMETER else {}
+        history = self._history(birth.name, bool(birth.numbers.get("nan"))) if birth.what == PARAMETER else {}
         if history.get("by") == "gradient":
             return                  # of which it was said where it began
         self._recorded.add(cause)
@@ -254,10 +259,11 @@ class Origins:
             "millis": round(seconds * 1e3, 3),
         }
         session.context.origin(TOPIC, json.dumps(record))
-        session.black_box.wanted(record["title"])
+        session.black_box.wanted(title_of(birth, direction, noun))
 
-    def _history(self, name: str) -> dict[str, Any]:
-        """Of a parameter that is not finite: who made it so, as far as the steps before say."""
+    def _history(self, name: str, is_nan: bool) -> dict[str, Any]:
+        """Of a parameter that is not finite (`is_nan`: NaN is in it): who made it so, as far as the steps before
+        say."""
         session = self._session
         if not session.steps_closed or not session.has_trained:
             return {
@@ -278,11 +284,16 @@ class Origins:
                 "text": "the step before was not looked at, so whether its gradient or its update made it so could "
                         "not be seen",
             }
+        optimizers = [o for entry in owners if (o := entry.ref()) is not None]
+        if is_nan and optimizers and all(map(_makes_no_nan, optimizers)):
+            return {"by": "script",
+                    "text": "in the step before it was finite and its gradient was, too, and of finite numbers an "
+                            f"update of {type(optimizers[0]).__name__} makes no NaN: the script wrote to it since, or "
+                            "loaded it"}
         rates = sorted(
             {
                 float(group["lr"])
-                for entry in owners
-                if (o := entry.ref()) is not None
+                for o in optimizers
                 for group in o.param_groups
                 if isinstance(group.get("lr"), (int, float))
             }
@@ -291,6 +302,18 @@ class Origins:
         return {"by": "update", "learning_rates": rates,
                 "text": "in the step before it was finite and its gradient was, too: "
                         f"the update{with_rate} made it so, unless the script wrote to it since"}
+
+
+def _makes_no_nan(optimizer: torch.optim.Optimizer) -> bool:
+    """Of finite weights, gradients and states? An infinity it may make, where a step is too large. Their formulas have
+    no difference of two infinities and no 0/0, as long as what they are configured with is finite."""
+    if type(optimizer) not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
+        return False
+    return all(
+        math.isfinite(value) for group in optimizer.param_groups for key, value in group.items()
+        if isinstance(value, float)
+    ) and all(isinstance(group.get("lr"), (int, float)) and group.get("eps", 1.0) > 0
+              for group in optimizer.param_groups)
 
 
 def _ranks() -> int:
