@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 
-from .words import printable
+from .words import error_text, printable
 
 TYPE_CHECKING = False  # as typing's, which would cost an import in each training
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ def save(model: object = None) -> str:
             else:
                 hook()
         except Exception as error:
-            errors.append(f"{type(error).__name__}: {error}")
+            errors.append(error_text(error))
             print(f"tdbg: the script's checkpoint failed: {printable(errors[-1])}", file=sys.stderr)
     return "; ".join(errors)

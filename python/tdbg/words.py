@@ -35,6 +35,16 @@ def wrapped(text: str, indent: int, columns: int = 100) -> str:
     return out
 
 
+def error_text(error: BaseException) -> str:
+    """ "ValueError: what it says"; its class alone where it says nothing, or cannot say it."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:           # a class whose words need what is not there
+        return kind
+    return f"{kind}: {said}" if said.strip() else kind
+
+
 def counted(n: int, one: str) -> str:
     """ "1 step", "2 steps"."""
     return f"{n} {one}" if n == 1 else f"{n} {one}s"

@@ -12,6 +12,7 @@ import pytest
 
 from tdbg.adaptors.guard import MAX_ERRORS, Guard, is_the_trainings_own, say
 from tdbg.places import write_whole
+from tdbg.words import error_text
 
 
 def broken(*_):
@@ -133,3 +134,19 @@ def test_a_file_is_replaced_whole_and_no_link_written_through(tmp_path):
     with pytest.raises(OSError):
         write_whole(str(tmp_path / "file"), b"newer")
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+class Speechless(RuntimeError):
+    def __str__(self):
+        raise AttributeError("what it would say of is gone")
+
+
+@pytest.mark.parametrize("error, said", [
+    (ValueError("too large"), "ValueError: too large"), (ValueError(), "ValueError"), (ValueError(" "), "ValueError"),
+    (Speechless(), "Speechless"), (KeyError("w"), "KeyError: 'w'")])
+def test_an_exception_without_words_is_its_name(error, said, capsys):
+    assert error_text(error) == said
+    records = []
+    Guard("torch", on_error=records.append).failed("a hook", error)
+    assert records == [f"a hook: {said}"]
+    assert capsys.readouterr().err == f"tdbg: could not capture (a hook: {said}); training goes on\n"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
 
+from ..words import error_text
 from .guard import say
 from .steps import EVAL, PREDICT, TRAIN
 
@@ -48,7 +49,7 @@ class AttachedRun:
         if kind is None or isinstance(value, SystemExit) and value.code in (None, 0):
             self.close()
         else:
-            self.close("exception", f"{kind.__name__}: {value}")
+            self.close("exception", error_text(value) if value is not None else kind.__name__)
         return False
 
 

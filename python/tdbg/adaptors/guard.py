@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..words import printable, wrapped
+from ..words import error_text, printable, wrapped
 
 MAX_ERRORS = 10
 _RAISE = {opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in opcode.opmap}
@@ -115,14 +115,14 @@ class Guard:
         """
         if is_the_trainings_own(error):
             # The work that it interrupted is lost, but that is no failure of ours.
-            self._record(f"{site}: cut short by the training's own exception: {type(error).__name__}: {error}")
+            self._record(f"{site}: cut short by the training's own exception: {error_text(error)}")
             if self._on_interrupt is not None:
                 self._stop(self._on_interrupt)
             raise error
         if self.strict:
             raise error
         self._failures[site] += 1
-        text = f"{site}: {type(error).__name__}: {error}"
+        text = f"{site}: {error_text(error)}"
         if self._failures[site] == 1:
             self._say_first(text)
         self._record(text)

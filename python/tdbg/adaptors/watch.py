@@ -17,6 +17,7 @@ from typing import Any
 
 from ..modes import ModeKeys
 from ..resume import beginning
+from ..words import error_text
 from .guard import Guard, is_the_trainings_own, say
 from .patches import Patches
 from .waiting import Waiting
@@ -238,7 +239,7 @@ class Watch:
         # The interpreter leaves an uncaught exception here before atexit runs, whoever replaced sys.excepthook.
         error = getattr(sys, "last_value", None)
         if error is not None and not hasattr(sys, "ps1"):
-            reason, message = "exception", f"{type(error).__name__}: {error}"
+            reason, message = "exception", error_text(error)
         self.exits = True
         try:
             self.finish(reason, message)

@@ -154,7 +154,9 @@ def main(words: list[str]) -> int:
     except KeyboardInterrupt:
         print("tdbg: forward: interrupted; the run is not touched", file=sys.stderr)
     except Exception as error:  # any error of a tracker's library: its server, credentials, limits
-        print(f"tdbg: forward: {type(error).__name__}: {error}", file=sys.stderr)
+        from tdbg.words import error_text
+
+        print(f"tdbg: forward: {error_text(error)}", file=sys.stderr)
     for tracker in trackers:
         try:
             tracker.finish(False)

@@ -10,6 +10,7 @@ import traceback
 import types
 from typing import Any
 
+from ..words import error_text
 from .rule import Rule, describe
 
 
@@ -105,7 +106,7 @@ def load(file: str, class_name: str) -> type:
     except SyntaxError as error:
         raise Refused(f"{_where(error, file)}: SyntaxError: {error.msg}") from error
     except BaseException as error:
-        raise Refused(f"{_where(error, file)}: {type(error).__name__}: {error}") from error
+        raise Refused(f"{_where(error, file)}: {error_text(error)}") from error
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         there = [n for n, value in vars(module).items()
@@ -173,7 +174,7 @@ def description(cls: Any, parameters: dict[str, str]) -> dict[str, Any]:
     try:
         needs = made._needs()
     except Exception as error:
-        raise Refused(f"{_where(error, inspect.getsourcefile(cls) or '')}: {type(error).__name__}: {error}") from error
+        raise Refused(f"{_where(error, inspect.getsourcefile(cls) or '')}: {error_text(error)}") from error
     return {"info": info, "needs": {"collections": list(needs.collections), "tensor_regex": list(needs.tensor_regex),
                                     "raw": needs.raw, "interval": needs.every,
                                     "histograms": needs.histograms}}

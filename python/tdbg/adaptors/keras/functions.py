@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...words import error_text
 from ..guard import pass_on, say
 from ..steps import PREDICT, TRAIN
 from ..watch import OFF
@@ -265,8 +266,8 @@ class Watched:
         """A step that cannot be traced with extra outputs. If it is the script's own mistake, it is raised again."""
         pass_on(error)
         self._choice.gives_up()
-        self.session.lost("unsupported", 1, f"a step function: {type(error).__name__}: {error}")
-        say(f"this step function takes no extra outputs ({type(error).__name__}: {str(error)[:200]}): "
+        self.session.lost("unsupported", 1, f"a step function: {error_text(error)}")
+        say(f"this step function takes no extra outputs ({error_text(error)[:200]}): "
             "its gradients and outputs are not captured")
 
 

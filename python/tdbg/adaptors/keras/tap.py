@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tdbg import _capture
 
+from ...words import error_text
 from ..guard import pass_on
 from ..values import NUMBERS
 from . import collect
@@ -99,7 +100,7 @@ class Tap:
         except Exception as error:
             pass_on(error)
             self._session.say_once(
-                f"TensorFlow takes no operation of ours here ({type(error).__name__}: {error}): tensors "
+                f"TensorFlow takes no operation of ours here ({error_text(error)}): tensors "
                 "leave the step as its outputs, which takes longer"
             )
             return None

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tdbg import _capture
 
+from ...words import error_text
 from ..guard import pass_on
 
 #: What is recorded: numbers. XLA knows no operation of ours.
@@ -46,4 +47,4 @@ def why_not() -> str:
         return "" if passed.numpy().tolist() == [2.0, 3.0] else "it does not pass tensors on"
     except Exception as error:
         pass_on(error)
-        return f"{type(error).__name__}: {error}"
+        return error_text(error)

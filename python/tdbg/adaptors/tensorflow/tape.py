@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from ...words import error_text
 from ..guard import pass_on, say
 
 if TYPE_CHECKING:
@@ -52,5 +53,5 @@ def _quietly(session_of: Callable[[], Any]) -> Any:
         pass_on(error)
         if type(error) not in _said:
             _said.add(type(error))
-            say(f"nothing of a loop without Keras is captured: {type(error).__name__}: {error}")
+            say(f"nothing of a loop without Keras is captured: {error_text(error)}")
         return None

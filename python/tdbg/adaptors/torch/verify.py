@@ -27,6 +27,7 @@ import torch
 
 from tdbg.blackbox.random_states import RandomStates, Taker, restore
 
+from ...words import error_text
 from ..guard import pass_on, say
 from ..steps import TRAIN
 from ..structure import every
@@ -324,7 +325,7 @@ class Verify:
                     found.gradients = _gradients(module, outputs, held.seeds)
         except Exception as error:
             pass_on(error)
-            raise _NotAgain(f"its forward raised when it was called again: {type(error).__name__}: {error}") from None
+            raise _NotAgain(f"its forward raised when it was called again: {error_text(error)}") from None
         finally:
             for owner, name, mine in own:
                 owner._buffers[name] = mine

@@ -1,5 +1,5 @@
-"""Where a NaN was born in one step that is executed by itself (`tdbg replay`): nothing is recorded, and the line of every
-operation is known."""
+"""Where a NaN was born in one step that is executed by itself (`tdbg replay`): nothing is recorded, and the line of
+each operation is known."""
 
 from __future__ import annotations
 
