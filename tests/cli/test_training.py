@@ -217,3 +217,18 @@ def test_a_nan_is_told_with_its_origin(tdbg, script):
     assert len(windows) == 5
     assert {(w["title"], w["sentence"], w["advice"]) for w in windows} == {(read.title, read.sentence, read.advice)}
     assert f"{read.title} at 2" in tdbg.ok("ls", ".").stdout
+
+def test_a_page_about_boosted_trees_is_none_about_another_librarys_training(tdbg, script):
+    """Which has metrics and labels, too. Not named, the rule is one of those that had nothing to judge."""
+    done = tdbg("run", "--dir", "r", "--rule", "create_xgboost_report", "--collect", "labels", "--", sys.executable, script, "12", "-1",
+                timeout=120)
+    words = " ".join(done.stderr.split())
+    assert "it needs a training of XGBoost or LightGBM: its page is about boosted trees, and this is one of torch" in words
+    assert not (tdbg.directory / "r" / "rule-output").exists()
+    (rule,) = tdbg.json("status", "r")["rules"]
+    assert rule["RuleEvaluationStatus"] == "Error" and "one of torch" in rule["StatusDetails"]
+
+    assert tdbg("run", "--dir", "unnamed", "--collect", "labels", "--", sys.executable, script, "12", "-1", timeout=120).returncode == 0
+    not_run = json.loads(tdbg("check", "unnamed", "--json").stdout)["not_run"]
+    assert [rule["why"].endswith("this is one of torch") for rule in not_run if rule["rule"] == "CreateXgboostReport"] == [True]
+    assert not (tdbg.directory / "unnamed" / "rule-output").exists()

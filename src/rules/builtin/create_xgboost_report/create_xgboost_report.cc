@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "rules/builtin/confusion/confusion_matrix.h"
 #include "rules/builtin/create_xgboost_report/report_data.h"
@@ -32,6 +33,20 @@ std::string Behind(const std::string& name, char mark) {
   return at == std::string::npos ? name : name.substr(at + 1);
 }
 
+/// The library that trains, where it is none of boosted trees; empty otherwise, and where the run does not say
+/// (C++, a directory of smdebug's). Others have metrics, labels and predictions, too.
+std::string OtherLibrary(const StepContext& step) {
+  const std::string* const text = step.Context("versions");
+  if (text == nullptr) return {};
+  const nlohmann::ordered_json versions =
+      nlohmann::ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!versions.is_object() || versions.contains("xgboost") || versions.contains("lightgbm")) return {};
+  for (const char* library : {"keras", "torch", "mxnet", "jax", "optax", "tensorflow"}) {
+    if (versions.contains(library)) return library;
+  }
+  return {};
+}
+
 class CreateXgboostReport : public Rule {
  public:
   explicit CreateXgboostReport(Inputs inputs) : inputs_(std::move(inputs)) {}
@@ -45,6 +60,11 @@ class CreateXgboostReport : public Rule {
   }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>*) override {
+    if (!asked_) {
+      asked_ = true;
+      other_library_ = OtherLibrary(step);
+    }
+    if (!other_library_.empty()) return Judged::kNotDue;
     bool readable = true;
     // All three are called, whatever the first returns: no short circuit.
     const bool numbers = TakeNumbers(step);
@@ -58,7 +78,8 @@ class CreateXgboostReport : public Rule {
   }
 
   Result<Judged> AtEnd(const StepContext&, std::vector<Finding>*) override {
-    data_.final = is_new_ = true;
+    data_.final = true;
+    is_new_ = other_library_.empty();
     return Judged::kNotDue;
   }
 
@@ -68,6 +89,10 @@ class CreateXgboostReport : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
+    if (!other_library_.empty()) {
+      return "a training of XGBoost or LightGBM: its page is about boosted trees, and this is one of " +
+             other_library_;
+    }
     return "a tensor of the collections metrics, feature_importance, labels or predictions";
   }
 
@@ -161,6 +186,8 @@ class CreateXgboostReport : public Rule {
 
   Inputs inputs_;
   ReportData data_;
+  std::string other_library_;
+  bool asked_ = false;
   bool is_new_ = false;
 };
 
