@@ -367,9 +367,26 @@ def test_what_else_was_compiled_is_no_matter_of_the_model(watch, capfd, late):
         optimizer.zero_grad()
         compiled(batch()).sum().backward()
         optimizer.step()
-    # Attached late, nobody knows what is inside of a function that was compiled before.
-    assert capfd.readouterr().err.count("compiled before tdbg was attached") == late
+    assert "compiled before tdbg was attached" not in capfd.readouterr().err and session.made[0].lost == []
     assert all(("conv1_output_0", 0, 0) in step.values for step in session.made[0].steps)
+
+
+def test_a_function_that_was_compiled_before_and_calls_the_model_is_found(watch, capfd):
+    """By what comes of it: its class was not compiled by itself, and nothing else says what is in a function."""
+    import torch._dynamo
+    torch._dynamo.reset()
+    model = Net()
+    compiled = torch.compile(lambda x: model(x) * 2, backend="eager")
+    compiled(batch())
+    session = watch(kinds=KINDS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(6):
+        optimizer.zero_grad()
+        compiled(batch()).sum().backward()
+        optimizer.step()
+    said = capfd.readouterr().err + str(session.made[0].lost)
+    assert said.count("compiled before tdbg was attached") == 1, said
+    assert ("conv1_output_0", 0, 0) not in session.made[0].steps[-1].values
 
 
 @pytest.mark.long

@@ -3,8 +3,11 @@ seconds."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -38,6 +41,27 @@ def was_compiled(root: torch.nn.Module) -> bool:
     except Exception as error:      # a class without a forward in Python, or a torch that calls this something else
         pass_on(error)
         return False
+
+
+def calls_compiled(root: torch.nn.Module) -> bool:
+    """Is there a function that Dynamo has code of, and that knows this model or a part of it by a name of its own or of
+    its file? A walk over all objects there are."""
+    try:
+        entries = torch._C._dynamo.eval_frame._debug_get_cache_entry_list
+        parts = set(map(id, root.modules()))
+        functions = [f for f in gc.get_objects() if type(f) is types.FunctionType and entries(f.__code__)]
+        return any(id(value) in parts for function in functions for value in _named_in(function))
+    except Exception as error:
+        pass_on(error)
+        return False
+
+
+def _named_in(function: types.FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):       # nothing is in it yet
+            yield cell.cell_contents
+    for name in function.__code__.co_names:
+        yield function.__globals__.get(name)
 
 
 class _UnlessOneGraph:

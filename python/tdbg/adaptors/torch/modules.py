@@ -23,7 +23,7 @@ from ..guard import pass_on, say
 from ..inert import Inert
 from ..session import NOT_WANTED
 from ..structure import every
-from .dynamo import has_compiled, was_compiled
+from .dynamo import calls_compiled, has_compiled, was_compiled
 from .losses import in_backward
 from .names import module_kind, output_unit_axis
 from .params import READER
@@ -167,8 +167,8 @@ class ModuleTensors:
                     self.active = True
         if self.session.output_gradients.install(names):
             self.active = True
-        if hooked and self.active and not self._said and has_compiled() and (
-                self.session.compiled_before or any(map(was_compiled, hooked))):
+        if self.active and hooked and not self._said and has_compiled() and (any(map(was_compiled, hooked)) or (
+                self.session.compiled_before and any(calls_compiled(root.module) for root in hooked))):
             self._said = True
             say("something was compiled before tdbg was attached: outputs of modules in it are not seen; run under "
                 "`tdbg run`, or attach before the first call")

@@ -1,10 +1,10 @@
-"""Modules whose outputs are wanted, and that a training uses without calling them: `net.forward(x)`, `block.forward(h)`,
-a weight that another module takes. torch runs no hook then, so there is no output, and that is said once.
+"""Modules whose outputs are wanted, and that a training uses without calling them: `net.forward(x)`,
+`block.forward(h)`, a weight that another module takes. torch runs no hook then, so there is no output; it is said once.
 
-Looked at in the 1st, 2nd, 4th, 8th ... of the due steps in which a wanted module was not called, and in the next ones. That
-it is trained all the same is no guess: the graph of a loss says which parameters lie in it. A module with others inside
-of it may be a mere container, whose forward nobody means to call (a Sequential that is indexed, Lightning's): it counts
-only if its forward is seen to run, on the stack of a module inside of it.
+Looked at in the 1st, 2nd, 4th, 8th ... of the due steps in which a wanted module was not called, and in the next ones.
+That it is trained all the same is no guess: the graph of a loss says which parameters lie in it. A module with others
+inside of it may be a mere container, whose forward nobody means to call (a Sequential that is indexed, Lightning's): it
+counts only if its forward is seen to run, on the stack of a module inside of it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ MOST_LOOKS = 32           # modules inside of one from which its forward is look
 CONVINCED = 2             # looks at a module without others inside that found it trained and not called
 
 
+DIRECTLY = "its forward() is called directly, so no hook runs: call the module"
+DIRECTLY_OR_BY_OTHERS = ("its forward() is called directly, or another module uses its parameters, so no hook runs: call "
+                         "the module")
+COMPILED = "they are computed inside of something that is compiled, and no hook runs there"
+COMPILED_BEFORE = ("they are computed inside of something that was compiled before tdbg was attached: run under `tdbg "
+                   "run`, or attach before the first call")
+
 _CALLS = torch.nn.Module._call_impl.__code__.co_filename
 
 
@@ -37,6 +44,16 @@ def _is_first(module: torch.nn.Module, frame: Any) -> bool:
     names = frame.f_code.co_varnames
     first = frame.f_locals.get(names[0]) if names else None
     return first is module or isinstance(first, tuple) and bool(first) and first[0] is module
+
+
+class _Called(Inert):
+    """Runs before a module that seems not to be called: it is, and nobody wanted its output then."""
+
+    def __init__(self, owner: Uncalled, key: str) -> None:
+        self.owner, self.key = owner, key
+
+    def __call__(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        self.owner.called(self.key)
 
 
 class _Inside(Inert):
@@ -62,6 +79,7 @@ class Uncalled:
         self._wanted: dict[str, tuple[str, weakref.ref[torch.nn.Module]]] = {}   # key -> name, module
         # name -> since which TRAIN step it was missing whenever that was looked at, and how often it was trained then
         self._since: dict[str, list[int]] = {}
+        self._watched: set[str] = set()             # keys of those that have a `_Called` in this step
         self._asks = False              # which parameters the next step's losses are computed with
         self._reached: set[int] = set()
         self._looks: list[Any] = []                 # handles of `_Inside`
@@ -92,6 +110,7 @@ class Uncalled:
         """An optimizer is about to update these, in a step whose outputs are due."""
         if self._stopped:
             return
+        watched = self._watched
         self._look_no_more()
         self.saw((), self.session.steps_closed)
         missing = self._wanted.keys() - self.ran
@@ -99,21 +118,27 @@ class Uncalled:
         if not missing:
             self._asks = False
             return
-        if has_compiled():          # traced hooks are silent
-            self.stop()
+        if has_compiled() and not self.session.modules.armed:       # another hook would recompile
             return
         self._seen += 1
         if self._asks or not self._seen & (self._seen - 1):
-            self._look_at(missing, reached & set(map(id, parameters)))
+            self._look_at(missing, watched, reached & set(map(id, parameters)))
 
     def differentiated(self, tensors: Iterable[torch.Tensor]) -> None:
         """backward is about to run on these."""
         if self._asks:
             self._reached.update(id(leaf) for leaf in leaves(tensors))
 
-    def _look_at(self, missing: set[str], trained: set[int]) -> None:
-        """`trained`: id()s of the parameters that the step's losses were computed with, where that was asked."""
+    def called(self, key: str) -> None:
+        """It is called as a module, and has no outputs for another reason: its forward is not what the step began
+        with, say."""
+        self._wanted.pop(key, None)
+
+    def _look_at(self, missing: set[str], watched: set[str], trained: set[int]) -> None:
+        """`watched`: of which it would have been seen if they had been called. `trained`: id()s of the parameters that
+        the step's losses were computed with, where that was asked."""
         asked, self._asks = self._asks, True
+        compiled = has_compiled()
         called: set[int] = set()
         for key in self._wanted.keys() & self.ran:
             name, ref = self._wanted[key]
@@ -131,19 +156,23 @@ class Uncalled:
                 continue
             seemed = self._since.setdefault(name, [step, 0])
             if next(module.children(), None) is not None:
-                if any(id(p) in trained for p in module.parameters()):
+                if not compiled and any(id(p) in trained for p in module.parameters()):
                     found = True
                     self._look_inside(name, module)
             elif any(id(p) in trained and id(p) not in called for p in module.parameters()):
                 found = True
-                seemed[1] += 1
+                seemed[1] += compiled or key in watched
                 if seemed[1] == CONVINCED:
                     del self._wanted[key]
                     alone.append(name)
+                elif not compiled:
+                    self._watched.add(key)
+                    self._looks.append(module.register_forward_pre_hook(_Called(self, key)))
         if asked:
             self._asks = found
         if alone:
-            self._tell(alone, "its forward() is called directly, or another module uses its parameters")
+            self._tell(alone, COMPILED_BEFORE if compiled and self.session.compiled_before else
+                       COMPILED if compiled else DIRECTLY_OR_BY_OTHERS)
 
     def _look_inside(self, name: str, module: torch.nn.Module) -> None:
         code = getattr(getattr(type(module), "forward", None), "__code__", None)
@@ -158,6 +187,7 @@ class Uncalled:
         for handle in self._looks:
             handle.remove()
         self._looks.clear()
+        self._watched = set()
         self._forwards.clear()
 
     def look(self, name: str) -> None:
@@ -181,13 +211,13 @@ class Uncalled:
             key = next((k for k, (known, _) in self._wanted.items() if known == name), None)
             if key is not None:
                 del self._wanted[key]
-                self._tell([name], "its forward() is called directly")
+                self._tell([name], DIRECTLY)
 
     def _tell(self, names: list[str], why: str) -> None:
         since = min(self._since[name][0] for name in names)
         few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         self.session.lost("unsupported", len(names),
-                          f"outputs of {few}: {why}, so no hook runs: call the module. From step {since} on")
+                          f"outputs of {few}: {why}. From step {since} on")
 
     def remove(self) -> None:
         self._look_no_more()
