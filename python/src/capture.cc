@@ -486,6 +486,8 @@ NB_MODULE(_capture, m) {
       .def("end_step", &Run::EndStep, "skipped"_a = false, nb::call_guard<nb::gil_scoped_release>())
       .def("cancel_step", &Run::CancelStep,
            "The open step is none after all, where nothing was put in it; its number is the next one's.")
+      .def("leave_step", &Run::LeaveStep,
+           "The open step is none, as no update came of it: its tensors are not recorded, its scalars are the end's.")
       .def("begin_end", &Run::BeginEnd)
       .def(
           "end",

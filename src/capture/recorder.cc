@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <numeric>
+#include <utility>
 
 #include "capture/thread_scratch.h"
 #include "format/overhead.h"
@@ -442,12 +444,30 @@ void Recorder::CancelStep() {
   state_ = State::kBetween;
 }
 
+void Recorder::LeaveStep() {
+  if (state_ != State::kOpen) return;
+  rows_.clear();
+  histograms_.clear();
+  derived_rows_.clear();
+  derived_bytes_.clear();
+  std::move(scalars_.begin(), scalars_.end(), std::back_inserter(left_scalars_));
+  scalars_.clear();
+  if (std::exchange(recorded_, false)) {
+    sink_->Discard();
+    uncommitted_defs_ = true;  // and context: what comes next commits them
+  }
+  due_ = 0;
+  state_ = State::kBetween;
+}
+
 void Recorder::BeginEnd() {
   if (state_ == State::kEnd) return;
   EndStep(false);
   // Put after the last step, for a step that never came.
   constexpr auto kEnd = static_cast<uint16_t>(StepPoint::kEnd);
   for (format::SummaryRow& row : rows_) row.point = row.point == 0 ? kEnd : row.point;
+  std::move(left_scalars_.begin(), left_scalars_.end(), std::back_inserter(scalars_));
+  left_scalars_.clear();
   for (format::ScalarRow& row : scalars_) row.point = row.point == 0 ? kEnd : row.point;
   for (DerivedRow& row : derived_rows_) {
     if (row.place.point == StepPoint::kNone) row.place.point = StepPoint::kEnd;

@@ -74,6 +74,8 @@ class Recorder {
   int64_t EndStep(bool skipped);
   /// Undoes BeginStep; if something was recorded since, it does what EndStep does.
   void CancelStep();
+  /// The open step is none: no update came of it. Its tensors are not recorded, its scalars are the end's.
+  void LeaveStep();
 
   /// Statistics and, with `raw`, values of these collections' tensors at each of the next `steps` steps. Only
   /// of tensors that the plan wants at all: of the others nobody told us. \return how many tensors that are
@@ -274,7 +276,7 @@ class Recorder {
 
   std::vector<format::SummaryRow> rows_;
   std::vector<uint8_t> histograms_;
-  std::vector<format::ScalarRow> scalars_;
+  std::vector<format::ScalarRow> scalars_, left_scalars_;  // of the open step; of steps that were left
   std::vector<DerivedRow> derived_rows_;
   std::vector<std::byte> derived_bytes_;
   std::unique_ptr<stats::UnitStatistics> unit_statistics_;  // once a tensor has derived statistics

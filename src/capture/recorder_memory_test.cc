@@ -49,6 +49,7 @@ class NoSink : public Sink {
     return true;
   }
   void AppendContext(const format::ContextRecord&) override {}
+  void Discard() override {}
   void Commit(const format::Commit&) override {}
   void Heartbeat(int64_t, int64_t) override {}
   void CountDropped(format::DropCause, format::DropKind, int64_t, uint64_t, uint64_t) override {}

@@ -239,6 +239,46 @@ TEST_F(RecorderTest, AStepIsTakenBackUnlessItHoldsSomething) {
   EXPECT_EQ(sink_.commits.back().mode_step, 1);
 }
 
+TEST_F(RecorderTest, AStepThatIsLeftIsNone) {
+  Start(plan::Plan::Default());
+  const auto w = Define("w", "weight", {1});
+  Step(ModeKey::kTrain, [&] { PutFloats(w, {1}); });
+  recorder_->BeginStep(ModeKey::kTrain);
+  PutFloats(w, {2});
+  const auto accuracy = recorder_->DefineScalar("accuracy", "");
+  recorder_->PutScalar(accuracy, 0.5, {});
+  recorder_->LeaveStep();
+  EXPECT_EQ(sink_.commits.size(), 1u);
+  EXPECT_EQ(recorder_->global_step(), 0);
+  EXPECT_EQ(recorder_->mode_step(ModeKey::kTrain), 0);
+  recorder_->LeaveStep();  // nor is another one open
+  Step(ModeKey::kEval, [&] { PutFloats(w, {3}); });
+  EXPECT_EQ(sink_.commits.back().global_step, 1);
+  recorder_->BeginEnd();
+  recorder_->FinishEnd();
+  ASSERT_EQ(sink_.commits.size(), 3u);
+  EXPECT_EQ(sink_.commits.back().flags, format::kCommitOutside);
+  EXPECT_EQ(sink_.summaries.size(), 2u) << "what the step that was left put into it is in no other";
+  ASSERT_EQ(sink_.scalars.size(), 1u);
+  EXPECT_EQ(sink_.scalars[0].point, static_cast<uint16_t>(StepPoint::kEnd));
+}
+
+TEST_F(RecorderTest, WhatAStepThatIsLeftHasAppendedIsDiscarded) {
+  Start(plan::Plan::Default());
+  recorder_->BeginStep(ModeKey::kTrain);
+  recorder_->LeaveStep();
+  EXPECT_EQ(sink_.discards, 0) << "there was nothing";
+  recorder_->BeginStep(ModeKey::kTrain);
+  recorder_->PutContext("optimizer", "{}");  // is in the journal by now, as raw values would be
+  recorder_->LeaveStep();
+  EXPECT_EQ(sink_.discards, 1);
+  EXPECT_EQ(recorder_->mode_step(ModeKey::kTrain), -1);
+  recorder_->BeginEnd();
+  recorder_->FinishEnd();
+  ASSERT_EQ(sink_.commits.size(), 1u) << "the context is to be seen";
+  EXPECT_EQ(sink_.commits[0].flags, format::kCommitOutside);
+}
+
 TEST_F(RecorderTest, TensorsThatAreAbsentOrNotWantedAreSkipped) {
   Start(plan::Plan::Default());
   const auto w = Define("w", "weight", {1});

@@ -41,6 +41,7 @@ class FakeSink : public Sink {
     return true;
   }
   void AppendContext(const format::ContextRecord& record) override { contexts.push_back(record); }
+  void Discard() override { ++discards; }
   void Commit(const format::Commit& commit) override {
     log.push_back("commit");
     commits.push_back(commit);
@@ -69,6 +70,7 @@ class FakeSink : public Sink {
   std::vector<format::Commit> commits;
   std::vector<int64_t> heartbeats;
   std::vector<format::DropCause> dropped;
+  int discards = 0;
 };
 
 /// The default plan, with raw tensors of `kind` at every `interval`th TRAIN step.

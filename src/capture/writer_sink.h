@@ -24,6 +24,7 @@ class WriterSink final : public Sink {
     return writer_->AppendRaw(step, tensor, sub, view, worth);
   }
   void AppendContext(const format::ContextRecord& record) override { writer_->AppendContext(record); }
+  void Discard() override { writer_->Discard(); }
   void Commit(const format::Commit& commit) override { writer_->Commit(commit); }
   void Heartbeat(int64_t step, int64_t wall_nanos) override { writer_->Heartbeat(step, wall_nanos); }
   void CountDropped(format::DropCause cause, format::DropKind kind, int64_t step, uint64_t count,

@@ -341,6 +341,10 @@ void Run::CancelStep() {
   impl_->Do([&] { impl_->recorder.CancelStep(); });
 }
 
+void Run::LeaveStep() {
+  impl_->Do([&] { impl_->recorder.LeaveStep(); });
+}
+
 int64_t Run::global_step() const {
   if (impl_->abandoned.load(std::memory_order_relaxed)) return -1;
   const std::lock_guard guard(impl_->mutex);

@@ -114,6 +114,13 @@ class LoopSession(Watch):
             self.port.cancel_step()
             self._mode_steps.read(self.port)
 
+    def leave_step(self) -> None:
+        """The open step is none: the training ended before an update came of it. Its tensors are not recorded, what the
+        script itself gave as numbers is the end's."""
+        self.port.leave_step()
+        self._mode_steps.read(self.port)
+        self.step_is_over()
+
     def interrupted(self) -> None:
         """Makes what is kept of steps here and what the port has agree again: a step that was being begun or ended is
         taken back, or, with something in it, ended."""

@@ -230,6 +230,15 @@ class Clock:
             self._early = False
             self._close()
 
+    def over(self, leave: Callable[[], None]) -> None:
+        """The training is over. A TRAIN step that is open closes if an optimizer stepped in it; else it is none:
+        `leave()` is called instead of `end`."""
+        if self.mode != TRAIN or self.begun or self.stepped:
+            self.close()
+            return
+        self.mode, self.due, self.skipped = None, False, False
+        leave()
+
     def _close(self) -> None:
         mode, skipped = self.mode, self.skipped
         if mode == TRAIN and self.stepped:

@@ -404,6 +404,15 @@ void JournalWriter::Forget() {
   open_records_.clear();
 }
 
+void JournalWriter::Discard() {
+  std::vector<Record> kept;
+  for (Record& record : open_records_) {
+    if (record.type != RecordType::kTensorDef) kept.push_back(std::move(record));  // those are in defs_
+  }
+  Rollback();
+  again_.insert(again_.end(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
+}
+
 bool JournalWriter::Rollback() {
   const bool holds = HoldsJournal();
   const bool was_open = spoiled_ || head_ != committed_pos_;

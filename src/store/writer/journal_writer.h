@@ -55,6 +55,8 @@ class JournalWriter {
   bool refused_by_renewal() const { return refusal_ == format::DropCause::kDamaged; }
   /// Forgets the open step. \return whether there was one.
   bool Rollback();
+  /// The same, but the next commit has its definitions, context and acknowledgements.
+  void Discard();
   /// Records that the worker was alive at this step, though it kept nothing.
   void Heartbeat(int64_t step, int64_t wall_nanos) {
     if (handoff_->renewal.load(std::memory_order_relaxed) != Renewal::kNone) (void)HoldsJournal();

@@ -78,6 +78,10 @@ void WorkerWriter::AppendAck(int64_t step, std::string_view json) {
   if (impl_ != nullptr) impl_->journal->AppendJson(format::RecordType::kAck, step, json);
 }
 
+void WorkerWriter::Discard() {
+  if (impl_ != nullptr) impl_->journal->Discard();
+}
+
 void WorkerWriter::Commit(format::Commit commit) {
   if (impl_ == nullptr) return;
   impl_->last_step = commit.global_step;

@@ -37,6 +37,33 @@ TEST_F(WorkerWriterTest, WhatWasCommittedIsReadBackAndTheOpenStepIsNot) {
   EXPECT_EQ(after.raws.at("gradient/w@0"), Values(0, 0, 100));
 }
 
+TEST_F(WorkerWriterTest, OfADiscardedStepOnlyDefinitionsAndContextAreLeft) {
+  Open();
+  Define(0, "gradient/w");
+  Row(0, 0);
+  Commit(0);
+  Define(1, "output");
+  Row(1, 0);
+  Raw(1, 1, Values(1, 1, 100));
+  writer_->AppendContext({1, "nan_origin", R"({"sentence":"x"})"});
+  writer_->Discard();
+  writer_->Discard();  // nothing is open
+  Raw(1, 1, Values(1, 7, 50));
+  Commit(1);
+  const auto check = [this] {
+    const Decoded read = Read();
+    ASSERT_EQ(read.steps.size(), 2u);
+    EXPECT_TRUE(read.steps[1].rows.empty());
+    EXPECT_EQ(read.raws.at("output@1"), Values(1, 7, 50));
+    EXPECT_EQ(read.raws.size(), 1u);
+    ASSERT_EQ(read.contexts.size(), 1u);
+    EXPECT_NE(read.contexts[0].find("nan_origin"), std::string::npos);
+  };
+  check();
+  writer_.reset();
+  check();
+}
+
 TEST_F(WorkerWriterTest, AKeyThatIsGivenTwiceHasACauseOfItsOwn) {
   options_.seal_interval_nanos = 1'000'000;
   Open();

@@ -41,6 +41,7 @@ class RecordingRun:
         self.is_due = due or (lambda mode, step: True)
         self.copy = copy
         self.specs, self.ids, self.series = [], {}, []
+        self.left = []              # steps that were begun and are none
         self.steps, self.open, self.end_values, self.end_scalars = [], None, None, {}
         self.twice = []             # (step, name, sub, point) that was put although it was there
         self.modes = {1: -1, 2: -1, 3: -1, 4: -1}
@@ -201,6 +202,13 @@ class RecordingRun:
         elif self.open is not None:
             self.modes[self.open.mode] -= 1
             self.global_step -= 1
+            self.open = None
+
+    def leave_step(self):
+        if self.open is not None:
+            self.modes[self.open.mode] -= 1
+            self.global_step -= 1
+            self.left.append(self.open)
             self.open = None
 
     def mode_step(self, mode):

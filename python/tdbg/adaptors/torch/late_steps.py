@@ -40,6 +40,7 @@ class Step:
         self.begun = begun                          # the run has it open already
         self.calls: list[tuple[Any, ...]] = []    # (kind, ...), in order
         self.skipped = False
+        self.left = False                           # it is none after all
 
 
 class LateSteps:
@@ -121,11 +122,17 @@ class LateSteps:
             else:
                 self._step = None
 
+    def leave_step(self) -> None:
+        """As the run's: the open step is none. It comes after those that are under way."""
+        if self._step is not None:
+            self._step.left = True
+            self.end_step()
+
     def mode_step(self, mode: int) -> int:
         """As the run's, of the steps that it will have: the last one of this mode."""
         steps = [*self._queue, *([] if self._step is None else [self._step])]
         begun: int = self._run.mode_step(mode)
-        return begun + sum(not step.begun and mode in (step.mode, GLOBAL) for step in steps)
+        return begun + sum((not step.begun) - step.left for step in steps if mode in (step.mode, GLOBAL))
 
     def gather(self) -> None:
         """What is put until `launch` may go together."""
@@ -216,7 +223,10 @@ class LateSteps:
                 self._replay(step, late)
             finally:            # an exception of the training's may land in it: what came in so far is the step
                 self._queue.popleft()
-                self._run.end_step(step.skipped)
+                if step.left:
+                    self._run.leave_step()
+                else:
+                    self._run.end_step(step.skipped)
 
     def _replay(self, step: Any, late: bool) -> None:
         run = self._run

@@ -516,28 +516,11 @@ class Session(LoopSession):
     # The end ------------------------------------------------------------------------------------------------
 
     def what_was_seen(self) -> str | None:
-        """Why there is no training step, in the words of what happened."""
-        if not self.forwards + self.backwards + self.losses.seen:
-            return (
-                "torch was imported, and nothing was trained: no optimizer was made, backward was never called and "
-                "no loss was "
-                "computed"
-            )
-        counts = ((self.forwards or self.unknown.forwards, "forwards of the model"), (self.losses.seen, "losses"),
-                  (self.backwards, "calls of backward"))
-        seen = [f"{count} {what}" for count, what in counts if count]
-        said = f"torch: {', '.join(seen)}, and no optimizer stepped"
-        if not self.backwards:
-            return said + ": this was an evaluation, and tdbg records trainings"
-        return (said + ": an update that the script writes itself is recorded where tdbg.attach(model) names the "
-                       "model and tdbg.step() "
-                       "stands where optimizer.step() would")
+        return self.unknown.why_nothing(self.forwards, self.losses.seen, self.backwards)
 
     @unseen
     def _last_words(self) -> None:
         hangs = self.failed and self.port is not self.run and not self.port.answers()
-        if not self.has_trained and self.backwards:
-            self.lost("unsupported", 1, self.what_was_seen() or "")
         if not hangs:
             self.black_box.before_update()      # the script raised before its optimizer stepped
         self.output_gradients.ended()
@@ -546,7 +529,9 @@ class Session(LoopSession):
         if self.forward is not None:
             self.forward.close()
         self.evaluations.close()
-        self.clock.close()
+        self.clock.over(self._leave_step)
+        if not self.has_trained and self.backwards:
+            self.lost("unsupported", 1, self.what_was_seen() or "")
         if self.port is not self.run:
             self.port.drain(wait=True)
             if self.exits or hangs:
@@ -564,6 +549,15 @@ class Session(LoopSession):
                 entry.capture_weights(taken)
                 taken.update(map(id, entry.members()))
             self.untrained.capture_end()
+
+    def _leave_step(self) -> None:
+        """Of a forward after the last update: it is no step, whether outputs are recorded or not."""
+        first = self.next_step(TRAIN) <= 1
+        self.leave_step()
+        self.has_trained &= not first
+        self.modules.arm(False)
+        if self.evaluations.held:
+            self.evaluations.put_held()
 
     def _words_under_way(self) -> None:
         if self.port is not self.run:

@@ -17,8 +17,7 @@ import torch
 
 from ..inert import Inert
 from . import copies, graph
-from .dynamo import run_uncompiled
-from .dynamo import has_compiled
+from .dynamo import has_compiled, run_uncompiled
 from .modules import is_tracing
 from .names import discover
 
@@ -66,6 +65,20 @@ class UnknownModels:
         """That are known of; 0: nothing is. A model that is trained through one of its methods is never called
         itself."""
         return self.called if self.called > len(self._handles) or self._backwards == 1 else 0
+
+    def why_nothing(self, forwards: int, losses: int, backwards: int) -> str:
+        """Why there is no training step, in the words of what was seen: so many of each."""
+        if not forwards + backwards + losses:
+            return ("torch was imported, and nothing was trained: no optimizer was made, backward was never called and "
+                    "no loss was computed")
+        counts = ((forwards or self.forwards, "forwards of the model"), (losses, "losses"),
+                  (backwards, "calls of backward"))
+        seen = [f"{count} {what}" for count, what in counts if count]
+        said = f"torch: {', '.join(seen)}, and no optimizer stepped"
+        if not backwards:
+            return said + ": this was an evaluation, and tdbg records trainings"
+        return (said + ": an update that the script writes itself is recorded where tdbg.attach(model) names the model "
+                       "and tdbg.step() stands where optimizer.step() would")
 
     def forget(self) -> None:
         for handle in self._handles:
