@@ -183,8 +183,8 @@ class Run {
   /// Takes the open step back, because what was to be recorded failed: the next step gets its number. If
   /// something was already put into it, the step stays, and this is EndStep.
   void CancelStep();
-  /// The open step is none after all: the training ended before an update came of it. Tensors that were put into
-  /// it are not recorded, scalars at the end (point kEnd).
+  /// The open step is none after all: the training ended before an update came of it. Tensors that were put
+  /// into it are not recorded, scalars at the end (point kEnd).
   void LeaveStep();
   int64_t global_step() const;  ///< of the open step, or of the last closed one; -1 before the first
   int64_t mode_step(ModeKey mode) const;

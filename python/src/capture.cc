@@ -487,7 +487,8 @@ NB_MODULE(_capture, m) {
       .def("cancel_step", &Run::CancelStep,
            "The open step is none after all, where nothing was put in it; its number is the next one's.")
       .def("leave_step", &Run::LeaveStep,
-           "The open step is none, as no update came of it: its tensors are not recorded, its scalars are the end's.")
+           "The open step is none, as no update came of it: its tensors are not recorded, its scalars are "
+           "the end's.")
       .def("begin_end", &Run::BeginEnd)
       .def(
           "end",

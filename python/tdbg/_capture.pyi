@@ -346,6 +346,11 @@ class Run:
         The open step is none after all, where nothing was put in it; its number is the next one's.
         """
 
+    def leave_step(self) -> None:
+        """
+        The open step is none, as no update came of it: its tensors are not recorded, its scalars are the end's.
+        """
+
     def begin_end(self) -> None: ...
 
     def end(self, reason: str, message: str = '') -> None: ...

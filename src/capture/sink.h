@@ -21,7 +21,8 @@ class Sink {
   virtual bool AppendRaw(int64_t step, format::TensorId tensor, format::SubKey sub, const TensorView& view,
                          format::DropKind worth) = 0;
   virtual void AppendContext(const format::ContextRecord& record) = 0;
-  /// Forgets what was appended since the last commit, except for definitions and context: the next one has them.
+  /// Forgets what was appended since the last commit, except for definitions and context: the next one has
+  /// them.
   virtual void Discard() = 0;
   virtual void Commit(const format::Commit& commit) = 0;
   virtual void Heartbeat(int64_t step, int64_t wall_nanos) = 0;

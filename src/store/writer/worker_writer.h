@@ -84,8 +84,8 @@ class WorkerWriter {
   /// Publishes the open step. Row counts and `shed` are filled in here. When it returns, the step survives
   /// the death of the process. Rings the drain thread, which rings the doorbell.
   void Commit(format::Commit commit);
-  /// Forgets the open step, which is none after all. Definitions, context and acknowledgements of it are in the
-  /// next commit.
+  /// Forgets the open step, which is none after all. Definitions, context and acknowledgements of it are in
+  /// the next commit.
   void Discard();
   /// "We were looking": no record is written. A few instructions.
   void Heartbeat(int64_t step, int64_t wall_nanos);

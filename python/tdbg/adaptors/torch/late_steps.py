@@ -132,7 +132,7 @@ class LateSteps:
         """As the run's, of the steps that it will have: the last one of this mode."""
         steps = [*self._queue, *([] if self._step is None else [self._step])]
         begun: int = self._run.mode_step(mode)
-        return begun + sum((not step.begun) - step.left for step in steps if mode in (step.mode, GLOBAL))
+        return begun + sum(int(not step.begun) - int(step.left) for step in steps if mode in (step.mode, GLOBAL))
 
     def gather(self) -> None:
         """What is put until `launch` may go together."""

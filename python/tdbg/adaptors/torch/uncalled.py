@@ -30,8 +30,8 @@ CONVINCED = 2             # looks at a module without others inside that found i
 
 
 DIRECTLY = "its forward() is called directly, so no hook runs: call the module"
-DIRECTLY_OR_BY_OTHERS = ("its forward() is called directly, or another module uses its parameters, so no hook runs: call "
-                         "the module")
+DIRECTLY_OR_BY_OTHERS = ("its forward() is called directly, or another module uses its parameters, so no hook runs: "
+                         "call the module")
 COMPILED = "they are computed inside of something that is compiled, and no hook runs there"
 COMPILED_BEFORE = ("they are computed inside of something that was compiled before tdbg was attached: run under `tdbg "
                    "run`, or attach before the first call")

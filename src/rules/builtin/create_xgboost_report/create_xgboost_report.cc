@@ -33,8 +33,8 @@ std::string Behind(const std::string& name, char mark) {
   return at == std::string::npos ? name : name.substr(at + 1);
 }
 
-/// The library that trains, where it is none of boosted trees; empty otherwise, and where the run does not say
-/// (C++, a directory of smdebug's). Others have metrics, labels and predictions, too.
+/// The library that trains, where it is none of boosted trees; empty otherwise, and where the run does not
+/// say (C++, a directory of smdebug's). Others have metrics, labels and predictions, too.
 std::string OtherLibrary(const StepContext& step) {
   const std::string* const text = step.Context("versions");
   if (text == nullptr) return {};
