@@ -34,6 +34,10 @@ class NanOrigin:
     numbers: dict[str, Any]
     #: What to do about it; "" where nothing is known.
     advice: str
+    #: The line of the script, and its text; "" and 0 where it is not known. `record["line_of"]` says what stands in it.
+    file: str
+    line: int
+    code: str
     #: All fields of the record (docs/format.md, "Where a NaN began").
     record: dict[str, Any]
 
@@ -42,7 +46,7 @@ class NanOrigin:
 
 
 _TEXTS = ("sentence", "title", "what", "direction", "operation", "inside", "after", "before", "name", "because",
-          "advice")
+          "advice", "file", "code")
 
 
 def origins_of(records: Iterable[tuple[str, int, int, str]]) -> list[NanOrigin]:
@@ -56,7 +60,8 @@ def origins_of(records: Iterable[tuple[str, int, int, str]]) -> list[NanOrigin]:
         if not isinstance(record, dict) or not isinstance(record.get("sentence"), str):
             continue
         texts = {key: str(record.get(key, "")) for key in _TEXTS}
-        numbers = record.get("numbers")
+        numbers, line = record.get("numbers"), record.get("line")
         found.append(NanOrigin(global_step=step, worker=worker, attempt=attempt, record=record,
-                               numbers=numbers if isinstance(numbers, dict) else {}, **texts))
+                               numbers=numbers if isinstance(numbers, dict) else {},
+                               line=line if isinstance(line, int) else 0, **texts))
     return sorted(found, key=lambda o: (o.attempt, o.global_step, o.what == "unseen", o.direction != "forward"))

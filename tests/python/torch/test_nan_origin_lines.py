@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 import linecache
 import os
 import sys
@@ -15,6 +16,7 @@ from test_nan_origin import Net, entropy, nan
 from torch import nn
 
 from tdbg.adaptors.torch.origin import lines
+from tdbg.reading.origins import origins_of
 
 HERE = __file__
 
@@ -69,6 +71,15 @@ def test_the_line_of_the_loss_function_is_named(watch):
                              "loss")
     assert record["sentence"].endswith(f"test_nan_origin_lines.py:{record['line']}, in `{record['code']}`)")
     assert "(the loss: " in record["sentence"]
+
+
+def test_a_reader_has_the_line(watch):
+    record = train(watch, labelled, logged)
+    (origin,) = origins_of([("worker_0", 0, 2, json.dumps(record))])
+    assert (origin.file, origin.line, origin.code) == where(record)[:3]
+    del record["file"], record["line"], record["code"]
+    (origin,) = origins_of([("worker_0", 0, 2, json.dumps(record))])
+    assert (origin.file, origin.line, origin.code) == ("", 0, "")
 
 
 def test_a_loss_that_no_function_computed_has_the_line_of_its_backward(watch):
@@ -156,6 +167,7 @@ def test_a_compiled_region_has_a_line_of_what_was_compiled(watch, asked):
     record = train(watch, labelled, middle)
     assert record["what"] == "unseen" and record["line_of"] == "operation"
     assert record["code"].startswith("compiled = torch.compile(lambda h, factor")
+    torch._dynamo.reset()
 
 
 def test_an_operation_of_another_thread(watch, asked):
