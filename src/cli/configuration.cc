@@ -102,6 +102,12 @@ void ConfigFlags::DefineRuleFlags(CLI::App& app) {
       ->allow_extra_args(false);
 }
 
+void ConfigFlags::DefineConfigFlag(CLI::App& app) {
+  app.add_option("--config", config_file,
+                 "configuration, YAML or JSON (docs/configuration.md); - is standard input")
+      ->type_name("FILE");
+}
+
 void ConfigFlags::Define(CLI::App& app) {
   app.add_option("--dir", dir, "the run directory; default: a fresh one under ./tdbg-runs")->type_name("DIR");
   app.add_flag("--shared", shared,
@@ -117,9 +123,7 @@ void ConfigFlags::Define(CLI::App& app) {
          "--histograms", histograms,
          "histograms every so many steps, or off; default 10, and where a tensor leaves its recent range")
       ->type_name("EVERY|off");
-  app.add_option("--config", config_file,
-                 "configuration, YAML or JSON (docs/configuration.md); - is standard input")
-      ->type_name("FILE");
+  DefineConfigFlag(app);
   app.add_option("--journal", journal, "size of each worker's journal; default 256MiB")->type_name("SIZE");
   app.add_option("--when-full", when_full, "when the disk cannot keep up: drop_raw (default) or block")
       ->type_name("POLICY");
@@ -150,7 +154,9 @@ Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {
     TDBG_ASSIGN_OR_RETURN(const plan::Config parsed, ConfigOfDocument(document));
     config = plan::MergeConfigs(std::move(config), parsed);
   }
-  for (const std::string& warning : config.warnings) Tell("tdbg: {}\n", warning);
+  if (!flags.warned) {
+    for (const std::string& warning : config.warnings) Tell("tdbg: {}\n", warning);
+  }
   plan::Config from_flags;
   from_flags.dir = flags.dir;
   if (flags.shared) from_flags.shared = true;
@@ -232,6 +238,10 @@ std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config) {
     if (!rule.action_cooldown_seconds) rule.action_cooldown_seconds = config.action_cooldown_seconds;
   }
   return rules;
+}
+
+bool AsksToJudge(const plan::Config& config) {
+  return !config.rules.empty() || (!config.on_issue.empty() && !RulesToWatch(config).empty());
 }
 
 std::string RulesToJson(const std::vector<plan::RuleConfig>& rules) {

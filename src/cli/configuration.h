@@ -24,10 +24,12 @@ struct ConfigFlags {
       format;
   int64_t verify_every = 0, flight = 0;  ///< 0: not said
   bool shared = false;
+  bool warned = false;  ///< what ResolveConfig warns of has been said by another process
 
   void Define(CLI::App& app);
   /// Only --rule, --rule-file, --on-issue.
   void DefineRuleFlags(CLI::App& app);
+  void DefineConfigFlag(CLI::App& app);
 };
 
 /// Flags over file over $TDBG_CONFIG (a path, or YAML text that starts with "{") over defaults.
@@ -46,6 +48,9 @@ Result<std::vector<plan::RuleConfig>> RulesOfFlags(const std::vector<std::string
 /// The rules to watch with: the configured ones, or the profile that only reports (docs/semantics.md,
 /// "Without a rule"); each with the actions that apply to it.
 std::vector<plan::RuleConfig> RulesToWatch(const plan::Config& config);
+
+/// Does the configuration itself name rules, or what to do at a finding?
+bool AsksToJudge(const plan::Config& config);
 
 /// rules.json: what a run was judged with, for `check` and `watch` to repeat.
 /// Secrets are removed, the hashes of rules' files are added, and if it names programs it is sealed.

@@ -60,6 +60,7 @@ class PlanCommand : public Command {
     }
     const auto exports = ExportArguments(config, prepared.run_directory);
     if (!exports.empty()) answer["exports"] = exports;
+    if (AsksToJudge(config)) answer["judge"] = true;
     PrintJson(answer);
     return kExitOk;
   }

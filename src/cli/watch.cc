@@ -1,4 +1,5 @@
-// tdbg watch: follows a run that was started elsewhere (attach, C++, another tool).
+// tdbg watch: follows a run that was started elsewhere (C++, another tool), or beside a training that
+// attaches itself.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -7,7 +8,9 @@
 #include <CLI/CLI.hpp>
 #include <thread>
 
+#include "base/below.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/posix.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
@@ -26,6 +29,8 @@ namespace tdbg::cli {
 namespace {
 
 constexpr int kDrawMillis = 200;
+constexpr int kTurnMillis = 200;
+constexpr char kWatchLockFile[] = "watch.lock";  // docs/format.md
 
 class WatchCommand : public Command {
  public:
@@ -34,16 +39,20 @@ class WatchCommand : public Command {
   void Define(CLI::App& app) override {
     app.add_option("RUN", run_, "a path (may not exist yet), a name under ./tdbg-runs, or last")->required();
     flags_.DefineRuleFlags(app);
+    flags_.DefineConfigFlag(app);
     app.add_flag("--trust", trust_, "use the run's own rule files and actions, whoever made it");
     app.add_flag("--quiet", quiet_, "no live line");
     app.add_flag("--json", json_, "the verdicts as one JSON document on stdout");
+    // By a training, beside itself: its standard input ends when the training does.
+    app.add_option("--launched", launched_, "")->type_name("ATTEMPT")->group("");
     app.footer(
-        "\nWithout --rule: the run's own rules. ctrl-C stops watching, never the run.\n"
+        "\nWithout --rule and --config: the run's own rules. ctrl-C stops watching, never the run.\n"
         "exit code: as `tdbg check`");
   }
 
   Result<int> Run() override {
     jobs::BlockForwardedSignals();
+    flags_.warned = launched_.has_value();
     TDBG_ASSIGN_OR_RETURN(plan::Config config, ResolveConfig(flags_));
     const auto resolved = ResolveRun(run_);
     if (resolved.status().code() == Code::kUnimplemented) return resolved.status();
@@ -65,11 +74,15 @@ class WatchCommand : public Command {
       config.rules_said = config.rules_said || recorded.has_value();
     }
     options.rules = RulesToWatch(config);
+    options.started_by_attempt = launched_;
+    std::unique_ptr<base::FileLock> alone;
+    if (launched_ && !WaitForTurn(options.run, &alone)) return kExitOk;
     LiveStatus live;
     options.on_progress = [&live](const watch::Progress& progress) { live.Update(progress); };
     if (!quiet_) options.on_found = TellFound;
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<watch::Watcher> watcher, watch::Watcher::Create(options));
     TDBG_ASSIGN_OR_RETURN(jobs::SignalInbox inbox, jobs::SignalInbox::Open());
+    if (launched_) watcher->TakeOver();
 
     const base::UniqueFd done(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     Status watched;
@@ -78,15 +91,20 @@ class WatchCommand : public Command {
       const uint64_t one = 1;
       (void)!::write(done.get(), &one, sizeof(one));
     });
-    if (!resolved.ok() && !quiet_)
+    if (!resolved.ok() && !quiet_ && !launched_)
       Tell("tdbg: no run at {} yet; waiting for one (ctrl-C ends the waiting)\n", run_);
-    LiveLine line(quiet_ ? -1 : STDERR_FILENO);
-    bool interrupted = false;
+    LiveLine line(quiet_ || launched_ ? -1 : STDERR_FILENO);
+    bool interrupted = false, training_gone = !launched_;
     while (true) {
-      pollfd sources[] = {{done.get(), POLLIN, 0}, {inbox.fd(), POLLIN, 0}};
+      pollfd sources[] = {
+          {done.get(), POLLIN, 0}, {inbox.fd(), POLLIN, 0}, {training_gone ? -1 : STDIN_FILENO, POLLIN, 0}};
       const int ready = ::poll(sources, std::size(sources), line.enabled() ? kDrawMillis : -1);
       if (line.enabled()) line.Draw(live.Line(base::SystemClock().MonotonicNanos()));
       if (ready > 0 && (sources[0].revents & POLLIN)) break;
+      if (ready > 0 && sources[2].revents != 0) {
+        training_gone = true;
+        watcher->StarterGone();
+      }
       const int signal_number = inbox.Next();
       if (signal_number == 0 || signal_number == SIGUSR1 || signal_number == SIGUSR2) continue;
       if (interrupted) ::_exit(128 + signal_number);
@@ -95,7 +113,11 @@ class WatchCommand : public Command {
     }
     following.join();
     line.Close();
+    // The training began no step, or its next start is judged by a watcher of its own.
+    if (launched_ && (watched.code() == Code::kNotFound || watched.code() == Code::kDeadlineExceeded))
+      return kExitOk;
     if (!watched.ok()) return watched;
+    if (launched_) return ExitCodeOfVerdicts(watcher->statuses());
     const std::vector<rules::RuleStatus> statuses = watcher->statuses();
     StepNames names;
     if (const auto trial = Trial::Open(options.run); trial.ok()) names = NamesFor(**trial, statuses, {});
@@ -110,8 +132,23 @@ class WatchCommand : public Command {
   }
 
  private:
+  // One watcher speaks for the trainings of a run: the next start of one that is just ending waits here, and
+  // so does that of a second process that attaches the same directory. False: that training is over.
+  static bool WaitForTurn(const std::string& run, std::unique_ptr<base::FileLock>* lock) {
+    base::FileSystem& files = base::FilesBelow(base::LocalFileSystem(), run);
+    while (true) {
+      auto taken = files.Lock(base::JoinPath(run, kWatchLockFile));
+      if (taken.ok()) *lock = *std::move(taken);
+      // Where nothing can be locked, one process that attaches is the ordinary case.
+      if (taken.ok() || taken.status().code() != Code::kFailedPrecondition) return true;
+      pollfd training = {STDIN_FILENO, POLLIN, 0};
+      if (::poll(&training, 1, kTurnMillis) > 0) return false;
+    }
+  }
+
   std::string run_;
   ConfigFlags flags_;
+  std::optional<int64_t> launched_;
   bool quiet_ = false, json_ = false, trust_ = false;
 };
 

@@ -27,12 +27,28 @@ constexpr std::string_view kRemoved = ".tdbg-removed-";
 constexpr int kDeepest = 32;  // each level holds a descriptor
 
 // docs/format.md, "The directory"; and what smdebug's hook and uploads write beside it.
-constexpr std::array<std::string_view, 21> kOurs{
-    "run.json",        "plan.json",    "rules.json",  "open.lock",   "launcher.lock",
-    "control",         "events.jsonl", "nodes",       "logs",        "black_box",
-    "marks.jsonl",     "rule-output",  "levels",      "smdebug",     "claim.smd",
-    "index",           "events",       "collections", "tensorboard", "training_job_end.ts",
-    "tdbg-upload.json"};
+constexpr std::array<std::string_view, 22> kOurs{"run.json",
+                                                 "plan.json",
+                                                 "rules.json",
+                                                 "open.lock",
+                                                 "launcher.lock",
+                                                 "control",
+                                                 "events.jsonl",
+                                                 "nodes",
+                                                 "logs",
+                                                 "black_box",
+                                                 "marks.jsonl",
+                                                 "rule-output",
+                                                 "levels",
+                                                 "smdebug",
+                                                 "claim.smd",
+                                                 "index",
+                                                 "events",
+                                                 "collections",
+                                                 "tensorboard",
+                                                 "training_job_end.ts",
+                                                 "tdbg-upload.json",
+                                                 "watch.lock"};
 
 bool IsOurs(const std::string& name) {
   const auto number = base::ParseInt(name);  // an attempt

@@ -291,5 +291,15 @@ TEST(HookConfigTest, AsAConfigurationOfTheCommandLine) {
               HasSubstr("\"rules\" is tdbg's"));
 }
 
+TEST(HookConfigTest, RulesInAHooksFileAreRefusedBecauseNothingWouldJudge) {
+  for (const char* key : {"rules", "on_issue", "DebugRuleConfigurations"}) {
+    std::vector<std::string> warnings;
+    const json document = {{"HookParameters", json::object()}, {key, json::array()}};
+    const auto hook = ParseSmdebugConfig(document, {"h.json"}, "", &warnings);
+    EXPECT_THAT(hook.status().message(), HasSubstr(std::string("h.json: \"") + key + "\""));
+    EXPECT_THAT(hook.status().message(), HasSubstr("tdbg run --config FILE"));
+  }
+}
+
 }  // namespace
 }  // namespace tdbg::plan

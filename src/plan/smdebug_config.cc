@@ -15,6 +15,8 @@ using nlohmann::json;
 using Names = std::vector<std::string>;
 
 const Names kTopKeys = {"LocalPath", "S3OutputPath", "S3Path", "HookParameters", "CollectionConfigurations"};
+// What somebody wrote there who expects to be told of a finding. A hook has no rules.
+const Names kRuleKeys = {"rules", "on_issue", "DebugRuleConfigurations"};
 const Names kHookKeys = {"save_all",           "include_regex",   "include_workers",
                          "reductions",         "save_raw_tensor", "save_shape",
                          "export_tensorboard", "tensorboard_dir", "dry_run"};
@@ -173,6 +175,14 @@ Result<HookConfig> ParseSmdebugConfig(const json& document, const Source& source
   const ConfigNode root(document, source, &status);
   if (!document.is_object())
     return InvalidArgument(source.name + ": expected a JSON object, smdebug's hook configuration");
+  for (const std::string& key : kRuleKeys) {
+    if (!document.contains(key)) continue;
+    return InvalidArgument(fmt::format(
+        "{}: \"{}\": a hook says what is saved, and nothing would judge by its configuration. Put rules "
+        "and on_issue into a file of their own, and start the script with it: tdbg run --config FILE "
+        "-- python SCRIPT",
+        source.name, key));
+  }
   reader.Note(root, "", kTopKeys, false);
   root.At("LocalPath", [&](const ConfigNode& n) { hook.out_dir = n.Text(); });
 

@@ -18,12 +18,12 @@
 #include "base/printable.h"
 #include "rulehost/registry.h"
 #include "trial/access.h"
-#include "trial/step_name.h"
 #include "watch/action_runner.h"
 #include "watch/breakpoints.h"
 #include "watch/found.h"
 #include "watch/no_steps.h"
 #include "watch/origins.h"
+#include "watch/progress.h"
 #include "watch/replay.h"
 #include "watch/report_files.h"
 #include "watch/requests.h"
@@ -36,7 +36,6 @@ namespace {
 // How often to look for changes that no file notifies of: a process that died, a path that appeared.
 constexpr int64_t kLookMillis = 1000;
 constexpr int64_t kOpenMillis = 100;
-constexpr size_t kStepsBackForLoss = 64;
 // A report is made from everything seen so far; no more often than a person would reload it.
 constexpr int64_t kReportMillis = 5000;
 constexpr int64_t kCooldownSeconds = 300;
@@ -81,6 +80,7 @@ struct Watcher::Impl {
   std::unordered_map<std::string, rules::RuleStatus> said_before;  // by name
 
   std::atomic<bool> leaves = false;  // StopWatching
+  std::atomic<bool> starter_gone = false;
   mutable std::mutex mutex;
   // Guarded by mutex.
   std::optional<rules::JobEnd> job_end;
@@ -187,6 +187,16 @@ struct Watcher::Impl {
     return latest;
   }
 
+  /// Has the run no launcher, and was every worker there that is going to be?
+  bool WorkersDecideTheEnd() const { return !options.stop && (!options.started_by_attempt || starter_gone); }
+
+  /// The next start of the training has a watcher of its own, which also says what this one has not yet.
+  bool IsReplaced() const {
+    if (!options.started_by_attempt || !starter_gone) return false;
+    const std::vector<int64_t> attempts = trial->attempts();
+    return !attempts.empty() && attempts.back() > *options.started_by_attempt;
+  }
+
   Status MaySpeak() const { return options.may_speak ? options.may_speak() : OkStatus(); }
 
   void Tell(const std::vector<size_t>& changed, int64_t wall_nanos, bool job_is_gone) {
@@ -246,14 +256,17 @@ struct Watcher::Impl {
 
   Status OpenWhenThere() {
     while (true) {
-      const bool gone = JobEndNow().has_value();
+      const bool gone = JobEndNow().has_value() || starter_gone;
       TrialOptions trial_options;
       trial_options.wait_millis = gone ? 0 : kOpenMillis;
       auto opened = Trial::Open(options.run, trial_options);
       if (opened.ok()) {
         trial = *std::move(opened);
-        if (const auto attempts = trial->attempts(); options.stop && !attempts.empty())
+        if (options.started_by_attempt) {
+          job_attempt = *options.started_by_attempt;
+        } else if (const auto attempts = trial->attempts(); options.stop && !attempts.empty()) {
           job_attempt = attempts.back();
+        }
         const std::lock_guard lock(mutex);
         wakeable = trial.get();
         return OkStatus();
@@ -370,30 +383,8 @@ struct Watcher::Impl {
     }
   }
 
-  std::optional<double> LatestLoss() {
-    const TrialAccess access(*trial);
-    losses.Update(access);
-    if (losses.tensors().empty()) return std::nullopt;
-    const size_t end = access.steps().size();
-    for (size_t back = 1; back <= std::min(end, kStepsBackForLoss); ++back) {
-      if (const auto loss = access.ScalarAt(losses.tensors().front(), end - back)) return loss;
-    }
-    return std::nullopt;
-  }
-
   void TellProgress() {
-    if (!options.on_progress) return;
-    const TrialAccess access(*trial);
-    Progress progress;
-    progress.global_step = access.steps().empty() ? -1 : access.steps().back().info.global_step;
-    if (const int64_t last = progress.global_step; last >= 0)
-      progress.step = StepNames(*trial, {&last, 1}).Of(last);
-    progress.steps_seen = static_cast<int64_t>(access.steps().size());
-    progress.loss = LatestLoss();
-    progress.bytes = trial->bytes_on_disk();
-    progress.state = trial->state();
-    progress.statuses = &engine->statuses();
-    options.on_progress(progress);
+    if (options.on_progress) options.on_progress(ProgressOf(*trial, &losses, engine->statuses()));
   }
 
   Status Look() {
@@ -460,7 +451,8 @@ struct Watcher::Impl {
         Log("rule " + engine->statuses()[i].name + ": " + engine->statuses()[i].details);
     }
     // The next start of a job that we look after. Of a run that is only looked at, what is gone is not known.
-    if (const auto judged = ReadJudgedWhole(options.run); options.stop && judged.ok()) {
+    if (const auto judged = ReadJudgedWhole(options.run);
+        (options.stop || options.started_by_attempt) && judged.ok()) {
       for (const JudgedWhole& one : *judged)
         engine->DeclareJudged(one.name, one.code, one.until, one.attempt);
     }
@@ -498,7 +490,11 @@ struct Watcher::Impl {
       }
       trouble = OkStatus();
       if (ended) return FinishRules(*ended);
-      if (!options.stop && trial->loaded_all_steps()) {
+      if (IsReplaced()) {
+        leaves = true;
+        return FinishRules(rules::JobEnd::kStopped);
+      }
+      if (WorkersDecideTheEnd() && trial->loaded_all_steps()) {
         runner.Join();
         // A launcher that has recorded the end knows better than the workers' files; a replay asks it, too.
         rules::JobEnd end = EndOf(trial->state());
@@ -568,6 +564,12 @@ Status Watcher::Follow() {
 void Watcher::JobEnded(rules::JobEnd end) {
   const std::lock_guard lock(impl_->mutex);
   impl_->job_end = end;
+  if (impl_->wakeable) impl_->wakeable->Wake();
+}
+
+void Watcher::StarterGone() {
+  impl_->starter_gone = true;
+  const std::lock_guard lock(impl_->mutex);
   if (impl_->wakeable) impl_->wakeable->Wake();
 }
 

@@ -26,6 +26,11 @@ struct WatchOptions {
   /// workers end in between. Empty: "stop" is a request in the control file, and the run is followed until
   /// its workers are gone.
   std::function<Status(const std::string& reason)> stop;
+  /// Of a watcher that a training started beside itself: the attempt that this training begins. Until
+  /// StarterGone the run is followed, whether or not it has workers yet; after it, until its workers are gone
+  /// or a later attempt, which has a watcher of its own, has begun. What earlier attempts found is not acted
+  /// on.
+  std::optional<int64_t> started_by_attempt = {};
   /// Called from the watcher's thread whenever it has looked at the run; for the live line. May be empty.
   std::function<void(const struct Progress&)> on_progress;
   /// Called from the watcher's thread for each rule whose status is new or has changed, with the step of its
@@ -77,6 +82,8 @@ class Watcher {
   Status Follow();
   /// From any thread: the job is gone. Judges what is on disk, then decides the rules by `end`.
   void JobEnded(rules::JobEnd end);
+  /// From any thread: the training that started this watcher (WatchOptions::started_by_attempt) has ended.
+  void StarterGone();
   /// From any thread: nobody watches any more, but the job may go on. Rules in progress are decided by what
   /// is on disk for statuses() alone: that is not told, recorded or acted on.
   void StopWatching();

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .beside import Beside, wait
 from .guard import say
 from .plan import resolve_plan
 from .watch import ARMED, OFF, OPEN
@@ -34,6 +35,7 @@ class Door:
         self._make, self._attached = make, attached
         # this process's, until it is over; a second one would record everything twice
         self._session: Framework | None = None
+        self._beside: Beside | None = None
         self._begun = False
         self._attaches = False      # the script has begun it, by `attach`
 
@@ -75,11 +77,15 @@ class Door:
         ):
             return self._enter(models)      # another model of the training that is still to begin
         self.stand_down("another run was attached")
-        directory, plan = (dir, "") if open_run is not None else resolve_plan(dir, config)
-        options.setdefault("directory", directory or "")
-        if plan:
-            options.setdefault("plan_json", plan)
-        self._begin(open_run, options)
+        if open_run is not None:
+            options.setdefault("directory", dir or "")
+            self._begin(open_run, options)
+        else:
+            resolved = resolve_plan(dir, config)
+            options.setdefault("directory", resolved.directory)
+            if resolved.plan:
+                options.setdefault("plan_json", resolved.plan)
+            self._begin(open_run, options, resolved.beside)
         self._attaches = True
         return self._enter(models)
 
@@ -121,7 +127,8 @@ class Door:
         self._session.watch(models)
         return self._attached(self._session)
 
-    def _begin(self, open_run: Callable[..., Any] | None, options: dict[str, Any]) -> None:
+    def _begin(self, open_run: Callable[..., Any] | None, options: dict[str, Any],
+               beside: Beside | None = None) -> None:
         self.stand_down("another watch began")      # one that failures disarmed has an end all the same
         if not self._begun:
             self._begun = True
@@ -135,18 +142,35 @@ class Door:
             session.install()
         except Exception:
             session.disarm()
+            if beside is not None:
+                beside.let_go()
             raise
-        self._session = session
+        self._session, self._beside = session, beside
 
     def _over(self, session: Framework) -> None:
         """Drops every reference to the session, and so to what it watched."""
         if session is self._session:
             self._session = None
+            if self._beside is not None:
+                if session.run is None:
+                    self._beside.leave()    # a child of this process may be the one that trains
+                else:
+                    self._beside.let_go()
 
     def _at_exit(self) -> None:
-        if self._session is not None:
-            self._session.at_exit()
+        session = self._session
+        if session is not None:
+            session.at_exit()
+            self._over(session)
+        try:
+            late = wait()
+        except KeyboardInterrupt:       # somebody does not want to wait
+            return
+        if late:
+            say(f"what reads the run beside the training is not through with it (process {late[0]}), and goes on")
 
     def _forked(self) -> None:
         if self._session is not None:
+            if self._beside is not None and self._session.run is not None:
+                self._beside.leave()        # else the child may be the one that trains
             self._session.forked()

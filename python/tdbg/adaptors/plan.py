@@ -7,34 +7,42 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from .beside import Beside, environment
 from .guard import say
 
 PLAN_SECONDS = 60
 
-_exports: list[subprocess.Popen[bytes]] = []  # kept: their standard input tells them that this process lives
+
+class Resolved(NamedTuple):
+    directory: str
+    plan: str               # plan.json's text; "": the default
+    beside: Beside          # what reads the run while it trains
 
 
-def resolve_plan(directory: str | None = None, config: Any = None) -> tuple[str, str]:
-    """(run directory, plan.json's text) for `config`, made by `tdbg plan` in a process of its own.
+def resolve_plan(directory: str | None = None, config: Any = None) -> Resolved:
+    """Where a training is recorded and what of it, for `config`: made by `tdbg plan` in a process of its own.
 
     The schema, YAML and the rules live there and not in the training process. Without the command line the default
-    plan is used (""), and a configuration is an error. One rank resolves, the others wait for its plan.
+    plan is used (""), and a configuration is an error. One rank resolves, the others wait for its plan. It also starts
+    what the configuration wants done while it trains, in processes beside it: judging by its rules (`tdbg watch`, as
+    `tdbg run` does itself), TensorBoard's files, smdebug's layout.
     :raises ValueError: the configuration; the message names the key
     :raises FileNotFoundError: a configuration without a command line
     """
     if int(os.environ.get("RANK", "0") or 0) != 0:
         if directory is None:
             raise ValueError("attach: with several ranks, say which directory: dir=...")
-        return directory, _wait_for(os.path.join(directory, "plan.json"))
+        return Resolved(directory, _wait_for(os.path.join(directory, "plan.json")), Beside())
     tool = find_cli()
     if tool is None:
-        if config is not None:
+        if config is not None or os.environ.get("TDBG_CONFIG"):
             raise FileNotFoundError("a configuration needs the command line: set TDBG_CLI to the `tdbg` program")
-        return directory or os.path.join("tdbg-runs", time.strftime("run-%Y%m%d-%H%M%S")), ""
+        return Resolved(directory or os.path.join("tdbg-runs", time.strftime("run-%Y%m%d-%H%M%S")), "", Beside())
     command, text = [tool, "plan"], None
     if directory is not None:
         command += ["--dir", os.fspath(directory)]
@@ -43,21 +51,41 @@ def resolve_plan(directory: str | None = None, config: Any = None) -> tuple[str,
         text = json.dumps(config)
     elif config is not None:
         command += ["--config", os.fspath(config)]
-    # The helper must not think that it is a training process to be watched.
-    environment = {k: v for k, v in os.environ.items() if k not in ("TDBG_RUN", "TDBG_ATTEMPT", "PYTHONPATH")}
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PLAN_SECONDS, env=environment)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PLAN_SECONDS, env=environment())
     if done.returncode != 0:
         raise ValueError(done.stderr.strip() or f"{tool} plan failed with {done.returncode}")
+    if done.stderr:
+        sys.stderr.write(done.stderr)       # of a configuration that is used: keys that were passed over
     answer = json.loads(done.stdout)
-    directory = answer["directory"]
-    _start_exports(tool, answer, environment)
-    with open(os.path.join(directory, "plan.json"), encoding="utf-8") as file:
-        return directory, file.read()
+    with open(os.path.join(answer["directory"], "plan.json"), encoding="utf-8") as file:
+        plan = file.read()
+    beside = Beside()
+    if answer.get("judge"):
+        _start_watcher(tool, answer, config, beside)
+    _start_exports(tool, answer, beside)
+    return Resolved(answer["directory"], plan, beside)
 
 
-def _start_exports(tool: str, answer: dict[str, Any], environment: dict[str, str]) -> None:
-    """What the configuration wants written while it trains (TensorBoard's files, smdebug's layout) is written by
-    processes that read the run like anybody else. They end when this process is gone: it holds their standard input."""
+def _start_watcher(tool: str, answer: dict[str, Any], config: Any, beside: Beside) -> None:
+    """Judges by the rules of the configuration, and does at a finding what it says. Of the same configuration, and not
+    of what the run has recorded of it, which lacks secrets (a webhook's)."""
+    command, files = [tool, "watch", answer["directory"], "--launched", str(answer["attempt"])], []
+    try:
+        if isinstance(config, dict):
+            files.append(os.memfd_create("configuration"))
+            os.write(files[0], json.dumps(config).encode())
+            command += ["--config", f"/proc/self/fd/{files[0]}"]
+        elif config is not None:
+            command += ["--config", os.fspath(config)]
+        beside.start(command, files)
+    except OSError as error:
+        say(f"nothing judges this run: {error}; `tdbg watch {answer['directory']}` does, while it trains")
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def _start_exports(tool: str, answer: dict[str, Any], beside: Beside) -> None:
     for arguments in answer.get("exports", ()):
         command = [
             tool,
@@ -70,8 +98,7 @@ def _start_exports(tool: str, answer: dict[str, Any], environment: dict[str, str
             str(answer["attempt"]),
         ]
         try:
-            _exports.append(subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                             env=environment, start_new_session=True))
+            beside.start([*command, *arguments])
         except OSError as error:
             say(f"{arguments[1]} files will not be written: {error}")
 

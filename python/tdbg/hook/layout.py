@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
-import time
 import weakref
 from typing import Any
 
+from ..adaptors.beside import Beside, wait
 from ..adaptors.plan import find_cli
 
 logger = logging.getLogger("smdebug")
 
 wanted = False
 OFF = "TDBG_SMDEBUG_FILES"      # =0: only the run
-FINISH_SECONDS = 60.0           # what close() waits for them; they go on by themselves afterwards
 TENSORBOARD_CONFIG_FILE_PATH_ENV_STR = "TENSORBOARD_CONFIG_FILE_PATH"
 DEFAULT_SAGEMAKER_TENSORBOARD_CONFIG = "/opt/ml/input/config/tensorboardoutputconfig.json"
 
@@ -50,7 +48,7 @@ class Layout:
 
     def __init__(self, directory: str, attempt: int, world_size: int, tensorboard_dir: str | None) -> None:
         self._alone = world_size == 1
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._beside = Beside()
         tool = find_cli()
         if tool is None:
             logger.warning(
@@ -68,11 +66,8 @@ class Layout:
         _alive.add(self)
 
     def _start(self, command: list[str], what: str) -> None:
-        # What is launched must not think that it is a training to be watched.
-        environment = {k: v for k, v in os.environ.items() if k not in ("TDBG_RUN", "TDBG_ATTEMPT", "PYTHONPATH")}
         try:
-            self._processes[what] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                                     env=environment, start_new_session=True)
+            self._beside.start(command)
         except OSError as error:
             logger.warning("%s are not written: %s", what, error)
 
@@ -80,28 +75,18 @@ class Layout:
         """The run has ended: its files are there when this returns, unless that takes longer than a minute. Other
         workers of the run may go on, and wait for this one: then its files are whole a second or two after the last has
         ended."""
-        self.let_go()
-        deadline = time.monotonic() + FINISH_SECONDS
-        for what, process in self._processes.items() if self._alone else ():
-            try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                logger.warning("%s are still being written, by process %d", what, process.pid)
+        processes = self._beside.let_go()
+        for late in wait(processes) if self._alone else ():
+            logger.warning("files beside the run are still being written, by process %d", late)
 
-    def let_go(self) -> None:
-        """Closes what says that the training lives."""
-        for process in self._processes.values():
-            assert process.stdin is not None
-            try:
-                process.stdin.close()
-            except OSError:         # it has ended
-                pass
+    def leave(self) -> None:
+        """In a forked process (a DataLoader's worker), whose life is not the training's."""
+        self._beside.leave()
 
 
 def _in_child() -> None:
-    # A forked process (a DataLoader's worker) that outlives the training's end would keep the exports waiting.
     for layout in list(_alive):
-        layout.let_go()
+        layout.leave()
     _alive.clear()
 
 

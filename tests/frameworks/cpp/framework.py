@@ -48,7 +48,7 @@ class Cpp(Framework):
     @contextlib.contextmanager
     def attached(self, directory, config):
         from tdbg.adaptors.plan import resolve_plan
-        directory, _ = resolve_plan(directory, config)
+        directory = resolve_plan(directory, config).directory
         self._run = directory, os.path.join(directory, "plan.json")
         try:
             yield

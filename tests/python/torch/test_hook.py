@@ -419,6 +419,9 @@ def test_opting_out(tmp_path, monkeypatch):
     config.write_text('{"HookParameters": {"save_interval": "often"}}')
     with pytest.raises(SMDebugValueError, match="HookParameters.save_interval"):
         Hook.create_from_json_file()
+    config.write_text('{"HookParameters": {}, "rules": [{"rule": "vanishing_gradient"}]}')
+    with pytest.raises(SMDebugValueError, match=r'"rules": a hook says what is saved, and nothing would judge'):
+        Hook.create_from_json_file()
 
 
 SCRIPT = """
