@@ -57,10 +57,6 @@ std::string GroupOf(const TensorInfo& info) {
   return "tensors";
 }
 
-bool IsOneNumber(const std::vector<int64_t>& shape) {
-  return std::all_of(shape.begin(), shape.end(), [](int64_t extent) { return extent == 1; });
-}
-
 /// One growing event file.
 class EventFile {
  public:
@@ -141,8 +137,6 @@ class TensorBoard : public Destination {
   Result<bool> AddHistogram(const TrialAccess& access, size_t step, const TrialAccess::Row& row,
                             const Summary& summary, const std::string& tag, tfevents::SummaryEvent* event);
   Result<EventFile*> FileOf(const TrialAccess& access, const TrialAccess::Step& step, WorkerIndex worker);
-  void AddLoneValues(const TrialAccess& access, size_t step, WorkerIndex worker,
-                     tfevents::SummaryEvent* event);
   void AddScalar(const std::string& tag, double value, tfevents::SummaryEvent* event) {
     event->AddScalar(tag, value);
     ++scalars_;
@@ -156,7 +150,6 @@ class TensorBoard : public Destination {
   static constexpr int kNothing = -1, kNumber = -2;
   std::vector<int> row_of_;  // by TensorIndex: into rows_, or one of these
   std::vector<TrialAccess::Scalar> numbers_;
-  std::vector<TrialAccess::Raw> raws_;  // of a tensor at the step at hand
   Summarizer summarizer_;
   // The interval of the last histogram that was written: its mode step divided by statistics_every.
   std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, int64_t> written_;
@@ -243,30 +236,6 @@ Status TensorBoard::AddRow(const TrialAccess& access, size_t step, const TrialAc
   return OkStatus();
 }
 
-/// Single numbers that are kept as values alone: what a hook saves of metrics and losses.
-void TensorBoard::AddLoneValues(const TrialAccess& access, size_t step, WorkerIndex worker,
-                                tfevents::SummaryEvent* event) {
-  for (const TensorIndex tensor : choice_.tensors()) {
-    if (row_of_[tensor] != kNothing || !IsOneNumber(access.tensor(tensor).shape)) continue;
-    raws_.clear();
-    access.RawsAt(tensor, step, &raws_);
-    const bool last_counts = access.LastCounts(tensor);
-    const TrialAccess::Raw* best = nullptr;
-    for (const TrialAccess::Raw& raw : raws_) {
-      if (raw.worker != worker) continue;
-      if (best == nullptr || Preference(raw.ref.sub, last_counts) >= Preference(best->ref.sub, last_counts)) {
-        best = &raw;
-      }
-    }
-    if (best == nullptr) continue;
-    const auto value = access.ReadRaw(*best);
-    if (!value.ok() || !IsOneNumber(value->shape)) continue;  // damaged: the trial says so
-    if (const auto number = ElementAsDouble(*value, 0)) {
-      AddScalar(TagsOf(access, tensor).value, *number, event);
-    }
-  }
-}
-
 Status TensorBoard::Take(const TrialAccess& access, size_t step) {
   const TrialAccess::Step& at = access.steps()[step];
   if (!choice_.WantsStep(at.info)) return OkStatus();
@@ -311,7 +280,6 @@ Status TensorBoard::Take(const TrialAccess& access, size_t step) {
       AddScalar(access.tensor(tensor).name, number.value, &event);
       row_of_[tensor] = kNumber;
     }
-    AddLoneValues(access, step, worker, &event);
 
     if (event.empty()) continue;
     any = true;

@@ -130,16 +130,14 @@ std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint6
     slot.BringRowsUpToDate();
     const std::span<const store::SummaryBatch> batches = slot.reader->summaries();
     slot.RowsAt(at.info.global_step, &impl.scratch_rows);
-    for (auto it = impl.scratch_rows.begin(); it != impl.scratch_rows.end(); ++it) {
-      const store::SummaryBatch& batch = batches[it->batch];
-      slot.reader->Prepare(it->batch, it->begin, it->end);
+    const auto take = [&](uint32_t index, const store::SummaryBatch& batch, uint32_t first, uint32_t last) {
       if (batch.damaged != 0) {
-        if (lost_rows) *lost_rows += it->end - it->begin;
-        continue;
+        if (lost_rows) *lost_rows += last - first;
+        return;
       }
       if (batch.unknown == nullptr) {
-        spans.push_back({worker, it->batch, &batch, it->begin, it->end, slot.tensor_of});
-        continue;
+        spans.push_back({worker, index, &batch, first, last, slot.tensor_of});
+        return;
       }
       // Runs of rows that know what is asked for.
       const uint64_t barring = wanted | store::kUnreadable | store::kNoStatistics;
@@ -149,11 +147,11 @@ std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint6
         return finiteness_first && (batch.unknown[row] & (columns::kFinite | store::kUnreadable)) == 0 &&
                (batch.nan_count[row] | batch.pos_inf_count[row] | batch.neg_inf_count[row]) != 0;
       };
-      for (uint32_t i = it->begin; i < it->end;) {
+      for (uint32_t i = first; i < last;) {
         const uint32_t begin = i;
-        while (i < it->end && shown(i)) ++i;
-        if (i != begin) spans.push_back({worker, it->batch, &batch, begin, i, slot.tensor_of});
-        for (; i < it->end && !shown(i); ++i) {
+        while (i < last && shown(i)) ++i;
+        if (i != begin) spans.push_back({worker, index, &batch, begin, i, slot.tensor_of});
+        for (; i < last && !shown(i); ++i) {
           const uint64_t unknown = batch.unknown[i];
           if ((unknown & store::kNoStatistics) != 0) continue;
           if ((unknown & store::kUnreadable) != 0) {
@@ -163,7 +161,14 @@ std::span<const TrialAccess::RowSpan> TrialAccess::RowSpansOf(size_t step, uint6
           }
         }
       }
+    };
+    for (const RowRange& range : impl.scratch_rows) {
+      slot.reader->Prepare(range.batch, range.begin, range.end);
+      take(range.batch, batches[range.batch], range.begin, range.end);
     }
+    if (impl.smdebug != nullptr) continue;
+    if (const auto* made = slot.computed.At(*slot.reader, at.info.global_step, impl.scratch_rows))
+      take(made->batch_index, made->batch, 0, static_cast<uint32_t>(made->batch.rows));
   }
   impl.MergeParts(&spans, lost_rows);
   return spans;
@@ -276,13 +281,12 @@ Result<Histogram> TrialAccess::HistogramOf(const Row& row) const {
     if (!row.has_histogram()) return NotFound("not every part has a histogram");
     Histogram whole;
     for (const MergedRows::Source& part : merged.sources[row.ref.row]) {
-      TDBG_ASSIGN_OR_RETURN(const Histogram of,
-                            trial_->impl_->slots[part.worker]->reader->HistogramOf(part.row));
+      TDBG_ASSIGN_OR_RETURN(const Histogram of, trial_->impl_->slots[part.worker]->HistogramOf(part.row));
       whole = MergeHistograms(whole, of);
     }
     return whole;
   }
-  return trial_->impl_->slots[row.worker]->reader->HistogramOf(row.ref);
+  return trial_->impl_->slots[row.worker]->HistogramOf(row.ref);
 }
 
 void TrialAccess::ScalarsOf(size_t step, std::vector<Scalar>* append_to) const {
@@ -322,6 +326,15 @@ std::optional<double> TrialAccess::ScalarAt(TensorIndex tensor, size_t step,
                 if (batch.damaged != 0 || (batch.unknown != nullptr && batch.unknown[ref.row] != 0)) continue;
                 const auto value = OnlyElement(batch.at(ref.row), slot.reader->tensors()[id].dtype);
                 if (value) offer(ref.sub, *value);
+              }
+              if (best || slot.reader->tensors()[id].kind == kStatisticKind) return best.has_value();
+              const auto span = slot.reader->RawsAt(id, at.info.global_step);
+              for (const store::RawRef& ref : std::vector<store::RawRef>(span.begin(), span.end())) {
+                const std::span<const int64_t> shape = slot.reader->ShapeOf(ref);
+                if (std::ranges::any_of(shape, [](int64_t extent) { return extent != 1; })) continue;
+                const auto value = slot.ReadRaw(ref);
+                if (!value.ok()) continue;
+                if (const auto element = ElementAsDouble(*value, 0)) offer(ref.sub, *element);
               }
               return best.has_value();
             });

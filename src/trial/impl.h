@@ -18,6 +18,7 @@
 #include "store/reader/worker_reader.h"
 #include "tdbg/trial.h"
 #include "trial/access.h"
+#include "trial/computed_rows.h"
 #include "trial/names.h"
 #include "trial/parts.h"
 #include "trial/remote_run.h"
@@ -72,6 +73,8 @@ struct WorkerSlot {
   std::vector<RowStretch> stretches;
   bool stretches_ascend = true;  ///< each begins at or behind the last one's last step
   std::vector<RowRange> final_rows;
+  /// Made of values that have no row; not of a run of smdebug's, whose reader makes them itself.
+  mutable ComputedRows computed;
   /// Where the rows of the last RowsAt ended in their batch, and how many there were.
   mutable uint32_t rows_hint = 0, rows_hint_count = 0;
 
@@ -80,6 +83,10 @@ struct WorkerSlot {
     return info.ended || !info.alive ? std::numeric_limits<int64_t>::max() : info.last_step;
   }
   void BringRowsUpToDate();
+  /// Of any row that TrialAccess gives.
+  Result<Histogram> HistogramOf(store::WorkerReader::RowRef row) const {
+    return ComputedRows::IsOf(row) ? computed.HistogramOf(*reader, row) : reader->HistogramOf(row);
+  }
   /// Rows of segments moved, too.
   void ForgetRows();
   /// A step's rows, in the order in which they were written. \pre BringRowsUpToDate

@@ -52,6 +52,10 @@ bool Trial::Impl::HasHistogram(const TrialAccess::Step& step) const {
       const uint32_t* const bytes = slot.reader->summaries()[r.batch].histogram_bytes;
       if (std::any_of(bytes + r.begin, bytes + r.end, [](uint32_t n) { return n != 0; })) return true;
     }
+    if (smdebug != nullptr) continue;
+    const auto* made = slot.computed.At(*slot.reader, step.info.global_step, scratch_rows);
+    if (made != nullptr && std::ranges::any_of(made->histogram_bytes, [](uint32_t n) { return n != 0; }))
+      return true;
   }
   return false;
 }
@@ -63,7 +67,7 @@ bool Trial::Impl::IsOfKind(const TrialAccess::Step& step, StepKind kind) const {
     case StepKind::kRaw:
       return step.info.raw_values > DerivedIn(step.info.global_step);
     case StepKind::kSummary:
-      return step.info.summaries != 0;
+      return step.info.summaries != 0 || step.info.raw_values > DerivedIn(step.info.global_step);
     case StepKind::kHistogram:
       return HasHistogram(step);
     case StepKind::kSaved:

@@ -1,6 +1,9 @@
 #include "trial/value_finder.h"
 
+#include <algorithm>
+
 #include "format/columns.h"
+#include "store/reader/row_of_value.h"
 
 namespace tdbg {
 
@@ -40,6 +43,9 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
           }
         }
         if (!rest) continue;
+        for (const store::RawRef& ref : MadeOfValues(*slot, id, filter.kind)) {
+          if (wanted(ref.global_step) && !f(ref.global_step)) return;
+        }
         for (const auto& ref : slot->reader->RowsOf(id)) {
           if (ref.sub.point == Point::kEnd) continue;
           if (!statistics_wanted(ref.global_step)) continue;
@@ -54,6 +60,22 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
       }
     }
   }
+}
+
+// Raw values whose statistics (`kind`) are made when they are asked for, because none are stored of their
+// steps.
+std::vector<store::RawRef> ValueFinder::MadeOfValues(const WorkerSlot& slot, format::TensorId id,
+                                                     StepKind kind) {
+  std::vector<store::RawRef> out;
+  if (kind != StepKind::kSummary && kind != StepKind::kHistogram) return out;
+  for (const store::RawRef& ref : slot.reader->LoneRawsOf(id)) {
+    if (ref.sub.point == Point::kEnd || !HasStatistics(ref.dtype)) continue;
+    if (kind == StepKind::kHistogram && ref.bytes < store::kHistogramFrom * ItemSize(ref.dtype)) continue;
+    out.push_back(ref);
+  }
+  std::erase_if(out,
+                [&](const store::RawRef& ref) { return !slot.reader->RowsAt(id, ref.global_step).empty(); });
+  return out;
 }
 
 std::vector<int64_t> ValueFinder::Steps(const StepFilter& filter) const {
@@ -97,7 +119,15 @@ bool ValueFinder::Keeps(const WorkerSlot& slot, int64_t global_step, StepKind ki
   }
   if (kind == StepKind::kHistogram) {
     const auto row = RowOf(slot, global_step);
-    return row && HasHistogram(slot, row->ref);
+    if (row) return HasHistogram(slot, row->ref);
+  }
+  if (kind == StepKind::kHistogram || kind == StepKind::kSummary) {
+    const auto made = [&](format::TensorId id) {
+      return std::ranges::any_of(MadeOfValues(slot, id, kind),
+                                 [&](const store::RawRef& ref) { return ref.global_step == global_step; });
+    };
+    if (std::ranges::any_of(slot.IdsOf(tensor_), made)) return true;
+    if (kind == StepKind::kHistogram) return false;
   }
   if (!all && kind != StepKind::kSummary && !(saved && SavesReductions(global_step))) return false;
   return RowOf(slot, global_step).has_value() || ScalarOf(slot, global_step).has_value();

@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "format/columns.h"
+#include "store/reader/row_of_value.h"
 #include "tdbg/trial.h"
 #include "trial/columns.h"
 #include "trial/elements.h"
@@ -288,7 +289,18 @@ Result<Histogram> Trial::histogram(std::string_view name, int64_t global_step,
   TDBG_ASSIGN_OR_RETURN(const std::vector<WorkerSlot*> workers, finder.WorkersAt(global_step));
   for (WorkerSlot* slot : workers) {
     const auto row = finder.RowOf(*slot, global_step);
-    if (!row) continue;
+    if (!row) {
+      const auto ref = finder.RawOf(*slot, global_step);
+      if (!ref || !HasStatistics(ref->dtype)) continue;
+      const bool together = finder.TakesTogether(slot->reader->tensors()[ref->tensor]);
+      TDBG_ASSIGN_OR_RETURN(const TensorValue value,
+                            together ? finder.WholeValue(workers, false, global_step) : slot->ReadRaw(*ref));
+      if (static_cast<uint64_t>(value.view.element_count()) < store::kHistogramFrom) continue;
+      Summary summary;
+      Histogram histogram;
+      TDBG_RETURN_IF_ERROR(Summarizer().Summarize(value.view, &summary, &histogram));
+      return histogram;
+    }
     if (finder.TakesTogether(row->def())) {
       const std::vector<ValueFinder::FoundRow> parts = finder.PartRows(workers, false, global_step);
       if (parts.empty()) return PartMissing(finder);

@@ -7,6 +7,7 @@
 
 #include "compat/smdebug/reader/reductions.h"
 #include "format/columns.h"
+#include "store/reader/row_of_value.h"
 
 namespace tdbg::compat::smdebug {
 namespace {
@@ -229,24 +230,14 @@ void Rows::PrepareRow(Batch& batch, uint32_t row) {
   if (!summarizer_) summarizer_ = std::make_unique<Summarizer>();
   const StepFile& file = part_.file_of(batch.file_commit[row]);
   if (batch.raw[row] != kNone) {
-    const auto value = read_(file, part_.entry(batch.raw[row]));
-    if (!value.ok()) {
-      batch.unknown[row] = store::kUnreadable;
-      return;
-    }
-    if (!HasStatistics(value->dtype)) {
-      batch.unknown[row] = store::kNoStatistics;
-      return;
-    }
     Summary summary;
-    const Status status =
-        summarizer_->Summarize({value->bytes.data(), value->dtype, value->shape, {}}, &summary, nullptr);
-    batch.unknown[row] = status.ok() ? 0 : store::kNoStatistics;
-    if (!status.ok()) return;
+    batch.unknown[row] =
+        store::SummaryOfValue(read_(file, part_.entry(batch.raw[row])), summarizer_.get(), &summary);
+    if (batch.unknown[row] != 0) return;
     batch.Set(row, summary);
     batch.mean_abs[row] = summary.mean_abs();
-    // As in a run of ours: small tensors have none. It is counted when somebody asks.
-    batch.histogram_bytes[row] = summary.count >= 256 ? 1 : 0;
+    batch.histogram_bytes[row] =
+        summary.count >= store::kHistogramFrom ? 1 : 0;  // counted when somebody asks
     return;
   }
   SavedNumbers saved;
@@ -277,14 +268,9 @@ Result<Histogram> Rows::HistogramOf(store::WorkerReader::RowRef ref) {
   }
   const Batch& batch = *storage_[ref.batch];
   if (batch.raw[ref.row] == kNone) return NotFound("no histogram: only reductions were saved");
-  TDBG_ASSIGN_OR_RETURN(const store::RawValue value,
-                        read_(part_.file_of(batch.file_commit[ref.row]), part_.entry(batch.raw[ref.row])));
   if (!summarizer_) summarizer_ = std::make_unique<Summarizer>();
-  Summary summary;
-  Histogram histogram;
-  TDBG_RETURN_IF_ERROR(
-      summarizer_->Summarize({value.bytes.data(), value.dtype, value.shape, {}}, &summary, &histogram));
-  return histogram;
+  return store::HistogramOfValue(
+      read_(part_.file_of(batch.file_commit[ref.row]), part_.entry(batch.raw[ref.row])), summarizer_.get());
 }
 
 }  // namespace tdbg::compat::smdebug
