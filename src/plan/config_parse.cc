@@ -27,6 +27,7 @@ const Names kRuleKeys = {
     "limit_start_seconds", "limit_memory", "action_cooldown_seconds",
     // As SageMaker's SDK and its requests call them.
     "base_config", "rule_parameters", "RuleConfigurationName", "RuleParameters", "RuleEvaluatorImage"};
+const Names kPackagedRuleKeys = {"DebugRuleConfiguration", "CollectionConfigurations"};
 const Names kActions = {"stop",  "exec",    "webhook", "email", "sms", "capture", "checkpoint_stop",
                         "pause", "blackbox"};
 const Names kStepBy = {"optimizer", "forward", "call"};
@@ -174,6 +175,26 @@ CollectionConfig ReadSavedCollection(const ConfigNode& node) {
   return c;
 }
 
+void ReadSavedCollections(const ConfigNode& node, RuleConfig* r) {
+  if (!node.value().is_array()) return node.Fail("expected a list of collections");
+  r->collections_to_save.clear();
+  for (size_t i = 0; i < node.value().size(); ++i)
+    r->collections_to_save.push_back(ReadSavedCollection(node.Item(i)));
+}
+
+RuleConfig ReadRule(const ConfigNode& node);
+
+// A rule as the package smdebug_rulesconfig returns it, and as Rule.sagemaker takes it.
+RuleConfig ReadPackagedRule(const ConfigNode& node) {
+  RuleConfig r;
+  if (!node.CheckKeys(kPackagedRuleKeys)) return r;
+  node.At("DebugRuleConfiguration", [&](const ConfigNode& n) { r = ReadRule(n); });
+  if (node.ok() && r.rule.empty()) node.Fail("the key \"DebugRuleConfiguration\" is missing");
+  node.At("CollectionConfigurations", [&](const ConfigNode& n) { ReadSavedCollections(n, &r); });
+  r.where = node.Where();
+  return r;
+}
+
 RuleConfig ReadRule(const ConfigNode& node) {
   RuleConfig r;
   r.where = node.Where();
@@ -181,9 +202,18 @@ RuleConfig ReadRule(const ConfigNode& node) {
     r.rule = node.Text();
     return r;
   }
+  if (node.value().is_object() && node.value().contains("DebugRuleConfiguration"))
+    return ReadPackagedRule(node);
   if (!node.CheckKeys(kRuleKeys)) return r;
-  for (const char* key : {"rule", "base_config"})
-    node.At(key, [&](const ConfigNode& n) { r.rule = n.Text(); });
+  node.At("rule", [&](const ConfigNode& n) { r.rule = n.Text(); });
+  node.At("base_config", [&](const ConfigNode& n) {
+    if (!n.value().is_object()) {
+      r.rule = n.Text();
+      return;
+    }
+    r = ReadPackagedRule(n);
+    r.where = node.Where();
+  });
   node.At("rule_file", [&](const ConfigNode& n) {
     if (!r.rule.empty()) return n.Fail("contradicts \"rule\": a rule is a built-in one or one of a file");
     if (const Status status = ParseRuleFile(n.Text(), &r); n.ok() && !status.ok()) n.Fail(status.message());
@@ -210,11 +240,7 @@ RuleConfig ReadRule(const ConfigNode& node) {
         "FILE:CLASS)");
   for (const char* key : {"name", "RuleConfigurationName"})
     node.At(key, [&](const ConfigNode& n) { r.name = n.Text(); });
-  node.At("collections_to_save", [&](const ConfigNode& n) {
-    if (!n.value().is_array()) return n.Fail("expected a list of collections");
-    for (size_t i = 0; i < n.value().size(); ++i)
-      r.collections_to_save.push_back(ReadSavedCollection(n.Item(i)));
-  });
+  node.At("collections_to_save", [&](const ConfigNode& n) { ReadSavedCollections(n, &r); });
   node.At("on_issue", [&](const ConfigNode& n) { ReadActions(n, &r.on_issue); });
   node.At("action_cooldown_seconds", [&](const ConfigNode& n) { r.action_cooldown_seconds = n.Int(0); });
   node.At("optional", [&](const ConfigNode& n) { r.optional = n.Bool(); });

@@ -298,6 +298,73 @@ TEST(ConfigTest, ARuleIsReadInOurWordsTheSdksAndTheRequests) {
   EXPECT_THAT(Refusal(R"({"rules": [{"name": "x"}]})"), HasSubstr("the key \"rule\" is missing"));
 }
 
+// What rule_configs.dead_relu() and the like return.
+constexpr char kPackaged[] = R"({"DebugRuleConfiguration": {"RuleConfigurationName": "DeadRelu",
+    "RuleParameters": {"rule_to_invoke": "DeadRelu", "threshold_inactivity": "1.0"}},
+    "CollectionConfigurations": [{"CollectionName": "relu_output", "CollectionParameters":
+        {"include_regex": ".*relu_output", "save_interval": "500"}}]})";
+
+TEST(ConfigTest, ARuleIsReadAsSmdebugRulesconfigReturnsIt) {
+  const std::string packaged = kPackaged;
+  for (const std::string& text : {packaged, "{\"base_config\": " + packaged + "}"}) {
+    const RuleConfig rule = Parsed("{\"rules\": [" + text + "]}").rules.at(0);
+    EXPECT_EQ(rule.rule, "DeadRelu");
+    EXPECT_EQ(rule.name, "DeadRelu");
+    EXPECT_EQ(rule.parameters.at("threshold_inactivity"), "1.0");
+    ASSERT_EQ(rule.collections_to_save.size(), 1u);
+    EXPECT_EQ(rule.collections_to_save[0].name, "relu_output");
+    EXPECT_THAT(rule.collections_to_save[0].include_regex, ElementsAre(".*relu_output"));
+    EXPECT_EQ(rule.collections_to_save[0].save.at("save_interval"), "500");
+  }
+  // As Rule.sagemaker: what stands beside base_config wins over what is in it.
+  const RuleConfig rule = Parsed("{\"rules\": [{\"base_config\": " + packaged + R"(, "name": "mine",
+      "rule_parameters": {"threshold_inactivity": "2"}, "collections_to_save": [{"name": "biases", "save_interval": 5}]}]})")
+                              .rules.at(0);
+  EXPECT_EQ(rule.name, "mine");
+  EXPECT_EQ(rule.parameters.at("threshold_inactivity"), "2");
+  ASSERT_EQ(rule.collections_to_save.size(), 1u);
+  EXPECT_EQ(rule.collections_to_save[0].name, "biases");
+}
+
+TEST(ConfigTest, WhatIsUnknownInAPackagedRuleIsRefused) {
+  const auto refused = [](const std::string& rule) { return Refusal("{\"rules\": [" + rule + "]}"); };
+  EXPECT_THAT(
+      refused(
+          R"({"DebugRuleConfiguration": {"RuleParameters": {"rule_to_invoke": "X"}}, "Collections": []})"),
+      HasSubstr("unknown key \"Collections\""));
+  EXPECT_THAT(
+      refused(
+          R"({"base_config": {"DebugRuleConfiguration": {"RuleParameters": {"rule_to_invoke": "X"}, "Volume": 1}}})"),
+      HasSubstr("unknown key \"Volume\""));
+  EXPECT_THAT(refused(R"({"DebugRuleConfiguration": {}})"), HasSubstr("the key \"rule\" is missing"));
+  EXPECT_THAT(refused(R"({"base_config": {"CollectionConfigurations": []}})"),
+              HasSubstr("the key \"DebugRuleConfiguration\" is missing"));
+  EXPECT_THAT(refused(R"({"DebugRuleConfiguration": {"RuleParameters": {"rule_to_invoke": "X"}},
+                          "CollectionConfigurations": [{"CollectionName": "w", "CollectionParameters": {"save": "1"}}]})"),
+              HasSubstr("unknown key \"save\""));
+}
+
+TEST(ConfigTest, PackagedRulesThatSaveOneCollectionSaveWhatEitherDoes) {
+  const Config config = Parsed(R"({"rules": [
+      {"DebugRuleConfiguration": {"RuleParameters": {"rule_to_invoke": "vanishing_gradient"}}, "CollectionConfigurations":
+          [{"CollectionName": "gradients", "CollectionParameters": {"save_interval": "500"}}]},
+      {"DebugRuleConfiguration": {"RuleParameters": {"rule_to_invoke": "exploding_tensor"}}, "CollectionConfigurations":
+          [{"CollectionName": "gradients", "CollectionParameters": {"save_interval": "100"}}]}]})");
+  std::vector<Need> needs(2);
+  for (size_t i = 0; i < 2; ++i) {
+    needs[i].who = config.rules[i].rule;
+    needs[i].collections = {"gradients"};
+    needs[i].collections_to_save = config.rules[i].collections_to_save;
+  }
+  const auto plan = ResolvePlan(config, needs);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  const auto compiled = CompiledPlan::Compile(*plan);
+  const TensorPlan gradient = compiled->Resolve({"gradient/w", "gradient", "", nullptr, 9});
+  EXPECT_TRUE(compiled->DueGroups(1, 100) & gradient.raw_groups);
+  EXPECT_FALSE(compiled->DueGroups(1, 99) & gradient.raw_groups);
+  EXPECT_TRUE(gradient.summary_groups & 1) << "a rule judges statistics of every step";
+}
+
 Need ValuesOf(const char* collection, const char* rule) {
   Need need;
   need.collections = {collection};

@@ -190,11 +190,12 @@ struct Watcher::Impl {
   /// Has the run no launcher, and was every worker there that is going to be?
   bool WorkersDecideTheEnd() const { return !options.stop && (!options.started_by_attempt || starter_gone); }
 
-  /// The next start of the training has a watcher of its own, which also says what this one has not yet.
-  bool IsReplaced() const {
+  /// The training is gone, and began no step; or its next start has a watcher of its own, which also says what
+  /// this one has not yet.
+  bool HasNothingLeft() const {
     if (!options.started_by_attempt || !starter_gone) return false;
     const std::vector<int64_t> attempts = trial->attempts();
-    return !attempts.empty() && attempts.back() > *options.started_by_attempt;
+    return attempts.empty() || attempts.back() != *options.started_by_attempt;
   }
 
   Status MaySpeak() const { return options.may_speak ? options.may_speak() : OkStatus(); }
@@ -490,7 +491,7 @@ struct Watcher::Impl {
       }
       trouble = OkStatus();
       if (ended) return FinishRules(*ended);
-      if (IsReplaced()) {
+      if (HasNothingLeft()) {
         leaves = true;
         return FinishRules(rules::JobEnd::kStopped);
       }

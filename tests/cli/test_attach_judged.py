@@ -212,6 +212,41 @@ def test_of_two_watchers_of_one_training_one_speaks_and_the_other_takes_its_plac
         watcher.wait(timeout=60)
 
 
+#: What rule_configs.exploding_tensor() of smdebug_rulesconfig 1.0.1 returns, and with a collection as others have.
+PACKAGED = {"DebugRuleConfiguration": {"RuleConfigurationName": "ExplodingTensor", "RuleParameters": {"rule_to_invoke": "ExplodingTensor"}},
+            "CollectionConfigurations": [{"CollectionName": "gradients", "CollectionParameters": {"save_interval": "500"}}]}
+
+
+def test_rules_of_the_sdks_package_are_taken(tdbg):
+    training = Training(tdbg, {"rules": [PACKAGED, {"base_config": PACKAGED, "name": "weights", "rule_parameters": {"collection_names": "weights"}}]})
+    training("ok", "nan", "ok")
+    assert training.end() == 0
+    assert verdicts(tdbg) == {"ExplodingTensor": "IssuesFound", "weights": "IssuesFound"}
+
+
+@pytest.mark.parametrize(("arguments", "error"), [
+    ("rules=[{'rule': 'exploding_tensor', 'parameter': 1}]", 'unknown key "parameter"'),
+    ("rules=['exploding_tenser']", "exploding_tensor"),
+    ("rules=[], config='debug.yaml'", "`config` is a file, debug.yaml; put the rules there"),
+    ("rule=['exploding_tensor']", r"attach(rule=...): unknown; there are model, config, dir, framework, rules"),
+])
+def test_what_attach_does_not_know_is_refused_before_training(tmp_path, arguments, error):
+    code = f"import tdbg, torch\ntdbg.attach(torch.nn.Linear(2, 2), {arguments})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": HOME, "TDBG_CLI": str(BINARY)})
+    assert done.returncode == 1 and error in done.stderr, done.stderr
+
+
+def test_rules_are_an_argument_too(tmp_path):
+    code = "import tdbg, torch, json\nrun = tdbg.attach(torch.nn.Linear(2, 2), config={'on_issue': ['stop']}, dir='run', " \
+           "rules=[{'rule': 'exploding_tensor'}, 'vanishing_gradient'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": HOME, "TDBG_CLI": str(BINARY)})
+    assert done.returncode == 0, done.stderr
+    rules = json.loads((tmp_path / "run" / "rules.json").read_text())["rules"]
+    assert [(r["rule"], r["on_issue"]) for r in rules] == [("exploding_tensor", ["stop"]), ("vanishing_gradient", ["stop"])]
+
+
 def test_rules_without_the_program_are_refused_before_training(tmp_path):
     """Nothing could judge: that is said before the first step, and not found out after the last."""
     code = "import os, tdbg, torch\nfrom tdbg.adaptors import plan\nplan.find_cli = lambda: None\n" \

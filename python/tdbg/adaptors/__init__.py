@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from .attached import step_ends
@@ -29,7 +30,12 @@ def adaptor(framework: str) -> Any:
     return importlib.import_module(f"{__name__}.{framework}")
 
 
-def attach(model: Any = None, config: Any = None, dir: Any = None, framework: str = "torch", **options: Any) -> Any:
+#: Of Run.open's arguments those that are a script's to say.
+_OPTIONS = ("rank", "world_size", "step_base")
+
+
+def attach(model: Any = None, config: Any = None, dir: Any = None, framework: str = "torch",
+           rules: Sequence[Any] | None = None, **options: Any) -> Any:
     """Records this training. Raises on bad configuration, never later.
 
     :param model: the model (or list of models) to watch; None: whatever trains. Others may follow, each in a call with
@@ -38,6 +44,8 @@ def attach(model: Any = None, config: Any = None, dir: Any = None, framework: st
         defaults: statistics of weights, gradients and losses at every step.
     :param dir: the run directory; default: $TDBG_RUN, else a fresh one under tdbg-runs/.
     :param framework: one of FRAMEWORKS.
+    :param rules: a list of rules, added to those of `config` (which is a dict then, or None): names, dicts as in a
+        configuration, and what the functions of smdebug_rulesconfig return.
     :param options: passed on to Run.open (rank, world_size, step_base).
     :returns: an object with `directory`, `close()` and a context manager's methods; where the loop is the script's,
         with `record(name, tensor)`, `scalar(name, value)` and `set_mode(mode)` as well.
@@ -49,6 +57,14 @@ def attach(model: Any = None, config: Any = None, dir: Any = None, framework: st
     """
     if framework not in FRAMEWORKS:
         raise ValueError(f"no adaptor for {framework!r}; there are: {', '.join(FRAMEWORKS)}")
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise TypeError(f"attach({unknown[0]}=...): unknown; there are model, config, dir, framework, rules, "
+                        f"{', '.join(_OPTIONS)}. What is kept and judged is said in `config`")
+    if rules is not None:
+        if config is not None and not isinstance(config, dict):
+            raise ValueError(f"attach(rules=...): `config` is a file, {os.fspath(config)}; put the rules there")
+        config = {**(config or {}), "rules": [*(config or {}).get("rules", []), *rules]}
     return adaptor(framework).attach(model=model, config=config, dir=dir, **options)
 
 
