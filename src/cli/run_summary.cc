@@ -47,6 +47,7 @@ Result<RunSummary> SummariseRun(Trial& trial, std::vector<rules::RuleStatus> sta
   report.bytes = trial.bytes_on_disk();
   report.dropped = trial.dropped();
   report.overheads = OverheadsOf(TrialAccess(trial));
+  report.empty_collections = EmptyCollections(trial, report.path);
   const CoarseRows::Thinned thinned = CoarseRows(trial).ThinnedSteps();
   report.coarse_steps = static_cast<int64_t>(thinned.steps);
   report.coarse_first = thinned.first;
@@ -425,6 +426,10 @@ Json SummaryToJson(const RunSummary& report) {
   Json dropped = DroppedToJson(report.dropped);
   json["losses"] = dropped;  // the name until 0.1.0; gone in 0.3
   json["dropped"] = std::move(dropped);
+  json["empty_collections"] = Json::array();
+  for (const EmptyCollection& one : report.empty_collections)
+    json["empty_collections"].push_back(
+        {{"name", one.name}, {"patterns", one.patterns}, {"nearby", one.nearby}});
   json["overhead"] = Json::array();
   for (const WorkersOverhead& one : report.overheads) json["overhead"].push_back(OverheadToJson(one));
   json["coarse_steps"] = {

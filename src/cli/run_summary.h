@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/attempt_starts.h"
+#include "cli/empty_collections.h"
 #include "cli/exporters.h"
 #include "cli/json_output.h"
 #include "cli/terminal.h"
@@ -47,6 +48,7 @@ struct RunSummary {
   size_t tensors = 0;
   uint64_t bytes = 0;
   std::vector<DroppedInfo> dropped;
+  std::vector<EmptyCollection> empty_collections;
   std::vector<WorkersOverhead> overheads;  ///< of workers that look less often than the plan says
   int64_t coarse_steps = 0;                ///< of which rows were dropped, since coarse ones tell of them
   int64_t coarse_first = -1, coarse_last = -1;

@@ -183,6 +183,8 @@ void PrintRun(const RunSummary& report) {
   }
   if (report.dropped.empty() && report.damage.empty()) PrintLine("dropped", "nothing");
   for (const DroppedInfo& drop : report.dropped) PrintLine("dropped", DroppedLine(drop));
+  for (const EmptyCollection& empty : report.empty_collections)
+    PrintLine("empty", EmptyCollectionLine(empty, !IsAlive(report)));
   for (const std::string& line : OverheadLines(report)) PrintLine("overhead", line);
   for (const std::string& damage : report.damage) PrintLine("damaged", Printable(damage));
   Print("{:<{}}{}\n", "run", kLabelColumns, Printable(DisplayPath(report.path)));

@@ -215,6 +215,8 @@ std::string FormatSummary(const RunSummary& report, const Terminal& terminal) {
                      "out-of-memory killer; dmesg, or whoever runs the container, can tell");
   }
   for (const auto& [worker, words] : FailureLines(report)) text += Labelled(worker, words);
+  for (const EmptyCollection& empty : report.empty_collections)
+    text += Labelled("empty", EmptyCollectionLine(empty, !IsAlive(report)));
   for (const std::string& line : OverheadLines(report)) text += Labelled("overhead", line);
   for (const std::string& damage : report.damage) text += Labelled("damaged", Printable(damage));
   for (const ExportOutcome& done : report.exports) {

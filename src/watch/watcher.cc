@@ -190,8 +190,8 @@ struct Watcher::Impl {
   /// Has the run no launcher, and was every worker there that is going to be?
   bool WorkersDecideTheEnd() const { return !options.stop && (!options.started_by_attempt || starter_gone); }
 
-  /// The training is gone, and began no step; or its next start has a watcher of its own, which also says what
-  /// this one has not yet.
+  /// The training is gone, and began no step; or its next start has a watcher of its own, which also says
+  /// what this one has not yet.
   bool HasNothingLeft() const {
     if (!options.started_by_attempt || !starter_gone) return false;
     const std::vector<int64_t> attempts = trial->attempts();

@@ -359,7 +359,7 @@ def test_a_rules_page_is_shown_on_the_terminal(tdbg):
 
 def test_plan_lays_out_a_run_that_nobody_has_started(tdbg):
     answer = json.loads(tdbg.ok("plan", "--dir", "d", "--rule", "vanishing_gradient").stdout)
-    assert answer == {"directory": str(tdbg.directory / "d"), "attempt": 0}
+    assert answer == {"directory": str(tdbg.directory / "d"), "attempt": 0, "judge": True}
     for name in ("run.json", "plan.json", "control", "rules.json"):
         assert (tdbg.directory / "d" / name).exists()
     assert tdbg.json("status", "d")["state"] == "not started"
