@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -10,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/version.h"
@@ -17,7 +17,6 @@
 namespace tdbg::cli {
 namespace {
 
-constexpr size_t kOptionsColumn = 34;
 constexpr char kFooter[] =
     "\nRUN is a path, a name under ./tdbg-runs, or `last`. Every command takes --help; docs/cli.md has "
     "examples\n"
@@ -47,47 +46,17 @@ std::string Overview(const std::vector<std::unique_ptr<Command>>& commands) {
   return text + kFooter + "\n";
 }
 
-// CLI11 leaves a description on one line, whatever its length: broken here, behind the options' column.
-std::string WithoutWideLines(const std::string& help) {
-  std::string text;
-  for (size_t begin = 0; begin < help.size();) {
-    const size_t end = std::min(help.find('\n', begin), help.size());
-    const std::string line = help.substr(begin, end - begin);
-    begin = end + 1;
-    size_t column = 0;
-    if (line.size() > kOptionsColumn && line[kOptionsColumn - 1] == ' ') column = kOptionsColumn;
-    text += line.substr(0, column) + Wrapped(line.substr(column), static_cast<int>(column)) + "\n";
-  }
-  return text;
-}
-
-// CLI11 counts the words of an argument that takes several: NAME(0x).
-class UsageFormatter : public CLI::Formatter {
- public:
-  std::string make_option_usage(const CLI::Option* option) const override {
-    if (option->get_expected_max() <= 1) return Formatter::make_option_usage(option);
-    const std::string words = make_option_name(option, true) + "...";
-    return option->get_required() ? words : "[" + words + "]";
-  }
-};
-
 int Dispatch(Command& command, const Arguments& arguments) {
-  CLI::App app(command.help(), command.name());
-  app.formatter(std::make_shared<UsageFormatter>());
-  app.get_formatter()->column_width(kOptionsColumn);
-  command.Define(app);
+  Flags flags(command.name(), command.help());
+  command.Define(flags);
   if (arguments.has_command && !command.TakesCommand()) {
     return Complain(command.name() + ": found '--', but it starts no command; leave it out", kExitUsage);
   }
-  try {
-    // CLI11 takes them last one first.
-    std::vector<std::string> reversed(arguments.ours.rbegin(), arguments.ours.rend());
-    app.parse(std::move(reversed));
-  } catch (const CLI::CallForHelp&) {
-    Print("{}", WithoutWideLines(app.help()));
+  const Result<bool> help = flags.Parse(arguments.ours, command.TakesCommand());
+  if (!help.ok()) return Complain(help.status().message(), ExitCodeOf(help.status()));
+  if (*help) {
+    Print("{}", flags.Help());
     return kExitOk;
-  } catch (const CLI::ParseError& error) {
-    return Complain(DescribeParseError(error, app, command.TakesCommand()), kExitUsage);
   }
   command.SetFlags(arguments.ours);
   if (arguments.has_command) command.SetCommand(arguments.command);

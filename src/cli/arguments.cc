@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <cmath>
-
 #include "base/text.h"
 
 namespace tdbg::cli {
@@ -92,14 +89,6 @@ Status AssignJoined(const std::string& text, size_t joint, plan::RuleConfig* rul
   return OkStatus();
 }
 
-std::vector<std::string> FlagsOf(const CLI::App& app) {
-  std::vector<std::string> flags;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
-  return flags;
-}
-
 }  // namespace
 
 Arguments SplitArguments(std::span<const std::string> words) {
@@ -157,55 +146,6 @@ Result<plan::RuleConfig> ParseRuleFileFlag(const std::string& text) {
   }
   TDBG_RETURN_IF_ERROR(AssignJoined(text, joint, &rule));
   return rule;
-}
-
-std::function<std::string(const std::string&)> IntegerFrom(int64_t at_least) {
-  return [at_least](const std::string& text) {
-    const auto number = base::ParseInt(text);
-    if (number && *number >= at_least) return std::string();
-    return fmt::format("found '{}', expected an integer of at least {}{}", text, at_least,
-                       number ? "" : " that 64 bits hold");
-  };
-}
-
-std::function<std::string(const std::string&)> FiniteFrom0() {
-  return [](const std::string& text) {
-    const auto number = base::ParseDouble(text);
-    if (number && std::isfinite(*number) && *number >= 0) return std::string();
-    return fmt::format("found '{}', expected a number of at least 0", text);
-  };
-}
-
-void AddAttempt(CLI::App& app, int64_t& attempt) {
-  app.add_option("--attempt", attempt, "of this attempt; default: all, the latest wins")
-      ->type_name("N")
-      ->check(IntegerFrom(0));
-}
-
-std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app, bool takes_command) {
-  const std::string who = app.get_name().empty() ? "" : app.get_name() + ": ";
-  const std::string help = fmt::format("`tdbg {}--help` shows what is accepted",
-                                       app.get_name().empty() ? "" : app.get_name() + " ");
-  if (dynamic_cast<const CLI::ExtrasError*>(&error)) {
-    for (const std::string& word : app.remaining()) {
-      if (!word.starts_with("-")) continue;
-      const std::string flag = word.substr(0, word.find('='));
-      const auto nearest = base::Nearest(flag, FlagsOf(app));
-      return fmt::format("{}unknown flag '{}'; {}", who, flag,
-                         nearest ? "did you mean '" + *nearest + "'?" : help);
-    }
-    const std::vector<std::string> rest = app.remaining();
-    const std::string word = rest.empty() ? "" : rest.front();
-    if (takes_command) {
-      return fmt::format(
-          "{}found '{}' where a flag was expected; put -- in front of the command: tdbg {} -- {} ...", who,
-          word, app.get_name(), word);
-    }
-    return fmt::format("{}found '{}', one argument too many; {}", who, word, help);
-  }
-  std::string what = error.what();
-  if (const size_t line = what.find('\n'); line != std::string::npos) what.resize(line);
-  return fmt::format("{}{}; {}", who, what, help);
 }
 
 }  // namespace tdbg::cli

@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/companion.h"
 #include "base/file.h"
 #include "cli/aws_place.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -27,11 +26,11 @@ class AwsEnvCommand : public Command {
   }
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
-  void Define(CLI::App& app) override {
-    app.add_option("--state", state_, "that of tdbg serve")->type_name("DIR");
-    app.add_flag("--remote", remote_, "for another machine: the address of tdbg serve --host, a secret");
-    app.add_flag("--json", json_, "the variables as one JSON document on stdout");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags.AddOption("--state", state_, "that of tdbg serve").TypeName("DIR");
+    flags.AddFlag("--remote", remote_, "for another machine: the address of tdbg serve --host, a secret");
+    flags.AddFlag("--json", json_, "the variables as one JSON document on stdout");
+    flags.Footer(
         "\nusage: tdbg aws-env [--state DIR] [-- COMMAND [ARGUMENTS]]\nexamples: tdbg aws-env -- python "
         "train_with_estimator.py; eval \"$(tdbg aws-env)\"");
   }

@@ -4,15 +4,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "actions/control_request.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/terminal.h"
@@ -70,16 +69,17 @@ class BreakCommand : public Command {
   std::string help() const override {
     return "set a condition on a running job: keep, hold or stop it when it is met";
   }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("CONDITION", condition_, "PATTERN.STATISTIC > NUMBER, or > N x median; none: list them");
-    app.add_option("--then", then_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("CONDITION", condition_, "PATTERN.STATISTIC > NUMBER, or > N x median; none: list them");
+    flags
+        .AddOption("--then", then_,
                    "pause[:SECONDS] (default, 600 s), blackbox, capture[:COLLECTION[:STEPS]], stop, "
                    "checkpoint_stop")
-        ->type_name("ACTION");
-    app.add_option("--remove", remove_, "take this one back")->type_name("N")->check(IntegerFrom(1));
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer(
+        .TypeName("ACTION");
+    flags.AddOption("--remove", remove_, "take this one back").TypeName("N").Check(IntegerFrom(1));
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer(
         "\nexample: tdbg break last 'gradient/*.l2 > 100' --then blackbox\nA condition is met once; whoever "
         "watches the run (tdbg run, tdbg watch) looks at it. docs/black-box.md");
   }
@@ -198,9 +198,9 @@ class ContinueCommand : public Command {
  public:
   std::string name() const override { return "continue"; }
   std::string help() const override { return "let a job go on that a breakpoint holds"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_flag("--json", json_, "one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

@@ -1,13 +1,11 @@
 // tdbg capture: asks a running job for more detail over its next steps, through its control file.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "actions/control_request.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -21,20 +19,20 @@ class CaptureCommand : public Command {
  public:
   std::string name() const override { return "capture"; }
   std::string help() const override { return "ask a running job for more detail over its next steps"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--collect", collections_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags
+        .AddOption("--collect", collections_,
                    "a collection whose tensors are captured at every step; repeatable")
-        ->type_name("NAME")
-        ->required()
-        ->allow_extra_args(false);
-    app.add_option("--steps", steps_, "for so many steps; default 50")->check(IntegerFrom(1));
-    app.add_flag("--raw", raw_, "their values, not only statistics");
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer(
+        .TypeName("NAME")
+        .Required()
+        .Repeatable();
+    flags.AddOption("--steps", steps_, "for so many steps; default 50").Check(IntegerFrom(1));
+    flags.AddFlag("--raw", raw_, "their values, not only statistics");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer(
         "\nOnly tensors that the run captures at all can be had in more detail. What is not captured from "
-        "the "
-        "start (outputs and inputs of modules: tdbg run --collect outputs) cannot be had later.");
+        "the start (outputs and inputs of modules: tdbg run --collect outputs) cannot be had later.");
   }
 
   Result<int> Run() override {

@@ -2,14 +2,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/clock.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/not_run.h"
 #include "cli/output.h"
@@ -106,21 +105,22 @@ class CheckCommand : public Command {
  public:
   std::string name() const override { return "check"; }
   std::string help() const override { return "judge a recorded run again, with any rules"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--rule", rules_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags
+        .AddOption("--rule", rules_,
                    "a rule and its key=value parameters; repeatable; default: the run's own, and every other "
                    "rule whose inputs are there")
-        ->type_name("RULE [KEY=VALUE ...]")
-        ->allow_extra_args(false);
-    app.add_option("--rule-file", rule_files_, "a rule of your own and its parameters; repeatable")
-        ->type_name("FILE:CLASS [KEY=VALUE ...]")
-        ->allow_extra_args(false);
-    AddAttempt(app, attempt_);
-    app.add_flag("--trust", trust_, "use the run's own rule files, whoever made it");
-    app.add_flag("--own", own_, "only the rules that the run was started with");
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer("\nexit code: 0 no issues, 1 issues found, 8 some rule could not be judged");
+        .TypeName("RULE [KEY=VALUE ...]")
+        .Repeatable();
+    flags.AddOption("--rule-file", rule_files_, "a rule of your own and its parameters; repeatable")
+        .TypeName("FILE:CLASS [KEY=VALUE ...]")
+        .Repeatable();
+    AddAttempt(flags, attempt_);
+    flags.AddFlag("--trust", trust_, "use the run's own rule files, whoever made it");
+    flags.AddFlag("--own", own_, "only the rules that the run was started with");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer("\nexit code: 0 no issues, 1 issues found, 8 some rule could not be judged");
   }
 
   Result<int> Run() override {

@@ -7,11 +7,9 @@
 
 #include "tdbg/status.h"
 
-namespace CLI {
-class App;
-}
-
 namespace tdbg::cli {
+
+class Flags;
 
 class Command {
  public:
@@ -19,7 +17,7 @@ class Command {
   virtual std::string name() const = 0;
   virtual std::string help() const = 0;  ///< one line
   /// Adds flags that are bound to members. Called once, before Run.
-  virtual void Define(CLI::App& app) = 0;
+  virtual void Define(Flags& flags) = 0;
   /// Gets everything behind "--". Refused by default: only `run` starts commands.
   virtual bool TakesCommand() const { return false; }
   virtual void SetCommand(std::vector<std::string> words) { (void)words; }

@@ -4,16 +4,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/background.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/compaction.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -34,19 +33,21 @@ class CompactCommand : public Command {
   std::string help() const override {
     return "merge a run's steps into coarse rows, and keep it within a budget";
   }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--budget", budget_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags
+        .AddOption("--budget", budget_,
                    "drop single steps, the oldest first, until each worker has no more than SIZE (8GiB), or "
                    "than three quarters of the run's own budget (own)")
-        ->type_name("SIZE|own");
-    app.add_option("--keep", around_,
+        .TypeName("SIZE|own");
+    flags
+        .AddOption("--keep", around_,
                    "never drop so many steps at the beginning, at the end, and around findings and marks; "
                    "default 500")
-        ->check(IntegerFrom(0));
-    app.add_flag("--follow", follow_, "go on, at the lowest priority, until standard input closes");
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer(
+        .Check(IntegerFrom(0));
+    flags.AddFlag("--follow", follow_, "go on, at the lowest priority, until standard input closes");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer(
         "\nWithout --budget nothing is dropped. What is dropped is said by `tdbg steps`, and `tdbg check` "
         "does "
         "not judge\nit; charts show its coarse rows. `tdbg keep RUN --steps A:B` marks steps that stay.");

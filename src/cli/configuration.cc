@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "actions/action.h"
@@ -12,6 +11,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/document.h"
+#include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/trust.h"
 #include "jobs/run_directory.h"
@@ -85,64 +85,72 @@ Status TakeFlag(const std::string& flag, json document, plan::Config* config) {
 
 }  // namespace
 
-void ConfigFlags::DefineRuleFlags(CLI::App& app) {
-  app.add_option(
-         "--rule", rules,
-         "a rule to judge with, and its key=value parameters; repeatable; recommended: those that suit "
-         "any training and keep nothing more; all: every one; tdbg rules lists them")
-      ->type_name("RULE [KEY=VALUE ...]")
-      ->allow_extra_args(false);
-  app.add_option("--rule-file", rule_files,
+void ConfigFlags::DefineRuleFlags(Flags& flags) {
+  flags
+      .AddOption("--rule", rules,
+                 "a rule to judge with, and its key=value parameters; repeatable; recommended: those that suit "
+                 "any training and keep nothing more; all: every one; tdbg rules lists them")
+      .TypeName("RULE [KEY=VALUE ...]")
+      .Repeatable();
+  flags
+      .AddOption("--rule-file", rule_files,
                  "a rule of your own, from a Python file or a shared library, and its parameters; repeatable")
-      ->type_name("FILE:CLASS [KEY=VALUE ...]")
-      ->allow_extra_args(false);
-  app.add_option("--on-issue", on_issue,
+      .TypeName("FILE:CLASS [KEY=VALUE ...]")
+      .Repeatable();
+  flags
+      .AddOption("--on-issue", on_issue,
                  "what to do at a finding: stop, exec:COMMAND, webhook:URL; repeatable")
-      ->type_name("ACTION")
-      ->allow_extra_args(false);
+      .TypeName("ACTION")
+      .Repeatable();
 }
 
-void ConfigFlags::DefineConfigFlag(CLI::App& app) {
-  app.add_option("--config", config_file,
+void ConfigFlags::DefineConfigFlag(Flags& flags) {
+  flags
+      .AddOption("--config", config_file,
                  "configuration, YAML or JSON (docs/configuration.md); - is standard input")
-      ->type_name("FILE");
+      .TypeName("FILE");
 }
 
-void ConfigFlags::Define(CLI::App& app) {
-  app.add_option("--dir", dir, "the run directory; default: a fresh one under ./tdbg-runs")->type_name("DIR");
-  app.add_flag("--shared", shared,
-               "a new run is for everybody whom the umask lets in; default: for you alone");
-  DefineRuleFlags(app);
-  app.add_option("--collect", collect,
+void ConfigFlags::Define(Flags& flags) {
+  flags.AddOption("--dir", dir, "the run directory; default: a fresh one under ./tdbg-runs").TypeName("DIR");
+  flags.AddFlag("--shared", shared,
+                "a new run is for everybody whom the umask lets in; default: for you alone");
+  DefineRuleFlags(flags);
+  flags
+      .AddOption("--collect", collect,
                  "keep a collection's statistics, or raw tensors every INTERVAL steps; repeatable")
-      ->type_name("NAME[:INTERVAL]")
-      ->allow_extra_args(false);
-  app.add_option("--summaries", summaries, "statistics every so many steps, or off; default 1")
-      ->type_name("EVERY|off");
-  app.add_option(
-         "--histograms", histograms,
-         "histograms every so many steps, or off; default 10, and where a tensor leaves its recent range")
-      ->type_name("EVERY|off");
-  DefineConfigFlag(app);
-  app.add_option("--journal", journal, "size of each worker's journal; default 256MiB")->type_name("SIZE");
-  app.add_option("--when-full", when_full, "when the disk cannot keep up: drop_raw (default) or block")
-      ->type_name("POLICY");
-  app.add_option("--tensorboard", tensorboard, "also write TensorBoard's files, while it trains")
-      ->type_name("DIR");
-  app.add_option("--format", format, "smdebug: also write smdebug's layout, to RUN/smdebug or DIR")
-      ->type_name("tdbg|smdebug[:DIR]");
-  app.add_option("--budget", budget, "disk space for each worker; default 8GiB")->type_name("SIZE");
-  app.add_option("--black-box", black_box,
+      .TypeName("NAME[:INTERVAL]")
+      .Repeatable();
+  flags.AddOption("--summaries", summaries, "statistics every so many steps, or off; default 1")
+      .TypeName("EVERY|off");
+  flags
+      .AddOption(
+          "--histograms", histograms,
+          "histograms every so many steps, or off; default 10, and where a tensor leaves its recent range")
+      .TypeName("EVERY|off");
+  DefineConfigFlag(flags);
+  flags.AddOption("--journal", journal, "size of each worker's journal; default 256MiB").TypeName("SIZE");
+  flags.AddOption("--when-full", when_full, "when the disk cannot keep up: drop_raw (default) or block")
+      .TypeName("POLICY");
+  flags.AddOption("--tensorboard", tensorboard, "also write TensorBoard's files, while it trains")
+      .TypeName("DIR");
+  flags.AddOption("--format", format, "smdebug: also write smdebug's layout, to RUN/smdebug or DIR")
+      .TypeName("tdbg|smdebug[:DIR]");
+  flags.AddOption("--budget", budget, "disk space for each worker; default 8GiB").TypeName("SIZE");
+  flags
+      .AddOption("--black-box", black_box,
                  "what steps with a NaN may take on the disk, for tdbg replay; default 2GiB")
-      ->type_name("SIZE|off");
-  app.add_option("--verify-every", verify_every,
+      .TypeName("SIZE|off");
+  flags
+      .AddOption("--verify-every", verify_every,
                  "execute forward and backward of every so many steps twice, and compare the bits (PyTorch)")
-      ->type_name("STEPS")
-      ->check(IntegerFrom(1));
-  app.add_option("--flight", flight,
+      .TypeName("STEPS")
+      .Check(IntegerFrom(1));
+  flags
+      .AddOption("--flight", flight,
                  "keep the gradients of the last so many steps in memory, for the black box (PyTorch)")
-      ->type_name("STEPS")
-      ->check(IntegerFrom(1));
+      .TypeName("STEPS")
+      .Check(IntegerFrom(1));
 }
 
 Result<plan::Config> ResolveConfig(const ConfigFlags& flags) {

@@ -10,11 +10,9 @@
 #include "plan/config.h"
 #include "tdbg/status.h"
 
-namespace CLI {
-class App;
-}
-
 namespace tdbg::cli {
+
+class Flags;
 
 /// The flags that describe what is captured and judged.
 struct ConfigFlags {
@@ -26,10 +24,10 @@ struct ConfigFlags {
   bool shared = false;
   bool warned = false;  ///< what ResolveConfig warns of has been said by another process
 
-  void Define(CLI::App& app);
+  void Define(Flags& flags);
   /// Only --rule, --rule-file, --on-issue.
-  void DefineRuleFlags(CLI::App& app);
-  void DefineConfigFlag(CLI::App& app);
+  void DefineRuleFlags(Flags& flags);
+  void DefineConfigFlag(Flags& flags);
 };
 
 /// Flags over file over $TDBG_CONFIG (a path, or YAML text that starts with "{") over defaults.

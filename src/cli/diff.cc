@@ -2,14 +2,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -81,19 +80,20 @@ class DiffCommand : public Command {
  public:
   std::string name() const override { return "diff"; }
   std::string help() const override { return "the first step and tensor at which two runs part"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN_A", run_a_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("RUN_B", run_b_, "the run it is compared with")->required();
-    app.add_option("REGEX", which_.regex, "only tensors in whose names it is found");
-    app.add_option("--collection", which_.collection, "only tensors of this collection")->type_name("NAME");
-    app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
-    app.add_option("--rtol", tolerance_.rtol,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN_A", run_a_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("RUN_B", run_b_, "the run it is compared with").Required();
+    flags.AddOption("REGEX", which_.regex, "only tensors in whose names it is found");
+    flags.AddOption("--collection", which_.collection, "only tensors of this collection").TypeName("NAME");
+    flags.AddOption("--steps", steps_, "global steps from A up to, not including, B").TypeName("A:B");
+    flags
+        .AddOption("--rtol", tolerance_.rtol,
                    "relative tolerance: |a - b| <= atol + rtol * |b|; default 0: exact")
-        ->check(FiniteFrom0());
-    app.add_option("--atol", tolerance_.atol, "absolute tolerance; default 0")->check(FiniteFrom0());
-    app.add_flag("--common", common_,
-                 "only what both have: other tensors, steps and workers are no difference");
-    app.add_flag("--json", json_, "one JSON document on stdout");
+        .Check(FiniteFrom0());
+    flags.AddOption("--atol", tolerance_.atol, "absolute tolerance; default 0").Check(FiniteFrom0());
+    flags.AddFlag("--common", common_,
+                  "only what both have: other tensors, steps and workers are no difference");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

@@ -3,14 +3,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/companion.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "base/wrapped.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/probe.h"
 #include "cli/terminal.h"
@@ -35,13 +34,13 @@ class DoctorCommand : public Command {
  public:
   std::string name() const override { return "doctor"; }
   std::string help() const override { return "check this machine: Python, frameworks, extension, disk, CPU"; }
-  void Define(CLI::App& app) override {
-    app.add_option("--python", python_, "the Python that will train; default: python, then python3, in PATH")
-        ->type_name("COMMAND");
-    app.add_option("--dir", directory_, "where runs will lie; default: ./tdbg-runs, or here")
-        ->type_name("DIR");
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer("\nexit code: 0, or 6 if something is missing");
+  void Define(Flags& flags) override {
+    flags.AddOption("--python", python_, "the Python that will train; default: python, then python3, in PATH")
+        .TypeName("COMMAND");
+    flags.AddOption("--dir", directory_, "where runs will lie; default: ./tdbg-runs, or here")
+        .TypeName("DIR");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer("\nexit code: 0, or 6 if something is missing");
   }
 
   Result<int> Run() override {

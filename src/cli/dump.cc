@@ -4,14 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "base/printable.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/dump_events.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 
@@ -38,15 +37,16 @@ class DumpCommand : public Command {
  public:
   std::string name() const override { return "dump"; }
   std::string help() const override { return "every field of a segment, a journal or an event file"; }
-  void Define(CLI::App& app) override {
-    app.add_option(
-           "FILE", file_,
-           "a segment (*.safetensors), a journal, another file of a run, or an event file (*.tfevents)")
-        ->required();
-    app.add_option("--rows", rows_, "rows of a column shown, -1 for all; default 1000")
-        ->type_name("N")
-        ->check(IntegerFrom(-1));
-    app.add_flag("--json", json_, "one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags
+        .AddOption(
+            "FILE", file_,
+            "a segment (*.safetensors), a journal, another file of a run, or an event file (*.tfevents)")
+        .Required();
+    flags.AddOption("--rows", rows_, "rows of a column shown, -1 for all; default 1000")
+        .TypeName("N")
+        .Check(IntegerFrom(-1));
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

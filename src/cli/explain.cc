@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -56,12 +56,12 @@ class ExplainCommand : public Command {
  public:
   std::string name() const override { return "explain"; }
   std::string help() const override { return "what happened to a run, why, and what to do: its incidents"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    auto* const step = app.add_option("--step", step_, "only what had begun by this global step");
-    app.add_option("--tensor", tensor_, "only incidents in which this tensor has a part")->excludes(step);
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer("\nexit code: 0 no incident, 1 incidents, 5 none in what could be read");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    const Flag step = flags.AddOption("--step", step_, "only what had begun by this global step");
+    flags.AddOption("--tensor", tensor_, "only incidents in which this tensor has a part").Excludes(step);
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer("\nexit code: 0 no incident, 1 incidents, 5 none in what could be read");
   }
 
   Result<int> Run() override {

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <functional>
@@ -22,11 +21,11 @@
 #include "base/posix.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
 #include "cli/exporters.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_events.h"
@@ -137,38 +136,41 @@ class ExportCommand : public Command {
  public:
   std::string name() const override { return "export"; }
   std::string help() const override { return "write a run's content for other programs"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("PATH", path_, "the file or directory to make")->required();
-    app.add_option("REGEX", choice_.regex, "only tensors in whose name it is found");
-    app.add_option("--to", to_, "tensorboard, smdebug, csv, parquet, npz, safetensors")
-        ->type_name("FORMAT")
-        ->required();
-    app.add_option("--collection", choice_.collection, "only tensors of this collection")->type_name("NAME");
-    app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
-    app.add_option("--every", choice_.every, "only mode steps that are multiples of N; default 1")
-        ->type_name("N")
-        ->check(IntegerFrom(1));
-    app.add_option("--statistics-every", statistics_every_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("PATH", path_, "the file or directory to make").Required();
+    flags.AddOption("REGEX", choice_.regex, "only tensors in whose name it is found");
+    flags.AddOption("--to", to_, "tensorboard, smdebug, csv, parquet, npz, safetensors")
+        .TypeName("FORMAT")
+        .Required();
+    flags.AddOption("--collection", choice_.collection, "only tensors of this collection").TypeName("NAME");
+    flags.AddOption("--steps", steps_, "global steps from A up to, not including, B").TypeName("A:B");
+    flags.AddOption("--every", choice_.every, "only mode steps that are multiples of N; default 1")
+        .TypeName("N")
+        .Check(IntegerFrom(1));
+    flags
+        .AddOption("--statistics-every", statistics_every_,
                    "tensorboard: statistics of large tensors at every Nth mode step only; default 1")
-        ->type_name("N")
-        ->check(IntegerFrom(1));
-    app.add_option("--fields", fields_,
+        .TypeName("N")
+        .Check(IntegerFrom(1));
+    flags
+        .AddOption("--fields", fields_,
                    "csv, parquet, npz, safetensors: these statistics; default: the usual ones")
-        ->type_name("F,F,...");
-    app.add_flag("--raw", raw_,
-                 "csv, npz, safetensors: the values, where they were kept, instead of statistics");
-    app.add_option("--python", python_,
+        .TypeName("F,F,...");
+    flags.AddFlag("--raw", raw_,
+                  "csv, npz, safetensors: the values, where they were kept, instead of statistics");
+    flags
+        .AddOption("--python", python_,
                    "parquet: a Python that has pyarrow; default: $TDBG_PYTHON, else python3")
-        ->type_name("COMMAND");
-    app.add_option("--worker", choice_.worker, "only this worker; default: all")->type_name("NAME");
-    AddAttempt(app, attempt_);
-    app.add_flag("--force", force_, "replace what an earlier export wrote");
-    app.add_flag("--follow", follow_, "tensorboard, smdebug: go on until the run has ended");
-    app.add_flag("--quiet", quiet_, "no progress");
-    app.add_flag("--json", json_, "the result as one JSON document on stdout");
+        .TypeName("COMMAND");
+    flags.AddOption("--worker", choice_.worker, "only this worker; default: all").TypeName("NAME");
+    AddAttempt(flags, attempt_);
+    flags.AddFlag("--force", force_, "replace what an earlier export wrote");
+    flags.AddFlag("--follow", follow_, "tensorboard, smdebug: go on until the run has ended");
+    flags.AddFlag("--quiet", quiet_, "no progress");
+    flags.AddFlag("--json", json_, "the result as one JSON document on stdout");
     // For `tdbg run`, which keeps standard input open for as long as the job lives.
-    app.add_flag("--launched", launched_, "")->group("");
+    flags.AddFlag("--launched", launched_, "").Hidden();
   }
 
   Result<int> Run() override {

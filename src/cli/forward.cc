@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -13,9 +12,9 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/run_path.h"
 #include "rulehost/host_command.h"
 
@@ -30,29 +29,31 @@ class ForwardCommand : public Command {
   std::string help() const override {
     return "send a run's numbers and verdicts to wandb, MLflow or trackio";
   }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--to", to_, "mlflow, trackio, wandb; repeatable")
-        ->type_name("TRACKER")
-        ->required()
-        ->allow_extra_args(false);
-    app.add_option("--collection", collections_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("--to", to_, "mlflow, trackio, wandb; repeatable")
+        .TypeName("TRACKER")
+        .Required()
+        .Repeatable();
+    flags
+        .AddOption("--collection", collections_,
                    "numbers of this collection; repeatable, default losses, metrics")
-        ->type_name("NAME")
-        ->allow_extra_args(false);
-    app.add_option("--tensors", tensors_, "also statistics of tensors in whose name it is found")
-        ->type_name("REGEX");
-    app.add_option("--fields", fields_, "which statistics of those; default mean_abs")->type_name("F,F,...");
-    app.add_option("--every", every_, "only global steps that are multiples of N; default 1")
-        ->type_name("N")
-        ->check(IntegerFrom(1));
-    app.add_option("--project", project_, "the tracker's project or experiment; default tdbg")
-        ->type_name("NAME");
-    app.add_option("--name", name_, "what the run is called there; default its own name")->type_name("NAME");
-    app.add_flag("--follow", follow_, "go on until the run has ended");
-    app.add_option("--python", python_,
+        .TypeName("NAME")
+        .Repeatable();
+    flags.AddOption("--tensors", tensors_, "also statistics of tensors in whose name it is found")
+        .TypeName("REGEX");
+    flags.AddOption("--fields", fields_, "which statistics of those; default mean_abs").TypeName("F,F,...");
+    flags.AddOption("--every", every_, "only global steps that are multiples of N; default 1")
+        .TypeName("N")
+        .Check(IntegerFrom(1));
+    flags.AddOption("--project", project_, "the tracker's project or experiment; default tdbg")
+        .TypeName("NAME");
+    flags.AddOption("--name", name_, "what the run is called there; default its own name").TypeName("NAME");
+    flags.AddFlag("--follow", follow_, "go on until the run has ended");
+    flags
+        .AddOption("--python", python_,
                    "a Python that has the tracker; default: $TDBG_PYTHON, else tdbg's own")
-        ->type_name("COMMAND");
+        .TypeName("COMMAND");
   }
 
   Result<int> Run() override {

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
@@ -15,10 +14,10 @@
 #include "base/background.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/event_handlers.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -36,33 +35,35 @@ class HandlersCommand : public Command {
  public:
   std::string name() const override { return "handlers"; }
   std::string help() const override { return "who is told of a job's events: list, add, remove, deliver"; }
-  void Define(CLI::App& app) override {
-    app.add_option("WORDS", words_, "list | add NAME | remove NAME | deliver RUN")
-        ->type_name("[list] | add NAME | remove NAME | deliver RUN")
-        ->expected(0, 2);
-    app.add_option("--python", python_, "add: call this function with each event, as AWS Lambda does")
-        ->type_name("FILE:FUNCTION");
-    app.add_option("--exec", exec_, "add: a command, the event on its standard input")->type_name("COMMAND");
-    app.add_option("--webhook", webhook_, "add: post the event there")->type_name("URL");
-    app.add_option("--log", log_, "add: append the event to this file")->type_name("FILE");
-    app.add_flag("--slack", slack_, "add: the webhook is one of Slack's, and takes a message");
-    app.add_option("--pattern", pattern_, "add: only events that match this EventBridge pattern; default all")
-        ->type_name("JSON");
-    app.add_option("--limit-seconds", limit_seconds_, "add: how long one call may take; default 60")
-        ->type_name("N")
-        ->check(IntegerFrom(1));
-    app.add_option("--retries", retries_, "add: further tries after one that failed; default 0")
-        ->type_name("N")
-        ->check(IntegerFrom(0));
-    app.add_option("--on-event", on_event_,
+  void Define(Flags& flags) override {
+    flags.AddOption("WORDS", words_, "list | add NAME | remove NAME | deliver RUN")
+        .TypeName("[list] | add NAME | remove NAME | deliver RUN")
+        .Words(0, 2);
+    flags.AddOption("--python", python_, "add: call this function with each event, as AWS Lambda does")
+        .TypeName("FILE:FUNCTION");
+    flags.AddOption("--exec", exec_, "add: a command, the event on its standard input").TypeName("COMMAND");
+    flags.AddOption("--webhook", webhook_, "add: post the event there").TypeName("URL");
+    flags.AddOption("--log", log_, "add: append the event to this file").TypeName("FILE");
+    flags.AddFlag("--slack", slack_, "add: the webhook is one of Slack's, and takes a message");
+    flags
+        .AddOption("--pattern", pattern_, "add: only events that match this EventBridge pattern; default all")
+        .TypeName("JSON");
+    flags.AddOption("--limit-seconds", limit_seconds_, "add: how long one call may take; default 60")
+        .TypeName("N")
+        .Check(IntegerFrom(1));
+    flags.AddOption("--retries", retries_, "add: further tries after one that failed; default 0")
+        .TypeName("N")
+        .Check(IntegerFrom(0));
+    flags
+        .AddOption("--on-event", on_event_,
                    "deliver, list: the handlers of this file, instead of registered ones")
-        ->type_name("FILE")
-        ->allow_extra_args(false);
-    app.add_flag("--json", json_, "one JSON document on stdout");
+        .TypeName("FILE")
+        .Repeatable();
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
     // For `tdbg run`, which keeps standard input open for as long as the job lives.
-    app.add_flag("--launched", launched_, "")->group("");
-    app.add_option("--after", after_, "")->group("");
-    app.footer(
+    flags.AddFlag("--launched", launched_, "").Hidden();
+    flags.AddOption("--after", after_, "").Hidden();
+    flags.Footer(
         "\nRegistered handlers hear of every job of yours that `tdbg run` starts (docs/events.md).\n"
         "example: tdbg handlers add stop --python handler.py:lambda_handler");
   }

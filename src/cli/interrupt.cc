@@ -1,10 +1,9 @@
 // tdbg interrupt: ends a job's command as a reclaimed machine would, and has it started again.
-#include <CLI/CLI.hpp>
 
 #include "actions/control_request.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -17,12 +16,12 @@ class InterruptCommand : public Command {
  public:
   std::string name() const override { return "interrupt"; }
   std::string help() const override { return "rehearse a reclaim: end a job's command and start it again"; }
-  void Define(CLI::App& app) override {
-    app.add_option("JOB", job_, "a running job: its name, its run, or last")->required();
-    app.add_option("--notice", notice_seconds_, "seconds from SIGTERM to SIGKILL; default: the job's grace")
-        ->check(IntegerFrom(0));
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags.AddOption("JOB", job_, "a running job: its name, its run, or last").Required();
+    flags.AddOption("--notice", notice_seconds_, "seconds from SIGTERM to SIGKILL; default: the job's grace")
+        .Check(IntegerFrom(0));
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer(
         "\nThe command gets SIGTERM and, after the notice, SIGKILL. Then it is started again, as the next "
         "attempt.");
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -13,7 +12,7 @@
 #include "base/durations.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "cli/arguments.h"
+#include "cli/flags.h"
 #include "jobs/run_directory.h"
 #include "jobs/training_output.h"
 #include "watch/breakpoints.h"
@@ -64,68 +63,81 @@ bool RestartPolicy::Restarts(const jobs::JobResult& result) const {
   return preempted && (code == 128 + SIGTERM || code == 128 + SIGKILL);
 }
 
-void JobFlags::Define(CLI::App& app) {
-  app.add_flag("--detach", detach, "in the background: survives this terminal; `tdbg logs` shows its output");
-  app.add_option("--max-restarts", max_restarts,
+void JobFlags::Define(Flags& flags) {
+  flags.AddFlag("--detach", detach,
+                "in the background: survives this terminal; `tdbg logs` shows its output");
+  flags
+      .AddOption("--max-restarts", max_restarts,
                  "start the command again when it fails, as the next attempt, at most so often")
-      ->type_name("N")
-      ->check(IntegerFrom(0));
-  app.add_option("--restart-on", restart_on,
+      .TypeName("N")
+      .Check(IntegerFrom(0));
+  flags
+      .AddOption("--restart-on", restart_on,
                  "which ends count: an exit code, signal, preempted (SIGTERM or SIGKILL from elsewhere); "
                  "repeatable, default any failure")
-      ->type_name("CODE|signal|preempted")
-      ->allow_extra_args(false);
-  app.add_option("--checkpoint-dir", checkpoint_directory,
+      .TypeName("CODE|signal|preempted")
+      .Repeatable();
+  flags
+      .AddOption("--checkpoint-dir", checkpoint_directory,
                  "where the script keeps its checkpoints: $TDBG_CHECKPOINT_DIR, the same for every attempt")
-      ->type_name("DIR");
-  app.add_option("--upload", upload, "put the run into a bucket while it trains, and all of it at the end")
-      ->type_name("s3://BUCKET/PREFIX");
-  app.add_option("--max-runtime", max_runtime,
+      .TypeName("DIR");
+  flags.AddOption("--upload", upload, "put the run into a bucket while it trains, and all of it at the end")
+      .TypeName("s3://BUCKET/PREFIX");
+  flags
+      .AddOption("--max-runtime", max_runtime,
                  "stop the job after so long, restarts included: 90, 90s, 30m, 12h")
-      ->type_name("TIME");
-  app.add_option("--interrupt-every", interrupt_every,
+      .TypeName("TIME");
+  flags
+      .AddOption("--interrupt-every", interrupt_every,
                  "rehearse reclaims: end the command so often (of an attempt's time, or of its steps) and "
                  "start it again")
-      ->type_name("TIME|Nsteps");
-  app.add_option("--interruptions", interruptions, "so many with --interrupt-every; default: until it ends")
-      ->type_name("N")
-      ->check(IntegerFrom(0));
-  app.add_option(
-         "--secret", secrets,
-         "a variable whose value is kept out of the log, on top of those named like secrets; repeatable")
-      ->type_name("VARIABLE")
-      ->allow_extra_args(false);
-  app.add_option(
-         "--node", node,
-         "one of several machines with this --dir, each with its own tdbg run: which, of how many, from "
-         "0/N on (docs/cluster.md)")
-      ->type_name("NODE/NODES");
-  app.add_option("--node-timeout", node_timeout,
+      .TypeName("TIME|Nsteps");
+  flags.AddOption("--interruptions", interruptions, "so many with --interrupt-every; default: until it ends")
+      .TypeName("N")
+      .Check(IntegerFrom(0));
+  flags
+      .AddOption(
+          "--secret", secrets,
+          "a variable whose value is kept out of the log, on top of those named like secrets; repeatable")
+      .TypeName("VARIABLE")
+      .Repeatable();
+  flags
+      .AddOption(
+          "--node", node,
+          "one of several machines with this --dir, each with its own tdbg run: which, of how many, from "
+          "0/N on (docs/cluster.md)")
+      .TypeName("NODE/NODES");
+  flags
+      .AddOption("--node-timeout", node_timeout,
                  "a node that has not been heard of for so long is taken for dead; default 10s")
-      ->type_name("TIME");
-  app.add_flag("--adopt", adopt)->group("");  // `tdbg resume` says it
-  app.add_option("--on-event", on_event,
+      .TypeName("TIME");
+  flags.AddFlag("--adopt", adopt).Hidden();  // `tdbg resume` says it
+  flags
+      .AddOption("--on-event", on_event,
                  "handlers that are told of changes of the job's and its rules' statuses (docs/events.md); "
                  "repeatable, beside those of `tdbg handlers`")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
-  app.add_option("--break", breaks,
+      .TypeName("FILE")
+      .Repeatable();
+  flags
+      .AddOption("--break", breaks,
                  "a condition, and what to do when it is met, as in 'gradient/*.l2 > 100 then blackbox' "
                  "(tdbg break --help); repeatable, default pause")
-      ->type_name("CONDITION [then ACTION]")
-      ->allow_extra_args(false);
-  app.add_flag("--no-handlers", no_handlers, "not those of `tdbg handlers`");
-  app.add_option("--prometheus", prometheus,
+      .TypeName("CONDITION [then ACTION]")
+      .Repeatable();
+  flags.AddFlag("--no-handlers", no_handlers, "not those of `tdbg handlers`");
+  flags
+      .AddOption("--prometheus", prometheus,
                  "keep the run's metrics in this file, for node_exporter's textfile collector")
-      ->type_name("FILE");
-  app.add_option("--otlp", otlp, "send the run's metrics there, by OTLP/HTTP")
-      ->type_name("URL")
-      ->check(IsHttpUrl);
-  app.add_flag("--no-log", no_log, "the command has our own stdout and stderr, and no log is kept");
-  app.add_option(
-         "--log-limit", log_limit,
-         "how large the log of an attempt may become, on a small disk it stays smaller; default 256MiB")
-      ->type_name("SIZE");
+      .TypeName("FILE");
+  flags.AddOption("--otlp", otlp, "send the run's metrics there, by OTLP/HTTP")
+      .TypeName("URL")
+      .Check(IsHttpUrl);
+  flags.AddFlag("--no-log", no_log, "the command has our own stdout and stderr, and no log is kept");
+  flags
+      .AddOption(
+          "--log-limit", log_limit,
+          "how large the log of an attempt may become, on a small disk it stays smaller; default 256MiB")
+      .TypeName("SIZE");
 }
 
 std::vector<std::string> JobFlags::MetricsArguments(const std::string& run_directory) const {

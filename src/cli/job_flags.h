@@ -11,11 +11,9 @@
 #include "jobs/nodes.h"
 #include "tdbg/status.h"
 
-namespace CLI {
-class App;
-}
-
 namespace tdbg::cli {
+
+class Flags;
 
 /// After which kinds of end a command is started again, and how often.
 struct RestartPolicy {
@@ -37,7 +35,7 @@ struct Rehearsal {
   bool is_on() const { return every_millis >= 0 || every_steps >= 0; }
 };
 
-/// For CLI::Option::check.
+/// For Flag::Check.
 std::string IsHttpUrl(const std::string& text);
 
 struct JobFlags {
@@ -48,7 +46,7 @@ struct JobFlags {
   std::string node, node_timeout, log_limit;
   int64_t max_restarts = 0, interruptions = -1;
 
-  void Define(CLI::App& app);
+  void Define(Flags& flags);
   /// \error kInvalidArgument
   Result<RestartPolicy> Restarts() const;
   /// Arguments of the job's `tdbg metrics` process; empty: metrics are not wanted.

@@ -3,14 +3,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/job_path.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
@@ -99,12 +97,12 @@ class JobsCommand : public Command {
   std::string help() const override {
     return "list your jobs, wherever they were started; of one, its history";
   }
-  void Define(CLI::App& app) override {
-    app.add_option("JOB", job_, "a job: its history");
-    app.add_flag("--running", running_, "only those that have not ended");
-    app.add_option("--limit", limit_, "so many, the latest; default 100")->check(IntegerFrom(1));
-    app.add_flag("--prune", prune_, "forget those that have ended and whose run is gone");
-    app.add_flag("--json", json_, "one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags.AddOption("JOB", job_, "a job: its history");
+    flags.AddFlag("--running", running_, "only those that have not ended");
+    flags.AddOption("--limit", limit_, "so many, the latest; default 100").Check(IntegerFrom(1));
+    flags.AddFlag("--prune", prune_, "forget those that have ended and whose run is gone");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

@@ -1,14 +1,13 @@
 // tdbg keep: marks steps that `tdbg compact --budget` never drops.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/below.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -21,12 +20,12 @@ class KeepCommand : public Command {
  public:
   std::string name() const override { return "keep"; }
   std::string help() const override { return "mark steps that stay at full resolution, whatever the budget"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--steps", steps_, "global steps from A up to, not including, B")
-        ->type_name("A:B")
-        ->required();
-    app.add_flag("--json", json_, "one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("--steps", steps_, "global steps from A up to, not including, B")
+        .TypeName("A:B")
+        .Required();
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

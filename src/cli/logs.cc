@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <time.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
 #include <limits>
@@ -13,9 +12,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/live_status.h"
 #include "cli/output.h"
@@ -34,19 +33,20 @@ class LogsCommand : public Command {
  public:
   std::string name() const override { return "logs"; }
   std::string help() const override { return "what a job printed: all of it, while it runs, around a step"; }
-  void Define(CLI::App& app) override {
-    app.add_option("JOB", job_, "a job, a run: its name, its path, or last")->required();
-    app.add_flag("-f,--follow", follow_, "go on until the job has ended");
-    app.add_option("--around", around_,
+  void Define(Flags& flags) override {
+    flags.AddOption("JOB", job_, "a job, a run: its name, its path, or last").Required();
+    flags.AddFlag("-f,--follow", follow_, "go on until the job has ended");
+    flags
+        .AddOption("--around", around_,
                    "what was printed while this global step was made, and the lines about it")
-        ->type_name("STEP")
-        ->check(IntegerFrom(0));
-    app.add_flag("--steps", steps_, "in front of each line the last step that had ended then");
-    AddAttempt(app, attempt_);
-    app.add_option("--node", node_, "of a job on several machines: the output of this node; default 0")
-        ->type_name("N")
-        ->check(IntegerFrom(0));
-    app.add_flag("--json", json_, "a JSON object a line: text, step, time, stream");
+        .TypeName("STEP")
+        .Check(IntegerFrom(0));
+    flags.AddFlag("--steps", steps_, "in front of each line the last step that had ended then");
+    AddAttempt(flags, attempt_);
+    flags.AddOption("--node", node_, "of a job on several machines: the output of this node; default 0")
+        .TypeName("N")
+        .Check(IntegerFrom(0));
+    flags.AddFlag("--json", json_, "a JSON object a line: text, step, time, stream");
   }
 
   Result<int> Run() override {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
@@ -52,14 +52,14 @@ class LsCommand : public Command {
  public:
   std::string name() const override { return "ls"; }
   std::string help() const override { return "list runs: name, state, steps, size, findings"; }
-  void Define(CLI::App& app) override {
-    app.add_option("ROOT", root_,
-                   "where runs lie; default ./tdbg-runs, and what was started here with --dir");
-    app.add_flag("--size", by_size_,
-                 "by what each occupies on disk, logs and black boxes included, the largest last; a total");
-    app.add_option("--where", where_, "only the directory of this one run: a path, a name, a job, or last")
-        ->type_name("RUN");
-    app.add_flag("--json", json_, "one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags.AddOption("ROOT", root_,
+                    "where runs lie; default ./tdbg-runs, and what was started here with --dir");
+    flags.AddFlag("--size", by_size_,
+                  "by what each occupies on disk, logs and black boxes included, the largest last; a total");
+    flags.AddOption("--where", where_, "only the directory of this one run: a path, a name, a job, or last")
+        .TypeName("RUN");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

@@ -1,13 +1,12 @@
 // tdbg mcp: the questions about runs for programs that reason, as a server of the Model Context Protocol.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/companion.h"
 #include "base/file.h"
 #include "base/process.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/viewer.h"
 #include "rulehost/host_command.h"
 
@@ -18,12 +17,13 @@ class McpCommand : public Command {
  public:
   std::string name() const override { return "mcp"; }
   std::string help() const override { return "answer an agent's questions about runs, over stdio (MCP)"; }
-  void Define(CLI::App& app) override {
-    app.add_option("ROOT", where_, "a run, or a directory of runs; default: the runs of here (tdbg ls)");
-    app.add_option("--python", python_,
+  void Define(Flags& flags) override {
+    flags.AddOption("ROOT", where_, "a run, or a directory of runs; default: the runs of here (tdbg ls)");
+    flags
+        .AddOption("--python", python_,
                    "a Python that has the package mcp; default: $TDBG_PYTHON, else tdbg's own")
-        ->type_name("COMMAND");
-    app.footer(
+        .TypeName("COMMAND");
+    flags.Footer(
         "\nA client starts it: {\"mcpServers\": {\"tdbg\": {\"command\": \"tdbg\", \"args\": [\"mcp\", "
         "\"ROOT\"]}}}\n"
         "Reads runs below ROOT and changes nothing. Needs the package mcp: pip install 'tdbg[mcp]'.");

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -19,9 +18,9 @@
 #include "base/file.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/job_flags.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -64,20 +63,21 @@ class MetricsCommand : public Command {
  public:
   std::string name() const override { return "metrics"; }
   std::string help() const override { return "a run for Prometheus and OpenTelemetry"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--prometheus", prometheus_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags
+        .AddOption("--prometheus", prometheus_,
                    "write them to this file, for node_exporter's textfile collector")
-        ->type_name("FILE");
-    app.add_option("--otlp", otlp_, "send them there, by OTLP/HTTP; $OTEL_EXPORTER_OTLP_HEADERS go along")
-        ->type_name("URL")
-        ->check(IsHttpUrl);
-    app.add_flag("--follow", follow_, "go on until the run has ended");
-    app.add_option("--every", every_, "with --follow: seconds between two looks; default 10")
-        ->type_name("N")
-        ->check(IntegerFrom(1));
-    app.add_flag("--launched", launched_, "")->group("");
-    app.footer("\nWithout --prometheus and --otlp: in Prometheus' text format on stdout.");
+        .TypeName("FILE");
+    flags.AddOption("--otlp", otlp_, "send them there, by OTLP/HTTP; $OTEL_EXPORTER_OTLP_HEADERS go along")
+        .TypeName("URL")
+        .Check(IsHttpUrl);
+    flags.AddFlag("--follow", follow_, "go on until the run has ended");
+    flags.AddOption("--every", every_, "with --follow: seconds between two looks; default 10")
+        .TypeName("N")
+        .Check(IntegerFrom(1));
+    flags.AddFlag("--launched", launched_, "").Hidden();
+    flags.Footer("\nWithout --prometheus and --otlp: in Prometheus' text format on stdout.");
   }
 
   Result<int> Run() override {

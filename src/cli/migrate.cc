@@ -1,15 +1,14 @@
 // tdbg migrate: what of a team's smdebug and sagemaker.debugger programs runs here, line by line. The reading
 // is Python's (python/tdbg/migrate): who reads Python best is Python.
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "base/companion.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/terminal.h"
 #include "rulehost/host_command.h"
 
@@ -22,13 +21,14 @@ class MigrateCommand : public Command {
   std::string help() const override {
     return "what of programs for smdebug and sagemaker.debugger runs here, and how";
   }
-  void Define(CLI::App& app) override {
-    app.add_option("PATH", paths_, "scripts, notebooks, configurations, or directories of them")->required();
-    app.add_option("--write", write_,
+  void Define(Flags& flags) override {
+    flags.AddOption("PATH", paths_, "scripts, notebooks, configurations, or directories of them").Required();
+    flags
+        .AddOption("--write", write_,
                    "write configurations and the commands (commands.sh) into this directory")
-        ->type_name("DIR");
-    app.add_flag("--changes", changes_, "only lines that change or are not offered");
-    app.add_flag("--json", json_, "one JSON document on stdout");
+        .TypeName("DIR");
+    flags.AddFlag("--changes", changes_, "only lines that change or are not offered");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

@@ -1,5 +1,4 @@
 // tdbg plan: lays out a run without starting anything. For tdbg.attach, whose process trains already.
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <utility>
 
@@ -8,6 +7,7 @@
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
 #include "cli/exporters.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/prepared_rules.h"
 #include "cli/version.h"
@@ -23,11 +23,10 @@ class PlanCommand : public Command {
  public:
   std::string name() const override { return "plan"; }
   std::string help() const override { return "lay out a run directory without starting a command"; }
-  void Define(CLI::App& app) override {
-    flags_.Define(app);
-    app.add_option("--name", name_, "what a fresh directory is called after; default: run")
-        ->type_name("NAME");
-    app.add_flag("--json", json_, "accepted for symmetry: the output is always JSON");
+  void Define(Flags& flags) override {
+    flags_.Define(flags);
+    flags.AddOption("--name", name_, "what a fresh directory is called after; default: run").TypeName("NAME");
+    flags.AddFlag("--json", json_, "accepted for symmetry: the output is always JSON");
   }
 
   Result<int> Run() override {

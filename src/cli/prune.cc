@@ -6,7 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 #include <string_view>
@@ -17,6 +16,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -61,17 +61,18 @@ class PruneCommand : public Command {
  public:
   std::string name() const override { return "prune"; }
   std::string help() const override { return "remove old runs of a directory; says which, until --yes"; }
-  void Define(CLI::App& app) override {
-    app.add_option("ROOT", root_, "where runs lie; default ./tdbg-runs");
-    app.add_option("--older-than", older_than_,
+  void Define(Flags& flags) override {
+    flags.AddOption("ROOT", root_, "where runs lie; default ./tdbg-runs");
+    flags
+        .AddOption("--older-than", older_than_,
                    "runs into which nothing was written for so long: 30d, 12h, 90m, 2w")
-        ->type_name("TIME")
-        ->required();
-    app.add_flag("--keep-failed", keep_failed_,
-                 "keep runs that failed, crashed, were stopped, or in which a rule found something");
-    auto* const dry = app.add_flag("--dry-run", dry_run_, "remove nothing: the default");
-    app.add_flag("--yes", yes_, "remove them")->excludes(dry);
-    app.add_flag("--json", json_, "one JSON document on stdout");
+        .TypeName("TIME")
+        .Required();
+    flags.AddFlag("--keep-failed", keep_failed_,
+                  "keep runs that failed, crashed, were stopped, or in which a rule found something");
+    const Flag dry = flags.AddFlag("--dry-run", dry_run_, "remove nothing: the default");
+    flags.AddFlag("--yes", yes_, "remove them").Excludes(dry);
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +14,7 @@
 #include "cli/black_boxes.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -42,15 +42,15 @@ class ReplayCommand : public Command {
   std::string help() const override { return "bring a training back to the step in which it went wrong"; }
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--step", step_, "which step, where several were kept; default: the first");
-    app.add_option("--worker", worker_, "whose, where several workers kept it; default: the first")
-        ->type_name("NAME");
-    app.add_flag("--anomaly", anomaly_, "with torch's anomaly detection: where the operation was called");
-    app.add_flag("--debugger", debugger_, "stop in Python's debugger (pdb) before the forward of that step");
-    app.add_flag("--json", json_, "one JSON document on stdout; the command's own output goes to stderr");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("--step", step_, "which step, where several were kept; default: the first");
+    flags.AddOption("--worker", worker_, "whose, where several workers kept it; default: the first")
+        .TypeName("NAME");
+    flags.AddFlag("--anomaly", anomaly_, "with torch's anomaly detection: where the operation was called");
+    flags.AddFlag("--debugger", debugger_, "stop in Python's debugger (pdb) before the forward of that step");
+    flags.AddFlag("--json", json_, "one JSON document on stdout; the command's own output goes to stderr");
+    flags.Footer(
         "\nThe command behind -- is started as ever. Its first training forward gets the weights, the batch "
         "and the\nrandom numbers of that step; where its optimizer would step, loss and gradients are "
         "compared with those\nthat were kept, and it ends. Exit code 0: the same to the bit; 1: they differ. "

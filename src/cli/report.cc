@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/clock.h"
@@ -13,6 +12,7 @@
 #include "cli/black_boxes.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -72,12 +72,12 @@ class ReportCommand : public Command {
  public:
   std::string name() const override { return "report"; }
   std::string help() const override { return "a run's page as one file, to keep or to send"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("-o,--output", output_, "the file; default ./tdbg-report-NAME.html")->type_name("FILE");
-    app.add_option("--budget", budget_, "at most so many bytes; default 5MB")->type_name("SIZE");
-    app.add_flag("--json", json_, "file, size and what was left out as one JSON document on stdout");
-    app.footer("\nOpens in any browser from the disk, asks no network. Says what was left out.");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("-o,--output", output_, "the file; default ./tdbg-report-NAME.html").TypeName("FILE");
+    flags.AddOption("--budget", budget_, "at most so many bytes; default 5MB").TypeName("SIZE");
+    flags.AddFlag("--json", json_, "file, size and what was left out as one JSON document on stdout");
+    flags.Footer("\nOpens in any browser from the disk, asks no network. Says what was left out.");
   }
 
   Result<int> Run() override {

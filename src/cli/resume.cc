@@ -4,12 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/process.h"
 #include "base/redact.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/job_path.h"
 #include "cli/run_path.h"
 #include "jobs/job_life.h"
@@ -61,10 +60,10 @@ class ResumeCommand : public Command {
   }
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
-  void Define(CLI::App& app) override {
-    app.add_option("JOB", job_, "a job: its name, its run, or last")->required();
-    app.add_flag("--detach", detach_, "in the background");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags.AddOption("JOB", job_, "a job: its name, its run, or last").Required();
+    flags.AddFlag("--detach", detach_, "in the background");
+    flags.Footer(
         "\nWith the flags, the command and in the directory that it was started with; the environment is "
         "yours "
         "of now.\nAnother command goes behind --. One that still trains, since only its launcher was killed, "

@@ -3,12 +3,11 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/markdown.h"
 #include "cli/output.h"
@@ -74,20 +73,21 @@ class RulesCommand : public Command {
  public:
   std::string name() const override { return "rules"; }
   std::string help() const override { return "list the rules; show NAME: explain one; new NAME: begin one"; }
-  void Define(CLI::App& app) override {
-    app.add_option("NAME", words_,
+  void Define(Flags& flags) override {
+    flags
+        .AddOption("NAME", words_,
                    "a rule: VanishingGradient or vanishing_gradient, for its parameters; show "
                    "NAME for its page")
-        ->type_name("[show] NAME | [show] FILE:CLASS | new NAME [DIR]")
-        ->expected(0, 3);
-    app.add_option("--rule-file", files_, "a rule of your own instead of NAME")
-        ->type_name("FILE:CLASS [KEY=VALUE ...]")
-        ->expected(1)
-        ->allow_extra_args(false);
-    app.add_flag("--python", python_, "new: a rule in Python, with a test (default)");
-    app.add_flag("--cpp", cpp_, "new: a rule in C++, with a Makefile and a test")->excludes("--python");
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer("\nexample: tdbg rules show vanishing_gradient");
+        .TypeName("[show] NAME | [show] FILE:CLASS | new NAME [DIR]")
+        .Words(0, 3);
+    flags.AddOption("--rule-file", files_, "a rule of your own instead of NAME")
+        .TypeName("FILE:CLASS [KEY=VALUE ...]")
+        .Words(1, 1)
+        .Repeatable();
+    const Flag python = flags.AddFlag("--python", python_, "new: a rule in Python, with a test (default)");
+    flags.AddFlag("--cpp", cpp_, "new: a rule in C++, with a Makefile and a test").Excludes(python);
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer("\nexample: tdbg rules show vanishing_gradient");
   }
 
   Result<int> Run() override {

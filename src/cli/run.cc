@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -28,6 +27,7 @@
 #include "cli/detach.h"
 #include "cli/exit_codes.h"
 #include "cli/exporters.h"
+#include "cli/flags.h"
 #include "cli/job_ending.h"
 #include "cli/job_environment.h"
 #include "cli/job_flags.h"
@@ -118,12 +118,12 @@ class RunCommand : public Command {
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
   void SetFlags(std::vector<std::string> words) override { words_ = std::move(words); }
 
-  void Define(CLI::App& app) override {
-    flags_.Define(app);
-    job_flags_.Define(app);
-    app.add_flag("--quiet", quiet_, "no live line, no summary; errors only");
-    app.add_flag("--json", json_, "the summary as one JSON line on stdout, behind the command's own output");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags_.Define(flags);
+    job_flags_.Define(flags);
+    flags.AddFlag("--quiet", quiet_, "no live line, no summary; errors only");
+    flags.AddFlag("--json", json_, "the summary as one JSON line on stdout, behind the command's own output");
+    flags.Footer(
         "\nusage: tdbg run [OPTIONS] -- COMMAND [ARGUMENTS]\nexample: tdbg run --rule vanishing_gradient "
         "threshold=1e-6 --on-issue stop -- python train.py");
   }

@@ -6,18 +6,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/companion.h"
 #include "base/file.h"
 #include "base/posix.h"
 #include "base/process.h"
-#include "cli/arguments.h"
 #include "cli/aws_place.h"
 #include "cli/command.h"
 #include "cli/document.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -42,35 +41,36 @@ class ServeCommand : public Command {
   std::string help() const override { return "SageMaker's API on this machine: estimators train here"; }
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
-  void Define(CLI::App& app) override {
-    app.add_option("--port", port_, "of 127.0.0.1; default: any that is free")->check(CLI::Range(0, 65535));
-    app.add_option("--host", host_,
+  void Define(Flags& flags) override {
+    flags.AddOption("--port", port_, "of 127.0.0.1; default: any that is free").Between(0, 65535);
+    flags
+        .AddOption("--host", host_,
                    "an address that others reach, besides 127.0.0.1: with --tls-cert and --tls-key alone")
-        ->type_name("ADDRESS");
-    app.add_option("--tls-port", tls_port_, "of --host; default: any that is free")
-        ->check(CLI::Range(0, 65535));
-    app.add_option("--tls-name", tls_name_, "what others call this machine; default: its host name")
-        ->type_name("NAME");
-    app.add_option("--tls-cert", tls_cert_, "with --host: the certificate, in PEM")->type_name("FILE");
-    app.add_option("--tls-key", tls_key_, "with --host: its private key, in PEM")->type_name("FILE");
-    app.add_option("--image", images_, "the Python environment that stands for an image; repeatable")
-        ->type_name("REPOSITORY[:VERSION]=PYTHON")
-        ->allow_extra_args(false);
-    app.add_option("--package-index", package_index_,
+        .TypeName("ADDRESS");
+    flags.AddOption("--tls-port", tls_port_, "of --host; default: any that is free").Between(0, 65535);
+    flags.AddOption("--tls-name", tls_name_, "what others call this machine; default: its host name")
+        .TypeName("NAME");
+    flags.AddOption("--tls-cert", tls_cert_, "with --host: the certificate, in PEM").TypeName("FILE");
+    flags.AddOption("--tls-key", tls_key_, "with --host: its private key, in PEM").TypeName("FILE");
+    flags.AddOption("--image", images_, "the Python environment that stands for an image; repeatable")
+        .TypeName("REPOSITORY[:VERSION]=PYTHON")
+        .Repeatable();
+    flags
+        .AddOption("--package-index", package_index_,
                    "where requirements.txt of a job is installed from: a URL, a folder of wheels, or pip (as "
                    "that is configured); default: it is not installed")
-        ->type_name("INDEX");
-    app.add_option("--config", config_, "images: REPOSITORY[:VERSION]: PYTHON, in YAML (docs/sagemaker.md)")
-        ->type_name("FILE");
-    app.add_option("--state", state_, "where its jobs are; default: the user's state directory")
-        ->type_name("DIR");
-    app.add_flag("--local-aws", local_aws_,
-                 "start moto_server as S3, STS and IAM; what is in it ends with it");
-    app.add_flag("--json", json_, "the addresses as one JSON document on stdout");
+        .TypeName("INDEX");
+    flags.AddOption("--config", config_, "images: REPOSITORY[:VERSION]: PYTHON, in YAML (docs/sagemaker.md)")
+        .TypeName("FILE");
+    flags.AddOption("--state", state_, "where its jobs are; default: the user's state directory")
+        .TypeName("DIR");
+    flags.AddFlag("--local-aws", local_aws_,
+                  "start moto_server as S3, STS and IAM; what is in it ends with it");
+    flags.AddFlag("--json", json_, "the addresses as one JSON document on stdout");
     // For the service itself: a job's process, and the first one inside a job's /opt/ml.
-    app.add_option("--tend", tend_, "")->group("");
-    app.add_option("--enter", enter_, "")->group("");
-    app.footer(
+    flags.AddOption("--tend", tend_, "").Hidden();
+    flags.AddOption("--enter", enter_, "").Hidden();
+    flags.Footer(
         "\nServes until ctrl-C; jobs go on without it. Programs that are to find it: tdbg aws-env -- "
         "COMMAND.");
   }

@@ -2,14 +2,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -32,16 +31,16 @@ class ShowCommand : public Command {
  public:
   std::string name() const override { return "show"; }
   std::string help() const override { return "statistics or values of one tensor, step by step"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("TENSOR", tensor_, "its name, or a part of it that no other tensor has")->required();
-    app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
-    app.add_option("--field", field_, "only this statistic: mean, variance, l2, abs_max, nan_count, ...")
-        ->type_name("FIELD");
-    app.add_option("--worker", worker_, "of this worker; default: the lowest rank")->type_name("NAME");
-    AddAttempt(app, attempt_);
-    app.add_flag("--raw", raw_, "the values themselves, where they were kept");
-    app.add_flag("--json", json_, "one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("TENSOR", tensor_, "its name, or a part of it that no other tensor has").Required();
+    flags.AddOption("--steps", steps_, "global steps from A up to, not including, B").TypeName("A:B");
+    flags.AddOption("--field", field_, "only this statistic: mean, variance, l2, abs_max, nan_count, ...")
+        .TypeName("FIELD");
+    flags.AddOption("--worker", worker_, "of this worker; default: the lowest rank").TypeName("NAME");
+    AddAttempt(flags, attempt_);
+    flags.AddFlag("--raw", raw_, "the values themselves, where they were kept");
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <numeric>
 
@@ -12,6 +11,7 @@
 #include "base/text.h"
 #include "cli/break.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
@@ -194,11 +194,11 @@ class StatusCommand : public Command {
  public:
   std::string name() const override { return "status"; }
   std::string help() const override { return "what the rules say of a run, and how it is"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.add_flag("--verbose", verbose_, "all that each rule says, in SageMaker's four fields");
-    app.add_flag("--exit-code", exit_code_, "exit with 1 if a rule found issues");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.AddFlag("--verbose", verbose_, "all that each rule says, in SageMaker's four fields");
+    flags.AddFlag("--exit-code", exit_code_, "exit with 1 if a rule found issues");
   }
 
   Result<int> Run() override {

@@ -1,14 +1,13 @@
 // tdbg steps: which steps a run has, what is kept of each, and whom it still waits for.
 #include <fmt/format.h>
+#include <strings.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/elements.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -28,16 +27,17 @@ class StepsCommand : public Command {
   std::string help() const override {
     return "steps by mode, global and the mode's own, and what is kept of each";
   }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("--mode", mode_, "only steps of this mode: train, eval or predict")->type_name("MODE");
-    app.add_option("--steps", steps_, "global steps from A up to, not including, B")->type_name("A:B");
-    app.add_option("--kind", kind_,
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("--mode", mode_, "only steps of this mode: train, eval or predict").TypeName("MODE");
+    flags.AddOption("--steps", steps_, "global steps from A up to, not including, B").TypeName("A:B");
+    flags
+        .AddOption("--kind", kind_,
                    "only steps with these: raw values, summary (statistics), saved (by a SaveConfig), "
                    "histogram")
-        ->check(CLI::IsMember({"any", "raw", "summary", "saved", "histogram"}));
-    AddAttempt(app, attempt_);
-    app.add_flag("--json", json_, "one JSON document on stdout");
+        .OneOf({"any", "raw", "summary", "saved", "histogram"});
+    AddAttempt(flags, attempt_);
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {
@@ -53,7 +53,7 @@ class StepsCommand : public Command {
     if (!mode_.empty()) {
       bool known = false;
       for (const ModeKey mode : {ModeKey::kTrain, ModeKey::kEval, ModeKey::kPredict}) {
-        if (!CLI::detail::to_lower(mode_).compare(CLI::detail::to_lower(std::string(ModeName(mode))))) {
+        if (::strcasecmp(mode_.c_str(), ModeName(mode).data()) == 0) {  // of a literal, hence with its end
           wanted = mode;
           known = true;
         }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 
 #include "actions/control_request.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -37,10 +37,10 @@ class StopCommand : public Command {
  public:
   std::string name() const override { return "stop"; }
   std::string help() const override { return "ask a running job to end"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_flag("--json", json_, "one JSON document on stdout");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
+    flags.Footer(
         "\nThe job gets SIGTERM and, after its grace, SIGKILL from its launcher, or stops at a step of its "
         "own. Where its launcher is gone, SIGTERM comes from here, and nothing follows it.");
   }

@@ -2,12 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/text.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -26,13 +24,13 @@ class TensorsCommand : public Command {
  public:
   std::string name() const override { return "tensors"; }
   std::string help() const override { return "names, collections, shapes, steps, and what is kept"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("REGEX", regex_, "searched in the names");
-    app.add_option("--collection", collection_, "only tensors of this collection")->type_name("NAME");
-    app.add_flag("--all", all_, "derived statistics (counts per unit, ...) as well");
-    AddAttempt(app, attempt_);
-    app.add_flag("--json", json_, "one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("REGEX", regex_, "searched in the names");
+    flags.AddOption("--collection", collection_, "only tensors of this collection").TypeName("NAME");
+    flags.AddFlag("--all", all_, "derived statistics (counts per unit, ...) as well");
+    AddAttempt(flags, attempt_);
+    flags.AddFlag("--json", json_, "one JSON document on stdout");
   }
 
   Result<int> Run() override {

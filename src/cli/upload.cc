@@ -1,12 +1,11 @@
 // tdbg upload: a run of this machine, into a bucket. What `tdbg run --upload` does at its end, by hand.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/companion.h"
 #include "base/process.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/run_path.h"
 #include "cli/upload_process.h"
 
@@ -17,11 +16,11 @@ class UploadCommand : public Command {
  public:
   std::string name() const override { return "upload"; }
   std::string help() const override { return "put a run into a bucket, or what of it is not there yet"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path, a name under ./tdbg-runs, or last")->required();
-    app.add_option("URL", url_, "s3://BUCKET/PREFIX, or file:///DIRECTORY")->required();
-    app.add_flag("--json", json_, "what was sent as one JSON document on stdout");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path, a name under ./tdbg-runs, or last").Required();
+    flags.AddOption("URL", url_, "s3://BUCKET/PREFIX, or file:///DIRECTORY").Required();
+    flags.AddFlag("--json", json_, "what was sent as one JSON document on stdout");
+    flags.Footer(
         "\nMay be given again: only what is missing is sent. A run that still trains is sent as far as it "
         "got;\ntdbg run --upload follows it.");
   }

@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
 
 #include "base/file.h"
-#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -25,12 +24,12 @@ class ViewCommand : public Command {
  public:
   std::string name() const override { return "view"; }
   std::string help() const override { return "the page: runs, layers, tensors and findings in a browser"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", where_, "a run, or a directory of runs; default: the runs of here (tdbg ls)");
-    app.add_option("--port", port_, "of 127.0.0.1; default: any that is free")->check(CLI::Range(0, 65535));
-    app.add_flag("--no-browser", no_browser_, "print the address and open nothing");
-    app.add_flag("--json", json_, "the address as one JSON document on stdout");
-    app.footer(
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", where_, "a run, or a directory of runs; default: the runs of here (tdbg ls)");
+    flags.AddOption("--port", port_, "of 127.0.0.1; default: any that is free").Between(0, 65535);
+    flags.AddFlag("--no-browser", no_browser_, "print the address and open nothing");
+    flags.AddFlag("--json", json_, "the address as one JSON document on stdout");
+    flags.Footer(
         "\nServes until ctrl-C. Nobody without the printed address gets an answer; from another machine:\n"
         "ssh -L PORT:127.0.0.1:PORT HOST, then the same address there.");
   }

@@ -5,7 +5,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <thread>
 
 #include "base/below.h"
@@ -15,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
+#include "cli/flags.h"
 #include "cli/live_status.h"
 #include "cli/output.h"
 #include "cli/run_path.h"
@@ -36,16 +36,16 @@ class WatchCommand : public Command {
  public:
   std::string name() const override { return "watch"; }
   std::string help() const override { return "follow and judge a run that was started elsewhere"; }
-  void Define(CLI::App& app) override {
-    app.add_option("RUN", run_, "a path (may not exist yet), a name under ./tdbg-runs, or last")->required();
-    flags_.DefineRuleFlags(app);
-    flags_.DefineConfigFlag(app);
-    app.add_flag("--trust", trust_, "use the run's own rule files and actions, whoever made it");
-    app.add_flag("--quiet", quiet_, "no live line");
-    app.add_flag("--json", json_, "the verdicts as one JSON document on stdout");
+  void Define(Flags& flags) override {
+    flags.AddOption("RUN", run_, "a path (may not exist yet), a name under ./tdbg-runs, or last").Required();
+    flags_.DefineRuleFlags(flags);
+    flags_.DefineConfigFlag(flags);
+    flags.AddFlag("--trust", trust_, "use the run's own rule files and actions, whoever made it");
+    flags.AddFlag("--quiet", quiet_, "no live line");
+    flags.AddFlag("--json", json_, "the verdicts as one JSON document on stdout");
     // By a training, beside itself: its standard input ends when the training does.
-    app.add_option("--launched", launched_, "")->type_name("ATTEMPT")->group("");
-    app.footer(
+    flags.AddOption("--launched", launched_, "").TypeName("ATTEMPT").Hidden();
+    flags.Footer(
         "\nWithout --rule and --config: the run's own rules. ctrl-C stops watching, never the run.\n"
         "exit code: as `tdbg check`");
   }
