@@ -213,6 +213,9 @@ TEST_F(ComputedRowsTest, AllOfTheTrialsCallsAnswer) {
   EXPECT_THAT(*trial->tensor_steps("gradient/large", StepKind::kSummary), ElementsAre(0, 1, 2));
   EXPECT_THAT(*trial->tensor_steps("gradient/large", StepKind::kHistogram), ElementsAre(0, 1, 2));
   EXPECT_THAT(*trial->tensor_steps("mask/bool", StepKind::kHistogram), IsEmpty());
+  EXPECT_THAT(*trial->tensor_workers("gradient/large", 1, StepKind::kHistogram), ElementsAre("worker_0"));
+  EXPECT_THAT(*trial->tensor_workers("mask/bool", 1, StepKind::kHistogram), IsEmpty());
+  EXPECT_THAT(*trial->tensor_workers("mask/bool", 1, StepKind::kSummary), ElementsAre("worker_0"));
   EXPECT_EQ(trial->summary("gradient/large", 2)->count, 5000u);
   Summary summary;
   Histogram histogram;

@@ -43,7 +43,9 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
           }
         }
         if (!rest) continue;
-        for (const store::RawRef& ref : MadeOfValues(*slot, id, filter.kind)) {
+        const bool made = histograms || filter.kind == StepKind::kSummary;
+        for (const store::RawRef& ref :
+             made ? MadeOfValues(*slot, id, filter.kind) : std::vector<store::RawRef>()) {
           if (wanted(ref.global_step) && !f(ref.global_step)) return;
         }
         for (const auto& ref : slot->reader->RowsOf(id)) {
@@ -62,16 +64,19 @@ void ValueFinder::EachStep(const StepFilter& filter, F&& f) const {
   }
 }
 
-// Raw values whose statistics (`kind`) are made when they are asked for, because none are stored of their
-// steps.
+// Are statistics (or a histogram: `kind`) made of this value when they are asked for?
+bool ValueFinder::GivesStatistics(const store::RawRef& ref, StepKind kind) {
+  if (ref.sub.point == Point::kEnd || !HasStatistics(ref.dtype)) return false;
+  if (kind == StepKind::kHistogram) return ref.bytes >= store::kHistogramFrom * ItemSize(ref.dtype);
+  return kind == StepKind::kSummary;
+}
+
+// Raw values that give statistics because none are stored of their steps.
 std::vector<store::RawRef> ValueFinder::MadeOfValues(const WorkerSlot& slot, format::TensorId id,
                                                      StepKind kind) {
   std::vector<store::RawRef> out;
-  if (kind != StepKind::kSummary && kind != StepKind::kHistogram) return out;
   for (const store::RawRef& ref : slot.reader->LoneRawsOf(id)) {
-    if (ref.sub.point == Point::kEnd || !HasStatistics(ref.dtype)) continue;
-    if (kind == StepKind::kHistogram && ref.bytes < store::kHistogramFrom * ItemSize(ref.dtype)) continue;
-    out.push_back(ref);
+    if (GivesStatistics(ref, kind)) out.push_back(ref);
   }
   std::erase_if(out,
                 [&](const store::RawRef& ref) { return !slot.reader->RowsAt(id, ref.global_step).empty(); });
@@ -117,16 +122,11 @@ bool ValueFinder::Keeps(const WorkerSlot& slot, int64_t global_step, StepKind ki
       if (slot.reader->SavedShapeOf(id, global_step)) return true;
     }
   }
-  if (kind == StepKind::kHistogram) {
-    const auto row = RowOf(slot, global_step);
-    if (row) return HasHistogram(slot, row->ref);
-  }
   if (kind == StepKind::kHistogram || kind == StepKind::kSummary) {
-    const auto made = [&](format::TensorId id) {
-      return std::ranges::any_of(MadeOfValues(slot, id, kind),
-                                 [&](const store::RawRef& ref) { return ref.global_step == global_step; });
-    };
-    if (std::ranges::any_of(slot.IdsOf(tensor_), made)) return true;
+    const auto row = RowOf(slot, global_step);
+    if (row) return kind == StepKind::kSummary || HasHistogram(slot, row->ref);
+    const auto ref = RawOf(slot, global_step);
+    if (ref && GivesStatistics(*ref, kind)) return true;
     if (kind == StepKind::kHistogram) return false;
   }
   if (!all && kind != StepKind::kSummary && !(saved && SavesReductions(global_step))) return false;

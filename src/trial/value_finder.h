@@ -198,6 +198,7 @@ class ValueFinder {
   bool HasStep(const StepFilter& filter) const;
   /// Something of that kind is kept of it by this worker at this step.
   bool Keeps(const WorkerSlot& slot, int64_t global_step, StepKind kind) const;
+  static bool GivesStatistics(const store::RawRef& ref, StepKind kind);
   static std::vector<store::RawRef> MadeOfValues(const WorkerSlot& slot, format::TensorId id, StepKind kind);
   static bool HasHistogram(const WorkerSlot& slot, const store::WorkerReader::RowRef& ref);
 
