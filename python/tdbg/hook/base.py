@@ -39,6 +39,7 @@ from .checkpoint_state import (
     StateStore,
 )
 from .collection import Collection, CollectionKeys, CollectionManager
+from .launched import base_plan
 from .reduction_config import ReductionConfig, document_of
 from .save_config import SaveConfig
 from .singleton import ProcessHook, set_hook
@@ -258,15 +259,8 @@ class BaseHook(ProcessHook):
         for c in self.get_collections().values():
             if c.name not in known and not c.include_regex and not c.tensor_names:
                 raise InvalidCollectionConfiguration(c.name)
-        base = ""
-        if self._launched:
-            try:
-                with open(os.path.join(self._launched, "plan.json"), encoding="utf-8") as file:
-                    base = file.read()
-            except OSError:
-                pass
         try:
-            self._plan_text = hook_plan(json.dumps(self._document()), base)
+            self._plan_text = hook_plan(json.dumps(self._document()), base_plan(self._launched))
         except CaptureError as error:
             raise SMDebugValueError(str(error)) from None
         self._plan = json.loads(self._plan_text)

@@ -424,6 +424,15 @@ def test_opting_out(tmp_path, monkeypatch):
         Hook.create_from_json_file()
 
 
+def test_a_configuration_that_no_hook_reads_is_told(tmp_path, monkeypatch, caplog):
+    from tdbg.hook.torch import Hook
+    monkeypatch.setenv("TDBG_CONFIG", '{"rules": ["exploding_tensor"]}')
+    hook = Hook(out_dir=str(tmp_path / "run"))
+    hook._prepare()
+    hook.close()
+    assert "nothing judges by rules or on_issue. Start the script with: tdbg run" in caplog.text
+
+
 SCRIPT = """
 import torch
 from torch import nn
