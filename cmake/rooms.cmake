@@ -3,6 +3,52 @@
 # and except main/, which holds a program's main function.
 set(TDBG_ROOMS "" CACHE INTERNAL "")
 
+# Most of what it takes to compile a small file are its headers, so neighbours that include the same, which are tests
+# and rules, are compiled a few at a time, as one file that includes them. The names of some files begin a batch,
+# whatever is around them: an edit moves no border, and a new file only those up to the next such name, so that a
+# compiler cache keeps the rest. OFF for an editor that wants each file's own command, and to find an #include that
+# a neighbour stands in for.
+option(TDBG_BATCHES "Compile tests, and rules, a few at a time" ON)
+set(TDBG_ALONE_FROM 14000)  # bytes; a large file would make its neighbours wait
+
+function(tdbg_batched out)  # sets `out` to what is compiled in place of the files that follow
+  set(units "")
+  set(batches "")  # each by its first file; of_FILE holds them all
+  set(room 0)  # for so many more in the last batch
+  foreach(source IN LISTS ARGN)
+    file(RELATIVE_PATH file ${CMAKE_CURRENT_SOURCE_DIR}/src ${source})
+    file(SIZE ${source} bytes)
+    string(MD5 hash ${file})
+    if(bytes GREATER_EQUAL TDBG_ALONE_FROM OR NOT TDBG_BATCHES)
+      list(APPEND units ${source})
+      set(room 0)
+    elseif(room GREATER 0 AND NOT hash MATCHES "^[0-2]")  # three of sixteen names begin one
+      list(APPEND of_${first} ${file})
+      math(EXPR room "${room} - 1")
+    else()
+      set(first ${file})
+      set(of_${first} ${file})
+      list(APPEND batches ${first})
+      set(room 4)
+    endif()
+  endforeach()
+  foreach(first IN LISTS batches)
+    list(LENGTH of_${first} length)
+    if(length EQUAL 1)
+      list(APPEND units ${CMAKE_CURRENT_SOURCE_DIR}/src/${first})
+      continue()
+    endif()
+    set(unit ${CMAKE_CURRENT_BINARY_DIR}/batches/src/${first})
+    list(TRANSFORM of_${first} REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE lines)
+    # g++ takes what is included for a header, which several files may include.
+    list(JOIN lines "" text)
+    string(PREPEND text "#pragma GCC diagnostic ignored \"-Wsubobject-linkage\"\n")
+    file(CONFIGURE OUTPUT ${unit} CONTENT "${text}" @ONLY)  # written where it differs
+    list(APPEND units ${unit})
+  endforeach()
+  set(${out} ${units} PARENT_SCOPE)
+endfunction()
+
 function(tdbg_room name)
   cmake_parse_arguments(ROOM "" "" "DEPS" ${ARGN})
   string(REPLACE "/" "_" target "tdbg_${name}")
@@ -27,7 +73,11 @@ function(tdbg_room name)
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
   else()
-    add_library(${target} STATIC ${sources})
+    set(units ${sources})
+    if(name STREQUAL "rules")
+      tdbg_batched(units ${sources})
+    endif()
+    add_library(${target} STATIC ${units})
     set(scope PUBLIC)
   endif()
   target_include_directories(${target} ${scope} ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/src)
@@ -86,7 +136,10 @@ function(tdbg_room name)
   endif()
   if(TDBG_TESTS AND tests)
     string(REPLACE "/" "_" test_name "${name}_test")
-    add_executable(${test_name} ${tests})
+    tdbg_batched(units ${tests})
+    add_executable(${test_name} ${units})
+    # What the tests themselves do takes no time; what they test has all of its optimization.
+    target_compile_options(${test_name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
     target_link_libraries(${test_name} PRIVATE ${target} GTest::gtest_main GTest::gmock)
     if(helpers)
       add_library(${target}_testing STATIC ${helpers})

@@ -29,7 +29,7 @@ def build_group(output):
     """'src/trial tests', 'src/trial', 'tests/kill' or 'links and other'."""
     if not output.endswith(".o"):
         return "links and other"
-    source = re.search(r"\.dir/(src/(?:compat/smdebug/|store/)?[^/]+)/", output)
+    source = re.search(r"\.dir/(?:batches/)?(src/(?:compat/smdebug/|store/)?[^/]+)/", output)
     if source:
         return source[1] + (" tests" if output.endswith("_test.cc.o") else "")
     return output.partition("/CMakeFiles/")[0]

@@ -2,7 +2,7 @@ import ci_times
 
 LOG = """# ninja log v5
 0\t1000\t0\tCMakeFiles/tdbg_trial.dir/src/trial/trial.cc.o\t1
-0\t2500\t0\tCMakeFiles/store_reader_test.dir/src/store/reader/dump_test.cc.o\t2
+0\t2500\t0\tCMakeFiles/store_reader_test.dir/batches/src/store/reader/dump_test.cc.o\t2
 10\t3010\t0\tCMakeFiles/tdbg_trial.dir/src/trial/trial.cc.o\t3
 3010\t3510\t0\ttdbg\t4
 3510\t5510\t0\ttests/kill/CMakeFiles/kill_test.dir/kill_test.cc.o\t5

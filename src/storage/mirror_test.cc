@@ -27,7 +27,7 @@ constexpr uint64_t kRing = 1024;
 constexpr const char* kWorker = "0/worker_0";
 
 // Calls `before` with each key that is asked for; its clock is as far ahead of the objects as a test says.
-class WatchedStore : public DirectoryStore {
+class AskedStore : public DirectoryStore {
  public:
   using DirectoryStore::DirectoryStore;
   Result<Object> Get(const std::string& key, std::optional<Range> range) override {
@@ -91,7 +91,7 @@ class MirroredJournal : public testing::Test {
   }
 
   base::ScratchDirectory scratch_;
-  WatchedStore store_{scratch_ / "store"};
+  AskedStore store_{scratch_ / "store"};
 };
 
 TEST_F(MirroredJournal, WhatIsBeingOverwrittenIsCalledSealedBefore) {

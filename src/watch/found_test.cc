@@ -12,7 +12,8 @@ namespace {
 
 using testing::IsEmpty;
 
-std::string Line(const std::string& rule, int64_t step, int64_t attempt = 0, std::string text = "it broke") {
+std::string FoundLine(const std::string& rule, int64_t step, int64_t attempt = 0,
+                      std::string text = "it broke") {
   Found found;
   found.rule = rule;
   found.attempt = attempt;
@@ -26,9 +27,9 @@ TEST(FoundReaderTest, ReadsWhatWasAddedAndEachOnce) {
   const std::string path = run / "events.jsonl";
   FoundReader reader(run.path());
   EXPECT_THAT(reader.Next(), IsEmpty()) << "there is no file yet";
-  const std::string second = Line("A", 7);
-  base::Spill(path, "no event\n" + EventLine("rule_status", 1, R"({"name":"found"})") + "\n" + Line("A", 5) +
-                        Line("A", 5) + second.substr(0, 20));
+  const std::string second = FoundLine("A", 7);
+  base::Spill(path, "no event\n" + EventLine("rule_status", 1, R"({"name":"found"})") + "\n" +
+                        FoundLine("A", 5) + FoundLine("A", 5) + second.substr(0, 20));
   auto found = reader.Next();
   ASSERT_EQ(found.size(), 1u) << "two watchers told of it";
   EXPECT_EQ(found[0].rule, "A");
@@ -36,7 +37,7 @@ TEST(FoundReaderTest, ReadsWhatWasAddedAndEachOnce) {
   EXPECT_EQ(found[0].text, "it broke");
   EXPECT_EQ(found[0].wall_nanos, 1005);
   EXPECT_THAT(reader.Next(), IsEmpty()) << "the last line is not whole";
-  base::Spill(path, base::Slurp(path) + second.substr(20) + Line("A", 5, /*attempt=*/1));
+  base::Spill(path, base::Slurp(path) + second.substr(20) + FoundLine("A", 5, /*attempt=*/1));
   found = reader.Next();
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].global_step, 7);
@@ -45,7 +46,7 @@ TEST(FoundReaderTest, ReadsWhatWasAddedAndEachOnce) {
 
 TEST(FoundReaderTest, ALineWithoutEndHidesNothingBehindIt) {
   base::ScratchDirectory run;
-  base::Spill(run / "events.jsonl", std::string(40u << 20, 'x') + "\n" + Line("A", 5));
+  base::Spill(run / "events.jsonl", std::string(40u << 20, 'x') + "\n" + FoundLine("A", 5));
   FoundReader reader(run.path());
   EXPECT_EQ(reader.Next().size(), 1u);
 }

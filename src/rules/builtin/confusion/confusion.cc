@@ -14,9 +14,9 @@
 namespace tdbg::rules {
 namespace {
 
-constexpr int64_t kRawInterval = 10;  // smdebug's for XGBoost
+constexpr int64_t kConfusionInterval = 10;  // smdebug's for XGBoost
 
-struct Limits {
+struct ConfusionLimits {
   double min_diagonal = 0.9;
   double max_off_diagonal = 0.1;
   int32_t categories = 0;  // 0: inferred
@@ -24,9 +24,10 @@ struct Limits {
 
 class Confusion : public Rule {
  public:
-  Confusion(ClassReader reader, const Limits& limits) : reader_(std::move(reader)), limits_(limits) {}
+  Confusion(ClassReader reader, const ConfusionLimits& limits)
+      : reader_(std::move(reader)), limits_(limits) {}
 
-  plan::Need Needs() const override { return reader_.Need(kRawInterval); }
+  plan::Need Needs() const override { return reader_.Need(kConfusionInterval); }
 
   Result<Judged> Invoke(const StepContext& step, std::vector<Finding>* findings) override {
     bool readable = true, judged = false;
@@ -80,7 +81,7 @@ class Confusion : public Rule {
   }
 
   ClassReader reader_;
-  Limits limits_;
+  ConfusionLimits limits_;
 };
 
 // Selects the tensor of exactly this name and all tensors of the collection.
@@ -118,7 +119,7 @@ void RegisterConfusion(RuleRegistry* registry) {
                           NamedOrIn(parameters.Text("labels"), parameters.Text("labels_collection")));
     TDBG_ASSIGN_OR_RETURN(Selector predictions, NamedOrIn(parameters.Text("predictions"),
                                                           parameters.Text("predictions_collection")));
-    Limits limits;
+    ConfusionLimits limits;
     limits.min_diagonal = parameters.Float("min_diag");
     limits.max_off_diagonal = parameters.Float("max_off_diag");
     if (parameters.Has("category_no"))

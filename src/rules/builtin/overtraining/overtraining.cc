@@ -39,7 +39,7 @@ constexpr double kSureErrors = 4;
 constexpr int64_t kLeastValues = 20;
 
 // One loss of one worker in one mode.
-struct Followed {
+struct FollowedLoss {
   IntervalMeans means;
   Interval interval;
   bool every_step = false;  // it is due at every step: gaps are the training's own
@@ -185,7 +185,7 @@ class Overtraining : public Rule {
     return finding;
   }
 
-  std::optional<Finding> Compare(ModeKey mode, const IntervalEnd& end, Followed* followed) const {
+  std::optional<Finding> Compare(ModeKey mode, const IntervalEnd& end, FollowedLoss* followed) const {
     if (!std::isfinite(end.mean)) return NotFinite(mode, end.mean);
     if (!followed->best) followed->first_mean = end.mean;
     const bool near_zero = std::abs(end.mean) < kNearZero * std::abs(followed->first_mean);
@@ -208,7 +208,7 @@ class Overtraining : public Rule {
 
   LossReader losses_;
   Limits limits_;
-  std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, Followed> followed_;
+  std::map<std::tuple<TensorIndex, WorkerIndex, ModeKey>, FollowedLoss> followed_;
   const RunPlan* plan_ = nullptr;
   bool gaps_are_losses_ = false;
   std::string remark_;  // how a short run was judged
