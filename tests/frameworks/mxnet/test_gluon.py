@@ -87,3 +87,14 @@ def test_a_collection_by_regex_has_exactly_the_eight_names_of_the_layer(tmp_path
         assert trial[name].steps(mode="TRAIN", kind="raw") == [0, 100], name
     relu = trial["conv0_relu_input_0"].value(100), trial["conv0_output_0"].value(100)
     np.testing.assert_array_equal(np.maximum(relu[0], 0), relu[1])
+
+
+@pytest.mark.parametrize("config", [EVERYTHING, {"collections": {"outputs": {"save_interval": 1}}}], ids=["plain", "outputs"])
+def test_a_forward_after_the_last_update_is_no_step(attach, config):
+    run, model, seen = attach(config), gt.convolutional(), []
+    gt.train(model, seen=seen, evaluations=0)
+    (images, _), = gt.batches(1)
+    with gt.autograd.record():
+        model(images).wait_to_read()
+    trial = run.trial()
+    assert [trial.mode(s).name for s in trial.steps()] == ["TRAIN"] * len(seen) and trial.dropped() == []

@@ -426,6 +426,15 @@ class Session(LoopSession):
             for kind, self.losses.eval in held:
                 self._put_evaluation(kind)
 
+    def _leave(self) -> None:
+        """Of a forward after the last Trainer's step: it is no step, whether outputs are recorded or not."""
+        self._later.clear()
+        self.leave_step()
+        self.blocks.armed = False
+        held, self._held = self._held, []
+        for kind, self.losses.eval in held:
+            self._put_evaluation(kind)
+
     def later(self, ready: Callable[[], bool], put: Callable[..., Any], *arguments: Any) -> None:
         """`put` waits for the engine: it runs when `ready` says it would not have to, at the latest before the next
         step begins. The step stays open in the run until then."""
@@ -486,7 +495,7 @@ class Session(LoopSession):
     def _close_all(self) -> None:
         self.close_evaluation()
         if self.by_optimizer:
-            self.clock.close()
+            self.clock.over(self._leave)
         else:
             self.close_forward()
         self.settle()
