@@ -74,11 +74,9 @@ class LogsCommand : public Command {
       }
     }
     if (any && around_ && !shown_) {
-      return NotFound(
-          last_step_ < 0 ? fmt::format("nothing was printed about step {}: the job printed nothing", *around_)
-                         : fmt::format("nothing was printed about step {}: the last line of the "
-                                       "output was printed at step {}",
-                                       *around_, last_step_));
+      Tell("tdbg: nothing was printed about step {}: {}\n", *around_,
+           last_step_ < 0 ? "the job has printed nothing since its first step"
+                          : fmt::format("the last line of the output was printed at step {}", last_step_));
     }
     if (!any)
       return NotFound("no output of it was kept: it was not started by tdbg run, or with --no-log: " + run);

@@ -168,8 +168,8 @@ def test_logs_around_a_step_at_which_nothing_was_printed_shows_what_was_printed_
     tdbg.ok("run", "--quiet", "--dir", "r", "--", sys.executable, "train.py")
     assert tdbg.ok("logs", "r", "--around", "20").stdout.splitlines() == ["printed at 0", "printed at 20", "printed at 40"]
     assert tdbg.ok("logs", "r", "--around", "30").stdout.splitlines() == ["printed at 0", "printed at 20", "printed at 40"]
-    assert re.search(r"nothing was printed about step 900: the last line of the output was printed at step \d+$",
-                     tdbg.fails(4, "logs", "r", "--around", "900"))
+    assert re.search(r"nothing was printed about step 900: the last line of the output was printed at step \d+\n$",
+                     tdbg.ok("logs", "r", "--around", "900").stderr)
 
 
 def test_a_run_without_anything_to_judge_is_not_one_without_issues(tdbg):
