@@ -87,9 +87,10 @@ Status TakeFlag(const std::string& flag, json document, plan::Config* config) {
 
 void ConfigFlags::DefineRuleFlags(Flags& flags) {
   flags
-      .AddOption("--rule", rules,
-                 "a rule to judge with, and its key=value parameters; repeatable; recommended: those that suit "
-                 "any training and keep nothing more; all: every one; tdbg rules lists them")
+      .AddOption(
+          "--rule", rules,
+          "a rule to judge with, and its key=value parameters; repeatable; recommended: those that suit "
+          "any training and keep nothing more; all: every one; tdbg rules lists them")
       .TypeName("RULE [KEY=VALUE ...]")
       .Repeatable();
   flags

@@ -16,17 +16,17 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Result<Config> Parse(const char* text) {
+Result<Config> Parse(const std::string& text) {
   const Source source{"debug.yaml",
                       [](const std::string& pointer) { return pointer.starts_with("/rules/0") ? 12 : 0; }};
   return ParseConfig(json::parse(text), source);
 }
-std::string Refusal(const char* text) {
+std::string Refusal(const std::string& text) {
   const auto config = Parse(text);
   EXPECT_FALSE(config.ok()) << text;
   return config.status().message();
 }
-Config Parsed(const char* text) {
+Config Parsed(const std::string& text) {
   auto config = Parse(text);
   EXPECT_TRUE(config.ok()) << config.status().ToString();
   return config.ok() ? *config : Config{};

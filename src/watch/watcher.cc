@@ -18,6 +18,7 @@
 #include "base/printable.h"
 #include "rulehost/registry.h"
 #include "trial/access.h"
+#include "trial/step_name.h"
 #include "watch/action_runner.h"
 #include "watch/breakpoints.h"
 #include "watch/found.h"

@@ -113,3 +113,13 @@ def test_nothing_is_held_where_no_derivative_is_singular():
 def test_layers_of_a_sequential_are_called_layers():
     assert graph.Place(after="2", before="head").words() == "between layer 2 and head"
     assert graph.Place(inside="encoder.2").words() == "in encoder.2"
+
+
+def test_a_nan_is_not_said_to_be_too_large():
+    """Nor is the infinity of a loss that has rules of its own."""
+    w = torch.linspace(0.1, 2, 16).view(4, 4).requires_grad_()
+    losses = [((-w * 1.0) ** torch.full((4, 4), 0.5)).pow(2).mean(),
+              F.batch_norm(w * 1.0, torch.zeros(4), -torch.ones(4)).pow(2).mean(),
+              F.ctc_loss(F.log_softmax(w[:, None] * 1.0, -1), torch.tensor([[1, 1, 1]]), torch.tensor([4]), torch.tensor([3]))]
+    for loss in losses:
+        assert "larger than" not in walk.Walk([loss], lambda p: "w", lambda p: "layer").find().because

@@ -437,7 +437,10 @@ class Walk:
             return self._brought_in(birth)
         if because is None:
             because = (
-                operations.overflow(node, self.given_to(node), self.budget) if not is_python(node) and alone else None
+                operations.overflow(node, self.given_to(node), self.budget)
+                # A NaN is not too large, and of a loss with rules of its own (ctc) an infinity need not be.
+                if alone and state == INF and base_name(node) in operations.ADDS_AND_MULTIPLIES | {"ToCopy", "Pow"}
+                else None
             )
             if because is not None and (grown := self._largest_parameter()) is not None and grown[1] > GROWN:
                 because = Because(f"{because.text}; parameters have grown: {grown[0]} reaches "
