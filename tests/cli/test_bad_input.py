@@ -75,7 +75,7 @@ def test_a_configuration_may_not_nest_without_end(tdbg, text):
 
 
 def test_a_name_that_is_not_there_comes_with_those_that_are(tdbg, golden):
-    assert "'gradient/Net_conv1.weight'" in tdbg.fails(NOT_FOUND, "show", golden, "CONV1")
+    assert "did you mean 'conv1.weight'?" in tdbg.fails(NOT_FOUND, "show", golden, "Net_konv1.weight")
     assert "tdbg tensors" in tdbg.fails(NOT_FOUND, "show", golden, "zzzzzz")
     name = "gradient/Net_conv1.weight"
     assert "there are: worker_0" in tdbg.fails(NOT_FOUND, "show", golden, name, "--worker", "nobody")

@@ -305,5 +305,5 @@ def test_what_a_run_was_never_to_keep_is_no_failure_of_a_rule_that_nobody_asked_
     judged = {rule["RuleConfigurationName"]: rule["RuleEvaluationStatus"] for rule in answer["rules"]}
     # By default it does with statistics; a range of the distribution is a question to histograms, which are not there.
     assert judged["PoorWeightInitialization"] == "NoIssuesFound" and "WeightUpdateRatio" not in judged
-    assert "Not judged: raw values" in {r["rule"]: r["why"] for r in answer["not_run"]}["WeightUpdateRatio"]
+    assert "Nothing to judge: raw values" in {r["rule"]: r["why"] for r in answer["not_run"]}["WeightUpdateRatio"]
     assert tdbg("check", tmp_path / "a", "--rule", "poor_weight_initialization", "distribution_range=0.001").returncode == 8

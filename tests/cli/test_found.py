@@ -98,7 +98,7 @@ def test_a_finding_is_said_while_the_training_goes_on_and_once(tdbg, flags):
     assert any("became NaN in log" in line and "at TRAIN step 12 (global 14)" in line for line in job.lines), job.lines
     with serving(tdbg, "r") as address:
         told = Server(address).json("run", run="r")
-    assert "NaN since TRAIN step 12 (global 14), first in " in told["sentence"]["text"]
+    assert "NaN at TRAIN step 12 (global 14), first in " in told["sentence"]["text"]
     ats = {one["at"] for one in (*told["incidents"], *told["origins"], told["verdicts"][0]["findings"][0])}
     assert ats == {"TRAIN step 12 (global 14)"}
 

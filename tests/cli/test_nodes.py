@@ -215,7 +215,7 @@ def said_once(tdbg):
 
 def test_two_hosts_train_one_run(tdbg, hosts):
     """By the commands of docs/cluster.md."""
-    block = (ROOT / "docs/cluster.md").read_text().split("```")[1]
+    block = (ROOT / "docs/cluster.md").read_text().split("```sh\n")[1].split("```")[0]
     commands = [shlex.split(line)[1:] for line in block.strip().splitlines()]
     python = [sys.executable, "-m", "torch.distributed.run"]
     commands = [[w for word in words for w in (python if word == "torchrun" else [word])] for words in commands]

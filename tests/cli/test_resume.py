@@ -187,7 +187,7 @@ def test_what_an_earlier_attempt_found_stands(tdbg, optimizer, kept, saved, said
     assert [s[0] for s in steps_of(tdbg, "r")] == list(range(steps))
     assert found_in(tdbg, "status", "r", "--exit-code") == (1, [finding])
     assert found_in(tdbg, "check", "r", "--own") == (1, [finding])
-    assert "at 20" in tdbg.ok("ls", ".").stdout
+    assert "at step 20" in tdbg.ok("ls", ".").stdout
     assert ("in attempt 0, whose step 20 was trained again since" in " ".join(tdbg.ok("status", "r").stdout.split())) == (
         finding[1] == 0)
 

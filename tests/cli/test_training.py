@@ -216,7 +216,7 @@ def test_a_nan_is_told_with_its_origin(tdbg, script):
     windows = [window for window in windows if window["id"] == "nonfinite"]    # `check` has other rules, too
     assert len(windows) == 5
     assert {(w["title"], w["sentence"], w["advice"]) for w in windows} == {(read.title, read.sentence, read.advice)}
-    assert f"{read.title} at 2" in tdbg.ok("ls", ".").stdout
+    assert f"{read.title} at step 2" in tdbg.ok("ls", ".").stdout
 
 def test_a_page_about_boosted_trees_is_none_about_another_librarys_training(tdbg, script):
     """Which has metrics and labels, too. Not named, the rule is one of those that had nothing to judge."""
