@@ -254,3 +254,18 @@ def test_rules_without_the_program_are_refused_before_training(tmp_path):
     env = {**os.environ, "PYTHONPATH": HOME, "TDBG_CONFIG": '{"rules": ["exploding_tensor"]}'}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 1 and "a configuration needs the command line" in done.stderr
+
+
+def test_a_script_that_may_die_of_a_pipe_does_not_die_of_a_watcher_that_is_gone(tmp_path):
+    script = """
+import signal
+from tdbg.adaptors.beside import Beside, wait
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+beside = Beside()
+beside.start(["true"])
+beside._processes[0].wait()
+print(wait(beside.let_go()), signal.SIGPIPE in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": HOME})
+    assert (done.returncode, done.stdout) == (0, "[] False\n"), done.stderr

@@ -81,7 +81,8 @@ class Job:
 
 
 def found(tdbg, run="r"):
-    events = map(json.loads, (tdbg.directory / run / "events.jsonl").read_text().splitlines())
+    lines = (tdbg.directory / run / "events.jsonl").read_text().splitlines(keepends=True)
+    events = (json.loads(line) for line in lines if line.endswith("\n"))     # the last one may still be being written
     return [event for event in events if event["kind"] == "found"]
 
 

@@ -6,6 +6,7 @@ when it says there that it is over, or is gone, however it went, they do what is
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -44,12 +45,7 @@ class Beside:
         """
         processes, self._processes = self._processes, []
         for process in processes:
-            assert process.stdin is not None
-            try:
-                process.stdin.write(b".")
-                process.stdin.close()
-            except OSError:         # it has ended
-                pass
+            _say_over(process)
         _ending.extend(processes)
         return processes
 
@@ -59,6 +55,23 @@ class Beside:
         for process in processes:
             assert process.stdin is not None
             process.stdin.close()
+
+
+def _say_over(process: subprocess.Popen[bytes]) -> None:
+    """It may have ended, and a script may want to die of a pipe that nobody reads (SIGPIPE, its default action): not of
+    this one."""
+    assert process.stdin is not None
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
+    try:
+        process.stdin.write(b".")
+        process.stdin.close()
+    except BrokenPipeError:
+        if signal.SIGPIPE not in before:
+            signal.sigtimedwait({signal.SIGPIPE}, 0)    # else it would come when the mask is taken away
+    except OSError:
+        pass
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def wait(processes: list[subprocess.Popen[bytes]] | None = None, seconds: float = FINISH_SECONDS) -> list[int]:
