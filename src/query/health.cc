@@ -16,7 +16,6 @@
 #include "rules/incidents.h"
 #include "trial/coarse.h"
 #include "watch/events.h"
-#include "watch/origins.h"
 
 namespace tdbg::query {
 namespace {
@@ -158,10 +157,11 @@ std::vector<rules::RuleStatus> StatusesOf(const Trial& trial) {
   return statuses.ok() ? *std::move(statuses) : std::vector<rules::RuleStatus>();
 }
 
-StepNames NamesFor(const Trial& trial, const std::vector<rules::RuleStatus>& statuses, const Health& health) {
+StepNames NamesFor(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
+                   const std::vector<watch::Origin>& origins, const Health& health) {
   std::vector<int64_t> steps;
   if (const auto& first = health.first_nonfinite()) steps.push_back(first->global_step);
-  for (const watch::Origin& origin : watch::OriginsOf(trial)) steps.push_back(origin.global_step);
+  for (const watch::Origin& origin : origins) steps.push_back(origin.global_step);
   for (const rules::RuleStatus& status : statuses)
     for (const rules::Finding& finding : status.findings) steps.push_back(finding.global_step);
   return {trial, steps};
@@ -185,9 +185,10 @@ Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses, const StepNames&
   return list;
 }
 
-Json IncidentsOf(const Trial& trial, const std::vector<rules::RuleStatus>& statuses, const StepNames& names) {
+Json IncidentsOf(const std::vector<rules::RuleStatus>& statuses, const std::vector<watch::Origin>& origins,
+                 const StepNames& names) {
   std::vector<rules::Incident> incidents = rules::IncidentsOf(statuses);
-  watch::Explain(&incidents, watch::OriginsOf(trial));
+  watch::Explain(&incidents, origins);
   Json list = Json::array();
   for (const rules::Incident& incident : incidents) {
     Json json;
@@ -218,9 +219,9 @@ Json EventsOf(const Trial& trial) {
   return list;
 }
 
-Json OriginsOf(const Trial& trial, const StepNames& names) {
+Json OriginsOf(const std::vector<watch::Origin>& origins, const StepNames& names) {
   Json list = Json::array();
-  for (const watch::Origin& origin : watch::OriginsOf(trial)) {
+  for (const watch::Origin& origin : origins) {
     list.push_back({{"global_step", origin.global_step},
                     {"at", names.Of(origin.global_step)},
                     {"attempt", origin.attempt},

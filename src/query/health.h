@@ -10,6 +10,7 @@
 #include "rules/engine.h"
 #include "trial/access.h"
 #include "trial/step_name.h"
+#include "watch/origins.h"
 
 namespace tdbg::query {
 
@@ -39,15 +40,18 @@ class Health {
 std::string StateOf(const Trial& trial);
 /// As the run's events say; none where they cannot be read.
 std::vector<rules::RuleStatus> StatusesOf(const Trial& trial);
-/// How the steps of these findings, of the run's origins and of what `health` saw are called: `at` of the
+/// How the steps of these findings, of these origins and of what `health` saw are called: `at` of the
 /// answers.
-StepNames NamesFor(const Trial& trial, const std::vector<rules::RuleStatus>& statuses, const Health& health);
+StepNames NamesFor(const Trial& trial, const std::vector<rules::RuleStatus>& statuses,
+                   const std::vector<watch::Origin>& origins, const Health& health);
 /// Statuses with their findings, and the incidents that those are.
 Json VerdictsOf(const std::vector<rules::RuleStatus>& statuses, const StepNames& names);
-Json IncidentsOf(const Trial& trial, const std::vector<rules::RuleStatus>& statuses, const StepNames& names);
+/// \param origins  of the run, in whose words a NaN is told
+Json IncidentsOf(const std::vector<rules::RuleStatus>& statuses, const std::vector<watch::Origin>& origins,
+                 const StepNames& names);
 /// What happened (starts, ends, stalls, findings), as a list.
 Json EventsOf(const Trial& trial);
-Json OriginsOf(const Trial& trial, const StepNames& names);
+Json OriginsOf(const std::vector<watch::Origin>& origins, const StepNames& names);
 /// One sentence for a person, and "bad", "good" or "unknown": {"text", "mood", "step", "tensor"}.
 /// \param verdicts, incidents, origins  of the same statuses
 Json SentenceOf(const Trial& trial, const Health& health, const Json& verdicts, const Json& incidents,

@@ -119,10 +119,11 @@ Result<Answer> Run::Overview(const Question& question) {
   const auto steps = access.steps();
   const size_t complete = access.complete_count();
   const std::vector<rules::RuleStatus> statuses = judged_ ? *judged_ : StatusesOf(*trial_);
-  const StepNames names = NamesFor(*trial_, statuses, health_);
+  const std::vector<watch::Origin> found = watch::OriginsOf(*trial_);
+  const StepNames names = NamesFor(*trial_, statuses, found, health_);
   Json verdicts = VerdictsOf(statuses, names);
-  Json incidents = IncidentsOf(*trial_, statuses, names);
-  Json origins = OriginsOf(*trial_, names);
+  Json incidents = IncidentsOf(statuses, found, names);
+  Json origins = OriginsOf(found, names);
   Json out;
   out["name"] = trial_->name();
   out["path"] = trial_->path();

@@ -32,6 +32,15 @@ def processes_marked(mark):
     return found
 
 
+def until(true, what):
+    """What `true` answers, once that is true."""
+    deadline = time.monotonic() + 60
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"nothing after a minute: {what}"
+        time.sleep(0.05)
+    return found
+
+
 def follows(pid):
     """Whether this process of ours has opened a run and waits for what is written there."""
     try:

@@ -6,10 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
-from program import BINARY, ROOT, processes_marked
+from program import BINARY, ROOT, processes_marked, until
 
 pytest.importorskip("torch")
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -47,14 +46,6 @@ def start(tdbg, config):
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert program.stdout.readline() == "ten\n"
     return program
-
-
-def until(true, what):
-    deadline = time.monotonic() + 60
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"nothing after a minute: {what}"
-        time.sleep(0.1)
-    return found
 
 
 def scalars(directory, tag):

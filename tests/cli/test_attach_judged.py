@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from program import BINARY, ROOT, processes_marked
+from program import BINARY, ROOT, processes_marked, until
 
 pytest.importorskip("torch")
 HOME = os.environ.get("TDBG_HOME", str(ROOT / "python"))
@@ -83,14 +83,6 @@ def events(tdbg, kind, run="run"):
     path = tdbg.directory / run / "events.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return [event for event in lines if event["kind"] == kind]
-
-
-def until(true, what):
-    deadline = time.monotonic() + 60
-    while not (found := true()):
-        assert time.monotonic() < deadline, f"nothing after a minute: {what}"
-        time.sleep(0.05)
-    return found
 
 
 def verdicts(tdbg, run="run"):

@@ -15,6 +15,18 @@ from program import BINARY, GOLDEN, ROOT
 EXPECTED = json.loads((GOLDEN / "expected.json").read_text())
 
 
+def write_training(tdbg, rate, steps):
+    """train.py: one linear layer, SGD at this rate."""
+    (tdbg.directory / "train.py").write_text(textwrap.dedent(f"""
+        import torch
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), {rate})
+        for _ in range({steps}):
+            loss = torch.nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 1))
+            optimizer.zero_grad(), loss.backward(), optimizer.step()
+        """))
+
+
 def test_help_names_every_command_and_each_explains_itself(tdbg):
     overview = tdbg.ok("--help").stdout
     for command in ("run", "ls", "status", "tensors", "show", "check", "rules", "watch", "stop", "plan", "dump", "doctor"):
@@ -35,14 +47,7 @@ def test_status_has_sagemakers_fields_and_the_run(tdbg, golden):
 
 
 def test_status_begins_with_what_was_found_and_no_line_is_too_wide(tdbg):
-    (tdbg.directory / "train.py").write_text(textwrap.dedent("""
-        import torch
-        model = torch.nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), 1e20)
-        for _ in range(8):
-            loss = torch.nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 1))
-            optimizer.zero_grad(), loss.backward(), optimizer.step()
-        """))
+    write_training(tdbg, rate=1e20, steps=8)
     ended = tdbg("run", "--quiet", "--rule", "all", "--dir", "r", "--", sys.executable, "train.py")
     assert ended.returncode == 0, ended.stderr
     texts = {"status": tdbg.ok("status", "r").stdout, "verbose": tdbg.ok("status", "r", "--verbose").stdout,
@@ -195,14 +200,7 @@ def test_a_run_without_anything_to_judge_is_not_one_without_issues(tdbg):
 
 
 def test_check_says_a_findings_sentence_as_run_does(tdbg):
-    (tdbg.directory / "train.py").write_text(textwrap.dedent("""
-        import torch
-        model = torch.nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), 0.0)
-        for _ in range(40):
-            loss = torch.nn.functional.mse_loss(model(torch.ones(2, 4)), torch.zeros(2, 1))
-            optimizer.zero_grad(), loss.backward(), optimizer.step()
-        """))
+    write_training(tdbg, rate=0.0, steps=40)
     done = tdbg("run", "--rule", "loss_not_decreasing", "--dir", "r", "--", sys.executable, "train.py")
     (rule,) = tdbg.json("status", "r")["rules"]
     sentence = rule["findings"][0]["text"]

@@ -67,11 +67,7 @@ def serve(tdbg, command):
 
 
 def execute_python(tdbg, code, before=""):
-    return execute_file(tdbg, before + "\n" + code)
-
-
-def execute_file(tdbg, code):
-    done = subprocess.run([sys.executable, "-c", code], cwd=tdbg.directory, env=environment(tdbg), capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", before + "\n" + code], cwd=tdbg.directory, env=environment(tdbg), capture_output=True, text=True,
                           timeout=120)
     return done.returncode, done.stdout + done.stderr
 

@@ -124,4 +124,5 @@ def test_languages_are_said():
     for name in documents.pages():
         assert all(block.language for block in documents.blocks(name)), f"{name}: a block without a language (sh, python, text, ...)"
         for block in documents.blocks(name, "json"):
-            json.loads(block.text) if not block.text.rstrip().endswith("...") and "..." not in block.text else None
+            if "..." not in block.text:     # what is cut short is no document
+                json.loads(block.text)

@@ -58,7 +58,7 @@ class Beside:
 
 
 def _say_over(process: subprocess.Popen[bytes]) -> None:
-    """It may have ended, and a script may want to die of a pipe that nobody reads (SIGPIPE, its default action): not of
+    """It may have ended, and a script may want to die of a pipe without a reader (SIGPIPE, its default action): not of
     this one."""
     assert process.stdin is not None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})

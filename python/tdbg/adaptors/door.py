@@ -164,7 +164,7 @@ class Door:
             self._over(session)
         try:
             late = wait()
-        except KeyboardInterrupt:       # somebody does not want to wait
+        except KeyboardInterrupt:       # the user does not want to wait
             return
         if late:
             say(f"what reads the run beside the training is not through with it (process {late[0]}), and goes on")

@@ -84,7 +84,7 @@ class Replay:
         self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         inner, forwards = unwrap(module), self._box.forwards
-        again = self._forwards >= len(forwards)     # what came was a look at shapes, say, if nobody calls backward
+        again = self._forwards >= len(forwards)     # without a backward what came was no step: a look at shapes, say
         number = forwards[0 if again else self._forwards]["model"]
         if again and self._losses or self._box.model_of(inner) != number:       # a loss is a module, too
             return args, kwargs

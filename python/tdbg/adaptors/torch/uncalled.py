@@ -3,8 +3,8 @@
 
 Looked at in the 1st, 2nd, 4th, 8th ... of the due steps in which a wanted module was not called, and in the next ones.
 That it is trained all the same is no guess: the graph of a loss says which parameters lie in it. A module with others
-inside of it may be a mere container, whose forward nobody means to call (a Sequential that is indexed, Lightning's): it
-counts only if its forward is seen to run, on the stack of a module inside of it.
+inside of it may be a mere container, whose forward is not meant to be called (a Sequential that is indexed,
+Lightning's): it counts only if its forward is seen to run, on the stack of a module inside of it.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def _code(file: str, number: int) -> str:
         line = linecache.getline(file, number)
     except (OSError, ValueError):         # there is no such file, or none any more
         return ""
-    code = _capture.redacted(line.strip())        # before it is cut: half a secret is recognised by nobody
+    code = _capture.redacted(line.strip())        # before it is cut: half a secret is not recognised
     return code if len(code) <= MOST_CODE else code[: MOST_CODE - 3] + "..."
 
 

@@ -390,7 +390,7 @@ class Walk:
         return self._unseen_in(source, candidates)
 
     def _may_give_nan(self, node: Any) -> bool:
-        """By what it does, and not only by a number that it was given and nobody kept."""
+        """By what it does, and not only by a number that it was given and that is not kept."""
         return is_python(node) or base_name(node) not in operations.TAKES_CONSTANTS | operations.KEEPS
 
     def _arrives(self, node: Any, source: _Source) -> bool:
