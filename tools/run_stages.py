@@ -3,6 +3,8 @@
 
   tools/run_stages.py gate   what every landing must pass (.ci/run): make check, make test, and a smoke of each framework
   tools/run_stages.py all    the long suite (make test-all): everything there is; its results are build/test-all.json, too
+  tools/run_stages.py all --go-on   the same without the stages that have passed already, of the same commit: the long
+                             suite takes hours, and a machine that was taken away costs the stage that it was in
 
 Beside its seconds a stage says how many processor seconds it used, and which share that is of all cores: a stage with a
 small share waits (for a download, or for a test that sleeps). At the end stand what was unstable, what was dearest, what
@@ -29,6 +31,10 @@ import summarize_tests
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DEAREST = 10
 FUZZ_SECONDS = 20  # for each target
+
+
+RECORD = "build/test-all.json"
+RESULTS = "build/test-all"  # the results of each stage of the long suite, which `make test` would write over
 
 
 @dataclasses.dataclass
@@ -111,7 +117,7 @@ class Environments:
 
 
 def run(stage, environments):
-    """Runs one stage; {name, passed, seconds, cpu_seconds}."""
+    """Runs one stage; what the record says of it."""
     print(f"\n== {stage.name}", flush=True)
     if stage.needs_environments:
         environments.wait()
@@ -122,6 +128,21 @@ def run(stage, environments):
     print(f"== {stage.name}: {seconds:.0f} s, cpu {used:.0f} s, {share:.0f} % of {os.cpu_count()} cores, {free_gigabytes()}G free", flush=True)
     drop(stage.leaves)
     return {"name": stage.name, "passed": passed, "seconds": round(seconds), "cpu_seconds": round(used)}
+
+
+def kept(result):
+    """Where the long suite keeps a results file."""
+    return ROOT / RESULTS / result.replace("/", "-")
+
+
+def keep(stage):
+    """Keeps what the tests of a stage said, and said when they were run again."""
+    for result in stage.results:
+        for there, here in ((ROOT / result, kept(result)), (summarize_tests.again(ROOT / result), summarize_tests.again(kept(result)))):
+            here.unlink(missing_ok=True)
+            if there.exists():
+                here.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(there, here)
 
 
 def dearest(results, most):
@@ -141,46 +162,95 @@ def processor():
     return found[1] if found else platform.machine()
 
 
-def record(stages, summary, seconds):
-    """What build/test-all.json says: of which commit, on which machine, what passed, and how long it took."""
+def commit():
+    """What runs: of a tree that differs from its commit, that it does."""
     def git(*words):
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
+    return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain"))}
+
+
+def passed_before(stages):
+    """{name: what the record says} of the stages that this commit has passed."""
+    try:
+        before = json.loads((ROOT / RECORD).read_text())
+    except (OSError, ValueError):
+        return {}
+    now = commit()
+    if now["changed"] or {name: before.get(name) for name in now} != now:
+        return {}
+    passed = {stage["name"]: stage for stage in before["stages"] if stage["passed"]}
+    return {stage.name: passed[stage.name] for stage in stages
+            if stage.name in passed and all(kept(result).exists() for result in stage.results)}
+
+
+def record(stages, summary, complete):
+    """What build/test-all.json says: of which commit, on which machine, what passed, and how long it took."""
     return {
-        "commit": git("rev-parse", "HEAD"),
-        "changed": bool(git("status", "--porcelain")),  # true: the commit is not what ran
+        **commit(),
+        "complete": complete,  # all stages have run
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "processor": processor(), "cores": os.cpu_count(), "seconds": round(seconds),
+        "processor": processor(), "cores": os.cpu_count(),
+        "seconds": sum(stage["seconds"] for stage in stages),
         "passed": summary.passed, "failed": summary.failed, "skipped": summary.skipped,
         "failures": summary.failures, "unstable": summary.unstable, "stages": stages,
     }
 
 
-def main(arguments):
-    if arguments not in (["gate"], ["all"]):
-        print(__doc__, file=sys.stderr)
-        return 2
-    stages = gate() if arguments == ["gate"] else everything()
-    start = time.monotonic()
-    print(f"disk: {free_gigabytes()}G free, some {8 if arguments == ['gate'] else 25}G are needed", flush=True)
-    environments = Environments(frameworks())
+def run_gate():
+    """(what the record says of each stage, the summary)"""
+    stages, environments = gate(), Environments(frameworks())
     try:
         done = [run(stage, environments) for stage in stages]
     finally:
         environments.end()
-    results = [ROOT / path for stage in stages for path in stage.results]
+    return done, conclude([ROOT / path for stage in stages for path in stage.results])
+
+
+def run_everything(go_on):
+    """As run_gate; the record is written after each stage."""
+    stages = everything()
+    before = passed_before(stages) if go_on else {}
+    if go_on:
+        print(f"passed before: {' '.join(before) or 'none of this commit'}", flush=True)
+    environments = Environments([] if all(stage.name in before for stage in stages if stage.needs_environments) else frameworks())
+    done, results = [], []
+    try:
+        for stage in stages:
+            if stage.name not in before:
+                before[stage.name] = run(stage, environments)
+                keep(stage)
+            done.append(before[stage.name])
+            results += [kept(result) for result in stage.results]
+            summary = summarize_tests.summarize(results, report=lambda line: None)
+            complete = len(done) == len(stages)
+            (ROOT / RECORD).write_text(json.dumps(record(done, summary, complete), indent=1) + "\n")
+    finally:
+        environments.end()
+    return done, conclude(results)
+
+
+def conclude(results):
+    """Prints what was dearest, unstable and failed; the summary."""
     print("\n== dearest tests")
     for seconds, name in dearest(results, DEAREST):
         print(f"{seconds:7.1f} s  {name}")
     print(flush=True)
-    summary = summarize_tests.summarize(results, report=lambda line: print(line, flush=True))
-    took = time.monotonic() - start
-    if arguments == ["all"]:
-        (ROOT / "build/test-all.json").write_text(json.dumps(record(done, summary, took), indent=1) + "\n")
+    return summarize_tests.summarize(results, report=lambda line: print(line, flush=True))
+
+
+def main(arguments):
+    if arguments not in (["gate"], ["all"], ["all", "--go-on"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    suite = arguments[0]
+    start = time.monotonic()
+    print(f"disk: {free_gigabytes()}G free, some {8 if suite == 'gate' else 25}G are needed", flush=True)
+    done, summary = run_gate() if suite == "gate" else run_everything("--go-on" in arguments)
     failed = [stage["name"] for stage in done if not stage["passed"]]
     if failed:
         print(f"failed stages: {' '.join(failed)}")
-    print(f"== {arguments[0]}: {took:.0f} s")
+    print(f"== {suite}: {time.monotonic() - start:.0f} s")
     print(summary.line(), flush=True)
     return 1 if failed or not summary.good() else 0
 

@@ -68,6 +68,70 @@ def test_a_stage_that_fails_ends_nothing_and_fails_the_run(root, monkeypatch, ca
     assert record["processor"] and record["seconds"] >= 0
 
 
+def stage_that_counts(name, root, passes=True):
+    """Each time it runs, one more line in NAME.ran."""
+    command = f"echo >> {root}/{name}.ran; cp given.xml build/{name}.xml; {'true' if passes else 'false'}"
+    return run_stages.Stage(name, ["sh", "-c", command], [f"build/{name}.xml"])
+
+
+def times_run(name, root):
+    path = root / f"{name}.ran"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@pytest.fixture
+def three(root, monkeypatch):
+    """A long suite of three stages, of a commit `a`; the machine is taken away in the second one."""
+    (root / "given.xml").write_text(RESULTS.replace('<failure message="no"/>', ""))
+    monkeypatch.setattr(run_stages, "commit", lambda: {"commit": "a", "changed": False})
+    stages = [stage_that_counts(name, root) for name in ("one", "two", "three")]
+
+    def cut_short():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as first:
+        cut = run_stages.Stage("two", None)
+        first.setattr(run_stages, "everything", lambda: [stages[0], cut, stages[2]])
+        run = run_stages.run
+        first.setattr(run_stages, "run", lambda stage, e: cut_short() if stage is cut else run(stage, e))
+        with pytest.raises(KeyboardInterrupt):
+            run_stages.main(["all"])
+    monkeypatch.setattr(run_stages, "everything", lambda: stages)
+    return root
+
+
+def read_record(root):
+    return json.loads((root / "build/test-all.json").read_text())
+
+
+def test_a_long_suite_that_was_cut_short_goes_on_where_it_was(three, capfd):
+    assert not read_record(three)["complete"]
+    (three / "build/one.xml").write_text(RESULTS)  # as `make test` by hand, of something else, would
+    assert run_stages.main(["all", "--go-on"]) == 0
+    assert [times_run(name, three) for name in ("one", "two", "three")] == [1, 1, 1]
+    record = read_record(three)
+    assert (record["complete"], record["passed"], record["failed"]) == (True, 9, 0)
+    assert [stage["name"] for stage in record["stages"]] == ["one", "two", "three"]
+    assert "passed before: one" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("now", [{"commit": "b", "changed": False}, {"commit": "a", "changed": True}])
+def test_what_another_commit_has_passed_says_nothing(three, monkeypatch, now):
+    monkeypatch.setattr(run_stages, "commit", lambda: now)
+    assert run_stages.main(["all", "--go-on"]) == 0
+    assert times_run("one", three) == 2 and read_record(three)["commit"] == now["commit"]
+
+
+def test_what_failed_before_runs_again(three, monkeypatch):
+    bad = stage_that_counts("two", three, passes=False)
+    [one, two, last] = run_stages.everything()
+    monkeypatch.setattr(run_stages, "everything", lambda: [one, bad, last])
+    assert run_stages.main(["all", "--go-on"]) == 1
+    monkeypatch.setattr(run_stages, "everything", lambda: [one, two, last])
+    assert run_stages.main(["all", "--go-on"]) == 0
+    assert [times_run(name, three) for name in ("one", "two", "three")] == [1, 2, 1]
+
+
 def test_a_test_that_failed_fails_the_run_though_its_stage_says_nothing(root, monkeypatch, capfd):
     (root / "build/ctest.xml").write_text(RESULTS)
     monkeypatch.setattr(run_stages, "gate", lambda: [run_stages.Stage("test", ["true"], ["build/ctest.xml"])])
