@@ -27,7 +27,7 @@ else
 fi
 "$venv/bin/python" tools/docs/stage.py "$out/pages" $cpp
 # --quiet would not only hide warnings but also not count them, and dead links are warnings.
-NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -m mkdocs build --strict -f tools/docs/mkdocs.yml >"$out/log" 2>&1 || {
+NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -m mkdocs build --strict -f "$out/mkdocs.yml" >"$out/log" 2>&1 || {
   grep -v '^INFO' "$out/log" >&2
   exit 1
 }

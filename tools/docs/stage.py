@@ -3,9 +3,11 @@
 
 Every Markdown file that git tracks keeps its place, so links between them stay as they are. What they link to and is no page is
 put beside them; a link to a folder leads to its README. Three pages are made: the Python names, the C++ headers, the rules.
+The order of the pages is that of docs/README.md; with it tools/docs/mkdocs.yml is FOLDER/../mkdocs.yml.
 """
 
 import ast
+import json
 import os
 import pathlib
 import re
@@ -19,6 +21,10 @@ FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 # [FLAG] [FLAG] and u64[12][4] are no references, but in code they stay as they are.
 REFERENCE = re.compile(r"(`[^`\n]*`)|\](\s?)\[")
 RULES = "src/rules/builtin"
+INDEX = "docs/README.md"
+LISTED = re.compile(r"^\| \[([^\]]+)\]\(([^)#\s]+)\) \|", re.MULTILINE)
+# Pages that are made, at the end of a section of the index.
+MADE = {"Use it": {"Rules": "rules.md"}, "Understand it": {"Python": "python.md", "C++": "cpp.md"}}
 
 
 def rewritten(name, text, files):
@@ -101,6 +107,21 @@ def cpp_page(made):
             + "".join(f"- [`tdbg/{name}`](cpp/{name.replace('_', '__').replace('.', '_8')}.html)\n" for name in headers))
 
 
+def navigation(index):
+    """What mkdocs calls `nav`, of the text of docs/README.md: its sections and the pages that they list."""
+    nav = [{"tdbg": "README.md"}, {"All documents": INDEX}]
+    for section in index.split("\n## ")[1:]:
+        title = section.partition("\n")[0]
+        pages = {words: os.path.normpath(os.path.join(os.path.dirname(INDEX), target)) for words, target in LISTED.findall(section)}
+        nav.append({title: [{words: target} for words, target in (pages | MADE.get(title, {})).items()]})
+    return nav
+
+
+def configuration(index):
+    """Of mkdocs, beside the folder of pages. JSON is YAML."""
+    return json.dumps({"INHERIT": "../../tools/docs/mkdocs.yml", "nav": navigation(index)}, indent=1)
+
+
 def main():
     target, cpp = pathlib.Path(sys.argv[1]), sys.argv[2] == "--cpp"
     files = set(subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
@@ -114,6 +135,7 @@ def main():
     for name, text in pages.items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (target / name).write_text(text)
+    (target.parent / "mkdocs.yml").write_text(configuration((ROOT / INDEX).read_text()))
     for name in needed:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, target / name)

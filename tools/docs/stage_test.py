@@ -45,6 +45,21 @@ def test_every_name_of_the_package_is_on_the_python_page():
         assert f"::: {module}.{name}\n" in page
 
 
+def test_the_order_of_the_pages_is_that_of_the_index():
+    index = "# Documents\n\n## Use it\n\n| | |\n|---|---|\n| [Jobs](jobs.md) | jobs |\n| [Security](../SECURITY.md) | trust |\n"
+    assert stage.navigation(index) == [
+        {"tdbg": "README.md"}, {"All documents": "docs/README.md"},
+        {"Use it": [{"Jobs": "docs/jobs.md"}, {"Security": "SECURITY.md"}, {"Rules": "rules.md"}]}]
+
+
+def test_every_document_is_in_the_order_and_what_is_made_has_its_section():
+    nav = stage.navigation((stage.ROOT / stage.INDEX).read_text())
+    pages = [page for entry in nav for under in entry.values() if isinstance(under, list) for one in under for page in one.values()]
+    documents = {f"docs/{path.name}" for path in (stage.ROOT / "docs").glob("*.md")} - {stage.INDEX}
+    assert documents | {made for section in stage.MADE.values() for made in section.values()} <= set(pages)
+    assert len(pages) == len(set(pages))
+
+
 def test_examples_of_docstrings_are_code(monkeypatch):
     # griffe is in the environment of `make docs` alone.
     monkeypatch.setitem(sys.modules, "griffe", types.SimpleNamespace(Extension=object))
