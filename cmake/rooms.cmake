@@ -3,13 +3,19 @@
 # and except main/, which holds a program's main function.
 set(TDBG_ROOMS "" CACHE INTERNAL "")
 
-# Most of what it takes to compile a small file are its headers, so neighbours that include the same, which are tests
-# and rules, are compiled a few at a time, as one file that includes them. The names of some files begin a batch,
+# Most of what it takes to compile a small file are its headers, so neighbours that include the same are compiled a
+# few at a time, as one file that includes them. The names of some files begin a batch,
 # whatever is around them: an edit moves no border, and a new file only those up to the next such name, so that a
 # compiler cache keeps the rest. OFF for an editor that wants each file's own command, and to find an #include that
 # a neighbour stands in for.
-option(TDBG_BATCHES "Compile tests, and rules, a few at a time" ON)
+option(TDBG_BATCHES "Compile neighbours a few at a time" ON)
 set(TDBG_ALONE_FROM 14000)  # bytes; a large file would make its neighbours wait
+set(TDBG_ALONE "^cli/flags\\.cc$")  # 4 s of CLI11's headers
+# Rooms whose sources are compiled one by one: what runs in a training's step, and what has flags or
+# files of its own, set by its name below.
+set(TDBG_ONE_BY_ONE "^(base|tensor|stats|cuda|tfevents|plan|format|store/writer|capture|session|page|server)$")
+# Rooms that read a command or a request, and print: nothing in them takes time at -O1 that is not spent below them.
+set(TDBG_WINDOWS "^(cli|service)$")
 
 function(tdbg_batched out)  # sets `out` to what is compiled in place of the files that follow
   set(units "")
@@ -19,7 +25,7 @@ function(tdbg_batched out)  # sets `out` to what is compiled in place of the fil
     file(RELATIVE_PATH file ${CMAKE_CURRENT_SOURCE_DIR}/src ${source})
     file(SIZE ${source} bytes)
     string(MD5 hash ${file})
-    if(bytes GREATER_EQUAL TDBG_ALONE_FROM OR NOT TDBG_BATCHES)
+    if(bytes GREATER_EQUAL TDBG_ALONE_FROM OR file MATCHES "${TDBG_ALONE}" OR NOT TDBG_BATCHES)
       list(APPEND units ${source})
       set(room 0)
     elseif(room GREATER 0 AND NOT hash MATCHES "^[0-2]")  # three of sixteen names begin one
@@ -74,11 +80,14 @@ function(tdbg_room name)
     set(scope INTERFACE)
   else()
     set(units ${sources})
-    if(name STREQUAL "rules")
+    if(NOT name MATCHES "${TDBG_ONE_BY_ONE}")
       tdbg_batched(units ${sources})
     endif()
     add_library(${target} STATIC ${units})
     set(scope PUBLIC)
+  endif()
+  if(name MATCHES "${TDBG_WINDOWS}")
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   endif()
   target_include_directories(${target} ${scope} ${CMAKE_CURRENT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}/src)
   target_link_libraries(${target} ${scope} tdbg_fmt nlohmann_json::nlohmann_json Threads::Threads)

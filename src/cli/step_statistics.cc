@@ -5,15 +5,13 @@
 #include <cmath>
 #include <type_traits>
 
+#include "cli/terminal.h"
 #include "format/columns.h"
 #include "trial/elements.h"
 #include "trial/mode_name.h"
 
 namespace tdbg::cli {
 namespace {
-
-// On a terminal, more rows than this push the picture off the screen.
-constexpr size_t kMaxRowsOnTerminal = 24;
 
 std::string Number(double value) { return fmt::format("{:.6g}", value); }
 
@@ -69,8 +67,8 @@ StepStatistics::StepStatistics(const Trial& trial, const TensorInfo& info, const
 
 bool StepStatistics::IsShown() {
   const size_t row = row_++;
-  if (!terminal_.is_terminal || count_ <= kMaxRowsOnTerminal || row < kMaxRowsOnTerminal / 2 ||
-      row >= count_ - kMaxRowsOnTerminal / 2) {
+  if (!terminal_.is_terminal || count_ <= kMostRowsOnTerminal || row < kMostRowsOnTerminal / 2 ||
+      row >= count_ - kMostRowsOnTerminal / 2) {
     return true;
   }
   if (++left_out_ == 1) {

@@ -18,9 +18,6 @@
 namespace tdbg::cli {
 namespace {
 
-// On a terminal, more rows than this push the head off the screen.
-constexpr size_t kMaxRowsOnTerminal = 24;
-
 class StepsCommand : public Command {
  public:
   std::string name() const override { return "steps"; }
@@ -123,8 +120,8 @@ class StepsCommand : public Command {
     for (const size_t column : {0, 2, 3, 4}) table.AlignRight(column);
     size_t left_out = 0;
     for (size_t i = 0; i < steps.size(); ++i) {
-      const bool shown = !terminal.is_terminal || steps.size() <= kMaxRowsOnTerminal ||
-                         i < kMaxRowsOnTerminal / 2 || i >= steps.size() - kMaxRowsOnTerminal / 2;
+      const bool shown = !terminal.is_terminal || steps.size() <= kMostRowsOnTerminal ||
+                         i < kMostRowsOnTerminal / 2 || i >= steps.size() - kMostRowsOnTerminal / 2;
       if (!shown) {
         if (left_out++ == 0) table.Add({"..."});
         continue;

@@ -1,6 +1,7 @@
 // The terminal: is there one, how wide is it, colours, one live line at its bottom.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ struct Terminal {
 
   static Terminal Of(int fd);
 };
+
+/// On a terminal, more rows than this push what stands above them off the screen.
+inline constexpr size_t kMostRowsOnTerminal = 24;
 
 enum class Colour { kNone, kRed, kGreen, kYellow, kCyan, kDim, kBold };
 /// `text` between escape codes if `terminal.colour`, else as it is.

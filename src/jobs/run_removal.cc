@@ -24,7 +24,7 @@ namespace tdbg::jobs {
 namespace {
 
 constexpr std::string_view kRemoved = ".tdbg-removed-";
-constexpr int kDeepest = 32;  // each level holds a descriptor
+constexpr int kMostFoldersDeep = 32;  // each level holds a descriptor
 
 // docs/format.md, "The directory"; and what smdebug's hook and uploads write beside it.
 constexpr std::array<std::string_view, 22> kOurs{"run.json",
@@ -84,7 +84,7 @@ base::UniqueFd OpenDirectoryAt(int directory, const std::string& name) {
 // Everything in an open directory: by descriptors, so that no link leads anywhere else, whoever puts it there
 // meanwhile. `last` goes last: until then it says what this is.
 Status RemoveAllIn(int directory, dev_t device, std::string_view last, int depth, const std::string& path) {
-  if (depth == kDeepest) return FailedPrecondition("too many folders in each other: " + path);
+  if (depth == kMostFoldersDeep) return FailedPrecondition("too many folders in each other: " + path);
   TDBG_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(directory, path));
   for (const std::string& name : names) {
     if (name == last) continue;

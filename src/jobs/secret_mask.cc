@@ -18,8 +18,8 @@ namespace {
 using format::Json;
 
 constexpr size_t kShortest = 6;
-constexpr size_t kShortestLine = 16;  // of several: "}" and "-----" are no secrets
-constexpr size_t kDeepest = 8;        // objects within objects
+constexpr size_t kShortestLine = 16;    // of several: "}" and "-----" are no secrets
+constexpr size_t kMostObjectsDeep = 8;  // objects within objects
 
 std::string Replaced(std::string text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
@@ -93,7 +93,7 @@ class Secrets {
       AddForms(text);
       AddLines(text);
     }
-    if (!json.is_structured() || depth == kDeepest) return;
+    if (!json.is_structured() || depth == kMostObjectsDeep) return;
     for (const auto& [name, value] : json.items())
       AddMembers(value, json.is_object() ? base::NamesASecret(name) : named, depth + 1);
   }

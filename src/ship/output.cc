@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kBufferBytes = 1u << 20;
-
 Status AlreadyExists(std::string message) { return Status(Code::kAlreadyExists, std::move(message)); }
 
 fs::path WithoutTrailingSlash(const std::string& path) {

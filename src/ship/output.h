@@ -13,6 +13,9 @@
 
 namespace tdbg::ship {
 
+/// What is collected before it is written.
+inline constexpr size_t kBufferBytes = 1u << 20;
+
 /// A directory being made beside the one that it will be. Dropped uncommitted, it is removed.
 class OutputDirectory {
  public:

@@ -8,13 +8,12 @@
 #include <map>
 #include <set>
 
+#include "ship/output.h"
 #include "trial/elements.h"
 #include "trial/mode_name.h"
 
 namespace tdbg::ship {
 namespace {
-
-constexpr size_t kBufferBytes = 1u << 20;
 
 StepFilter FilterOf(const Choice::Options& choice, StepKind kind) {
   StepFilter filter;
@@ -225,12 +224,12 @@ Result<Shipped> WriteCsv(const Trial& trial, const TableOptions& options, Output
 
 namespace {
 
-constexpr char kWriterKey[] = "writer", kWriter[] = "tdbg";
+constexpr char kWriterKey[] = "writer", kWriterName[] = "tdbg";
 
 std::unique_ptr<Archive> MakeArchive(ArchiveFormat format, OutputFile& file, uint64_t space,
                                      const Trial& trial) {
   if (format == ArchiveFormat::kNpz) return MakeNpz(file);
-  return MakeSafetensors(file, space, {{"run", trial.name()}, {kWriterKey, kWriter}});
+  return MakeSafetensors(file, space, {{"run", trial.name()}, {kWriterKey, kWriterName}});
 }
 
 std::string Prefix(const std::string& worker, bool several) { return several ? worker + "/" : std::string(); }
@@ -272,7 +271,8 @@ Result<Shipped> ArchiveValues(const Trial& trial, const TableOptions& options, A
 }  // namespace
 
 bool IsOurArchive(const std::string& path, ArchiveFormat format) {
-  return format == ArchiveFormat::kNpz ? IsOurNpz(path) : HasSafetensorsMetadata(path, kWriterKey, kWriter);
+  return format == ArchiveFormat::kNpz ? IsOurNpz(path)
+                                       : HasSafetensorsMetadata(path, kWriterKey, kWriterName);
 }
 
 Result<Shipped> WriteArchive(const Trial& trial, const TableOptions& options, ArchiveFormat format,

@@ -26,7 +26,6 @@
 namespace tdbg::ship {
 namespace {
 
-constexpr size_t kBufferBytes = 1u << 20;
 constexpr std::string_view kFilesBeginWith = "events.out.tfevents.";
 constexpr std::string_view kWriter = "tdbg";
 

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kUnusedDays = 7;
-constexpr int kTries = 100;
+constexpr int kMostLocks = 100;
 // Shared by those who use the run, for as long as they do, and exclusive for who removes it.
 constexpr const char* kInUse = "in-use";
 
@@ -34,7 +34,7 @@ bool IsAt(int fd, const std::string& path) {
 
 Result<base::UniqueFd> KeepInUse(const std::string& home) {
   int error = ENOENT;
-  for (int tries = 0; tries < kTries; ++tries) {
+  for (int tries = 0; tries < kMostLocks; ++tries) {
     TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(home));
     base::UniqueFd fd = OpenInUse(home);
     if (!fd.ok()) error = errno;

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kPiece = 8u << 20;
 constexpr int64_t kNapMillis = 50;
 constexpr int64_t kPauseMillis = 500;
-constexpr int kTries = 5;
+constexpr int kMostListings = 5;
 
 // The first `bytes` bytes at least; a file that is still being written grows meanwhile.
 Status FetchObject(ObjectStore* store, const ObjectInfo& object, const std::string& path) {
@@ -66,7 +66,7 @@ Status FolderSender::SendDue() {
   std::map<std::string, Sent> left;
   std::error_code error;
   // A directory that is removed meanwhile ends the iteration: then once more, and not for ever.
-  for (int tries = 0; tries < kTries; ++tries) {
+  for (int tries = 0; tries < kMostListings; ++tries) {
     due.clear();
     left = sent_;
     error.clear();
