@@ -112,8 +112,14 @@ weight = run.define("w", "w", "weight", "linear", "float32", [128, 128], collect
 worker = pathlib.Path(run.directory) / str(run.attempt) / "worker_0"
 patience = time.monotonic() + 240
 
+def size(file):
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:   # renamed, or dropped, since it was listed
+        return 0
+
 def on_disk(*folders):
-    return sum(f.stat().st_size for folder in folders for f in (worker / folder).glob("*.safetensors"))
+    return sum(size(f) for folder in folders for f in (worker / folder).glob("*.safetensors"))
 
 def until(condition):
     while not condition() and time.monotonic() < patience:

@@ -22,6 +22,12 @@ import torch
 import smdebug.pytorch as smd
 from smdebug import SaveConfig, modes
 
+def size(path):
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:   # that thread has renamed it since it was listed
+        return 0
+
 out = pathlib.Path(sys.argv[1])
 net = torch.nn.Sequential(torch.nn.Linear(200, 200), torch.nn.Linear(200, 200), torch.nn.Linear(200, 200))
 hook = smd.Hook(sys.argv[1], save_config=SaveConfig(save_interval=1), include_collections=["weights", "gradients"])
@@ -33,7 +39,7 @@ for step in range(5):
     loss = net(torch.ones(2, 200)).sum()
     if step == 4:
         end = time.monotonic() + 60     # its writer is a thread
-        while time.monotonic() < end and not any(p.stat().st_size > 200_000 for p in out.rglob("*.tfevents.tmp")):
+        while time.monotonic() < end and not any(size(p) > 200_000 for p in out.rglob("*.tfevents.tmp")):
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGKILL)
     loss.backward()
