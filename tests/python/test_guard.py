@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import opcode
 import os
 import queue
 import signal
@@ -10,7 +11,7 @@ import unittest.mock
 
 import pytest
 
-from tdbg.adaptors.guard import MAX_ERRORS, Guard, is_the_trainings_own, say
+from tdbg.adaptors.guard import MAX_ERRORS, Guard, is_the_trainings_own, pass_on, say
 from tdbg.places import write_whole
 from tdbg.words import error_text
 
@@ -53,17 +54,18 @@ def caught(function):
 
 def set_by_another_thread(kind):
     """As it looks where it lands: between two instructions, here after a call."""
-    me, done = threading.get_ident(), threading.Event()
+    me, looping = threading.get_ident(), threading.Event()
 
     def other():
+        looping.wait()
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(me), ctypes.py_object(kind))
-        done.set()
 
     def ours():
-        threading.Thread(target=other).start()
+        looping.set()
         while True:
-            done.is_set()
+            len("")
 
+    threading.Thread(target=other).start()
     return caught(ours)
 
 
@@ -71,9 +73,53 @@ def asserts():
     assert not TimeLimit        # without words
 
 
-@pytest.mark.parametrize("kind", [TimeLimit, TimeoutError, RuntimeError])
+@pytest.mark.parametrize("kind", [TimeLimit, TimeoutError, RuntimeError, MemoryError, StopIteration, StopAsyncIteration,
+                                  queue.Empty])
 def test_what_another_thread_set_is_the_trainings_own(kind):
     assert is_the_trainings_own(set_by_another_thread(kind))
+
+
+def set_here(kind):
+    """Lands where the interpreter looks next: as this call returns."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), ctypes.py_object(kind))
+
+
+@pytest.mark.skipif("RESUME" not in opcode.opmap, reason="3.10 looks for them at any instruction")
+@pytest.mark.parametrize("kind", [StopIteration, queue.Empty])
+def test_what_is_set_between_calls_is_of_no_function_in_c(kind):
+    """Also in code that calls what could raise the like."""
+    looping, me = threading.Event(), threading.get_ident()
+
+    def other():
+        looping.wait()
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(me), ctypes.py_object(kind))
+
+    def ours(wanted=False):
+        looping.set()
+        while True:
+            if wanted:
+                next(wanted.get_nowait())
+
+    threading.Thread(target=other).start()
+    assert is_the_trainings_own(caught(ours))
+
+
+def test_what_is_set_in_a_generator_of_ours_comes_out_as_it_was_set():
+    def ours():
+        set_here(StopIteration)
+        yield 1
+
+    with pytest.raises(StopIteration):
+        Guard("torch").failed("a hook", caught(lambda: list(ours())))
+    with pytest.raises(StopIteration):
+        pass_on(caught(lambda: list(ours())))
+
+
+def test_no_memory_is_ours_where_little_of_it_is_allowed(monkeypatch):
+    error = caught(lambda: set_here(MemoryError))
+    monkeypatch.setattr("resource.getrlimit", lambda limit: (1 << 30, 1 << 30))
+    monkeypatch.setattr("tdbg.adaptors.guard._BETWEEN", set())
+    assert not is_the_trainings_own(error)
 
 
 @pytest.mark.parametrize("fails", [

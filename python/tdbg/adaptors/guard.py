@@ -25,8 +25,12 @@ from ..words import error_text, printable, wrapped
 
 MAX_ERRORS = 10
 _RAISE = {opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in opcode.opmap}
-#: What functions in C raise without arguments: an iterator's end, a full memory, an empty queue.
-_RAISED_BARE = ("StopIteration", "StopAsyncIteration", "MemoryError", "Empty")
+#: Where the interpreter looks for an exception of another thread and no function in C has been called.
+_BETWEEN = {opcode.opmap[name] for name in ("RESUME", "JUMP_BACKWARD") if name in opcode.opmap}
+#: What functions in C raise without arguments, and the names of those that do: an iterator's end, an empty queue, and
+#: no memory for what is given a size.
+_RAISED_BARE = {"StopIteration": {"next", "__next__", "send"}, "StopAsyncIteration": {"anext", "__anext__", "asend"},
+                "Empty": {"get", "get_nowait"}, "MemoryError": {"bytes", "bytearray", "read", "recv", "join"}}
 
 
 def say(message: str) -> None:
@@ -55,8 +59,18 @@ def is_the_trainings_own(error: BaseException) -> bool:
 
 def pass_on(error: BaseException) -> None:
     """For an `except` block that goes on another way: raises an error that is the training's own."""
+    error = _as_it_was_set(error)
     if is_the_trainings_own(error):
         raise error
+
+
+def _as_it_was_set(error: BaseException) -> BaseException:
+    """A StopIteration that landed in a generator of ours comes out of it as a RuntimeError; itself, if it is the
+    training's own."""
+    cause = error.__cause__
+    if type(error) is not RuntimeError or not isinstance(cause, (StopIteration, StopAsyncIteration)):
+        return error
+    return cause if is_the_trainings_own(cause) else error
 
 
 def _was_raised_by_a_handler(error: BaseException) -> bool:
@@ -72,13 +86,40 @@ def _was_raised_by_a_handler(error: BaseException) -> bool:
 def _was_set_by_a_thread(error: BaseException) -> bool:
     """Was it set by another thread? Such a thread names a class, and the interpreter makes the exception of it, without
     arguments, between two instructions. So the innermost frame stands at no `raise`; and what a call of a function in C
-    raises has arguments, which say what is wrong."""
+    raises has arguments, which say what is wrong, with the exceptions of `_RAISED_BARE`."""
     at = error.__traceback__
-    if at is None or type(error).__name__ in _RAISED_BARE:
+    if at is None:
         return False
     while at.tb_next is not None:
         at = at.tb_next
-    return at.tb_frame.f_code.co_code[at.tb_lasti] not in _RAISE and _is_made_bare(error)
+    code = at.tb_frame.f_code
+    instruction = code.co_code[at.tb_lasti]
+    if instruction in _RAISE or not _is_made_bare(error):
+        return False
+    return instruction in _BETWEEN or not _may_be_of_c(error, code)
+
+
+def _may_be_of_c(error: BaseException, code: Any) -> bool:
+    """Could a function in C that `code` calls have raised it?"""
+    kind = type(error).__name__
+    if not _RAISED_BARE.get(kind, set()).isdisjoint(code.co_names):
+        return True
+    return kind == "MemoryError" and _memory_is_limited()
+
+
+def _memory_is_limited() -> bool:
+    """Can a small allocation fail? Where nothing limits it, Linux gives memory that is not there, and ends a process
+    that uses it."""
+    import resource
+
+    for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        if resource.getrlimit(limit)[0] != resource.RLIM_INFINITY:
+            return True
+    try:
+        with open("/proc/sys/vm/overcommit_memory", encoding="ascii") as file:
+            return file.read().strip() == "2"
+    except OSError:
+        return True
 
 
 def _is_made_bare(error: BaseException) -> bool:
@@ -113,6 +154,7 @@ class Guard:
 
         :param alone: called to give up this site only; its failures then count for this site only
         """
+        error = _as_it_was_set(error)
         if is_the_trainings_own(error):
             # The work that it interrupted is lost, but that is no failure of ours.
             self._record(f"{site}: cut short by the training's own exception: {error_text(error)}")

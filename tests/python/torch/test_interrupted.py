@@ -4,6 +4,7 @@ land: they reach the training, and the next step is recorded as if nothing had b
 import ctypes
 import dis
 import os
+import queue
 import sys
 import threading
 
@@ -125,17 +126,18 @@ def interrupt(session, kind, every):
     return at - every
 
 
-def test_an_exception_of_another_thread_reaches_the_training_and_the_next_step_is_whole(watch, capsys):
+@pytest.mark.parametrize("kind, every", [(TimeLimit, 31), (MemoryError, 67), (StopIteration, 61), (queue.Empty, 53)])
+def test_an_exception_of_another_thread_reaches_the_training_and_the_next_step_is_whole(watch, capsys, kind, every):
     session = watch(strict=False)
-    assert interrupt(session, TimeLimit, every=31) > 300
+    assert interrupt(session, kind, every) > 300
     assert session.listening and "could not capture" not in capsys.readouterr().err
-    assert {(cause, "training's own exception: TimeLimit" in text) for cause, _, text in session.made[0].lost} == {
+    assert {(cause, f"training's own exception: {kind.__name__}" in text) for cause, _, text in session.made[0].lost} == {
         ("adaptor_error", True)}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("lane", [False, True], ids=["run", "lane"])
-@pytest.mark.parametrize("kind", [TimeLimit, WithWords, TimeoutError, KeyboardInterrupt])
+@pytest.mark.parametrize("kind", [TimeLimit, WithWords, TimeoutError, KeyboardInterrupt, MemoryError, StopIteration, queue.Empty])
 def test_wherever_it_lands_the_training_has_it_and_the_next_step_is_whole(watch, capsys, kind, lane):
     session = watch(strict=False, force_lane=lane)
     assert interrupt(session, kind, every=1) > 300
