@@ -10,6 +10,9 @@ inf = float("inf")
 AT_ZERO = torch.tensor([0.0, 1.0, 2.0])
 BELOW = torch.tensor([-1.0, 1.0, 2.0])
 MASKED = torch.tensor([[True, True], [False, True]])
+EQUAL = torch.tensor([1.0, 1.0, 1.0])
+ONE_CLASS = torch.tensor([False, False, True])
+LABELS = torch.tensor([0, 1])
 
 
 def spread(x):
@@ -40,6 +43,28 @@ FORWARD = {
                        AT_ZERO, "divide by max(count, 1)"),
     "mean of nothing": (lambda x: x[:0].mean() + x.sum(), torch.sum, AT_ZERO, "leave an empty selection out"),
     "variance of one": (spread, lambda x: x[:1].var(correction=0) + x.sum(), AT_ZERO, "correction=0"),
+    "log_softmax": (lambda x: torch.log_softmax((x[:2] * 1).expand(2, 2).masked_fill(MASKED, -inf), -1)[:, :1],
+                    lambda x: torch.log_softmax((x[:2] * 1).expand(2, 2).masked_fill(MASKED, torch.finfo(x.dtype).min), -1)[:, :1],
+                    AT_ZERO, "torch.finfo(dtype).min"),
+    "smoothing over a mask": (lambda x: F.cross_entropy((x * 1).expand(2, 3).masked_fill(ONE_CLASS, -inf), LABELS, label_smoothing=0.1),
+                              lambda x: F.cross_entropy((x * 1).expand(2, 3).masked_fill(ONE_CLASS, -1e4), LABELS, label_smoothing=0.1),
+                              AT_ZERO, "mask with -1e4"),
+    "smoothing, without it": (lambda x: F.cross_entropy((x * 1).expand(2, 3).masked_fill(ONE_CLASS, -inf), LABELS, label_smoothing=0.1),
+                              lambda x: F.cross_entropy((x * 1).expand(2, 3).masked_fill(ONE_CLASS, -inf), LABELS), AT_ZERO, "no share in the loss"),
+    "no rows": (lambda x: F.cross_entropy(x.expand(2, 3)[:0], LABELS[:0]),
+                lambda x: F.cross_entropy(x.expand(2, 3)[:0], LABELS[:0], reduction="sum") / max(0, 1), AT_ZERO, "divide by max(count, 1)"),
+    "singular": (lambda x: torch.linalg.slogdet(x.expand(3, 3) * 1)[1], lambda x: torch.linalg.slogdet(x.expand(3, 3) + 1e-6 * torch.eye(3))[1],
+                 AT_ZERO, "A + 1e-6 * I"),
+    "layer norm": (lambda x: F.layer_norm(x, (3,), eps=0.0), lambda x: F.layer_norm(x, (3,), eps=1e-5), EQUAL, "an eps above 0"),
+    "digamma": (torch.digamma, lambda x: torch.digamma(x.clamp(min=1e-6)), AT_ZERO, "clamp what it is given above 0"),
+    "ndtri": (torch.special.ndtri, lambda x: torch.special.ndtri(x.clamp(1e-6, 1 - 1e-6)), AT_ZERO.clamp(max=0.5), "a little inside of its ends"),
+    "addcdiv": (lambda x: torch.addcdiv(x, x + 1, x), lambda x: torch.addcdiv(x, x + 1, x + 1e-12), AT_ZERO, "small number to the divisor"),
+    "product": (lambda x: (x * 1e30).prod(), lambda x: (x * 1e30).log().sum(), EQUAL, "add up logarithms"),
+    "exp2": (lambda x: torch.exp2(x * 1e3), lambda x: torch.exp2((x * 1e3).clamp(max=100)), AT_ZERO, "clamp what it is given"),
+    "i0": (lambda x: torch.i0(x[2:] * 1e3), lambda x: torch.special.i0e(x[2:] * 1e3), AT_ZERO, "take i0e"),
+    "ctc": (lambda x: F.ctc_loss(torch.log_softmax(x.expand(2, 1, 3), -1), torch.tensor([[1, 1]]), [2], [2]),
+            lambda x: F.ctc_loss(torch.log_softmax(x.expand(2, 1, 3), -1), torch.tensor([[1, 1]]), [2], [2], zero_infinity=True),
+            AT_ZERO, "zero_infinity=True"),
     "float16": (lambda x: (x * 200).half() @ (x * 200).half(), lambda x: (x * 200) @ (x * 200), AT_ZERO, "compute it in bfloat16 or float32"),
     "float32": (lambda x: (x * 1e30) @ (x * 1e30), torch.sum, AT_ZERO, "lower the learning rate"),
 }
@@ -53,6 +78,8 @@ BACKWARD = {
     "division behind where": (lambda x: torch.where(x > 0, 1 / (x * 1), x), lambda x: torch.where(x > 0, 1 / torch.where(x > 0, x, 1), x),
                               AT_ZERO, "replace the zeros before it divides"),
     "acos": (torch.acos, lambda x: torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6)), torch.tensor([1.0, 0.5]), "a little inside of its ends"),
+    "entr": (torch.special.entr, lambda x: torch.special.entr(x.clamp(min=1e-7)), AT_ZERO, "clamp what it is given from below"),
+    "hypot": (lambda x: torch.hypot(x, x * 1), lambda x: torch.hypot(x + 1e-12, x * 1), AT_ZERO, "one of its arguments"),
 }
 
 

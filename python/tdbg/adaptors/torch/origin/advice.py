@@ -7,6 +7,9 @@ from .walk import BUFFER, CONSTANT, INPUT, LABEL, OPERATION, PARAMETER, Birth
 _GUARD_A_LOG = "take log_softmax or logsigmoid of the scores, or clamp what log is given from below (1e-7)"
 _DIVISOR = "add a small number to the divisor, or leave those elements out before the division"
 _CHOOSE_BEFORE = "; a where behind it does not help: the derivative is taken all the same"
+_ABOVE_ZERO = "clamp what it is given above 0 (1e-6)"
+_SUM_LOGARITHMS = "add up logarithms in place of multiplying, or scale down what it is given"
+_UNMASK = "leave one element of each row unmasked, or mask with torch.finfo(dtype).min and not -inf"
 _ENDS = "clamp what it is given to a little inside of its ends (1e-6)"
 
 #: (operation, what was found of it: a key of `numbers`) -> what to do. Of a result, `forward`.
@@ -20,11 +23,23 @@ _FORWARD = {
     ("rsqrt", "zeros"): _DIVISOR,
     ("reciprocal", "zeros"): _DIVISOR,
     ("div", "zeros"): _DIVISOR,
+    ("addcdiv", "zeros"): _DIVISOR,
+    ("fmod", "zeros"): _DIVISOR,
+    ("remainder", "zeros"): _DIVISOR,
     ("pow", "negative"): "clamp what is raised at 0: a negative number has no real power that is not whole",
     ("pow", "zeros"): "clamp what is raised above 0: a negative power divides by it",
     ("exp", "overflows"): "subtract the largest value first, as softmax and logsumexp do, or clamp what exp is given",
-    ("expm1", "overflows"): "clamp what it is given",
-    ("softmax", "rows"): "leave one element of each row unmasked, or mask with torch.finfo(dtype).min and not -inf",
+    ("pow", "largest"): "clamp what it is given",
+    ("i0", "largest"): "take i0e, which is scaled, or clamp what it is given",
+    ("prod", "largest"): _SUM_LOGARITHMS,
+    ("cumprod", "largest"): _SUM_LOGARITHMS,
+    ("digamma", "at_pole"): _ABOVE_ZERO,
+    ("lgamma", "at_pole"): _ABOVE_ZERO,
+    ("polygamma", "at_pole"): _ABOVE_ZERO,
+    ("softmax", "rows"): _UNMASK,
+    ("log_softmax", "rows"): _UNMASK,
+    ("ctc_loss", "too_long"): "leave such samples out, or give it zero_infinity=True",
+    ("batch_norm", "running"): "look at what wrote to its running variance",
     ("nll_loss", "ignored"): "leave such a batch out, or sum the losses and divide by max(count, 1)",
     ("nll_loss", "labels_at_zero"): "look at the labels and at the mask: they contradict each other",
     ("mean", "values"): "leave an empty selection out before the mean is taken",
@@ -32,6 +47,16 @@ _FORWARD = {
     ("std", "correction"): "take it of more than one value, or with correction=0",
     ("var_mean", "correction"): "take it of more than one value, or with correction=0",
     ("std_mean", "correction"): "take it of more than one value, or with correction=0",
+}
+#: The same of whatever operation it is.
+_OF_ANY = {
+    "overflows": "clamp what it is given",
+    "elements": "leave such a batch out, or sum the losses and divide by max(count, 1)",
+    "infinite": "give what was masked no share in the loss (smoothed labels, targets, sums), or mask with -1e4 and not "
+                "-inf",
+    "singular": "add a small number to its diagonal: A + 1e-6 * I",
+    "variances": "give it an eps above 0 (1e-5)",
+    "negative": "look for what makes its argument negative",
 }
 #: The same of a derivative, `backward`: the value is finite there, and its slope is not.
 _BACKWARD = {
@@ -47,7 +72,8 @@ _BACKWARD = {
     ("reciprocal", "zeros"): "replace the zeros before it divides" + _CHOOSE_BEFORE,
     ("exp", "overflows"): "clamp what exp is given" + _CHOOSE_BEFORE,
     ("expm1", "overflows"): "clamp what it is given" + _CHOOSE_BEFORE,
-    ("atan2", "zeros"): "add a small number to one of its arguments",
+    ("entr", "zeros"): "clamp what it is given from below (1e-7)",
+    ("hypot", "zeros"): "add a small number to one of its arguments",
 }
 _LOOK = "look at what it was given: tdbg replay brings that step back"
 _SIXTEEN_BITS = ("float16", "bfloat16")
@@ -81,12 +107,13 @@ def _of_operation(birth: Birth, direction: str) -> str:
             return said
     if {"outside", "at_ends", "below_domain", "at_pole"} & birth.numbers.keys():
         return _ENDS
-    if "negative" in birth.numbers:
-        return "look for what makes its argument negative"
+    for found, said in _OF_ANY.items():
+        if found in birth.numbers:
+            return said
+    dtype = birth.numbers.get("dtype")
+    if dtype in _SIXTEEN_BITS:
+        other = "bfloat16 or float32" if dtype == "float16" else "float32"
+        return f"compute it in {other}, or scale down what it is given"
     if "largest" in birth.numbers and "limit" in birth.numbers:
-        dtype = birth.numbers.get("dtype")
-        if dtype in _SIXTEEN_BITS:
-            other = "bfloat16 or float32" if dtype == "float16" else "float32"
-            return f"compute it in {other}, or scale down what it is given"
         return "lower the learning rate, or clip gradients: what it is given has grown"
     return _LOOK

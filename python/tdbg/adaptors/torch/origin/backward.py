@@ -2,7 +2,7 @@
 
 Backward frees what nodes kept as it goes, and only when the optimizer is about to step does anybody look at gradients.
 So before it runs a reference is held to what can tell afterwards: what operations near the loss were given whose
-derivative is not finite somewhere (`operations.SINGULAR`). Most graphs have none, and then nothing is held. Where they
+derivative is not finite somewhere (`derivatives.SINGULAR`). Most graphs have none, and then nothing is held. Where they
 are is found out by one walk; at each later backward their places are gone to directly: 0.2 us a node on the way, 2 us
 for each, within `hold_micros` of a step.
 """
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from . import lines, operations
+from . import derivatives, evidence, lines, operations
+from .evidence import Because
 from .graph import Graph, Place, Places, TooLarge, Unseen, base_name, is_python, leaf_of, order_of, saved, spoken
 from .lines import Line
-from .operations import Because
 from .values import FINITE, Budget, readable, state_of, values_of
 from .walk import OPERATION, UNSEEN, Birth
 
@@ -225,14 +225,14 @@ def _power_may_break(exponent: Any) -> bool:
 def _worth_holding(node: Any, on_devices: bool) -> tuple[str, ...] | None:
     """Under which names it keeps what tells whether its derivative is finite; None: it is finite whatever that is."""
     base = base_name(node)
-    if is_python(node) or base not in operations.SINGULAR:
+    if is_python(node) or base not in derivatives.SINGULAR:
         return None
     if base == "Pow":
         exponent = getattr(node, "_saved_exponent", None)
         if not _power_may_break(exponent):
             return None
     kept = dict(saved(node))
-    names = tuple(name for name in operations.DERIVATIVE_OF.get(base, ("self",)) if name in kept)
+    names = tuple(name for name in derivatives.DERIVATIVE_OF.get(base, ("self",)) if name in kept)
     for name in names:
         value = kept[name]
         if (
@@ -292,7 +292,7 @@ def find(gradients: Gradients, held: list[list[Held]], losses: list[torch.Tensor
             # nearest.
             if not bad <= risk.below or risk.nearest and not bad & risk.nearest:
                 continue
-            because = operations.derivative_proof(risk.base, exponent, kept)
+            because = derivatives.derivative_proof(risk.base, exponent, kept)
             if because is not None:
                 if len(held) > 1:
                     because = Because(
@@ -331,16 +331,16 @@ def _by_structure(
     places = Places(graph, layer_of)
     nodes = sorted(above, key=order_of)
     for node in reversed(nodes):               # the nearest to the loss first, as backward does
-        if base_name(node) in operations.SINGULAR and not is_python(node):
+        if base_name(node) in derivatives.SINGULAR and not is_python(node):
             kept = {name: value for name, value in saved(node) if not isinstance(value, Unseen)}
-            because = operations.derivative_proof(base_name(node), getattr(node, "_saved_exponent", None), kept)
+            because = derivatives.derivative_proof(base_name(node), getattr(node, "_saved_exponent", None), kept)
             if because is not None and bad_ids & (_nearest(graph, node, layer_of) or bad_ids):
                 return _born(base_name(node), node.name(), places.of(node), because, lines.of_node(node))
     # What is not finite behind an operation reaches all that it was computed from.
     fine = [leaves[i] for i in gradients.finite if i in leaves]
     reaches_fine = graph.above(fine) if fine else set()
     nodes = [n for n in nodes if n not in reaches_fine] or nodes
-    candidates = [n for n in nodes if is_python(n) or base_name(n) in operations.SINGULAR and _worth_naming(n)]
+    candidates = [n for n in nodes if is_python(n) or base_name(n) in derivatives.SINGULAR and _worth_naming(n)]
     place = places.of(nodes[0]) if nodes else Place()
     names = list(dict.fromkeys(operations.short(n) for n in candidates))
     where = place.inside or place.after
@@ -363,7 +363,7 @@ def _by_structure(
                              "finite", line=lines.of_node(customs[0]))
     if largest > 1e30:
         return Birth(UNSEEN, place, because=f"{said}; gradients nearer to the loss reach "
-                                            f"{operations.number(largest)}: they grew until they "
+                                            f"{evidence.number(largest)}: they grew until they "
                                             "overflowed", numbers={"largest": largest}, candidates=names[:8])
     if names:
         return Birth(UNSEEN, place, because=f"{said}, where these operations have derivatives that are not finite "

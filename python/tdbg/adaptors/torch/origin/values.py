@@ -106,6 +106,7 @@ def state_of(tensor: torch.Tensor, budget: Budget) -> str | None:
 
 
 def values_of(tensor: torch.Tensor, budget: Budget) -> Values | None:
+    """An element that is complex counts once: as NaN or infinite where one of its parts is, as 0 where both are."""
     plain = readable(tensor)
     if plain is None or not budget.take(plain.numel() * plain.element_size()):
         return None
@@ -116,13 +117,15 @@ def values_of(tensor: torch.Tensor, budget: Budget) -> Values | None:
         if not piece.is_floating_point():
             piece = piece.double()
         finite = piece[torch.isfinite(piece)]
+        # A row for each element, of one or two parts.
+        parts = piece.reshape(-1, 2 if tensor.is_complex() else 1)
         counts = (
-            piece.numel(),
-            torch.isnan(piece).sum(),
-            (piece == float("inf")).sum(),
-            (piece == -float("inf")).sum(),
-            (finite == 0).sum(),
-            (finite < 0).sum(),
+            len(parts),
+            torch.isnan(parts).any(1).sum(),
+            (parts == float("inf")).any(1).sum(),
+            (parts == -float("inf")).any(1).sum(),
+            (parts == 0).all(1).sum(),
+            0 if tensor.is_complex() else (finite < 0).sum(),
         )
         total = [a + int(b) for a, b in zip(total, counts)]
         if finite.numel():

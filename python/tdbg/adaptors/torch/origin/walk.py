@@ -18,25 +18,12 @@ from typing import Any, NamedTuple
 import torch
 
 from ...guard import pass_on
-from . import lines, operations
-from .graph import (
-    CHECKPOINTED,
-    VIEWS,
-    Edge,
-    Graph,
-    Place,
-    Places,
-    Unseen,
-    base_name,
-    is_python,
-    is_result,
-    leaf_of,
-    order_of,
-    saved,
-)
+from . import evidence, lines, operations, proofs
+from .evidence import Because
+from .graph import CHECKPOINTED, VIEWS, Edge, Place, Places, base_name, is_python, leaf_of, order_of
+from .known import Known
 from .lines import Line
-from .operations import Because
-from .values import FINITE, INF, NAN, Budget, Values, samples_with_nan, state_of, values_of
+from .values import INF, NAN, Budget, Values, samples_with_nan
 
 GROWN = 1e4       # no parameter of a training that goes well is larger
 
@@ -92,7 +79,7 @@ class _Source(NamedTuple):
     leaf: bool = False
 
 
-class Walk:
+class Walk(Known):
     """:param losses: what is differentiated; at least one of them is not finite.
     :param parameter_name: of a leaf: its name, None for one that is nobody's
     :param layer_of: of a leaf: the name of its layer
@@ -106,78 +93,10 @@ class Walk:
         outside: Iterable[Outside] = (),
         budget: Budget | None = None,
     ) -> None:
-        self.budget = budget or Budget()
-        self.losses = [t for t in losses if t.grad_fn is not None]
-        self.graph = Graph(self.losses)
+        super().__init__(losses, budget)
         self.places = Places(self.graph, layer_of)
         self.parameter_name, self.layer_of = parameter_name, layer_of
         self.outside = list(outside)
-        self._known: dict[Edge, torch.Tensor] = {}
-        self._states: dict[Edge, str | None] = {}
-        self._given: dict[Any, dict[str, torch.Tensor]] = {}     # what a node kept, by its names
-        self._unseen: dict[Any, str] = {}
-        self._looked: dict[tuple[Any, ...], str | None] = {}
-        self._values: dict[int, Values | None] = {}
-        self._bounds: dict[Edge, float | None] = {}
-        self._read()
-
-    # What is known --------------------------------------------------------------------------------------------------
-
-    def _read(self) -> None:
-        for loss in self.losses:
-            self._known[Edge(loss.grad_fn, loss.output_nr)] = loss
-        for node in self.graph.nodes:
-            leaf = leaf_of(node)
-            if leaf is not None:
-                self._known[Edge(node, 0)] = leaf
-                continue
-            given: dict[str, torch.Tensor] = {}
-            for name, tensor in saved(node):
-                if isinstance(tensor, Unseen):
-                    self._unseen[node] = tensor.why
-                    continue
-                given[name] = tensor
-                if tensor.grad_fn is not None:
-                    self._known.setdefault(Edge(tensor.grad_fn, tensor.output_nr), tensor)
-            self._given[node] = given
-
-    def _state_of(self, tensor: torch.Tensor) -> str | None:
-        try:
-            key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        except Exception as error:
-            pass_on(error)
-            return None
-        if key not in self._looked:
-            self._looked[key] = state_of(tensor, self.budget)
-        return self._looked[key]
-
-    def state(self, edge: Edge) -> str | None:
-        if edge not in self._states:
-            tensor = self._known.get(edge)
-            self._states[edge] = None if tensor is None else self._state_of(tensor)
-        return self._states[edge]
-
-    def _constants(self, node: Any, factors: bool = False) -> list[tuple[str, torch.Tensor]]:
-        """What it kept of inputs that need no gradient. `factors`: whole numbers, too, where it computes with them."""
-        if is_python(node):
-            return []               # may be intermediate results of its own
-        # In training a batch norm writes its running statistics, and reads none.
-        unread = ("running_mean", "running_var") if getattr(node, "_saved_training", False) else ()
-        return [(name, t) for name, t in self._given.get(node, {}).items()
-                if t.grad_fn is None and not t.requires_grad and not is_result(name)
-                and name not in unread
-                and (t.is_floating_point() or t.is_complex() or factors and name in ("self", "other"))]
-
-    def given_to(self, node: Any) -> dict[str, torch.Tensor]:
-        """All that is known of what it was given and gave."""
-        given = dict(self._given.get(node, {}))
-        for n, (behind, number) in enumerate(node.next_functions):
-            if behind is not None and (tensor := self._known.get(Edge(behind, number))) is not None:
-                given.setdefault(f"input {n}", tensor)
-        own = self._known.get(Edge(node, 0))
-        if own is not None:
-            given.setdefault("result", own)
-        return given
 
     # Going down -----------------------------------------------------------------------------------------------------
 
@@ -260,7 +179,7 @@ class Walk:
                     n
                     for n in min(became, key=self._when).region
                     if base_name(n) not in VIEWS
-                    and any(self._state_through_views(e) == INF for e in self.graph.inputs(n))
+                    and any(self.state(self._through_views(e)) == INF for e in self.graph.inputs(n))
                 ]
                 if len(at) == 1:
                     where = self.places.of(at[0]).words()
@@ -274,12 +193,7 @@ class Walk:
         for node in self.graph.nodes:
             if self.state(Edge(node, 0)) == INF and self._proof(node, INF, [node]) is not None:
                 return self._did(node, INF, [node])
-        return self._of(min(sources, key=self._when))
-
-    def _state_through_views(self, edge: Edge) -> str | None:
-        while self.state(edge) is None and base_name(edge.node) in VIEWS and (behind := self.graph.inputs(edge.node)):
-            edge = behind[0]
-        return self.state(edge)
+        return self._let_through() or self._of(min(sources, key=self._when))
 
     @staticmethod
     def _when(source: _Source) -> tuple[int, int]:
@@ -303,11 +217,6 @@ class Walk:
         own = self._known.get(Edge(source.node, 0))
         values = self._values_of(own) if own is not None else None
         return values is not None and not values.posinf
-
-    def _values_of(self, tensor: torch.Tensor) -> Values | None:
-        if id(tensor) not in self._values:
-            self._values[id(tensor)] = values_of(tensor, self.budget)
-        return self._values[id(tensor)]
 
     def _of(self, source: _Source) -> Birth:
         if source.tensor is not None:
@@ -369,20 +278,22 @@ class Walk:
         state = source.state
         candidates = [node for node in source.region if self._can(node)]
         if len(candidates) > 1:
-            proofs = {
+            seen = {
                 node: because
                 for node in candidates
                 if (because := self._proof(node, self.state(Edge(node, 0)), source.region)) is not None
                 and self._arrives(node, source)
             }
-            proven = [node for node, because in proofs.items() if because.forced]
-            if not proven and not any(self._may_give_nan(node) for node in candidates if node not in proofs):
-                proven = [*proofs]
+            proven = [node for node, because in seen.items() if because.forced]
+            if not proven and not any(self._may_give_nan(node) for node in candidates if node not in seen):
+                proven = [*seen]
             if proven and len({(operations.short(node), self.places.of(node)) for node in proven}) == 1:
                 candidates = proven
             elif source.node in proven:
                 # The nearest to what is known not to be finite: what it was given says so.
                 candidates = [source.node]
+            elif proven:
+                return self._did_together(sorted(proven, key=order_of), seen)
         if len({(operations.short(node), self.places.of(node)) for node in candidates}) == 1:
             # One, or several that are the same to a reader: the nearest to what is known.
             node = max(candidates, key=order_of)
@@ -407,17 +318,32 @@ class Walk:
                 if (
                     user in region
                     and user not in seen
-                    and base not in operations.DROPS
+                    and (base not in operations.DROPS or self._takes_all_of(user, current))
                     and not (infinite and base in operations.BOUNDS)
                 ):
                     seen.add(user)
                     todo.append(user)
         return False
 
+    def _did_together(self, nodes: list[Any], proven: dict[Any, Because]) -> Birth:
+        """Each of them gives what is not finite, which comes to where it is known: the first is named, all are told."""
+        first, *others = nodes
+        birth = self._birth_in(first)
+        birth.because, birth.numbers = proven[first].text, proven[first].numbers
+        told = {operations.short(first)}
+        for node in others:
+            if operations.short(node) not in told:
+                told.add(operations.short(node))
+                birth.because += f"; and in {operations.words(node)}: {proven[node].text}"
+        return birth
+
+    def _birth_in(self, node: Any) -> Birth:
+        return Birth(OPERATION, self.places.of(node), operations.short(node), node.name(), operations.words(node),
+                     line=lines.of_node(node))
+
     def _did(self, node: Any, state: str, region: list[Any], alone: bool = True) -> Birth:
         """`state`: of what is known not to be finite, behind `node`. `alone`: no other can have done it."""
-        birth = Birth(OPERATION, self.places.of(node), operations.short(node), node.name(), operations.words(node),
-                      line=lines.of_node(node))
+        birth = self._birth_in(node)
         if base_name(node) == "CompiledFunction":
             return self._hidden(
                 birth,
@@ -431,29 +357,61 @@ class Walk:
                 "names "
                 "the operation",
             )
-        own = self.state(Edge(node, 0)) or (state if base_name(node) in operations.PROVES_ALONE else None)
+        own = self.state(Edge(node, 0)) or (state if base_name(node) in proofs.PROVES_ALONE else None)
         because = self._proof(node, own, region)
         if because is None and not is_python(node) and self._takes_unkept(node):
             return self._brought_in(birth)
         if because is None:
             because = (
-                operations.overflow(node, self.given_to(node), self.budget)
+                proofs.overflow(node, self.given_to(node), self.budget)
                 # A NaN is not too large, and of a loss with rules of its own (ctc) an infinity need not be.
                 if alone and state == INF and base_name(node) in operations.ADDS_AND_MULTIPLIES | {"ToCopy", "Pow"}
                 else None
             )
             if because is not None and (grown := self._largest_parameter()) is not None and grown[1] > GROWN:
                 because = Because(f"{because.text}; parameters have grown: {grown[0]} reaches "
-                                  f"{operations.number(grown[1])} (look at the learning rate)",
+                                  f"{evidence.number(grown[1])} (look at the learning rate)",
                                   {**because.numbers, "largest_parameter": grown[1]})
         if because is None and alone and state == INF and base_name(node) in operations.ADDS_AND_MULTIPLIES:
-            because = operations.too_large(node)
+            because = proofs.too_large(node)
+        if because is None:
+            because = self._given_infinities(node)
         if because is None:
             because = Because("all that it was given is finite, and its result is not" if alone else
                               "all that was given to it and to others like it beside it is finite, and their result "
                               "is not", {})
         birth.because, birth.numbers = because.text, because.numbers
         return birth
+
+    def _given_infinities(self, node: Any) -> Because | None:
+        """What masks put there, as a rule: it is no cause while a softmax leaves it out."""
+        for edge in self.graph.inputs(node):
+            known = self._through_views(edge)
+            tensor = self._known.get(known)
+            if tensor is None or self.state(known) != INF or (values := self._values_of(tensor)) is None:
+                continue
+            sign = "" if values.posinf and values.neginf else "-" if values.neginf else "+"
+            put = sorted({operations.words(n) for n in self.graph.below([known.node])
+                          if base_name(n) in operations.PUTS and self._may_be_infinite(n)})
+            verb = "is" if values.inf == 1 else "are"
+            return Because(f"{values.inf:,} of the {values.count:,} values that it was given {verb} {sign}infinity"
+                           + (f", which {put[0]} put there" if len(put) == 1 else ""),
+                           {"infinite": values.inf, "values": values.count})
+        return None
+
+    def _may_be_infinite(self, node: Any) -> bool:
+        return self.state(Edge(node, 0)) in (INF, None)
+
+    def _let_through(self) -> Birth | None:
+        """The loss is infinite because of infinities that were put on purpose: where are they computed with?"""
+        for node in sorted(self.graph.nodes, key=order_of):
+            base = base_name(node)
+            if (leaf_of(node) is None and base not in VIEWS | operations.MASKS | operations.DROPS | operations.CHOOSES
+                    and self._may_be_infinite(node) and (because := self._given_infinities(node)) is not None):
+                birth = self._birth_in(node)
+                birth.because, birth.numbers = because.text, because.numbers
+                return birth
+        return None
 
     @staticmethod
     def _hidden(birth: Birth, why: str) -> Birth:
@@ -518,8 +476,18 @@ class Walk:
 
     def _takes_unkept(self, node: Any) -> bool:
         return base_name(node) in operations.TAKES_CONSTANTS and any(
-            behind is None for behind, _ in node.next_functions
+            behind is None and not self._takes_none_of(node, n) for n, (behind, _) in enumerate(node.next_functions)
         )
+
+    def _takes_none_of(self, node: Any, number: int) -> bool:
+        """Is its input of this number, of a `where`, nowhere chosen?"""
+        condition = self._given.get(node, {}).get("condition") if base_name(node) == "Where" else None
+        return condition is not None and not bool((condition if number == 0 else ~condition).any())
+
+    def _takes_all_of(self, node: Any, behind: Any) -> bool:
+        functions = [function for function, _ in node.next_functions]
+        return (base_name(node) == "Where" and functions.count(behind) == 1
+                and self._takes_none_of(node, 1 - functions.index(behind)))
 
     def _proof(self, node: Any, state: str | None, region: list[Any]) -> Because | None:
         given = self.given_to(node)
@@ -527,58 +495,29 @@ class Walk:
             if base_name(other) == "MaskedFill" and "mask" in (kept := self._given.get(other, {})):
                 given[f"mask of {n}"] = kept["mask"]
         if state is None:
-            return operations.proof(node, given, NAN) or operations.proof(node, given, INF)
-        return operations.proof(node, given, state)
+            return proofs.proof(node, given, NAN) or proofs.proof(node, given, INF)
+        return proofs.proof(node, given, state)
 
     def _can(self, node: Any) -> bool:
         """May it give what is not finite, of inputs that are?"""
         base = base_name(node)
         if is_python(node):
             return True
+        if self._proof(node, None, [node]) is not None:
+            return True
         if base in operations.KEEPS:
-            if base in ("Softmax", "SafeSoftmax", "Mean"):
-                return (
-                    self._proof(node, None, [node]) is not None
-                    or base == "Softmax"
-                    and self.state(Edge(node, 0)) == NAN
-                )
+            if base in ("Softmax", "LogSoftmax") and self.state(Edge(node, 0)) == NAN:
+                return True
             return self._takes_unkept(node) and not self._is_finite(node)
         if self._takes_unkept(node):
             return not self._is_finite(node)
         sizes = getattr(node, "_saved_self_sym_sizes", None)
         if base == "Sum" and sizes is not None and math.prod(sizes) == 1:
             return False                # of one number it is that number
-        most = self.bound(Edge(node, 0))
-        dtype = operations.dtype_of(node)
+        most = self.bound(Edge(node, 0)) if operations.results_of(node) == 1 else None
+        dtype = evidence.dtype_of(node)
         if base == "ToCopy" and dtype is not None:
-            given = [operations.dtype_of(edge.node, edge.number) for edge in self.graph.inputs(node)]
-            if all(g is not None and operations.limit_of(g) <= operations.limit_of(dtype) for g in given):
+            given = [evidence.dtype_of(edge.node, edge.number) for edge in self.graph.inputs(node)]
+            if all(g is not None and evidence.limit_of(g) <= evidence.limit_of(dtype) for g in given):
                 return False
-        return most is None or dtype is None or not most < operations.limit_of(dtype)
-
-    def _is_finite(self, node: Any) -> bool:
-        return self.state(Edge(node, 0)) == FINITE
-
-    def bound(self, edge: Edge, depth: int = 0) -> float | None:
-        if edge in self._bounds:
-            return self._bounds[edge]
-        self._bounds[edge] = None           # while it is found out
-        tensor = self._known.get(edge)
-        if tensor is not None and self.state(edge) == FINITE:
-            values = self._values_of(tensor)
-            most = None if values is None else values.largest
-        elif depth > 64 or leaf_of(edge.node) is not None:
-            most = None
-        else:
-            node = edge.node
-            inputs = [self.bound(e, depth + 1) for e in self.graph.inputs(node)]
-            given = {}
-            for name, constant in self._constants(node, factors=True):
-                values = self._values_of(constant)
-                if values is None:
-                    inputs.append(None)
-                else:
-                    given[name] = values
-            most = operations.bound(node, inputs, given)
-        self._bounds[edge] = most
-        return most
+        return most is None or dtype is None or not most < evidence.limit_of(dtype)

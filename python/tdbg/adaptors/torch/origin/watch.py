@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import time
 import weakref
@@ -27,7 +26,7 @@ import torch
 
 from ..unseen import hidden
 from . import backward as _backward
-from . import lines
+from . import evidence, lines, updates
 from .graph import TooLarge, order_of
 from .lines import Line
 from .said import inputs_of, record_of, title_of
@@ -285,35 +284,21 @@ class Origins:
                         "not be seen",
             }
         optimizers = [o for entry in owners if (o := entry.ref()) is not None]
-        if is_nan and optimizers and all(map(_makes_no_nan, optimizers)):
+        if is_nan and optimizers and all(map(updates.makes_no_nan, optimizers)):
             return {"by": "script",
                     "text": "in the step before it was finite and its gradient was, too, and of finite numbers an "
                             f"update of {type(optimizers[0]).__name__} makes no NaN: the script wrote to it since, or "
                             "loaded it"}
-        rates = sorted(
-            {
-                float(group["lr"])
-                for o in optimizers
-                for group in o.param_groups
-                if isinstance(group.get("lr"), (int, float))
-            }
-        )
+        rates = updates.rates_of(optimizers)
         with_rate = f" with a learning rate of {' and '.join(f'{r:g}' for r in rates)}" if rates else ""
+        if not is_nan and optimizers and (others := updates.stays_finite(optimizers)) is not None:
+            return {"by": "script", "learning_rates": rates,
+                    "text": f"in the step before it was finite and its gradient was, too, and{with_rate} no finite "
+                            f"gradient takes a weight of its size (the others are {evidence.number(others)} at most) "
+                            "to infinity: the script wrote to it since, or loaded it"}
         return {"by": "update", "learning_rates": rates,
                 "text": "in the step before it was finite and its gradient was, too: "
                         f"the update{with_rate} made it so, unless the script wrote to it since"}
-
-
-def _makes_no_nan(optimizer: torch.optim.Optimizer) -> bool:
-    """Of finite weights, gradients and states? An infinity it may make, where a step is too large. Their formulas have
-    no difference of two infinities and no 0/0, as long as what they are configured with is finite."""
-    if type(optimizer) not in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW):
-        return False
-    return all(
-        math.isfinite(value) for group in optimizer.param_groups for key, value in group.items()
-        if isinstance(value, float)
-    ) and all(isinstance(group.get("lr"), (int, float)) and group.get("eps", 1.0) > 0
-              for group in optimizer.param_groups)
 
 
 def _ranks() -> int:
