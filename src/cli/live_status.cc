@@ -1,9 +1,14 @@
 #include "cli/live_status.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "base/posix.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
@@ -30,6 +35,16 @@ std::string_view StateWord(rules::RuleState state) {
       return "stopped";
   }
   return "";
+}
+
+// False: it leads to a file that ends in an unfinished line, the script's as a rule. Of what is no file nobody
+// knows.
+bool EndsInALine(int fd) {
+  struct stat file;
+  if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || file.st_size == 0) return true;
+  const base::UniqueFd reading = base::OpenFd(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY);
+  char last = '\n';
+  return !reading.ok() || ::pread(reading.get(), &last, 1, file.st_size - 1) != 1 || last == '\n';
 }
 
 }  // namespace
@@ -76,9 +91,18 @@ std::string LiveStatus::Line(int64_t monotonic_nanos) {
 }
 
 std::string FoundLine(const watch::Found& found, const Terminal& terminal) {
-  return fmt::format("tdbg: {}  {}", Paint(terminal, Colour::kRed, "ISSUE"), base::Printable(found.text));
+  constexpr std::string_view kWord = "ISSUE";
+  const std::string begin = fmt::format("tdbg: {}  ", Paint(terminal, Colour::kRed, kWord));
+  const std::string text = base::Printable(found.text);
+  if (!terminal.is_terminal) return begin + text;  // one line, for those who search
+  constexpr int kIndent = 13;
+  return begin + Wrapped(text, kIndent, std::clamp(terminal.columns, 2 * kIndent, kTextColumns));
 }
 
-void TellFound(const watch::Found& found) { Tell("{}\n", FoundLine(found, Terminal::Of(STDERR_FILENO))); }
+void TellFound(const watch::Found& found) {
+  const Terminal terminal = Terminal::Of(STDERR_FILENO);
+  const std::string fresh = EndsInALine(STDERR_FILENO) ? FreshLine(terminal) : "\n";
+  WriteProgress(fresh + FoundLine(found, terminal) + "\n");
+}
 
 }  // namespace tdbg::cli

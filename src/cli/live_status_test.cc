@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <string>
 
 namespace tdbg::cli {
 namespace {
@@ -42,6 +44,24 @@ TEST(LiveStatus, SaysThatALossIsNoNumber) {
   progress.loss.reset();
   live.Update(progress);
   EXPECT_EQ(live.Line(kSecond).find("loss"), std::string::npos);
+}
+
+TEST(FoundLine, FitsATerminalAndIsOneLineElsewhere) {
+  watch::Found found;
+  for (int i = 0; i < 40; ++i) found.text += i ? " seven77" : "TRAIN step 3:";
+  Terminal terminal;
+  EXPECT_EQ(FoundLine(found, terminal), "tdbg: ISSUE  " + found.text);
+  terminal.is_terminal = true;
+  for (const int columns : {60, 90, 300}) {
+    terminal.columns = columns;
+    const std::string lines = FoundLine(found, terminal);
+    EXPECT_TRUE(lines.starts_with("tdbg: ISSUE  TRAIN step 3: seven77"));
+    EXPECT_NE(lines.find("\n             seven77"), std::string::npos);
+    for (size_t at = 0, end; at < lines.size(); at = end + 1) {
+      end = std::min(lines.find('\n', at), lines.size());
+      EXPECT_LE(end - at, static_cast<size_t>(std::min(columns, 100)));
+    }
+  }
 }
 
 }  // namespace

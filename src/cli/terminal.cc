@@ -89,6 +89,11 @@ std::string Fit(std::string_view text, int columns) {
   return std::string(text.substr(0, end)) + "…";
 }
 
+std::string FreshLine(const Terminal& terminal) {
+  if (!terminal.is_terminal || ClaimsToBeDumb() || terminal.columns < 2) return {};
+  return std::string(static_cast<size_t>(terminal.columns - 1), ' ') + "\r";
+}
+
 std::string Sparkline(const std::vector<double>& values, int columns) {
   static const char* const kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   if (values.empty() || columns <= 0) return {};

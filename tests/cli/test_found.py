@@ -1,10 +1,18 @@
 """What is found is said when it is found: while the training goes on, once, by the script's own count of steps."""
 
+import contextlib
+import fcntl
+import itertools
 import json
+import os
+import pty
 import re
+import struct
 import subprocess
 import sys
+import termios
 import threading
+import time
 
 import pytest
 
@@ -214,3 +222,75 @@ def test_show_and_status_give_both_numbers(tdbg):
     assert {(e["global_step"], e["mode"], e["mode_step"]) for e in incident["evidence"]} == {(14, "TRAIN", 12)}
     judged = json.loads(tdbg("check", "r", "--json").stdout)
     assert judged["incidents"][0]["mode_step"] == 12 and judged["nan_origins"][0]["mode_step"] == 12
+
+
+UNFINISHED = """
+import os, sys, time, torch
+net = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+print("epoch 1:", end="", flush=True)
+for step in range(30):
+    x = torch.randn(16, 8)
+    loss = torch.log(net(x) - 9).mean() if step == 12 else net(x).square().mean()
+    optimizer.zero_grad(); loss.backward()
+    if torch.isfinite(loss):
+        optimizer.step()
+while not os.path.exists("go"):
+    time.sleep(0.01)
+print(" over", flush=True)
+"""
+
+
+def on_terminal(tdbg, columns, *command):
+    """The lines that stand there, as far as they are not drawn at a place of their own. The training goes on once a finding is said."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.chdir(tdbg.directory)
+        os.execve(command[0], command, {**tdbg.env, "TERM": "xterm", "NO_COLOR": "1"})
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    written = b""
+    with contextlib.suppress(OSError):          # EIO: all have closed it
+        while chunk := os.read(master, 65536):
+            written += chunk
+            if ISSUE.encode() in written:
+                (tdbg.directory / "go").touch()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, written
+    lines, column = [""], 0
+    for character in re.sub("\x1b7.*?\x1b8|\x1b\\[[0-9;]*[A-Za-z]", "", written.decode(), flags=re.DOTALL):
+        if character == "\r":
+            column = 0
+        elif character == "\n":
+            lines.append("")
+        else:
+            if column == columns:
+                lines, column = [*lines, ""], 0
+            lines[-1] = lines[-1][:column].ljust(column) + character + lines[-1][column + 1:]
+            column += 1
+    return [line.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("columns", [72, 160])
+def test_on_a_terminal_a_finding_fits_and_stands_on_lines_of_its_own(tdbg, columns):
+    (tdbg.directory / "train.py").write_text(UNFINISHED)
+    lines = on_terminal(tdbg, columns, str(BINARY), "run", "--dir", "r", "--", sys.executable, "-u", "train.py")
+    (first,) = [n for n, line in enumerate(lines) if line.startswith(ISSUE)]
+    assert lines[first - 1] == "epoch 1:", lines
+    said = [lines[first], *itertools.takewhile(lambda line: line.startswith(" " * 13), lines[first + 1:])]
+    assert len(said) > 1 and all(len(line) <= min(columns, 100) for line in said), said
+    assert " ".join(line.strip() for line in said).startswith(ISSUE + found(tdbg)[0]["text"])
+    assert lines[first + len(said)] == " over", lines
+
+
+def test_in_a_file_a_finding_is_one_line_also_behind_one_that_is_unfinished(tdbg):
+    (tdbg.directory / "train.py").write_text(UNFINISHED)
+    with open(tdbg.directory / "out", "wb") as out:
+        job = subprocess.Popen([str(BINARY), "run", "--dir", "r", "--", sys.executable, "-u", "train.py"], cwd=tdbg.directory,
+                               env=tdbg.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    while ISSUE not in (tdbg.directory / "out").read_text():
+        assert job.poll() is None
+        time.sleep(0.02)
+    (tdbg.directory / "go").touch()
+    assert job.wait(120) == 0
+    lines = (tdbg.directory / "out").read_text().splitlines()
+    at = lines.index("epoch 1:")
+    assert lines[at + 1] == ISSUE + found(tdbg)[0]["text"] and lines[at + 2] == " over", lines
