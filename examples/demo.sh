@@ -12,7 +12,7 @@ watch_it() {  # watch_it NAME LR MORE...: trains under both rules
   local dir=$runs/$1 lr=$2
   shift 2
   "$tdbg" run --dir "$dir" --rule vanishing_gradient --rule loss_not_decreasing "$@" \
-    --on-issue stop -- "$python" examples/fashion_mnist/train.py --lr "$lr" --epochs 3 --steps 2100
+    --on-issue stop -- "$python" examples/fashion_mnist/train.py --lr "$lr" --steps 200
 }
 
 say "1. A hopeless learning rate: --lr 10"

@@ -3,6 +3,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "cli/black_boxes.h"
@@ -15,6 +17,7 @@ namespace tdbg::cli {
 namespace {
 
 constexpr size_t kMaxTensorsShown = 3;
+constexpr size_t kMaxCommands = 4;
 constexpr int kLabelColumns = 13;
 constexpr int64_t kStepsBefore = 10, kStepsAfter = 5;
 
@@ -128,36 +131,42 @@ std::string AllDropped(const RunSummary& report) {
   return text;
 }
 
+// What a finding makes people ask, the most useful first.
+std::vector<std::string> CommandsAfterFindings(const RunSummary& report, const std::string& run) {
+  std::vector<std::string> commands;
+  if (!report.incidents.empty()) commands.push_back("explain " + run);
+  if (!BlackBoxesOf(report.path).empty()) commands.push_back("replay " + run);
+  const auto incident =
+      std::ranges::find_if(report.incidents, [](const auto& i) { return !i.tensor.empty(); });
+  if (incident != report.incidents.end()) {
+    // The steps that led there, and the few that followed.
+    commands.push_back(fmt::format("show {} {} --steps {}:{}", run, ShellWord(incident->tensor),
+                                   std::max<int64_t>(0, incident->first_step - kStepsBefore),
+                                   incident->first_step + kStepsAfter));
+  }
+  const auto rule = std::ranges::find_if(report.rules, [](const rules::RuleStatus& r) {
+    const auto info = rules::BuiltinRules().Find(r.rule);
+    return !r.findings.empty() && info.ok() && (*info)->listed;
+  });
+  if (rule != report.rules.end())
+    commands.push_back("rules show " + (*rules::BuiltinRules().Find(rule->rule))->snake_name);
+  if (!commands.empty()) commands.push_back("report " + run);
+  return commands;
+}
+
 std::string Commands(const RunSummary& report) {
   const std::string run = ShellWord(DisplayPath(report.path));
+  std::vector<std::string> commands = CommandsAfterFindings(report, run);
+  if (commands.empty()) {
+    // The rules that watched found nothing, or could not judge: other rules may.
+    if (report.steps > 0) commands.push_back("check " + run);
+    commands.push_back("status " + run);
+    if (report.tensors > 0) commands.push_back("tensors " + run);
+  }
+  if (commands.size() > kMaxCommands) commands.resize(kMaxCommands);
   std::string text;
-  const auto next = [&](const std::string& command) {
-    text += fmt::format("  {:<{}}{}\n", text.empty() ? "next" : "", kLabelColumns, command);
-  };
-  if (!BlackBoxesOf(report.path).empty()) next(fmt::format("tdbg replay {}", run));
-  if (!report.incidents.empty() && !report.incidents.front().detector.empty())
-    next(fmt::format("tdbg explain {}", run));
-  for (const rules::Incident& incident : report.incidents) {
-    if (incident.tensor.empty()) continue;
-    // The steps that led there, and the few that followed.
-    next(fmt::format("tdbg show {} {} --steps {}:{}", run, ShellWord(incident.tensor),
-                     std::max<int64_t>(0, incident.first_step - kStepsBefore),
-                     incident.first_step + kStepsAfter));
-    break;
-  }
-  for (const rules::RuleStatus& rule : report.rules) {
-    const auto info = rules::BuiltinRules().Find(rule.rule);
-    if (rule.findings.empty() || !info.ok() || !(*info)->listed) continue;
-    text += fmt::format("  {:<{}}tdbg rules show {}\n", text.empty() ? "next" : "", kLabelColumns,
-                        (*info)->snake_name);
-    break;
-  }
-  if (!text.empty()) next(fmt::format("tdbg report {}", run));
-  // The rules that watched found nothing, or could not judge: other rules may.
-  if (text.empty() && report.steps > 0)
-    text += fmt::format("  {:<{}}tdbg check {}\n", "next", kLabelColumns, run);
-  text += fmt::format("  {:<{}}tdbg status {}\n", text.empty() ? "next" : "", kLabelColumns, run);
-  if (report.tensors > 0) text += fmt::format("  {:<{}}tdbg tensors {}\n", "", kLabelColumns, run);
+  for (const std::string& command : commands)
+    text += fmt::format("  {:<{}}tdbg {}\n", text.empty() ? "next" : "", kLabelColumns, command);
   return text;
 }
 

@@ -37,8 +37,9 @@ std::string Fit(std::string_view text, int columns);
 /// Used for every name and text that comes from a run, so that data cannot control the terminal.
 using base::Printable;
 
-/// What brings the cursor to the beginning of a line, whatever another process has left unfinished there: as many
-/// blanks as wrap unless it stands in the first column. "" where there is no terminal, or one that knows nothing.
+/// What brings the cursor to the beginning of a line, whatever another process has left unfinished there: as
+/// many blanks as wrap unless it stands in the first column. "" where there is no terminal, or one that knows
+/// nothing.
 std::string FreshLine(const Terminal& terminal);
 
 /// A block of "▁▂▃▄▅▆▇█", at most `columns` long; longer series are averaged by stretch. Non-finite values
