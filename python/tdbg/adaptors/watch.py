@@ -18,17 +18,12 @@ from typing import Any
 from ..modes import ModeKeys
 from ..resume import beginning
 from ..words import error_text
+from . import notes
 from .guard import Guard, is_the_trainings_own, say
 from .patches import Patches
 from .waiting import Waiting
 
 ARMED, OPEN, OFF = "armed", "open", "off"
-
-
-def multiprocessing_child() -> bool:
-    """Is it a process that another Python started to work for it (a data loader's worker)?"""
-    processes = sys.modules.get("multiprocessing.process")
-    return processes is not None and processes.parent_process() is not None
 
 
 class Watch:
@@ -42,7 +37,7 @@ class Watch:
     """
 
     def __init__(self, framework: str, open_run: Any, options: dict[str, Any] | None = None) -> None:
-        self.open_run, self.options = open_run, dict(options or {})
+        self.framework, self.open_run, self.options = framework, open_run, dict(options or {})
         self.state = ARMED
         self.run: Any = None
         self.plan: dict[str, Any] = {}
@@ -213,21 +208,17 @@ class Watch:
             self.state = OFF
 
     def what_was_seen(self) -> str | None:
-        """Why the process recorded nothing, for a message at its end; None: nothing to say."""
+        """Why the process recorded nothing, for a message at its end; None: all that is known is that it did not
+        train."""
         return None
 
     def _leave_word(self) -> None:
-        """Leaves a note for the launcher, which tells why nothing was captured: there is no run to record it in."""
-        run, attempt = os.environ.get("TDBG_RUN"), os.environ.get("TDBG_ATTEMPT", "0")
-        word = self.what_was_seen() if run and not multiprocessing_child() else None
-        if run is None or word is None:
-            return
-        place = os.path.join(run, attempt)
-        if os.path.isdir(place) and not os.path.islink(place):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            mode = 0o600 | os.stat(run).st_mode & 0o066     # for whom the run is
-            with os.fdopen(os.open(os.path.join(place, f"seen_{os.getpid()}.log"), flags, mode), "wb") as file:
-                file.write(word.encode() + b"\n")
+        word = self.what_was_seen()
+        if word is not None:
+            notes.leave(word)
+        else:       # an adaptor of what it trains with, where there is one, knows more
+            notes.leave(f"{self.framework} was imported, and no step of a training was seen (an evaluation is no "
+                        f"training)", instead=False)
 
     def at_exit(self) -> None:
         if self.state is ARMED and self.run is None:

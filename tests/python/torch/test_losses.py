@@ -206,13 +206,17 @@ def test_gradients_of_zeros_that_nobody_resets_are_as_good_as_reset(watch):
     assert not any(("context/gradients_kept", 0) in step.scalars for step in session.made[0].steps)
 
 
-def test_predictions_and_targets_of_two_shapes_are_said(watch):
+@pytest.mark.parametrize("call", [
+    lambda predictions, target: F.mse_loss(predictions, target),
+    lambda predictions, target: F.mse_loss(target=target, input=predictions),
+], ids=["by position", "by name"])
+def test_predictions_and_targets_of_two_shapes_are_said(watch, call):
     session = watch()
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for target in (torch.ones(5, 1), torch.tensor(1.0), torch.ones(5)):
         optimizer.zero_grad()
-        F.mse_loss(model(torch.ones(5, 4)), target).backward()
+        call(model(torch.ones(5, 4)), target).backward()
         optimizer.step()
     (_, shapes), = session.made[0].contexts["loss_broadcast"]
     assert shapes == {"input": [5, 1], "target": [5]}

@@ -1,10 +1,12 @@
 """Real XGBoost trainings, recorded by the real extension, against XGBoost's own numbers."""
 
+import inspect
 import json
 import os
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -474,3 +476,99 @@ def test_what_comes_as_an_iterator_reaches_the_training(tmp_path, monkeypatch, l
         trial = tdbg.open(str(tmp_path / "run"))
         assert trial.tensor_names(collection="metrics") == ["train-rmse", "v-rmse"]
         assert np.array_equal(trial.tensor("labels").value(0), yv)
+
+
+def with_warnings(function):
+    """(what it returned, the texts of the warnings of ways to call that will go)"""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = function()
+    return result, [str(w.message) for w in said if w.category is FutureWarning]
+
+
+def test_what_is_given_by_position_as_older_programs_do_is_recorded(record):
+    """XGBoost takes it by position in the order of its signature, and warns; so it does under watch."""
+    class Count(xgb.callback.TrainingCallback):
+        def __init__(self):
+            self.rounds = 0
+
+        def after_iteration(self, model, epoch, evals_log):
+            self.rounds += 1
+            return False
+
+    (x, y), params = table(), {"max_depth": 3, "nthread": 1}
+    data = xgb.DMatrix(x, y)
+    names = [n for n, p in inspect.signature(xgb.train).parameters.items() if n not in ("params", "dtrain")]
+
+    def run(**by_position):
+        """All that there is as far as the last of these, by position."""
+        defaults = inspect.signature(xgb.train).parameters
+        last = max(names.index(n) for n in by_position)
+        return xgb.train(params, data, *[by_position.get(n, defaults[n].default) for n in names[: last + 1]])
+
+    def both():
+        log, count = {}, Count()
+        first = run(num_boost_round=3, evals=[(data, "train")])
+        second = run(num_boost_round=4, evals=iter([(data, "t")]), evals_result=log, verbose_eval=False, callbacks=[count])
+        return first.save_raw("json"), second.save_raw("json"), log, count.rounds
+
+    bare = with_warnings(both)
+    seen = []
+    trial = record(lambda: seen.append(with_warnings(both)))
+    assert seen == [bare] and len(bare[1]) == 2 and bare[0][3] == 4
+    assert trial.steps() == [0, 1, 2] and "train-rmse" in trial.tensor_names()
+    second = tdbg.open(record.directory + "-2")
+    assert second.steps() == [0, 1, 2, 3]
+    assert [float(second.tensor("t-rmse").value(s)[0]) for s in range(4)] == bare[0][2]["t"]["rmse"]
+
+
+def test_cv_and_an_estimator_s_fit_by_position_are_recorded(record):
+    (x, y), (xv, yv) = table(), table(60, seed=1)
+
+    def both():
+        found = xgb.cv({"nthread": 1}, xgb.DMatrix(x, y), 3, 4, as_pandas=False)
+        model = xgb.XGBRegressor(n_estimators=2, n_jobs=1).fit(x, y, None, None, [(xv, yv)], verbose=False)
+        return found, model.evals_result()
+
+    bare = with_warnings(both)
+    seen = []
+    trial = record(lambda: seen.append(with_warnings(both)))
+    assert seen == [bare] and len(bare[1]) == 2
+    assert [float(trial.tensor("test-rmse").value(s)[0]) for s in range(3)] == bare[0][0]["test-rmse-mean"]
+    assert tdbg.open(record.directory + "-2").tensor_names(collection="metrics") == ["validation_0-rmse"]
+
+
+def test_a_call_that_cannot_be_read_trains_and_that_is_said_once(monkeypatch, capsys):
+    """Something has replaced the function by one that takes anything."""
+    original = xgb.training.train
+
+    def anything(*args, **kwargs):
+        return original(*args, **kwargs)
+
+    (x, y) = table()
+    data = xgb.DMatrix(x, y)
+    for owner in (xgb.training, xgb, xgb.sklearn):
+        monkeypatch.setattr(owner, "train", anything)
+    with adaptor.attach(open_run=lambda **o: pytest.fail("nothing to open")):
+        assert xgb.train({"nthread": 1}, data, 2).num_boosted_rounds() == 2
+        assert xgb.train({"nthread": 1}, data, 3).num_boosted_rounds() == 3
+        with pytest.raises(TypeError):
+            xgb.train({"nthread": 1}, data, no_such_thing=1)
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("a training is not recorded: xgboost.train was called") == 1 and "(tdbg:" not in said
+
+
+@pytest.mark.parametrize("source, why", [
+    ("pass", "xgboost was imported, and nothing was trained: there was no call of xgboost.train or xgboost.cv"),
+    ("xgboost.train({'nthread': 1, 'max_depth': -7}, data, 2)", "xgboost.train was called, and raised XGBoostError: "),
+])
+def test_where_no_round_was_recorded_the_summary_says_what_was_seen(tmp_path, source, why):
+    tool = os.environ.get("TDBG_CLI") or os.environ.get("TDBG_BIN")
+    if not tool:
+        pytest.skip("no `tdbg` program: set TDBG_CLI")
+    script = ("import numpy, xgboost; x = numpy.random.default_rng(0).normal(size=(50, 2)); "
+              f"data = xgboost.DMatrix(x, x[:, 0]); {source}")
+    done = subprocess.run([tool, "run", "--dir", str(tmp_path / "run"), "--", sys.executable, "-c", script],
+                          capture_output=True, text=True, timeout=120)
+    said = " ".join(done.stderr.split())
+    assert why in said and "env -i" not in said and "-E, -I" not in said, done.stderr

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .. import notes
 from ..guard import Guard, say
 from ..patches import Patches
 from ..watch import ARMED, OFF
+from .calls import Call
 from .training import cause
 
 if TYPE_CHECKING:
@@ -46,6 +48,9 @@ class Session:
         self._first = self._latest = None       # runs
         self._wanted = ""                       # the directory that was asked for; set with the first run
         self._open: list[Training] = []    # trainings in progress
+        self._names: list[str] = []        # of the functions that are replaced
+        self._called: dict[str, str] = {}  # of these those that were called, each with what became of its last call
+        self._unread = False               # a call whose arguments have no names was told of
 
     def functions(self) -> Iterable[tuple[str, list[Any]]]:
         """[(name, modules that export it, the defining one first)]."""
@@ -61,6 +66,7 @@ class Session:
             if not owners:
                 say(f"{self.name} has no function {name!r} where it was: its trainings by it are not recorded")
                 continue
+            self._names.append(name)
             self._patches.replace(owners, name, functools.partial(self._wrapped, name=name))
 
     @staticmethod
@@ -84,7 +90,19 @@ class Session:
         self.when_over(self)
 
     def at_exit(self) -> None:
-        """Trainings have ended by themselves."""
+        """Trainings have ended by themselves. Where there was none, the launcher is told what was seen instead."""
+        if self._first is None:
+            try:
+                notes.leave(self.what_was_seen(), instead=bool(self._called))   # who trains knows more
+            except Exception:       # a failure to leave the note must not disturb the program
+                pass
+
+    def what_was_seen(self) -> str:
+        """Why the process recorded nothing."""
+        if self._called:
+            return "; ".join(f"{self.name}.{name} was called, {what}" for name, what in self._called.items())
+        functions = " or ".join(f"{self.name}.{name}" for name in self._names)
+        return f"{self.name} was imported, and nothing was trained: there was no call of {functions}"
 
     @property
     def run(self) -> Any:
@@ -111,7 +129,11 @@ class Session:
                                plan_json=self._first.plan())
             else:
                 self._wanted = os.path.abspath(options.get("directory") or os.environ.get("TDBG_RUN") or ".")
-            run = self._open_run(**options)
+            try:
+                run = self._open_run(**options)
+            except Exception as error:
+                self._called = dict.fromkeys(self._called, f"and its run could not be opened: {error}")
+                raise
             self._first = self._first or run
             self._latest = run
             return run
@@ -119,42 +141,51 @@ class Session:
     def _wrapped(self, original: Callable[..., Any], name: str) -> Callable[..., Any]:
         signature = inspect.signature(original)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            bound = self._bound(signature, args, kwargs)
-            if bound is None:
+        def train(*args: Any, **kwargs: Any) -> Any:
+            if self.state is OFF:
                 return original(*args, **kwargs)
+            self._called[name] = "and tdbg saw no round of it"
+            call = Call.of(signature, args, kwargs)
+            if call is None:
+                result = original(*args, **kwargs)      # where the call is wrong, this says how
+                self._could_not_read(name)
+                return result
+            self._listed(call)
             try:
-                training = self.prepare(name, bound.arguments)
+                training = self.prepare(name, call.given)
             except BaseException as error:
                 self.guard.failed("the beginning of a training", error)
                 training = None
+            args, kwargs = call.arguments()
             if training is None:
-                return original(*bound.args, **bound.kwargs)
+                return original(*args, **kwargs)
             self._open.append(training)
             try:
-                result = original(*bound.args, **bound.kwargs)
+                result = original(*args, **kwargs)
             except BaseException as error:
-                self._ended(training, "exception", f"{type(error).__name__}: {cause(error)}")
+                text = f"{type(error).__name__}: {cause(error)}"
+                self._called[name] = f"and raised {text}"
+                self._ended(training, "exception", text)
                 raise
             self._ended(training, "completed")
             return result
 
-        return call
+        return train
 
-    def _bound(self, signature: inspect.Signature, args: tuple[Any, ...],
-               kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
-        """The call's arguments, with lists for iterators of which we look through what the training looks through. What
-        such an iterator raises is the training's own. None: the call is to go through as it came."""
-        if self.state is OFF:
-            return None
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError:
-            return None                 # the original says what is wrong with the call
+    def _listed(self, call: Call) -> None:
+        """Puts lists for iterators of which we look through what the training looks through. What such an iterator
+        raises is the training's own."""
         for name in self.looked_through:
-            if isinstance(bound.arguments.get(name), Iterator):
-                bound.arguments[name] = list(bound.arguments[name])
-        return bound
+            if isinstance(call.given.get(name), Iterator):
+                call.given[name] = list(call.given[name])
+
+    def _could_not_read(self, name: str) -> None:
+        """Of a call that the library accepted."""
+        self._called[name] = ("which something has replaced by a function that does not name its arguments: tdbg "
+                              "could not add its callback")
+        if not self._unread:
+            self._unread = True
+            say(f"a training is not recorded: {self.name}.{name} was called, {self._called[name]}")
 
     def _ended(self, training: Training, reason: str, message: str = "") -> None:
         self._open.remove(training)

@@ -493,8 +493,9 @@ def patch(patches: Patches, session: Session) -> None:
                             target: Any = args[1] if len(args) > 1 else kwargs.get("target")
                             if type(target) is torch.Tensor:
                                 session.losses.origins.compared_with(target)
-                                if measures and args and _differ(args[0], target):
-                                    session.context.broadcast(args[0], target)
+                                given = args[0] if args else kwargs.get("input")
+                                if measures and _differ(given, target):
+                                    session.context.broadcast(given, target)
                                 session.black_box.compared_with(function, target)
                             labels = labels_of(args, kwargs) if classifies else None
                             session.losses.returned(name, result, labels=labels)
