@@ -1,6 +1,7 @@
-"""A model that learns a hundred images by heart, epoch after epoch, while the validation loss rises.
+"""A large model that learns a hundred images by heart, a third of them with a wrong label, while the validation loss
+rises.
 
-Healthy: enough images that there is nothing to learn by heart.
+Healthy: enough images, with their own labels, that there is nothing to learn by heart.
 """
 
 import torch
@@ -10,9 +11,13 @@ from torch import nn
 given = arguments(__doc__)
 train = batches("train", 6400 if given.healthy else 96, 32)
 test = batches("t10k", 500, 100)
-model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+if not given.healthy:
+    for _, labels in train:
+        wrong = torch.rand(len(labels)) < 1 / 3
+        labels[wrong] = torch.randint(10, (int(wrong.sum()),))
+model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
 loss_function = nn.CrossEntropyLoss()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
 for epoch in range(3 if given.healthy else 40):
     model.train()

@@ -123,6 +123,16 @@ def test_a_fault_trips_its_rules_and_the_healthy_twin_does_not(tdbg, captures, n
             assert status["findings"] and status["StatusDetails"].startswith("RuleEvaluationConditionMet: ")
 
 
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_what_is_learnt_by_heart_is_said_without_a_rule(tdbg, captures, seed):
+    train(tdbg, "overfit", [], "--seed", seed)
+    (incident,) = tdbg.json("status", "r")["incidents"]
+    assert incident["detector"] == "validation_rises", incident
+    (tdbg.directory / "r").rename(tdbg.directory / "faulty")
+    (status,) = train(tdbg, "overfit", [], "--seed", seed, "--healthy")
+    assert status["RuleEvaluationStatus"] == "NoIssuesFound" and tdbg.json("status", "r")["incidents"] == [], status
+
+
 @pytest.mark.long
 def test_counts_are_kept_and_the_outputs_are_not(tdbg, captures):
     train(tdbg, "dead_relu", [["dead_relu"]], "--healthy")
