@@ -1,4 +1,4 @@
-// tdbg._trial: tdbg/trial.h for Python. Forwards, and nothing else; tdbg/trial.py makes it pleasant.
+// tdbg._trial: tdbg/trial.h for Python. Forwards, and nothing else; what users call is python/tdbg/reading.
 #include "tdbg/trial.h"
 
 #include <nanobind/nanobind.h>

@@ -2,7 +2,7 @@
 
 namespace tdbg::cli {
 
-/// As CMakeLists.txt says it.
+/// pyproject.toml has it.
 inline constexpr char kVersion[] = TDBG_VERSION;
 
 }  // namespace tdbg::cli

@@ -7,7 +7,7 @@
 
 namespace tdbg::rules::profile {
 
-/// Raised whenever a detector is added, removed or changed. A run records which version judged it.
+/// Raised by the first change of what is found after a release. A run records which version judged it.
 inline constexpr int kVersion = 1;
 
 /// Steps in a row after which wiring is said to be what it was seen as.
