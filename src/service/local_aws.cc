@@ -6,40 +6,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
-#include <chrono>
+#include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/posix.h"
+#include "format/json_fields.h"
 #include "rulehost/host_command.h"
-#include "service/reply.h"
+#include "service/loopback.h"
 
 namespace tdbg::service {
 namespace {
 
-namespace beast = boost::beast;
-namespace http = beast::http;
-namespace asio = boost::asio;
-using asio::ip::tcp;
-
 constexpr int64_t kStartMillis = 60'000;
 constexpr int kLookMillis = 100;
+constexpr int kAnswerMillis = 30'000;
 
-tcp::endpoint At(uint16_t port) { return {asio::ip::address_v4::loopback(), port}; }
-
-Result<uint16_t> FreePort() {
-  asio::io_context context;
-  tcp::acceptor acceptor(context);
-  beast::error_code error;
-  acceptor.open(tcp::v4(), error);
-  if (!error) acceptor.bind(At(0), error);
-  if (error) return Unavailable("no free port: " + error.message());
-  return acceptor.local_endpoint().port();
-}
+constexpr std::pair<const char*, std::string Endpoints::*> kTexts[] = {
+    {"service", &Endpoints::service},
+    {"remote", &Endpoints::remote},
+    {"s3", &Endpoints::s3},
+    {"region", &Endpoints::region},
+    {"account", &Endpoints::account},
+    {"access_key", &Endpoints::access_key},
+    {"secret_key", &Endpoints::secret_key},
+    {"session_token", &Endpoints::session_token}};
 
 std::string Between(const std::string& text, const std::string& tag) {
   const size_t begin = text.find("<" + tag + ">"), end = text.find("</" + tag + ">");
@@ -50,38 +43,24 @@ std::string Between(const std::string& text, const std::string& tag) {
 }  // namespace
 
 Status WriteEndpoints(const std::string& path, const Endpoints& endpoints) {
-  const Json json = {{"service", endpoints.service},
-                     {"remote", endpoints.remote},
-                     {"s3", endpoints.s3},
-                     {"region", endpoints.region},
-                     {"account", endpoints.account},
-                     {"access_key", endpoints.access_key},
-                     {"secret_key", endpoints.secret_key},
-                     {"session_token", endpoints.session_token},
-                     {"pid", endpoints.pid}};
+  format::Json json;
+  for (const auto& [name, member] : kTexts) json[name] = endpoints.*member;
+  json["pid"] = endpoints.pid;
   // Credentials: nobody else's to read, from the first byte on.
   const mode_t before = ::umask(0077);
-  const Status written = base::LocalFileSystem().WriteFileAtomic(path, json.dump(2) + "\n");
+  const Status written = base::LocalFileSystem().WriteFileAtomic(path, format::DumpJson(json) + "\n");
   ::umask(before);
   return written;
 }
 
 Result<Endpoints> ReadEndpoints(const std::string& path) {
   TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path));
-  const Json json = Json::parse(text, nullptr, false);
+  TDBG_ASSIGN_OR_RETURN(const format::Json json, format::ParseJsonObject(text, path));
   Endpoints endpoints;
-  try {
-    for (const auto& [name, member] :
-         {std::pair("service", &endpoints.service), std::pair("remote", &endpoints.remote),
-          std::pair("s3", &endpoints.s3), std::pair("region", &endpoints.region),
-          std::pair("account", &endpoints.account), std::pair("access_key", &endpoints.access_key),
-          std::pair("secret_key", &endpoints.secret_key),
-          std::pair("session_token", &endpoints.session_token)})
-      json.at(name).get_to(*member);
-    json.at("pid").get_to(endpoints.pid);
-  } catch (const Json::exception& wrong) {
-    return DataLoss(path + ": " + wrong.what());
-  }
+  bool whole = format::GetField(json, "pid", &endpoints.pid);
+  for (const auto& [name, member] : kTexts)
+    whole = format::GetField(json, name, &(endpoints.*member)) && whole;
+  if (!whole) return DataLoss(path + ": these are not all of a server's endpoints");
   return endpoints;
 }
 
@@ -112,11 +91,7 @@ Result<std::unique_ptr<LocalAws>> LocalAws::Start(uint16_t port, const std::stri
           fmt::format("moto_server did not start: {} -m moto.server; `pip install 'moto[server,s3]'` into "
                       "that Python, or name another with TDBG_PYTHON",
                       spawn.argv[0]));
-    asio::io_context context;
-    tcp::socket socket(context);
-    beast::error_code error;
-    socket.connect(At(port), error);
-    if (!error) break;
+    if (Connect(port).ok()) break;
     if (base::SystemClock().MonotonicNanos() > until) return Unavailable("moto_server does not answer");
   }
   TDBG_RETURN_IF_ERROR(aws->AssumeRole(region));
@@ -124,31 +99,22 @@ Result<std::unique_ptr<LocalAws>> LocalAws::Start(uint16_t port, const std::stri
 }
 
 Status LocalAws::AssumeRole(const std::string& region) {
-  asio::io_context context;
-  beast::tcp_stream stream(context);
-  beast::error_code error;
-  http::request<http::string_body> request(http::verb::post, "/", 11);
-  request.set(http::field::host, fmt::format("127.0.0.1:{}", port_));
-  request.set(http::field::content_type, "application/x-www-form-urlencoded");
-  // moto tells services apart by the credential's scope.
-  request.set(
-      http::field::authorization,
-      fmt::format("AWS4-HMAC-SHA256 Credential=tdbg/20200101/{}/sts/aws4_request, SignedHeaders=host, "
-                  "Signature=0",
-                  region));
-  request.body() =
+  constexpr std::string_view kBody =
       "Action=AssumeRole&Version=2011-06-15&RoleSessionName=tdbg&RoleArn=arn%3Aaws%3Aiam%3A%3A123456789012%"
       "3Arole%2F"
       "tdbg-service-role";
-  request.prepare_payload();
-  stream.expires_after(std::chrono::seconds(30));
-  stream.connect(At(port_), error);
-  if (!error) http::write(stream, request, error);
-  beast::flat_buffer buffer;
-  http::response<http::string_body> response;
-  if (!error) http::read(stream, buffer, response, error);
-  if (error) return Unavailable("moto's STS: " + error.message());
-  const std::string& xml = response.body();
+  // HTTP/1.0: the answer ends with the connection. moto tells services apart by the credential's scope.
+  const std::string request = fmt::format(
+      "POST / HTTP/1.0\r\n"
+      "Host: 127.0.0.1:{}\r\n"
+      "Content-Type: application/x-www-form-urlencoded\r\n"
+      "Authorization: AWS4-HMAC-SHA256 Credential=tdbg/20200101/{}/sts/aws4_request, SignedHeaders=host, "
+      "Signature=0\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      port_, region, kBody.size(), kBody);
+  const auto answer = Exchange(port_, request, kAnswerMillis);
+  if (!answer.ok()) return Unavailable("moto's STS: " + answer.status().message());
+  const std::string xml = answer->substr(std::min(answer->find("\r\n\r\n"), answer->size()));
   told_.access_key = Between(xml, "AccessKeyId");
   told_.secret_key = Between(xml, "SecretAccessKey");
   told_.session_token = Between(xml, "SessionToken");
