@@ -29,7 +29,7 @@ THIRD_PARTY = {
     "pcre2.h": {"base"},
     "xxhash.h": {"base"},
     "protozero/": {"tfevents"},
-    "boost/": {"server", "service"},
+    "boost/": {"http"},
     "simdjson.h": {"compat/smdebug/reader"},
     "torch/": set(),
 }

@@ -20,7 +20,7 @@
 #include "cli/json_output.h"
 #include "cli/output.h"
 #include "cli/terminal.h"
-#include "server/access.h"
+#include "http/access.h"
 #include "service/entry.h"
 #include "service/listener.h"
 #include "service/local_aws.h"
@@ -179,7 +179,7 @@ Result<int> ServeCommand::Serve() {
   listen.access_keys = {endpoints.access_key};
   if (Remote())
     listen.tls = service::TlsOptions{host_, static_cast<uint16_t>(tls_port_), tls_cert_, tls_key_,
-                                     server::RandomToken()};
+                                     http::RandomToken()};
   listen.handle = [&answering](const service::Request& request, service::Done done) {
     if (request.target.empty()) {
       answering->HandleLambda(

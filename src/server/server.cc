@@ -2,39 +2,25 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/write.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 #include <chrono>
-#include <csignal>
-#include <optional>
 #include <set>
 #include <utility>
 
+#include "format/json_fields.h"
+#include "http/access.h"
+#include "http/response.h"
+#include "http/server.h"
 #include "page/files.h"
-#include "server/access.h"
 #include "server/target.h"
 
 namespace tdbg::server {
 namespace {
 
-namespace beast = boost::beast;
-namespace http = beast::http;
-namespace asio = boost::asio;
-using asio::ip::tcp;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
-constexpr size_t kMostConnections = 64;
 // `rows` of a layer map: a module of a filtered model of 100,000 tensors names each of them.
-constexpr uint32_t kMostHeaderBytes = 1 << 20;
-constexpr seconds kIdle{30};
+constexpr http::Limits kLimits{
+    .connections = 64, .head_bytes = 1 << 20, .body_bytes = 0, .idle = std::chrono::seconds(30)};
 // How often a run is looked at for new steps.
 constexpr milliseconds kLookEvery{100};
 constexpr int kPingLooks = 150;
@@ -46,86 +32,70 @@ constexpr char kPolicy[] =
     "blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-http::status StatusOf(const Status& status) {
+int StatusOf(const Status& status) {
   switch (status.code()) {
     case Code::kInvalidArgument:
-      return http::status::bad_request;
+      return 400;
     case Code::kNotFound:
-      return http::status::not_found;
+      return 404;
     case Code::kUnimplemented:
-      return http::status::not_implemented;
+      return 501;
     case Code::kUnavailable:
     case Code::kDeadlineExceeded:
-      return http::status::service_unavailable;
+      return 503;
     default:
-      return http::status::internal_server_error;
+      return 500;
   }
 }
 
 class Session;
 
-class BeastServer final : public Server {
+class PageServer final : public Server {
  public:
-  BeastServer(Options options, tcp::acceptor acceptor, std::unique_ptr<asio::io_context> context)
-      : runs_(std::move(options.runs)),
-        token_(RandomToken()),
-        context_(std::move(context)),
-        acceptor_(std::move(acceptor)),
-        signals_(*context_, SIGINT, SIGTERM),
-        look_(*context_),
-        retry_(*context_),
-        address_(fmt::format("http://127.0.0.1:{}/{}/", acceptor_.local_endpoint().port(), token_)) {}
+  explicit PageServer(RunLister lister)
+      : runs_(std::move(lister)), token_(http::RandomToken()), http_(http::Server::Create()) {}
 
+  Status Open(uint16_t port);
   const std::string& address() const override { return address_; }
-  void Serve() override;
-  void Stop() override {
-    asio::post(*context_, [this] { context_->stop(); });
-  }
+  void Serve() override { http_->Serve(); }
+  void Stop() override { http_->Stop(); }
 
   Runs& runs() { return runs_; }
   const std::string& token() const { return token_; }
-  void Add(Session* session) { sessions_.insert(session); }
-  void Remove(Session* session) {
-    sessions_.erase(session);
-    listeners_.erase(session);
-  }
-  bool full() const { return sessions_.size() >= kMostConnections; }
+  void Forget(Session* session) { listeners_.erase(session); }
   void Listen(Session* session) {
     listeners_.insert(session);
-    if (listeners_.size() == 1) Look();
+    if (!looking_) Look();
   }
 
  private:
-  void Accept();
   void Look();
 
   Runs runs_;
-  std::string token_;
-  std::set<Session*> sessions_, listeners_;
-  // Sessions are owned by the context's handlers and remove themselves from the sets above when destroyed, so
-  // the context must be destroyed first.
-  std::unique_ptr<asio::io_context> context_;
-  tcp::acceptor acceptor_;
-  asio::signal_set signals_;
-  asio::steady_timer look_, retry_;
+  const std::string token_;
   std::string address_;
+  std::set<Session*> listeners_;
+  bool looking_ = false;
+  // Sessions are owned by its handlers and leave the set above when destroyed, so it must be destroyed first.
+  std::unique_ptr<http::Server> http_;
 };
 
 /// One connection: requests one after the other, or news until it is closed.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(BeastServer& server, tcp::socket socket) : server_(&server), stream_(std::move(socket)) {
-    server_->Add(this);
-  }
-  ~Session() { server_->Remove(this); }
+  Session(PageServer& server, std::shared_ptr<http::Connection> connection)
+      : server_(&server), connection_(std::move(connection)) {}
+  ~Session() { server_->Forget(this); }
 
   void Read() {
-    parser_.emplace();
-    parser_->header_limit(kMostHeaderBytes);
-    parser_->body_limit(0);
-    stream_.expires_after(kIdle);
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](beast::error_code error, size_t) { self->Got(error); });
+    head_only_ = false;
+    connection_->ReadHead([self = shared_from_this()](http::Progress progress) {
+      if (progress != http::Progress::kThere) return self->GotNone(progress);
+      self->connection_->ReadBody([self](http::Progress whole) {
+        if (whole != http::Progress::kThere) return self->GotNone(whole);
+        self->Got(self->connection_->request());
+      });
+    });
   }
 
   /// Sends news of the run that this connection follows.
@@ -135,17 +105,14 @@ class Session : public std::enable_shared_from_this<Session> {
     if (!run.ok()) {
       // Out of descriptors, a file server that takes its time: it may be there at the next look.
       if (run.status().code() == Code::kUnavailable && ++unavailable_looks_ < kUnavailableLooks) return;
-      return Push(fmt::format("event: gone\ndata: {}\n\n",
-                              query::Json(run.status().message())
-                                  .dump(-1, ' ', false, query::Json::error_handler_t::replace)),
-                  true);
+      return Push(fmt::format("event: gone\ndata: {}\n\n", format::DumpJson(run.status().message())), true);
     }
     unavailable_looks_ = 0;
     const uint64_t generation = (*run)->generation();
     if (generation != told_) {
       told_ = generation;
       quiet_ = 0;
-      return Push("event: news\ndata: " + (*run)->News().dump() + "\n\n", false);
+      return Push("event: news\ndata: " + format::DumpJson((*run)->News()) + "\n\n", false);
     }
     // Only writing shows that a connection is gone.
     if (++quiet_ >= kPingLooks) {
@@ -155,207 +122,146 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
  private:
-  void Got(beast::error_code error) {
-    if (error == http::error::end_of_stream) return Close();
-    if (error == beast::error::timeout || error == asio::error::operation_aborted) return Close();
-    if (error) {
-      // Close after a malformed request: what follows must not be taken for the next request.
-      const bool body = error == http::error::body_limit || error == http::error::unexpected_body;
-      const bool long_header = error == http::error::header_limit || error == http::error::buffer_overflow;
-      if (error.category() != http::make_error_code(http::error::body_limit).category()) return Close();
-      return Refuse(body          ? http::status::payload_too_large
-                    : long_header ? http::status::request_header_fields_too_large
-                                  : http::status::bad_request,
-                    "this is no request for the page", false);
-    }
-    const auto& request = parser_->get();
+  // Close after a malformed request: what follows must not be taken for the next request.
+  void GotNone(http::Progress progress) {
+    if (progress == http::Progress::kGone) return connection_->Close();
+    Refuse(progress == http::Progress::kBodyTooLong   ? 413
+           : progress == http::Progress::kHeadTooLong ? 431
+                                                      : 400,
+           "this is no request for the page", false);
+  }
+
+  void Got(const http::Request& request) {
     const bool keep = request.keep_alive();
-    const auto view = [&](http::field field) {
-      const auto text = request[field];
-      return std::string_view(text.data(), text.size());
-    };
-    head_only_ = request.method() == http::verb::head;
-    if (request.count(http::field::host) != 1 || !IsLoopbackHost(view(http::field::host)))
-      return Refuse(http::status::forbidden, "the Host of this request is not this machine", false);
+    head_only_ = request.method() == "HEAD";
+    const std::string_view host = request.Header("Host");
+    if (request.Count("Host") != 1 || !http::IsLoopbackHost(host))
+      return Refuse(403, "the Host of this request is not this machine", false);
     // A link in somebody's notes leads here from another site. Whoever follows it sees a page, and no script
     // of that site does.
-    const bool followed = request["Sec-Fetch-Mode"] == "navigate" && request["Sec-Fetch-Dest"] == "document";
-    const auto fetch_site = request["Sec-Fetch-Site"];
-    if (!IsOwnOrigin(
-            view(http::field::origin), view(http::field::host),
-            followed ? std::string_view() : std::string_view(fetch_site.data(), fetch_site.size())) ||
-        request.count(http::field::origin) > 1)
-      return Refuse(http::status::forbidden, "another page may not ask here", false);
-    if (request.method() != http::verb::get && !head_only_)
-      return Refuse(http::status::method_not_allowed, "only GET: this server reads and changes nothing",
-                    false);
-    const auto target = ParseTarget({request.target().data(), request.target().size()});
-    if (!target) return Refuse(http::status::bad_request, "this address cannot be read", keep);
-    if (!SameToken(target->token, server_->token()))
-      return Refuse(http::status::forbidden,
-                    "the address lacks its token: open the one that tdbg view printed", keep);
-    if (target->path == "/") return Redirect(keep);
-    if (target->question.name == "news" && !head_only_) return Listen(target->question);
-    if (!target->question.name.empty()) {
-      auto answer = server_->runs().Ask(target->question);
-      if (answer.ok()) return Send(http::status::ok, answer->media_type, std::move(answer->body), keep);
+    const bool followed =
+        request.Header("Sec-Fetch-Mode") == "navigate" && request.Header("Sec-Fetch-Dest") == "document";
+    if (!http::IsOwnOrigin(request.Header("Origin"), host,
+                           followed ? std::string_view() : request.Header("Sec-Fetch-Site")) ||
+        request.Count("Origin") > 1)
+      return Refuse(403, "another page may not ask here", false);
+    if (request.method() != "GET" && !head_only_)
+      return Refuse(405, "only GET: this server reads and changes nothing", false);
+    const auto target = ParseTarget(request.target());
+    if (!target) return Refuse(400, "this address cannot be read", keep);
+    if (!http::SameToken(target->token, server_->token()))
+      return Refuse(403, "the address lacks its token: open the one that tdbg view printed", keep);
+    Answer(*target, keep);
+  }
+
+  void Answer(const Target& target, bool keep) {
+    if (target.path == "/")
+      return Send(301, "text/plain", "", keep, {{"Location", "/" + server_->token() + "/"}});
+    if (target.question.name == "news" && !head_only_) return Listen(target.question);
+    if (!target.question.name.empty()) {
+      auto answer = server_->runs().Ask(target.question);
+      if (answer.ok()) return Send(200, answer->media_type, std::move(answer->body), keep);
       return Send(StatusOf(answer.status()), "application/json",
                   query::JsonAnswer({{"error", answer.status().message()},
                                      {"kind", std::string(CodeName(answer.status().code()))}})
                       .body,
                   keep);
     }
-    if (const page::File* const file = page::FindFile(target->path))
-      return Send(http::status::ok, std::string(file->media_type), std::string(file->body), keep);
-    Refuse(http::status::not_found, "nothing lies here", keep);
+    if (const page::File* const file = page::FindFile(target.path))
+      return Send(200, std::string(file->media_type), std::string(file->body), keep);
+    Refuse(404, "nothing lies here", keep);
   }
 
-  void Refuse(http::status status, std::string why, bool keep) {
+  void Refuse(int status, std::string why, bool keep) {
     Send(status, "text/plain; charset=utf-8", std::move(why) + "\n", keep);
   }
-  void Redirect(bool keep) {
-    location_ = "/" + server_->token() + "/";
-    Send(http::status::moved_permanently, "text/plain", "", keep);
+
+  static http::Headers Dressed(const std::string& media_type) {
+    return {{"Content-Type", media_type},
+            {"Cache-Control", "no-store"},
+            {"Content-Security-Policy", kPolicy},
+            {"X-Content-Type-Options", "nosniff"},
+            {"Referrer-Policy", "no-referrer"},  // the token is part of the address
+            {"Cross-Origin-Resource-Policy", "same-origin"},
+            {"Cross-Origin-Opener-Policy", "same-origin"}};
   }
 
-  template <typename Message>
-  void Dress(Message& message, const std::string& media_type) {
-    message.set(http::field::content_type, media_type);
-    message.set(http::field::cache_control, "no-store");
-    message.set("Content-Security-Policy", kPolicy);
-    message.set("X-Content-Type-Options", "nosniff");
-    message.set("Referrer-Policy", "no-referrer");  // the token is part of the address
-    message.set("Cross-Origin-Resource-Policy", "same-origin");
-    message.set("Cross-Origin-Opener-Policy", "same-origin");
-    if (!location_.empty()) message.set(http::field::location, std::exchange(location_, {}));
-  }
-
-  void Send(http::status status, const std::string& media_type, std::string body, bool keep) {
-    auto response = std::make_shared<http::response<http::string_body>>(status, 11);
-    Dress(*response, media_type);
-    response->keep_alive(keep);
-    response->body() = std::move(body);
-    response->prepare_payload();
-    if (head_only_) response->body().clear();
-    stream_.expires_after(kIdle);
-    http::async_write(stream_, *response,
-                      [self = shared_from_this(), response, keep](beast::error_code error, size_t) {
-                        if (error || !keep) return self->Close();
-                        self->Read();
-                      });
+  void Send(int status, const std::string& media_type, std::string body, bool keep,
+            const http::Headers& more = {}) {
+    http::Headers headers = Dressed(media_type);
+    headers.insert(headers.end(), more.begin(), more.end());
+    std::string head = http::ResponseHead(status, headers, keep, body.size());
+    if (head_only_) body.clear();
+    connection_->Write(std::move(head), std::move(body), [self = shared_from_this(), keep](bool ok) {
+      if (!ok || !keep) return self->connection_->Close();
+      self->Read();
+    });
   }
 
   void Listen(const query::Question& question) {
     if (const Status known = question.CheckKeys({"run"}); !known.ok())
-      return Refuse(http::status::bad_request, known.message(), false);
+      return Refuse(400, known.message(), false);
     run_ = question.Text("run");
     if (const auto run = server_->runs().Get(run_); !run.ok())
       return Refuse(StatusOf(run.status()), run.status().message(), false);
-    auto response = std::make_shared<http::response<http::empty_body>>(http::status::ok, 11);
-    Dress(*response, "text/event-stream");
-    response->keep_alive(false);
-    auto serializer = std::make_shared<http::response_serializer<http::empty_body>>(*response);
-    stream_.expires_never();
-    http::async_write_header(
-        stream_, *serializer,
-        [self = shared_from_this(), response, serializer](beast::error_code error, size_t) {
-          if (error) return self->Close();
-          self->AwaitClose();
-          self->server_->Listen(self.get());
-          self->Tell();
-        });
-  }
-  // The client sends nothing more; we read only to learn that it closes.
-  void AwaitClose() {
-    stream_.async_read_some(buffer_.prepare(64),
-                            [self = shared_from_this()](beast::error_code error, size_t) {
-                              if (error) return self->Close();
-                              self->AwaitClose();
-                            });
+    connection_->Write(http::ResponseHead(200, Dressed("text/event-stream"), false, std::nullopt), "",
+                       [self = shared_from_this()](bool ok) {
+                         if (!ok) return self->connection_->Close();
+                         // The client sends nothing more; only reading shows that it has closed.
+                         self->connection_->AwaitClose([self] { self->connection_->Close(); });
+                         self->server_->Listen(self.get());
+                         self->Tell();
+                       });
   }
   void Push(std::string text, bool last) {
     writing_ = true;
-    auto kept = std::make_shared<std::string>(std::move(text));
-    stream_.expires_after(kIdle);
-    asio::async_write(stream_, asio::buffer(*kept),
-                      [self = shared_from_this(), kept, last](beast::error_code error, size_t) {
-                        self->writing_ = false;
-                        self->stream_.expires_never();
-                        if (error || last) self->Close();
-                      });
+    connection_->Write("", std::move(text), [self = shared_from_this(), last](bool ok) {
+      self->writing_ = false;
+      if (!ok || last) self->connection_->Close();
+    });
   }
 
-  void Close() {
-    beast::error_code ignored;
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    stream_.close();
-  }
-
-  BeastServer* server_;
-  beast::tcp_stream stream_;
-  beast::flat_buffer buffer_{kMostHeaderBytes + 1024};
-  std::optional<http::request_parser<http::empty_body>> parser_;
+  PageServer* server_;
+  const std::shared_ptr<http::Connection> connection_;
   bool head_only_ = false, writing_ = false;
-  std::string location_;
   std::string run_;
   uint64_t told_ = 0;
   int quiet_ = 0, unavailable_looks_ = 0;
 };
 
-void BeastServer::Serve() {
-  signals_.async_wait([this](beast::error_code error, int) {
-    if (!error) context_->stop();
-  });
-  Accept();
-  context_->run();
+Status PageServer::Open(uint16_t port) {
+  http::Door door;
+  door.port = port;
+  door.limits = kLimits;
+  door.visit = [this](std::shared_ptr<http::Connection> connection) {
+    std::make_shared<Session>(*this, std::move(connection))->Read();
+  };
+  const auto opened = http_->Open(std::move(door));
+  if (!opened.ok())
+    return Unavailable(fmt::format("cannot listen on 127.0.0.1:{}: {}; choose another with --port", port,
+                                   opened.status().message()));
+  address_ = fmt::format("http://127.0.0.1:{}/{}/", *opened, token_);
+  return OkStatus();
 }
 
-void BeastServer::Accept() {
-  acceptor_.async_accept([this](beast::error_code error, tcp::socket socket) {
-    if (!error && !full()) {
-      beast::error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      std::make_shared<Session>(*this, std::move(socket))->Read();
-    }
-    // Out of descriptors: connections wait in the backlog until one is free.
-    if (error && error != asio::error::operation_aborted) {
-      retry_.expires_after(kLookEvery);
-      retry_.async_wait([this](beast::error_code) { Accept(); });
-      return;
-    }
-    if (!error) Accept();
-  });
-}
-
-void BeastServer::Look() {
-  look_.expires_after(kLookEvery);
-  look_.async_wait([this](beast::error_code error) {
-    if (error || listeners_.empty()) return;
+void PageServer::Look() {
+  looking_ = true;
+  http_->After(kLookEvery, [this] {
+    looking_ = false;
     const std::set<Session*> listeners = listeners_;
     for (Session* const session : listeners) {
       if (listeners_.contains(session)) session->Tell();
     }
-    Look();
+    if (!listeners_.empty() && !looking_) Look();
   });
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::Listen(Options options) {
-  auto context = std::make_unique<asio::io_context>(1);
-  tcp::acceptor acceptor(*context);
-  const tcp::endpoint endpoint(asio::ip::address_v4::loopback(), options.port);
-  beast::error_code error;
-  acceptor.open(endpoint.protocol(), error);
-  if (!error) acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error) acceptor.bind(endpoint, error);
-  if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
-  if (error) {
-    return Unavailable(fmt::format("cannot listen on 127.0.0.1:{}: {}; choose another with --port",
-                                   options.port, error.message()));
-  }
-  return std::unique_ptr<Server>(
-      std::make_unique<BeastServer>(std::move(options), std::move(acceptor), std::move(context)));
+  auto server = std::make_unique<PageServer>(std::move(options.runs));
+  TDBG_RETURN_IF_ERROR(server->Open(options.port));
+  return std::unique_ptr<Server>(std::move(server));
 }
 
 }  // namespace tdbg::server

@@ -1,10 +1,10 @@
-// Which requests the server refuses. Pure functions, so that a test can try every case.
+// Who may ask. Pure functions, so that a test can try every case.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-namespace tdbg::server {
+namespace tdbg::http {
 
 /// 32 random hexadecimal digits from the kernel's generator.
 std::string RandomToken();
@@ -21,4 +21,4 @@ bool IsLoopbackHost(std::string_view host);
 /// sent
 bool IsOwnOrigin(std::string_view origin, std::string_view host, std::string_view fetch_site);
 
-}  // namespace tdbg::server
+}  // namespace tdbg::http

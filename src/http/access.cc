@@ -1,4 +1,4 @@
-#include "server/access.h"
+#include "http/access.h"
 
 #include <sys/random.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace tdbg::server {
+namespace tdbg::http {
 
 std::string RandomToken() {
   std::array<unsigned char, 16> bytes{};
@@ -51,4 +51,4 @@ bool IsOwnOrigin(std::string_view origin, std::string_view host, std::string_vie
   return origin.empty() || origin == "http://" + std::string(host);
 }
 
-}  // namespace tdbg::server
+}  // namespace tdbg::http
