@@ -13,7 +13,7 @@ set(TDBG_ALONE_FROM 14000)  # bytes; a large file would make its neighbours wait
 set(TDBG_ALONE "^cli/flags\\.cc$")  # 4 s of CLI11's headers
 # Rooms whose sources are compiled one by one: what runs in a training's step, and what has flags or
 # files of its own, set by its name below.
-set(TDBG_ONE_BY_ONE "^(base|tensor|stats|cuda|tfevents|plan|format|store/writer|capture|session|page|server)$")
+set(TDBG_ONE_BY_ONE "^(base|tensor|stats|cuda|tfevents|plan|format|store/writer|capture|session|page|http)$")
 # Rooms that read a command or a request, and print: nothing in them takes time at -O1 that is not spent below them.
 set(TDBG_WINDOWS "^(cli|service)$")
 
