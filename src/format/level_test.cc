@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/testing.h"
+#include "format/level_header.h"
 #include "format/marks.h"
 #include "format/segment.h"
 
@@ -75,6 +76,81 @@ TEST(Level, AMarkIsReadBackAndALineThatIsNoneIsSkipped) {
   EXPECT_EQ(marks[0].first, 10);
   EXPECT_EQ(marks[0].last, 20);
   EXPECT_EQ(marks[1].first, 7);
+}
+
+constexpr const char* kFileName = "1-00000000000000000000-00000000000000000015.safetensors";
+
+std::string FileOf(const std::vector<TensorDef>& tensors, const std::string& run) {
+  LevelContent content;
+  content.meta.run_id = run;
+  content.meta.worker = "worker_0";
+  content.meta.level = 1;
+  content.meta.tensors = tensors;
+  return EncodeLevel(content);
+}
+
+TensorDef Named(TensorId id, std::string name) {
+  TensorDef def;
+  def.id = id;
+  def.name = std::move(name);
+  def.dtype = DType::kFloat32;
+  def.shape = {4, 4};
+  return def;
+}
+
+std::vector<std::string> NamesIn(LevelHeaders* headers, const std::string& file) {
+  const auto read = headers->Decode(std::as_bytes(std::span(file)), file.size(), kFileName);
+  if (!read.ok()) return {read.status().ToString()};
+  EXPECT_TRUE(read->meta.tensors.empty());
+  std::vector<std::string> names = {read->meta.run_id};
+  for (const TensorDef& def : *read->tensors) names.push_back(def.name);
+  return names;
+}
+
+// Names that look like what lies around the definitions.
+const std::vector<std::string> kOddNames = {R"(a],"worker":"b"}]})",
+                                            R"("tensors":[)",
+                                            R"(\"tensors\":[{}])",
+                                            "line\nand\ttab",
+                                            R"(\)",
+                                            R"(\\")",
+                                            "\x01\x1f",
+                                            "\u2028 \u00fc \U0001F600",
+                                            "]}[{",
+                                            "",
+                                            ","};
+
+TEST(LevelHeaders, WhatIsKnownIsNotParsedOnceMoreWhateverNamesAreLike) {
+  std::vector<TensorDef> tensors;
+  for (const std::string& name : kOddNames) tensors.push_back(Named(tensors.size(), name));
+  LevelHeaders headers;
+  for (int i = 0; i < 3; ++i) {
+    std::vector<std::string> expected = {"run " + std::to_string(i)};
+    expected.insert(expected.end(), kOddNames.begin(), kOddNames.end());
+    EXPECT_EQ(NamesIn(&headers, FileOf(tensors, expected.front())), expected);
+  }
+  EXPECT_EQ(headers.parsed(), tensors.size());
+}
+
+TEST(LevelHeaders, TheBeginningOfWhatIsKnownIsSomethingElse) {
+  LevelHeaders headers;
+  const std::vector<TensorDef> two = {Named(0, "a"), Named(1, "b")}, one = {Named(0, "a")}, none;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(NamesIn(&headers, FileOf(two, "r")), (std::vector<std::string>{"r", "a", "b"}));
+    EXPECT_EQ(NamesIn(&headers, FileOf(one, "r")), (std::vector<std::string>{"r", "a"}));
+    EXPECT_EQ(NamesIn(&headers, FileOf(none, "r")), (std::vector<std::string>{"r"}));
+  }
+  EXPECT_EQ(headers.parsed(), 3u);
+}
+
+TEST(LevelHeaders, OnlySoManyTextsAreRememberedTheLatestOnes) {
+  LevelHeaders headers;
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 20; ++i) NamesIn(&headers, FileOf({Named(0, std::to_string(i))}, "r"));
+  }
+  EXPECT_EQ(headers.parsed(), 40u);
+  NamesIn(&headers, FileOf({Named(0, "19")}, "r"));
+  EXPECT_EQ(headers.parsed(), 40u);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace tdbg::format {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kLengthBytes = kSegmentLengthBytes;
 constexpr uint64_t kDataAlignment = 64;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // what the safetensors library accepts
 constexpr std::string_view kHashField = "\"tdbg_hash\":\"";
@@ -190,6 +190,13 @@ uint64_t HashWithZeros(std::string* text, size_t digits_at) {
   return hash;
 }
 
+std::string Without(const HeaderCut& cut, std::string_view text) {
+  std::string rest(text.substr(0, cut.begin));
+  rest += cut.instead;
+  rest += text.substr(cut.end);
+  return rest;
+}
+
 Status CheckTdbgVersion(std::string_view tdbg_json) {
   // What this version writes, without a second pass over megabytes of JSON.
   static const std::string usual = "{\"format\":{\"major\":" + std::to_string(kMajor) + ",";
@@ -241,7 +248,8 @@ std::string EncodeSegmentHeader(std::span<const SegmentEntry> entries, std::stri
   return out;
 }
 
-Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix, uint64_t file_bytes) {
+Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix, uint64_t file_bytes,
+                                          const HeaderCut* cut) {
   if (file_prefix.size() < kLengthBytes || file_bytes < kLengthBytes) {
     return DataLoss("segment: shorter than its length field");
   }
@@ -256,7 +264,9 @@ Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix
   header.data_offset = kLengthBytes + length;
   std::string stored_hash;
   HeaderSax sax(&header.entries, &header.tdbg_json, &stored_hash);
-  if (!Json::sax_parse(text, &sax)) return DataLoss("segment: header: " + sax.error());
+  const bool is_json =
+      cut == nullptr ? Json::sax_parse(text, &sax) : Json::sax_parse(Without(*cut, text), &sax);
+  if (!is_json) return DataLoss("segment: header: " + sax.error());
 
   // safetensors does not ask for file order in the header; ours has it, a foreign file may not.
   base::StableSort(&header.entries, [](const SegmentEntry& a, const SegmentEntry& b) {

@@ -38,6 +38,9 @@ struct SegmentEntry {
 /// in the metadata "raw").
 std::string_view SegmentDType(DType dtype);
 
+/// Of the header's length, with which a file begins.
+inline constexpr uint64_t kSegmentLengthBytes = 8;
+
 struct SegmentHeader {
   uint64_t data_offset = 0;           ///< of the data region in the file
   std::vector<SegmentEntry> entries;  ///< in file order
@@ -47,8 +50,16 @@ struct SegmentHeader {
 
 /// `entries` must be laid out already (begin/end contiguous). Returns length prefix + padded JSON.
 std::string EncodeSegmentHeader(std::span<const SegmentEntry> entries, std::string_view tdbg_json);
-/// \param file_prefix  the file's first bytes, at least the header. \error kDataLoss, kUnimplemented
-Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix, uint64_t file_bytes);
+/// A piece of a header's JSON that the caller knows already, and what is read in its place.
+struct HeaderCut {
+  size_t begin = 0, end = 0;  ///< in the JSON, which lies behind the length
+  std::string_view instead;
+};
+/// \param file_prefix  the file's first bytes, at least the header
+/// \param cut  null: all is read. The hash is that of the whole header in any case
+/// \error kDataLoss, kUnimplemented
+Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix, uint64_t file_bytes,
+                                          const HeaderCut* cut = nullptr);
 
 /// "<20 digits first>-<20 digits last>.safetensors" and back.
 std::string SegmentFileName(uint64_t first_sequence, uint64_t last_sequence);

@@ -46,7 +46,7 @@ WorkerLevels& LevelsOf(const Impl& impl, const WorkerSlot& slot) {
 const WorkerLevels::Known& KnownOf(const Impl& impl, WorkerLevels* levels, const store::LevelFile& file) {
   WorkerLevels::Known& known = levels->known[&file];
   if (!known.tensor_of.empty()) return known;
-  for (const format::TensorDef& def : file.meta().tensors) {
+  for (const format::TensorDef& def : *file.tensors()) {
     if (def.id > (1u << 24)) continue;  // nonsense: its rows are nobody's
     if (def.id >= known.tensor_of.size()) known.tensor_of.resize(def.id + 1, CoarseRows::kNoTensor);
     if (const auto tensor = impl.tensors.Find(def.name)) known.tensor_of[def.id] = *tensor;

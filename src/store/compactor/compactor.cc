@@ -271,7 +271,7 @@ class Compactor {
     if (ids_of_ != &file) {
       ids_of_ = &file;
       ids_.clear();
-      for (const format::TensorDef& def : file.meta().tensors) {
+      for (const format::TensorDef& def : *file.tensors()) {
         const auto tensors = reader_->tensors();
         const auto is_it = [&](const format::TensorDef& known) {
           return known.name == def.name && known.dtype == def.dtype && known.shape == def.shape &&

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -420,16 +421,60 @@ TEST(CompactorTest, NoFlippedByteOfAFileIsBelieved) {
   const std::string path = directory.path() + "/" + name;
   const auto header = format::DecodeSegmentHeader(std::as_bytes(std::span(bytes)), bytes.size());
   size_t refused = 0, looked = 0;
+  format::LevelHeaders fresh, knowing;  // the second one has read the whole file
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  ASSERT_TRUE(LevelFile::Open(path, &knowing).ok());
+  fs::remove(path);
   for (size_t at = 0; at < bytes.size(); at += at < 8 ? 1 : 31) {
     std::string changed = bytes;
     changed[at] = static_cast<char>(changed[at] ^ 0x10);
     std::ofstream(path, std::ios::binary | std::ios::trunc) << changed;
-    const auto file = LevelFile::Open(path);
-    ++looked;
-    refused += !file.ok() || !(*file)->Rows().ok();
+    for (format::LevelHeaders* headers : {&fresh, &knowing}) {
+      const auto file = LevelFile::Open(path, headers);
+      ++looked;
+      refused += !file.ok() || !(*file)->Rows().ok();
+    }
     fs::remove(path);
   }
   EXPECT_EQ(refused, looked);
+}
+
+TEST(CompactorTest, WhatFilesDefineTheSameIsReadOnce) {
+  const base::ScratchDirectory directory;
+  const std::string worker = directory.path() + "/worker_0";
+  WorkerFixture::Options options;
+  options.tensors = 50;
+  options.raw_elements = 0;
+  WorkerFixture fixture(worker, options);
+  fixture.Steps(0, 800);
+  fixture.Final(799);
+  fixture.Close();
+  ASSERT_TRUE(CompactWorker(worker, SmallFiles()).ok());
+  const size_t files = LevelsOf(worker).size();
+  ASSERT_GT(files, 10u);
+  LevelReader reader(worker);
+  reader.Refresh();
+  ASSERT_TRUE(reader.damage().empty());
+  std::set<const void*> texts;
+  size_t groups = 0;
+  for (uint32_t level = 1; level <= reader.highest_level(); ++level) {
+    for (const LevelReader::Group& group : reader.GroupsOf(level)) {
+      ++groups;
+      texts.insert(group.file->tensors().get());
+      // The same as when nothing was known.
+      format::LevelHeaders fresh;
+      const std::string name =
+          format::LevelFileName{group.file->meta().level, group.step_first, group.step_last}.ToString();
+      const auto alone = LevelFile::Open(worker + "/levels/" + name, &fresh);
+      if (!alone.ok()) continue;  // one of several groups of its file
+      ASSERT_EQ((*alone)->tensors()->size(), group.file->tensors()->size());
+      for (size_t i = 0; i < (*alone)->tensors()->size(); ++i)
+        EXPECT_EQ((*alone)->tensors()->at(i).ToJson(), group.file->tensors()->at(i).ToJson());
+    }
+  }
+  ASSERT_GE(groups, files);
+  EXPECT_LE(texts.size(), 2u);  // a name that only the end of the run has makes a second text
+  EXPECT_LE(reader.definitions_parsed(), 2 * (options.tensors + 1u));
 }
 
 TEST(CompactorTest, WhileTheWorkerLivesItWaitsForEnoughAndThenGoesOn) {

@@ -48,23 +48,21 @@ Status LevelFile::Verify(std::string_view key) {
   return base::Hash64(bytes) == entry.hash ? OkStatus() : DataLoss(std::string(key) + ": checksum");
 }
 
-Result<std::unique_ptr<LevelFile>> LevelFile::Open(const std::string& path) {
+Result<std::unique_ptr<LevelFile>> LevelFile::Open(const std::string& path, format::LevelHeaders* headers) {
   std::unique_ptr<LevelFile> level(new LevelFile());
   level->name_ = base::BaseName(path);
   TDBG_ASSIGN_OR_RETURN(level->mapping_, base::ReadOnlyMapping::Open(path));
   const std::span<const std::byte> file = level->mapping_->bytes();
-  TDBG_ASSIGN_OR_RETURN(const format::SegmentHeader header, format::DecodeSegmentHeader(file, file.size()));
-  if (!header.hash_ok || header.tdbg_json.empty()) return DataLoss("level header: hash");
-  TDBG_ASSIGN_OR_RETURN(const format::Json json, format::ParseJsonObject(header.tdbg_json, "level metadata",
-                                                                         format::kMaxMetadataDepth));
-  TDBG_ASSIGN_OR_RETURN(level->meta_, format::ParseLevelMeta(json, level->name_));
-  const auto checksums = json.find("checksums");
-  for (const format::SegmentEntry& entry : header.entries) {
+  TDBG_ASSIGN_OR_RETURN(format::LevelHeader header, headers->Decode(file, file.size(), level->name_));
+  level->meta_ = std::move(header.meta);
+  level->tensors_ = std::move(header.tensors);
+  const auto checksums = header.json.find("checksums");
+  for (const format::SegmentEntry& entry : header.segment.entries) {
     Entry& of = level->entries_[entry.key];
-    of.begin = header.data_offset + entry.begin;
-    of.end = header.data_offset + entry.end;
+    of.begin = header.segment.data_offset + entry.begin;
+    of.end = header.segment.data_offset + entry.end;
     of.dtype = entry.dtype;
-    if (checksums == json.end() || !checksums->is_object()) continue;
+    if (checksums == header.json.end() || !checksums->is_object()) continue;
     const auto it = checksums->find(entry.key);
     of.has_hash = it != checksums->end() && it->is_string() &&
                   base::ParseHex64(it->get_ref<const std::string&>(), &of.hash);
@@ -163,7 +161,7 @@ bool LevelReader::Refresh() {
     if (!format::LevelFileName::Parse(entry.name)) continue;
     there.insert(entry.name);
     if (files_.contains(entry.name)) continue;
-    auto opened = LevelFile::Open(base::JoinPath(directory_, entry.name));
+    auto opened = LevelFile::Open(base::JoinPath(directory_, entry.name), &headers_);
     // Removed between the two looks: it is gone, not damaged.
     if (opened.status().code() == Code::kNotFound) continue;
     news = true;

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "format/level.h"
+#include "format/level_header.h"
 #include "store/reader/worker_reader.h"
 #include "tdbg/status.h"
 
@@ -34,10 +35,14 @@ struct LevelRows {
 class LevelFile {
  public:
   /// Verifies what it says of itself and its groups.
+  /// \param headers  what other files of the worker have defined is not read once more
   /// \error kDataLoss; kUnimplemented  a newer major version
-  static Result<std::unique_ptr<LevelFile>> Open(const std::string& path);
+  static Result<std::unique_ptr<LevelFile>> Open(const std::string& path, format::LevelHeaders* headers);
 
+  /// Without tensors.
   const format::LevelMeta& meta() const { return meta_; }
+  /// Those that have a row, with the ids that the rows have. Two files that state the same share them.
+  const std::shared_ptr<const std::vector<format::TensorDef>>& tensors() const { return tensors_; }
   uint64_t file_bytes() const { return mapping_->bytes().size(); }
   size_t group_count() const { return rows_.group_count; }
   format::LevelGroup GroupAt(size_t group) const;
@@ -64,6 +69,7 @@ class LevelFile {
   std::string name_;
   std::shared_ptr<const base::ReadOnlyMapping> mapping_;
   format::LevelMeta meta_;
+  std::shared_ptr<const std::vector<format::TensorDef>> tensors_;
   std::map<std::string, Entry, std::less<>> entries_;
   LevelRows rows_;
   std::vector<size_t> first_rows_;
@@ -100,9 +106,12 @@ class LevelReader {
   /// them.
   std::span<const Damage> damage() const { return damage_; }
   void Report(const LevelFile& file, const Status& what);
+  /// How many definitions of tensors were parsed so far.
+  uint64_t definitions_parsed() const { return headers_.parsed(); }
 
  private:
   std::string directory_;
+  format::LevelHeaders headers_;
   std::map<std::string, std::unique_ptr<LevelFile>> files_;  // null: damaged
   std::vector<std::vector<Group>> levels_;                   // [level - 1]
   std::vector<Damage> damage_;
