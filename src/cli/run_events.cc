@@ -79,9 +79,11 @@ std::string WhyNothingWasCaptured(const std::string& run_directory, const std::v
   if (!notes.empty()) return fmt::format("the training process reported: {}", notes);
   if (alive) return "no process has reached its first training step yet";
   // A process that imported one and ended by itself has left a note.
-  return "tdbg heard of no training: no framework that it knows was imported, or the process was killed before "
+  return "tdbg heard of no training: no framework that it knows was imported, or the process was killed "
+         "before "
          "its first step, or Python was started with -E, -I or -S, or without the environment that tdbg gave "
-         "the command (env -i, sudo, ssh, docker run); a line of the output above that starts with tdbg: says "
+         "the command (env -i, sudo, ssh, docker run); a line of the output above that starts with tdbg: "
+         "says "
          "more, and `tdbg doctor` checks the installation";
 }
 

@@ -194,11 +194,13 @@ std::string FormatSummary(const RunSummary& report, const Terminal& terminal) {
     const std::vector<std::string> origins = OriginLines(report.origins, report.names);
     for (size_t i = told ? 1 : 0; i < origins.size(); ++i) text += Labelled("origin", origins[i]);
     const std::vector<int> causes = rules::CausesOf(report.rules);
+    const bool nothing_judged = rules::JudgingOf(report.rules).NothingJudged();
     std::string nothing;
     for (size_t i = 0; i < report.rules.size(); ++i) {
       const rules::RuleStatus& rule = report.rules[i];
       if (rules::HadNothing(rule)) {
-        nothing += (nothing.empty() ? "" : ", ") + rule.name;
+        nothing += (nothing.empty() ? "" : nothing_judged ? "; " : ", ") + rule.name;
+        if (nothing_judged) nothing += ", which needs " + rule.details.substr(rules::kNothingToJudge.size());
         continue;
       }
       const rules::RuleStatus* const cause =

@@ -203,6 +203,12 @@ void Digest::LearnTensors() {
     }
   }
   if (known_.size() == before) return;
+  for (size_t i = before; i < known_.size(); ++i) {
+    const bool metric =
+        known_[i].role == Role::kLoss && step_->tensor(static_cast<TensorIndex>(i)).kind == "metric";
+    metrics_ |= metric;
+    layers_ |= known_[i].role != Role::kNone && !metric;
+  }
   topics_.clear();  // parameters that they name may be known by now
   std::erase_if(orphans_, [&](const auto& orphan) { return take_gradient(orphan.first, orphan.second); });
 }

@@ -114,6 +114,9 @@ class Digest {
   /// How many classes the model has, if that is known from the last layer.
   std::optional<double> classes() const;
   bool judged_anything() const { return judged_; }
+  /// Is it a training of boosted trees, as far as was seen? Its losses are metrics of rounds, and nothing
+  /// else was recorded that a detector reads.
+  bool boosted() const { return metrics_ && !layers_; }
   const std::string& first_worker() const;
 
  private:
@@ -147,6 +150,7 @@ class Digest {
   std::optional<double> share_;  // what was differentiated over that loss, at first
   LossReader loss_reader_;
   bool judged_ = false;
+  bool metrics_ = false, layers_ = false;  // what any tensor of the run so far is
 };
 
 }  // namespace tdbg::rules::profile

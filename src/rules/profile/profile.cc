@@ -66,6 +66,8 @@ class Profile : public Rule {
     }
     Report(findings);
     if (step.statistics_incomplete()) return Judged::kIncomplete;
+    // That no metric is NaN is no clean bill.
+    if (digest_.boosted() && findings->empty()) return Judged::kNotDue;
     return digest_.judged_anything() ? Judged::kJudged : Judged::kNotDue;
   }
 
@@ -81,6 +83,7 @@ class Profile : public Rule {
   }
 
   std::string Remarks() const override {
+    if (digest_.boosted()) return {};  // what detectors lack there is not what trees have
     std::vector<std::string> all;
     const auto often = [&](int64_t times) { return times >= kManyPhases && steps_ < kShortPhase * times; };
     if (often(begun_)) {
@@ -99,6 +102,12 @@ class Profile : public Rule {
   }
 
   std::string WouldHaveNeeded() const override {
+    if (digest_.boosted()) {
+      return "a model of layers: none of its detectors is made for boosted trees. `tdbg check RUN --rule "
+             "LossNotDecreasing` judges their metrics, FeatureImportanceOverweight and TreeDepth what they "
+             "are "
+             "named after";
+    }
     return "statistics of at least one weight, gradient, buffer or loss";
   }
 

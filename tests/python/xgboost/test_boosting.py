@@ -556,19 +556,3 @@ def test_a_call_that_cannot_be_read_trains_and_that_is_said_once(monkeypatch, ca
             xgb.train({"nthread": 1}, data, no_such_thing=1)
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("a training is not recorded: xgboost.train was called") == 1 and "(tdbg:" not in said
-
-
-@pytest.mark.parametrize("source, why", [
-    ("pass", "xgboost was imported, and nothing was trained: there was no call of xgboost.train or xgboost.cv"),
-    ("xgboost.train({'nthread': 1, 'max_depth': -7}, data, 2)", "xgboost.train was called, and raised XGBoostError: "),
-])
-def test_where_no_round_was_recorded_the_summary_says_what_was_seen(tmp_path, source, why):
-    tool = os.environ.get("TDBG_CLI") or os.environ.get("TDBG_BIN")
-    if not tool:
-        pytest.skip("no `tdbg` program: set TDBG_CLI")
-    script = ("import numpy, xgboost; x = numpy.random.default_rng(0).normal(size=(50, 2)); "
-              f"data = xgboost.DMatrix(x, x[:, 0]); {source}")
-    done = subprocess.run([tool, "run", "--dir", str(tmp_path / "run"), "--", sys.executable, "-c", script],
-                          capture_output=True, text=True, timeout=120)
-    said = " ".join(done.stderr.split())
-    assert why in said and "env -i" not in said and "-E, -I" not in said, done.stderr

@@ -42,8 +42,8 @@ class Call:
                 return None
         return call
 
-    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the library is called with."""
         added = [name for name in self.given if name not in self._positional and name not in self._keywords]
-        return ([self.given[name] for name in self._positional],
+        return (tuple(self.given[name] for name in self._positional),
                 {name: self.given[name] for name in [*self._keywords, *added]})
