@@ -19,7 +19,7 @@ Result<jobs::JobRecord> ResolveJob(jobs::Registry& registry, const std::string& 
     return NotFound("the run was not started by tdbg run, or by another user: " + *directory);
   }
   if (is_run) job->run_directory = *directory;  // it may have been moved
-  TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, &*job, base::SystemClock().WallNanos()));
+  TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, {&*job, 1}, base::SystemClock().WallNanos()));
   return job;
 }
 

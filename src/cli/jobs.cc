@@ -3,6 +3,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <span>
+
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -149,8 +152,12 @@ class JobsCommand : public Command {
       query.status = status;
       query.limit = 10'000;
       TDBG_ASSIGN_OR_RETURN(std::vector<jobs::JobRecord> jobs, registry.List(query));
-      for (jobs::JobRecord& job : jobs)
-        TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, &job, base::SystemClock().WallNanos()));
+      constexpr size_t kAtOnce = 200;  // launchers that would write wait no longer than for these
+      for (std::span<jobs::JobRecord> left(jobs); !left.empty();) {
+        const auto some = left.first(std::min(left.size(), kAtOnce));
+        TDBG_RETURN_IF_ERROR(jobs::Reconcile(registry, some, base::SystemClock().WallNanos()));
+        left = left.subspan(some.size());
+      }
     }
     return OkStatus();
   }

@@ -1,5 +1,9 @@
 #include "jobs/job_life.h"
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "base/file.h"
 #include "base/process.h"
 #include "format/json_fields.h"
@@ -25,6 +29,26 @@ std::string HostOf(const std::string& worker) {
   if (const auto json = format::ParseJsonObject(*text, "worker.json"); json.ok())
     format::GetField(*json, "host", &host);
   return host;
+}
+
+struct End {
+  JobPhase phase = JobPhase::kFailed;
+  std::string message = "the launcher was killed, and the command is gone; how it ended is not known";
+};
+
+End EndOfGone(const JobRecord& job) {
+  End found;
+  const std::string end =
+      WorkersEnd(job.run_directory, job.attempt, NodeOf(job) >= 0 ? job.host : std::string());
+  if (RunId(job.run_directory) != job.run_id) {
+    found.message = "the launcher and the run directory are gone";
+  } else if (end == "completed") {
+    found.phase = JobPhase::kCompleted;
+    found.message = "the launcher was killed; the training said that it was complete";
+  } else if (!end.empty()) {
+    found.message = "the launcher was killed; the training ended with '" + end + "'";
+  }
+  return found;
 }
 
 }  // namespace
@@ -59,29 +83,27 @@ JobLife LifeOf(const JobRecord& job) {
   return IsAlive(job.process) ? JobLife::kUnwatched : JobLife::kGone;
 }
 
-Status Reconcile(Registry& registry, JobRecord* job, int64_t wall_nanos) {
-  if (LifeOf(*job) != JobLife::kGone) return OkStatus();
-  // It may have ended after the registry answered and before we looked.
-  TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));
-  if (HasEnded(job->status)) return OkStatus();
-  const std::string end =
-      WorkersEnd(job->run_directory, job->attempt, NodeOf(*job) >= 0 ? job->host : std::string());
-  JobPhase phase = JobPhase::kFailed;
-  std::string message = "the launcher was killed, and the command is gone; how it ended is not known";
-  if (RunId(job->run_directory) != job->run_id) {
-    message = "the launcher and the run directory are gone";
-  } else if (end == "completed") {
-    phase = JobPhase::kCompleted;
-    message = "the launcher was killed; the training said that it was complete";
-  } else if (!end.empty()) {
-    message = "the launcher was killed; the training ended with '" + end + "'";
+Status Reconcile(Registry& registry, std::span<JobRecord> jobs, int64_t wall_nanos) {
+  std::vector<std::pair<JobRecord*, End>> gone;
+  for (JobRecord& job : jobs) {  // before the registry is locked: a run's disk may be slow to answer
+    if (LifeOf(job) == JobLife::kGone) gone.emplace_back(&job, EndOfGone(job));
   }
-  TDBG_RETURN_IF_ERROR(registry.EndAttempt(job->run_id, job->attempt, std::nullopt, message, wall_nanos));
-  const Status moved = registry.Move(job->run_id, phase, message, wall_nanos);
-  // Another process recorded the end at the same time.
-  if (!moved.ok() && moved.code() != Code::kFailedPrecondition) return moved;
-  TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));
-  return OkStatus();
+  if (gone.empty()) return OkStatus();
+  TDBG_ASSIGN_OR_RETURN(Transaction together, registry.Together());
+  for (const auto& [job, end] : gone) {
+    // It may have ended after the registry answered and before we looked.
+    auto now = registry.FindRun(job->run_id);
+    if (!now.ok() && now.status().code() == Code::kNotFound) continue;  // forgotten meanwhile
+    TDBG_RETURN_IF_ERROR(now.status());
+    *job = *std::move(now);
+    if (HasEnded(job->status)) continue;
+    TDBG_RETURN_IF_ERROR(
+        registry.EndAttempt(job->run_id, job->attempt, std::nullopt, end.message, wall_nanos));
+    const Status moved = registry.Move(job->run_id, end.phase, end.message, wall_nanos);
+    if (!moved.ok() && moved.code() != Code::kFailedPrecondition) return moved;
+    TDBG_ASSIGN_OR_RETURN(*job, registry.FindRun(job->run_id));
+  }
+  return together.Commit();
 }
 
 std::string StateText(const JobRecord& job, JobLife life) {

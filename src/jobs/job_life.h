@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "jobs/registry.h"
@@ -23,8 +24,9 @@ std::string WorkersEnd(const std::string& run_directory, int64_t attempt, const 
 
 JobLife LifeOf(const JobRecord& job);
 
-/// Records the end of a job that is kGone, as far as its run tells; leaves any other job as it is.
-Status Reconcile(Registry& registry, JobRecord* job, int64_t wall_nanos);
+/// Records the ends of those jobs that are kGone, as far as their runs tell, in one write; leaves any other
+/// job as it is.
+Status Reconcile(Registry& registry, std::span<JobRecord> jobs, int64_t wall_nanos);
 
 /// In words: "training", "stopping", "completed", "training, without a launcher" ...
 std::string StateText(const JobRecord& job, JobLife life);

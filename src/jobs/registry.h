@@ -113,6 +113,9 @@ class Registry {
   Result<std::vector<std::string>> Names() const;
   Result<std::vector<JobTransition>> Transitions(int64_t job) const;
   Result<std::vector<JobAttempt>> Attempts(int64_t job) const;
+  /// Until its Commit, what is recorded here is one write: a thousand ends wait for the disk once. Others who
+  /// would write wait meanwhile, so nothing slow belongs in it.
+  Result<Transaction> Together() const { return Transaction::Begin(database_); }
   /// The query plans of Find, FindRun and List, for a test that none reads a whole table.
   Result<std::vector<std::string>> QueryPlans() const;
 

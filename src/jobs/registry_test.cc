@@ -10,7 +10,9 @@
 #include <random>
 
 #include "base/file.h"
+#include "base/process.h"
 #include "base/testing.h"
+#include "jobs/job_life.h"
 
 namespace tdbg::jobs {
 namespace {
@@ -213,8 +215,10 @@ TEST_F(RegistryTest, TenThousandJobsAreListedAndFound) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
 }
 
-// Records jobs one after the other for as long as it lives; says each transaction that was kept with a byte on `said`.
-[[noreturn]] void RecordJobs(const std::string& path, const std::string& prefix, const JobRecord& like, int said) {
+// Records jobs one after the other for as long as it lives; says each transaction that was kept with a byte
+// on `said`.
+[[noreturn]] void RecordJobs(const std::string& path, const std::string& prefix, const JobRecord& like,
+                             int said) {
   auto registry = Registry::Open(path);
   if (!registry.ok()) ::_exit(1);
   const auto kept = [said](char what, bool ok) {
@@ -231,7 +235,8 @@ TEST_F(RegistryTest, TenThousandJobsAreListedAndFound) {
   }
 }
 
-// Writers that die in the middle of anything: the file stays a registry, what was kept is there, and each job is whole.
+// Writers that die in the middle of anything: the file stays a registry, what was kept is there, and each job
+// is whole.
 TEST_F(RegistryTest, WritersThatAreKilledLeaveEachJobWhole) {
   Open();
   std::mt19937 random(7);
@@ -294,6 +299,32 @@ TEST_F(RegistryTest, WritersThatAreKilledLeaveEachJobWhole) {
   EXPECT_LE(jobs->size(), launched + 2 * rounds);
   EXPECT_GE(ended, completed);
   EXPECT_GT(completed, 0u);
+}
+
+TEST_F(RegistryTest, TheEndsOfManyJobsThatAreGoneAreOneWrite) {
+  Registry registry = Open();
+  const int jobs = 50;
+  for (int i = 0; i < jobs; ++i) {
+    JobRecord job = Job(fmt::format("r{}", i), "/nowhere/" + std::to_string(i));
+    job.host = base::HostName();
+    TDBG_ASSERT_OK(registry.Launch(job, "", 1));
+    TDBG_ASSERT_OK(registry.Move(job.run_id, JobPhase::kTraining, "", 2));
+  }
+  auto listed = registry.List();
+  TDBG_ASSERT_OK(listed);
+  // SQLite's header counts the transactions that have changed the file.
+  const auto writes = [this] {
+    const std::string file = base::Slurp(path_);
+    return static_cast<unsigned char>(file[26]) << 8 | static_cast<unsigned char>(file[27]);
+  };
+  const int before = writes();
+  TDBG_ASSERT_OK(Reconcile(registry, *listed, 3));
+  EXPECT_EQ(writes(), before + 1);
+  for (const JobRecord& job : *listed) {
+    EXPECT_EQ(job.status, JobStatus::kFailed);
+    EXPECT_EQ(job.message, "the launcher and the run directory are gone");
+    EXPECT_EQ(registry.Transitions(job.id)->size(), 3u);
+  }
 }
 
 TEST(ProcessIdentityTest, IsOfOneProcessAndNotOfItsNumber) {

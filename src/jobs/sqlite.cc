@@ -123,19 +123,23 @@ void Database::WaitAtMost(int64_t millis) const {
   sqlite3_busy_timeout(database_.get(), static_cast<int>(millis));
 }
 
+bool Database::in_transaction() const { return ::sqlite3_get_autocommit(database_.get()) == 0; }
+
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_.get()); }
 
 Result<Transaction> Transaction::Begin(const Database& database) {
-  TDBG_RETURN_IF_ERROR(database.Execute("BEGIN IMMEDIATE"));
-  return Transaction(database);
+  const bool is_inner = database.in_transaction();
+  TDBG_RETURN_IF_ERROR(database.Execute(is_inner ? "SAVEPOINT part" : "BEGIN IMMEDIATE"));
+  return Transaction(database, is_inner);
 }
 
 Transaction::~Transaction() {
-  if (database_ != nullptr) (void)database_->Execute("ROLLBACK");
+  if (database_ != nullptr)
+    (void)database_->Execute(is_inner_ ? "ROLLBACK TO part; RELEASE part" : "ROLLBACK");
 }
 
 Status Transaction::Commit() {
-  TDBG_RETURN_IF_ERROR(database_->Execute("COMMIT"));
+  TDBG_RETURN_IF_ERROR(database_->Execute(is_inner_ ? "RELEASE part" : "COMMIT"));
   database_ = nullptr;
   return OkStatus();
 }

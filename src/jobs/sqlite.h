@@ -46,6 +46,7 @@ class Database {
   /// Executes statements without parameters and results.
   Status Execute(const char* sql) const;
   int64_t last_id() const;
+  bool in_transaction() const;
   /// How long to wait for another process's lock, from now on.
   void WaitAtMost(int64_t millis) const;
   const std::string& path() const { return path_; }
@@ -58,17 +59,20 @@ class Database {
   std::string path_;
 };
 
-/// BEGIN IMMEDIATE: nobody else can write until Commit. Rolled back unless Commit was called.
+/// BEGIN IMMEDIATE: nobody else can write until Commit. Rolled back unless Commit was called. One that begins
+/// within another is a part of it (a savepoint): what it commits is kept when the outer one is.
 class Transaction {
  public:
   static Result<Transaction> Begin(const Database& database);
-  Transaction(Transaction&& other) noexcept : database_(std::exchange(other.database_, nullptr)) {}
+  Transaction(Transaction&& other) noexcept
+      : database_(std::exchange(other.database_, nullptr)), is_inner_(other.is_inner_) {}
   ~Transaction();
   Status Commit();
 
  private:
-  explicit Transaction(const Database& database) : database_(&database) {}
+  Transaction(const Database& database, bool is_inner) : database_(&database), is_inner_(is_inner) {}
   const Database* database_;
+  bool is_inner_;
 };
 
 }  // namespace tdbg::jobs
