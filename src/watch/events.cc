@@ -110,14 +110,14 @@ rules::TimeLimitReached TimeLimitOf(const Event& json) {
 
 // Calls f(kind, object) for every whole line.
 template <typename F>
-Status ForEachEvent(const std::string& run_path, F&& f) {
+Status ForEachEvent(const std::string& run_path, std::string_view word, F&& f) {
   const std::string path = base::JoinPath(run_path, format::kEventsFile);
   if (!base::LocalFileSystem().Exists(path)) {
     if (base::LocalFileSystem().Exists(run_path)) return OkStatus();
     return NotFound("no such run: " + run_path);
   }
   TDBG_ASSIGN_OR_RETURN(const std::string text, base::LocalFileSystem().ReadFile(path, uint64_t{1} << 30));
-  format::ForEachEvent(text, "", f);
+  format::ForEachEvent(text, word, f);
   return OkStatus();
 }
 
@@ -245,16 +245,17 @@ std::string ErrorFields(const Status& status) {
 Result<std::vector<rules::RuleStatus>> ReadStatuses(const std::string& run_path) {
   std::vector<rules::RuleStatus> statuses;
   std::unordered_map<std::string, size_t> places;
-  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
-    if (kind != "rule_status") return;
-    rules::RuleStatus status = StatusOf(json);
-    const auto [place, is_new] = places.try_emplace(status.name, statuses.size());
-    if (is_new) {
-      statuses.push_back(std::move(status));
-    } else {
-      statuses[place->second] = std::move(status);
-    }
-  }));
+  TDBG_RETURN_IF_ERROR(
+      ForEachEvent(run_path, "\"rule_status\"", [&](const std::string& kind, const Event& json) {
+        if (kind != "rule_status") return;
+        rules::RuleStatus status = StatusOf(json);
+        const auto [place, is_new] = places.try_emplace(status.name, statuses.size());
+        if (is_new) {
+          statuses.push_back(std::move(status));
+        } else {
+          statuses[place->second] = std::move(status);
+        }
+      }));
   return statuses;
 }
 
@@ -262,7 +263,7 @@ Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path) {
   std::vector<JudgedWhole> judged;
   std::unordered_map<std::string, size_t> places;
   int64_t attempt = -1;
-  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, "", [&](const std::string& kind, const Event& json) {
     if (kind == "job_started") attempt = IntOf(json, "attempt");
     if (kind != "rule_status" || attempt < 0) return;
     const rules::RuleStatus status = StatusOf(json);
@@ -276,7 +277,7 @@ Result<std::vector<JudgedWhole>> ReadJudgedWhole(const std::string& run_path) {
 
 Result<std::vector<ActionOutcome>> ReadActions(const std::string& run_path) {
   std::vector<ActionOutcome> actions;
-  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, "\"action\"", [&](const std::string& kind, const Event& json) {
     if (kind != "action") return;
     ActionOutcome outcome;
     outcome.rule = TextOf(json, "name");
@@ -300,7 +301,7 @@ Result<Decisions> ReadDecisions(const std::string& run_path) {
   std::set<int64_t> stopped;
   std::unordered_map<std::string, size_t>
       over;  // of a rule, how many of the time limits were before it began
-  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, [&](const std::string& kind, const Event& json) {
+  TDBG_RETURN_IF_ERROR(ForEachEvent(run_path, "", [&](const std::string& kind, const Event& json) {
     if (kind == "worker_lost") {
       decisions->lost.push_back({IntOf(json, "attempt"), TextOf(json, "worker"), IntOf(json, "from_step")});
     } else if (kind == "stalled") {

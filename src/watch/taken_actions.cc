@@ -43,18 +43,22 @@ base::UniqueFd Lock(const std::string& run, const std::string& key) {
 
 }  // namespace
 
-void LeaveOutTaken(const actions::Notice& notice, int64_t wall_nanos, int64_t cooldown_seconds,
-                   const std::function<void(const std::string&)>& log,
-                   std::vector<std::shared_ptr<actions::Action>>* list) {
+void TakenActions::LeaveOut(const actions::Notice& notice, int64_t wall_nanos, int64_t cooldown_seconds,
+                            const std::function<void(const std::string&)>& log,
+                            std::vector<std::shared_ptr<actions::Action>>* list) {
   if (list->empty()) return;
-  const auto taken = ReadActions(notice.run);
-  if (!taken.ok()) return;
+  if (!std::exchange(is_read_, true)) {
+    auto taken = ReadActions(run_);
+    for (size_t i = 0; taken.ok() && i < taken->size(); ++i) {
+      ActionOutcome& before = (*taken)[i];
+      if (before.status.ok()) by_rule_[before.rule].push_back(std::move(before));
+    }
+  }
+  const auto of_rule = by_rule_.find(notice.rule);
+  if (of_rule == by_rule_.end()) return;
   std::erase_if(*list, [&](const std::shared_ptr<actions::Action>& action) {
-    for (const ActionOutcome& before : *taken) {
-      if (!before.status.ok() || before.rule != notice.rule || before.action != action->name() ||
-          before.target != action->target()) {
-        continue;
-      }
+    for (const ActionOutcome& before : of_rule->second) {
+      if (before.action != action->name() || before.target != action->target()) continue;
       const bool same = before.global_step == notice.global_step && before.attempt == notice.attempt;
       // A time in the future: the clock was set back since, so it is not known how long ago it was.
       const bool soon = !action->needs_job() && wall_nanos >= before.wall_nanos &&

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "actions/action.h"
@@ -13,12 +15,24 @@
 
 namespace tdbg::watch {
 
-/// Leaves out of `list` what was done for this finding, by another watcher of this run or of its next
-/// attempt, which finds it again. And the same rule does not send the same message twice within the
-/// cool-down, which is logged; actions on the job itself (stop, capture) are not messages.
-void LeaveOutTaken(const actions::Notice& notice, int64_t wall_nanos, int64_t cooldown_seconds,
-                   const std::function<void(const std::string&)>& log,
-                   std::vector<std::shared_ptr<actions::Action>>* list);
+/// What was done for a run's findings. The run's events are read once, when it is first asked: many rules may
+/// find something in one look, and the events of a long run are long.
+class TakenActions {
+ public:
+  explicit TakenActions(std::string run) : run_(std::move(run)) {}
+
+  /// Leaves out of `list` what was done for this finding, by another watcher of this run or of its next
+  /// attempt, which finds it again. And the same rule does not send the same message twice within the
+  /// cool-down, which is logged; actions on the job itself (stop, capture) are not messages.
+  void LeaveOut(const actions::Notice& notice, int64_t wall_nanos, int64_t cooldown_seconds,
+                const std::function<void(const std::string&)>& log,
+                std::vector<std::shared_ptr<actions::Action>>* list);
+
+ private:
+  std::string run_;
+  bool is_read_ = false;
+  std::unordered_map<std::string, std::vector<ActionOutcome>> by_rule_;  ///< that succeeded
+};
 
 /// Takes the turn at an action, which lasts until the result is let go of, or the process dies. Waits for
 /// whoever has it, ten minutes at most, and not where nothing can be locked: a run without events, a file

@@ -210,6 +210,7 @@ struct Watcher::Impl {
       Event("rule_time_limit", wall_nanos, TimeLimitFields(reached));
     // Whoever launched the job says when it is gone. Without a launcher the workers do.
     job_is_gone = job_is_gone || (!options.stop && trial->loaded_all_steps());
+    TakenActions taken(options.run);
     std::set<size_t> told;  // what began afresh and hit at once has changed twice
     for (const size_t i : changed) {
       if (!told.insert(i).second) continue;
@@ -240,7 +241,7 @@ struct Watcher::Impl {
       if (job_is_gone || notice.attempt < job_attempt)
         std::erase_if(list, [](const auto& action) { return action->needs_job(); });
       const int64_t cooldown = options.rules[i].action_cooldown_seconds.value_or(kCooldownSeconds);
-      LeaveOutTaken(notice, wall_nanos, cooldown, [this](const std::string& line) { Log(line); }, &list);
+      taken.LeaveOut(notice, wall_nanos, cooldown, [this](const std::string& line) { Log(line); }, &list);
       runner.Start(std::move(notice), std::move(list));
     }
     if (std::exchange(origins_are_new, false) || !changed.empty()) TellFound(wall_nanos, job_is_gone);
