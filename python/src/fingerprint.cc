@@ -20,8 +20,10 @@ uint32_t Fingerprint(uintptr_t pointer, uint64_t bytes) {
 }
 
 std::optional<uint32_t> FingerprintIfThere(uintptr_t pointer, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
   const auto* data = reinterpret_cast<const std::byte*>(pointer);
-  if (bytes > 0 && !(base::IsReadable(data, 1) && base::IsReadable(data + bytes - 1, 1))) return std::nullopt;
+  if (bytes >= kPage && !(base::IsReadable(data, 1) && base::IsReadable(data + bytes - 1, 1)))
+    return std::nullopt;
   return Fingerprint(pointer, bytes);
 }
 

@@ -10,8 +10,10 @@ namespace tdbg::python {
 /// same mark, and looking at it costs a microsecond whatever its size. 32 bits, so that a double holds it
 /// exactly.
 uint32_t Fingerprint(uintptr_t pointer, uint64_t bytes);
-/// The same of mapped memory, whose file another process may have cut short; none where that is so. Its ends
-/// are asked for, because files are cut there: two system calls, 0.6 us.
+/// The same of memory that may have been taken away: a mapped file that another process has cut short, pages
+/// that the training has protected; none where that is so. Its ends are asked for, because files are cut
+/// there, and a tensor is protected whole: two system calls, 0.6 us. Not for what is smaller than a page,
+/// which shares it with others.
 std::optional<uint32_t> FingerprintIfThere(uintptr_t pointer, uint64_t bytes);
 
 }  // namespace tdbg::python

@@ -52,14 +52,19 @@ nb::tuple LookAgain(const TensorReader& reader, nb::list marks, nb::list tensors
       continue;
     }
     const int64_t version = reader.Version(tensor);
-    const uint32_t fingerprint = Fingerprint(reinterpret_cast<uintptr_t>(data), bytes);
+    const auto fingerprint = FingerprintIfThere(reinterpret_cast<uintptr_t>(data), bytes);
+    if (!fingerprint) {
+      mark.seen_ = false;
+      others.append(i);
+      continue;
+    }
     const bool same =
         mark.seen_ && mark.data_ == data && mark.version_ == version && mark.fingerprint_ == fingerprint;
     const bool its_turn = mark.turn_ % every == call % every;
     mark.seen_ = true;
     mark.data_ = data;
     mark.version_ = version;
-    mark.fingerprint_ = fingerprint;
+    mark.fingerprint_ = *fingerprint;
     ids.append(mark.id_);
     addresses.append(reinterpret_cast<uintptr_t>(data));
     unchanged.append(same ? its_turn ? Run::kWorthALook : uint8_t{1} : uint8_t{0});

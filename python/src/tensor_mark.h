@@ -36,7 +36,8 @@ class TensorMark {
 
 /// Looks at tensors[i], which is at the place of marks[i].
 /// \return (ids, addresses, whether each is unchanged; positions of what is not like what was expected there,
-///   and for which the caller has another way)
+/// or
+///   cannot be read, and for which the caller has another way)
 nanobind::tuple LookAgain(const TensorReader& reader, nanobind::list marks, nanobind::list tensors,
                           uint64_t call, uint64_t every);
 

@@ -24,7 +24,9 @@ def in_a_file(private):
     with open("weights", "r+b") as file:
         return mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
 
-memory = mmap.mmap(-1, size) if how == "protected" else in_a_file(how == "private")
+protected = how.startswith("protected")
+kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS if "private" in how else mmap.MAP_SHARED
+memory = mmap.mmap(-1, size, flags=kind) if protected else in_a_file(how == "private")
 table = torch.frombuffer(memory, dtype=torch.float32).uniform_()
 
 class Net(nn.Module):
@@ -43,7 +45,7 @@ model = Net()
 optimizer = torch.optim.SGD(model.head.parameters(), lr=0.1)
 run = tdbg.attach(model, config={"rules": [], "black_box": "64MiB"}, dir="run")
 for step in range(12):
-    if step == 6 and how == "protected":
+    if step == 6 and protected:
         assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(table.data_ptr() + 65536), ctypes.c_size_t(size - 65536), 0) == 0
     elif step == 6:
         os.truncate("weights", 65536)
@@ -56,7 +58,8 @@ run.close()
 
 
 @pytest.mark.parametrize("how, trains, spoil", [
-    ("shared", "frozen", ""), ("shared", "buffer", "nan"), ("private", "trainable", ""), ("protected", "frozen", "")])
+    ("shared", "frozen", ""), ("shared", "buffer", "nan"), ("private", "trainable", ""), ("protected", "frozen", ""),
+    ("protected, private", "frozen", ""), ("protected, private", "buffer", "nan"), ("protected, private", "trainable", "")])
 def test_a_training_lives_whose_weights_can_no_longer_be_read(tmp_path, how, trains, spoil):
     script = tmp_path / "train.py"
     script.write_text(TRAIN)

@@ -10,7 +10,8 @@ Plain host tensors are compared by one call of `_capture.look_again` (0.5 us eac
 it does not read, and everything where torch has no DLPack table, goes through `_put_others`.
 
 Of these tensors the training may read a part, or nothing. So what lies in a mapped file is read only where the kernel
-says that it can be: another process may have cut the file short. What can no longer be read is told once.
+says that it can be: another process may have cut the file short. Of other memory its ends are asked for (0.6 us), since
+a script may protect a tensor while it is not used. What can no longer be read is told once.
 """
 from __future__ import annotations
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 _data_ptr = torch.Tensor.data_ptr
-_fingerprint = _capture.fingerprint
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -184,7 +184,8 @@ class Untrained:
         if not tensor.numel() or is_emptied(tensor):
             slot.spec = None        # its earlier values say nothing of the later ones
             return NOT_WANTED
-        if self._lies_in_a_file(named.name, tensor) or (slot.mapped and self._is_gone(slot, tensor)):
+        if self._lies_in_a_file(named.name, tensor) or (
+                slot.mapped or self._is_protected(tensor)) and self._is_gone(slot, tensor):
             return NOT_WANTED
         if named.kind == "buffer" and is_constant(tensor, slot.owner(), slot.key):
             return NOT_WANTED
@@ -262,21 +263,25 @@ class Untrained:
                 self._put_odd(slot, tensor, sub)
                 continue
             pointer = _data_ptr(tensor)
-            mark = (_capture.fingerprint_if_there if slot.mapped else _fingerprint)(pointer, tensor.nbytes)
+            mark = _capture.fingerprint_if_there(pointer, tensor.nbytes)
             seen = (pointer, self._version(tensor), mark)
             same = seen == slot.seen
             again = _capture.WORTH_A_LOOK if same and slot.turn % LOOK_EVERY == turn else int(same)
             slot.seen = seen
-            if slot.mapped:
-                if mark is not None and again == SAID_AGAIN and not self._is_read(slot.id, at_end):
-                    pointer = 0
-                elif self._is_gone(slot, tensor):
-                    slot.seen = None
-                    continue
+            if slot.mapped and mark is not None and again == SAID_AGAIN and not self._is_read(slot.id, at_end):
+                pointer = 0
+            elif (slot.mapped or mark is None) and self._is_gone(slot, tensor):
+                slot.seen = None
+                continue
             ids.append(slot.id)
             pointers.append(pointer)
             unchanged.append(again)
         self._put_flat(ids, pointers, unchanged, sub, at_end)
+
+    @staticmethod
+    def _is_protected(tensor: torch.Tensor) -> bool:
+        return (type(tensor) in _PLAIN and lies_flat(tensor)
+                and _capture.fingerprint_if_there(_data_ptr(tensor), tensor.nbytes) is None)
 
     def _is_read(self, ident: int, at_end: bool) -> bool:
         """Is a tensor read even if it is what it was?"""
