@@ -41,7 +41,8 @@ struct RunOptions {
   int64_t attempt = -1;  ///< -1: $TDBG_ATTEMPT, else the next one
   /// Global step at which this attempt begins: its steps replace those of earlier attempts from there on. 0
   /// without `step_base_from`: it is not stated, and the attempt begins behind all that earlier attempts have
-  /// reached.
+  /// reached. All workers of an attempt begin where the first of them did: what another one states is not
+  /// used then, and said on stderr and in its worker.json.
   int64_t step_base = 0;
   /// (mode, its own step at which this attempt begins). Without: TRAIN's is step_base, the others' 0.
   /// Not looked at where the attempt's beginning is not stated.
@@ -114,10 +115,18 @@ class Run {
   /// \error kInvalidArgument (plan), kResourceExhausted (no room), kFailedPrecondition (locked),
   /// kUnimplemented
   static Result<std::unique_ptr<Run>> Open(const RunOptions& options);
+  /// The attempt in which a worker of this rank would record if it opened the run now; -1: its place is
+  /// taken, and it would get a run beside that one. Nothing is made or locked. `directory` is RunOptions'
+  /// one.
+  /// \error kInvalidArgument: no directory is said, or $TDBG_ATTEMPT is no number
+  static Result<int64_t> NextAttempt(const std::string& directory, int64_t rank);
   ~Run();  ///< ends with reason "closed" unless End was called
 
   const std::string& directory() const;  ///< the run's, "-2" included
   int64_t attempt() const;
+  /// Who says where the attempt begins: RunOptions::step_base_from, or what the first of its workers took;
+  /// "behind" where nobody does and earlier attempts have steps.
+  const std::string& step_base_from() const;
   std::string plan_json() const;  ///< the plan that this run obeys
 
   /// How many threads of the calling thread's OpenMP team large batches of statistics may use (1 until

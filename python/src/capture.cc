@@ -425,6 +425,14 @@ NB_MODULE(_capture, m) {
       .def_prop_ro_static("NOT_WANTED", [](nb::handle) { return Run::kNotWanted; })
       .def_prop_ro("directory", [](const Run& r) { return r.directory(); })
       .def_prop_ro("attempt", [](const Run& r) { return r.attempt(); })
+      .def_prop_ro("step_base_from", [](const Run& r) { return r.step_base_from(); })
+      .def_static(
+          "next_attempt",
+          [](const std::string& directory, int64_t rank) {
+            return ValueOrThrow(Run::NextAttempt(directory, rank));
+          },
+          "directory"_a = "", "rank"_a = 0,
+          "The attempt in which this worker would record if it opened the run now; -1: beside that run.")
       .def_prop_ro("global_step", [](const Run& r) { return r.global_step(); })
       .def("share_threads", &Run::ShareThreads, "threads"_a)
       .def(

@@ -277,6 +277,15 @@ class Run:
     def attempt(self) -> int: ...
 
     @property
+    def step_base_from(self) -> str: ...
+
+    @staticmethod
+    def next_attempt(directory: str = '', rank: int = 0) -> int:
+        """
+        The attempt in which this worker would record if it opened the run now; -1: beside that run.
+        """
+
+    @property
     def global_step(self) -> int: ...
 
     def share_threads(self, threads: int) -> None: ...

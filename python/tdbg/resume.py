@@ -4,6 +4,7 @@ earlier attempts have reached (src/session/earlier_steps.h): it must not hide a 
 
 A script and an optimizer count training steps only. `earlier_steps.json`, which the launcher writes into each further
 attempt, holds the steps that readers saw when it began; from it follow the global step and the evaluations before it.
+An attempt that no launcher started, as where torchrun starts a worker again, has it made by the command line.
 """
 
 from __future__ import annotations
@@ -145,13 +146,25 @@ class EarlierSteps:
         return Beginning(step, dict(modes), "", self.next_step - step if self.spans else 0)
 
 
-def earlier_steps() -> EarlierSteps:
-    """The earlier steps of an attempt that a launcher started; of any other attempt, none."""
-    run, attempt = os.environ.get("TDBG_RUN"), os.environ.get("TDBG_ATTEMPT")
-    if not run or not attempt or attempt == "0":
+def earlier_steps(directory: str = "", rank: int = 0, make: Callable[[str, int], None] | None = None) -> EarlierSteps:
+    """The steps before the attempt that this worker is about to begin; none, if it is the first or nothing can be read.
+
+    :param directory: the run's; "": the launcher's
+    :param make: (run, attempt): has them written, of an attempt that no launcher began
+    """
+    run = directory or os.environ.get("TDBG_RUN")
+    if not run:
         return EarlierSteps([])
     try:
-        with open(os.path.join(run, attempt, EARLIER_STEPS), encoding="utf-8") as file:
+        from ._capture import Run
+
+        attempt = Run.next_attempt(run, rank)
+        if attempt <= 0:
+            return EarlierSteps([])
+        path = os.path.join(run, str(attempt), EARLIER_STEPS)
+        if make is not None and os.environ.get("TDBG_ATTEMPT") != str(attempt) and not os.path.exists(path):
+            make(run, attempt)
+        with open(path, encoding="utf-8") as file:
             known = json.load(file)
         spans = [(str(mode), int(first), int(mode_first), int(count), bool(skipped))
                  for mode, first, mode_first, count, skipped in known["spans"]]
@@ -192,29 +205,30 @@ def _is_step(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and -1 <= value < _LARGEST
 
 
-def beginning(optimizer: Callable[[], tuple[int, str] | None],
-              evaluates: bool = False) -> tuple[Beginning, str, int | None]:
+def beginning(optimizer: Callable[[], tuple[int, str] | None], evaluates: bool = False,
+              earlier: Callable[[], EarlierSteps] = earlier_steps) -> tuple[Beginning, str, int | None]:
     """(where this attempt begins, who says so in words, the optimizer's count or None).
 
     :param optimizer: -> (how often it has been stepped, before this process too, what it is called); None: it keeps no
         count
     :param evaluates: the first step is no training step
+    :param earlier: -> the steps before this attempt
     """
     said, counted = take_said(), optimizer()
     steps = None if counted is None else counted[0]
-    earlier = earlier_steps()
+    before = earlier()
     if said is not None:
-        found, who = earlier.behind(said, evaluates=evaluates), "the script"
+        found, who = before.behind(said, evaluates=evaluates), "the script"
         found.source = found.source or "script"
     elif (state := _state_beside_checkpoints()) is not None:
         seen, modes = state["latest-global-step-seen"], state["latest-mode-step"]
         # A mode that the state does not know starts from the global step, as in smdebug.
-        found = earlier.at(seen + 1, {mode: (modes[mode] if _is_step(modes.get(mode)) else seen) + 1
+        found = before.at(seen + 1, {mode: (modes[mode] if _is_step(modes.get(mode)) else seen) + 1
                                       for mode in (_TRAIN, _EVAL, _PREDICT)})
         found.source, who = METADATA, f"{METADATA} beside the checkpoints"
     # An optimizer that was never stepped says nothing where a checkpoint may have held the weights alone.
-    elif counted is not None and earlier.spans and (counted[0] > 0 or _no_checkpoint_yet()):
-        found = earlier.behind(max(0, counted[0] - earlier.optimizer_began), True, evaluates)
+    elif counted is not None and before.spans and (counted[0] > 0 or _no_checkpoint_yet()):
+        found = before.behind(max(0, counted[0] - before.optimizer_began), True, evaluates)
         found.source, who = found.source or "optimizer", f"the optimizer's own state ({counted[1]})"
     else:
         found, who = Beginning(), ""

@@ -16,6 +16,7 @@
 #include "format/json_fields.h"
 #include "format/run_files.h"
 #include "format/version.h"
+#include "jobs/once_file.h"
 #include "jobs/run_directory.h"
 #include "tdbg/trial.h"
 #include "trial/access.h"
@@ -31,17 +32,22 @@ std::string FileOf(const std::string& run_directory, int64_t attempt) {
   return base::JoinPath(base::JoinPath(run_directory, std::to_string(attempt)), std::string(kEarlierSteps));
 }
 
-// The attempt's worker whose files say most about its start.
-std::optional<format::WorkerInfo> WorkerOf(const std::string& run_directory, int64_t attempt) {
-  std::optional<format::WorkerInfo> found;
+std::vector<format::WorkerInfo> WorkersOf(const std::string& run_directory, int64_t attempt) {
+  std::vector<format::WorkerInfo> workers;
   for (const std::string& worker : jobs::ListWorkers(run_directory, attempt)) {
     const auto text = base::LocalFileSystem().ReadFile(base::JoinPath(worker, format::kWorkerFile), 1u << 20);
     if (!text.ok()) continue;
-    const auto info = format::WorkerInfo::FromJson(*text);
-    if (!info.ok()) continue;
-    if (!found || info->step_base.value_or(0) > found->step_base.value_or(0)) found = *info;
+    if (auto info = format::WorkerInfo::FromJson(*text); info.ok()) workers.push_back(*std::move(info));
   }
-  return found;
+  return workers;
+}
+
+// The one whose files say most about the attempt's start.
+std::optional<format::WorkerInfo> TellingOf(const std::vector<format::WorkerInfo>& workers) {
+  const auto last = std::max_element(workers.begin(), workers.end(), [](const auto& a, const auto& b) {
+    return a.step_base.value_or(0) < b.step_base.value_or(0);
+  });
+  return last == workers.end() ? std::nullopt : std::optional(*last);
 }
 
 std::string_view ModeName(ModeKey mode) {
@@ -80,6 +86,7 @@ std::set<int64_t> UncountedSteps(const TrialAccess& access) {
 }  // namespace
 
 Status TellEarlierSteps(const std::string& run_directory, int64_t attempt) {
+  if (base::LocalFileSystem().Exists(FileOf(run_directory, attempt))) return OkStatus();
   TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<Trial> trial, Trial::Open(run_directory));
   TDBG_ASSIGN_OR_RETURN(const bool news, trial->Refresh());
   (void)news;
@@ -101,7 +108,7 @@ Status TellEarlierSteps(const std::string& run_directory, int64_t attempt) {
     if (first_attempt < 0) first_attempt = step.attempt;
     const bool begins = unplaced_from < 0 && std::exchange(last_attempt, step.attempt) != step.attempt;
     if (begins) {
-      const auto worker = WorkerOf(run_directory, step.attempt);
+      const auto worker = TellingOf(WorkersOf(run_directory, step.attempt));
       if (worker && worker->step_base_from == format::kBehind) unplaced_from = step.info.global_step;
     }
     const bool goes_on = count > 0 && step.info.global_step != unplaced_from &&
@@ -124,25 +131,35 @@ Status TellEarlierSteps(const std::string& run_directory, int64_t attempt) {
                {"kind", "earlier_steps"},
                {"attempt", attempt},
                {"next_step", seen + 1}};
-  if (const auto worker = WorkerOf(run_directory, first_attempt); worker && worker->optimizer_step)
+  if (const auto worker = TellingOf(WorkersOf(run_directory, first_attempt));
+      worker && worker->optimizer_step)
     json["optimizer_began"] = *worker->optimizer_step - first_train.value_or(0);
   if (unplaced_from >= 0) json["unplaced_from"] = unplaced_from;
   json["spans"] = std::move(spans);
-  return base::FilesBelow(base::LocalFileSystem(), run_directory)
-      .WriteFileAtomic(FileOf(run_directory, attempt), json.dump() + "\n");
+  // Where workers ask for it, each of them does: the first has looked before any of them recorded a step.
+  const std::string path = FileOf(run_directory, attempt);
+  TDBG_RETURN_IF_ERROR(base::FilesBelow(base::LocalFileSystem(), run_directory)
+                           .CreateDirectories(base::JoinPath(run_directory, std::to_string(attempt))));
+  return jobs::MakeOnce(run_directory, path, json.dump() + "\n").status();
 }
 
 std::vector<AttemptStart> AttemptStarts(const std::string& run_directory) {
   std::vector<AttemptStart> starts;
   bool first = true;
   for (const int64_t attempt : jobs::ListAttempts(run_directory)) {
-    const auto worker = WorkerOf(run_directory, attempt);
+    const std::vector<format::WorkerInfo> workers = WorkersOf(run_directory, attempt);
+    const auto worker = TellingOf(workers);
     if (!worker) continue;
     AttemptStart start;
     start.attempt = attempt;
     start.step = worker->step_base.value_or(0);
     start.from = worker->step_base_from;
-    if (std::exchange(first, false) && start.step == 0) continue;
+    for (const format::WorkerInfo& other : workers) {
+      if (const int64_t step = other.step_base.value_or(0); step != start.step)
+        start.others.push_back({other.worker, step, true});
+      if (other.step_base_said) start.others.push_back({other.worker, *other.step_base_said, false});
+    }
+    if (std::exchange(first, false) && start.step == 0 && start.others.empty()) continue;
     const auto text = base::LocalFileSystem().ReadFile(FileOf(run_directory, attempt), 1u << 26);
     if (text.ok()) {
       int64_t next = 0;
@@ -175,6 +192,12 @@ std::string StartWords(const AttemptStart& start) {
   if (start.replaced < 0)
     text +=
         fmt::format("; {} before it missing", base::Counted(static_cast<uint64_t>(-start.replaced), "step"));
+  for (const AttemptStart::Other& other : start.others) {
+    text += fmt::format(
+        "; {} {} at step {}{}", base::Printable(other.worker),
+        other.recorded ? "began" : "says that it begins", other.step,
+        other.recorded ? ": its steps are not those of the others" : ", and was numbered as the others are");
+  }
   return text;
 }
 

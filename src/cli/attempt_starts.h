@@ -16,10 +16,18 @@ struct AttemptStart {
   int64_t step = 0;      ///< global
   std::string from;      ///< "script", "metadata.json", "optimizer", "model"; format::kBehind, empty: unknown
   int64_t replaced = 0;  ///< earlier steps that it trained again; negative: how many are missing
+  /// A worker that says that it begins elsewhere.
+  struct Other {
+    std::string worker;
+    int64_t step = 0;
+    bool recorded = false;  ///< its steps are numbered from there; else from where the others began
+  };
+  std::vector<Other> others;
 };
 
-/// Writes <run>/<attempt>/earlier_steps.json (docs/format.md): the steps that readers see now. Call it
-/// before the attempt's command is started. Without this file an attempt continues by counts alone.
+/// Writes <run>/<attempt>/earlier_steps.json (docs/format.md) where it is not there: the steps that readers
+/// see now. Call it before a worker of the attempt records. Without this file an attempt continues by counts
+/// alone.
 Status TellEarlierSteps(const std::string& run_directory, int64_t attempt);
 /// Starts of the attempts that have workers, except the first attempt if it began at 0.
 std::vector<AttemptStart> AttemptStarts(const std::string& run_directory);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "cli/attempt_starts.h"
 #include "cli/command.h"
 #include "cli/configuration.h"
 #include "cli/exit_codes.h"
@@ -26,10 +27,15 @@ class PlanCommand : public Command {
   void Define(Flags& flags) override {
     flags_.Define(flags);
     flags.AddOption("--name", name_, "what a fresh directory is called after; default: run").TypeName("NAME");
+    flags.AddOption("--earlier-steps", earlier_steps_, "").Hidden();  // of a worker that was started again
     flags.AddFlag("--json", json_, "accepted for symmetry: the output is always JSON");
   }
 
   Result<int> Run() override {
+    if (earlier_steps_ > 0) {
+      TDBG_RETURN_IF_ERROR(TellEarlierSteps(flags_.dir, earlier_steps_));
+      return kExitOk;
+    }
     TDBG_ASSIGN_OR_RETURN(const plan::Config config, ResolveConfig(flags_));
     const std::vector<plan::RuleConfig> rules = RulesToWatch(config);
     TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<rulehost::Registry> registry,
@@ -67,6 +73,7 @@ class PlanCommand : public Command {
  private:
   ConfigFlags flags_;
   std::string name_ = "run";
+  int64_t earlier_steps_ = 0;  ///< of the attempt that is to be told of them
   bool json_ = false;
 };
 

@@ -408,6 +408,10 @@ Json SummaryToJson(const RunSummary& report) {
                                   {"from", start.from.empty() ? Json() : Json(start.from)},
                                   {"replaced", std::max<int64_t>(0, start.replaced)},
                                   {"missing", std::max<int64_t>(0, -start.replaced)}});
+    for (const AttemptStart::Other& other : start.others) {
+      json["step_bases"].back()["others"].push_back(
+          {{"worker", other.worker}, {"step", other.step}, {"recorded", other.recorded}});
+    }
   }
   json["workers"] = report.workers;
   json["failures"] = Json::array();

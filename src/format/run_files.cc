@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "format/json_fields.h"
+#include "format/keys.h"
 
 namespace tdbg::format {
 namespace {
@@ -16,6 +17,16 @@ void GetOptional(const Json& json, const char* key, int64_t least, int64_t most,
                  std::optional<int64_t>* out) {
   int64_t number = 0;
   if (GetField(json, key, &number) && number >= least && number <= most) *out = number;
+}
+
+void GetModeSteps(const Json& json, std::map<std::string, int64_t>* out) {
+  const auto modes = json.find("mode_step_bases");
+  if (modes == json.end() || !modes->is_object()) return;
+  for (const auto& [mode, step] : modes->items()) {
+    const auto known = ModeFromName(mode);
+    if (known && step.is_number_integer() && step.get<int64_t>() >= 0)
+      (*out)[std::string(ModeName(*known))] = step.get<int64_t>();
+  }
 }
 
 // For people too: these files are read with a pager.
@@ -94,6 +105,8 @@ std::string WorkerInfo::ToJson() const {
   if (world_size) json["world_size"] = *world_size;
   if (step_base) json["step_base"] = *step_base;
   if (!step_base_from.empty()) json["step_base_from"] = step_base_from;
+  if (!mode_step_bases.empty()) json["mode_step_bases"] = mode_step_bases;
+  if (step_base_said) json["step_base_said"] = *step_base_said;
   if (optimizer_step) json["optimizer_step"] = *optimizer_step;
   return Pretty(json);
 }
@@ -109,6 +122,8 @@ Result<WorkerInfo> WorkerInfo::FromJson(std::string_view text) {
   GetOptional(json, "world_size", 1, kMaxWorkers, &info.world_size);
   GetOptional(json, "step_base", 0, kForEver, &info.step_base);
   GetField(json, "step_base_from", &info.step_base_from);
+  GetModeSteps(json, &info.mode_step_bases);
+  GetOptional(json, "step_base_said", 0, kForEver, &info.step_base_said);
   GetOptional(json, "optimizer_step", 0, kForEver, &info.optimizer_step);
   if (GetField(json, "pid", &number) && number >= 0 && number <= 0xffffffff)
     info.pid = static_cast<uint32_t>(number);

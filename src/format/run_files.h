@@ -50,6 +50,9 @@ struct WorkerInfo {
   std::optional<int64_t> step_base;   ///< the global step it begins at
   std::string
       step_base_from;  ///< who says so: "script", "metadata.json", "optimizer"; kBehind, empty: nobody
+  std::map<std::string, int64_t> mode_step_bases;  ///< mode's name -> its own step at which it begins
+  /// What this worker was told instead, where another worker of the attempt had begun elsewhere before it.
+  std::optional<int64_t> step_base_said;
   std::optional<int64_t> optimizer_step;  ///< of the optimizer when it began
   uint32_t pid = 0;
   std::string host;

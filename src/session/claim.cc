@@ -15,9 +15,11 @@
 #include "base/redact.h"
 #include "base/text.h"
 #include "format/json_fields.h"
+#include "format/keys.h"
 #include "format/run_files.h"
 #include "format/version.h"
 #include "session/earlier_steps.h"
+#include "session/notices.h"
 #include "store/writer/leftovers.h"
 
 namespace tdbg::session {
@@ -168,18 +170,81 @@ Result<plan::Plan> LoadPlan(const RunOptions& options, const std::string& direct
   return parsed;
 }
 
+/// A worker that has begun this attempt already. Any of them does, since all begin alike: in a world of a
+/// thousand not all files are read a thousand times.
+std::optional<format::WorkerInfo> AnotherOf(const Claim& claim, base::FileSystem& files) {
+  const std::string attempt = Path(claim.directory, std::to_string(claim.attempt));
+  const auto entries = files.List(attempt);
+  for (size_t i = 0; entries.ok() && i < entries->size(); ++i) {
+    const base::DirEntry& entry = (*entries)[i];
+    if (!entry.is_directory || entry.name == claim.worker) continue;
+    const auto text = files.ReadFile(Path(Path(attempt, entry.name), format::kWorkerFile), 1u << 20);
+    if (!text.ok()) continue;
+    if (auto info = format::WorkerInfo::FromJson(*text); info.ok() && info->step_base)
+      return *std::move(info);
+  }
+  return std::nullopt;
+}
+
+/// The workers of an attempt begin at one step, or readers would lay other steps of one beside those of
+/// another. Who comes first decides: its steps are written.
+/// \return  is that decided?
+bool TakeStepBaseOfAnother(const RunOptions& options, Claim* claim, base::FileSystem& files) {
+  const auto another = AnotherOf(*claim, files);
+  if (!another) return false;
+  const bool stated = options.step_base != 0 || !options.step_base_from.empty();
+  if (stated && options.step_base == *another->step_base) return false;
+  claim->step_base = *another->step_base;
+  claim->step_base_from = another->step_base_from;
+  claim->mode_step_bases.clear();
+  for (const auto& [mode, step] : another->mode_step_bases) {
+    if (const auto known = format::ModeFromName(mode))
+      claim->mode_step_bases.emplace_back(static_cast<ModeKey>(*known), step);
+  }
+  if (!stated) return true;
+  claim->step_base_said = options.step_base;
+  TellOnce("step_base",
+           fmt::format("rank {} begins at step {}, as rank {} of this attempt did, and not at step {}, as {} "
+                       "says; let each rank say the same (tdbg.resume_step)",
+                       options.rank, claim->step_base, another->rank, options.step_base,
+                       options.step_base_from.empty() ? "its program" : "its " + options.step_base_from));
+  return true;
+}
+
 /// Where the attempt begins: where its caller says, else behind all that earlier attempts have reached. A
 /// number that nobody stated must not replace a step.
 void TakeStepBase(const RunOptions& options, Claim* claim, base::FileSystem& files) {
   claim->step_base = options.step_base;
   claim->step_base_from = options.step_base_from;
   claim->mode_step_bases = options.mode_step_bases;
+  if (TakeStepBaseOfAnother(options, claim, files)) return;
   if (options.step_base != 0 || !options.step_base_from.empty() || claim->attempt == 0) return;
   BehindEarlier behind = BehindEarlierAttempts(claim->directory, claim->attempt, files);
   if (behind.step == 0) return;  // nothing to be behind of
   claim->step_base = behind.step;
   claim->step_base_from = format::kBehind;
   claim->mode_step_bases = std::move(behind.modes);
+}
+
+Result<std::string> WantedDirectory(const std::string& given) {
+  std::string wanted = given.empty() ? Environment("TDBG_RUN") : given;
+  if (wanted.empty())
+    return InvalidArgument("no run directory: neither RunOptions.directory nor $TDBG_RUN is set");
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(wanted, error);  // scripts change their directory
+  if (!error) wanted = absolute.lexically_normal().string();
+  while (wanted.size() > 1 && wanted.back() == '/') wanted.pop_back();
+  return wanted;
+}
+
+/// -1: nobody says one.
+Result<int64_t> GivenAttempt(int64_t attempt) {
+  const std::string text = attempt < 0 ? Environment("TDBG_ATTEMPT") : "";
+  if (text.empty()) return attempt;
+  const auto number = base::ParseInt(text);
+  if (!number || *number < 0)
+    return InvalidArgument(fmt::format("$TDBG_ATTEMPT is \"{}\", not a number", text));
+  return *number;
 }
 
 Status WriteSharedFiles(const RunOptions& options, Claim* claim, base::FileSystem& files,
@@ -229,24 +294,16 @@ Status WriteSharedFiles(const RunOptions& options, Claim* claim, base::FileSyste
 
 }  // namespace
 
-Result<Claim> ClaimDirectory(const RunOptions& options, base::FileSystem& whole, const base::Clock& clock) {
-  std::string wanted = options.directory.empty() ? Environment("TDBG_RUN") : options.directory;
-  if (wanted.empty())
-    return InvalidArgument("no run directory: neither RunOptions.directory nor $TDBG_RUN is set");
-  std::error_code error;
-  const auto absolute = std::filesystem::absolute(wanted, error);  // scripts change their directory
-  if (!error) wanted = absolute.lexically_normal().string();
-  while (wanted.size() > 1 && wanted.back() == '/') wanted.pop_back();
+Result<int64_t> NextAttempt(const std::string& directory, int64_t rank, base::FileSystem& whole) {
+  TDBG_ASSIGN_OR_RETURN(const std::string wanted, WantedDirectory(directory));
+  TDBG_ASSIGN_OR_RETURN(const int64_t given, GivenAttempt(-1));
+  return ChooseAttempt(wanted, fmt::format("worker_{}", rank), given, base::FilesBelow(whole, wanted))
+      .value_or(-1);
+}
 
-  int64_t given = options.attempt;
-  if (given < 0) {
-    if (const std::string text = Environment("TDBG_ATTEMPT"); !text.empty()) {
-      const auto number = base::ParseInt(text);
-      if (!number || *number < 0)
-        return InvalidArgument(fmt::format("$TDBG_ATTEMPT is \"{}\", not a number", text));
-      given = *number;
-    }
-  }
+Result<Claim> ClaimDirectory(const RunOptions& options, base::FileSystem& whole, const base::Clock& clock) {
+  TDBG_ASSIGN_OR_RETURN(const std::string wanted, WantedDirectory(options.directory));
+  TDBG_ASSIGN_OR_RETURN(const int64_t given, GivenAttempt(options.attempt));
   Claim claim;
   claim.worker = fmt::format("worker_{}", options.rank);
   for (int n = std::max(1, options.first_sibling); n <= kMaxSiblings; ++n) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +24,8 @@ struct Claim {
   int64_t step_base = 0;
   std::string step_base_from;  ///< who says so; kBehind: nobody does, and it lies behind what was there
   std::vector<std::pair<ModeKey, int64_t>> mode_step_bases;
-  std::string worker;  ///< "worker_0"
+  std::optional<int64_t> step_base_said;  ///< what was asked for, where another worker had begun elsewhere
+  std::string worker;                     ///< "worker_0"
   std::string worker_directory;
   std::string journal_path;
   std::vector<std::string> earlier;  ///< this worker's directories in earlier attempts
@@ -41,6 +43,11 @@ struct Claim {
 /// \error kInvalidArgument (plan), kFailedPrecondition (taken), kAlreadyExists (a directory of something
 /// else)
 Result<Claim> ClaimDirectory(const RunOptions& options, base::FileSystem& files, const base::Clock& clock);
+
+/// The attempt in which a worker that opens the run now would record, by RunOptions' `directory` and `rank`;
+/// -1: its place there is taken, so that it would get a run beside it. Nothing is made or locked.
+/// \error kInvalidArgument: no directory is said, or $TDBG_ATTEMPT is no number
+Result<int64_t> NextAttempt(const std::string& directory, int64_t rank, base::FileSystem& files);
 
 /// Writes ended.json: how the worker ended, for the next one that is started in the same attempt.
 void LeaveWord(const Claim& claim, std::string_view reason, base::FileSystem& files);

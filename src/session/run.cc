@@ -227,6 +227,10 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   writer_options.worker.world_size = options.world_size;
   writer_options.worker.step_base = claim.step_base;
   writer_options.worker.step_base_from = claim.step_base_from;
+  for (const auto& [mode, step] : claim.mode_step_bases)
+    writer_options.worker.mode_step_bases[std::string(format::ModeName(static_cast<format::Mode>(mode)))] =
+        step;
+  writer_options.worker.step_base_said = claim.step_base_said;
   if (options.optimizer_step >= 0) writer_options.worker.optimizer_step = options.optimizer_step;
   writer_options.worker.pid = static_cast<uint32_t>(::getpid());
   writer_options.worker.host = base::HostName();
@@ -256,7 +260,12 @@ Result<std::unique_ptr<Run>> Run::Open(const RunOptions& options) {
   return std::unique_ptr<Run>(new Run(std::move(impl)));
 }
 
+Result<int64_t> Run::NextAttempt(const std::string& directory, int64_t rank) {
+  return session::NextAttempt(directory, rank, base::LocalFileSystem());
+}
+
 const std::string& Run::directory() const { return impl_->claim.directory; }
+const std::string& Run::step_base_from() const { return impl_->claim.step_base_from; }
 int64_t Run::attempt() const { return impl_->claim.attempt; }
 std::string Run::plan_json() const { return impl_->claim.plan.ToJson(); }
 

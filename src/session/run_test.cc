@@ -132,6 +132,33 @@ TEST_F(RunTest, ARunThatEndedGetsAFurtherAttempt) {
   EXPECT_EQ(Json("1/attempt.json")["parent"], 0);
 }
 
+TEST_F(RunTest, TheWorkersOfAnAttemptBeginAtOneStep) {
+  const auto rank = [this](int64_t number, int64_t base,
+                           std::vector<std::pair<ModeKey, int64_t>> modes = {}) {
+    RunOptions options = Options();
+    options.rank = number;
+    options.world_size = 4;
+    options.step_base = base;
+    options.mode_step_bases = std::move(modes);
+    if (base >= 0) options.step_base_from = "script";
+    options.step_base = std::max<int64_t>(0, base);
+    return *TheRun::Open(options);
+  };
+  const auto first = rank(1, 12, {{ModeKey::kTrain, 10}, {ModeKey::kEval, 2}});
+  // One that is told nothing, one that is told something else, and one that is told the same.
+  const auto silent = rank(0, -1), other = rank(2, 7), same = rank(3, 12, {{ModeKey::kTrain, 11}});
+  for (const TheRun* run : {first.get(), silent.get(), other.get(), same.get()}) {
+    EXPECT_EQ(run->global_step(), 11);
+    EXPECT_EQ(run->mode_step(ModeKey::kTrain), run == same.get() ? 10 : 9);
+    EXPECT_EQ(run->mode_step(ModeKey::kEval), run == same.get() ? -1 : 1);
+  }
+  EXPECT_EQ(Json("0/worker_0/worker.json")["step_base_from"], "script");
+  EXPECT_EQ(Json("0/worker_2/worker.json")["step_base"], 12);
+  EXPECT_EQ(Json("0/worker_2/worker.json")["step_base_said"], 7);
+  for (const char* file : {"0/worker_0/worker.json", "0/worker_1/worker.json", "0/worker_3/worker.json"})
+    EXPECT_FALSE(Json(file).contains("step_base_said")) << file;
+}
+
 TEST_F(RunTest, AnAttemptBeginsWhereItsCallerSaysElseBehindWhatIsThere) {
   ASSERT_EQ(InChild([&] {
               const auto run = Open();

@@ -113,6 +113,20 @@ def _wait_for(path: str) -> str:
         return file.read()
 
 
+def write_earlier_steps(run: str, attempt: int) -> None:
+    """Has the command line, which reads runs, write what an attempt is to know of the steps before it
+    (earlier_steps.json). For an attempt that no launcher began, as where torchrun starts workers again. Where it
+    cannot, the attempt goes by counts alone.
+    """
+    if (tool := find_cli()) is None:
+        return
+    try:
+        subprocess.run([tool, "plan", "--dir", run, "--earlier-steps", str(attempt)], stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PLAN_SECONDS, env=environment())
+    except subprocess.SubprocessError as error:
+        say(f"this attempt does not know of the earlier ones' evaluations: {error}")
+
+
 def find_cli() -> str | None:
     """The `tdbg` program: beside the package, $TDBG_CLI, or on the PATH. None if there is none."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..modes import ModeKeys
-from ..resume import beginning
+from ..resume import BEHIND, Beginning, beginning, earlier_steps
 from ..words import error_text
 from . import notes
 from .guard import Guard, is_the_trainings_own, say
 from .patches import Patches
+from .plan import write_earlier_steps
 from .waiting import Waiting
 
 ARMED, OPEN, OFF = "armed", "open", "off"
@@ -112,12 +113,10 @@ class Watch:
         rank, world_size = self.rank()
         self._thread = threading.get_ident()
         if self.run is None:
-            begins, words = self._beginning()
+            begins, found, who = self._beginning(rank)
             self.run = self.open_run(**{"adaptor": self.adaptor(), "command": list(sys.orig_argv), "rank": rank,
                                         "world_size": world_size, **begins, **self.options})
-            if not begins.get("step_base_from"):
-                words = self._laid_behind()
-            if rank == 0 and words:
+            if rank == 0 and (words := self._begins_at(found, who)):
                 say(words)
         self.plan = json.loads(self.run.plan() or "{}")
         self.state = OPEN
@@ -137,29 +136,30 @@ class Watch:
         """Does the run begin with a step that does not train?"""
         return False
 
-    def _beginning(self) -> tuple[dict[str, Any], str]:
-        """(of Run.open's arguments those that say where this attempt begins, a line for people). A guess that fails is
+    def _beginning(self, rank: int) -> tuple[dict[str, Any], Beginning, str]:
+        """(of Run.open's arguments those that say where this attempt begins, that, who says so). A guess that fails is
         no reason not to record."""
         if "step_base" in self.options:     # the script's word, in attach
-            return {"step_base_from": "script"}, ""
+            return {"step_base_from": "script"}, Beginning(), ""
         try:
-            found, who, steps = beginning(self.optimizer_count, self.begins_with_evaluation())
+            directory = os.fspath(self.options.get("directory") or "")
+            found, who, steps = beginning(self.optimizer_count, self.begins_with_evaluation(),
+                                          lambda: earlier_steps(directory, rank, write_earlier_steps))
         except BaseException as error:
             self.guard.failed("the step at which this attempt begins", error)
-            return {}, ""
-        said = os.environ.get("TDBG_ATTEMPT", "")
-        attempt = int(said) if said.isdecimal() else 0
+            return {}, Beginning(), ""
         given: dict[str, Any] = {} if steps is None else {"optimizer_step": steps}
-        if not found.source:
-            return given, ""
-        given |= {"step_base": found.step, "step_base_from": found.source,
-                  "mode_step_bases": [(ModeKeys[mode].value, step) for mode, step in found.modes.items()]}
-        return given, "" if attempt == 0 and not found.step else found.words(attempt, who)
+        if found.source:
+            given |= {"step_base": found.step, "step_base_from": found.source,
+                      "mode_step_bases": [(ModeKeys[mode].value, step) for mode, step in found.modes.items()]}
+        return given, found, who
 
-    def _laid_behind(self) -> str:
-        """A line for people, of an attempt whose first step is not stated; "": there is nothing before it."""
-        first = int(self.run.global_step) + 1
-        if self.run.attempt == 0 or first == 0:
+    def _begins_at(self, stated: Beginning, who: str) -> str:
+        """A line for people; "": there is nothing to say, or it was said that another rank began elsewhere."""
+        attempt, first = int(self.run.attempt), int(self.run.global_step) + 1
+        if stated.source:
+            return stated.words(attempt, who) if first == stated.step and (attempt or first) else ""
+        if attempt == 0 or first == 0 or self.run.step_base_from != BEHIND:
             return ""
         return (f"attempt {self.run.attempt} begins at step {first}, behind the steps of the attempts before it: "
                 f"where it goes on is not stated (tdbg.resume_step, metadata.json beside the checkpoints, an optimizer "

@@ -21,6 +21,7 @@ import numpy as np
 from .._capture import Error as CaptureError
 from .._capture import Run, hook_defaults, hook_plan, parse_hook
 from ..adaptors.guard import Guard
+from ..adaptors.plan import write_earlier_steps
 from ..adaptors.requests import obey
 from ..exceptions import (
     InvalidCollectionConfiguration,
@@ -282,7 +283,7 @@ class BaseHook(ProcessHook):
         """A job that is started again counts on from the step that the script says, or of its last checkpoint."""
         said = take_said()
         if said is not None:
-            found = earlier_steps().behind(said)
+            found = earlier_steps(self._launched or self.out_dir, self._rank()[0], write_earlier_steps).behind(said)
             self._step_base, self._step_base_from = found.step, "script"
             self._mode_step_bases = {ModeKeys[mode]: step for mode, step in found.modes.items()}
             self.init_step = self.step = found.step + self._INIT_STEP
@@ -520,7 +521,7 @@ class BaseHook(ProcessHook):
                              step_base_from=self._step_base_from,
                              mode_step_bases=[(mode.value, base) for mode, base in self._mode_step_bases.items()],
                              sibling_if_locked=bool(self._launched), among_other_files=not self._launched)
-        if not self._step_base_from and self._run.global_step >= 0:     # laid behind earlier attempts
+        if self._run.global_step + 1 != self._step_base:    # laid behind earlier attempts, or as another rank began
             self.mode_steps = {mode: self._run.mode_step(mode.value) + 1 + self._INIT_STEP for mode in ModeKeys}
             self.init_step = self.step = self.mode_steps[ModeKeys.GLOBAL]
         if self._launched and rank == 0:
