@@ -29,7 +29,7 @@ _RAISE = {opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE") if name in
 _BETWEEN = {opcode.opmap[name] for name in ("RESUME", "JUMP_BACKWARD") if name in opcode.opmap}
 #: What functions in C raise without arguments, and the names of those that do: an iterator's end, an empty queue, and
 #: no memory for what is given a size.
-_RAISED_BARE = {"StopIteration": {"next", "__next__", "send"}, "StopAsyncIteration": {"anext", "__anext__", "asend"},
+_RAISED_BARE = {"StopIteration": {"next", "__next__", "send"}, "StopAsyncIteration": {"anext", "__anext__"},
                 "Empty": {"get", "get_nowait"}, "MemoryError": {"bytes", "bytearray", "read", "recv", "join"}}
 
 
