@@ -88,7 +88,8 @@ class ReplayCommand : public Command {
     if (json_)
       PrintJson({{"run", run}, {"black_boxes", list}});
     else
-      Tell("again: tdbg replay {} --step {} -- {}\n", ShellWord(run_), boxes.front().step, CommandOf(run));
+      Tell("tdbg: go back into it: tdbg replay {} --step {} -- {}\n", ShellWord(run_), boxes.front().step,
+           CommandOf(run));
     return kExitOk;
   }
 

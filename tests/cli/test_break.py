@@ -147,7 +147,8 @@ def test_a_condition_set_while_it_trains_keeps_a_step_whole_and_one_stops_it(tdb
     assert kept["break"] == 1 and kept["followed"]
     boxes = one.until(lambda: tdbg.json("status", "r")["black_boxes"])
     assert boxes[0]["step"] > kept["after_step"]
-    assert "gradient/*.l2 > 100" in tdbg.ok("replay", "r").stdout
+    listed = tdbg.ok("replay", "r")
+    assert "gradient/*.l2 > 100" in listed.stdout and "tdbg: go back into it: tdbg replay r --step " in listed.stderr
     # Of its own history, once most of it is large, nothing exceeds a hundred times the median: it stays set, and is taken back.
     one.until(lambda: one.step() > 150)
     assert tdbg.json("break", "r", "gradient/*.l2 > 100 x median", "--then", "stop")["break"] == 2

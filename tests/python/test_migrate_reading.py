@@ -293,3 +293,10 @@ def test_on_a_terminal_it_is_said_how_far_it_is(monkeypatch, capsys, tmp_path):
     assert main.main([str(tmp_path)]) == 0
     said = capsys.readouterr().err
     assert "\r3 files looked at" in said and said.endswith("\r\033[K")
+
+
+def test_one_file_is_one():
+    from tdbg.migrate.report import Text
+
+    assert " ".join(Text(False, False).summary(1, 1)).startswith("1 file read, 1 of them")
+    assert " ".join(Text(False, False).summary(2, 1)).startswith("2 files read, 1 of them")

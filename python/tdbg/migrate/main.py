@@ -126,7 +126,8 @@ def _look(options: argparse.Namespace, say: Callable[[list[str]], None]) -> int:
         for job, config, folder in zip(started, shown, folders, strict=True):
             say(text.job(job, config, folder))
         if any(configs) and not options.write:
-            say(["--write DIR writes what --config names, and these commands.", ""])
+            say(["With --write DIR, tdbg migrate writes the files that --config names, and these commands, into DIR.",
+                 ""])
         if links:
             say([f"{len(links)} links to directories were not followed", ""])
         if written:

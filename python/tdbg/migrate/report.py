@@ -124,7 +124,8 @@ class Text:
 
     def summary(self, read: int, concerned: int) -> list[str]:
         counts = self.counts
-        text = f"{read} files read, {concerned} of them for smdebug or SageMaker: {counts[RUNS]} lines run unchanged, "
+        text = f"{read} file{'' if read == 1 else 's'} read, {concerned} of them for smdebug or SageMaker: "
+        text += f"{counts[RUNS]} line{' runs' if counts[RUNS] == 1 else 's run'} unchanged, "
         text += f"{counts[CHANGES]} change, {counts[NOT_OFFERED]} are not offered, {counts[UNREAD]} could not be read"
         return textwrap.wrap(text, COLUMNS)
 
