@@ -202,7 +202,8 @@ class Trial {
   void Wake();
 
   RunState state() const;
-  /// No more steps will come (state is kEnded or kCrashed), as of the last Refresh.
+  /// No more steps will come, as of the last Refresh: state is kEnded or kCrashed, and no launcher is about
+  /// to start the command again.
   bool loaded_all_steps() const;
   std::vector<int64_t> attempts() const;
   std::vector<std::string> workers() const;  ///< of the latest attempt, sorted

@@ -171,6 +171,8 @@ class ExportCommand : public Command {
     flags.AddFlag("--json", json_, "the result as one JSON document on stdout");
     // For `tdbg run`, which keeps standard input open for as long as the job lives.
     flags.AddFlag("--launched", launched_, "").Hidden();
+    flags.AddFlag("--no-end", no_end_, "").Hidden();  // whoever launched it tells readers that it is over
+    flags.AddFlag("--again", again_, "").Hidden();    // what was exported of this attempt is exported anew
   }
 
   Result<int> Run() override {
@@ -225,6 +227,7 @@ class ExportCommand : public Command {
   int64_t statistics_every_ = 1, attempt_ = -1;
   size_t thinned_ = 0;  // steps whose rows were dropped to keep the run within a budget
   bool force_ = false, follow_ = false, quiet_ = false, json_ = false, launched_ = false, raw_ = false;
+  bool no_end_ = false, again_ = false;
 };
 
 Status ExportCommand::StayInside() const {
@@ -240,8 +243,8 @@ Status ExportCommand::StayInside() const {
 
 Result<std::unique_ptr<ship::Destination>> ExportCommand::MakeDestination(
     const std::string& directory) const {
-  const bool restart = follow_ && attempt_ > 0;
-  if (to_ == "smdebug") return ship::MakeSmdebug({directory, choice_, restart});
+  const bool restart = follow_ && (attempt_ > 0 || again_);
+  if (to_ == "smdebug") return ship::MakeSmdebug({directory, choice_, restart, !no_end_});
   ship::TensorBoardOptions options;
   options.directory = directory;
   options.choice = choice_;

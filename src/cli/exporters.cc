@@ -18,6 +18,7 @@
 #include "format/version.h"
 #include "jobs/run_directory.h"
 #include "plan/hook_config.h"
+#include "ship/smdebug.h"
 
 namespace tdbg::cli {
 namespace {
@@ -25,6 +26,7 @@ namespace {
 // Statistics of every tensor at every step would be gigabytes that TensorBoard thins to 500 when it loads
 // them.
 constexpr int64_t kDefaultStatisticsEvery = 10;
+constexpr const char* kSmdebug = "smdebug";
 constexpr int kTermMillis = 2000;
 
 struct Wanted {
@@ -48,9 +50,20 @@ std::vector<Wanted> WantedBy(const plan::Config& config, const std::string& run_
         {"tensorboard", place(*tensorboard, "tensorboard"), {"--statistics-every", std::to_string(every)}});
   }
   if (config.smdebug_directory) {
-    wanted.push_back({"smdebug", place(*config.smdebug_directory, "smdebug"), {}});
+    wanted.push_back({kSmdebug, place(*config.smdebug_directory, "smdebug"), {}});
   }
   return wanted;
+}
+
+std::vector<std::string> SmdebugDirectories(const plan::Config& config, const std::string& run_directory) {
+  std::vector<std::string> directories;
+  for (const Wanted& one : WantedBy(config, run_directory)) {
+    if (one.to == kSmdebug) directories.push_back(one.path);
+  }
+  // A script of smdebug's has them in the run itself (python/tdbg/hook/layout.py).
+  if (base::LocalFileSystem().Exists(base::JoinPath(run_directory, "index")))
+    directories.push_back(run_directory);
+  return directories;
 }
 
 std::vector<std::string> ArgumentsOf(const Wanted& wanted) {
@@ -93,9 +106,25 @@ std::vector<std::vector<std::string>> ExportArguments(const plan::Config& config
   return out;
 }
 
+void TellReadersOfEnd(const plan::Config& config, const std::string& run_directory) {
+  for (const std::string& directory : SmdebugDirectories(config, run_directory)) {
+    if (const Status marked = ship::MarkSmdebugEnd(directory); !marked.ok())
+      Note("readers of " + directory + " are not told that the training is over: " + marked.message());
+  }
+}
+
+void TakeBackEnd(const plan::Config& config, const std::string& run_directory) {
+  for (const std::string& directory : SmdebugDirectories(config, run_directory)) {
+    if (const Status removed = ship::UnmarkSmdebugEnd(directory); !removed.ok())
+      Note("readers of " + directory +
+           " are told that the training is over, and it is not: " + removed.message());
+  }
+}
+
 Exporters::~Exporters() { Finish(0); }
 
-void Exporters::Start(const plan::Config& config, const std::string& run_directory, int64_t attempt) {
+void Exporters::Start(const plan::Config& config, const std::string& run_directory, int64_t attempt,
+                      bool again) {
   const std::vector<Wanted> wanted = WantedBy(config, run_directory);
   if (wanted.empty()) return;
   int ends[2];
@@ -107,8 +136,10 @@ void Exporters::Start(const plan::Config& config, const std::string& run_directo
   job_is_alive_.reset(ends[1]);
   for (const Wanted& one : wanted) {
     base::SpawnOptions spawn;
-    spawn.argv = {base::SelfExecutable(), "export",  run_directory, "--follow",
-                  "--launched",           "--quiet", "--attempt",   std::to_string(attempt)};
+    spawn.argv = {
+        base::SelfExecutable(),  "export",  run_directory, "--follow", "--launched", "--quiet", "--attempt",
+        std::to_string(attempt), "--no-end"};
+    if (again) spawn.argv.emplace_back("--again");
     for (std::string& argument : ArgumentsOf(one)) spawn.argv.push_back(std::move(argument));
     spawn.input_fd = theirs.get();
     auto child = base::Child::Spawn(spawn);

@@ -30,6 +30,12 @@ std::vector<ExportOutcome> ReadExports(const std::string& run_directory, int64_t
 std::vector<std::vector<std::string>> ExportArguments(const plan::Config& config,
                                                       const std::string& run_directory);
 
+/// The job is over, and so is what readers of its exports wait for: tells them, where the format has a word
+/// for it (smdebug's). A failure is noted.
+void TellReadersOfEnd(const plan::Config& config, const std::string& run_directory);
+/// An earlier end was not the last: before a job trains (again), takes that word back. A failure is noted.
+void TakeBackEnd(const plan::Config& config, const std::string& run_directory);
+
 /// The processes (`tdbg export --follow`) that read a run as any reader does and write it elsewhere. A
 /// failure of one is told once and affects nothing else.
 class Exporters {
@@ -39,9 +45,10 @@ class Exporters {
   Exporters(const Exporters&) = delete;
 
   /// Starts the exports that the configuration asks for (mostly none). One that cannot be started is told and
-  /// left out.
-  void Start(const plan::Config& config, const std::string& run_directory, int64_t attempt);
-  /// The job is over and everything is on disk: lets them finish, for `grace_millis` at most, then ends them.
+  /// left out. \param again  others were started for this attempt before, and ended with their launcher
+  void Start(const plan::Config& config, const std::string& run_directory, int64_t attempt, bool again);
+  /// The attempt is over and everything is on disk: lets them finish, for `grace_millis` at most, then ends
+  /// them.
   void Finish(int64_t grace_millis);
 
  private:

@@ -1,5 +1,10 @@
 #include "cli/prepared_rules.h"
 
+#include <fmt/format.h>
+
+#include "cli/output.h"
+#include "cli/terminal.h"
+
 namespace tdbg::cli {
 
 Result<plan::Plan> PlanFor(const plan::Config& config, const std::vector<plan::Need>& needs) {
@@ -7,6 +12,14 @@ Result<plan::Plan> PlanFor(const plan::Config& config, const std::vector<plan::N
   const auto compiled = plan::CompiledPlan::Compile(plan);
   if (!compiled.ok()) return compiled.status();
   return plan;
+}
+
+void NoteFirstVerdicts(const std::vector<std::pair<std::string, int64_t>>& least) {
+  std::string text;
+  for (const auto& [rule, steps] : least) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Printable(rule), steps);
+  }
+  if (!text.empty()) Note("steps that rules need before they judge: " + text);
 }
 
 }  // namespace tdbg::cli

@@ -101,15 +101,6 @@ class Stopper {
   std::string asked_;
 };
 
-// Told before the training: if it turns out too short for a rule, only another run would help.
-void NoteFirstVerdicts(const std::vector<std::pair<std::string, int64_t>>& least) {
-  std::string text;
-  for (const auto& [rule, steps] : least) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Printable(rule), steps);
-  }
-  if (!text.empty()) Note("steps that rules need before they judge: " + text);
-}
-
 class RunCommand : public Command {
  public:
   std::string name() const override { return "run"; }
@@ -136,7 +127,16 @@ class RunCommand : public Command {
   Result<jobs::JobResult> RunAttempt(const plan::Config& config, Stopper& stopper,
                                      const jobs::PreparedAttempt& prepared, LiveLine& line, LiveStatus& live);
   bool BeginNext(Stopper& stopper, jobs::PreparedAttempt* prepared, jobs::JobResult* result);
+  bool MayRestart() const {
+    return restarts_done_ < restarts_.most || (rehearsal_.is_on() && rehearsal_.left != 0);
+  }
+  bool IsToRestart(const jobs::JobResult& result) const {
+    return result.stop == jobs::JobStop::kInterrupted ||
+           (restarts_done_ < restarts_.most && restarts_.Restarts(result));
+  }
   bool Restart(Stopper& stopper, jobs::JobResult* result, jobs::PreparedAttempt* prepared);
+  void EndJob(const plan::Config& config, const jobs::PreparedAttempt& prepared, jobs::JobPhase phase,
+              const std::string& message);
   Result<int> Finish(watch::Watcher& watcher, const jobs::PreparedAttempt& prepared,
                      const jobs::JobResult& result);
   Status Adopt(const jobs::PreparedAttempt& left);
@@ -274,6 +274,7 @@ Result<int> RunCommand::Run() {
 
 Result<int> RunCommand::RunUploaded(const plan::Config& config, watch::Watcher& watcher, Stopper& stopper,
                                     jobs::PreparedAttempt& prepared, LiveStatus& live) {
+  if (!node_ || node_->node() == 0) TakeBackEnd(config, prepared.run_directory);
   listeners_.Start(job_flags_, prepared, watcher.statuses(), &registration_, !node_ || node_->judges());
   if (destination_.url.empty()) return RunJob(config, watcher, stopper, prepared, live);
   const std::string log =
@@ -383,7 +384,7 @@ bool RunCommand::BeginNext(Stopper& stopper, jobs::PreparedAttempt* prepared, jo
 // Whether the command is to be started again, and all that is said of that.
 bool RunCommand::Restart(Stopper& stopper, jobs::JobResult* result, jobs::PreparedAttempt* prepared) {
   const bool rehearsal = result->stop == jobs::JobStop::kInterrupted;
-  if (!rehearsal && (restarts_done_ >= restarts_.most || !restarts_.Restarts(*result))) return false;
+  if (!IsToRestart(*result)) return false;
   stopper.BeginGap();
   if (!rehearsal) ++restarts_done_;
   const std::string why =
@@ -470,13 +471,14 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
   GoIntoBackground(prepared);
   Exporters exporters;
   // What is one for all nodes is done by one: exports by the first, events by the one that judges.
-  if (!adopts && (!node_ || node_->node() == 0))
-    exporters.Start(config, prepared.run_directory, prepared.attempt);
+  if (!node_ || node_->node() == 0)
+    exporters.Start(config, prepared.run_directory, prepared.attempt, /*again=*/adopts);
   if (!node_ || node_->node() == 0) compaction_.Start(prepared.run_directory);
   if (!adopts && (!node_ || node_->judges())) {
-    Record(AppendEvent(
-        prepared.run_directory, "job_started",
-        {{"attempt", prepared.attempt}, {"command", base::RedactCommand(command_)}, {"pid", job.pid()}}));
+    Json fields = {
+        {"attempt", prepared.attempt}, {"command", base::RedactCommand(command_)}, {"pid", job.pid()}};
+    if (MayRestart()) fields["restarts"] = true;
+    Record(AppendEvent(prepared.run_directory, "job_started", fields));
   }
   jobs::JobResult result = job.Wait();
   stopper.Set(nullptr);
@@ -486,11 +488,17 @@ Result<jobs::JobResult> RunCommand::RunAttempt(const plan::Config& config, Stopp
     std::filesystem::remove_all(scratch, ignored);
   }
   if (log) result.output_error = log_.Finish(*log);
-  if (!node_) Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result));
+  if (!node_) Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result, IsToRestart(result)));
   registration_.EndAttempt(prepared.attempt, result.exit.shell_code(), ExitText(result));
   if (result.killed) Note("the command outlived its grace and was killed");
   exporters.Finish(kExportGraceMillis);
   return result;
+}
+
+void RunCommand::EndJob(const plan::Config& config, const jobs::PreparedAttempt& prepared,
+                        jobs::JobPhase phase, const std::string& message) {
+  if (!node_ || node_->node() == 0) TellReadersOfEnd(config, prepared.run_directory);
+  registration_.Move(phase, message);
 }
 
 Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watcher, Stopper& stopper,
@@ -513,24 +521,24 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
   };
   LiveLine line(quiet_ || job_flags_.detach ? -1 : STDERR_FILENO);
   jobs::JobResult result;
-  auto stop_at_its_end = jobs::JobStop::kNone;
+  bool was_to_restart = false;
   do {
     const auto attempt = RunAttempt(config, stopper, prepared, line, live);
     if (!attempt.ok()) {
       jobs::JobResult failed;
       failed.exit.code = kExitNotExecutable;
       end_watching(failed);
-      registration_.Move(jobs::JobPhase::kFailed, attempt.status().message());
+      EndJob(config, prepared, jobs::JobPhase::kFailed, attempt.status().message());
       Note(attempt.status().message());
       return attempt.status().code() == Code::kNotFound ? kExitNoCommand : kExitNotExecutable;
     }
     result = *attempt;
-    stop_at_its_end = result.stop;
+    was_to_restart = IsToRestart(result);
   } while (Restart(stopper, &result, &prepared));
   line.Close();
-  // Stopped between two attempts: what was written is how the command ended, and not how the job did.
-  if (!node_ && result.stop != stop_at_its_end)
-    Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result));
+  // It ended between two attempts: what was written is how the command ended, and not how the job did.
+  if (!node_ && was_to_restart)
+    Record(AppendJobEnded(prepared.run_directory, prepared.attempt, result, /*restarts=*/false));
 
   const Status sealed = jobs::SealAttempt(prepared.run_directory, prepared.attempt);
   // From here on ctrl-C ends this process again: judging the rest may take a while, and everything is on
@@ -550,7 +558,7 @@ Result<int> RunCommand::RunJob(const plan::Config& config, watch::Watcher& watch
          others.message());
   if (!events_.ok()) Note("the run's events are incomplete: " + events_.message());
   const auto [phase, message] = EndPhase(result);
-  registration_.Move(phase, message);
+  EndJob(config, prepared, phase, message);
   listeners_.Finish();
   compaction_.Finish(kCompactGraceMillis);
   return Finish(watcher, prepared, result);

@@ -35,14 +35,16 @@ Status AppendEvent(const std::string& run_directory, const std::string& kind, co
       .AppendLine(base::JoinPath(run_directory, format::kEventsFile), line);
 }
 
-Status AppendJobEnded(const std::string& run_directory, int64_t attempt, const jobs::JobResult& result) {
-  return AppendEvent(run_directory, "job_ended",
-                     {{"attempt", attempt},
-                      {"exit_code", result.exit.shell_code()},
-                      {"signal", result.exit.signaled ? result.exit.code : 0},
-                      {"stop", StopName(result.stop)},
-                      {"stopped_by", result.stopped_by},
-                      {"killed", result.killed}});
+Status AppendJobEnded(const std::string& run_directory, int64_t attempt, const jobs::JobResult& result,
+                      bool restarts) {
+  Json fields = {{"attempt", attempt},
+                 {"exit_code", result.exit.shell_code()},
+                 {"signal", result.exit.signaled ? result.exit.code : 0},
+                 {"stop", StopName(result.stop)},
+                 {"stopped_by", result.stopped_by},
+                 {"killed", result.killed}};
+  if (restarts) fields["restarts"] = true;
+  return AppendEvent(run_directory, "job_ended", fields);
 }
 
 std::optional<JobEnding> LastJobEnding(const std::string& run_directory) {

@@ -15,8 +15,9 @@ namespace tdbg::cli {
 /// Appends a line to <run>/events.jsonl.
 Status AppendEvent(const std::string& run_directory, const std::string& kind, const Json& fields);
 /// The job_ended of an attempt. Of several the last one is right: a job may be stopped when its command has
-/// ended, and is about to be started again.
-Status AppendJobEnded(const std::string& run_directory, int64_t attempt, const jobs::JobResult& result);
+/// ended, and is about to be started again. \param restarts  it is to be started again
+Status AppendJobEnded(const std::string& run_directory, int64_t attempt, const jobs::JobResult& result,
+                      bool restarts);
 /// The last job_ended, if there is one.
 std::optional<JobEnding> LastJobEnding(const std::string& run_directory);
 /// Why no worker has written anything, as far as the run directory tells: one sentence and what to do.

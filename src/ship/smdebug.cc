@@ -60,8 +60,8 @@ class Smdebug : public Destination {
   // A step's files are visible when it was taken.
   Status Flush() override { return OkStatus(); }
   Status Finish(const TrialAccess& access) override {
-    if (!directory_ || !access.trial().loaded_all_steps()) return OkStatus();
-    return directory_->WriteEnd();
+    if (!options_.marks_end || !directory_ || !access.trial().loaded_all_steps()) return OkStatus();
+    return smdebug::WriteEnd(options_.directory);
   }
   Shipped shipped() const override {
     Shipped out{steps_, bytes_, {{"tensors", tensors_}, {"reductions", reductions_}}};
@@ -217,6 +217,12 @@ Result<std::unique_ptr<Destination>> MakeSmdebug(const SmdebugOptions& options) 
   TDBG_ASSIGN_OR_RETURN(Choice choice, Choice::Make(options.choice));
   return std::unique_ptr<Destination>(new Smdebug(options, std::move(choice)));
 }
+
+Status MarkSmdebugEnd(const std::string& directory) {
+  return base::LocalFileSystem().Exists(directory) ? smdebug::WriteEnd(directory) : OkStatus();
+}
+
+Status UnmarkSmdebugEnd(const std::string& directory) { return smdebug::RemoveEnd(directory); }
 
 bool IsOurSmdebugFile(const std::string& directory, const std::string& inside) {
   if (!base::LocalFileSystem().Exists(base::JoinPath(directory, kMarker))) return false;

@@ -60,10 +60,15 @@ bool IsScratch(const std::string& name) {
          name.substr(slash) == "/tmp";
 }
 
+// smdebug's word that no more will come.
+bool IsEndOfExport(const std::string& name) { return name.ends_with("/training_job_end.ts"); }
+
 // Whoever finds one of these in the store believes that all before it is there, too.
 int RankOf(const std::string& name) {
-  if (name == format::kRunFile) return 3;
+  if (name == format::kRunFile || IsEndOfExport(name)) return 3;
   if (name == format::kEventsFile) return 2;
+  // smdebug's readers find a step's tensors through its index.
+  if (name.find("/index/") != std::string::npos && name.ends_with(".json")) return 2;
   if (name.ends_with("/" + std::string(format::kWorkerFile))) return 1;
   return 0;
 }
@@ -136,11 +141,25 @@ Status Uploader::Claim() {
   TDBG_RETURN_IF_ERROR(Check(run_));
   std::vector<std::string> workers;
   TDBG_RETURN_IF_ERROR(Walk(&workers).status());
+  const bool goes_on = !state_etag_.empty();
   const Status claimed = WriteState(true, false, HeldLocks(workers));
   if (claimed.code() == Code::kAlreadyExists)
     return Status(Code::kAlreadyExists, options_.to.ToString() + " was taken by another process just now");
   claimed_ = claimed.ok();
-  return claimed;
+  return claimed.ok() && goes_on ? TakeBackEnds() : claimed;
+}
+
+Status Uploader::TakeBackEnds() {
+  TDBG_RETURN_IF_ERROR(LookAtStore());
+  for (const auto& [name, unused] : there_) {
+    if (!IsEndOfExport(name) || base::LocalFileSystem().Exists(base::JoinPath(options_.run_directory, name)))
+      continue;
+    const Status deleted = store_->Delete(Key(name));
+    if (deleted.ok()) continue;
+    if (deleted.code() != Code::kFailedPrecondition) return deleted;
+    options_.say(deleted.message() + ". Until it is overwritten it tells readers that the training is over");
+  }
+  return OkStatus();
 }
 
 std::vector<std::string> Uploader::HeldLocks(const std::vector<std::string>& workers) const {

@@ -47,7 +47,9 @@ class Uploader {
   /// active. Writes nothing. \param run  empty: the run does not exist yet
   /// \error kAlreadyExists  something else is there; and ObjectStore's errors
   Status Check(const std::string& run);
-  /// Check, then claims the prefix for this run in the store. Of two that do so at once, one succeeds.
+  /// Check, then claims the prefix for this run in the store. Of two that do so at once, one succeeds. A run
+  /// that goes on takes back what told smdebug's readers that it was over, where its directory does so no
+  /// more.
   Status Claim();
   /// Uploads what is new until Stop is called, then the rest. \error what is left, and why
   Status Follow();
@@ -82,6 +84,7 @@ class Uploader {
 
   Status Pass(bool last);
   Status LookAtStore();
+  Status TakeBackEnds();
   /// \error kUnavailable  a directory could not be listed: what was found is not all
   Result<std::vector<File>> Walk(std::vector<std::string>* workers) const;
   void TakeFile(const std::string& path, std::vector<File>* files, std::vector<std::string>* workers) const;

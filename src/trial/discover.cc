@@ -42,8 +42,14 @@ void Trial::Impl::LookForJobEnd() {
   const auto text = Files().ReadFile(base::JoinPath(path, format::kEventsFile));
   if (!text.ok()) return;
   job_ended.reset();
+  may_restart = {-1, false};
   format::ForEachEvent(*text, "\"job_", [&](const std::string& kind, const format::Json& event) {
-    if (kind == "job_started" && job_ended) job_ended->last_started = false;
+    if (kind == "job_started") {
+      if (job_ended) job_ended->last_started = false;
+      may_restart = {-1, false};
+      format::GetField(event, "attempt", &may_restart.first);
+      format::GetField(event, "restarts", &may_restart.second);
+    }
     JobEnded end;
     if (kind != "job_ended" || !format::GetField(event, "attempt", &end.attempt)) return;
     if (options.attempt >= 0 && end.attempt != options.attempt) return;
@@ -53,6 +59,7 @@ void Trial::Impl::LookForJobEnd() {
     format::GetField(event, "stop", &stop);
     end.failed = exit_code != 0 && (stop.empty() || stop == "none");
     end.last_started = true;
+    format::GetField(event, "restarts", &end.restarts);
     job_ended = end;
   });
 }
@@ -62,6 +69,15 @@ bool Trial::Impl::LauncherIsThere() {
   // A launcher that holds its lock may already be printing its summary: the job is over then.
   LookForJobEnd();
   return !job_ended || (job_ended->attempt < attempts.back().number && !job_ended->last_started);
+}
+
+bool Trial::Impl::LauncherStartsItAgain() {
+  if (attempts_left_out || !Files().IsLocked(base::JoinPath(path, format::kLauncherLockFile))) return false;
+  LookForJobEnd();
+  const int64_t last = attempts.back().number;
+  if (job_ended && job_ended->attempt >= last) return job_ended->restarts;
+  // The workers are gone, and the launcher has not said yet how its command ended.
+  return may_restart == std::pair(last, true);
 }
 
 std::vector<int64_t> Trial::Impl::AbsentRanks(const AttemptSlot& attempt) const {

@@ -139,6 +139,7 @@ struct Trial::Impl {
   /// No worker writes, but the launcher lives and a rank of the latest attempt was never seen: it may still
   /// come.
   bool awaited = false;
+  bool restarting = false;  ///< no worker writes, and the launcher is about to start the command again
   bool modes_seen[5] = {};
   std::vector<std::string> own_damage;
 
@@ -163,9 +164,11 @@ struct Trial::Impl {
     int64_t attempt = 0;
     bool failed = false;
     bool last_started = false;  ///< no job was started since
+    bool restarts = false;      ///< its launcher is about to start the command again
   };
   std::optional<JobEnded> job_ended;
-  bool attempts_left_out = false;  ///< later ones than TrialOptions::attempt
+  std::pair<int64_t, bool> may_restart{-1, false};  ///< the attempt started last, and can another one follow?
+  bool attempts_left_out = false;                   ///< later ones than TrialOptions::attempt
   base::ChangeWaiter waiter;
   std::set<std::string> smdebug_watched;
   mutable std::vector<TrialAccess::RowSpan> scratch_spans;
@@ -193,6 +196,8 @@ struct Trial::Impl {
   std::vector<int64_t> AbsentRanks(const AttemptSlot& attempt) const;
   /// Whether an unseen worker may still join the latest attempt, given that no worker writes now.
   bool LauncherIsThere();
+  /// Or may it still decide to? \pre no worker writes, there is an attempt
+  bool LauncherStartsItAgain();
   bool Watch();  ///< true if there was something that was not watched yet
   WorkerIndex AddWorker(size_t attempt_index, std::unique_ptr<store::WorkerReader> reader, std::string name,
                         std::string directory);

@@ -177,7 +177,9 @@ Status Trial::Impl::TakeIn(bool* news) {
   const bool was_awaited = awaited;
   awaited = !smdebug && !anyone_writing() && !attempts.empty() && !attempts.back().workers.empty() &&
             !AbsentRanks(attempts.back()).empty() && LauncherIsThere();
-  *news |= awaited != was_awaited;
+  const bool was_restarting = restarting;
+  restarting = !smdebug && !anyone_writing() && !attempts.empty() && LauncherStartsItAgain();
+  *news |= awaited != was_awaited || restarting != was_restarting;
   return OkStatus();
 }
 
@@ -250,7 +252,8 @@ bool Trial::WaitForChange(int64_t timeout_millis) {
 void Trial::Wake() { impl_->waiter.Wake(); }
 RunState Trial::state() const { return impl_->State(); }
 bool Trial::loaded_all_steps() const {
-  return impl_->State() == RunState::kEnded || impl_->State() == RunState::kCrashed;
+  const RunState state = impl_->State();
+  return (state == RunState::kEnded || state == RunState::kCrashed) && !impl_->restarting;
 }
 
 std::vector<int64_t> Trial::attempts() const {

@@ -473,6 +473,48 @@ TEST_F(TrialTest, ARunThatNoWorkerWroteIsOverWhenItsJobIs) {
   EXPECT_EQ(trial->state(), RunState::kRunning);
 }
 
+TEST_F(TrialTest, BetweenTwoAttemptsAllStepsAreNotLoaded) {
+  base::FileSystem& files = base::LocalFileSystem();
+  auto launcher = files.Lock(path_ + "/launcher.lock");
+  TDBG_ASSERT_OK(launcher);
+  const auto tell = [&](const std::string& line) {
+    TDBG_ASSERT_OK(files.AppendLine(path_ + "/events.jsonl", line));
+  };
+  Attempt(0);
+  auto first = Worker(0, 0);
+  first->Steps(0, 3);
+  const auto trial = Open();
+  tell(R"({"kind": "job_started", "attempt": 0, "restarts": true})");
+  first->End();
+  first->Close();
+  Refresh(*trial);
+  EXPECT_FALSE(trial->loaded_all_steps()) << "its launcher has not said yet how the command ended";
+  tell(R"({"kind": "job_ended", "attempt": 0, "exit_code": 75, "stop": "none", "restarts": true})");
+  Refresh(*trial);
+  EXPECT_FALSE(trial->loaded_all_steps());
+  EXPECT_EQ(Open()->state(), RunState::kEnded) << "that attempt";
+  // Stopped while it waited for the next one.
+  tell(R"({"kind": "job_ended", "attempt": 0, "exit_code": 75, "stop": "requested"})");
+  Refresh(*trial);
+  EXPECT_TRUE(trial->loaded_all_steps());
+  tell(R"({"kind": "job_ended", "attempt": 0, "exit_code": 75, "stop": "none", "restarts": true})");
+  EXPECT_FALSE(Open()->loaded_all_steps());
+  launcher->reset();
+  EXPECT_TRUE(Open()->loaded_all_steps()) << "a launcher that was killed starts nothing";
+}
+
+TEST_F(TrialTest, AJobThatIsNotStartedAgainIsOverWithItsWorkers) {
+  auto launcher = base::LocalFileSystem().Lock(path_ + "/launcher.lock");
+  TDBG_ASSERT_OK(launcher);
+  Attempt(0);
+  auto worker = Worker(0, 0);
+  worker->Steps(0, 3);
+  base::Spill(path_ + "/events.jsonl", "{\"kind\": \"job_started\", \"attempt\": 0}\n");
+  worker->End();
+  worker->Close();
+  EXPECT_TRUE(Open()->loaded_all_steps());
+}
+
 TEST_F(TrialTest, AJobWhoseOnlyWorkerCannotBeReadIsOverToo) {
   Attempt(0);
   Worker(0, 0)->Close();

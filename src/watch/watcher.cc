@@ -366,7 +366,9 @@ struct Watcher::Impl {
     // A training that is held was asked to stand still.
     const double seconds = standstill.Seconds(*trial, breakpoints.is_held(), MillisNow());
     const auto threshold = engine->StallThreshold();
-    if (!threshold || seconds == 0 || seconds < *threshold || trial->loaded_all_steps()) return OkStatus();
+    const RunState state = trial->state();
+    const bool gone = state == RunState::kEnded || state == RunState::kCrashed;  // it may be started again
+    if (!threshold || seconds == 0 || seconds < *threshold || gone) return OkStatus();
     rules::Stall stall;
     stall.after_step = engine->last_judged_step();
     stall.attempt = access.steps().empty() ? 0 : access.steps().back().attempt;

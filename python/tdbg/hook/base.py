@@ -527,7 +527,8 @@ class BaseHook(ProcessHook):
         if self._launched and rank == 0:
             self._link(self._run.directory)
         if layout.is_on() and rank == max(0, self._plan["include_workers"]):
-            self._layout = layout.Layout(self._run.directory, self._run.attempt, world_size, self.tensorboard_dir)
+            self._layout = layout.Layout(self._run.directory, self._run.attempt, world_size, self.tensorboard_dir,
+                                          launched=bool(self._launched))
         return True
 
     def _link(self, directory: str) -> None:

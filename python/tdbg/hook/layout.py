@@ -46,7 +46,8 @@ _alive: weakref.WeakSet[Layout] = weakref.WeakSet()
 class Layout:
     """The processes of one run. They end by themselves when the training is gone, however it went."""
 
-    def __init__(self, directory: str, attempt: int, world_size: int, tensorboard_dir: str | None) -> None:
+    def __init__(self, directory: str, attempt: int, world_size: int, tensorboard_dir: str | None,
+                 launched: bool) -> None:
         self._alone = world_size == 1
         self._beside = Beside()
         tool = find_cli()
@@ -60,7 +61,9 @@ class Layout:
         command = [tool, "export", directory, "--follow", "--quiet", "--attempt", str(attempt)]
         if self._alone:
             command.append("--launched")    # ends when this process closes its standard input, and not a second later
-        self._start([*command, "--to", "smdebug", directory], "smdebug's files")
+        # A launcher knows whether another attempt comes; else this process is all of the job.
+        end = ["--no-end"] if launched else []
+        self._start([*command, *end, "--to", "smdebug", directory], "smdebug's files")
         if tensorboard_dir is not None:
             self._start([*command, "--to", "tensorboard", os.path.abspath(tensorboard_dir)], "TensorBoard's files")
         _alive.add(self)

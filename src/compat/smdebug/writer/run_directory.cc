@@ -259,11 +259,17 @@ Result<StepFiles> RunDirectory::OpenStep(int64_t step, int mode, int64_t mode_st
   return step_files;
 }
 
-Status RunDirectory::WriteEnd() { return files_->WriteFileAtomic(base::JoinPath(path_, kEndMarker), ""); }
+Status WriteEnd(const std::string& path, base::FileSystem& files) {
+  return files.WriteFileAtomic(base::JoinPath(path, kEndMarker), "");
+}
+
+Status RemoveEnd(const std::string& path, base::FileSystem& files) {
+  const std::string marker = base::JoinPath(path, kEndMarker);
+  return files.Exists(marker) ? files.Remove(marker) : OkStatus();
+}
 
 Status RunDirectory::Rewind(int64_t step) {
-  const std::string marker = base::JoinPath(path_, kEndMarker);
-  if (files_->Exists(marker)) TDBG_RETURN_IF_ERROR(files_->Remove(marker));
+  TDBG_RETURN_IF_ERROR(RemoveEnd(path_, *files_));
   // Readers find events through the index only, so that is what has to go.
   const std::string index = base::JoinPath(path_, "index");
   TDBG_ASSIGN_OR_RETURN(const std::vector<base::DirEntry> folders, files_->List(index));

@@ -104,8 +104,6 @@ class RunDirectory {
   /// \pre step, mode_step >= 0
   Result<StepFiles> OpenStep(int64_t step, int mode, int64_t mode_step, std::string_view worker,
                              double wall_seconds);
-  /// Tells readers that all is there. Only after the last worker's last step.
-  Status WriteEnd();
   /// Before a job goes on at `step`: takes away the end marker and all steps from there on.
   Status Rewind(int64_t step);
   const std::string& path() const { return path_; }
@@ -116,5 +114,10 @@ class RunDirectory {
   std::string path_;
   base::FileSystem* files_;
 };
+
+/// Tells readers of this run directory that no more will come. Only after the last attempt's last step.
+Status WriteEnd(const std::string& path, base::FileSystem& files = base::LocalFileSystem());
+/// Before more comes: takes that back, where it was said.
+Status RemoveEnd(const std::string& path, base::FileSystem& files = base::LocalFileSystem());
 
 }  // namespace tdbg::smdebug

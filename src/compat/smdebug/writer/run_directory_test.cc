@@ -240,7 +240,7 @@ TEST_F(SmdebugWriter, RewindingTakesAwayTheEndAndWhatComesAfterTheStep) {
     Put(&files, "a", 1);
     TDBG_ASSERT_OK(files.Close());
   }
-  TDBG_ASSERT_OK(run_.WriteEnd());
+  TDBG_ASSERT_OK(WriteEnd(run_.path()));
   TDBG_ASSERT_OK(run_.Rewind(999));
   EXPECT_FALSE(fs::exists(Path("training_job_end.ts")));
   EXPECT_TRUE(fs::exists(Path("index/000000000/000000000005_worker_0.json")));
