@@ -73,6 +73,10 @@ struct StoreOptions {
   int parts_at_once = 4;
 };
 
+/// Whether objects may be put below a prefix. Puts none: the write that is tried has a condition that does
+/// not hold, and a store looks for the permission first. \error  as a Put's
+Status CheckMayPut(ObjectStore& store, const Location& to);
+
 /// Opens a store; finds credentials, region and endpoint as AWS's own tools do (docs/storage.md). Sends no
 /// request.
 /// \error kInvalidArgument  invalid settings; kFailedPrecondition  no credentials

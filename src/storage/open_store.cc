@@ -11,4 +11,14 @@ Result<std::unique_ptr<ObjectStore>> OpenStore(const Location& location, const S
   return std::unique_ptr<ObjectStore>(std::move(store));
 }
 
+Status CheckMayPut(ObjectStore& store, const Location& to) {
+  const std::string key = KeyBelow(to.KeyPrefix(), ".tdbg-probe");
+  constexpr std::string_view kText = "may anything be put here?";
+  const auto put = store.Put(key, std::as_bytes(std::span(kText)), Condition{.matching = "\"0\""});
+  // A store that knows no conditions has taken it.
+  if (put.ok()) return store.Delete(key);
+  const bool refused = put.status().code() == Code::kAlreadyExists || put.status().code() == Code::kNotFound;
+  return refused ? OkStatus() : put.status();
+}
+
 }  // namespace tdbg::storage

@@ -275,6 +275,45 @@ def test_who_looks_after_a_job_again_uploads_it_too(tdbg):
     assert len(tdbg.json("steps", url)["steps"]) == 200
 
 
+def test_readers_of_the_bucket_are_not_told_that_a_training_which_goes_on_is_over(tdbg):
+    """smdebug's word for that is a file: there once the job is over, and gone before it trains again."""
+    end = tdbg.directory / "bucket/x/smdebug/training_job_end.ts"
+    (tdbg.directory / "t.py").write_text(f"""
+import os, runpy, sys
+print("over" if os.path.exists({str(end)!r}) else "goes on", file=open("told", "a"))
+sys.argv = ["ship_run.py", "8"]
+runpy.run_path({TRAINING!r}, run_name="__main__")
+""")
+    tdbg.ok("run", "--dir", "r", "--format", "smdebug", "--upload", f"file://{tdbg.directory}/bucket/x", "--", sys.executable, "t.py")
+    assert end.exists()
+    tdbg.ok("resume", "r")
+    assert (tdbg.directory / "told").read_text() == "goes on\n" * 2 and end.exists()
+
+
+DENIES = """
+import boto3, json, sys
+iam = boto3.client("iam", region_name="us-east-1")
+iam.create_user(UserName="reader")
+key = iam.create_access_key(UserName="reader")["AccessKey"]
+iam.put_user_policy(UserName="reader", PolicyName="reads", PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Action": ["s3:ListBucket", "s3:GetObject"], "Resource": "*"}]}))
+print(json.dumps({"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}))
+"""
+
+
+def test_who_may_not_write_hears_it_once_and_before_anything_is_made(tdbg):
+    reader = json.loads(subprocess.run([sys.executable, "-c", DENIES], env=tdbg.env, capture_output=True, text=True, check=True).stdout)
+    before = sorted(tdbg.directory.iterdir())
+    url = place()
+    done = tdbg("run", "--upload", url, "--", "touch", "trained", env=reader, timeout=60)
+    assert done.returncode == REFUSED and done.stderr.count("\n") == 1, done.stderr
+    assert "s3:PutObject" in done.stderr
+    assert sorted(tdbg.directory.iterdir()) == before
+    assert objects(tdbg, url) == []     # nor is anything left by who may
+    tdbg.ok("run", "--quiet", "--dir", "r", "--upload", url, "--", "true")
+    assert not [name for name in objects(tdbg, url) if "probe" in name]
+
+
 def test_what_a_rehearsed_attempt_keeps_for_itself_stays_here(tdbg):
     """$TMPDIR of a rehearsal lies in the run, and holds whatever the script puts there."""
     url = f"file://{tdbg.directory}/bucket/x"

@@ -2,6 +2,7 @@
 // where it is used, and by no training and no command that needs no bucket.
 //
 //   tdbg-store check URL [--run ID]                 may a run be put there?
+//   tdbg-store probe URL                             may anything be put there?
 //   tdbg-store upload RUN URL [--follow] [--uploader ID] [--every-millis N] [--grace-seconds N] [--json]
 //                                                    --follow: until standard input ends; "ok ID" on standard
 //                                                    output once the prefix is claimed. --uploader: the ID of
@@ -190,7 +191,8 @@ Status SendFolder(const Arguments& arguments, ObjectStore* store, const Location
   return sender.Follow();
 }
 
-Status Upload(const Arguments& arguments, ObjectStore* store, const Location& to) {
+/// \param told  set to true where an error was answered, and is not to be said once more
+Status Upload(const Arguments& arguments, ObjectStore* store, const Location& to, bool* told) {
   UploadOptions options;
   options.run_directory = arguments.words[1];
   while (options.run_directory.size() > 1 && options.run_directory.back() == '/')
@@ -202,8 +204,11 @@ Status Upload(const Arguments& arguments, ObjectStore* store, const Location& to
   options.say = [](const std::string& what) { fmt::print(stderr, "tdbg: upload: {}\n", OneLine(what)); };
   Uploader uploader(store, options);
   const Status claimed = uploader.Claim();
-  if (arguments.follow) Answer(claimed, uploader.id());
-  if (!claimed.ok()) return claimed;
+  if (arguments.follow) Answer(claimed, uploader.id());  // and whoever gets it says it
+  if (!claimed.ok()) {
+    *told = arguments.follow;
+    return claimed;
+  }
   Status done;
   if (arguments.follow) {
     WhenInputEnds([&] { uploader.Stop(); });
@@ -309,17 +314,18 @@ Status Objects(const Arguments& arguments, ObjectStore* store, const Location& a
   return OkStatus();
 }
 
-Status Run(int argc, char** argv) {
+Status Run(int argc, char** argv, bool* told) {
   ::signal(SIGPIPE, SIG_IGN);
   base::SurviveTornMappings();
   TDBG_ASSIGN_OR_RETURN(const Arguments arguments, Parse(argc, argv));
   const std::string verb = arguments.words.empty() ? "" : arguments.words[0];
   const bool two = verb == "upload" || verb == "put" || verb == "fetch" || verb == "send";
-  const bool one =
-      verb == "check" || verb == "mirror" || verb == "ls" || verb == "cat" || verb == "rm" || verb == "head";
+  const bool one = verb == "check" || verb == "probe" || verb == "mirror" || verb == "ls" || verb == "cat" ||
+                   verb == "rm" || verb == "head";
   if ((!two && !one) || arguments.words.size() != (two ? 3 : 2))
     return InvalidArgument(
-        "usage: tdbg-store check|mirror|ls|head|cat|rm URL, tdbg-store upload RUN URL, tdbg-store put FILE "
+        "usage: tdbg-store check|probe|mirror|ls|head|cat|rm URL, tdbg-store upload RUN URL, tdbg-store put "
+        "FILE "
         "URL, tdbg-store fetch URL DIRECTORY, tdbg-store send DIRECTORY URL");
   TDBG_ASSIGN_OR_RETURN(const Location location,
                         ParseLocation(verb == "fetch" ? arguments.words[1] : arguments.words.back()));
@@ -334,24 +340,27 @@ Status Run(int argc, char** argv) {
       base::StayInBackground();
       (void)!::nice(10);
     }
-    return Upload(arguments, store->get(), location);
+    return Upload(arguments, store->get(), location, told);
   }
   if (verb == "fetch") return FetchFolder(store->get(), location, arguments.words[2]);
   if (verb == "send") return SendFolder(arguments, store->get(), location);
   if (verb == "mirror") return MirrorRun(arguments, store->get(), location);
+  if (verb == "probe") return CheckMayPut(**store, location);
   if (verb != "check") return Objects(arguments, store->get(), location);
   UploadOptions options;
   options.to = location;
   options.say = [](const std::string&) {};
-  return Uploader(store->get(), options).Check(arguments.run);
+  TDBG_RETURN_IF_ERROR(Uploader(store->get(), options).Check(arguments.run));
+  return CheckMayPut(**store, location);
 }
 
 }  // namespace
 }  // namespace tdbg::storage
 
 int main(int argc, char** argv) {
-  const tdbg::Status status = tdbg::storage::Run(argc, argv);
-  if (!status.ok()) fmt::print(stderr, "tdbg: {}\n", tdbg::storage::OneLine(status.message()));
+  bool told = false;
+  const tdbg::Status status = tdbg::storage::Run(argc, argv, &told);
+  if (!status.ok() && !told) fmt::print(stderr, "tdbg: {}\n", tdbg::storage::OneLine(status.message()));
   ::fflush(stdout);
   // Not exit(): a thread may still be reading standard input.
   ::_exit(tdbg::storage::ExitOf(status));

@@ -152,6 +152,15 @@ Result<HttpAnswer> S3Store::Perform(const Call& call) {
   }
 }
 
+std::string S3Store::PermissionFor(const Call& call) {
+  const auto asks = [&call](std::string_view name) {
+    return std::ranges::any_of(call.query, [&](const auto& one) { return one.first == name; });
+  };
+  if (call.method == "PUT" || call.method == "POST") return "s3:PutObject";
+  if (call.method == "DELETE") return asks("uploadId") ? "s3:AbortMultipartUpload" : "s3:DeleteObject";
+  return asks("list-type") ? "s3:ListBucket" : "s3:GetObject";
+}
+
 Status S3Store::ErrorOf(const Call& call, const HttpAnswer& answer) const {
   const auto xml = ParseXml(answer.body);
   const std::string code = xml.ok() ? xml->TextOf("Code") : "";
@@ -179,9 +188,13 @@ Status S3Store::ErrorOf(const Call& call, const HttpAnswer& answer) const {
     return InvalidArgument("the bucket '" + bucket_ + "' is in another region" +
                            (region.empty() ? "" : ": set AWS_REGION=" + region));
   }
-  if (answer.status == 401 || answer.status == 403)
+  if (answer.status == 401 || answer.status == 403) {
+    // Other codes are about who asks: a key that is none, a signature that is wrong.
+    const bool lacks = code.empty() || code == "AccessDenied";
     return FailedPrecondition(what + "not allowed" + (code.empty() ? "" : " (" + code + ")") +
-                              (said.empty() ? "" : ": " + said));
+                              (said.empty() ? "" : ": " + said) +
+                              (lacks ? "; it takes the permission " + PermissionFor(call) : ""));
+  }
   const std::string text = what + "the store answered " + std::to_string(answer.status) +
                            (code.empty() ? "" : " " + code) + (said.empty() ? "" : ": " + said);
   if (answer.status >= 500 || answer.status == 429 || answer.status == 408) return Unavailable(text);

@@ -43,6 +43,7 @@ class S3Store : public ObjectStore {
   Result<HttpAnswer> Perform(const Call& call);
   Result<HttpAnswer> Try(const Call& call);
   Status ErrorOf(const Call& call, const HttpAnswer& answer) const;
+  static std::string PermissionFor(const Call& call);  ///< as a policy names it
   ObjectInfo InfoOf(const std::string& key, const HttpAnswer& answer, uint64_t bytes) const;
   Result<ObjectInfo> PutParts(const std::string& key, const std::string& path, uint64_t bytes,
                               const std::string& upload);
