@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/posix.h"
 #include "base/process.h"
+#include "base/text.h"
 #include "cli/aws_place.h"
 #include "cli/command.h"
 #include "cli/document.h"
@@ -35,6 +36,21 @@ std::string Variable(const char* name, const char* otherwise = "") {
   return value != nullptr && *value ? value : otherwise;
 }
 
+std::string PortPath(const std::string& state) { return base::JoinPath(state, "server.port"); }
+
+// Jobs outlive a server, and what they started has its address: the next one is found there.
+Result<std::unique_ptr<service::Listener>> ListenAgain(const service::ListenerOptions& options,
+                                                       const std::string& state) {
+  const auto last = base::LocalFileSystem().ReadFile(PortPath(state), 16);
+  const int64_t port = last.ok() ? base::ParseInt(base::Trim(*last)).value_or(0) : 0;
+  if (options.port == 0 && port > 0 && port <= 65535) {
+    service::ListenerOptions again = options;
+    again.port = static_cast<uint16_t>(port);
+    if (auto listener = service::Listener::Listen(std::move(again)); listener.ok()) return listener;
+  }
+  return service::Listener::Listen(options);
+}
+
 class ServeCommand : public Command {
  public:
   std::string name() const override { return "serve"; }
@@ -42,7 +58,8 @@ class ServeCommand : public Command {
   bool TakesCommand() const override { return true; }
   void SetCommand(std::vector<std::string> words) override { command_ = std::move(words); }
   void Define(Flags& flags) override {
-    flags.AddOption("--port", port_, "of 127.0.0.1; default: any that is free").Between(0, 65535);
+    flags.AddOption("--port", port_, "of 127.0.0.1; default: the last server's, else any that is free")
+        .Between(0, 65535);
     flags
         .AddOption("--host", host_,
                    "an address that others reach, besides 127.0.0.1: with --tls-cert and --tls-key alone")
@@ -198,9 +215,9 @@ Result<int> ServeCommand::Serve() {
     }
   };
   const std::string token = listen.tls ? listen.tls->token : "";
-  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<service::Listener> listener,
-                        service::Listener::Listen(std::move(listen)));
+  TDBG_ASSIGN_OR_RETURN(const std::unique_ptr<service::Listener> listener, ListenAgain(listen, state));
   listening = listener.get();
+  (void)base::LocalFileSystem().WriteFileAtomic(PortPath(state), std::to_string(listener->port()) + "\n");
   endpoints.service = fmt::format("http://127.0.0.1:{}", listener->port());
   if (Remote())
     endpoints.remote = fmt::format("https://{}:{}/{}", tls_name_.empty() ? base::HostName() : tls_name_,

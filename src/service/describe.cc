@@ -108,6 +108,15 @@ std::string UriBelow(const std::string& uri, const std::string& below) {
   return uri + (uri.ends_with('/') ? "" : "/") + below;
 }
 
+bool IsModelPacked(const JobDocument& job) {
+  return TextOf(job.request["OutputDataConfig"], "CompressionType") != "NONE";
+}
+
+std::string ModelUri(const JobDocument& job) {
+  return UriBelow(job.request["OutputDataConfig"]["S3OutputPath"].get<std::string>(),
+                  job.name() + (IsModelPacked(job) ? "/output/model.tar.gz" : "/output/model/"));
+}
+
 std::string RuleOutputUri(const JobDocument& job, const RuleJob& rule) {
   const std::string given = TextOf(ConfigurationOf(job, rule), "S3OutputPath");
   return UriBelow(given.empty() ? job.request["OutputDataConfig"]["S3OutputPath"].get<std::string>() : given,
@@ -118,9 +127,7 @@ Json DescribeTrainingJob(const JobDocument& job, const Json& detail, const Json&
   const Json& request = job.request;
   Json out = {{"TrainingJobName", job.name()},
               {"TrainingJobArn", job.arn()},
-              {"ModelArtifacts",
-               {{"S3ModelArtifacts", UriBelow(request["OutputDataConfig"]["S3OutputPath"].get<std::string>(),
-                                              job.name() + "/output/model.tar.gz")}}},
+              {"ModelArtifacts", {{"S3ModelArtifacts", ModelUri(job)}}},
               {"TrainingJobStatus", TextOf(detail, "TrainingJobStatus", "InProgress")},
               {"SecondaryStatus", TextOf(detail, "SecondaryStatus", "Starting")}};
   if (const std::string reason = TextOf(detail, "FailureReason"); !reason.empty())

@@ -20,6 +20,10 @@ Json DescribeProcessingJob(const JobDocument& job, const RuleJob& rule, const Js
 /// Completed, Failed, Stopped.
 bool HasEnded(const Json& detail);
 
+/// Where the model is, or will be: model.tar.gz, or a prefix that ends in "/" where it is not packed.
+std::string ModelUri(const JobDocument& job);
+/// Unless the request's CompressionType is NONE.
+bool IsModelPacked(const JobDocument& job);
 /// Where what a rule writes (a report) goes.
 std::string RuleOutputUri(const JobDocument& job, const RuleJob& rule);
 

@@ -11,6 +11,9 @@
 namespace tdbg::service {
 namespace {
 
+// As often as Lambda tries again what EventBridge has sent it.
+constexpr int kRetries = 2;
+constexpr const char* kDetailType = "SageMaker Training Job State Change";
 constexpr const char* kRulesFile = "event-rules.json";
 
 Refusal NoSuchRule(const std::string& name) {
@@ -44,6 +47,7 @@ Status EventRules::WriteHandlers(const Json& rules) const {
                           {"python", function->target},
                           {"pattern", rule.value("Pattern", Json::object())},
                           {"limit_seconds", function->limit_seconds},
+                          {"retries", kRetries},
                           {"environment", function->environment}});
     }
   }
@@ -113,6 +117,14 @@ Answer<Json> EventRules::AnswerEvents(const std::string& operation, const Json& 
     if (!parsed.ok())
       return Refusal{"InvalidEventPatternException",
                      "Event pattern is not valid: " + parsed.status().message()};
+    // One that waits for what never happens here would be believed, and be silent.
+    if (!test && pattern->contains("detail-type")) {
+      const auto type =
+          events::Pattern::Parse({{"detail-type", plain["detail-type"]}}, plan::Source{"eventPattern"});
+      if (type.ok() && !type->Matches({{"detail-type", kDetailType}}))
+        return Invalid(fmt::format(
+            "eventPattern: no event of this service has that detail-type; all have '{}'", kDetailType));
+    }
     if (test) {
       const Answer<Json> event = ParseBody(request["Event"].get_ref<const std::string&>());
       if (!event.ok()) return event.refusal();

@@ -75,6 +75,9 @@ Status RunHelper(const std::vector<std::string>& command, const std::function<bo
   return !exit->signaled && exit->code == kExitNotFound ? NotFound(text) : Unavailable(text);
 }
 
+Status MayPut(const std::string& uri, const std::function<bool()>& stopped) {
+  return RunHelper({Store(), "probe", uri}, stopped);
+}
 Status Fetch(const std::string& uri, const std::string& directory, const std::function<bool()>& stopped) {
   return RunHelper({Store(), "fetch", uri, directory}, stopped);
 }
@@ -123,8 +126,11 @@ Beside::~Beside() {
   if (input_ >= 0) ::close(input_);
 }
 
-Status Beside::Start(std::vector<std::string> command) {
+Status Beside::Start(std::vector<std::string> command,
+                     std::function<std::map<std::string, std::string>()> environment) {
   command_ = std::move(command);
+  environment_ = std::move(environment);
+  said_ = Scratch();
   return Spawn();
 }
 
@@ -142,6 +148,8 @@ Status Beside::Spawn() {
   base::SpawnOptions spawn;
   spawn.argv = command_;
   spawn.input_fd = theirs.get();
+  if (said_.ok()) spawn.error_fd = said_.get();
+  if (environment_) spawn.set_env = environment_();
   TDBG_ASSIGN_OR_RETURN(base::Child child, base::Child::Spawn(spawn));
   child_ = std::make_unique<base::Child>(std::move(child));
   return OkStatus();
@@ -158,8 +166,13 @@ Status Beside::Finish(int64_t grace_millis) {
     (void)child_->Wait(kTermMillis);
   }
   child_.reset();
+  const std::string said = said_.ok() ? Said(said_.get()) : "";
+  if (!said.empty()) fmt::print(stderr, "{}\n", said);
   if (!exit) return Unavailable("it took too long and was cut short");
-  return exit->shell_code() == 0 ? OkStatus() : Unavailable(fmt::format("exit code {}", exit->shell_code()));
+  if (exit->shell_code() == 0) return OkStatus();
+  std::string last = said.substr(said.rfind('\n') + 1);
+  if (last.starts_with("tdbg: ")) last.erase(0, 6);
+  return Unavailable(last.empty() ? fmt::format("exit code {}", exit->shell_code()) : last);
 }
 
 }  // namespace tdbg::service

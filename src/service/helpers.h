@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/posix.h"
 #include "base/process.h"
 #include "tdbg/status.h"
 
@@ -17,6 +18,8 @@ namespace tdbg::service {
 Status RunHelper(const std::vector<std::string>& command, const std::function<bool()>& stopped,
                  const std::map<std::string, std::string>& environment = {});
 
+/// Whether objects may be put below an s3 URI, none of which are. \error  there is no such bucket, we may not
+Status MayPut(const std::string& uri, const std::function<bool()>& stopped);
 /// Objects below an s3 URI, into a directory. \error kNotFound  there are none
 Status Fetch(const std::string& uri, const std::string& directory, const std::function<bool()>& stopped);
 /// A file's bytes become an object.
@@ -45,17 +48,21 @@ class Beside {
   Beside() = default;
   ~Beside();
   Beside(const Beside&) = delete;
-  Status Start(std::vector<std::string> command);
+  /// \param environment  asked at each start for what it has besides ours; may be empty
+  Status Start(std::vector<std::string> command,
+               std::function<std::map<std::string, std::string>()> environment = {});
   bool started() const { return child_ != nullptr; }
   /// Starts it again where somebody has killed it.
   void Look();
-  /// \error  what it could not finish
+  /// \error  what it could not finish: the last line that it wrote to standard error, which goes to ours, too
   Status Finish(int64_t grace_millis);
 
  private:
   Status Spawn();
 
   std::vector<std::string> command_;
+  std::function<std::map<std::string, std::string>()> environment_;
+  base::UniqueFd said_;
   std::unique_ptr<base::Child> child_;
   int input_ = -1;
 };

@@ -23,6 +23,7 @@ JobPaths::JobPaths(std::string job_directory) : directory(std::move(job_director
   container = base::JoinPath(directory, "container.json");
   run = base::JoinPath(directory, "runs/" + base::BaseName(directory));
   debug_output = base::JoinPath(directory, "debug-output");
+  lost = base::JoinPath(directory, "lost");
 }
 
 std::string JobDocument::arn() const {

@@ -8,6 +8,7 @@
 //             tender.lock     held by the process that looks after the job
 //             ml/             its private /opt/ml
 //             runs/NAME/      its run
+//             lost            what of its output could not be uploaded, and why: the last line of its log
 //             debug-output/   smdebug's layout of the run, on its way to the bucket
 #pragma once
 
@@ -23,7 +24,7 @@ namespace tdbg::service {
 
 struct JobPaths {
   explicit JobPaths(std::string job_directory);
-  std::string directory, job, events, stop, stop_rules, lock, log, ml, container, run, debug_output;
+  std::string directory, job, events, stop, stop_rules, lock, log, ml, container, run, debug_output, lost;
 };
 
 /// A rule of a job, and the processing job that stands for it.

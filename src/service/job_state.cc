@@ -30,8 +30,7 @@ events::JobState StateOf(const JobDocument& job, const JobPaths& paths) {
   for (const char* const member : kTold) {
     if (job.request.contains(member)) more[member] = job.request[member];
   }
-  more["ModelArtifacts"] = {{"S3ModelArtifacts", UriBelow(job.request["OutputDataConfig"]["S3OutputPath"],
-                                                          job.name() + "/output/model.tar.gz")}};
+  more["ModelArtifacts"] = {{"S3ModelArtifacts", ModelUri(job)}};
   Json& tags = more["Tags"] = Json::object();
   for (const Json& tag : job.request.value("Tags", Json::array()))
     tags[tag["Key"].get<std::string>()] = tag["Value"];

@@ -42,6 +42,27 @@ std::string Between(const std::string& text, const std::string& tag) {
 
 }  // namespace
 
+std::map<std::string, std::string> ClientEnvironment(const Endpoints& endpoints) {
+  std::map<std::string, std::string> environment = {
+      {"AWS_ACCESS_KEY_ID", endpoints.access_key},
+      {"AWS_SECRET_ACCESS_KEY", endpoints.secret_key},
+      {"AWS_REGION", endpoints.region},
+      {"AWS_DEFAULT_REGION", endpoints.region},
+      {"AWS_EC2_METADATA_DISABLED", "true"},
+      {"AWS_ENDPOINT_URL_SAGEMAKER", endpoints.service},
+      {"AWS_ENDPOINT_URL_CLOUDWATCH_LOGS", endpoints.service},
+      {"AWS_ENDPOINT_URL_EVENTBRIDGE", endpoints.service},
+      {"AWS_ENDPOINT_URL_LAMBDA", endpoints.service},
+      {"SAGEMAKER_SUPPRESS_V2_WARNING", "1"},
+  };
+  if (!endpoints.session_token.empty()) environment["AWS_SESSION_TOKEN"] = endpoints.session_token;
+  if (!endpoints.s3.empty()) {
+    for (const char* const name : {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL_IAM"})
+      environment[name] = endpoints.s3;
+  }
+  return environment;
+}
+
 Status WriteEndpoints(const std::string& path, const Endpoints& endpoints) {
   format::Json json;
   for (const auto& [name, member] : kTexts) json[name] = endpoints.*member;

@@ -1,6 +1,7 @@
 // moto_server as S3, STS and IAM of this machine, and what the service's clients need to know.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,11 @@ struct Endpoints {
 Status WriteEndpoints(const std::string& path, const Endpoints& endpoints);
 /// \error kNotFound  no server has been started there; kDataLoss
 Result<Endpoints> ReadEndpoints(const std::string& path);
+
+/// Below the directory of the service's jobs.
+inline constexpr const char* kServerFile = "server.json";
+/// What a program's environment holds that is to find the service and its bucket.
+std::map<std::string, std::string> ClientEnvironment(const Endpoints& endpoints);
 
 /// A running moto_server. It ends with this process; its bytes are in memory, and end with it.
 class LocalAws {

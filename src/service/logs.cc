@@ -1,6 +1,7 @@
 #include "service/logs.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <vector>
@@ -54,7 +55,7 @@ std::vector<Stream> StreamsOf(const JobDirectory& jobs, bool processing) {
   return streams;
 }
 
-std::vector<LogEvent> TrainingEvents(const JobPaths& paths) {
+std::vector<LogEvent> RunEvents(const JobPaths& paths) {
   std::vector<LogEvent> events;
   for (int64_t attempt = 0;; ++attempt) {
     jobs::OutputReader reader(paths.run, attempt);
@@ -69,6 +70,17 @@ std::vector<LogEvent> TrainingEvents(const JobPaths& paths) {
         events.push_back({line.wall_nanos / 1'000'000, base::ToValidUtf8(line.text)});
     }
   }
+}
+
+std::vector<LogEvent> TrainingEvents(const JobPaths& paths) {
+  std::vector<LogEvent> events = RunEvents(paths);
+  // Written once the training has said its last.
+  struct stat info;
+  const auto lost = base::LocalFileSystem().ReadFile(paths.lost);
+  if (lost.ok() && ::stat(paths.lost.c_str(), &info) == 0)
+    events.push_back({info.st_mtim.tv_sec * 1000 + info.st_mtim.tv_nsec / 1'000'000,
+                      "tdbg serve: " + base::ToValidUtf8(base::Trim(*lost))});
+  return events;
 }
 
 std::vector<LogEvent> RuleEvents(const Stream& stream) {

@@ -28,6 +28,8 @@
 #include "service/helpers.h"
 #include "service/job_files.h"
 #include "service/job_state.h"
+#include "service/launcher.h"
+#include "service/local_aws.h"
 #include "service/metrics.h"
 #include "service/private_root.h"
 #include "service/requests.h"
@@ -66,10 +68,10 @@ class Tender {
     return [this] { return StopAsked(); };
   }
   Status Prepare();
+  Status CheckOutputs();
   Status FetchInputs();
   Status Install();
   Status WriteSettings();
-  std::map<std::string, std::string> LauncherEnvironment() const;
   Status Launch();
   Status Watch();
   void TellRules(const Json& detail);
@@ -81,10 +83,11 @@ class Tender {
   void TellHandlers();
   void StartMirrors();
   void FinishMirrors();
+  void Finish(Beside& mirror, const std::string& what, const std::string& uri);
+  std::string WithLost(const std::string& message) const;
   std::string WhyItFailed(const std::string& reason) const;
   void End(const Status& status);
   void EndRules();
-  std::vector<std::string> RunCommand() const;
   std::string TellsPath() const { return base::JoinPath(paths_.directory, "told"); }
   std::string EnvironmentPath() const { return base::JoinPath(paths_.directory, "environment"); }
   std::string OutputUri(const std::string& below) const {
@@ -95,6 +98,7 @@ class Tender {
   JobPaths paths_;
   std::string package_index_;
   std::string notice_;  ///< for the training's log
+  std::string lost_;    ///< what of its output is not in the bucket, and why
   JobProgress progress_;
   Beside debug_output_, tensorboard_, checkpoints_, handlers_;
   std::set<std::string> stopped_rules_;
@@ -142,6 +146,7 @@ Status Tender::Prepare() {
   TDBG_RETURN_IF_ERROR(base::LocalFileSystem().CreateDirectories(paths_.ml));
   if (!CanMakeRootPrivate(paths_.ml)) root_ = paths_.ml;
   progress_.Move("InProgress", "Downloading", "Downloading input data");
+  TDBG_RETURN_IF_ERROR(CheckOutputs());
   TDBG_RETURN_IF_ERROR(LayOutContainer(job_, paths_, root_));
   TDBG_RETURN_IF_ERROR(FetchInputs());
   TDBG_RETURN_IF_ERROR(Install());
@@ -151,6 +156,21 @@ Status Tender::Prepare() {
   container->notice = notice_;
   TDBG_RETURN_IF_ERROR(WriteContainer(paths_, *container));
   return WriteSettings();
+}
+
+// Before it trains: what a training has made should not turn out to have no place.
+Status Tender::CheckOutputs() {
+  std::set<std::string> seen;
+  for (const auto& [member, place] :
+       {std::pair("OutputDataConfig", "S3OutputPath"), std::pair("DebugHookConfig", "S3OutputPath"),
+        std::pair("TensorBoardOutputConfig", "S3OutputPath"), std::pair("CheckpointConfig", "S3Uri")}) {
+    if (!job_.request.contains(member)) continue;
+    const std::string uri = job_.request[member][place];
+    if (!seen.insert(uri).second) continue;
+    TDBG_RETURN_IF_ERROR(
+        MayPut(uri, stopped()).Annotate(fmt::format("ClientError: {}.{} {}", member, place, uri)));
+  }
+  return OkStatus();
 }
 
 Status Tender::FetchInputs() {
@@ -241,54 +261,9 @@ Status Tender::WriteSettings() {
       path, nlohmann::json{{"rules", rules}, {"stop_grace_seconds", 120}}.dump(2));
 }
 
-std::vector<std::string> Tender::RunCommand() const {
-  const Json& request = job_.request;
-  const std::string self = base::SelfExecutable();
-  std::vector<std::string> command = {self,    "run",     "--detach", "--quiet", "--no-handlers",
-                                      "--dir", paths_.run};
-  const auto add = [&](std::initializer_list<std::string> words) { command.insert(command.end(), words); };
-  if (request.contains("DebugHookConfig")) {
-    add({"--config", paths_.ml + "/input/config/debughookconfig.json"});
-    add({"--format", "smdebug:" + paths_.debug_output});
-  }
-  if (request.contains("TensorBoardOutputConfig")) {
-    const std::string local =
-        request["TensorBoardOutputConfig"].value("LocalPath", "/opt/ml/output/tensorboard");
-    add({"--tensorboard", HostPath(paths_, local)});
-  }
-  if (request.contains("CheckpointConfig"))
-    add({"--checkpoint-dir",
-         HostPath(paths_, request["CheckpointConfig"].value("LocalPath", "/opt/ml/checkpoints"))});
-  const Json stopping = request.value("StoppingCondition", Json::object());
-  if (stopping.contains("MaxRuntimeInSeconds"))
-    add({"--max-runtime", fmt::format("{}s", stopping["MaxRuntimeInSeconds"].get<int64_t>())});
-  if (request.contains("RetryStrategy"))
-    add({"--max-restarts", std::to_string(request["RetryStrategy"]["MaximumRetryAttempts"].get<int64_t>())});
-  else if (request.value("EnableManagedSpotTraining", false))
-    add({"--max-restarts", "1000", "--restart-on", "preempted"});
-  add({"--", self, "serve", "--enter", paths_.directory, "--"});
-  const auto container = ReadContainer(paths_);
-  if (container.ok()) command.insert(command.end(), container->command.begin(), container->command.end());
-  return command;
-}
-
-// What a launcher finds in its environment besides the server's, the first one and each that takes its place.
-std::map<std::string, std::string> Tender::LauncherEnvironment() const {
-  std::map<std::string, std::string> environment = {
-      {"TDBG_CONFIG", base::JoinPath(paths_.directory, "rules.json")}, {"AWS_REGION", job_.region}};
-  if (!job_.request.contains("DebugHookConfig")) environment["USE_SMDEBUG"] = "0";
-  // A job's own variables are set once it has entered its container. The secrets among them are told to the
-  // launcher, too, since its log masks what it knows.
-  const Json variables = job_.request.value("Environment", Json::object());
-  for (const auto& [name, value] : variables.items()) {
-    if (base::NamesASecret(name)) environment[name] = value.get<std::string>();
-  }
-  return environment;
-}
-
 Status Tender::Launch() {
   return RunHelper(
-             RunCommand(), [] { return false; }, LauncherEnvironment())
+             LauncherCommand(job_, paths_), [] { return false; }, LauncherEnvironment(job_, paths_))
       .Annotate("InternalServerError: tdbg run");
 }
 
@@ -406,7 +381,7 @@ Status Tender::Watch() {
       // the job has not ended before its training has.
       (void)RunHelper(
           {base::SelfExecutable(), "resume", known->name, "--detach"}, [] { return false; },
-          LauncherEnvironment());
+          LauncherEnvironment(job_, paths_));
     }
     (void)changes.Wait(kLookMillis);
   }
@@ -415,8 +390,8 @@ Status Tender::Watch() {
 // Whoever is registered (events.h) hears of what happens from then on; where that changes, so does who is
 // told.
 void Tender::TellHandlers() {
-  const std::string file = base::JoinPath(
-      std::filesystem::path(paths_.directory).parent_path().parent_path().string(), kHandlersFile);
+  const std::string root = std::filesystem::path(paths_.directory).parent_path().parent_path();
+  const std::string file = base::JoinPath(root, kHandlersFile);
   struct stat info;
   const int64_t written =
       ::stat(file.c_str(), &info) == 0 ? info.st_mtim.tv_sec * 1'000'000'000L + info.st_mtim.tv_nsec : -1;
@@ -429,8 +404,14 @@ void Tender::TellHandlers() {
   std::error_code error;
   const uintmax_t after = told_before_ ? std::filesystem::file_size(paths_.events, error) : 0;
   told_before_ = true;
+  // The server may have come back elsewhere, and with other keys, since it started us.
+  const auto environment = [path = base::JoinPath(root, kServerFile)] {
+    const auto endpoints = ReadEndpoints(path);
+    return endpoints.ok() ? ClientEnvironment(*endpoints) : std::map<std::string, std::string>();
+  };
   (void)handlers_.Start({base::SelfExecutable(), "handlers", "deliver", paths_.directory, "--launched",
-                         "--on-event", file, "--after", std::to_string(error ? 0 : after)});
+                         "--on-event", file, "--after", std::to_string(error ? 0 : after)},
+                        environment);
 }
 
 void Tender::StartMirrors() {
@@ -476,9 +457,28 @@ void Tender::FinishMirrors() {
     if (files.CreateDirectories(paths_.debug_output).ok() && !files.Exists(marker))
       (void)files.WriteFileAtomic(marker, "");
   }
-  for (Beside* const mirror : {&debug_output_, &tensorboard_, &checkpoints_})
-    (void)mirror->Finish(kSendMillis);
-  for (auto& [unused, mirror] : rule_output_) (void)mirror.Finish(kSendMillis);
+  const Json& request = job_.request;
+  const auto place = [&request](const char* member, const char* key) {
+    return request.contains(member) ? request[member][key].get<std::string>() : std::string();
+  };
+  Finish(debug_output_, "debug output", place("DebugHookConfig", "S3OutputPath"));
+  Finish(tensorboard_, "TensorBoard output", place("TensorBoardOutputConfig", "S3OutputPath"));
+  Finish(checkpoints_, "checkpoints", place("CheckpointConfig", "S3Uri"));
+  for (auto& [name, mirror] : rule_output_) {
+    const auto rule = std::ranges::find(job_.rules, name, &RuleJob::rule);
+    Finish(mirror, "output of the rule " + name, RuleOutputUri(job_, *rule));
+  }
+  if (!lost_.empty()) (void)base::LocalFileSystem().WriteFileAtomic(paths_.lost, lost_ + "\n");
+}
+
+void Tender::Finish(Beside& mirror, const std::string& what, const std::string& uri) {
+  if (const Status sent = mirror.Finish(kSendMillis); !sent.ok())
+    lost_ += fmt::format("{}the {} could not all be uploaded to {}: {}", lost_.empty() ? "" : "; ", what, uri,
+                         sent.message());
+}
+
+std::string Tender::WithLost(const std::string& message) const {
+  return lost_.empty() ? message : (message + "; " + lost_).substr(0, kMostReason);
 }
 
 Status Tender::Upload() {
@@ -490,6 +490,10 @@ Status Tender::Upload() {
     if (!std::filesystem::is_directory(directory, error) ||
         (std::string_view(folder) != "/model" && std::filesystem::is_empty(directory, error)))
       continue;
+    if (std::string_view(folder) == "/model" && !IsModelPacked(job_)) {
+      TDBG_RETURN_IF_ERROR(SendFolder(directory, ModelUri(job_), never).Annotate("ClientError"));
+      continue;
+    }
     const std::string file = base::JoinPath(paths_.directory, archive);
     TDBG_RETURN_IF_ERROR(Pack(directory, file, never).Annotate("InternalServerError"));
     TDBG_RETURN_IF_ERROR(
@@ -545,18 +549,18 @@ void Tender::End(const Status& status) {
     const std::string& message = status.message();
     const bool said = message.starts_with("ClientError") || message.starts_with("AlgorithmError") ||
                       message.starts_with("InternalServerError");
-    progress_.Move("Failed", "Failed", "Training job failed",
+    progress_.Move("Failed", "Failed", WithLost("Training job failed"),
                    said ? message : "InternalServerError: " + message);
   } else if (!end_) {
     progress_.Move("Stopped", "Stopped", "Training job stopped");
   } else if (end_->status == "Failed") {
-    progress_.Move("Failed", "Failed", "Training job failed", WhyItFailed(end_->failure_reason));
+    progress_.Move("Failed", "Failed", WithLost("Training job failed"), WhyItFailed(end_->failure_reason));
   } else if (end_->status == "Stopped") {
-    progress_.Move(
-        "Stopped", end_->phase,
-        end_->phase == "Stopped" ? "Training job stopped" : "Training job stopped: its time was over");
+    progress_.Move("Stopped", end_->phase,
+                   WithLost(end_->phase == "Stopped" ? "Training job stopped"
+                                                     : "Training job stopped: its time was over"));
   } else {
-    progress_.Move("Completed", "Completed", "Training job completed");
+    progress_.Move("Completed", "Completed", WithLost("Training job completed"));
   }
 }
 
