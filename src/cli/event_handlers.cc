@@ -1,6 +1,7 @@
 #include "cli/event_handlers.h"
 
 #include <errno.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "base/below.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/terminal.h"
 #include "events/target.h"
 #include "format/version.h"
 #include "jobs/run_directory.h"
@@ -32,6 +34,26 @@ Status CheckOwner(const std::string& path) {
                          "it out with --no-handlers");
 }
 
+// "handler.py:lambda_handler", and not a file that is called so.
+bool IsFunction(const std::string& word) {
+  const events::PythonTarget python = events::SplitTarget(word);
+  return python.file.ends_with(".py") && !base::LocalFileSystem().Exists(word);
+}
+
+Result<std::vector<events::Handler>> OneFunction(const std::string& word) {
+  const events::PythonTarget python = events::SplitTarget(word);
+  const std::string module = std::filesystem::path(python.file).stem();
+  // Two files may both have a lambda_handler.
+  nlohmann::json document = nlohmann::json::array();
+  document.push_back({{"python", jobs::AbsolutePath(word)}, {"name", module + "." + python.function}});
+  if (python.function.empty())
+    return InvalidArgument(
+        fmt::format("--on-event {}: expected FILE:FUNCTION, as handler.py:lambda_handler", Printable(word)));
+  if (const auto text = base::LocalFileSystem().ReadFile(python.file); !text.ok())
+    return InvalidArgument("--on-event: " + text.status().message());
+  return events::ParseHandlers(document, plan::Source{"--on-event"}, "");
+}
+
 }  // namespace
 
 std::string RegisteredHandlersPath() {
@@ -40,6 +62,10 @@ std::string RegisteredHandlersPath() {
 }
 
 Result<std::vector<events::Handler>> ReadHandlers(const std::string& path) {
+  if (IsFunction(path)) return OneFunction(path);
+  if (!base::LocalFileSystem().Exists(path))
+    return InvalidArgument(fmt::format(
+        "--on-event: there is no {}; a file of handlers is accepted, and FILE.py:FUNCTION", Printable(path)));
   TDBG_ASSIGN_OR_RETURN(const Document document, ReadDocument(path));
   const std::string folder = std::filesystem::path(jobs::AbsolutePath(path)).parent_path();
   return events::ParseHandlers(document.value, document.source(), folder);

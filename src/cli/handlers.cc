@@ -57,7 +57,7 @@ class HandlersCommand : public Command {
     flags
         .AddOption("--on-event", on_event_,
                    "deliver, list: the handlers of this file, instead of registered ones")
-        .TypeName("FILE")
+        .TypeName("FILE|FILE.py:FUNCTION")
         .Repeatable();
     flags.AddFlag("--json", json_, "one JSON document on stdout");
     // For `tdbg run`, which keeps standard input open for as long as the job lives.

@@ -116,7 +116,7 @@ void JobFlags::Define(Flags& flags) {
       .AddOption("--on-event", on_event,
                  "handlers that are told of changes of the job's and its rules' statuses (docs/events.md); "
                  "repeatable, beside those of `tdbg handlers`")
-      .TypeName("FILE")
+      .TypeName("FILE|FILE.py:FUNCTION")
       .Repeatable();
   flags
       .AddOption("--break", breaks,

@@ -239,6 +239,35 @@ def test_a_mistake_is_told_before_anything_starts(tdbg, handlers, said):
         assert part in line, line
 
 
+def test_a_function_is_named_with_its_file_on_the_command_line(tdbg):
+    (tdbg.directory / "b").mkdir()
+    for folder in (".", "b"):
+        write(tdbg, f"{folder}/h{folder[-1:].strip('.')}.py", "def lambda_handler(event, context): print('event', event['detail']['SecondaryStatus'])\n")
+    done = tdbg.ok("run", "--dir", "r", "--on-event", "h.py:lambda_handler", "--on-event", "b/hb.py:lambda_handler", "--", "true")
+    assert done.stderr.count("handler") == 0, done.stderr
+    events = [json.loads(line) for line in (tdbg.directory / "r/events.jsonl").read_text().splitlines()]
+    delivered = [event for event in events if event["kind"] == "delivery"]
+    assert {event["handler"] for event in delivered} == {"h.lambda_handler", "hb.lambda_handler"}
+    assert all(event["ok"] for event in delivered)
+    assert [event["output"].split() for event in delivered if event["handler"] == "h.lambda_handler"][-1] == ["event", "Completed"]
+
+
+@pytest.mark.parametrize("word, said", [
+    ("absent.py:f", ["--on-event", "absent.py"]),
+    ("h.py:g", ["--on-event", "has no function g; it has f"]),
+    ("h.py:", ["FILE:FUNCTION"]),
+    ("bad.py:f", ["bad.py:1", "invalid syntax"]),
+    ("absent.yaml", ["--on-event", "absent.yaml", "FILE.py:FUNCTION"]),
+])
+def test_a_word_that_names_no_function_is_told_before_anything_starts(tdbg, word, said):
+    write(tdbg, "h.py", "def f(event, context): pass\n")
+    write(tdbg, "bad.py", "def f(:\n")
+    line = tdbg.fails(2, "run", "--dir", "r", "--on-event", word, "--", sys.executable, "-c", "pass")
+    assert not (tdbg.directory / "r").exists() and "--config" not in line
+    for part in said:
+        assert part in line, line
+
+
 def test_registered_handlers_hear_of_every_job(tdbg):
     write(tdbg, "h.py", "def f(event, context): print(event['detail']['SecondaryStatus'])\n")
     tdbg.ok("handlers", "add", "mine", "--python", "h.py:f", "--pattern", json.dumps(ISSUES))
