@@ -12,11 +12,14 @@ namespace tdbg::watch {
 /// To be asked at every look. Standing still are both the heartbeat and the list of steps.
 class Standstill {
  public:
-  /// 0 where something has moved since the last look, and where the training `is_held`.
+  /// 0 where something has moved since the last look, where the training `is_held`, and where it is gone: it
+  /// may be started again.
   double Seconds(const Trial& trial, bool is_held, int64_t now_millis) {
     const int64_t seen = trial.last_seen_step();
     const size_t steps = TrialAccess(trial).steps().size();
-    if (is_held || since_millis_ == 0 || seen != seen_step_ || steps != steps_) {
+    const RunState state = trial.state();
+    const bool gone = state == RunState::kEnded || state == RunState::kCrashed;
+    if (is_held || gone || since_millis_ == 0 || seen != seen_step_ || steps != steps_) {
       seen_step_ = seen;
       steps_ = steps;
       since_millis_ = now_millis;

@@ -366,9 +366,7 @@ struct Watcher::Impl {
     // A training that is held was asked to stand still.
     const double seconds = standstill.Seconds(*trial, breakpoints.is_held(), MillisNow());
     const auto threshold = engine->StallThreshold();
-    const RunState state = trial->state();
-    const bool gone = state == RunState::kEnded || state == RunState::kCrashed;  // it may be started again
-    if (!threshold || seconds == 0 || seconds < *threshold || gone) return OkStatus();
+    if (!threshold || seconds == 0 || seconds < *threshold) return OkStatus();
     rules::Stall stall;
     stall.after_step = engine->last_judged_step();
     stall.attempt = access.steps().empty() ? 0 : access.steps().back().attempt;
