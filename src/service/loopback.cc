@@ -14,7 +14,7 @@
 namespace tdbg::service {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kMostAnswerBytes = 1 << 20;
 
 sockaddr_in At(uint16_t port) {
   sockaddr_in address{};
@@ -79,7 +79,7 @@ Result<std::string> Exchange(uint16_t port, std::string_view request, int millis
     if (came < 0 && errno != EAGAIN && errno != EINTR)
       return Unavailable(ErrnoStatus(errno, "recv").message());
     answer.append(piece.data(), static_cast<size_t>(std::max<ssize_t>(came, 0)));
-    if (answer.size() > kMostBytes) return ResourceExhausted("an answer of more than 1 MiB");
+    if (answer.size() > kMostAnswerBytes) return ResourceExhausted("an answer of more than 1 MiB");
   }
 }
 
