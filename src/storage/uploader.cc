@@ -60,15 +60,15 @@ bool IsScratch(const std::string& name) {
          name.substr(slash) == "/tmp";
 }
 
-// smdebug's word that no more will come.
-bool IsEndOfExport(const std::string& name) { return name.ends_with("/training_job_end.ts"); }
+// smdebug's word that no more will come; in the run itself where its script is one of smdebug's.
+bool IsEndOfExport(const std::string& name) { return ("/" + name).ends_with("/training_job_end.ts"); }
 
 // Whoever finds one of these in the store believes that all before it is there, too.
 int RankOf(const std::string& name) {
   if (name == format::kRunFile || IsEndOfExport(name)) return 3;
   if (name == format::kEventsFile) return 2;
   // smdebug's readers find a step's tensors through its index.
-  if (name.find("/index/") != std::string::npos && name.ends_with(".json")) return 2;
+  if (("/" + name).find("/index/") != std::string::npos && name.ends_with(".json")) return 2;
   if (name.ends_with("/" + std::string(format::kWorkerFile))) return 1;
   return 0;
 }

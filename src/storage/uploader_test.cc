@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <span>
 #include <string>
@@ -115,6 +117,37 @@ TEST_F(UploaderTest, AWorkerThatEndsWhileItSendsIsNotCalledDeadBeforeItsEndIsThe
   EXPECT_TRUE(states[1].following);
   EXPECT_EQ(states[1].held, std::vector<std::string>{"0/worker_0/lock"});
   EXPECT_TRUE(states.back().held.empty());
+}
+
+// A script of smdebug's has its files in the run itself, `tdbg run --format smdebug` in a folder there.
+TEST_F(UploaderTest, AnExportIsSentInTheOrderOfItsReadersWhereverItLies) {
+  const std::string event = "events/000000000000/000000000000_worker_0.tfevents";
+  const std::string index = "index/000000000/000000000000_worker_0.json";
+  const std::string end = "training_job_end.ts";
+  for (const std::string folder : {"", "smdebug/"}) {
+    for (const std::string& name : {end, event, index}) Write(folder + name, "{}");
+  }
+  std::vector<std::string> sent;
+  store_.before_file = [&](const std::string& key) { sent.push_back(key); };
+  {
+    Uploader uploader(&store_, Options(10'000));
+    TDBG_ASSERT_OK(uploader.Claim());
+    TDBG_ASSERT_OK(uploader.SendAll());
+  }
+  const auto place = [&](const std::string& name) {
+    return std::ranges::find(sent, "bucket/run/" + name) - sent.begin();
+  };
+  const auto all = std::ssize(sent);
+  for (const std::string folder : {"", "smdebug/"}) {
+    EXPECT_LT(place(folder + event), place(folder + index));
+    EXPECT_LT(place(folder + index), place(folder + end));
+    EXPECT_LT(place(folder + end), all) << "it was not sent";
+    std::filesystem::remove(scratch_ / ("run/" + folder + end));
+  }
+  Uploader again(&store_, Options(10'000));
+  TDBG_ASSERT_OK(again.Claim());
+  for (const std::string folder : {"", "smdebug/"})
+    EXPECT_FALSE(store_.Head("bucket/run/" + folder + end).ok()) << "the training goes on";
 }
 
 TEST_F(UploaderTest, AStateWhoseAnswerWasLostIsNotTakenForAnothersState) {
