@@ -125,7 +125,7 @@ class Run {
   const std::string& directory() const;  ///< the run's, "-2" included
   int64_t attempt() const;
   /// Who says where the attempt begins: RunOptions::step_base_from, or what the first of its workers took;
-  /// "behind" where nobody does and earlier attempts have steps.
+  /// "behind" where it is not stated and earlier attempts have steps.
   const std::string& step_base_from() const;
   std::string plan_json() const;  ///< the plan that this run obeys
 

@@ -42,15 +42,15 @@ bool IsFunction(const std::string& word) {
 
 Result<std::vector<events::Handler>> OneFunction(const std::string& word) {
   const events::PythonTarget python = events::SplitTarget(word);
-  const std::string module = std::filesystem::path(python.file).stem();
-  // Two files may both have a lambda_handler.
-  nlohmann::json document = nlohmann::json::array();
-  document.push_back({{"python", jobs::AbsolutePath(word)}, {"name", module + "." + python.function}});
   if (python.function.empty())
     return InvalidArgument(
         fmt::format("--on-event {}: expected FILE:FUNCTION, as handler.py:lambda_handler", Printable(word)));
   if (const auto text = base::LocalFileSystem().ReadFile(python.file); !text.ok())
     return InvalidArgument("--on-event: " + text.status().message());
+  // Two files may both have a lambda_handler.
+  const std::string module = std::filesystem::path(python.file).stem();
+  nlohmann::json document = nlohmann::json::array();
+  document.push_back({{"python", jobs::AbsolutePath(word)}, {"name", module + "." + python.function}});
   return events::ParseHandlers(document, plan::Source{"--on-event"}, "");
 }
 

@@ -171,7 +171,7 @@ class ExportCommand : public Command {
     flags.AddFlag("--json", json_, "the result as one JSON document on stdout");
     // For `tdbg run`, which keeps standard input open for as long as the job lives.
     flags.AddFlag("--launched", launched_, "").Hidden();
-    flags.AddFlag("--no-end", no_end_, "").Hidden();  // whoever launched it tells readers that it is over
+    flags.AddFlag("--no-end", no_end_, "").Hidden();  // its launcher tells readers that it is over
     flags.AddFlag("--again", again_, "").Hidden();    // what was exported of this attempt is exported anew
   }
 

@@ -37,8 +37,8 @@ std::string_view StateWord(rules::RuleState state) {
   return "";
 }
 
-// False: it leads to a file that ends in an unfinished line, the script's as a rule. Of what is no file
-// nobody knows.
+// False: it leads to a file that ends in an unfinished line, the script's as a rule. True of all that is no
+// file, since there it cannot be seen.
 bool EndsInALine(int fd) {
   struct stat file;
   if (::fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || file.st_size == 0) return true;

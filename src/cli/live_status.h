@@ -39,8 +39,8 @@ class LiveStatus {
   int64_t change_nanos_ = 0;  ///< when steps_seen_ was first seen to be steps_at_change_
 };
 
-/// Says on stderr, above the live line, what was found, on a line of its own also where the script has left
-/// one unfinished; not so behind a pipe, of which nobody can know. Any thread.
+/// Says on stderr, above the live line, what was found, on a line of its own even where the script has left
+/// one unfinished. Behind a pipe that cannot be seen, and it may follow such a line. Any thread.
 void TellFound(const watch::Found& found);
 /// That line: on a terminal, lines of 100 columns at most; else one, whatever its length.
 std::string FoundLine(const watch::Found& found, const Terminal& terminal);

@@ -16,7 +16,6 @@
 namespace tdbg::format {
 namespace {
 
-constexpr uint64_t kLengthBytes = kSegmentLengthBytes;
 constexpr uint64_t kDataAlignment = 64;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // what the safetensors library accepts
 constexpr std::string_view kHashField = "\"tdbg_hash\":\"";
@@ -215,11 +214,11 @@ std::string_view SegmentDType(DType dtype) {
 
 std::string EncodeSegmentHeader(std::span<const SegmentEntry> entries, std::string_view tdbg_json) {
   std::string out;
-  out.reserve(kLengthBytes + tdbg_json.size() * 5 / 4 + entries.size() * 120 + 256);
-  out.append(kLengthBytes, '\0');
+  out.reserve(kSegmentLengthBytes + tdbg_json.size() * 5 / 4 + entries.size() * 120 + 256);
+  out.append(kSegmentLengthBytes, '\0');
   out.append("{\"__metadata__\":{");
   out.append(kHashField);
-  const size_t digits_at = out.size() - kLengthBytes;
+  const size_t digits_at = out.size() - kSegmentLengthBytes;
   out.append(kHashDigits, '0');
   out.append("\",\"tdbg\":");
   AppendJsonString(tdbg_json, &out);
@@ -242,26 +241,26 @@ std::string EncodeSegmentHeader(std::span<const SegmentEntry> entries, std::stri
   }
   out.push_back('}');
   out.append(base::AlignUp(out.size(), kDataAlignment) - out.size(), ' ');
-  base::Store<uint64_t>(out.data(), out.size() - kLengthBytes);
-  const uint64_t hash = base::Hash64(std::as_bytes(std::span(out)).subspan(kLengthBytes));
-  out.replace(kLengthBytes + digits_at, kHashDigits, base::Hex64(hash));
+  base::Store<uint64_t>(out.data(), out.size() - kSegmentLengthBytes);
+  const uint64_t hash = base::Hash64(std::as_bytes(std::span(out)).subspan(kSegmentLengthBytes));
+  out.replace(kSegmentLengthBytes + digits_at, kHashDigits, base::Hex64(hash));
   return out;
 }
 
 Result<SegmentHeader> DecodeSegmentHeader(std::span<const std::byte> file_prefix, uint64_t file_bytes,
                                           const HeaderCut* cut) {
-  if (file_prefix.size() < kLengthBytes || file_bytes < kLengthBytes) {
+  if (file_prefix.size() < kSegmentLengthBytes || file_bytes < kSegmentLengthBytes) {
     return DataLoss("segment: shorter than its length field");
   }
   const auto length = base::Load<uint64_t>(file_prefix.data());
   if (length > kMaxHeaderBytes) return DataLoss("segment: header length");
-  if (length > file_prefix.size() - kLengthBytes || length > file_bytes - kLengthBytes) {
+  if (length > file_prefix.size() - kSegmentLengthBytes || length > file_bytes - kSegmentLengthBytes) {
     return DataLoss("segment: shorter than its header");
   }
-  std::string text(reinterpret_cast<const char*>(file_prefix.data()) + kLengthBytes, length);
+  std::string text(reinterpret_cast<const char*>(file_prefix.data()) + kSegmentLengthBytes, length);
 
   SegmentHeader header;
-  header.data_offset = kLengthBytes + length;
+  header.data_offset = kSegmentLengthBytes + length;
   std::string stored_hash;
   HeaderSax sax(&header.entries, &header.tdbg_json, &stored_hash);
   const bool is_json =

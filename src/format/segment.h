@@ -38,7 +38,7 @@ struct SegmentEntry {
 /// in the metadata "raw").
 std::string_view SegmentDType(DType dtype);
 
-/// Of the header's length, with which a file begins.
+/// A file begins with the length of its header, in so many bytes.
 inline constexpr uint64_t kSegmentLengthBytes = 8;
 
 struct SegmentHeader {

@@ -43,8 +43,8 @@ class Connection {
   /// has sent all of that; closed before, the connection would be reset, and the answer lost.
   /// \param most  bytes that are thrown away, in the time that is left of the answer's
   virtual void LetSend(uint64_t most) = 0;
-  /// What is under way ends with kGone or false; over TLS once both sides have said their last words, or ten
-  /// seconds have passed.
+  /// What is under way ends with kGone or false. TLS is ended in order first, for which the client has ten
+  /// seconds.
   virtual void Close() = 0;
 
   /// Calls it on the thread that serves: at once if that is the caller's. \threadsafety Any thread.

@@ -42,7 +42,6 @@ std::vector<std::string> LauncherCommand(const JobDocument& job, const JobPaths&
   return command;
 }
 
-// What a launcher finds in its environment besides the server's, the first one and each that takes its place.
 std::map<std::string, std::string> LauncherEnvironment(const JobDocument& job, const JobPaths& paths) {
   std::map<std::string, std::string> environment = {
       {"TDBG_CONFIG", base::JoinPath(paths.directory, "rules.json")}, {"AWS_REGION", job.region}};
