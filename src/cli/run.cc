@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -42,6 +41,7 @@
 #include "cli/run_events.h"
 #include "cli/run_path.h"
 #include "cli/run_summary.h"
+#include "cli/stopper.h"
 #include "cli/terminal.h"
 #include "cli/upload_process.h"
 #include "cli/version.h"
@@ -64,42 +64,6 @@ constexpr int64_t kDrawMillis = 200, kNodesPollMillis = 200;
 // How long exports may take to write the rest once the job has ended, and coarse rows to be made.
 constexpr int64_t kExportGraceMillis = 60'000, kCompactGraceMillis = 10'000;
 constexpr const char* kLauncherLog = "logs/launcher.log";
-
-// The watcher is made before the job, so that a bad rule is found before anything starts; it can ask for a
-// stop only once there is a job.
-class Stopper {
- public:
-  Status Stop(const std::string& rule) {
-    const std::lock_guard guard(mutex_);
-    if (begun_ && asked_.empty()) asked_ = rule.empty() ? "somebody" : rule;
-    if (job_) job_->RequestStop(rule);
-    if (job_ || in_gap_) return OkStatus();
-    return Unavailable("the command has not been started, or has ended");
-  }
-  // Who asked for a stop, kept here because between two attempts there is no Job to remember it.
-  std::string asked() {
-    const std::lock_guard guard(mutex_);
-    return asked_;
-  }
-  // The command has ended and is about to be started again.
-  void BeginGap() {
-    const std::lock_guard guard(mutex_);
-    in_gap_ = true;
-  }
-  void Set(jobs::Job* job) {
-    const std::lock_guard guard(mutex_);
-    job_ = job;
-    begun_ = true;
-    in_gap_ = false;
-    if (job_ && !asked_.empty()) job_->RequestStop(asked_);
-  }
-
- private:
-  std::mutex mutex_;
-  jobs::Job* job_ = nullptr;  // guarded by mutex_, as all of these
-  bool begun_ = false, in_gap_ = false;
-  std::string asked_;
-};
 
 class RunCommand : public Command {
  public:
